@@ -81,7 +81,7 @@ test-fleet:
 .PHONY: test-strangers
 test-strangers:
 	CARNET_STRANGER_ROUNDS=125000 CARNET_REQUIRE_ROOT=1 $(CARGO) test --package carnet \
-	  --features carnet/upper-tester --test program -- --nocapture sessions::strangers_get_no_answer
+	  --features carnet/upper-tester --test program -- --nocapture sessions::home_agent_gives_strangers_no_answer
 
 # The managers of another Debian: MANAGERS_ARGS='--debian 13'; one alone: MANAGERS_ARGS=NetworkManager
 MANAGERS_ARGS ?=

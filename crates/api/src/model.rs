@@ -44,7 +44,7 @@
 //! | `POST /v1/gnping` with [`GnPingRequest`] | stream of [`GnPingEvent`] |
 //! | `GET /v1/gnrecv` | stream of [`GnReceived`] |
 //!
-//! A stream is a `text/event-stream`, one object a message, or [`missed`]; "none" is status 204.
+//! A stream is a `text/event-stream`, one object a message, or [`missed_events`]; "none" is status 204.
 //! `docs/openapi.json` is made of this table and of the types (`tests/openapi`). The types of one protocol
 //! family are in its wing: answers in `status.rs`, bodies of requests in `command.rs`.
 //!
@@ -157,7 +157,7 @@ pub struct ErrorBody {
 /// assert_eq!(event, json!({"time": 1.5, "event": "handover", "to": "wlan0"}));
 /// ```
 ///
-/// A reader that is too slow for the stream gets [`missed`] in place of the events that it lost.
+/// A reader that is too slow for the stream gets [`missed_events`] in place of the events that it lost.
 pub fn event(time: f64, fields: Value) -> Value {
     let mut envelope = match fields {
         Value::Object(fields) => fields,
@@ -172,7 +172,7 @@ pub fn event(time: f64, fields: Value) -> Value {
 }
 
 /// The event that says how many events a slow reader lost: `{"time", "event": "missed", "count"}`.
-pub fn missed(time: f64, count: u64) -> Value {
+pub fn missed_events(time: f64, count: u64) -> Value {
     event(time, serde_json::json!({ "event": "missed", "count": count }))
 }
 

@@ -17,12 +17,12 @@ mod cli;
 mod fleet;
 
 // The command line uses the names of this module, so the example includes it.
-#[path = "../src/facilities/words.rs"]
+#[path = "../src/facilities/named_numbers.rs"]
 #[allow(dead_code, reason = "the program uses the rest")]
-mod words;
+mod named_numbers;
 
 mod facilities {
-    pub(crate) use super::words;
+    pub(crate) use super::named_numbers;
 }
 
 fn main() -> std::io::Result<()> {

@@ -20,19 +20,19 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::lan::{LanLink, LanServices};
 
 /// Answer to a query about GeoNetworking if the station has no GeoNetworking.
-pub const NO_GEONET: &str = "this station does no GeoNetworking";
+pub const ERROR_NO_GEONET: &str = "this station does no GeoNetworking";
 
 /// Answer to a query about security if the station neither signs nor verifies.
-pub const NO_SECURITY: &str = "this station neither signs nor verifies: its config has no [security]";
+pub const ERROR_NO_SECURITY: &str = "this station neither signs nor verifies: its config has no [security]";
 
 /// Returns the answer to `GET /v1/status`.
-pub fn status(
+pub fn station_status(
     config: &Config,
     platform: Option<&Platform>,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
     sandbox: Option<&EnforcedLimits>,
-    traffic: &Counted,
+    traffic: &TrafficCounts,
     uptime: Duration,
 ) -> model::Status {
     let mut roles = Vec::new();
@@ -52,7 +52,7 @@ pub fn status(
         roles,
         dataplane: platform.map(|platform| platform.path().name().into()),
         dataplane_loading: platform.and_then(Platform::path_being_loaded).map(|path| path.name().into()),
-        encryption: config.encryption(),
+        encryption: config.describe_encryption(),
         mobile_router: station.nemo().mobile_router_status(),
         home_agent: station.nemo().home_agent_status().map(|agent| home_agent(agent, platform, traffic)),
         geonet,
@@ -70,7 +70,7 @@ pub fn status(
 fn home_agent(
     mut agent: model::HomeAgentStatus,
     platform: Option<&Platform>,
-    traffic: &Counted,
+    traffic: &TrafficCounts,
 ) -> model::HomeAgentStatus {
     let failure = match platform {
         Some(platform) => platform.packet_rules_failure().map(str::to_owned),
@@ -81,20 +81,20 @@ fn home_agent(
             AddressFamily::Ipv4 => TrafficKind::Ipv4Nat,
             AddressFamily::Ipv6 => TrafficKind::Ipv6Nat,
         };
-        nat.translated = counted(traffic, &kind).remove(&nat.interface).unwrap_or_default();
+        nat.translated = traffic_by_interface(traffic, &kind).remove(&nat.interface).unwrap_or_default();
         (nat.in_force, nat.failure) = (failure.is_none(), failure.clone());
     }
     agent
 }
 
 /// Returns the answer to `GET /v1/lan`.
-pub fn lan(config: &Config, station: &Station, services: &LanServices, now: Time) -> Vec<model::Lan> {
+pub fn lan_status(config: &Config, station: &Station, services: &LanServices, now: Time) -> Vec<model::Lan> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
     let mut known: BTreeMap<String, model::LanInterface> =
         station.nemo().lan_status().into_iter().map(|lan| (lan.interface.clone(), lan)).collect();
     let lans = router.lan_with_ipv4_prefix().map(|(lan, ipv4_prefix)| {
         let interface = lan.interface.as_str();
-        let link = services.links().iter().find(|link| link.name == interface);
+        let link = services.service_links().iter().find(|link| link.name == interface);
         let status = known.remove(interface).unwrap_or_else(|| model::LanInterface {
             interface: interface.to_owned(),
             state: "no_such_interface".to_owned(),
@@ -112,38 +112,42 @@ pub fn lan(config: &Config, station: &Station, services: &LanServices, now: Time
             closed: status.closed,
             ipv4_prefix,
             advertisement: station.nemo().lan_advertisement(interface),
-            dhcp: link.map(dhcp),
+            dhcp: link.map(dhcp_status),
             dns: services
                 .dns_addresses(interface)
                 .into_iter()
                 .map(|(address, failure)| model::LanDns { address, failure })
                 .collect(),
-            delegate: services.delegator().interface(interface).map(|delegating| delegating.length),
-            delegated: delegated(services, interface, now),
-            hosts: link.iter().flat_map(|link| link.server.active_leases(now)).map(lan_host).collect(),
+            delegate: services.prefix_delegator().interface(interface).map(|delegating| delegating.length),
+            delegated: delegated_prefixes(services, interface, now),
+            hosts: link
+                .iter()
+                .flat_map(|link| link.dhcp_server.active_leases(now))
+                .map(lan_host_of_lease)
+                .collect(),
         }
     });
     lans.collect()
 }
 
-fn dhcp(link: &LanLink) -> model::LanDhcp {
-    let (config, (addresses, free)) = (link.server.config(), link.server.used_and_total());
+fn dhcp_status(link: &LanLink) -> model::LanDhcp {
+    let (config, (addresses, free)) = (link.dhcp_server.config(), link.dhcp_server.used_and_total());
     let (first, last) = config.address_range;
     model::LanDhcp {
-        address: link.server.address(),
+        address: link.dhcp_server.address(),
         first,
         last,
         addresses: addresses as u64,
         free: free as u64,
         lease_s: config.lease_time.as_secs(),
-        failure: link.failure.clone(),
-        other_server: link.server.other_server(),
+        failure: link.open_failure.clone(),
+        other_server: link.dhcp_server.other_server(),
     }
 }
 
 /// Returns the prefixes that routers on an interface have.
-fn delegated(services: &LanServices, interface: &str, now: Time) -> Vec<model::LanDelegation> {
-    let delegations = services.delegator().delegations();
+fn delegated_prefixes(services: &LanServices, interface: &str, now: Time) -> Vec<model::LanDelegation> {
+    let delegations = services.prefix_delegator().delegations();
     let here = delegations.filter(|delegation| delegation.client.interface == interface);
     let delegated = here.map(|delegation| model::LanDelegation {
         prefix: delegation.prefix,
@@ -154,7 +158,7 @@ fn delegated(services: &LanServices, interface: &str, now: Time) -> Vec<model::L
     delegated.collect()
 }
 
-fn lan_host(lease: LeaseStatus) -> model::LanHost {
+fn lan_host_of_lease(lease: LeaseStatus) -> model::LanHost {
     model::LanHost {
         address: lease.address,
         mac: MacAddress(lease.link_address).to_string(),
@@ -165,10 +169,13 @@ fn lan_host(lease: LeaseStatus) -> model::LanHost {
 }
 
 /// Traffic that rules of the packet filter have counted.
-pub type Counted = BTreeMap<CountedTraffic, PacketCount>;
+pub type TrafficCounts = BTreeMap<CountedTraffic, PacketCount>;
 
 /// Returns the traffic of one kind by interface.
-fn counted(traffic: &Counted, kind: &TrafficKind) -> BTreeMap<String, model::OutsideCount> {
+fn traffic_by_interface(
+    traffic: &TrafficCounts,
+    kind: &TrafficKind,
+) -> BTreeMap<String, model::OutsideCount> {
     let mut found: BTreeMap<String, model::OutsideCount> = BTreeMap::new();
     for (of, count) in traffic.iter().filter(|(of, _)| of.kind == *kind) {
         let sum = found.entry(of.interface.clone()).or_default();
@@ -183,8 +190,13 @@ fn counted(traffic: &Counted, kind: &TrafficKind) -> BTreeMap<String, model::Out
 
 /// Returns the answer to `GET /v1/uplinks`: the station's uplinks, with the first obstacle on this machine
 /// and the traffic to captive portals.
-pub fn uplinks(station: &Station, obstacles: &[String], traffic: &Counted, now: Time) -> Vec<model::Uplink> {
-    let mut portals = counted(traffic, &TrafficKind::Portal);
+pub fn uplinks(
+    station: &Station,
+    obstacles: &[String],
+    traffic: &TrafficCounts,
+    now: Time,
+) -> Vec<model::Uplink> {
+    let mut portals = traffic_by_interface(traffic, &TrafficKind::Portal);
     let uplinks = station.nemo().uplink_status(now).into_iter();
     uplinks
         .map(|uplink| model::Uplink {
@@ -196,11 +208,11 @@ pub fn uplinks(station: &Station, obstacles: &[String], traffic: &Counted, now: 
 }
 
 /// Returns the answer to `GET /v1/policies`: the station's policies, with their traffic without the tunnel.
-pub fn policies(station: &Station, traffic: &Counted) -> Vec<model::Policy> {
+pub fn policy_status(station: &Station, traffic: &TrafficCounts) -> Vec<model::Policy> {
     let policies = station.nemo().policy_status().into_iter();
     policies
         .map(|policy| {
-            let outside = counted(traffic, &TrafficKind::Policy(policy.name.clone()));
+            let outside = traffic_by_interface(traffic, &TrafficKind::Policy(policy.name.clone()));
             model::Policy { outside, ..policy }
         })
         .collect()
@@ -208,7 +220,7 @@ pub fn policies(station: &Station, traffic: &Counted) -> Vec<model::Policy> {
 
 /// Returns the answer to `GET /v1/tunnels`: the station's tunnels, with the path and the packets of a fast
 /// path.
-pub fn tunnels(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
+pub fn tunnel_status(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
     let tunnels = station.nemo().tunnel_status().into_iter();
     let Some(platform) = platform else { return tunnels.map(|(_, tunnel)| tunnel).collect() };
     let fast = platform.tunnel_traffic();
@@ -255,7 +267,7 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
 }
 
 /// Returns a Binding Identifier as part of a log text.
-fn identified(bid: Option<u16>) -> String {
+fn binding_identifier_text(bid: Option<u16>) -> String {
     bid.map(|bid| format!(" (bid {bid})")).unwrap_or_default()
 }
 
@@ -336,12 +348,12 @@ pub fn event_text(event: &Event) -> String {
         } => {
             format!(
                 "binding {change}: {home_address}{} at {care_of_address} with {} for {lifetime_s} s",
-                identified(*bid),
-                networks(prefixes, ipv4_prefixes)
+                binding_identifier_text(*bid),
+                describe_networks(prefixes, ipv4_prefixes)
             )
         }
         Event::BindingRemoved { home_address, bid, reason } => {
-            format!("binding of {home_address}{} ended: {reason}", identified(*bid))
+            format!("binding of {home_address}{} ended: {reason}", binding_identifier_text(*bid))
         }
         Event::BindingRefused { home_address, care_of_address, status, reason } => {
             format!("refused {home_address} at {care_of_address} (status {status}): {reason}")
@@ -359,7 +371,7 @@ pub fn event_text(event: &Event) -> String {
 
 /// Returns the networks of a binding for people. A single IPv4 address without a network beside it is the
 /// IPv4 home address of a mobile node.
-fn networks(prefixes: &[Ipv6Net], ipv4_prefixes: &[Ipv4Net]) -> String {
+fn describe_networks(prefixes: &[Ipv6Net], ipv4_prefixes: &[Ipv4Net]) -> String {
     match (prefixes, ipv4_prefixes) {
         ([], []) => "no prefix".into(),
         ([], [home]) if home.prefix_len() == 32 => format!("IPv4 home address {}", home.addr()),

@@ -5,39 +5,44 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use carnet_api::config::{Config, ConfigErrors, PositionSource, disclose};
+use carnet_api::config::{Config, ConfigErrors, PositionSource, disclose_config};
 use carnet_base::{Rng, Seed};
 use carnet_linux::clock;
 use carnet_linux::position::trace::PositionTrace;
 
-use crate::settings::security::furnish;
-use crate::upper_tester::{UPPER_TESTER, WITHOUT_UPPER_TESTER};
+use crate::settings::security::load_security;
+use crate::upper_tester::{UPPER_TESTER_BUILT_IN, WITHOUT_UPPER_TESTER};
 
 /// Exit status for a mistake in the config. The command line parser uses the same status for its mistakes.
-pub const MISTAKE: u8 = 2;
+pub const EXIT_CONFIG_MISTAKE: u8 = 2;
 
 /// Checks a config file: prints its errors and warnings to stderr, one line each.
-pub fn check(path: &Path) -> ExitCode {
-    match Config::load(path) {
+pub fn check_config_file(path: &Path) -> ExitCode {
+    match Config::load_file(path) {
         Ok(config) => {
             let text = std::fs::read_to_string(path).unwrap_or_default();
-            let advice = config.advice(&text).into_iter().chain(readable_secrets(&config, path, &text));
+            let advice = config
+                .advice_on_config(&text)
+                .into_iter()
+                .chain(files_of_secrets_readable_by_others(&config, path, &text));
             for warning in config.warnings().into_iter().chain(advice) {
                 eprintln!("{}: warning: {warning}", path.display());
             }
-            let tokens = config.station.http.as_ref().and_then(|http| http.tokens.as_deref());
+            let tokens = config.station.tcp_api.as_ref().and_then(|http| http.token_file.as_deref());
             let tokens =
                 tokens.map_or(Ok(()), crate::http::check_tokens).map_err(|error| format!("{error:#}"));
-            let trace = trace(&config).map_err(|error| error.to_string());
+            let trace = check_trace(&config).map_err(|error| error.to_string());
             let rng = Rng::from_seed(Seed::default());
-            let security = furnish(&config, rng, clock::wall_time()).map(|furnished| {
-                for warning in furnished.warnings {
+            let security = load_security(&config, rng, clock::wall_time()).map(|furnished| {
+                for warning in furnished.operator_warnings {
                     eprintln!("{}: warning: {warning}", path.display());
                 }
             });
             let security = security.map_err(|error| format!("{}: {error:#}", path.display()));
             let tester = match &config.conformance {
-                Some(_) if !UPPER_TESTER => Err(format!("{}: {WITHOUT_UPPER_TESTER}", path.display())),
+                Some(_) if !UPPER_TESTER_BUILT_IN => {
+                    Err(format!("{}: {WITHOUT_UPPER_TESTER}", path.display()))
+                }
                 _ => Ok(()),
             };
             let mistakes: Vec<String> =
@@ -46,23 +51,23 @@ pub fn check(path: &Path) -> ExitCode {
                 eprintln!("{mistake}");
             }
             if mistakes.is_empty()
-                && let Some(encryption) = config.encryption()
+                && let Some(encryption) = config.describe_encryption()
             {
-                let _ = crate::print(&format!("tunnels: {encryption}\n"));
+                let _ = crate::print_escaped(&format!("tunnels: {encryption}\n"));
             }
-            if mistakes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISTAKE) }
+            if mistakes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CONFIG_MISTAKE) }
         }
-        Err(errors) => refuse(&errors),
+        Err(errors) => print_config_errors(&errors),
     }
 }
 
 /// Returns warnings about key files that other users may read. Files of other kinds that are readable are
 /// errors instead, because the station refuses them.
-fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
+fn files_of_secrets_readable_by_others(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
     // The station refuses a token file that other users may read.
-    let tokens = config.station.http.as_ref().and_then(|http| http.tokens.clone());
-    let files = disclose(text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
+    let tokens = config.station.tcp_api.as_ref().and_then(|http| http.token_file.clone());
+    let files = disclose_config(text).map(|disclosed| disclosed.secret_files).unwrap_or_default();
     let warning = |path: PathBuf| {
         let file = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
         let mode = file.permissions().mode() & 0o777;
@@ -75,15 +80,15 @@ fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
 }
 
 /// Reads the station's trace of positions in the same way as `run` does.
-fn trace(config: &Config) -> carnet_linux::Result<()> {
-    match config.geonet.as_ref().map(|geonet| &geonet.position) {
+fn check_trace(config: &Config) -> carnet_linux::Result<()> {
+    match config.geonet.as_ref().map(|geonet| &geonet.position_source) {
         Some(PositionSource::Trace(path)) => PositionTrace::read_trace(path).map(drop),
         _ => Ok(()),
     }
 }
 
 /// Prints the errors of a config and returns the exit status for them.
-pub fn refuse(errors: &ConfigErrors) -> ExitCode {
+pub fn print_config_errors(errors: &ConfigErrors) -> ExitCode {
     eprintln!("{errors}");
-    ExitCode::from(MISTAKE)
+    ExitCode::from(EXIT_CONFIG_MISTAKE)
 }

@@ -21,14 +21,14 @@ pub use support::SupportBundle;
 
 /// Keeps the network inside a moving vehicle connected: NEMO mobile router, home agent, GeoNetworking router.
 #[derive(Debug, Parser)]
-#[command(name = "carnet", version, after_help = HELP, disable_help_subcommand = true)]
+#[command(name = "carnet", version, after_help = HELP_TEMPLATE, disable_help_subcommand = true)]
 pub struct Cli {
     /// Command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-const HELP: &str = "\
+const HELP_TEMPLATE: &str = "\
 Examples:
   carnet check --config bus-42.toml       look for mistakes in a config
   carnet run --config bus-42.toml         run the station, until SIGTERM or Ctrl-C
@@ -164,7 +164,8 @@ Examples:
         #[arg(long, value_enum, value_name = "STATE")]
         wait: Option<AwaitedState>,
         /// Longest time to wait, with --wait.
-        #[arg(long, value_name = "TIME", value_parser = within, default_value = "60s", requires = "wait")]
+        #[arg(long, value_name = "TIME", value_parser = parse_waiting_time, default_value = "60s",
+            requires = "wait")]
         timeout: Duration,
         /// The output.
         #[command(flatten)]
@@ -372,18 +373,18 @@ Examples:
   carnet key rotate --config /etc/carnet/north.toml --finish
                                end the change, without the mobile routers that have not
                                been connected: they need the new key in their config")]
-    Rotate(Rotate),
+    Rotate(RotateArguments),
 }
 
 /// `carnet key rotate`
 #[cfg(feature = "wireguard")]
 #[derive(Debug, Args)]
-pub struct Rotate {
+pub struct RotateArguments {
     /// The config file of the station.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// Longest time to wait for the other ends.
-    #[arg(long, value_name = "TIME", value_parser = within, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_waiting_time, default_value = "30s")]
     pub timeout: Duration,
     /// Remove the present key at the end of this time, although other ends do not use the next one.
     #[arg(long)]
@@ -399,7 +400,7 @@ pub struct Portal {
     #[arg(long, value_name = "MAC", required_unless_present = "end", conflicts_with = "end")]
     pub host: Option<MacAddress>,
     /// Time for which the host has access, from 1s to 1h.
-    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = of_portal)]
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = parse_portal_time)]
     pub duration: Duration,
     /// DNS server of the uplink, at most 4; may be given several times. The first one of each address family
     /// gets the queries of the host.
@@ -420,7 +421,7 @@ pub struct Drain {
     #[arg(long, value_name = "ADDRESS", conflicts_with = "end")]
     pub to: Vec<Ipv6Addr>,
     /// Time for which the home agent asks mobile routers to leave, such as 90s or 5m.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = within)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_waiting_time)]
     pub within: Duration,
     /// End the drain: mobile routers may register here again.
     #[arg(long)]
@@ -431,19 +432,19 @@ pub struct Drain {
 }
 
 /// Parses a time from one second to one day.
-fn within(text: &str) -> Result<Duration, String> {
-    const EXPECTED: &str = "expected a time from 1s to 24h, such as 90s or 5m";
-    let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
+fn parse_waiting_time(text: &str) -> Result<Duration, String> {
+    const EXPECTED_WAITING_TIME: &str = "expected a time from 1s to 24h, such as 90s or 5m";
+    let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED_WAITING_TIME}"))?;
     let possible = Duration::from_secs(1)..=Duration::from_secs(86_400);
-    if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
+    if possible.contains(&time) { Ok(time) } else { Err(EXPECTED_WAITING_TIME.into()) }
 }
 
 /// Parses a time from one second to one hour.
-fn of_portal(text: &str) -> Result<Duration, String> {
-    const EXPECTED: &str = "expected a time from 1s to 1h, such as 90s or 5m";
-    let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
+fn parse_portal_time(text: &str) -> Result<Duration, String> {
+    const EXPECTED_PORTAL_TIME: &str = "expected a time from 1s to 1h, such as 90s or 5m";
+    let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED_PORTAL_TIME}"))?;
     let possible = Duration::from_secs(1)..=Duration::from_secs(3600);
-    if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
+    if possible.contains(&time) { Ok(time) } else { Err(EXPECTED_PORTAL_TIME.into()) }
 }
 
 /// State of a station for which `--wait` waits.
@@ -557,7 +558,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_definition_is_consistent() {
         super::Cli::command().debug_assert();
     }
 }

@@ -29,21 +29,21 @@ pub const SOCKET_DIRECTORY: &str = "/run/carnet";
 
 /// Time limit of an answer. It is longer than the server's own time limit, so that the server's error message
 /// arrives.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Access to the API of a station.
 #[derive(Debug)]
-pub struct Client {
+pub struct ApiClient {
     socket: PathBuf,
 }
 
-impl Client {
+impl ApiClient {
     /// Selects the station at `socket`, or else the only station in `directory`.
-    pub fn find(socket: Option<PathBuf>, directory: &Path) -> anyhow::Result<Client> {
+    pub fn find_station(socket: Option<PathBuf>, directory: &Path) -> anyhow::Result<ApiClient> {
         if let Some(socket) = socket {
-            return Ok(Client { socket });
+            return Ok(ApiClient { socket });
         }
-        let mut sockets = sockets(directory);
+        let mut sockets = socket_paths(directory);
         if sockets.len() > 1 {
             // A killed station leaves its socket file, but no program listens on it.
             let listens = |path: &PathBuf| match std::os::unix::net::UnixStream::connect(path) {
@@ -53,7 +53,7 @@ impl Client {
             sockets.retain(listens);
         }
         match sockets.pop() {
-            Some(socket) if sockets.is_empty() => Ok(Client { socket }),
+            Some(socket) if sockets.is_empty() => Ok(ApiClient { socket }),
             Some(last) => {
                 sockets.push(last);
                 sockets.sort();
@@ -78,55 +78,66 @@ impl Client {
 
     /// Sends `GET` for a path, and returns the content in any format.
     pub async fn get_text(&self, path: &str) -> anyhow::Result<Vec<u8>> {
-        let response = self.send(Method::GET, path, Bytes::new()).await?;
-        Ok(self.lost(response.into_body().collect().await)?.to_bytes().to_vec())
+        let response = self.send_request(Method::GET, path, Bytes::new()).await?;
+        Ok(self.explain_lost_station(response.into_body().collect().await)?.to_bytes().to_vec())
     }
 
     /// Sends `GET` for a path, and returns the JSON.
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let response = self.send(Method::GET, path, Bytes::new()).await?;
-        let body = self.lost(response.into_body().collect().await)?.to_bytes();
+        let response = self.send_request(Method::GET, path, Bytes::new()).await?;
+        let body = self.explain_lost_station(response.into_body().collect().await)?.to_bytes();
         serde_json::from_slice(&body).with_context(|| format!("the station's answer to {path} is no JSON"))
     }
 
     /// Sends `POST` for a path with a JSON body.
-    pub async fn post<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<()> {
-        self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
+    pub async fn post_json<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<()> {
+        self.send_request(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
         Ok(())
     }
 
     /// Sends `POST` for a path with a JSON body, and returns the JSON of the answer.
     pub async fn post_for<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Value> {
-        let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
-        let body = self.lost(response.into_body().collect().await)?.to_bytes();
+        let response = self.send_request(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
+        let body = self.explain_lost_station(response.into_body().collect().await)?.to_bytes();
         serde_json::from_slice(&body).with_context(|| format!("the station's answer to {path} is no JSON"))
     }
 
     /// Sends `GET` for the path of an event stream, and returns the stream.
-    pub async fn follow(&self, path: &str) -> anyhow::Result<Events> {
-        let response = self.send(Method::GET, path, Bytes::new()).await?;
-        Ok(Events { body: response.into_body(), buffer: Vec::new() })
+    pub async fn follow_events(&self, path: &str) -> anyhow::Result<EventStream> {
+        let response = self.send_request(Method::GET, path, Bytes::new()).await?;
+        Ok(EventStream { response_body: response.into_body(), unread_octets: Vec::new() })
     }
 
     /// Sends `POST` for a path with a JSON body, and returns the event stream of the answer.
-    pub async fn post_and_follow<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<Events> {
-        let response = self.send(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
-        Ok(Events { body: response.into_body(), buffer: Vec::new() })
+    pub async fn post_and_follow<T: Serialize>(&self, path: &str, body: &T) -> anyhow::Result<EventStream> {
+        let response = self.send_request(Method::POST, path, serde_json::to_vec(body)?.into()).await?;
+        Ok(EventStream { response_body: response.into_body(), unread_octets: Vec::new() })
     }
 
     /// Sends a request. If the answer is not a success, returns an error with the station's reason.
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
-        match tokio::time::timeout(ANSWER_WITHIN, self.exchange(method, path, body)).await {
+    async fn send_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Response<Incoming>> {
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.exchange_request(method, path, body)).await {
             Ok(answer) => answer,
             Err(_) => bail!("the station at {} did not answer the request in time", self.socket.display()),
         }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
+    async fn exchange_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> anyhow::Result<Response<Incoming>> {
         let stream = UnixStream::connect(&self.socket)
             .await
             .with_context(|| format!("cannot reach the station at {}", self.socket.display()))?;
-        let (mut sender, connection) = self.lost(http1::handshake(TokioIo::new(stream)).await)?;
+        let (mut sender, connection) =
+            self.explain_lost_station(http1::handshake(TokioIo::new(stream)).await)?;
         // The task ends with the connection, and the request also gets the connection's errors.
         tokio::spawn(connection);
         let request = Request::builder()
@@ -135,22 +146,22 @@ impl Client {
             .header(header::HOST, "carnet")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
-        let response = self.lost(sender.send_request(request).await)?;
+        let response = self.explain_lost_station(sender.send_request(request).await)?;
         if response.status().is_success() {
             return Ok(response);
         }
         let status = response.status();
-        let body = self.lost(response.into_body().collect().await)?.to_bytes();
-        Err(refusal(status, &body))
+        let body = self.explain_lost_station(response.into_body().collect().await)?.to_bytes();
+        Err(refusal_reason(status, &body))
     }
 
-    fn lost<T>(&self, result: Result<T, hyper::Error>) -> anyhow::Result<T> {
+    fn explain_lost_station<T>(&self, result: Result<T, hyper::Error>) -> anyhow::Result<T> {
         result.with_context(|| format!("the station at {} closed the connection", self.socket.display()))
     }
 }
 
 /// Returns the reason that an error answer contains.
-fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
+fn refusal_reason(status: StatusCode, body: &[u8]) -> anyhow::Error {
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => anyhow!(body.error),
         Err(_) => anyhow!("the station refused the request with HTTP status {status}, without a reason"),
@@ -158,7 +169,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
 }
 
 /// Returns the paths of the sockets in a directory.
-fn sockets(directory: &Path) -> Vec<PathBuf> {
+fn socket_paths(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries
         .flatten()
@@ -170,29 +181,29 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
 
 /// An event stream (`text/event-stream`) of which only the `data` lines remain.
 #[derive(Debug)]
-pub struct Events {
-    body: Incoming,
-    buffer: Vec<u8>,
+pub struct EventStream {
+    response_body: Incoming,
+    unread_octets: Vec<u8>,
 }
 
-impl Events {
+impl EventStream {
     /// Returns the next event; `None` after the stream has ended.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
-            while let Some(end) = self.buffer.iter().position(|octet| *octet == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            while let Some(end) = self.unread_octets.iter().position(|octet| *octet == b'\n') {
+                let line: Vec<u8> = self.unread_octets.drain(..=end).collect();
                 if let Some(data) = line.strip_prefix(b"data:") {
                     return Ok(Some(
                         serde_json::from_slice(data).context("expected an event in JSON from the station")?,
                     ));
                 }
             }
-            match self.body.frame().await {
+            match self.response_body.frame().await {
                 None => return Ok(None),
                 Some(frame) => {
                     let frame = frame.context("the station closed the connection")?;
                     if let Some(data) = frame.data_ref() {
-                        self.buffer.extend_from_slice(data);
+                        self.unread_octets.extend_from_slice(data);
                     }
                 }
             }
@@ -203,12 +214,12 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
     #[test]
     fn the_only_socket_is_the_default() {
-        let scratch = Scratch::new();
-        let find = || Client::find(None, scratch.path()).map(|client| client.socket);
+        let scratch = ScratchFolder::new();
+        let find = || ApiClient::find_station(None, scratch.path()).map(|client| client.socket);
         let directory = scratch.path().display();
         assert_eq!(
             find().expect_err("no socket").to_string(),
@@ -231,15 +242,15 @@ mod tests {
         // A killed station leaves its socket file.
         drop(a);
         assert_eq!(find().expect("found"), scratch.path().join("b.sock"));
-        let given = Client::find(Some("x".into()), scratch.path()).expect("given");
+        let given = ApiClient::find_station(Some("x".into()), scratch.path()).expect("given");
         assert_eq!(given.socket, PathBuf::from("x"));
     }
 
     #[test]
     fn the_client_reports_the_status_of_a_refusal_without_body() {
-        assert_eq!(refusal(StatusCode::CONFLICT, br#"{"error": "no"}"#).to_string(), "no");
+        assert_eq!(refusal_reason(StatusCode::CONFLICT, br#"{"error": "no"}"#).to_string(), "no");
         assert_eq!(
-            refusal(StatusCode::BAD_GATEWAY, b"<html>").to_string(),
+            refusal_reason(StatusCode::BAD_GATEWAY, b"<html>").to_string(),
             "the station refused the request with HTTP status 502 Bad Gateway, without a reason"
         );
     }

@@ -37,34 +37,34 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
 use tracing::{debug, info, warn};
 
-use self::fast_path::FastPath;
-use self::ipv6::Interfaces;
-use self::multicast::Lans;
-use self::pings::Pings;
+use self::fast_path::GeonetFastPath;
+use self::ipv6::VirtualInterfaces;
+use self::multicast::MulticastLans;
+use self::pings::RunningPings;
 use crate::settings::{self, GeonetPathChoice};
 
 /// Whether this program was built with GeoNetworking.
-pub const GEONET: bool = cfg!(feature = "geonet");
+pub const GEONET_BUILT_IN: bool = cfg!(feature = "geonet");
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
-const RECEIVED: usize = 1024;
+const RECEIVED_BUFFER_LENGTH: usize = 1024;
 /// Number of log messages about the position that may follow at once. Later, the log has one message for each
-/// [`NEWS_INTERVAL`].
-const NEWS: u32 = 10;
+/// [`POSITION_LOG_INTERVAL`].
+const POSITION_LOG_BURST: u32 = 10;
 /// Number of changes of the interface's link-layer address that may follow at once. Later, one change is
-/// possible for each [`NEWS_INTERVAL`].
-const CHANGES: u32 = 5;
-const NEWS_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest age of the position in a packet: [`OLDEST`] for a station at rest, [`NEWEST`] for one at high
-/// speed.
-const OLDEST: Duration = Duration::from_millis(100);
-const NEWEST: Duration = Duration::from_millis(10);
+/// possible for each [`POSITION_LOG_INTERVAL`].
+const ADDRESS_CHANGE_BURST: u32 = 5;
+const POSITION_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Largest age of the position in a packet: [`MAX_POSITION_AGE`] for a station at rest,
+/// [`MAX_POSITION_AGE_IN_MOTION`] for one at high speed.
+const MAX_POSITION_AGE: Duration = Duration::from_millis(100);
+const MAX_POSITION_AGE_IN_MOTION: Duration = Duration::from_millis(10);
 /// Longest interval between positions for the facilities: [`LONGEST_CAM_INTERVAL`] at rest,
 /// [`CHECK_CAM_GENERATION`] in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
 /// Speed in m/s below which the station sends a CAM only every second, because it moves less than four metres
 /// in that time.
-const SLOWEST: f64 = 1.0;
+const SLOW_SPEED: f64 = 1.0;
 
 /// Event that [`Geonet::next_event`] returns.
 #[derive(Debug)]
@@ -75,11 +75,11 @@ pub enum GeonetEvent {
     Position(PositionEvent),
     /// Requests of pings are due: the caller calls [`Geonet::ping_requests`].
     Ping,
-    /// A new position for the router is due: the caller calls [`Geonet::tell`].
+    /// A new position for the router is due: the caller calls [`Geonet::report_position`].
     Update,
     /// An event of the virtual interfaces.
     Virtual(VirtualLinkEvent),
-    /// A report of the fast path is due: the caller calls [`Geonet::report`].
+    /// A report of the fast path is due: the caller calls [`Geonet::take_report`].
     Report,
     /// An event of the multicast interfaces.
     Multicast(MulticastEvent),
@@ -91,39 +91,39 @@ pub enum GeonetEvent {
 /// A GeoNetworking router with the sockets, the source of positions and the interfaces that it uses.
 #[derive(Debug)]
 pub struct Geonet {
-    link: FrameLink,
+    frame_link: FrameLink,
     /// Virtual interfaces of IPv6.
-    pub interfaces: Interfaces,
+    pub interfaces: VirtualInterfaces,
     /// Interfaces of the mobile network whose multicast packets go over GeoNetworking.
-    pub multicast: Lans,
+    pub multicast_lans: MulticastLans,
     /// Maximum payload of a frame on the link, in octets, as the router knows it; `None` before the router
     /// knows it.
     link_mtu: Option<u32>,
     /// Number of octets in the radio's queue of which the router was informed last.
-    backlog: u32,
-    positions: PositionSource,
+    radio_backlog: u32,
+    position_source: PositionSource,
     config: config::Geonet,
     /// GN address of the station. The station may derive it from an interface's address; it is `None` until
     /// this interface exists.
     address: Option<GnAddress>,
     /// Link-layer address that the link's interface had last.
-    mac_addresses: Mac,
+    station_mac: Mac,
     /// State of the link in the last log message.
-    reported_link: Option<LinkState>,
+    reported_link_state: Option<LinkState>,
     /// Rate limit of changes of the interface's address, so that two programs do not fight over the address.
-    changes: RateLimiter,
-    received: broadcast::Sender<GnReceived>,
-    pings: Pings,
+    address_change_limiter: RateLimiter,
+    payload_sender: broadcast::Sender<GnReceived>,
+    running_pings: RunningPings,
     /// State of the positioning, in one word.
     state: &'static str,
     reckoner: PositionReckoner,
     /// Whether the station has facilities, so that it needs the quality of positions.
-    looks_at_itself: bool,
-    quality: PositionQuality,
+    checks_cam_generation: bool,
+    position_quality: PositionQuality,
     /// Time at which the router received its last position.
-    reported_at: Option<Time>,
-    event_limiter: RateLimiter,
-    fast_path: FastPath,
+    position_reported_at: Option<Time>,
+    position_log_limiter: RateLimiter,
+    fast_path: GeonetFastPath,
 }
 
 impl Geonet {
@@ -133,7 +133,7 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if the link or the source cannot be opened.
-    pub fn open(
+    pub fn open_link(
         config: &config::Geonet,
         undo: &Path,
         wants: GeonetPathChoice,
@@ -148,10 +148,10 @@ impl Geonet {
             GeonetAddress::Anonymous => Some(random_mac(seed)),
         };
         let positions = PositionSource::open(
-            &settings::geonet::position(config),
+            &settings::geonet::position_source_config(config),
             settings::geonet::position_options(config),
         )?;
-        let mut link = FrameLink::open(settings::geonet::link(config, mid))?;
+        let mut link = FrameLink::open(settings::geonet::frame_link_config(config, mid))?;
         link.record_address_in_undo_file(undo)?;
         let seen = link.address();
         let mid = mid.or((seen != Mac::default()).then_some(seen));
@@ -162,28 +162,31 @@ impl Geonet {
             );
         }
         let mut geonet = Geonet {
-            link,
-            interfaces: Interfaces::open(config.ipv6.is_some(), uplinks)?,
-            multicast: Lans::open(config)?,
+            frame_link: link,
+            interfaces: VirtualInterfaces::open_links(config.ipv6.is_some(), uplinks)?,
+            multicast_lans: MulticastLans::open_links(config)?,
             link_mtu: None,
-            backlog: 0,
-            positions,
+            radio_backlog: 0,
+            position_source: positions,
             address: mid.map(|mid| settings::geonet::gn_address(config, mid)),
-            mac_addresses: seen,
-            reported_link: None,
-            changes: RateLimiter::new(CHANGES, NEWS_INTERVAL),
+            station_mac: seen,
+            reported_link_state: None,
+            address_change_limiter: RateLimiter::new(ADDRESS_CHANGE_BURST, POSITION_LOG_INTERVAL),
             config: config.clone(),
-            received: broadcast::channel(RECEIVED).0,
-            pings: Pings::new(seed as u16),
+            payload_sender: broadcast::channel(RECEIVED_BUFFER_LENGTH).0,
+            running_pings: RunningPings::new(seed as u16),
             state: "no_fix",
-            reckoner: PositionReckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
-            looks_at_itself: facilities,
-            quality: PositionQuality::default(),
-            reported_at: None,
-            event_limiter: RateLimiter::new(NEWS, NEWS_INTERVAL),
-            fast_path: FastPath::open(wants)?,
+            reckoner: PositionReckoner::new(matches!(
+                config.position_source,
+                config::PositionSource::Fixed(_)
+            )),
+            checks_cam_generation: facilities,
+            position_quality: PositionQuality::default(),
+            position_reported_at: None,
+            position_log_limiter: RateLimiter::new(POSITION_LOG_BURST, POSITION_LOG_INTERVAL),
+            fast_path: GeonetFastPath::start_loading(wants)?,
         };
-        geonet.align(clock::now());
+        geonet.align_interface_address(clock::now());
         Ok(geonet)
     }
 
@@ -194,22 +197,24 @@ impl Geonet {
     }
 
     /// Stores the router's new address, and gives the link's interface the MID of this address.
-    pub fn address_is(&mut self, now: Time, address: GnAddress) {
+    pub fn set_station_address(&mut self, now: Time, address: GnAddress) {
         if self.address != Some(address) {
             self.address = Some(address);
-            self.align(now);
+            self.align_interface_address(now);
         }
     }
 
     /// Sets the interface's address to the station's address, or warns that the two differ.
-    fn align(&mut self, now: Time) {
-        self.mac_addresses = self.link.address();
+    fn align_interface_address(&mut self, now: Time) {
+        self.station_mac = self.frame_link.address();
         let Some(wanted) = self.address.map(GnAddress::mid) else { return };
-        if self.mac_addresses == wanted || self.link.state() == LinkState::Missing || !self.changes.allow(now)
+        if self.station_mac == wanted
+            || self.frame_link.state() == LinkState::Missing
+            || !self.address_change_limiter.allow(now)
         {
             return;
         }
-        let (has, wants) = (MacAddress(self.mac_addresses), MacAddress(wanted));
+        let (has, wants) = (MacAddress(self.station_mac), MacAddress(wanted));
         if !self.config.set_link_address {
             warn!(
                 "this station receives no unicast frames: the radio has the link-layer address {has}, \
@@ -217,80 +222,80 @@ impl Geonet {
             );
             return;
         }
-        match self.link.set_address(wanted) {
+        match self.frame_link.set_address(wanted) {
             Ok(()) => info!("changed the link-layer address of the radio from {has} to {wants}"),
             Err(error) => warn!(
                 "this station receives no unicast frames, because the radio keeps its link-layer address: \
                  {error}"
             ),
         }
-        self.mac_addresses = self.link.address();
+        self.station_mac = self.frame_link.address();
     }
 
     /// Restores the settings of the link's interface.
-    pub fn close(&mut self) -> Result<()> {
-        self.fast_path.close();
-        self.link.flush();
-        self.link.restore_link_address()
+    pub fn restore_interface(&mut self) -> Result<()> {
+        self.fast_path.detach_programs();
+        self.frame_link.flush();
+        self.frame_link.restore_link_address()
     }
 
     /// Waits for the next event. Safe to cancel.
     pub async fn next_event(&mut self) -> Result<GeonetEvent> {
-        let ping = self.pings.poll_timeout();
+        let ping = self.running_pings.poll_timeout();
         let report = self.fast_path.poll_timeout();
-        let update = self.reported_at.map(|told| told + self.update_interval());
+        let update = self.position_reported_at.map(|told| told + self.position_update_interval());
         tokio::select! {
-            event = self.link.readable() => event.map(GeonetEvent::Link),
-            event = self.positions.next_event() => Ok(GeonetEvent::Position(event)),
-            () = until(ping) => Ok(GeonetEvent::Ping),
-            () = until(update) => Ok(GeonetEvent::Update),
-            () = until(report) => Ok(GeonetEvent::Report),
+            event = self.frame_link.readable() => event.map(GeonetEvent::Link),
+            event = self.position_source.next_event() => Ok(GeonetEvent::Position(event)),
+            () = sleep_until(ping) => Ok(GeonetEvent::Ping),
+            () = sleep_until(update) => Ok(GeonetEvent::Update),
+            () = sleep_until(report) => Ok(GeonetEvent::Report),
             event = self.interfaces.next_event() => event.map(GeonetEvent::Virtual),
-            event = self.multicast.next_event() => event.map(GeonetEvent::Multicast),
-            loaded = self.fast_path.loaded() => Ok(GeonetEvent::FastPath(loaded)),
+            event = self.multicast_lans.next_event() => event.map(GeonetEvent::Multicast),
+            loaded = self.fast_path.programs_loaded() => Ok(GeonetEvent::FastPath(loaded)),
         }
     }
 
     /// Receives a batch of frames, and passes each to `take`.
-    pub fn receive(&mut self, mut take: impl FnMut(ReceivedFrame<'_>)) -> Result<()> {
-        self.link.try_receive(|source, destination, packet| {
+    pub fn receive_frames(&mut self, mut take: impl FnMut(ReceivedFrame<'_>)) -> Result<()> {
+        self.frame_link.try_receive(|source, destination, packet| {
             take(ReceivedFrame { source, destination, packet });
         })?;
         Ok(())
     }
 
     /// Returns frames of this station for which the link reports that no acknowledgement came.
-    pub fn unacknowledged(&mut self) -> Result<Vec<Frame>> {
-        let (mut frames, source) = (Vec::new(), self.link.address());
-        self.link.take_unacknowledged(|destination, packet| {
+    pub fn take_unacknowledged(&mut self) -> Result<Vec<Frame>> {
+        let (mut frames, source) = (Vec::new(), self.frame_link.address());
+        self.frame_link.take_unacknowledged(|destination, packet| {
             frames.push(Frame { source, destination, profile: None, packet: packet.to_vec() });
         })?;
         Ok(frames)
     }
 
     /// Queues a frame. If the frame cannot be sent, the link counts it.
-    pub fn send(&mut self, now: Time, frame: &Frame) {
+    pub fn send_frame(&mut self, now: Time, frame: &Frame) {
         // The first frame with a new address must not leave under the previous address: a receiver could link
         // both addresses.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
-            self.address_is(now, settings::geonet::gn_address(&self.config, frame.source));
+            self.set_station_address(now, settings::geonet::gn_address(&self.config, frame.source));
         }
-        let _counted = self.link.send_from(frame.destination, frame.profile, &frame.packet);
+        let _counted = self.frame_link.send_from(frame.destination, frame.profile, &frame.packet);
     }
 
-    /// Sends the frames that [`Geonet::send`] has queued.
-    pub fn flush(&mut self) {
-        self.link.flush();
+    /// Sends the frames that [`Geonet::send_frame`] has queued.
+    pub fn flush_frames(&mut self) {
+        self.frame_link.flush();
     }
 
     /// Handles a change of the link. If the change gives the station a new address, returns this address for
     /// the router.
-    pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<GnAddress> {
-        if self.reported_link != Some(state) {
-            self.reported_link = Some(state);
-            info!("the radio interface of GeoNetworking is {}", state_word(state));
+    pub fn handle_link_change(&mut self, now: Time, state: LinkState) -> Option<GnAddress> {
+        if self.reported_link_state != Some(state) {
+            self.reported_link_state = Some(state);
+            info!("the radio interface of GeoNetworking is {}", link_state_name(state));
         }
-        let (before, has) = (self.mac_addresses, self.link.address());
+        let (before, has) = (self.station_mac, self.frame_link.address());
         let own = self.address.map(GnAddress::mid);
         if self.config.address == GeonetAddress::Auto
             && has != before
@@ -299,17 +304,17 @@ impl Geonet {
         {
             let address = settings::geonet::gn_address(&self.config, has);
             info!("this station's GeoNetworking address is {address}");
-            (self.address, self.mac_addresses) = (Some(address), has);
+            (self.address, self.station_mac) = (Some(address), has);
             return Some(address);
         }
-        self.align(now);
+        self.align_interface_address(now);
         None
     }
 
     /// Returns the largest payload of a frame of the link, if the link knows it and the router does not have
     /// it yet.
-    pub fn new_mtu(&mut self) -> Option<u32> {
-        let mtu = Some(self.link.mtu()).filter(|mtu| *mtu > 0);
+    pub fn take_changed_mtu(&mut self) -> Option<u32> {
+        let mtu = Some(self.frame_link.mtu()).filter(|mtu| *mtu > 0);
         if mtu.is_none() || mtu == self.link_mtu {
             return None;
         }
@@ -318,20 +323,27 @@ impl Geonet {
     }
 
     /// Converts an event of the positioning to a position for the router and a message for the operator.
-    pub fn position(&mut self, now: Time, event: PositionEvent) -> (Option<Position>, Option<String>) {
+    pub fn convert_position_event(
+        &mut self,
+        now: Time,
+        event: PositionEvent,
+    ) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
-                if self.state != "fix" && self.event_limiter.allow(now) {
+                if self.state != "fix" && self.position_log_limiter.allow(now) {
                     info!("the station knows its position: the position receiver reports a fix");
                 }
                 self.state = "fix";
                 self.reckoner.handle_fix(fix);
-                (self.tell(now), None)
+                (self.report_position(now), None)
             }
             PositionEvent::Lost { reason } => {
-                self.state = word(&reason);
+                self.state = loss_reason_name(&reason);
                 self.reckoner.handle_lost();
-                (self.tell(now), Some(format!("the station does not know its position: {}", lost(&reason))))
+                (
+                    self.report_position(now),
+                    Some(format!("the station does not know its position: {}", loss_reason_text(&reason))),
+                )
             }
             PositionEvent::Mode(mode) => {
                 debug!("the position receiver reports fix mode {mode:?}");
@@ -343,113 +355,118 @@ impl Geonet {
             }
             PositionEvent::Clock(clock) if clock.is_clock_wrong => (
                 None,
-                Some(format!("the system clock is {} the receiver's", difference(clock.milliseconds_ahead))),
+                Some(format!(
+                    "the system clock is {} the receiver's",
+                    clock_difference_text(clock.milliseconds_ahead)
+                )),
             ),
             PositionEvent::Clock(_) => (None, Some("the system clock is right again".into())),
             PositionEvent::LeapSeconds(seconds) => {
                 (None, Some(format!("{seconds} leap seconds since 2004, by the receiver")))
             }
         };
-        (position, news.filter(|_| self.event_limiter.allow(now)))
+        (position, news.filter(|_| self.position_log_limiter.allow(now)))
     }
 
     /// Returns the present position if the router's position is half a metre or a tenth of a second behind
     /// it; otherwise returns `None`.
-    pub fn position_now(&mut self, now: Time) -> Option<Position> {
-        let told = self.reported_at?;
-        (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
+    pub fn present_position(&mut self, now: Time) -> Option<Position> {
+        let told = self.position_reported_at?;
+        (now.saturating_since(told) >= self.max_position_age()).then(|| self.report_position(now)).flatten()
     }
 
     /// Returns the number of octets that wait in the link and at the gate of congestion control. Returns
     /// `None` if the number has not changed, or if congestion marking is off.
-    pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
+    pub fn take_changed_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion_gate().map_or(0, Gate::backlog_octets);
-        let backlog = self.link.backlog_octets().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
-        (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
+        let backlog =
+            self.frame_link.backlog_octets().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
+        (backlog != std::mem::replace(&mut self.radio_backlog, backlog)).then_some(backlog)
     }
 
     /// Returns the interval between positions for the router. The facilities need a position every four
     /// metres. At speed they get positions as often as the CA service checks whether to send a CAM (EN 302
     /// 637-2 6.1.3, `T_CheckCamGen`).
-    fn update_interval(&self) -> Duration {
-        let interval = self.config.mib.position_update_interval;
-        match self.looks_at_itself {
-            true if self.reckoner.speed() >= SLOWEST => interval.min(CHECK_CAM_GENERATION),
+    fn position_update_interval(&self) -> Duration {
+        let interval = self.config.mib_parameters.position_update_interval;
+        match self.checks_cam_generation {
+            true if self.reckoner.speed() >= SLOW_SPEED => interval.min(CHECK_CAM_GENERATION),
             true => interval.min(LONGEST_CAM_INTERVAL),
             false => interval,
         }
     }
 
     /// Returns the largest age that the position in a packet may have.
-    fn freshness(&self) -> Duration {
-        let half_a_metre = Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(OLDEST);
-        half_a_metre.clamp(NEWEST, OLDEST)
+    fn max_position_age(&self) -> Duration {
+        let half_a_metre =
+            Duration::try_from_secs_f64(0.5 / self.reckoner.speed()).unwrap_or(MAX_POSITION_AGE);
+        half_a_metre.clamp(MAX_POSITION_AGE_IN_MOTION, MAX_POSITION_AGE)
     }
 
     /// Returns the present position; `None` before the first fix.
-    pub fn tell(&mut self, now: Time) -> Option<Position> {
+    pub fn report_position(&mut self, now: Time) -> Option<Position> {
         let fix = self.reckoner.present_position(now)?;
-        self.reported_at = Some(now);
+        self.position_reported_at = Some(now);
         // The cast from float to integer saturates, so large values do no harm.
-        self.quality = PositionQuality {
+        self.position_quality = PositionQuality {
             confidence_cm: fix.confidence_radius.map(|metres| (metres * 100.0).ceil() as u32),
             altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
             moves: fix.speed.is_some(),
             heads: fix.course_degrees.is_some(),
             lost: self.state != "fix",
         };
-        let pai_interval = f64::from(self.config.mib.pai_interval_m);
-        let vector = fix.position_vector(self.address?, self.positions.leap_seconds(), pai_interval);
+        let pai_interval = f64::from(self.config.mib_parameters.pai_interval_m);
+        let vector = fix.position_vector(self.address?, self.position_source.leap_seconds(), pai_interval);
         Some(position_of(&vector))
     }
 
     /// Returns the quality of the last position.
-    pub fn quality(&self) -> PositionQuality {
-        self.quality
+    pub fn position_quality(&self) -> PositionQuality {
+        self.position_quality
     }
 
     /// Handles a payload for the upper layer: passes the answer to a ping to its ping, and any other payload
     /// to the listeners.
-    pub fn delivered(&mut self, now: Time, delivered: Delivered) {
+    pub fn handle_delivered(&mut self, now: Time, delivered: Delivered) {
         let echo = (delivered.next_header == echo::BTP_B_NEXT_HEADER)
             .then(|| EchoMessage::parse(&delivered.payload));
         match echo.flatten() {
-            Some(echo) if echo.is_reply => self.pings.answer(now, &delivered, echo),
+            Some(echo) if echo.is_reply => self.running_pings.handle_answer(now, &delivered, echo),
             // If no client listens, the program drops the payload.
-            _ => drop(self.received.send(received(delivered))),
+            _ => drop(self.payload_sender.send(received_payload(delivered))),
         }
     }
 
     /// Passes a payload for the host to the listeners as well.
-    pub fn overheard(&self, delivered: &Delivered) {
-        if self.received.receiver_count() > 0 {
-            let _heard = self.received.send(received(delivered.clone()));
+    pub fn copy_to_listeners(&self, delivered: &Delivered) {
+        if self.payload_sender.receiver_count() > 0 {
+            let _heard = self.payload_sender.send(received_payload(delivered.clone()));
         }
     }
 
     /// Returns the stream of payloads for `GET /v1/gnrecv`.
-    pub fn subscribe(&self) -> broadcast::Receiver<GnReceived> {
-        self.received.subscribe()
+    pub fn subscribe_payloads(&self) -> broadcast::Receiver<GnReceived> {
+        self.payload_sender.subscribe()
     }
 
     /// Returns the requests of pings that are due. If a ping goes to an area that moves, its request has the
     /// present place of the area.
     pub fn ping_requests(&mut self, now: Time, station: &Station) -> Vec<GeonetRequest> {
-        let names: Vec<String> = self.pings.areas().map(str::to_owned).collect();
+        let names: Vec<String> = self.running_pings.area_names().map(str::to_owned).collect();
         for name in names {
-            if let Ok(area) = self.named(now, &name, station) {
-                self.pings.move_area(&name, area);
+            if let Ok(area) = self.area_by_name(now, &name, station) {
+                self.running_pings.move_area(&name, area);
             }
         }
-        self.pings.handle_timeout(now)
+        self.running_pings.handle_timeout(now)
     }
 
     /// Starts a ping; the caller sends its first request.
     ///
     /// # Errors
     /// Returns an error if the target is unknown, the link is down, or too many pings run.
-    pub fn ping(
+    pub fn start_ping(
         &mut self,
         now: Time,
         ping: &GnPingRequest,
@@ -457,30 +474,30 @@ impl Geonet {
     ) -> std::result::Result<(u16, GeonetRequest, mpsc::Receiver<GnPingEvent>), String> {
         let transport = match &ping.target {
             GnTarget::Station(station) => GeonetTransport::GeoUnicast(station_address(*station)?),
-            GnTarget::Area(name) => GeonetTransport::GeoBroadcast(self.named(now, name, station)?),
+            GnTarget::Area(name) => GeonetTransport::GeoBroadcast(self.area_by_name(now, name, station)?),
         };
         self.check_link()?;
-        self.pings.start(now, transport, ping)
+        self.running_pings.start_ping(now, transport, ping)
     }
 
     /// Removes a ping whose first request the station has refused.
-    pub fn abandon(&mut self, identifier: u16) {
-        self.pings.abandon(identifier);
+    pub fn abandon_ping(&mut self, identifier: u16) {
+        self.running_pings.abandon_ping(identifier);
     }
 
     /// Returns the name of the interface for which the router waits, for a log text.
-    pub fn awaited(&self) -> String {
+    pub fn awaited_interface(&self) -> String {
         format!("the interface {}", self.config.interface.name().unwrap_or("of the link"))
     }
 
     /// Returns the GeoNetworking part of `GET /v1/status`.
-    pub fn status(&self, station: &Station) -> GeonetStatus {
+    pub fn geonet_status(&self, station: &Station) -> GeonetStatus {
         let status = station.geonet_plane().map(|plane| plane.status());
         GeonetStatus {
-            waits_for: status.is_none().then(|| self.awaited()),
-            link: state_word(self.link.state()).into(),
+            waits_for: status.is_none().then(|| self.awaited_interface()),
+            link: link_state_name(self.frame_link.state()).into(),
             path: self.fast_path.name().into(),
-            path_loading: self.fast_path.loading().map(str::to_owned),
+            path_loading: self.fast_path.path_being_loaded().map(str::to_owned),
             position: self.state.into(),
             ..status.unwrap_or_default()
         }
@@ -489,12 +506,12 @@ impl Geonet {
     /// Returns the present time of position vectors.
     pub fn timestamp(&self, wall: WallTime) -> Timestamp {
         let milliseconds = i64::try_from(wall.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
-        Timestamp::from_unix_milliseconds(milliseconds, self.positions.leap_seconds())
+        Timestamp::from_unix_milliseconds(milliseconds, self.position_source.leap_seconds())
     }
 
     /// Returns the counters of the link.
     pub fn counters(&mut self) -> Vec<(String, u64)> {
-        let link = self.link.counters();
+        let link = self.frame_link.counters();
         let drops = link.drops_by_reason().map(|(name, count)| (format!("geonet.dropped.{name}"), count));
         let counts = [
             ("received", link.received_frames),
@@ -503,13 +520,13 @@ impl Geonet {
             ("unacknowledged", link.unacknowledged_frames),
         ];
         let named = counts.map(|(name, count)| (format!("geonet.link.{name}"), count));
-        let interfaces = self.interfaces.counters().into_iter().chain(self.multicast.counters());
+        let interfaces = self.interfaces.counters().into_iter().chain(self.multicast_lans.counters());
         named.into_iter().chain(drops).chain(interfaces).chain(self.fast_path.counters()).collect()
     }
 }
 
 /// Waits for [`Geonet::next_event`]; without GeoNetworking it never returns.
-pub async fn next_event(geonet: &mut Part<Geonet, GEONET>) -> Result<GeonetEvent> {
+pub async fn next_event(geonet: &mut Part<Geonet, GEONET_BUILT_IN>) -> Result<GeonetEvent> {
     match geonet.get_mut() {
         // Without this condition, the compiler would keep the state of this future in memory, although it is
         // never reached.
@@ -520,14 +537,14 @@ pub async fn next_event(geonet: &mut Part<Geonet, GEONET>) -> Result<GeonetEvent
 }
 
 /// Waits until `deadline` on the station's clock; without a deadline it never returns.
-pub async fn until(deadline: Option<Time>) {
+pub async fn sleep_until(deadline: Option<Time>) {
     match deadline {
         Some(deadline) => sleep(deadline.saturating_since(clock::now())).await,
         None => pending().await,
     }
 }
 
-fn state_word(state: LinkState) -> &'static str {
+fn link_state_name(state: LinkState) -> &'static str {
     match state {
         LinkState::Up => "up",
         LinkState::Down => "down",
@@ -543,12 +560,12 @@ fn random_mac(seed: u64) -> Mac {
 }
 
 /// Returns the MID: the low 48 bits of a GN address.
-fn mid(address: u64) -> Mac {
+fn mid_of_address(address: u64) -> Mac {
     GnAddress(address).mid()
 }
 
 /// Returns the difference of two clocks as a log text.
-fn difference(milliseconds: i64) -> String {
+fn clock_difference_text(milliseconds: i64) -> String {
     let side = if milliseconds < 0 { "behind" } else { "ahead of" };
     format!("{} ms {side}", milliseconds.unsigned_abs())
 }
@@ -570,11 +587,11 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
     match station {
         GnStation::Address(address) => Ok(address.0),
         GnStation::Mac(MacAddress([a, b, c, d, e, f])) => Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f])),
-        GnStation::Ipv6(address) => station_address(ipv6::station_of(address)?),
+        GnStation::Ipv6(address) => station_address(ipv6::station_of_address(address)?),
     }
 }
 
-fn received(delivered: Delivered) -> GnReceived {
+fn received_payload(delivered: Delivered) -> GnReceived {
     let payload = delivered.payload;
     // If a payload is too short for a BTP header, the client gets all its octets as payload.
     let (port, source_port, port_info, octets) = match delivered.next_header {
@@ -604,7 +621,7 @@ fn received(delivered: Delivered) -> GnReceived {
     }
 }
 
-fn word(reason: &PositionLossReason) -> &'static str {
+fn loss_reason_name(reason: &PositionLossReason) -> &'static str {
     match reason {
         PositionLossReason::Disconnected(_) => "disconnected",
         PositionLossReason::NoDevice => "no_device",
@@ -616,7 +633,7 @@ fn word(reason: &PositionLossReason) -> &'static str {
     }
 }
 
-fn lost(reason: &PositionLossReason) -> String {
+fn loss_reason_text(reason: &PositionLossReason) -> String {
     match reason {
         PositionLossReason::Disconnected(why) => why.clone(),
         PositionLossReason::NoDevice => "gpsd has no receiver".into(),
@@ -636,8 +653,8 @@ mod tests {
 
     use super::*;
 
-    fn heard(next_header: u8, payload: &[u8]) -> GnReceived {
-        received(Delivered {
+    fn payload_with(next_header: u8, payload: &[u8]) -> GnReceived {
+        received_payload(Delivered {
             kind: GnPacketType::Shb,
             next_header,
             source: 2,
@@ -660,7 +677,7 @@ mod tests {
             (0, &btp, None, None, None, &btp),
             (3, &btp, None, None, None, &btp),
         ] {
-            let heard = heard(next_header, octets);
+            let heard = payload_with(next_header, octets);
             assert_eq!((heard.port, heard.source_port, heard.port_info), (port, source_port, port_info));
             assert_eq!(heard.payload.0, payload);
         }
@@ -668,7 +685,7 @@ mod tests {
 
     #[test]
     fn warning_says_whether_clock_is_behind_or_ahead() {
-        assert_eq!(difference(1500), "1500 ms ahead of");
-        assert_eq!(difference(-1500), "1500 ms behind");
+        assert_eq!(clock_difference_text(1500), "1500 ms ahead of");
+        assert_eq!(clock_difference_text(-1500), "1500 ms behind");
     }
 }

@@ -22,10 +22,10 @@ use carnet_api::config::{Auth, Config, DataplanePath};
 use crate::cli::{Ipsec, IpsecAuth};
 
 /// Proposals for ESP: AES-GCM with a fresh Diffie-Hellman exchange (RFC 8221, RFC 8247).
-const ESP: &str = "aes128gcm16-ecp256,aes256gcm16-ecp384";
+const ESP_PROPOSALS: &str = "aes128gcm16-ecp256,aes256gcm16-ecp384";
 
 /// Addresses of the two ends of a security association.
-struct Pair<'a> {
+struct AssociationEnds<'a> {
     local: Ipv6Addr,
     remote: Ipv6Addr,
     prefixes: &'a [ipnet::Ipv6Net],
@@ -37,7 +37,7 @@ struct Pair<'a> {
 /// # Errors
 /// Returns an error if the config does not use IPsec, or if the config does not fit the options of the
 /// command.
-pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
+pub fn swanctl_config(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
     if !config.has_ipsec() {
         bail!(
             "{}: expected a mobile router or home agent with auth = \"ipsec\", found none",
@@ -63,33 +63,37 @@ pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
         wanted.config.display()
     );
     if let Some(agent) = &config.home_agent {
-        for router in agent.mobile_routers.iter().filter(|router| router.auth == Auth::Ipsec) {
+        for router in agent.mobile_routers.iter().filter(|router| router.node_auth == Auth::Ipsec) {
             let (local, remote, prefixes) = (agent.address, router.home_address, &router.prefixes[..]);
-            connections(&mut text, wanted, &Pair { local, remote, prefixes, is_agent: true });
+            write_connections(
+                &mut text,
+                wanted,
+                &AssociationEnds { local, remote, prefixes, is_agent: true },
+            );
         }
     }
     if let Some(router) = config.mobile_router.as_ref().filter(|router| router.auth == Auth::Ipsec)
         && let Some(home_agent) = router.home_agents.addresses.first()
     {
         let (local, remote, prefixes) = (router.home_address, *home_agent, &router.prefixes[..]);
-        connections(&mut text, wanted, &Pair { local, remote, prefixes, is_agent: false });
+        write_connections(&mut text, wanted, &AssociationEnds { local, remote, prefixes, is_agent: false });
     }
     text.push_str("}\n");
     if wanted.auth == IpsecAuth::Psk {
-        let _ = write!(text, "{}", SECRETS);
+        let _ = write!(text, "{}", SECRETS_SECTION);
     }
     Ok(text)
 }
 
-const SECRETS: &str = "\
+const SECRETS_SECTION: &str = "\
 # The secrets are not carnet's. In a file of their own, which root alone can read, for each node:
 #   secrets { ike-NAME { id-1 = HOME-ADDRESS
 #                        id-2 = HOME-AGENT
 #                        secret = \"...\" } }
 ";
 
-fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
-    let Pair { local, remote, is_agent, .. } = *pair;
+fn write_connections(text: &mut String, wanted: &Ipsec, pair: &AssociationEnds<'_>) {
+    let AssociationEnds { local, remote, is_agent, .. } = *pair;
     let home_address = if is_agent { remote } else { local };
     let name = format!("carnet-{:x}", u128::from(home_address));
     let auth = match wanted.auth {
@@ -106,7 +110,7 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
     };
     // The home agent does not know the address of a node before the node starts IKE, so the home agent's
     // config starts no negotiation.
-    let actions = if is_agent { "" } else { ACTIONS };
+    let actions = if is_agent { "" } else { TRAP_ACTIONS };
     let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
     let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);
     ends(text);
@@ -114,7 +118,7 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
         text,
         "    children {{\n      messages {{\n        mode = transport_proxy\n        \
          local_ts = {local}/128[135]\n        remote_ts = {remote}/128[135]\n        \
-         esp_proposals = {ESP}\n{actions}      }}\n    }}\n  }}\n"
+         esp_proposals = {ESP_PROPOSALS}\n{actions}      }}\n    }}\n  }}\n"
     );
     if !wanted.data || pair.prefixes.is_empty() {
         return;
@@ -129,7 +133,7 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
     let _ = write!(
         text,
         "    children {{\n      data {{\n        mode = tunnel\n        local_ts = {near}\n        \
-         remote_ts = {far}\n        esp_proposals = {ESP}\n{ACTIONS}      }}\n"
+         remote_ts = {far}\n        esp_proposals = {ESP_PROPOSALS}\n{TRAP_ACTIONS}      }}\n"
     );
     if !is_agent {
         // Packets between links of the mobile network, and packets from the router itself to its hosts,
@@ -145,5 +149,5 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
 
 /// The first packet starts the negotiation of the security association. No packet leaves without a security
 /// association.
-const ACTIONS: &str =
+const TRAP_ACTIONS: &str =
     "        start_action = trap\n        dpd_action = restart\n        close_action = trap\n";

@@ -18,29 +18,29 @@ use carnet_linux::{clock, key_file};
 use carnet_wireguard::{PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
-use crate::cli::Rotate;
-use crate::client::{Client, SOCKET_DIRECTORY};
+use crate::cli::RotateArguments;
+use crate::client::{ApiClient, SOCKET_DIRECTORY};
 
 /// Time between two queries of the station.
-const QUERY: Duration = Duration::from_millis(200);
+const QUERY_INTERVAL: Duration = Duration::from_millis(200);
 /// Remote ends that an error names.
-const NAMES: usize = 5;
+const MAX_NAMED_ENDS: usize = 5;
 
 /// Makes a key pair, and writes the private key into a new file, or to standard output without one.
 ///
 /// # Errors
 /// Returns an error if the file exists or cannot be written, or if the kernel has no random numbers.
-pub fn make(out: Option<&Path>) -> anyhow::Result<()> {
-    let (private_key, text) = random()?;
+pub fn make_key_pair(out: Option<&Path>) -> anyhow::Result<()> {
+    let (private_key, text) = random_private_key()?;
     let public_key = private_key.public_key();
     match out {
         Some(path) => {
             let written = key_file::write_key_file(path, text.as_bytes());
             written.with_context(|| format!("cannot write the private key to {}", path.display()))?;
-            crate::print(&format!("{public_key}\n"))
+            crate::print_escaped(&format!("{public_key}\n"))
         }
         None => {
-            crate::print(&text)?;
+            crate::print_escaped(&text)?;
             eprintln!("public key: {public_key}");
             Ok(())
         }
@@ -48,7 +48,7 @@ pub fn make(out: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Returns a random private key, and the content of its file.
-fn random() -> anyhow::Result<(PrivateKey, Zeroizing<String>)> {
+fn random_private_key() -> anyhow::Result<(PrivateKey, Zeroizing<String>)> {
     let random = clock::random_octets().context("cannot get randomness from the kernel")?;
     let private_key = PrivateKey::from_random(random);
     let mut text = Zeroizing::new(String::with_capacity(64));
@@ -62,26 +62,26 @@ fn random() -> anyhow::Result<(PrivateKey, Zeroizing<String>)> {
 /// # Errors
 /// Returns an error if a file cannot be written, or if the station does not run. Also returns an error if
 /// other ends do not use the next key in time.
-pub async fn rotate(mut config: Config, rotate: &Rotate) -> anyhow::Result<()> {
+pub async fn rotate_key(mut config: Config, arguments: &RotateArguments) -> anyhow::Result<()> {
     let key = config.station.private_key.as_ref();
     let key = key.context("cannot change the key: the config has none, expected station.private_key_file")?;
-    let (file, next) = (key.file.clone(), next_key_file(&key.file));
-    let next_public = match &key.next {
+    let (file, next) = (key.key_file.clone(), next_key_file(&key.key_file));
+    let next_public = match &key.next_key {
         Some(key) => PrivateKey::from_random(key.octets()).public_key(),
-        None => make_next(&file, &next)?,
+        None => make_next_key(&file, &next)?,
     };
     config.wipe_keys();
-    crate::print(&format!("next public key: {next_public}\n"))?;
+    crate::print_escaped(&format!("next public key: {next_public}\n"))?;
 
-    let client = Client::find(Some(config.station.socket), Path::new(SOCKET_DIRECTORY))?;
-    let read = client.post("/v1/keys/read", &()).await;
+    let client = ApiClient::find_station(Some(config.station.socket), Path::new(SOCKET_DIRECTORY))?;
+    let read = client.post_json("/v1/keys/read", &()).await;
     read.with_context(|| {
         format!(
             "the station does not announce the key in {}: start it, and run this command again",
             next.display()
         )
     })?;
-    let end = Instant::now() + rotate.timeout;
+    let end = Instant::now() + arguments.timeout;
     let missing = loop {
         let keys: Keys = serde_json::from_value(client.get("/v1/keys").await?)
             .context("cannot understand the station's answer")?;
@@ -91,30 +91,30 @@ pub async fn rotate(mut config: Config, rotate: &Rotate) -> anyhow::Result<()> {
         if keys.missing.is_empty() || Instant::now() >= end {
             break keys.missing;
         }
-        tokio::time::sleep(QUERY).await;
+        tokio::time::sleep(QUERY_INTERVAL).await;
     };
     if !missing.is_empty() {
-        let names = missing.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-        let others = match missing.len().saturating_sub(NAMES) {
+        let names = missing.iter().take(MAX_NAMED_ENDS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let others = match missing.len().saturating_sub(MAX_NAMED_ENDS) {
             0 => String::new(),
             others => format!(" and {others} others"),
         };
         let which = format!("{} remote ends have not used the next key: {names}{others}", missing.len());
-        if !rotate.finish {
+        if !arguments.finish {
             bail!("both keys stay valid: {which}; run this command again");
         }
         eprintln!("carnet: {which}; their configs need it");
     }
-    put_in_place(&next, &file)
+    rename_durably(&next, &file)
         .with_context(|| format!("cannot put {} in place of {}", next.display(), file.display()))?;
-    client.post("/v1/keys/read", &()).await?;
-    crate::print(&format!("public key: {next_public}\n"))
+    client.post_json("/v1/keys/read", &()).await?;
+    crate::print_escaped(&format!("public key: {next_public}\n"))
 }
 
 /// Makes the next key in a new file with the owner of the present one. Returns its public key. The file
 /// appears complete, because a station that starts reads it.
-fn make_next(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
-    let (private_key, text) = random()?;
+fn make_next_key(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
+    let (private_key, text) = random_private_key()?;
     let mut part = next.as_os_str().to_owned();
     part.push(".part");
     let part = Path::new(&part);
@@ -127,14 +127,14 @@ fn make_next(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
         if (of_file.uid(), of_file.gid()) != (of_part.uid(), of_part.gid()) {
             chown(part, Some(of_file.uid()), Some(of_file.gid()))?;
         }
-        put_in_place(part, next)
+        rename_durably(part, next)
     };
     written().with_context(|| format!("cannot write the next private key to {}", next.display()))?;
     Ok(private_key.public_key())
 }
 
 /// Gives a file another name, and writes its directory to the disk.
-fn put_in_place(file: &Path, name: &Path) -> std::io::Result<()> {
+fn rename_durably(file: &Path, name: &Path) -> std::io::Result<()> {
     KernelDisk.rename(file, name)?;
     KernelDisk.sync_directory(directory_of(name))
 }

@@ -6,8 +6,8 @@
 
 mod dhcpv6;
 mod dns;
-mod held;
-mod neighbours;
+mod held_messages;
+mod verified_addresses;
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -26,36 +26,36 @@ use carnet_lan::dns::host_names::{BoardNetwork, NamedHost};
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
-use crate::settings::lan::{dhcp_servers, domains};
+use crate::settings::lan::{dhcp_servers, host_domains};
 use crate::state::StoredLeases;
 use dhcpv6::Dhcpv6Service;
 use dns::DnsService;
-use held::HeldMessages;
-use neighbours::VerifiedAddresses;
+use held_messages::HeldMessages;
+use verified_addresses::VerifiedAddresses;
 
 /// Time until the next attempt to open the sockets of an interface.
-const AGAIN: Duration = Duration::from_secs(5);
+const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of messages that wait for the disk.
-const MAX_HELD: usize = 4096;
+const MAX_HELD_MESSAGES: usize = 4096;
 
 /// Place of an interface in the list of services.
-pub type Place = usize;
+pub type LinkIndex = usize;
 
 /// The services of all interfaces of the mobile network.
 #[derive(Debug)]
 pub struct LanServices {
-    links: Vec<LanLink>,
+    lan_links: Vec<LanLink>,
     /// Messages that wait until a commit of the state is on the disk.
-    held: HeldMessages<ServerMessage>,
+    held_messages: HeldMessages<ServerMessage>,
     /// Leases of servers that an earlier config had.
-    former: Vec<StoredLease>,
+    leases_of_former_servers: Vec<StoredLease>,
     dhcpv6: Dhcpv6Service,
     /// DNS forwarder, if the config has one.
-    dns: Option<DnsService>,
+    dns_service: Option<DnsService>,
     /// Domains of the hosts on board.
-    domains: Vec<String>,
+    host_domains: Vec<String>,
     /// IPv6 addresses of the hosts on board.
-    neighbours: VerifiedAddresses,
+    verified_addresses: VerifiedAddresses,
     rng: Rng,
 }
 
@@ -74,15 +74,15 @@ pub struct LanLink {
     /// Name of the interface.
     pub name: String,
     /// DHCP server of the interface.
-    pub server: DhcpServer,
+    pub dhcp_server: DhcpServer,
     /// Sockets, while they are open.
     port: Option<DhcpPort>,
     /// Link-layer address of the interface while it is up.
     link_address: Option<[u8; 6]>,
     /// Reason why the sockets are not open.
-    pub failure: Option<String>,
+    pub open_failure: Option<String>,
     /// Time of the next attempt to open the sockets.
-    retry: Option<Time>,
+    next_attempt_at: Option<Time>,
     /// Messages that the kernel refused.
     write_errors: u64,
 }
@@ -100,109 +100,124 @@ impl LanServices {
             .map(|(name, server)| LanLink::new(name, DhcpServer::new(server, &leases.addresses, now, wall)));
         let router = config.mobile_router.as_ref();
         let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
-        let (held, former, domains) = (HeldMessages::new(MAX_HELD), Vec::new(), domains(config));
+        let (held, former, domains) =
+            (HeldMessages::new(MAX_HELD_MESSAGES), Vec::new(), host_domains(config));
         let links = links.collect();
         let dhcpv6 = Dhcpv6Service::new(config, &leases.prefixes, (now, wall));
         let neighbours = VerifiedAddresses::default();
-        let mut services = LanServices { links, held, former, dhcpv6, dns, domains, neighbours, rng };
-        services.publish_names();
+        let mut services = LanServices {
+            lan_links: links,
+            held_messages: held,
+            leases_of_former_servers: former,
+            dhcpv6,
+            dns_service: dns,
+            host_domains: domains,
+            verified_addresses: neighbours,
+            rng,
+        };
+        services.publish_host_names();
         services
     }
 
     /// Applies a changed config. A server whose interface stays keeps its leases.
     pub fn reconfigure(&mut self, config: &Config, now: Time, wall: WallTime) {
-        let mut before = std::mem::take(&mut self.links);
+        let mut before = std::mem::take(&mut self.lan_links);
         // A prefix may have another interface now, and a server that is gone may come back.
-        self.former.retain(|lease| lease.remaining_time(wall).is_some());
-        self.former.extend(before.iter().flat_map(|link| link.server.lease_records(now, wall)));
+        self.leases_of_former_servers.retain(|lease| lease.remaining_time(wall).is_some());
+        self.leases_of_former_servers
+            .extend(before.iter().flat_map(|link| link.dhcp_server.lease_records(now, wall)));
         for (name, server) in dhcp_servers(config) {
             let old = before.iter().position(|link| link.name == name);
-            let same = old.filter(|at| before[*at].server.config().prefix == server.prefix);
-            self.links.push(match same.map(|at| before.swap_remove(at)) {
-                Some(link) => link.reconfigured(server),
-                None => LanLink::new(name, DhcpServer::new(server, &self.former, now, wall)),
+            let same = old.filter(|at| before[*at].dhcp_server.config().prefix == server.prefix);
+            self.lan_links.push(match same.map(|at| before.swap_remove(at)) {
+                Some(link) => link.with_config(server),
+                None => {
+                    LanLink::new(name, DhcpServer::new(server, &self.leases_of_former_servers, now, wall))
+                }
             });
         }
-        let links = &self.links;
+        let links = &self.lan_links;
         let is_served = |lease: &StoredLease| {
-            links.iter().any(|link| link.server.config().prefix.contains(&lease.address))
+            links.iter().any(|link| link.dhcp_server.config().prefix.contains(&lease.address))
         };
-        self.former.retain(|lease| !is_served(lease));
-        self.domains = domains(config);
+        self.leases_of_former_servers.retain(|lease| !is_served(lease));
+        self.host_domains = host_domains(config);
         self.dhcpv6.reconfigure(config);
-        match config.mobile_router.as_ref().filter(|router| !router.dns_forward.is_empty()) {
-            None => self.dns = None,
-            Some(router) => match &mut self.dns {
+        match config.mobile_router.as_ref().filter(|router| !router.dns_forward_servers.is_empty()) {
+            None => self.dns_service = None,
+            Some(router) => match &mut self.dns_service {
                 Some(dns) => dns.reconfigure(router),
-                None => self.dns = DnsService::new(router, self.rng.fork()),
+                None => self.dns_service = DnsService::new(router, self.rng.fork()),
             },
         }
-        self.publish_names();
+        self.publish_host_names();
     }
 
     /// Passes the names of the hosts on board to the DNS forwarder.
-    pub fn publish_names(&mut self) {
-        let Some(dns) = &mut self.dns else { return };
-        let neighbours = &self.neighbours;
-        let networks: Vec<BoardNetwork> = self.links.iter().map(|link| dns.network(&link.name)).collect();
-        let hosts = self.links.iter().zip(networks).flat_map(|(link, network)| {
-            link.server.named_hosts().map(move |host| NamedHost {
+    pub fn publish_host_names(&mut self) {
+        let Some(dns) = &mut self.dns_service else { return };
+        let neighbours = &self.verified_addresses;
+        let networks: Vec<BoardNetwork> =
+            self.lan_links.iter().map(|link| dns.network_of_interface(&link.name)).collect();
+        let hosts = self.lan_links.iter().zip(networks).flat_map(|(link, network)| {
+            link.dhcp_server.named_hosts().map(move |host| NamedHost {
                 network,
-                ipv6_addresses: neighbours.of(&link.name, host.link_address),
+                ipv6_addresses: neighbours.addresses_of_host(&link.name, host.link_address),
                 name: host.name,
                 ipv4_address: host.address,
             })
         });
-        dns.set_hosts(self.domains.clone(), hosts);
+        dns.set_hosts(self.host_domains.clone(), hosts);
     }
 
     /// Returns whether the answer to a message depends on IPv6 addresses of hosts that the caller should
     /// find anew: see [`Self::set_neighbours`].
     pub fn needs_neighbours(&self, now: Time, message: &DnsMessage) -> bool {
-        self.neighbours.are_due(now) && self.dns.as_ref().is_some_and(|dns| dns.needs_ipv6(message))
+        self.verified_addresses.needs_update(now)
+            && self.dns_service.as_ref().is_some_and(|dns| dns.needs_ipv6(message))
     }
 
     /// Returns the link-layer addresses of the hosts with names, by interface.
-    pub fn named_hosts(&self) -> Vec<(String, BTreeSet<LinkAddress>)> {
-        let hosts = |link: &LanLink| link.server.named_hosts().map(|host| host.link_address).collect();
-        self.links.iter().map(|link| (link.name.clone(), hosts(link))).collect()
+    pub fn hosts_with_names(&self) -> Vec<(String, BTreeSet<LinkAddress>)> {
+        let hosts = |link: &LanLink| link.dhcp_server.named_hosts().map(|host| host.link_address).collect();
+        self.lan_links.iter().map(|link| (link.name.clone(), hosts(link))).collect()
     }
 
     /// Sets the IPv6 addresses at which hosts have lately answered, with interface and link-layer address.
     pub fn set_neighbours(&mut self, now: Time, found: Vec<(String, Ipv6Addr, LinkAddress)>) {
-        self.neighbours.update(now, found);
-        self.publish_names();
+        self.verified_addresses.update_verified(now, found);
+        self.publish_host_names();
     }
 
     /// Returns the addresses at which carnet answers DNS queries on an interface, each with the reason if it
     /// does not answer there now.
     pub fn dns_addresses(&self, interface: &str) -> Vec<(IpAddr, Option<String>)> {
-        self.dns.as_ref().map(|dns| dns.addresses(interface)).unwrap_or_default()
+        self.dns_service.as_ref().map(|dns| dns.addresses(interface)).unwrap_or_default()
     }
 
     /// Returns the interfaces with services.
-    pub fn links(&self) -> &[LanLink] {
-        &self.links
+    pub fn service_links(&self) -> &[LanLink] {
+        &self.lan_links
     }
 
     /// Handles the state of an interface; `is_lan` says whether it is one of the mobile network.
     pub fn handle_interface(&mut self, now: Time, interface: &Interface, is_lan: bool) {
-        for link in self.links.iter_mut().filter(|link| link.name == interface.name) {
+        for link in self.lan_links.iter_mut().filter(|link| link.name == interface.name) {
             link.handle_interface(now, interface);
         }
         self.dhcpv6.handle_interface(now, interface);
-        if let Some(dns) = self.dns.as_mut().filter(|_| is_lan) {
+        if let Some(dns) = self.dns_service.as_mut().filter(|_| is_lan) {
             dns.handle_interface(now, interface);
         }
     }
 
     /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, name: &str) {
-        for link in self.links.iter_mut().filter(|link| link.name == name) {
-            link.close();
+        for link in self.lan_links.iter_mut().filter(|link| link.name == name) {
+            link.close_sockets();
         }
         self.dhcpv6.handle_interface_gone(name);
-        if let Some(dns) = &mut self.dns {
+        if let Some(dns) = &mut self.dns_service {
             dns.handle_interface_gone(name);
         }
     }
@@ -210,13 +225,13 @@ impl LanServices {
     /// Waits for work; without services it never returns. Safe to cancel.
     pub async fn next_event(&mut self) -> LanEvent {
         poll_fn(|cx| {
-            let ports = self.links.iter().filter_map(|link| link.port.as_ref());
+            let ports = self.lan_links.iter().filter_map(|link| link.port.as_ref());
             // Every socket has to know the task.
             let count = ports.filter(|port| port.poll_readable(cx).is_ready()).count();
             if self.dhcpv6.poll_readable(cx).is_ready() || count > 0 {
                 return Poll::Ready(LanEvent::Packets);
             }
-            match &mut self.dns {
+            match &mut self.dns_service {
                 Some(dns) => dns.poll_message(cx).map(LanEvent::Dns),
                 None => Poll::Pending,
             }
@@ -226,18 +241,18 @@ impl LanServices {
 
     /// Sets the addresses from which DNS queries leave past the tunnel; none if they take the tunnel.
     pub fn set_uplink_addresses(&mut self, addresses: Vec<IpAddr>) {
-        if let Some(dns) = &mut self.dns {
+        if let Some(dns) = &mut self.dns_service {
             dns.set_uplink_addresses(addresses);
         }
     }
 
     /// Handles a message about DNS.
-    pub fn handle_dns(&mut self, now: Time, message: DnsMessage) {
+    pub fn handle_dns_message(&mut self, now: Time, message: DnsMessage) {
         let host = match &message {
             DnsMessage::Query { host, interface, .. } => self.host_at(interface, *host),
             DnsMessage::Answer { .. } => None,
         };
-        if let Some(dns) = &mut self.dns {
+        if let Some(dns) = &mut self.dns_service {
             dns.handle_message(now, message, host);
         }
     }
@@ -247,74 +262,74 @@ impl LanServices {
     fn host_at(&self, interface: &str, address: IpAddr) -> Option<LinkAddress> {
         match address.to_canonical() {
             IpAddr::V4(address) => {
-                let link = self.links.iter().find(|link| link.name == interface)?;
-                link.server.leaseholder(address)
+                let link = self.lan_links.iter().find(|link| link.name == interface)?;
+                link.dhcp_server.leaseholder(address)
             }
-            IpAddr::V6(address) => self.neighbours.host_at(interface, address),
+            IpAddr::V6(address) => self.verified_addresses.host_at_address(interface, address),
         }
     }
 
-    /// Returns when [`Self::process`] has work without packets.
+    /// Returns when [`Self::process_received`] has work without packets.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let dns = self.dns.as_ref().and_then(DnsService::poll_timeout);
+        let dns = self.dns_service.as_ref().and_then(DnsService::poll_timeout);
         let dhcpv6 = self.dhcpv6.poll_timeout();
-        self.links.iter().filter_map(LanLink::poll_timeout).chain(dhcpv6).chain(dns).min()
+        self.lan_links.iter().filter_map(LanLink::poll_timeout).chain(dhcpv6).chain(dns).min()
     }
 
     /// Passes received packets, the time and the MTU of the tunnel to the services.
-    pub fn process(&mut self, now: Time, wall: WallTime, tunnel_mtu: Option<u32>) {
-        for link in &mut self.links {
-            link.server.set_tunnel_mtu(tunnel_mtu);
-            link.process(now, wall);
+    pub fn process_received(&mut self, now: Time, wall: WallTime, tunnel_mtu: Option<u32>) {
+        for link in &mut self.lan_links {
+            link.dhcp_server.set_tunnel_mtu(tunnel_mtu);
+            link.process_received(now, wall);
         }
-        self.dhcpv6.process(now, wall);
-        if let Some(dns) = &mut self.dns {
+        self.dhcpv6.process_received(now, wall);
+        if let Some(dns) = &mut self.dns_service {
             dns.handle_timeout(now);
         }
     }
 
     /// Returns the next output of a service, with its interface's place.
-    pub fn poll_output(&mut self) -> Option<(Place, Output)> {
-        let outputs = self.links.iter_mut().enumerate();
-        outputs.filter_map(|(place, link)| Some((place, link.server.poll_output()?))).next()
+    pub fn poll_output(&mut self) -> Option<(LinkIndex, Output)> {
+        let outputs = self.lan_links.iter_mut().enumerate();
+        outputs.filter_map(|(place, link)| Some((place, link.dhcp_server.poll_output()?))).next()
     }
 
     /// Asks by ARP whether a host uses an address.
-    pub fn probe(&mut self, place: Place, address: Ipv4Addr) {
-        if let Some(link) = self.links.get_mut(place) {
-            link.probe(address);
+    pub fn send_arp_probe(&mut self, place: LinkIndex, address: Ipv4Addr) {
+        if let Some(link) = self.lan_links.get_mut(place) {
+            link.send_arp_probe(address);
         }
     }
 
     /// Sends a message.
-    pub fn send(&mut self, place: Place, datagram: &ServerMessage) {
-        if let Some(link) = self.links.get_mut(place) {
-            link.send(datagram);
+    pub fn send_message(&mut self, place: LinkIndex, datagram: &ServerMessage) {
+        if let Some(link) = self.lan_links.get_mut(place) {
+            link.send_message(datagram);
         }
     }
 
     /// Holds a message until this commit is on the disk.
-    pub fn hold(&mut self, now: Time, commit: u64, place: Place, datagram: ServerMessage) {
-        let Some(interface) = self.links.get(place).map(|link| link.name.clone()) else { return };
-        self.held.push(now, Some(commit), interface, datagram);
+    pub fn hold_message(&mut self, now: Time, commit: u64, place: LinkIndex, datagram: ServerMessage) {
+        let Some(interface) = self.lan_links.get(place).map(|link| link.name.clone()) else { return };
+        self.held_messages.push(now, Some(commit), interface, datagram);
     }
 
     /// Returns the service that delegates prefixes.
-    pub fn dhcpv6(&mut self) -> &mut Dhcpv6Service {
+    pub fn dhcpv6_service_mut(&mut self) -> &mut Dhcpv6Service {
         &mut self.dhcpv6
     }
 
     /// Returns the delegated prefixes.
-    pub fn delegator(&self) -> &PrefixDelegator {
-        self.dhcpv6.delegator()
+    pub fn prefix_delegator(&self) -> &PrefixDelegator {
+        self.dhcpv6.prefix_delegator()
     }
 
     /// Sends the messages that waited for a commit, which is on the disk now.
-    pub fn written(&mut self, now: Time, commit: u64) {
-        self.dhcpv6.written(now, commit);
-        while let Some((interface, datagram)) = self.held.pop_written(now, commit) {
-            if let Some(link) = self.links.iter_mut().find(|link| link.name == interface) {
-                link.send(&datagram);
+    pub fn release_written(&mut self, now: Time, commit: u64) {
+        self.dhcpv6.release_written(now, commit);
+        while let Some((interface, datagram)) = self.held_messages.pop_written(now, commit) {
+            if let Some(link) = self.lan_links.iter_mut().find(|link| link.name == interface) {
+                link.send_message(&datagram);
             }
         }
     }
@@ -322,20 +337,20 @@ impl LanServices {
     /// Returns the counters of all interfaces together, by name; none without services.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let others = self.dhcpv6.counters().into_iter();
-        let others = others.chain(self.dns.iter().flat_map(DnsService::counters));
-        if self.links.is_empty() {
+        let others = others.chain(self.dns_service.iter().flat_map(DnsService::counters));
+        if self.lan_links.is_empty() {
             return others.collect();
         }
         let mut sum = DhcpCounters::default();
-        self.links.iter().for_each(|link| sum.add(link.server.counters()));
-        let write_errors = self.links.iter().map(|link| link.write_errors).sum();
+        self.lan_links.iter().for_each(|link| sum.add(link.dhcp_server.counters()));
+        let write_errors = self.lan_links.iter().map(|link| link.write_errors).sum();
         let named = sum.named_counters().map(|(name, count)| (format!("lan.dhcp.{name}"), count));
         named.chain([("lan.dhcp.write_errors".to_owned(), write_errors)]).chain(others).collect()
     }
 }
 
 /// Returns the reason why a socket with this port cannot be opened, in words.
-fn why(error: &io::Error, port: u16) -> String {
+fn explain_socket_error(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!("another program of this machine has port {port}"),
         io::ErrorKind::PermissionDenied => {
@@ -348,84 +363,94 @@ fn why(error: &io::Error, port: u16) -> String {
 impl LanLink {
     fn new(name: String, server: DhcpServer) -> LanLink {
         let (port, link_address, failure, retry) = (None, None, None, None);
-        LanLink { name, server, port, link_address, failure, retry, write_errors: 0 }
+        LanLink {
+            name,
+            dhcp_server: server,
+            port,
+            link_address,
+            open_failure: failure,
+            next_attempt_at: retry,
+            write_errors: 0,
+        }
     }
 
-    fn reconfigured(mut self, config: ServerConfig) -> LanLink {
-        self.server.reconfigure(config);
+    fn with_config(mut self, config: ServerConfig) -> LanLink {
+        self.dhcp_server.reconfigure(config);
         self
     }
 
     fn handle_interface(&mut self, now: Time, interface: &Interface) {
-        let prefix = self.server.config().prefix;
+        let prefix = self.dhcp_server.config().prefix;
         let own = interface.ipv4_addresses.iter().map(|net| net.addr());
-        self.server.set_address(own.into_iter().find(|address| prefix.contains(address)));
+        self.dhcp_server.set_address(own.into_iter().find(|address| prefix.contains(address)));
         self.link_address = interface.link_address.filter(|_| interface.running);
         let is_open = self.port.as_ref().is_some_and(|port| port.is_on(&self.name));
         if !is_open && self.link_address.is_some() {
-            self.open(now);
+            self.open_sockets(now);
         }
     }
 
     /// Opens the sockets, or says why this is impossible.
-    fn open(&mut self, now: Time) {
+    fn open_sockets(&mut self, now: Time) {
         self.port = None;
-        let before = self.failure.take();
+        let before = self.open_failure.take();
         match DhcpPort::open(&self.name) {
             Ok(port) => {
                 self.port = Some(port);
-                self.retry = None;
+                self.next_attempt_at = None;
                 if before.is_some() {
                     info!("the DHCP server on {} is up", self.name);
                 }
             }
             Err(error) => {
-                let reason = why(&error, 67);
+                let reason = explain_socket_error(&error, 67);
                 if before.as_deref() != Some(&reason) {
                     warn!("cannot start the DHCP server on {}: {reason}; trying again every 5 s", self.name);
                 }
-                self.failure = Some(reason);
-                self.retry = Some(now + AGAIN);
+                self.open_failure = Some(reason);
+                self.next_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
             }
         }
     }
 
     /// Closes the sockets of an interface that is gone.
-    fn close(&mut self) {
-        (self.port, self.link_address, self.failure, self.retry) = (None, None, None, None);
-        self.server.set_address(None);
+    fn close_sockets(&mut self) {
+        (self.port, self.link_address, self.open_failure, self.next_attempt_at) = (None, None, None, None);
+        self.dhcp_server.set_address(None);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.server.poll_timeout().into_iter().chain(self.retry).min()
+        self.dhcp_server.poll_timeout().into_iter().chain(self.next_attempt_at).min()
     }
 
-    fn process(&mut self, now: Time, wall: WallTime) {
-        let LanLink { port, server, .. } = self;
+    fn process_received(&mut self, now: Time, wall: WallTime) {
+        let LanLink { port, dhcp_server: server, .. } = self;
         if let Some(port) = port {
             port.receive(|input| match input {
                 DhcpInput::Message(message) => server.handle_message(now, wall, message),
                 DhcpInput::Arp(packet) => server.handle_arp(now, packet),
             });
         }
-        self.server.handle_timeout(now, wall);
-        if self.retry.is_some_and(|retry| retry <= now) {
-            self.open(now);
+        self.dhcp_server.handle_timeout(now, wall);
+        if self.next_attempt_at.is_some_and(|retry| retry <= now) {
+            self.open_sockets(now);
         }
     }
 
-    fn probe(&mut self, target: Ipv4Addr) {
-        let (Some(link_address), Some(address)) = (self.link_address, self.server.address()) else { return };
+    fn send_arp_probe(&mut self, target: Ipv4Addr) {
+        let (Some(link_address), Some(address)) = (self.link_address, self.dhcp_server.address()) else {
+            return;
+        };
         let request = arp::arp_request(ArpSender { link_address, address }, target);
-        self.count(self.port.as_ref().map(|port| port.send_arp(&request)));
+        self.count_write_error(self.port.as_ref().map(|port| port.send_arp(&request)));
     }
 
-    fn send(&mut self, datagram: &ServerMessage) {
+    fn send_message(&mut self, datagram: &ServerMessage) {
         let Some(packet) = frame::packet(datagram) else { return };
-        self.count(self.port.as_ref().map(|port| port.send(datagram.link_destination, &packet)));
+        self.count_write_error(self.port.as_ref().map(|port| port.send(datagram.link_destination, &packet)));
     }
 
-    fn count(&mut self, sent: Option<io::Result<()>>) {
+    fn count_write_error(&mut self, sent: Option<io::Result<()>>) {
         if !matches!(sent, Some(Ok(()))) {
             self.write_errors += 1;
         }

@@ -2,9 +2,10 @@
 //!
 //! Log lines contain text of other systems (gpsd, ModemManager, mobile nodes, stations, etcd). So an entry of
 //! the log is *one* line: characters that could begin another line, or control a terminal, are escaped. A
-//! line has at most [`LONGEST`] characters. Each place in the program that logs may write [`BURST`] lines at
-//! once, and one line a second after that. If a place left lines out, its next line gives their number.
-//! Events that the mobility protocols have authenticated have a higher limit ([`LineLimiter`]).
+//! line has at most [`MAX_LINE_LENGTH`] characters. Each place in the program that logs may write
+//! [`LINE_BURST`] lines at once, and one line a second after that. If a place left lines out, its next line
+//! gives their number. Events that the mobility protocols have authenticated have a higher limit
+//! ([`LineLimiter`]).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -29,14 +30,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 /// Largest number of characters of a log line.
-const LONGEST: usize = 2000;
+const MAX_LINE_LENGTH: usize = 2000;
 /// Number of lines that one place in the program may write at once.
-const BURST: u32 = 100;
+const LINE_BURST: u32 = 100;
 /// Interval between lines of one place in the program after the burst.
-const INTERVAL: Duration = Duration::from_secs(1);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the log. The filter comes from the command line, else from `RUST_LOG`; else the level is info.
-pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
+pub fn start_log(filter: Option<&str>) -> anyhow::Result<()> {
     let default = || Targets::new().with_default(LevelFilter::INFO);
     let variable = std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let (filter, mistake) = match (filter, &variable) {
@@ -49,13 +50,15 @@ pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
     };
     let terminal = io::stderr().is_terminal();
     let colours = terminal && std::env::var_os("NO_COLOR").is_none();
-    let lines = fmt::layer().with_writer(move || Line { out: io::stderr(), colours }).with_ansi(colours);
+    let lines = fmt::layer()
+        .with_writer(move || SingleLineWriter { inner_writer: io::stderr(), permits_colours: colours })
+        .with_ansi(colours);
     // A program that a desktop has started inherits JOURNAL_STREAM, but may write to a terminal.
     if !terminal && std::env::var_os("JOURNAL_STREAM").is_some() {
-        let lines = lines.event_format(LineLimiter::of(fmt::format().without_time()));
+        let lines = lines.event_format(LineLimiter::with_format(fmt::format().without_time()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     } else {
-        let lines = lines.event_format(LineLimiter::of(fmt::format()));
+        let lines = lines.event_format(LineLimiter::with_format(fmt::format()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     }
     if let Some(error) = mistake {
@@ -78,11 +81,11 @@ fn is_unsafe(character: char) -> bool {
 
 /// Escapes a text for a terminal: every character becomes visible, except for line feeds and tabs. Escapes
 /// have the form of JSON, such as `\u001b`.
-pub fn escaped(text: &str) -> Cow<'_, str> {
-    escape(text, |character| matches!(character, '\n' | '\t'))
+pub fn escape_for_terminal(text: &str) -> Cow<'_, str> {
+    escape_except(text, |character| matches!(character, '\n' | '\t'))
 }
 
-fn escape(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     let goes = |character: char| is_unsafe(character) && !stays(character);
     if !text.contains(goes) {
         return Cow::Borrowed(text);
@@ -102,12 +105,12 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Returns a text as one line of at most `most` characters.
-pub fn line(text: &str, most: usize) -> String {
-    cut(&escape(text, |character| character == '\t'), most).into_owned()
+pub fn as_single_line(text: &str, most: usize) -> String {
+    cut_to(&escape_except(text, |character| character == '\t'), most).into_owned()
 }
 
 /// Returns the beginning of a text, with a mark if it was cut.
-pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+pub fn cut_to(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => Cow::Owned(format!("{} [...]", &text[..end])),
         None => Cow::Borrowed(text),
@@ -116,67 +119,69 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
 
 thread_local! {
     /// Number of lines that the log has left out at one place in the program before its next line.
-    static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
+    static LEFT_OUT_LINES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Writes each entry of the log as one line.
-struct Line<W> {
-    out: W,
+struct SingleLineWriter<W> {
+    inner_writer: W,
     /// Whether the line may contain escape sequences for the log's own colours. The escape sequences of a
     /// message are escaped before.
-    colours: bool,
+    permits_colours: bool,
 }
 
-impl<W: Write> Write for Line<W> {
+impl<W: Write> Write for SingleLineWriter<W> {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(octets);
         let text = text.strip_suffix('\n').unwrap_or(&text);
-        let line = escape(text, |character| character == '\t' || self.colours && character == '\u{1b}');
-        let mut line = cut(&line, LONGEST).into_owned();
-        let left_out = LEFT_OUT.take();
+        let line = escape_except(text, |character| {
+            character == '\t' || self.permits_colours && character == '\u{1b}'
+        });
+        let mut line = cut_to(&line, MAX_LINE_LENGTH).into_owned();
+        let left_out = LEFT_OUT_LINES.take();
         if left_out > 0 {
             let _ = write!(line, " ({left_out} lines like this one were left out before it)");
         }
         line.push('\n');
-        self.out.write_all(line.as_bytes())?;
+        self.inner_writer.write_all(line.as_bytes())?;
         Ok(octets.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.inner_writer.flush()
     }
 }
 
 /// Formats lines, and leaves out lines of a place in the program above its limit.
 #[derive(Debug)]
 struct LineLimiter<F> {
-    format: F,
-    places: Mutex<HashMap<Identifier, (RateLimiter, u64)>>,
+    inner_format: F,
+    limiters_by_place: Mutex<HashMap<Identifier, (RateLimiter, u64)>>,
 }
 
 impl<F> LineLimiter<F> {
-    fn of(format: F) -> LineLimiter<F> {
-        LineLimiter { format, places: Mutex::default() }
+    fn with_format(format: F) -> LineLimiter<F> {
+        LineLimiter { inner_format: format, limiters_by_place: Mutex::default() }
     }
 
-    fn limiter(metadata: &Metadata<'_>) -> RateLimiter {
+    fn limiter_for(metadata: &Metadata<'_>) -> RateLimiter {
         // Events of the station, such as bindings, have this target. Unauthenticated sources cause no event
         // at this level, and a home agent with very many routers logs very many.
         if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
-            return RateLimiter::new(BURST * 200, INTERVAL / 100);
+            return RateLimiter::new(LINE_BURST * 200, LINE_INTERVAL / 100);
         }
-        RateLimiter::new(BURST, INTERVAL)
+        RateLimiter::new(LINE_BURST, LINE_INTERVAL)
     }
 
-    /// Returns whether the log may write a line. Sets [`LEFT_OUT`] to the number of lines that were left out
-    /// before this line.
-    fn allows(&self, metadata: &'static Metadata<'static>) -> bool {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns whether the log may write a line. Sets [`LEFT_OUT_LINES`] to the number of lines that were
+    /// left out before this line.
+    fn allows_line(&self, metadata: &'static Metadata<'static>) -> bool {
+        let mut places = self.limiters_by_place.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite());
-        let (limiter, left_out) = place.or_insert_with(|| (Self::limiter(metadata), 0));
+        let (limiter, left_out) = place.or_insert_with(|| (Self::limiter_for(metadata), 0));
         let allowed = limiter.allow(clock::now());
         if allowed {
-            LEFT_OUT.set(std::mem::take(left_out));
+            LEFT_OUT_LINES.set(std::mem::take(left_out));
         } else {
             *left_out += 1;
         }
@@ -197,7 +202,11 @@ where
         event: &Event<'_>,
     ) -> std::fmt::Result {
         // If the line is left out, the text is empty, and the writer writes no empty line.
-        if self.allows(event.metadata()) { self.format.format_event(context, writer, event) } else { Ok(()) }
+        if self.allows_line(event.metadata()) {
+            self.inner_format.format_event(context, writer, event)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -208,9 +217,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Written {
+    impl Write for LogBuffer {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
             self.0.lock().expect("octets").extend_from_slice(octets);
             Ok(octets.len())
@@ -222,12 +231,13 @@ mod tests {
     }
 
     /// Returns the text that the function `what` writes to the log.
-    fn logged(what: impl FnOnce()) -> String {
-        let written = Written::default();
+    fn log_of(what: impl FnOnce()) -> String {
+        let written = LogBuffer::default();
         let out = written.clone();
-        let lines =
-            fmt::layer().with_writer(move || Line { out: out.clone(), colours: false }).with_ansi(false);
-        let lines = lines.event_format(LineLimiter::of(fmt::format()));
+        let lines = fmt::layer()
+            .with_writer(move || SingleLineWriter { inner_writer: out.clone(), permits_colours: false })
+            .with_ansi(false);
+        let lines = lines.event_format(LineLimiter::with_format(fmt::format()));
         let filter = parse("info").expect("a filter");
         tracing::subscriber::with_default(
             tracing_subscriber::registry().with(lines.with_filter(filter)),
@@ -250,7 +260,7 @@ mod tests {
     fn text_of_a_remote_station_cannot_forge_a_log_line() {
         let forged = "error\r\n2026-11-26T00:00:00Z  INFO carnet::run: binding \
                       created\u{1b}[2J\u{9b}2J\u{2028}\u{202e}";
-        let text = logged(|| {
+        let text = log_of(|| {
             tracing::warn!("gpsd: {forged}");
             tracing::warn!(message = forged);
             tracing::warn!(release = forged, "connected");
@@ -264,22 +274,22 @@ mod tests {
 
     #[test]
     fn long_text_of_a_remote_station_is_shortened() {
-        let text = logged(|| tracing::warn!("gpsd: {}", "x".repeat(1_000_000)));
-        assert!(text.len() < LONGEST + 100 && text.ends_with("x [...]\n"), "{} octets", text.len());
+        let text = log_of(|| tracing::warn!("gpsd: {}", "x".repeat(1_000_000)));
+        assert!(text.len() < MAX_LINE_LENGTH + 100 && text.ends_with("x [...]\n"), "{} octets", text.len());
     }
 
     #[test]
     fn many_log_lines_of_one_call_are_dropped_and_counted() {
         let say = |text: &str| tracing::warn!("gpsd: {text}");
-        let text = logged(|| {
+        let text = log_of(|| {
             (0..5000).for_each(|_| say("error"));
             tracing::info!("something else");
             tracing::debug!("nothing");
-            std::thread::sleep(INTERVAL + Duration::from_millis(100));
+            std::thread::sleep(LINE_INTERVAL + Duration::from_millis(100));
             say("again");
         });
         let errors = text.lines().filter(|line| line.contains("gpsd: error")).count();
-        assert!((BURST as usize..BURST as usize + 60).contains(&errors), "{errors} lines");
+        assert!((LINE_BURST as usize..LINE_BURST as usize + 60).contains(&errors), "{errors} lines");
         assert!(text.contains("something else\n"), "{text}");
         let last = text.lines().last().expect("a line");
         let expected = format!("gpsd: again ({} lines like this one were left out before it)", 5000 - errors);
@@ -288,10 +298,10 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(escaped("name\tvalue\nb\u{fc}s\n"), "name\tvalue\nb\u{fc}s\n");
-        assert_eq!(escaped("\u{1b}[2Jx\u{9b}31m\r\u{202e}"), "\\u001b[2Jx\\u009b31m\\r\\u202e");
+        assert_eq!(escape_for_terminal("name\tvalue\nb\u{fc}s\n"), "name\tvalue\nb\u{fc}s\n");
+        assert_eq!(escape_for_terminal("\u{1b}[2Jx\u{9b}31m\r\u{202e}"), "\\u001b[2Jx\\u009b31m\\r\\u202e");
         // The escapes in a JSON text keep it valid JSON.
-        let json = escaped("{\"name\": \"\u{9b}2J\"}").into_owned();
+        let json = escape_for_terminal("{\"name\": \"\u{9b}2J\"}").into_owned();
         let read: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(read["name"], "\u{9b}2J");
     }

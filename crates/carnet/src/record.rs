@@ -12,7 +12,7 @@ use carnet_station::Station;
 use carnet_station::io::{Input, Output};
 use serde::Serialize;
 
-use crate::settings::security::furnish;
+use crate::settings::security::load_security;
 
 /// Writes a recording, if the config names a file for it.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
-    pub fn create(path: Option<&Path>, header: &RecordingHeader) -> anyhow::Result<Recorder> {
+    pub fn create_recorder(path: Option<&Path>, header: &RecordingHeader) -> anyhow::Result<Recorder> {
         let Some(path) = path else { return Ok(Recorder(None)) };
         let recording = Recording::create(path, header)
             .with_context(|| format!("cannot write station.record {}", path.display()))?;
@@ -36,21 +36,21 @@ impl Recorder {
     }
 
     /// Writes an input.
-    pub fn record(&mut self, time: Time, wall: WallTime, input: Input) {
+    pub fn record_input(&mut self, time: Time, wall: WallTime, input: Input) {
         let written = self.0.as_mut().map(|recording| recording.record_input(time, wall, input));
-        self.check(written);
+        self.end_on_write_error(written);
     }
 
     /// Writes the buffered part of the recording to the file.
-    pub fn flush(&mut self) {
+    pub fn flush_recording(&mut self) {
         let written = self.0.as_mut().map(Recording::flush);
-        self.check(written);
+        self.end_on_write_error(written);
     }
 
     /// Ends the recording with an entry that has the reason.
-    pub fn end(&mut self, reason: &str) {
+    pub fn end_recording(&mut self, reason: &str) {
         if self.0.is_some() {
-            self.flush();
+            self.flush_recording();
             tracing::warn!("station.record: the recording of inputs has ended: {reason}");
             self.0 = None;
         }
@@ -58,7 +58,7 @@ impl Recorder {
 
     /// Ends the recording after a write error, such as a full disk. The station continues without a
     /// recording.
-    fn check(&mut self, written: Option<std::io::Result<()>>) {
+    fn end_on_write_error(&mut self, written: Option<std::io::Result<()>>) {
         if let Some(Err(error)) = written {
             tracing::error!("station.record: the recording of inputs has ended: {error}");
             self.0 = None;
@@ -70,13 +70,13 @@ impl Recorder {
 ///
 /// # Errors
 /// Returns an error that names the line, if the recording cannot be read.
-pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn replay_recording(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let (header, inputs) = RecordedInputs::open(path)?;
     let start = header.time;
-    let security = furnish(config, Rng::independent_of_seed(header.seed), header.wall)?;
+    let security = load_security(config, Rng::independent_of_seed(header.seed), header.wall)?;
     let wall = header.wall;
     let mut station = header.into_station(config);
-    if let Some(entity) = security.entity {
+    if let Some(entity) = security.security_entity {
         station.start_security(start, wall, entity);
     }
     print_outputs(&mut station, start, out)?;
@@ -90,14 +90,14 @@ pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Res
 }
 
 #[derive(Serialize)]
-struct Printed<'a> {
+struct PrintedOutput<'a> {
     time: f64,
     output: &'a Output,
 }
 
 fn print_outputs(station: &mut Station, time: Time, out: &mut impl Write) -> anyhow::Result<()> {
     while let Some(output) = station.poll_output() {
-        let mut line = serde_json::to_vec(&Printed { time: time.as_secs_f64(), output: &output })?;
+        let mut line = serde_json::to_vec(&PrintedOutput { time: time.as_secs_f64(), output: &output })?;
         line.push(b'\n');
         out.write_all(&line)?;
     }

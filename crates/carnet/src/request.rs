@@ -1,8 +1,8 @@
 //! Requests of the HTTP server to the run loop.
 //!
-//! The server holds no state of the station. It sends a [`Request`] over a bounded channel and waits for the
-//! answer. The request contains the one-shot channel for the answer. If the run loop drops this channel, the
-//! station is about to stop.
+//! The server holds no state of the station. It sends a [`StationRequest`] over a bounded channel and waits
+//! for the answer. The request contains the one-shot channel for the answer. If the run loop drops this
+//! channel, the station is about to stop.
 
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
@@ -13,14 +13,14 @@ use carnet_api::model::{
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-use crate::facilities::{Filter, Subscription};
+use crate::facilities::{MessageFilter, MessageSubscription};
 
 /// Answer to a request, or the reason for an error, in plain words.
 pub type Answer<T> = Result<T, String>;
 
 /// A query or a command, with the channel for its answer.
 #[derive(Debug)]
-pub enum Request {
+pub enum StationRequest {
     /// Query of `GET /v1/status`.
     Status(oneshot::Sender<Status>),
     /// Query of `GET /v1/bindings`.
@@ -158,7 +158,7 @@ pub enum Request {
     /// Query of `GET /v1/ldm`.
     Ldm {
         /// Filter for the objects of the map.
-        filter: Filter,
+        filter: MessageFilter,
         /// Objects of the map that pass the filter, or the reason for an error.
         reply: oneshot::Sender<Answer<Ldm>>,
     },
@@ -167,9 +167,9 @@ pub enum Request {
     /// Query of `GET /v1/messages`.
     Messages {
         /// Filter for the messages.
-        filter: Filter,
+        filter: MessageFilter,
         /// Stream of the messages that arrive from now on, or the reason for an error.
-        reply: oneshot::Sender<Answer<Subscription>>,
+        reply: oneshot::Sender<Answer<MessageSubscription>>,
     },
     /// Query of `GET /v1/gnrecv`.
     GnReceive(oneshot::Sender<Answer<broadcast::Receiver<GnReceived>>>),

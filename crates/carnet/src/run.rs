@@ -41,58 +41,60 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at, 
 use tracing::{error, info, warn};
 
 use crate::facilities::Applications;
-use crate::geonet::{GEONET, Geonet, next_event as next_geonet_event, until};
+use crate::geonet::{GEONET_BUILT_IN, Geonet, next_event as next_geonet_event, sleep_until};
 use crate::lan::{LanEvent, LanServices};
 use crate::record::{Recorder, RecordingHeader};
-use crate::sessions::{SESSIONS, Sessions};
-use crate::settings::security::{LoadedSecurity, furnish};
+use crate::sessions::{SESSIONS_BUILT_IN, Sessions};
+use crate::settings::security::{LoadedSecurity, load_security};
 use crate::state::{
-    InputOutputs, OpenedState, OutputTreatment, StandbyEnded, State, StorageLocation, WriterEvent, record_of,
+    InputOutputs, OpenedState, OutputTreatment, StandbyEnded, StateStore, StorageLocation, WriterEvent,
+    record_of_state_part,
 };
-use crate::upper_tester::{self, UPPER_TESTER, UpperTester};
+use crate::upper_tester::{self, UPPER_TESTER_BUILT_IN, UpperTester};
 use crate::{answers, crash, http, log, settings};
 
 use lan::LanEventLimits;
 use packets::ReadPause;
 
 /// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval at which a mostly idle station returns memory to the kernel. Most of this memory is program code
 /// that a request, a reload or a registration has used.
-const REST: Duration = Duration::from_secs(10);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Time after the start at which the station first returns memory: it is registered by then, and needs the
 /// code of its start no longer.
-const FIRST_REST: Duration = Duration::from_secs(2);
-/// Number of wake-ups by packets during [`REST`] below which the station counts as mostly idle.
-const LITTLE: u32 = 100;
+const FIRST_IDLE_CHECK: Duration = Duration::from_secs(2);
+/// Number of wake-ups by packets during [`IDLE_CHECK_INTERVAL`] below which the station counts as mostly
+/// idle.
+const IDLE_WAKE_UPS: u32 = 100;
 /// Maximum number of consecutive failures of the kernel's interfaces with which the station continues. After
-/// each failure it pauses for `RECOVERY`.
-pub const MAX_FAILURES: u32 = 20;
-const RECOVERY: Duration = Duration::from_millis(100);
+/// each failure it pauses for `PAUSE_AFTER_FAILURE`.
+pub const MAX_CONSECUTIVE_FAILURES: u32 = 20;
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Number of refused Binding Updates that are logged at once. After that, one refusal is logged per
-/// [`REFUSAL_INTERVAL`], because any host can send Binding Updates. The counters count all refusals.
-const REFUSALS: u32 = 10;
-const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
+/// [`REFUSAL_LOG_INTERVAL`], because any host can send Binding Updates. The counters count all refusals.
+const REFUSAL_LOG_BURST: u32 = 10;
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(5);
 /// Minimum interval between two checks of this machine's settings, which follow events that report a failure.
-const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
+const SETTINGS_RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest number of characters in the message of an event.
-const MESSAGE: usize = 1000;
+const MAX_EVENT_MESSAGE_LENGTH: usize = 1000;
 /// Number of the random number stream that the services for hosts on board use.
-const LAN_STREAM: u64 = 3;
-const REQUESTS: usize = 64;
-const EVENTS: usize = 1024;
+const LAN_RANDOM_STREAM: u64 = 3;
+const MAX_WAITING_REQUESTS: usize = 64;
+const EVENT_BUFFER_LENGTH: usize = 1024;
 
 /// Reads a config. No copy of its keys stays in memory except in the config itself.
 ///
 /// # Errors
 /// Returns the mistakes in the config file.
-pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
-    run_with_secrets(|| Config::load(path).map(Box::new))
+pub fn load_config(path: &Path) -> Result<Box<Config>, ConfigErrors> {
+    run_with_secrets(|| Config::load_file(path).map(Box::new))
 }
 
 /// Sets the state directory to the path of the store. So the rest of the program treats a station with a
 /// store as one with stored state.
-fn keep_state_in(config: &mut Config, store: Option<&Path>) {
+fn set_state_directory(config: &mut Config, store: Option<&Path>) {
     if let Some(store) = store {
         config.station.state_dir = store.parent().map(Path::to_owned);
     }
@@ -103,9 +105,9 @@ fn keep_state_in(config: &mut Config, store: Option<&Path>) {
 /// # Errors
 /// Returns an error if the station cannot start, or if the kernel fails repeatedly. Before it returns, the
 /// station removes its routes and settings.
-pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
+pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
     carnet_linux::map_large_blocks();
-    keep_state_in(&mut config, store);
+    set_state_directory(&mut config, store);
     let directory = config.station.socket.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -122,33 +124,33 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         carnet_linux::prepare_ipsec();
     }
     // The process gives up its rights before it has threads, and before it receives any input from outside.
-    let (plan, sandbox) = confine(&config, path)?;
+    let (plan, sandbox) = confine_process(&config, path)?;
     // Open the stored state first: if the state is unusable, the station must create nothing.
-    let opening = OpenedState::of(
-        StorageLocation::of(store, config.station.state_dir.as_deref()),
+    let opening = OpenedState::open_storage(
+        StorageLocation::from_options(store, config.station.state_dir.as_deref()),
         &config.station.name,
     )?;
     if let Some(directory) = &config.station.state_dir {
         crash::keep_reports(directory, &config.station.name);
     }
     let geonet = match &config.geonet {
-        Some(geonet) if GEONET => {
+        Some(geonet) if GEONET_BUILT_IN => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
             let (undo, facilities) = (settings::link_undo_file(&config), config.facilities.is_some());
-            let opened = Geonet::open(geonet, &undo, wants, uplinks, facilities);
-            optional(&config, "GeoNetworking", opened)?
+            let opened = Geonet::open_link(geonet, &undo, wants, uplinks, facilities);
+            open_optional(&config, "GeoNetworking", opened)?
         }
         _ => None,
     };
     let upper_tester = match &config.conformance {
-        Some(conformance) => optional(&config, "the upper tester", UpperTester::open(conformance))?,
+        Some(conformance) => open_optional(&config, "the upper tester", UpperTester::open_port(conformance))?,
         None => None,
     };
     let mut alarm = DeadlineAlarm::new()?;
-    let mut sources = settings::signals(&config);
+    let mut sources = settings::signal_sources(&config);
     let mut signals = SignalReader::open(sources.clone());
-    let mut counted = settings::counted(&config);
-    let mut counting = self::counting(&config);
+    let mut counted = settings::counted_uplinks(&config);
+    let mut counting = self::octet_count_timer(&config);
     warn_of_own_address(&config);
     let mut platform = open_platform(&config)?;
     // The warnings come after the steps that often fail, so that a start that fails logs only the reason.
@@ -157,18 +159,18 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     let seed = Seed::Octets(clock::random_octets().context("cannot get randomness from the kernel")?);
     if let Some(platform) = &mut platform {
-        accelerate(platform, &config, carnet_nemo::Nemo::flow_label_key_of(Rng::from_seed(seed)))?;
+        start_fast_path(platform, &config, carnet_nemo::Nemo::flow_label_key_of(Rng::from_seed(seed)))?;
         if store.is_some() && platform.path_being_loaded().is_some() {
             let obstacles = platform.fast_path_loaded().await;
-            tell_data_path(platform, &config, &obstacles)?;
+            log_data_path(platform, &config, &obstacles)?;
         }
     }
     // With a store (in a fleet), this call waits until the station becomes the leader. All slow preparations
     // come before it.
-    let waits = opening.waits_with()?;
+    let waits = opening.standby_connection()?;
     let mut opening = tokio::task::spawn_blocking(|| {
         with_files_alone();
-        State::open(opening)
+        StateStore::open_state(opening)
     });
     let opened = tokio::select! {
     opened = &mut opening => {
@@ -195,34 +197,35 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     // The runner is on the heap, because a moved value would leave a copy of a mobile router's key.
     let mut runner = run_with_secrets(|| {
-        Runner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new)
+        StationRunner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new)
     })?;
     runner.upper_tester = Part::new(upper_tester);
-    (runner.plan, runner.sandbox) = (plan, sandbox);
+    (runner.sandbox_plan, runner.enforced_limits) = (plan, sandbox);
     runner.open_session_socket()?;
-    runner.settle();
-    runner.carry_out();
-    runner.tell_mtu();
+    runner.drop_bpf_rights();
+    runner.carry_out_outputs();
+    runner.pass_link_mtu();
     runner.place_fast_path();
     // Reading config and state needed several times their size, so the program returns this memory now.
     carnet_linux::return_free_memory();
-    if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.failure()) {
+    if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.take_failure()) {
         let why = format!("cannot create geonet.ipv6_interface: {why}");
         if runner.platform.is_none() {
-            runner.close().await;
+            runner.close_station().await;
             bail!(why);
         }
-        runner.report(&Event::Warning {
+        runner.report_event(&Event::Warning {
             message: format!("the station continues without IPv6 over GeoNetworking: {why}"),
         });
     }
-    let (requests, mut inbox) = mpsc::channel(REQUESTS);
+    let (requests, mut inbox) = mpsc::channel(MAX_WAITING_REQUESTS);
     let station = &runner.config.station;
-    let server = http::serve(&station.socket, station.http.as_ref(), requests, runner.events.clone()).await;
+    let server =
+        http::serve_api(&station.socket, station.tcp_api.as_ref(), requests, runner.events.clone()).await;
     let server = match server {
         Ok(server) => server,
         Err(error) => {
-            runner.close().await;
+            runner.close_station().await;
             return Err(error);
         }
     };
@@ -231,9 +234,9 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         runner.config.station.name,
         server.socket().display()
     );
-    runner.tell_of_encryption();
-    runner.tell_of_sandbox();
-    runner.tell_uplinks();
+    runner.log_encryption();
+    runner.log_sandbox();
+    runner.pass_uplink_counters();
     runner.warn_of_missing_interfaces();
     // The notification has an effect only if systemd's NOTIFY_SOCKET is in the environment.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -245,14 +248,15 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
 
     let tunnel = runner.platform.as_ref().map(Platform::tunnel_device);
     let datagrams = runner.platform.as_ref().map(Platform::datagram_sockets);
-    let mut protected = runner.protected();
+    let mut protected = runner.ipsec_socket();
     let mut geonet_failures = 0;
-    let (mut resting, mut bursts) = (resting(), 0);
-    let mut probed = runner.portal_probes.inbox.take().context("the results of probes are taken once")?;
+    let (mut resting, mut bursts) = (idle_check_timer(), 0);
+    let mut probed =
+        runner.portal_probes.result_receiver.take().context("the results of probes are taken once")?;
     let result = loop {
         let due = runner.poll_timeout();
         let step = tokio::select! {
-        ready = readable(tunnel.as_ref(), runner.read_pause.until()) => match ready {
+        ready = packets_readable(tunnel.as_ref(), runner.read_pause.no_reads_until()) => match ready {
         Ok(()) => {
         bursts += 1;
         runner.packets().await;
@@ -263,7 +267,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         ready = datagrams_readable(datagrams.as_ref()) => match ready {
         Ok(()) => {
         bursts += 1;
-        runner.datagrams().await;
+        runner.handle_datagrams().await;
         Ok(())
         }
         Err(error) => Err(anyhow::Error::from(error).context("cannot read from a tunnel socket")),
@@ -274,72 +278,72 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                          for messages under IPsec"))
         }
         event = next_event(runner.platform.as_mut()) => match event {
-        Ok(PlatformEvent::DataPath(obstacles)) => runner.data_path(&obstacles),
+        Ok(PlatformEvent::DataPath(obstacles)) => runner.announce_data_path(&obstacles),
         Ok(event) => {
-        runner.kernel_event(event);
+        runner.process_kernel_event(event);
         Ok(())
         }
         // The fault may be temporary; the next call reads all state of the kernel again.
         Err(error) if runner.may_recover() && !error.is_fatal() => {
         error!("cannot handle events of the kernel: {error}; carnet will read its state again");
-        sleep(RECOVERY).await;
+        sleep(PAUSE_AFTER_FAILURE).await;
         Ok(())
         }
         Err(error) => Err(error.into()),
         },
         signal = signals.next() => {
-        runner.input(match signal {
+        runner.handle_input(match signal {
         SignalReport::Strength { interface, dbm } => Input::Signal { interface, dbm },
         SignalReport::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
         });
-        runner.tell_uplinks();
+        runner.pass_uplink_counters();
         Ok(())
         }
         _ = counting.tick(), if !counted.is_empty() => {
-        runner.count(&counted);
-        runner.tell_uplinks();
+        runner.count_interfaces(&counted);
+        runner.pass_uplink_counters();
         Ok(())
         }
         waited = alarm.wait(due) => {
         runner.handle_sessions();
         if runner.is_station_due() {
         runner.count_tunnels();
-        runner.input(Input::Timeout);
+        runner.handle_input(Input::Timeout);
         }
         waited.map_err(anyhow::Error::from)
         }
         event = next_geonet_event(&mut runner.geonet) => {
         bursts += 1;
-        match event.and_then(|event| runner.geonet_event(event)) {
+        match event.and_then(|event| runner.handle_geonet_event(event)) {
         Ok(()) if runner.geonet_path_refused.is_some() => runner.without_geonet_path(),
         Ok(()) => {
         geonet_failures = 0;
         Ok(())
         }
-        Err(error) if geonet_failures < MAX_FAILURES => {
+        Err(error) if geonet_failures < MAX_CONSECUTIVE_FAILURES => {
         geonet_failures += 1;
         error!("cannot use the sockets of GeoNetworking: {error}; carnet will try again");
-        sleep(RECOVERY).await;
+        sleep(PAUSE_AFTER_FAILURE).await;
         Ok(())
         }
         Err(error) if runner.platform.is_some() => {
-        runner.give_up_geonet(&error.to_string());
+        runner.stop_geonet(&error.to_string());
         Ok(())
         }
         Err(error) => Err(error.into()),
         }
         }
-        event = next_lan_event(&mut runner.lan) => {
-        runner.lan_event(event);
+        event = next_lan_event(&mut runner.lan_services) => {
+        runner.handle_lan_event(event);
         Ok(())
         }
-        news = runner.state.news() => runner.persisted(news),
+        news = runner.state.next_writer_event() => runner.handle_stored(news),
         (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
-        runner.steer(tester, message);
+        runner.execute_tester_command(tester, message);
         Ok(())
         }
         _ = resting.tick() => {
-        if std::mem::take(&mut bursts) < LITTLE {
+        if std::mem::take(&mut bursts) < IDLE_WAKE_UPS {
         carnet_linux::return_free_memory();
         carnet_linux::return_code_pages();
         }
@@ -347,23 +351,23 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         }
         Some((interface, probe)) = probed.recv() => {
         runner.portal_probes.is_busy = false;
-        runner.input(Input::PortalProbe { interface, probe });
+        runner.handle_input(Input::PortalProbe { interface, probe });
         Ok(())
         }
         Some(request) = inbox.recv() => {
-        runner.request(request);
+        runner.answer_request(request);
         Ok(())
         }
         _ = hangup.recv() => {
-        run_with_secrets(|| runner.reload(path, store));
-        protected = runner.protected();
-        let wanted = settings::signals(&runner.config);
+        run_with_secrets(|| runner.reload_config(path, store));
+        protected = runner.ipsec_socket();
+        let wanted = settings::signal_sources(&runner.config);
         if wanted != sources {
         signals.set_sources(wanted.clone());
         sources = wanted;
         }
-        counted = settings::counted(&runner.config);
-        counting = self::counting(&runner.config);
+        counted = settings::counted_uplinks(&runner.config);
+        counting = self::octet_count_timer(&runner.config);
         Ok(())
         }
         _ = terminate.recv() => break Ok(()),
@@ -377,19 +381,19 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     info!("station {} is stopping", runner.config.station.name);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if result.is_ok() {
-        runner.count(&counted);
-        runner.input(Input::Command(Command::Shutdown));
-        let _ = timeout(FAREWELL, runner.farewell(tunnel.as_ref(), datagrams.as_ref())).await;
+        runner.count_interfaces(&counted);
+        runner.handle_input(Input::Command(Command::Shutdown));
+        let _ = timeout(SHUTDOWN_TIMEOUT, runner.deregister(tunnel.as_ref(), datagrams.as_ref())).await;
     }
     server.shutdown().await;
-    runner.close().await;
+    runner.close_station().await;
     result
 }
 
 /// Returns an optional part of the program, on which the vehicle's network does not depend. If the part fails
 /// to open, a mobile router or home agent continues without it, and the result is `None`. For a station
 /// without these roles, the failure is an error.
-fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+fn open_optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(part) => Ok(Some(part)),
         Err(error) if settings::needs_platform(config) => {
@@ -401,11 +405,11 @@ fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow
 }
 
 /// Gives up the rights that the station does not need; see [`carnet_linux::sandbox`].
-fn confine(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan, Option<EnforcedLimits>)> {
+fn confine_process(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan, Option<EnforcedLimits>)> {
     if config.station.sandbox == Sandbox::Off {
         return Ok((SandboxPlan::default(), None));
     }
-    let plan = settings::sandbox::plan(config, path);
+    let plan = settings::sandbox::sandbox_plan(config, path);
     let held = sandbox::enter_sandbox(&plan);
     if config.station.sandbox == Sandbox::Required && !held.missing_limits.is_empty() {
         bail!(
@@ -420,10 +424,10 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan, Option<
 /// tunnel device. It only removes what an earlier run with other roles has left.
 fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::needs_platform(config) {
-        return Ok(Some(Platform::open(settings::platform(config))?));
+        return Ok(Some(Platform::open(settings::platform_config(config))?));
     }
     if settings::undo_file(config).exists() {
-        let cleaned = Platform::open(settings::platform(config)).and_then(Platform::close);
+        let cleaned = Platform::open(settings::platform_config(config)).and_then(Platform::close);
         if let Err(error) = cleaned {
             warn!("cannot remove the routes, rules and settings that an earlier run of carnet left: {error}");
         }
@@ -448,15 +452,15 @@ fn warn_of_own_address(config: &Config) {
 }
 
 /// Returns the timer for checks of whether the station is mostly idle.
-fn resting() -> Interval {
-    let mut resting = interval_at(Instant::now() + FIRST_REST, REST);
+fn idle_check_timer() -> Interval {
+    let mut resting = interval_at(Instant::now() + FIRST_IDLE_CHECK, IDLE_CHECK_INTERVAL);
     resting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resting
 }
 
 /// Waits for packets, but for control messages not before `control_from`; without a tunnel device it never
 /// returns.
-async fn readable(tunnel: Option<&TunDevice>, control_from: Option<Instant>) -> std::io::Result<()> {
+async fn packets_readable(tunnel: Option<&TunDevice>, control_from: Option<Instant>) -> std::io::Result<()> {
     match tunnel {
         Some(tunnel) => tunnel.readable(control_from).await,
         None => pending().await,
@@ -464,8 +468,8 @@ async fn readable(tunnel: Option<&TunDevice>, control_from: Option<Instant>) -> 
 }
 
 /// Returns the timer after which the station counts the octets of the uplinks.
-fn counting(config: &Config) -> Interval {
-    let mut counting = interval(settings::counting(config));
+fn octet_count_timer(config: &Config) -> Interval {
+    let mut counting = interval(settings::counting_interval(config));
     counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     counting
 }
@@ -491,29 +495,29 @@ async fn next_lan_event(lan: &mut LanServices) -> Option<LanEvent> {
     let due = lan.poll_timeout();
     tokio::select! {
     event = lan.next_event() => Some(event),
-    () = until(due) => None,
+    () = sleep_until(due) => None,
     }
 }
 
 /// Starts the fast path that the config allows. While a thread loads programs, the TUN device forwards.
-fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
-    let obstacles = platform.open_fast_path(&settings::fast_path(config, flow_label_key));
+fn start_fast_path(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
+    let obstacles = platform.open_fast_path(&settings::fast_path_config(config, flow_label_key));
     if let Some(path) = platform.path_being_loaded() {
         info!("all packets take the TUN device until the data path {:?} is loaded", path.name());
     }
-    obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
+    obstacles.map_or(Ok(()), |obstacles| log_data_path(platform, config, &obstacles))
 }
 
 /// Logs which data path the station uses.
 ///
 /// # Errors
 /// Returns an error if the config demands another data path.
-fn tell_data_path(
+fn log_data_path(
     platform: &Platform,
     config: &Config,
     obstacles: &[(carnet_linux::DataPath, String)],
 ) -> anyhow::Result<()> {
-    let wanted = settings::fast_path(config, 0);
+    let wanted = settings::fast_path_config(config, 0);
     let path = platform.path();
     for (obstacle, why) in obstacles {
         info!("cannot use the data path {:?}: {why}", obstacle.name());
@@ -522,7 +526,7 @@ fn tell_data_path(
         bail!(
             "dataplane.path = {:?} cannot be used: {why}; expected {}, or \"auto\"",
             obstacle.name(),
-            settings::what_a_path_needs(*obstacle)
+            settings::requirements_of_path(*obstacle)
         );
     }
     info!("packets take the data path {:?}", path.name());
@@ -536,7 +540,7 @@ fn tell_data_path(
 }
 
 /// The station, with the parts that execute its outputs.
-struct Runner {
+struct StationRunner {
     /// Config without its keys; the station has the keys that it needs.
     config: Box<Config>,
     station: Station,
@@ -544,36 +548,36 @@ struct Runner {
     /// either.
     platform: Option<Platform>,
     /// Encrypted sessions; `None` if all tunnels are in the clear.
-    sessions: Part<Sessions, SESSIONS>,
-    reader: Option<TunnelReader>,
-    writer: Option<TunnelWriter>,
+    encrypted_sessions: Part<Sessions, SESSIONS_BUILT_IN>,
+    tunnel_reader: Option<TunnelReader>,
+    tunnel_writer: Option<TunnelWriter>,
     datagram_reader: Option<DatagramReader>,
     datagram_writer: Option<DatagramWriter>,
     /// Time at which packets woke the program last.
-    woken: Time,
+    woken_by_packets_at: Time,
     read_pause: ReadPause,
     /// Whether the platform has executed changes that the fast path does not have yet.
     fast_path_outdated: bool,
-    geonet: Part<Geonet, GEONET>,
+    geonet: Part<Geonet, GEONET_BUILT_IN>,
     /// Applications that send and receive messages; `None` without facilities.
-    applications: Part<Applications, GEONET>,
+    applications: Part<Applications, GEONET_BUILT_IN>,
     /// Services for hosts of the mobile network.
-    lan: LanServices,
-    lan_limits: LanEventLimits,
-    upper_tester: Part<UpperTester, UPPER_TESTER>,
-    state: State,
+    lan_services: LanServices,
+    lan_event_limits: LanEventLimits,
+    upper_tester: Part<UpperTester, UPPER_TESTER_BUILT_IN>,
+    state: StateStore,
     recorder: Recorder,
     events: broadcast::Sender<Value>,
-    started: Time,
+    started_at: Time,
     /// Rights that the process has kept; `None` if it has given up no rights.
-    sandbox: Option<EnforcedLimits>,
-    plan: SandboxPlan,
-    buffer: PacketBuffer,
+    enforced_limits: Option<EnforcedLimits>,
+    sandbox_plan: SandboxPlan,
+    packet_buffer: PacketBuffer,
     /// Packet counts of the fast path that the station got last.
-    traffic: Vec<TunnelTraffic>,
+    last_tunnel_traffic: Vec<TunnelTraffic>,
     /// Outputs that wait until a batch of frames has been received; empty at other times.
-    outputs: Vec<Output>,
-    refusals: RateLimiter,
+    waiting_outputs: Vec<Output>,
+    refusal_limiter: RateLimiter,
     /// Uplinks of the config, and whether each was usable at the last check.
     uplinks: BTreeMap<String, bool>,
     /// Rate limit of checks of this machine's settings after events that report a failure.
@@ -585,22 +589,22 @@ struct Runner {
 
 /// Requests that detect captive portals; one is sent at a time, outside of the run loop.
 struct PortalProbes {
-    results: mpsc::Sender<(String, PortalProbe)>,
-    inbox: Option<mpsc::Receiver<(String, PortalProbe)>>,
+    result_sender: mpsc::Sender<(String, PortalProbe)>,
+    result_receiver: Option<mpsc::Receiver<(String, PortalProbe)>>,
     is_busy: bool,
 }
 
 impl PortalProbes {
     fn new() -> PortalProbes {
         let (results, inbox) = mpsc::channel(1);
-        PortalProbes { results, inbox: Some(inbox), is_busy: false }
+        PortalProbes { result_sender: results, result_receiver: Some(inbox), is_busy: false }
     }
 
     /// Starts a request over an uplink. If another request is under way, drops the new one; the station
     /// repeats it.
-    fn begin(&mut self, target: ProbeTarget, uplink: String, sources: Vec<IpAddr>) {
+    fn begin_probe(&mut self, target: ProbeTarget, uplink: String, sources: Vec<IpAddr>) {
         if !std::mem::replace(&mut self.is_busy, true) {
-            let results = self.results.clone();
+            let results = self.result_sender.clone();
             tokio::spawn(async move {
                 let found = target.request_probe(&uplink, &sources).await;
                 let _ = results.send((uplink, found)).await;
@@ -609,14 +613,14 @@ impl PortalProbes {
     }
 }
 
-impl Runner {
+impl StationRunner {
     fn new(
         mut config: Box<Config>,
         platform: Option<Platform>,
-        mut geonet: Part<Geonet, GEONET>,
+        mut geonet: Part<Geonet, GEONET_BUILT_IN>,
         seed: Seed,
-        (mut state, kept): (State, PersistentState),
-    ) -> anyhow::Result<Runner> {
+        (mut state, kept): (StateStore, PersistentState),
+    ) -> anyhow::Result<StationRunner> {
         let header = RecordingHeader {
             seed,
             time: clock::now(),
@@ -624,26 +628,26 @@ impl Runner {
             state: kept,
             gn_address: geonet.get().and_then(Geonet::address).map(|address| address.0),
         };
-        let furnished = furnish(&config, Rng::independent_of_seed(header.seed), header.wall);
-        let LoadedSecurity { entity: security, warnings } = match furnished {
+        let furnished = load_security(&config, Rng::independent_of_seed(header.seed), header.wall);
+        let LoadedSecurity { security_entity: security, operator_warnings: warnings } = match furnished {
             Ok(furnished) => furnished,
             // If signatures fail, the station does not send unsigned packets instead; it continues without
             // GeoNetworking.
             Err(error) if platform.is_some() => {
                 warn!("the station continues without GeoNetworking until a restart: {error:#}");
-                if let Some(Err(error)) = geonet.get_mut().map(Geonet::close) {
+                if let Some(Err(error)) = geonet.get_mut().map(Geonet::restore_interface) {
                     error!("{error}");
                 }
                 geonet.take();
-                LoadedSecurity { entity: None, warnings: Vec::new() }
+                LoadedSecurity { security_entity: None, operator_warnings: Vec::new() }
             }
             Err(error) => return Err(error),
         };
         for warning in warnings {
             warn!("{warning}");
         }
-        let recorder = Recorder::create(config.station.record.as_deref(), &header);
-        let recorder = optional(&config, "the recording", recorder)?.unwrap_or_default();
+        let recorder = Recorder::create_recorder(config.station.recording_file.as_deref(), &header);
+        let recorder = open_optional(&config, "the recording", recorder)?.unwrap_or_default();
         let station_config = settings::station_config(&config, geonet.get().and_then(Geonet::address));
         let sessions = Sessions::new(&config, header.time, state.is_shared())?;
         config.wipe_keys();
@@ -658,26 +662,26 @@ impl Runner {
             station.start_security(header.time, header.wall, entity);
         }
         let times = (header.time, header.wall);
-        let rng = Rng::from_seed(header.seed).stream(LAN_STREAM);
-        let lan = LanServices::new(&config, &state.take_leases(), rng, times);
-        let mut runner = Runner {
+        let rng = Rng::from_seed(header.seed).stream(LAN_RANDOM_STREAM);
+        let lan = LanServices::new(&config, &state.take_stored_leases(), rng, times);
+        let mut runner = StationRunner {
             station,
-            lan,
-            lan_limits: LanEventLimits::new(),
+            lan_services: lan,
+            lan_event_limits: LanEventLimits::new(),
             applications: Part::new(
                 config.facilities.as_ref().map(|_| Applications::new(&config.station.name)),
             ),
             config,
-            sessions: Part::new(sessions),
-            reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel_device())),
-            writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel_device())),
+            encrypted_sessions: Part::new(sessions),
+            tunnel_reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel_device())),
+            tunnel_writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel_device())),
             datagram_reader: platform
                 .as_ref()
                 .map(|platform| DatagramReader::new(platform.datagram_sockets())),
             datagram_writer: platform
                 .as_ref()
                 .map(|platform| DatagramWriter::new(platform.datagram_sockets())),
-            woken: Time::ZERO,
+            woken_by_packets_at: Time::ZERO,
             read_pause: ReadPause::default(),
             fast_path_outdated: false,
             platform,
@@ -685,49 +689,49 @@ impl Runner {
             upper_tester: Part::new(None),
             state,
             recorder,
-            events: broadcast::channel(EVENTS).0,
-            started: header.time,
-            sandbox: None,
-            plan: SandboxPlan::default(),
-            buffer: PacketBuffer::new(),
-            traffic: Vec::new(),
-            outputs: Vec::new(),
-            refusals: RateLimiter::new(REFUSALS, REFUSAL_INTERVAL),
+            events: broadcast::channel(EVENT_BUFFER_LENGTH).0,
+            started_at: header.time,
+            enforced_limits: None,
+            sandbox_plan: SandboxPlan::default(),
+            packet_buffer: PacketBuffer::new(),
+            last_tunnel_traffic: Vec::new(),
+            waiting_outputs: Vec::new(),
+            refusal_limiter: RateLimiter::new(REFUSAL_LOG_BURST, REFUSAL_LOG_INTERVAL),
             uplinks: BTreeMap::new(),
-            warning_limiter: RateLimiter::new(1, DOUBT_INTERVAL),
+            warning_limiter: RateLimiter::new(1, SETTINGS_RECHECK_INTERVAL),
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
         // Store the count of the home agent's starts without bindings. For nodes that it no longer serves,
         // only the replay protection remains; a node without state has no record. If the station has no home
         // agent now, all records remain for a home agent of a later config.
-        runner.persist(StoredStatePart::Own);
-        let now = |runner: &Runner, home_address| {
+        runner.store_state_part(StoredStatePart::Own);
+        let now = |runner: &StationRunner, home_address| {
             runner.station.nemo().stored_binding(header.time, header.wall, home_address)
         };
         for home_address in known {
             if now(&runner, home_address).is_none() {
-                runner.persist(StoredStatePart::Node(home_address));
+                runner.store_state_part(StoredStatePart::Node(home_address));
             }
         }
         for stored in others {
             if now(&runner, stored.home_address) != Some(stored.clone()) {
-                runner.persist(StoredStatePart::Node(stored.home_address));
+                runner.store_state_part(StoredStatePart::Node(stored.home_address));
             }
         }
-        runner.state.commit(true);
+        runner.state.commit_changes(true);
         Ok(runner)
     }
 
     /// Stores a part of the state. Returns `true` if packets that report this part to a peer must wait until
     /// the part is on the disk.
-    fn persist(&mut self, kept: StoredStatePart) -> bool {
-        if !self.state.is_kept() {
+    fn store_state_part(&mut self, kept: StoredStatePart) -> bool {
+        if !self.state.is_state_stored() {
             return false;
         }
-        match record_of(&self.station, (clock::now(), clock::wall_time()), kept) {
+        match record_of_state_part(&self.station, (clock::now(), clock::wall_time()), kept) {
             Ok((change, holds)) => {
-                self.state.set(change);
+                self.state.set_record(change);
                 holds
             }
             Err(error) => {
@@ -740,33 +744,33 @@ impl Runner {
     /// Handles a result of the thread that writes the state: sends the packets that waited for the disk.
     ///
     /// # Errors Returns an error if the thread cannot store any further state.
-    fn persisted(&mut self, news: WriterEvent) -> anyhow::Result<()> {
+    fn handle_stored(&mut self, news: WriterEvent) -> anyhow::Result<()> {
         let lost = matches!(news, WriterEvent::Lost(_));
         if let WriterEvent::Written(commit) = news {
-            self.lan.written(clock::now(), commit);
+            self.lan_services.release_written(clock::now(), commit);
         }
-        let (packets, told) = self.state.handle(news);
+        let (packets, told) = self.state.handle_writer_event(news);
         if lost {
             bail!(told.unwrap_or_default());
         }
         for packet in packets {
-            self.carry(packet);
+            self.carry_out_output(packet);
         }
-        self.flush();
+        self.flush_packets();
         if let Some(message) = told {
-            self.report(&Event::Warning { message });
+            self.report_event(&Event::Warning { message });
         }
         Ok(())
     }
 
     /// Ends GeoNetworking after repeated failures; the network of the vehicle continues without it.
-    fn give_up_geonet(&mut self, why: &str) {
-        if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::close) {
+    fn stop_geonet(&mut self, why: &str) {
+        if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::restore_interface) {
             error!("{error}");
         }
         self.geonet.take();
         let message = format!("GeoNetworking has failed and is off until a restart: {why}");
-        self.report(&Event::Warning { message });
+        self.report_event(&Event::Warning { message });
     }
 
     /// Handles a config that demands a fast path for GeoNetworking if no fast path is available. The station
@@ -776,28 +780,28 @@ impl Runner {
         if self.platform.is_none() {
             bail!(why);
         }
-        self.give_up_geonet(&why);
+        self.stop_geonet(&why);
         Ok(())
     }
 
     /// Gives up the right to load BPF programs once all programs are loaded.
-    fn settle(&mut self) {
+    fn drop_bpf_rights(&mut self) {
         let path =
             self.platform.as_ref().map(|platform| platform.path_being_loaded().unwrap_or(platform.path()));
-        if let Some(held) = &mut self.sandbox
-            && (self.plan.loads_bpf_programs || self.plan.loads_steering_program)
-            && !settings::sandbox::loads_later(&self.config, path)
+        if let Some(held) = &mut self.enforced_limits
+            && (self.sandbox_plan.loads_bpf_programs || self.sandbox_plan.loads_steering_program)
+            && !settings::sandbox::loads_programs_later(&self.config, path)
         {
             held.drop_program_loading();
         }
     }
 
     /// Logs the data path after the programs were loaded.
-    fn data_path(&mut self, obstacles: &[(carnet_linux::DataPath, String)]) -> anyhow::Result<()> {
+    fn announce_data_path(&mut self, obstacles: &[(carnet_linux::DataPath, String)]) -> anyhow::Result<()> {
         if let Some(platform) = &self.platform {
-            tell_data_path(platform, &self.config, obstacles)?;
+            log_data_path(platform, &self.config, obstacles)?;
         }
-        self.settle();
+        self.drop_bpf_rights();
         // Loading has used code that the program does not need later, so it returns this memory now.
         carnet_linux::return_free_memory();
         carnet_linux::return_code_pages();
@@ -806,7 +810,9 @@ impl Runner {
 
     /// Returns whether the station may pause and continue after a failure of the kernel's interfaces.
     fn may_recover(&self) -> bool {
-        self.platform.as_ref().is_some_and(|platform| platform.consecutive_failures() <= MAX_FAILURES)
+        self.platform
+            .as_ref()
+            .is_some_and(|platform| platform.consecutive_failures() <= MAX_CONSECUTIVE_FAILURES)
     }
 
     /// Passes the fast path's packet counts to the station of a mobile router. The fast path's programs count
@@ -826,18 +832,18 @@ impl Runner {
             })
             .collect();
         traffic.sort_by_key(|it| (it.local, it.remote));
-        if traffic != self.traffic {
-            self.traffic.clone_from(&traffic);
-            self.input(Input::TunnelTraffic(traffic));
+        if traffic != self.last_tunnel_traffic {
+            self.last_tunnel_traffic.clone_from(&traffic);
+            self.handle_input(Input::TunnelTraffic(traffic));
         }
     }
 
     /// Passes the octet counters of these interfaces to the station.
-    fn count(&mut self, interfaces: &[String]) {
+    fn count_interfaces(&mut self, interfaces: &[String]) {
         for interface in interfaces {
             match self.platform.as_mut().map(|platform| platform.octets(interface)) {
                 Some(Ok(Some(octets))) => {
-                    self.input(Input::Octets { interface: interface.clone(), octets });
+                    self.handle_input(Input::Octets { interface: interface.clone(), octets });
                 }
                 // The next count will include the octets of the missed one.
                 Some(Err(error)) => tracing::debug!("{error}"),
@@ -847,14 +853,14 @@ impl Runner {
     }
 
     /// Returns the socket for Mobility Header messages under IPsec.
-    fn protected(&self) -> IpsecSocket {
+    fn ipsec_socket(&self) -> IpsecSocket {
         self.platform.as_ref().map(Platform::ipsec_socket).unwrap_or_default()
     }
 
     /// Logs once which rights the process still has, because the operator may be able to complete the
     /// sandbox.
-    fn tell_of_sandbox(&self) {
-        let Some(held) = &self.sandbox else {
+    fn log_sandbox(&self) {
+        let Some(held) = &self.enforced_limits else {
             warn!("station.sandbox = \"off\": the process keeps all rights with which it was started");
             return;
         };
@@ -878,79 +884,82 @@ impl Runner {
     /// them.
     fn warn_of_missing_interfaces(&mut self) {
         for message in settings::missing_interfaces(&self.config) {
-            self.report(&Event::Warning { message });
+            self.report_event(&Event::Warning { message });
         }
     }
 
     /// Returns the settings of this machine that differ from the station's needs, in words.
-    fn obstacles(&self) -> Vec<String> {
+    fn obstacle_messages(&self) -> Vec<String> {
         self.platform.as_ref().map(Platform::obstacle_messages).unwrap_or_default()
     }
 
     /// Logs the uplinks that have become usable or unusable.
-    fn tell_uplinks(&mut self) {
+    fn pass_uplink_counters(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
         for uplink in self.station.nemo().uplink_status(clock::now()) {
             let reason = uplink.state.strip_prefix("down: ").map(str::to_owned);
             let usable = reason.is_none();
             let name = uplink.interface;
             if before.get(&name).is_some_and(|before| *before != usable) {
-                self.report(&Event::Uplink { uplink: name.clone(), usable, reason });
+                self.report_event(&Event::Uplink { uplink: name.clone(), usable, reason });
             }
             self.uplinks.insert(name, usable);
         }
     }
 
-    fn kernel_event(&mut self, event: PlatformEvent) {
+    fn process_kernel_event(&mut self, event: PlatformEvent) {
         let is_of_interface =
             matches!(event, PlatformEvent::Interface(_) | PlatformEvent::InterfaceGone { .. });
         self.handle_kernel_event(event);
         if is_of_interface {
             self.prepare_sessions();
-            self.tell_uplinks();
+            self.pass_uplink_counters();
         }
     }
 
     fn handle_kernel_event(&mut self, event: PlatformEvent) {
         if let PlatformEvent::Notice(message) = event {
-            return self.report(&Event::Warning { message });
+            return self.report_event(&Event::Warning { message });
         }
         if let PlatformEvent::InterfaceGone { name } = &event
-            && let Some(message) = settings::without_interface(&self.config, name)
+            && let Some(message) = settings::obstacle_without_interface(&self.config, name)
         {
-            self.report(&Event::Warning { message });
+            self.report_event(&Event::Warning { message });
         }
         match &event {
             PlatformEvent::Interface(interface) => {
                 let router = self.config.mobile_router.as_ref();
-                let is_lan =
-                    router.is_some_and(|router| router.lan.iter().any(|lan| lan.interface == interface.name));
-                self.lan.handle_interface(clock::now(), interface, is_lan);
+                let is_lan = router.is_some_and(|router| {
+                    router.lan_interfaces.iter().any(|lan| lan.interface == interface.name)
+                });
+                self.lan_services.handle_interface(clock::now(), interface, is_lan);
             }
-            PlatformEvent::InterfaceGone { name } => self.lan.handle_interface_gone(name),
+            PlatformEvent::InterfaceGone { name } => self.lan_services.handle_interface_gone(name),
             _ => {}
         }
-        self.input(match event {
+        self.handle_input(match event {
             PlatformEvent::Interface(interface) => Input::Interface(interface),
             PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
-            PlatformEvent::Icmpv6(message) => match self.too_big(message.destination, &message.message) {
-                Some(report) => report,
-                None => Input::Icmpv6(message),
-            },
+            PlatformEvent::Icmpv6(message) => {
+                match self.packet_too_big_input(message.destination, &message.message) {
+                    Some(report) => report,
+                    None => Input::Icmpv6(message),
+                }
+            }
             PlatformEvent::PacketRules(error) => Input::PacketRules(error),
             PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) => return,
         });
     }
 
-    fn input(&mut self, input: Input) {
-        if let Err(refusal) = self.try_input(input) {
+    fn handle_input(&mut self, input: Input) {
+        if let Err(refusal) = self.try_handle_input(input) {
             warn!("{refusal}");
         }
     }
 
-    fn try_input(&mut self, input: Input) -> Result<(), String> {
+    fn try_handle_input(&mut self, input: Input) -> Result<(), String> {
         // The station may send a packet because of this input, and the packet must contain the present
         // position.
         if matches!(input, Input::Timeout | Input::Geonet(_)) {
@@ -958,77 +967,78 @@ impl Runner {
         }
         let (now, wall) = (clock::now(), clock::wall_time());
         if self.recorder.is_active() {
-            self.recorder.record(now, wall, input.clone());
-            self.recorder.flush();
+            self.recorder.record_input(now, wall, input.clone());
+            self.recorder.flush_recording();
         }
         let result = self.station.handle_input(now, wall, input);
-        self.carry_out();
+        self.carry_out_outputs();
         result
     }
 
     /// Executes the outputs of the station in order. Events are logged last, because an acknowledgement must
     /// not wait for a log.
-    fn carry_out(&mut self) {
+    fn carry_out_outputs(&mut self) {
         self.carry_out_in_burst();
-        self.catch_up();
+        self.handle_due_timers();
     }
 
     /// Passes the changes that the platform has executed to the fast path, which must not forward by an older
     /// state.
-    fn catch_up(&mut self) {
+    fn handle_due_timers(&mut self) {
         if std::mem::take(&mut self.fast_path_outdated) {
             self.platform.iter_mut().for_each(Platform::commit_to_fast_path);
         }
     }
 
     /// Executes the outputs after one of several packets. Packets that report a change may wait for the disk,
-    /// and so for the end of the burst. In this case the fast path may [catch up](Self::catch_up) with all
-    /// changes at once. A packet that does not wait leaves when the fast path has the earlier changes.
+    /// and so for the end of the burst. In this case the fast path may [catch up](Self::handle_due_timers)
+    /// with all changes at once. A packet that does not wait leaves when the fast path has the earlier
+    /// changes.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), InputOutputs::default());
         while let Some(output) = self.station.poll_output() {
             match burst.next(output) {
-                OutputTreatment::Store(kept) => burst.holds_packets |= self.persist(kept),
-                OutputTreatment::Hold(packet) => self.state.hold(packet),
+                OutputTreatment::Store(kept) => burst.holds_packets |= self.store_state_part(kept),
+                OutputTreatment::Hold(packet) => self.state.hold_packet(packet),
                 OutputTreatment::Execute(Output::Nemo(NemoOutput::Event(event))) => told.push(event),
                 OutputTreatment::Execute(output) => {
-                    self.flush();
-                    self.carry(output);
+                    self.flush_packets();
+                    self.carry_out_output(output);
                 }
                 OutputTreatment::SendWhenInForce(output) => {
                     self.fast_path_outdated = true;
-                    self.catch_up();
-                    self.flush();
-                    self.carry(output);
+                    self.handle_due_timers();
+                    self.flush_packets();
+                    self.carry_out_output(output);
                 }
             }
         }
-        self.state.commit(burst.changes_data_path);
+        self.state.commit_changes(burst.changes_data_path);
         self.fast_path_outdated |= burst.fast_path_outdated;
         if !burst.holds_packets {
-            self.catch_up();
+            self.handle_due_timers();
         }
         for event in &told {
-            self.report(event);
+            self.report_event(event);
         }
         if let Some(geonet) = self.geonet.get_mut() {
             if let Some(router) = self.station.geonet()
                 && geonet.address() != Some(router.address())
             {
-                geonet.address_is(clock::now(), router.address());
+                geonet.set_station_address(clock::now(), router.address());
             }
-            geonet.flush();
+            geonet.flush_frames();
         }
     }
 
-    fn carry(&mut self, output: Output) {
+    fn carry_out_output(&mut self, output: Output) {
         match output {
-            Output::Nemo(output) => self.carry_nemo(output),
-            Output::Geonet(output) => self.carry_geonet(output),
+            Output::Nemo(output) => self.carry_out_nemo_output(output),
+            Output::Geonet(output) => self.carry_out_geonet_output(output),
         }
     }
 
-    fn carry_nemo(&mut self, output: NemoOutput) {
+    fn carry_out_nemo_output(&mut self, output: NemoOutput) {
         match output {
             NemoOutput::Forwarding(change) => {
                 if let EntryChange::Remove(entry) = &change
@@ -1044,7 +1054,7 @@ impl Runner {
             }
             NemoOutput::Packet(packet) if self.is_sent_in_session(&packet) => {}
             NemoOutput::Packet(packet) => {
-                if let Some(writer) = &mut self.writer {
+                if let Some(writer) = &mut self.tunnel_writer {
                     writer.write(&packet);
                     writer.flush();
                 }
@@ -1052,7 +1062,7 @@ impl Runner {
             NemoOutput::Protect { source, destination, label, message } => {
                 // Without a security association the message is lost. A sender that needs an answer sends the
                 // message again.
-                if let Err(error) = self.protected().send(source, destination, label, &message) {
+                if let Err(error) = self.ipsec_socket().send(source, destination, label, &message) {
                     tracing::debug!(
                         "cannot send the message from {source} to {destination} under IPsec: {error}"
                     );
@@ -1075,56 +1085,56 @@ impl Runner {
             }
             NemoOutput::ProbePortal { uplink, sources } => {
                 if let Some(target) = settings::probe_target(&self.config) {
-                    self.portal_probes.begin(target, uplink, sources);
+                    self.portal_probes.begin_probe(target, uplink, sources);
                 }
             }
             NemoOutput::Persist(kept) => {
-                self.persist(kept);
+                self.store_state_part(kept);
             }
-            NemoOutput::Event(event) => self.report(&event),
+            NemoOutput::Event(event) => self.report_event(&event),
         }
     }
 
-    fn carry_geonet(&mut self, output: GeonetOutput) {
+    fn carry_out_geonet_output(&mut self, output: GeonetOutput) {
         match output {
             GeonetOutput::Frame(frame) => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.send(clock::now(), &frame);
+                    geonet.send_frame(clock::now(), &frame);
                 }
                 self.station.recycle_buffer(frame.packet);
             }
             GeonetOutput::Accelerate(told) => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.accelerate(clock::now(), &told);
+                    geonet.apply_decision(clock::now(), &told);
                 }
             }
             GeonetOutput::Delivered(delivered) => {
                 if let Some(upper_tester) = self.upper_tester.get() {
-                    upper_tester.delivered(&delivered);
+                    upper_tester.report_delivered(&delivered);
                 }
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.delivered(clock::now(), delivered);
+                    geonet.handle_delivered(clock::now(), delivered);
                 }
             }
             GeonetOutput::Message(message) => {
                 if let Some(applications) = self.applications.get() {
                     let map = self.station.facilities().map(|facilities| &facilities.services().ldm);
-                    applications.hear(clock::wall_time().as_unix_nanos() / 1_000_000, &message, map);
+                    applications.pass_message(clock::wall_time().as_unix_nanos() / 1_000_000, &message, map);
                 }
             }
             GeonetOutput::EventOver(action) => {
                 if let Some(applications) = self.applications.get() {
-                    applications.over(action);
+                    applications.report_expired_event(action);
                 }
             }
             GeonetOutput::Triggered(action) => {
                 if let Some(applications) = self.applications.get_mut() {
-                    applications.triggered(action);
+                    applications.note_triggered(action);
                 }
             }
             GeonetOutput::VirtualLink(link) => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.interfaces.set(link);
+                    geonet.interfaces.set_interface(link);
                 }
             }
             GeonetOutput::VirtualLinkGone(id) => {
@@ -1134,36 +1144,36 @@ impl Runner {
             }
             GeonetOutput::VirtualFrame(frame) => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.interfaces.write(&frame);
+                    geonet.interfaces.write_frame(&frame);
                 }
             }
             GeonetOutput::Ipv6 { link, destination, source, delivered } => {
                 if let Some(upper_tester) = self.upper_tester.get() {
-                    upper_tester.delivered(&delivered);
+                    upper_tester.report_delivered(&delivered);
                 }
                 if let Some(geonet) = self.geonet.get_mut() {
                     geonet.interfaces.write_packet(link, destination, source, &delivered.payload);
-                    geonet.overheard(&delivered);
+                    geonet.copy_to_listeners(&delivered);
                 }
                 self.station.recycle_buffer(delivered.payload);
             }
             GeonetOutput::LanPacket { interface, destination, packet } => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.multicast.write(&interface, destination, &packet);
+                    geonet.multicast_lans.write_packet(&interface, destination, &packet);
                 }
             }
             GeonetOutput::Subscription { group, exclude, sources } => {
                 if let Some(geonet) = self.geonet.get_mut() {
-                    geonet.multicast.subscribe(group, exclude, sources);
+                    geonet.multicast_lans.subscribe_group(group, exclude, sources);
                 }
             }
-            GeonetOutput::Warning(message) => self.report(&Event::Warning { message }),
+            GeonetOutput::Warning(message) => self.report_event(&Event::Warning { message }),
         }
     }
 
     /// Reads the machine's settings again after an event that reports a failure, because the kernel does not
     /// report all changes. If such a change explains the failure, the event does not blame the home agent.
-    fn doubt_machine(&mut self, event: &Event) -> Option<Event> {
+    fn recheck_machine_settings(&mut self, event: &Event) -> Option<Event> {
         let is_failure = match event {
             Event::Warning { .. } | Event::Deregistered { .. } | Event::BindingRemoved { .. } => true,
             Event::Handover { to, .. } => to.is_none(),
@@ -1184,11 +1194,11 @@ impl Runner {
         })
     }
 
-    fn report(&mut self, event: &Event) {
-        let explained = self.doubt_machine(event);
+    fn report_event(&mut self, event: &Event) {
+        let explained = self.recheck_machine_settings(event);
         let event = explained.as_ref().unwrap_or(event);
         let quiet = match event {
-            Event::BindingRefused { .. } => !self.refusals.allow(clock::now()),
+            Event::BindingRefused { .. } => !self.refusal_limiter.allow(clock::now()),
             Event::Registered { refresh, .. } => *refresh,
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,
@@ -1211,37 +1221,38 @@ impl Runner {
         {
             // The message may contain text of other systems, so its length is limited.
             if let Some(Value::String(message)) = fields.get_mut("message") {
-                *message = log::cut(message, MESSAGE).into_owned();
+                *message = log::cut_to(message, MAX_EVENT_MESSAGE_LENGTH).into_owned();
             }
             let time = Duration::from_nanos(clock::wall_time().as_unix_nanos()).as_secs_f64();
             let _ = self.events.send(model::event(time, fields));
         }
     }
 
-    /// Runs the loop until the home agent has acknowledged the de-registration, or [`FAREWELL`] is over.
-    async fn farewell(&mut self, tunnel: Option<&TunDevice>, datagrams: Option<&DatagramSockets>) {
-        let protected = self.protected();
+    /// Runs the loop until the home agent has acknowledged the de-registration, or [`SHUTDOWN_TIMEOUT`] is
+    /// over.
+    async fn deregister(&mut self, tunnel: Option<&TunDevice>, datagrams: Option<&DatagramSockets>) {
+        let protected = self.ipsec_socket();
         while !self.station.is_quiescent() {
             tokio::select! {
-            Ok(()) = readable(tunnel, None) => self.packets().await,
-            Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
+            Ok(()) = packets_readable(tunnel, None) => self.packets().await,
+            Ok(()) = datagrams_readable(datagrams) => self.handle_datagrams().await,
             Ok(()) = protected.readable() => self.protected_messages(&protected),
-            () = until(self.poll_timeout()) => {
+            () = sleep_until(self.poll_timeout()) => {
             self.handle_sessions();
-            self.input(Input::Timeout);
+            self.handle_input(Input::Timeout);
             }
             }
         }
     }
 
-    async fn close(mut self) {
-        self.recorder.flush();
-        self.sessions.get_mut().into_iter().for_each(Sessions::close);
-        for packet in self.state.close().await {
-            self.carry(packet);
+    async fn close_station(mut self) {
+        self.recorder.flush_recording();
+        self.encrypted_sessions.get_mut().into_iter().for_each(Sessions::store_timestamps);
+        for packet in self.state.close_storage().await {
+            self.carry_out_output(packet);
         }
-        self.flush();
-        if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::close) {
+        self.flush_packets();
+        if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::restore_interface) {
             error!("{error}");
         }
         if let Some(Err(error)) = self.platform.map(Platform::close) {

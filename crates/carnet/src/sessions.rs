@@ -41,42 +41,42 @@ pub use absent::Sessions;
 pub use layer::Sessions;
 
 /// Whether this program has encrypted sessions.
-pub const SESSIONS: bool = cfg!(feature = "wireguard");
+pub const SESSIONS_BUILT_IN: bool = cfg!(feature = "wireguard");
 
 /// Kind of a received packet or datagram.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum SessionArrival {
     /// The packet or datagram is not for a session, and the station handles it.
     Foreign,
     /// The buffer has the packet that came out of a session.
-    Packet(FromSession),
+    Packet(SessionPacketOrigin),
     /// The datagram was a message of the protocol, or the engine has dropped it.
     Consumed,
 }
 
 /// Origin of a packet that came out of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FromSession {
+pub struct SessionPacketOrigin {
     /// Remote key.
-    pub session: SessionPeer,
+    pub session_peer: SessionPeer,
     /// Local and remote end by the outer header.
-    pub ends: (Endpoint, Endpoint),
+    pub tunnel_ends: (Endpoint, Endpoint),
     /// DSCP and ECN of the outer header.
     pub traffic_class: u8,
 }
 
 /// Result of sending a packet.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Departure {
+pub enum SessionDeparture {
     /// The packet is not for a session; the caller sends it in the clear.
     Clear,
     /// The packet is consumed; [`Sessions::poll_datagram`] returns the datagrams to send.
     Consumed,
 }
 
-/// A datagram to send; its octets are in [`Sessions::wire`].
+/// A datagram to send; its octets are in [`Sessions::outgoing_packet_mut`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Datagram {
+pub enum OutgoingDatagram {
     /// A whole IPv6 packet for the tunnel device.
     Ipv6 {
         /// Whether the sender may fragment it.

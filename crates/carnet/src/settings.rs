@@ -30,10 +30,10 @@ pub enum GeonetPathChoice {
 /// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device only has to
 /// take every packet that the kernel routes into it, with its outer headers, also from links with jumbo
 /// frames.
-const DEVICE_MTU: u32 = 9216;
+const TUNNEL_DEVICE_MTU: u32 = 9216;
 
 /// Returns the platform's settings.
-pub fn platform(config: &Config) -> PlatformConfig {
+pub fn platform_config(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
     // On these links the home agent answers Neighbor Solicitations for addresses whose solicited-node groups
     // the kernel does not join.
@@ -45,9 +45,11 @@ pub fn platform(config: &Config) -> PlatformConfig {
         // board. On other links it answers for mobile routers on board. In neither case does the kernel join
         // the solicited-node groups of these hosts and routers.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
-        let stands_in = router.nesting && !router.lan.is_empty();
+        let stands_in = router.nesting_enabled && !router.lan_interfaces.is_empty();
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
-        for (name, all_multicast) in uplinks.chain(router.lan.iter().map(|lan| (&lan.interface, false))) {
+        for (name, all_multicast) in
+            uplinks.chain(router.lan_interfaces.iter().map(|lan| (&lan.interface, false)))
+        {
             if !watched.iter().any(|w| w.name == *name) {
                 watched.push(WatchedInterface { name: name.clone(), needs_all_multicast: all_multicast });
             }
@@ -55,10 +57,10 @@ pub fn platform(config: &Config) -> PlatformConfig {
     }
     // Only home agents distinguish known senders. Each router counts twice, because its previous care-of
     // address is valid for some time beside the present one.
-    let senders = 2 * nodes(config);
+    let senders = 2 * supported_nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
     PlatformConfig {
-        device_mtu: DEVICE_MTU,
+        device_mtu: TUNNEL_DEVICE_MTU,
         watched_interfaces: watched,
         max_known_senders: senders,
         uses_ipsec: ipsec,
@@ -68,16 +70,16 @@ pub fn platform(config: &Config) -> PlatformConfig {
 
 /// Returns the part of the config that needs this interface, in words. Returns `None` for uplinks, which come
 /// and go, and have events of their own.
-pub fn without_interface(config: &Config, name: &str) -> Option<String> {
+pub fn obstacle_without_interface(config: &Config, name: &str) -> Option<String> {
     let router = config.mobile_router.as_ref();
-    let lan = router.is_some_and(|router| router.lan.iter().any(|lan| lan.interface == name));
-    const UNANSWERED: &str = "the home agent answers no Neighbor Solicitations there";
+    let lan = router.is_some_and(|router| router.lan_interfaces.iter().any(|lan| lan.interface == name));
+    const UNANSWERED_SOLICITATIONS: &str = "the home agent answers no Neighbor Solicitations there";
     let agent = config.home_agent.as_ref();
     let is_proxied = agent.is_some_and(|agent| agent.ndp_proxy.as_deref() == Some(name));
     let (key, what) = match home_agent_links(config).any(|link| link == name) {
         _ if lan => ("mobile_router.lan", "the hosts on it have no connection"),
-        true if is_proxied => ("home_agent.ndp_proxy", UNANSWERED),
-        true => ("home_agent.home_link", UNANSWERED),
+        true if is_proxied => ("home_agent.ndp_proxy", UNANSWERED_SOLICITATIONS),
+        true => ("home_agent.home_link", UNANSWERED_SOLICITATIONS),
         false => return None,
     };
     Some(format!("{key}: the interface {name} does not exist; until it does, {what}"))
@@ -90,12 +92,12 @@ fn home_agent_links(config: &Config) -> impl Iterator<Item = &String> {
 
 /// Returns a message for each interface of the config that the machine does not have now.
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
-    let lan = config.mobile_router.iter().flat_map(|router| &router.lan).map(|lan| &lan.interface);
+    let lan = config.mobile_router.iter().flat_map(|router| &router.lan_interfaces).map(|lan| &lan.interface);
     let missing = |name: &&String| !carnet_linux::interface_exists(name);
     let named = lan
         .chain(home_agent_links(config))
         .filter(missing)
-        .filter_map(|name| without_interface(config, name));
+        .filter_map(|name| obstacle_without_interface(config, name));
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     let uplinks = uplinks.map(|uplink| &uplink.interface).filter(missing);
     let uplinks = uplinks.map(|name| {
@@ -114,7 +116,7 @@ pub fn home_addresses(config: &Config) -> BTreeSet<Ipv6Addr> {
 }
 
 /// Returns the sources from which the uplinks' signal strengths come.
-pub fn signals(config: &Config) -> Vec<SignalSource> {
+pub fn signal_sources(config: &Config) -> Vec<SignalSource> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks
         .map(|uplink| SignalSource { interface: uplink.interface.clone(), file: uplink.signal_file.clone() })
@@ -125,20 +127,20 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
 /// not answer.
 pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     let url = config.mobile_router.as_ref()?.captive_portal_probe.clone()?;
-    Some(ProbeTarget { address: url.address, url_authority: url.authority, path: url.path })
+    Some(ProbeTarget { address: url.address, url_authority: url.host_and_port, path: url.path })
 }
 
 /// Returns the uplinks whose octets the program counts, for their volume or capacity.
-pub fn counted(config: &Config) -> Vec<String> {
+pub fn counted_uplinks(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks.map(|uplink| uplink.interface.clone()).collect()
 }
 
 /// Returns the interval at which the program counts octets. It is shorter if a policy balances by the
 /// capacity of the uplinks.
-pub fn counting(config: &Config) -> Duration {
+pub fn counting_interval(config: &Config) -> Duration {
     let mut policies = config.mobile_router.iter().flat_map(|router| &router.policies);
-    let balances = policies.any(|policy| policy.action == PolicyAction::Tunnel(FlowAction::Balance));
+    let balances = policies.any(|policy| policy.policy_action == PolicyAction::Tunnel(FlowAction::Balance));
     if balances { Duration::from_millis(750) } else { Duration::from_secs(5) }
 }
 
@@ -163,7 +165,10 @@ pub fn link_undo_file(config: &Config) -> PathBuf {
 /// support.
 pub fn geonet_path(config: &Config) -> GeonetPathChoice {
     let frames = config.geonet.as_ref().is_some_and(|geonet| geonet.interface.name().is_some());
-    let signed = config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off);
+    let signed = config
+        .security
+        .as_ref()
+        .is_some_and(|security| security.unsigned_packet_policy != SecurityPolicy::Off);
     match config.dataplane.path {
         _ if !frames || signed || config.conformance.is_some() => GeonetPathChoice::Never,
         DataplanePath::Auto => GeonetPathChoice::Perhaps,
@@ -173,7 +178,7 @@ pub fn geonet_path(config: &Config) -> GeonetPathChoice {
 }
 
 /// Returns the fast paths that the platform tries, and their parameters.
-pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
+pub fn fast_path_config(config: &Config, flow_label_key: u64) -> FastPathConfig {
     let paths = match config.dataplane.path {
         // The kernel's tunnel devices would take packets that IPsec must handle.
         DataplanePath::Auto if config.has_ipsec() => vec![DataPath::Bpf, DataPath::Tun],
@@ -186,19 +191,19 @@ pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     FastPathConfig {
         paths_by_preference: paths,
         flow_label_key,
-        binding_capacity: 2 * nodes(config),
+        binding_capacity: 2 * supported_nodes(config),
         ports: ports(config),
     }
 }
 
 /// Returns the number of nodes that this station's home agent serves.
-fn nodes(config: &Config) -> usize {
+fn supported_nodes(config: &Config) -> usize {
     config.home_agent.as_ref().map_or(0, |agent| agent.mobile_routers.len())
 }
 
 /// Returns the reason why a data path is not available, in words: missing rights, or else the kernel's
 /// refusal.
-pub fn what_a_path_needs(path: DataPath) -> String {
+pub fn requirements_of_path(path: DataPath) -> String {
     let missing = carnet_linux::missing_for_bpf();
     match path {
         DataPath::Bpf | DataPath::Xdp if !missing.is_empty() => {
@@ -213,7 +218,7 @@ pub fn ports(config: &Config) -> InterfaceRoles {
     let router = config.mobile_router.as_ref();
     InterfaceRoles {
         lan_interfaces: router
-            .map(|router| router.lan.iter().map(|lan| lan.interface.clone()).collect())
+            .map(|router| router.lan_interfaces.iter().map(|lan| lan.interface.clone()).collect())
             .unwrap_or_default(),
         uplinks: router
             .map(|router| router.uplinks.iter().map(|uplink| uplink.interface.clone()).collect())

@@ -18,10 +18,10 @@ use carnet_api::model::{
 use serde_json::Value;
 
 use crate::cli::Table;
-use crate::geonet::GEONET;
+use crate::geonet::GEONET_BUILT_IN;
 
 /// Placeholder for an absent value.
-const NOTHING: &str = "-";
+const ABSENT_VALUE: &str = "-";
 
 /// Formats an answer for `carnet show` on a terminal of `width` columns; `None` means any width.
 pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Result<String> {
@@ -37,37 +37,39 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
             | Table::Keys
             | Table::Counters
     );
-    if of_geonet && !GEONET {
+    if of_geonet && !GEONET_BUILT_IN {
         return Err(serde_json::Error::custom("this program was built without GeoNetworking"));
     }
     Ok(match what {
-        Table::Bindings => bindings(&serde_json::from_value::<Vec<Binding>>(answer)?, width),
+        Table::Bindings => format_bindings(&serde_json::from_value::<Vec<Binding>>(answer)?, width),
         Table::Uplinks => uplinks(&serde_json::from_value::<Vec<Uplink>>(answer)?, width),
-        Table::Tunnels => tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
+        Table::Tunnels => format_tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
         Table::Routes => routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
-        Table::Policies => policies(&serde_json::from_value::<Vec<Policy>>(answer)?, width),
-        Table::Lan => lan::lan(&serde_json::from_value::<Vec<Lan>>(answer)?, width),
-        Table::Keys => keys(&serde_json::from_value::<Keys>(answer)?),
+        Table::Policies => format_policies(&serde_json::from_value::<Vec<Policy>>(answer)?, width),
+        Table::Lan => lan::format_lans(&serde_json::from_value::<Vec<Lan>>(answer)?, width),
+        Table::Keys => format_keys(&serde_json::from_value::<Keys>(answer)?),
         Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
-        Table::Neighbours => {
-            geonet::locations("no neighbours", &serde_json::from_value::<Vec<Location>>(answer)?, width)
-        }
+        Table::Neighbours => geonet::format_locations(
+            "no neighbours",
+            &serde_json::from_value::<Vec<Location>>(answer)?,
+            width,
+        ),
         Table::Locations => {
-            geonet::locations("no locations", &serde_json::from_value::<Vec<Location>>(answer)?, width)
+            geonet::format_locations("no locations", &serde_json::from_value::<Vec<Location>>(answer)?, width)
         }
-        Table::Ldm => facilities::ldm(&serde_json::from_value(answer)?, width),
-        Table::Dcc => geonet::dcc(&serde_json::from_value(answer)?),
+        Table::Ldm => facilities::format_ldm(&serde_json::from_value(answer)?, width),
+        Table::Dcc => geonet::format_dcc(&serde_json::from_value(answer)?),
         Table::Services => {
-            facilities::services(&serde_json::from_value::<Vec<AnnouncedService>>(answer)?, width)
+            facilities::format_services(&serde_json::from_value::<Vec<AnnouncedService>>(answer)?, width)
         }
-        Table::Security => security::security(&serde_json::from_value(answer)?),
-        Table::Groups => geonet::groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
-        Table::Areas => geonet::areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
+        Table::Security => security::format_security(&serde_json::from_value(answer)?),
+        Table::Groups => geonet::format_groups(&serde_json::from_value::<Vec<Group>>(answer)?, width),
+        Table::Areas => geonet::format_areas(&serde_json::from_value::<Vec<Area>>(answer)?, width),
     })
 }
 
 /// Formats the two answers for `carnet status`: `answer` about the station, and `uplinks` about its uplinks.
-pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
+pub fn format_status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     let status: Status = serde_json::from_value(answer)?;
     let uplinks: Vec<Uplink> = serde_json::from_value(uplinks)?;
     let mut out = String::new();
@@ -75,7 +77,7 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         let _ = writeln!(out, "{name:<17} {value}");
     };
     line("station", format!("{}, carnet {}", status.name, status.version));
-    line("up", span(status.uptime_s));
+    line("up", format_duration(status.uptime_s));
     if let Some(path) = status.dataplane {
         let next = status.dataplane_loading.map(|next| format!(" while {next} is being loaded"));
         line("dataplane", path + &next.unwrap_or_default());
@@ -91,17 +93,18 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
             None if cut_off => ", but no uplink reaches the home agent".to_owned(),
             None => String::new(),
         };
-        line(if is_node { "mobile node" } else { "mobile router" }, words(&router.state) + &but);
+        line(if is_node { "mobile node" } else { "mobile router" }, state_in_words(&router.state) + &but);
         line("  home address", router.home_address.to_string());
         if !is_node {
-            line("  prefixes", list(&router.prefixes));
+            line("  prefixes", join_values(&router.prefixes));
             for ipv4 in &router.ipv4_prefixes {
                 let but = if ipv4.accepted { String::new() } else { format!(": {}", ipv4.reason) };
                 line("  IPv4 prefix", format!("{}{but}", ipv4.prefix));
             }
         }
         for lan in &router.lan {
-            let state = if lan.state == "up" { String::new() } else { format!(": {}", words(&lan.state)) };
+            let state =
+                if lan.state == "up" { String::new() } else { format!(": {}", state_in_words(&lan.state)) };
             let open = if lan.inbound == "any" { ", open to packets from outside" } else { "" };
             let closed = lan.closed.as_ref().map(|why| format!(", gets no packets from others: {why}"));
             line("  lan", format!("{}{state}{open}{}", lan.interface, closed.unwrap_or_default()));
@@ -114,12 +117,12 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         line("  home agent", home_agent + away);
         let others: Vec<_> = router.home_agents.iter().filter(|it| **it != router.home_agent).collect();
         if !others.is_empty() {
-            line("  others", list(&others));
+            line("  others", join_values(&others));
         }
-        line("  care-of address", list(&router.care_of_addresses));
-        line("  uplink", or_nothing(router.uplink));
+        line("  care-of address", join_values(&router.care_of_addresses));
+        line("  uplink", value_or_absent(router.uplink));
         for uplink in &uplinks {
-            line(&format!("    {}", uplink.interface), uplink_state(uplink));
+            line(&format!("    {}", uplink.interface), format_uplink_state(uplink));
         }
         if let Some(wanted) = router.wanted_uplink {
             line("  asked for", wanted);
@@ -136,16 +139,16 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
                 AddressFamily::Ipv4 => "  NAT of IPv4",
                 AddressFamily::Ipv6 => "  NAT of IPv6",
             };
-            line(family, nat_line(nat));
+            line(family, format_nat(nat));
         }
         if let Some(proxy) = &agent.ndp_proxy {
-            line("  ndp proxy", proxy_line(proxy));
+            line("  ndp proxy", format_proxy(proxy));
         }
         for home_address in &agent.keys_to_change {
             line("  key to change", format!("{home_address} has few sequence numbers left"));
         }
     }
-    for (name, value) in status.geonet.iter().flat_map(geonet::status) {
+    for (name, value) in status.geonet.iter().flat_map(geonet::format_geonet_status) {
         line(name, value);
     }
     for obstacle in status.obstacles {
@@ -156,8 +159,8 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
             sandbox.landlock.map(|abi| format!("landlock {abi}")),
             sandbox.seccomp.then(|| "seccomp".to_owned()),
         ];
-        line("sandbox", list(&layers.into_iter().flatten().collect::<Vec<_>>()));
-        line("  capabilities", list(&sandbox.capabilities));
+        line("sandbox", join_values(&layers.into_iter().flatten().collect::<Vec<_>>()));
+        line("  capabilities", join_values(&sandbox.capabilities));
         for lacking in &sandbox.lacking {
             line("  lacking", lacking.clone());
         }
@@ -168,7 +171,8 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
 /// Formats an event as one line: time, kind, and its fields as `key=value`.
 pub fn event(event: &Value) -> String {
     let Some(fields) = event.as_object() else { return event.to_string() };
-    let mut line = fields.get("time").and_then(Value::as_f64).map_or_else(|| NOTHING.to_owned(), utc);
+    let mut line =
+        fields.get("time").and_then(Value::as_f64).map_or_else(|| ABSENT_VALUE.to_owned(), format_utc);
     let kind = fields.get("event").and_then(Value::as_str).unwrap_or("event");
     let _ = write!(line, " {kind}");
     for (key, value) in fields.iter().filter(|(key, _)| !matches!(key.as_str(), "time" | "event")) {
@@ -178,7 +182,7 @@ pub fn event(event: &Value) -> String {
             Value::String(text) if !text.is_empty() && text.chars().all(is_plain) => {
                 write!(line, " {key}={text}")
             }
-            Value::Null => write!(line, " {key}={NOTHING}"),
+            Value::Null => write!(line, " {key}={ABSENT_VALUE}"),
             value => write!(line, " {key}={value}"),
         };
     }
@@ -190,7 +194,7 @@ fn is_plain(character: char) -> bool {
 }
 
 /// Formats the NAT of one address family.
-fn nat_line(nat: &NatStatus) -> String {
+fn format_nat(nat: &NatStatus) -> String {
     let OutsideCount { packets_out, octets_out, packets_in, octets_in } = nat.translated;
     let state = match &nat.failure {
         Some(failure) => format!("not in force: {failure}"),
@@ -203,7 +207,7 @@ fn nat_line(nat: &NatStatus) -> String {
 }
 
 /// Formats proxy Neighbor Discovery.
-fn proxy_line(proxy: &NdpProxyStatus) -> String {
+fn format_proxy(proxy: &NdpProxyStatus) -> String {
     let NdpProxyStatus { interface, state, addresses, prefixes, answered, refused } = proxy;
     format!(
         "{interface} {state}, {addresses} addresses and {prefixes} prefixes, {answered} answers, {refused} \
@@ -212,27 +216,27 @@ fn proxy_line(proxy: &NdpProxyStatus) -> String {
 }
 
 /// Returns the prefixes of a binding, those of IPv4 last.
-fn binding_prefixes(binding: &Binding) -> Vec<String> {
+fn format_binding_prefixes(binding: &Binding) -> Vec<String> {
     let ipv4 = binding.ipv4_prefixes.iter().map(ToString::to_string);
     binding.prefixes.iter().map(ToString::to_string).chain(ipv4).collect()
 }
 
-fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
+fn format_bindings(bindings: &[Binding], width: Option<usize>) -> String {
     // The column for the role is necessary only if a station is both a home agent and a mobile router.
     let agents = bindings.iter().filter(|binding| binding.role == Role::HomeAgent).count();
     let both = (1..bindings.len()).contains(&agents);
     let rows = bindings.iter().map(|binding| {
         vec![
-            if both { words(binding.role.as_str()) } else { NOTHING.to_owned() },
+            if both { state_in_words(binding.role.as_str()) } else { ABSENT_VALUE.to_owned() },
             binding.home_address.to_string(),
             match (binding.care_of_address, binding.udp_port) {
                 (Some(address), Some(port)) => SocketAddr::new(address, port).to_string(),
-                (address, _) => or_nothing(address),
+                (address, _) => value_or_absent(address),
             },
-            or_nothing(binding.stay_s.map(long)),
-            or_nothing(binding.bid),
-            list(&binding_prefixes(binding)),
-            words(&binding.state),
+            value_or_absent(binding.stay_s.map(format_long_duration)),
+            value_or_absent(binding.bid),
+            join_values(&format_binding_prefixes(binding)),
+            state_in_words(&binding.state),
             format!("{} of {} s", binding.remaining_s, binding.lifetime_s),
             binding.sequence.to_string(),
         ]
@@ -241,22 +245,22 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
         ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
     // The sequence number helps a reader of packet captures. If the table is too wide, the column of sequence
     // numbers is left out first.
-    lay_out_without("sequence", "no bindings", &columns, rows.collect(), width)
+    format_table_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
 fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     let rows = uplinks.iter().map(|uplink| {
         vec![
             format!("{}{}", uplink.interface, if uplink.active { " *" } else { "" }),
-            uplink_state(uplink),
-            or_nothing(uplink.care_of_address),
-            or_nothing(uplink.bid),
+            format_uplink_state(uplink),
+            value_or_absent(uplink.care_of_address),
+            value_or_absent(uplink.bid),
             uplink.priority.to_string(),
-            or_nothing(uplink.signal_dbm.map(|signal| format!("{signal} dBm"))),
-            or_nothing(uplink.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
-            or_nothing(uplink.loss.map(|loss| format!("{:.1} %", loss * 100.0))),
-            or_nothing(uplink.capacity_kbit_s.map(rate)),
-            or_nothing(uplink.volume_used.map(|used| volume(used, uplink))),
+            value_or_absent(uplink.signal_dbm.map(|signal| format!("{signal} dBm"))),
+            value_or_absent(uplink.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
+            value_or_absent(uplink.loss.map(|loss| format!("{:.1} %", loss * 100.0))),
+            value_or_absent(uplink.capacity_kbit_s.map(rate)),
+            value_or_absent(uplink.volume_used.map(|used| format_volume(used, uplink))),
         ]
     });
     let columns = [
@@ -271,7 +275,7 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
         "capacity",
         "volume",
     ];
-    let mut out = lay_out("no uplinks", &columns, rows.collect(), width);
+    let mut out = format_table("no uplinks", &columns, rows.collect(), width);
     if let Some(obstacle) = uplinks.iter().find_map(|uplink| uplink.obstacle.as_ref()) {
         let _ = writeln!(out, "\non this machine: {obstacle}");
     }
@@ -283,15 +287,15 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
             uplink.interface,
             access.host,
             access.interface,
-            long(access.remaining_s),
-            or_nothing(Some(list(&access.dns)).filter(|dns| !dns.is_empty())),
+            format_long_duration(access.remaining_s),
+            value_or_absent(Some(join_values(&access.dns)).filter(|dns| !dns.is_empty())),
         );
     }
     out
 }
 
 /// Formats the state of an uplink, with the reason if the mobile router does not use it.
-fn uplink_state(uplink: &Uplink) -> String {
+fn format_uplink_state(uplink: &Uplink) -> String {
     if let ("silent", Some(portal)) = (uplink.state.as_str(), &uplink.captive_portal) {
         return format!("no answer, captive portal {portal}");
     }
@@ -306,7 +310,7 @@ fn uplink_state(uplink: &Uplink) -> String {
         (state, Some(seconds)) if state.starts_with("refused") => format!("{state}, again in {seconds} s"),
         // An overloaded uplink keeps its traffic.
         ("active" | "standby", _) if uplink.full => "full".to_owned(),
-        (state, _) => words(state),
+        (state, _) => state_in_words(state),
     }
 }
 
@@ -314,17 +318,17 @@ fn routes(routes: &[Route], width: Option<usize>) -> String {
     let rows = routes.iter().map(|route| {
         vec![
             route.prefix.to_string(),
-            words(&route.path),
-            or_nothing(route.interface.as_ref()),
-            or_nothing(route.station.as_ref()),
-            or_nothing(route.next_hop),
-            or_nothing(route.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
-            or_nothing(route.age_s.map(span)),
-            words(&route.reason),
+            state_in_words(&route.path),
+            value_or_absent(route.interface.as_ref()),
+            value_or_absent(route.station.as_ref()),
+            value_or_absent(route.next_hop),
+            value_or_absent(route.rtt_ms.map(|rtt| format!("{rtt:.1} ms"))),
+            value_or_absent(route.age_s.map(format_duration)),
+            state_in_words(&route.reason),
         ]
     });
     let columns = ["network", "path", "interface", "station", "next hop", "rtt", "for", "why"];
-    lay_out("no routes", &columns, rows.collect(), width)
+    format_table("no routes", &columns, rows.collect(), width)
 }
 
 /// Formats a rate given in kilobits a second.
@@ -337,7 +341,7 @@ fn rate(kbit_s: u32) -> String {
 }
 
 /// Formats the used volume of an uplink, with its limit and the period.
-fn volume(used: u64, uplink: &Uplink) -> String {
+fn format_volume(used: u64, uplink: &Uplink) -> String {
     let limit = uplink.volume.map_or_else(String::new, |limit| format!(" of {}", octets(limit)));
     let period = match uplink.volume_period.as_str() {
         "day" => "today".to_owned(),
@@ -355,16 +359,16 @@ fn octets(octets: u64) -> String {
     }
 }
 
-fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
+fn format_tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
     let rows = tunnels.iter().map(|tunnel| {
         vec![
-            or_nothing(tunnel.home_address),
+            value_or_absent(tunnel.home_address),
             tunnel.local.to_string(),
             match tunnel.remote_port {
                 Some(port) => SocketAddr::new(tunnel.remote, port).to_string(),
                 None => tunnel.remote.to_string(),
             },
-            or_nothing(tunnel.bid),
+            value_or_absent(tunnel.bid),
             match tunnel.encryption.as_str() {
                 "encrypted" => format!("{}, encrypted", tunnel.encapsulation),
                 _ => tunnel.encapsulation.clone(),
@@ -386,17 +390,17 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
         "packets in (octets)",
         "packets out (octets)",
     ];
-    lay_out("no tunnels", &columns, rows.collect(), width)
+    format_table("no tunnels", &columns, rows.collect(), width)
 }
 
-fn policies(policies: &[Policy], width: Option<usize>) -> String {
+fn format_policies(policies: &[Policy], width: Option<usize>) -> String {
     let rows = policies.iter().map(|policy| {
         vec![
             policy.name.clone(),
-            words(&policy.action),
-            list(&policy.uplinks),
-            or_nothing(policy.wanted_uplink.as_ref()),
-            if policy.takes.is_empty() { "as others".to_owned() } else { list(&policy.takes) },
+            state_in_words(&policy.action),
+            join_values(&policy.uplinks),
+            value_or_absent(policy.wanted_uplink.as_ref()),
+            if policy.takes.is_empty() { "as others".to_owned() } else { join_values(&policy.takes) },
             match policy.home_agent.as_str() {
                 "unknown" => "knows no flows",
                 "failover" => "only fails over",
@@ -406,10 +410,10 @@ fn policies(policies: &[Policy], width: Option<usize>) -> String {
         ]
     });
     let columns = ["policy", "action", "uplinks", "asked for", "takes", "home agent"];
-    lay_out("no policies", &columns, rows.collect(), width)
+    format_table("no policies", &columns, rows.collect(), width)
 }
 
-fn keys(keys: &Keys) -> String {
+fn format_keys(keys: &Keys) -> String {
     let names = ["key", "old key"].into_iter().zip(&keys.public_keys);
     let missing = keys.missing.iter().map(|end| format!("missing  {end}\n"));
     names.map(|(name, key)| format!("{name:<8} {key}\n")).chain(missing).collect()
@@ -429,12 +433,13 @@ fn counters(counters: &Counters) -> String {
 }
 
 /// Formats rows as columns if they fit, otherwise as blocks of lines. Without rows it returns `none`.
-fn lay_out(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) -> String {
-    lay_out_without("", none, columns, rows, width)
+fn format_table(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) -> String {
+    format_table_without("", none, columns, rows, width)
 }
 
-/// Formats rows like [`lay_out`]. If the columns fit only without the column `spare`, leaves this column out.
-fn lay_out_without(
+/// Formats rows like [`format_table`]. If the columns fit only without the column `spare`, leaves this column
+/// out.
+fn format_table_without(
     spare: &str,
     none: &str,
     columns: &[&str],
@@ -445,7 +450,7 @@ fn lay_out_without(
         return format!("{none}\n");
     }
     let mut used: Vec<usize> =
-        (0..columns.len()).filter(|column| rows.iter().any(|row| row[*column] != NOTHING)).collect();
+        (0..columns.len()).filter(|column| rows.iter().any(|row| row[*column] != ABSENT_VALUE)).collect();
     let mut out = String::new();
     let mut widths: Vec<usize> = used
         .iter()
@@ -486,26 +491,26 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-fn list<T: ToString>(values: &[T]) -> String {
+fn join_values<T: ToString>(values: &[T]) -> String {
     match values {
-        [] => NOTHING.to_owned(),
+        [] => ABSENT_VALUE.to_owned(),
         values => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     }
 }
 
-fn or_nothing<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
+fn value_or_absent<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| ABSENT_VALUE.to_owned(), |value| value.to_string())
 }
 
 /// Formats a state such as `at_home` as `at home`. Text after a colon, such as keys of the config, is
 /// unchanged.
-fn words(state: &str) -> String {
+fn state_in_words(state: &str) -> String {
     let (state, why) = state.split_at(state.find(':').unwrap_or(state.len()));
     state.replace('_', " ") + why
 }
 
 /// Formats seconds in the form `3d 4h 5m 6s`, without leading units that are zero.
-fn span(seconds: f64) -> String {
+fn format_duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let units =
         [(seconds / 86400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
@@ -514,13 +519,14 @@ fn span(seconds: f64) -> String {
     parts.join(" ")
 }
 
-/// Formats seconds in the two largest units of [`span`]; for a long time these units are exact enough.
-fn long(seconds: u32) -> String {
-    span(f64::from(seconds)).split(' ').take(2).collect::<Vec<_>>().join(" ")
+/// Formats seconds in the two largest units of [`format_duration`]; for a long time these units are exact
+/// enough.
+fn format_long_duration(seconds: u32) -> String {
+    format_duration(f64::from(seconds)).split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats seconds since 1970 in the form `2026-11-21T09:41:00.123Z`.
-fn utc(seconds: f64) -> String {
+fn format_utc(seconds: f64) -> String {
     let milliseconds = (seconds * 1000.0).round().max(0.0) as u64;
     let (days, in_day) = (milliseconds / 86_400_000, milliseconds % 86_400_000);
     // Converts days to a date of the Gregorian calendar. The calculation lets years begin in March, so that

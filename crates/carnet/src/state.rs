@@ -40,20 +40,20 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use journal::JournalContent;
-pub use journal::{Change, Journal, Key};
-pub use queue::{InputOutputs, OutputTreatment, Queue, Writer, record_of};
-use remote::Remote;
+pub use journal::{Journal, RecordChange, RecordKey};
+pub use queue::{CommitQueue, InputOutputs, JournalWriter, OutputTreatment, record_of_state_part};
 pub use remote::StandbyEnded;
+use remote::StoreConnection;
 
 /// Pause between two attempts to write to a disk that refuses writes.
-const AGAIN: Duration = Duration::from_secs(1);
+const WRITE_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Time for which a stopping station waits for the disk.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Result that the thread reports.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WriterEvent {
-    /// Changes that are not urgent have waited long enough: the caller calls [`State::commit`].
+    /// Changes that are not urgent have waited long enough: the caller calls [`StateStore::commit_changes`].
     Due,
     /// The commit with this number, and all commits before it, are on the disk.
     Written(u64),
@@ -78,7 +78,7 @@ pub enum StorageLocation<'a> {
 
 impl<'a> StorageLocation<'a> {
     /// Returns the store if one is given, else the directory if one is given.
-    pub fn of(store: Option<&'a Path>, directory: Option<&'a Path>) -> StorageLocation<'a> {
+    pub fn from_options(store: Option<&'a Path>, directory: Option<&'a Path>) -> StorageLocation<'a> {
         store
             .map(StorageLocation::Store)
             .or(directory.map(StorageLocation::Directory))
@@ -88,17 +88,17 @@ impl<'a> StorageLocation<'a> {
 
 /// Medium on which the state is stored: a journal or a store.
 #[derive(Debug)]
-enum Medium {
+enum StorageMedium {
     File(Journal),
-    Store(Remote),
+    Store(StoreConnection),
 }
 
 /// An opened file or a connected store whose records have not been read yet.
 #[derive(Debug)]
 pub struct OpenedState {
     path: PathBuf,
-    medium: Option<Medium>,
-    records: Vec<(Key, String)>,
+    storage_medium: Option<StorageMedium>,
+    stored_records: Vec<(RecordKey, String)>,
     cut_octets: u64,
 }
 
@@ -107,33 +107,46 @@ impl OpenedState {
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, or if the store cannot be reached.
-    pub fn of(place: StorageLocation<'_>, name: &str) -> anyhow::Result<OpenedState> {
+    pub fn open_storage(place: StorageLocation<'_>, name: &str) -> anyhow::Result<OpenedState> {
         Ok(match place {
-            StorageLocation::NotStored => {
-                OpenedState { path: PathBuf::new(), medium: None, records: Vec::new(), cut_octets: 0 }
-            }
+            StorageLocation::NotStored => OpenedState {
+                path: PathBuf::new(),
+                storage_medium: None,
+                stored_records: Vec::new(),
+                cut_octets: 0,
+            },
             StorageLocation::Directory(directory) => {
-                let (path, journal, JournalContent { records, cut_octets: torn }) =
+                let (path, journal, JournalContent { current_records: records, cut_octets: torn }) =
                     open_journal(directory, name)?;
-                OpenedState { path, medium: Some(Medium::File(journal)), records, cut_octets: torn }
+                OpenedState {
+                    path,
+                    storage_medium: Some(StorageMedium::File(journal)),
+                    stored_records: records,
+                    cut_octets: torn,
+                }
             }
             StorageLocation::Store(socket) => {
-                let medium = Some(Medium::Store(Remote::open(socket)?));
-                OpenedState { path: socket.to_owned(), medium, records: Vec::new(), cut_octets: 0 }
+                let medium = Some(StorageMedium::Store(StoreConnection::connect_to_store(socket)?));
+                OpenedState {
+                    path: socket.to_owned(),
+                    storage_medium: medium,
+                    stored_records: Vec::new(),
+                    cut_octets: 0,
+                }
             }
         })
     }
 }
 
 impl OpenedState {
-    /// Returns the socket on which [`State::open`] waits for a store, if there is a store. Shutting this
-    /// socket down ends the wait.
+    /// Returns the socket on which [`StateStore::open_state`] waits for a store, if there is a store.
+    /// Shutting this socket down ends the wait.
     ///
     /// # Errors
     /// Returns an error if the process has no free file descriptor.
-    pub fn waits_with(&self) -> io::Result<Option<UnixStream>> {
-        match &self.medium {
-            Some(Medium::Store(remote)) => remote.handle().map(Some),
+    pub fn standby_connection(&self) -> io::Result<Option<UnixStream>> {
+        match &self.storage_medium {
+            Some(StorageMedium::Store(remote)) => remote.shutdown_handle().map(Some),
             _ => Ok(None),
         }
     }
@@ -142,23 +155,23 @@ impl OpenedState {
 /// Waiting changes, and the packets that wait for them. `None` if the state is not stored: then no packet
 /// waits.
 #[derive(Debug)]
-pub struct State(Option<StateWriter>);
+pub struct StateStore(Option<StateWriter>);
 
 #[derive(Debug)]
 struct StateWriter {
-    commits: Option<SyncSender<(u64, Vec<Change>)>>,
+    commit_sender: Option<SyncSender<(u64, Vec<RecordChange>)>>,
     events: UnboundedReceiver<WriterEvent>,
-    writer: Option<JoinHandle<()>>,
-    queue: Queue,
+    writer_thread: Option<JoinHandle<()>>,
+    commit_queue: CommitQueue,
     /// Start of the station, which is time zero for the queue.
-    start: Instant,
-    failing: bool,
+    started_at: Instant,
+    is_failing: bool,
     /// Whether the thread that writes the state has ended.
-    ended: bool,
+    has_ended: bool,
     /// Whether other machines use the state, too.
     is_shared: bool,
-    /// Leases that were stored at the start, until [`State::take_leases`].
-    leases: StoredLeases,
+    /// Leases that were stored at the start, until [`StateStore::take_stored_leases`].
+    stored_leases: StoredLeases,
 }
 
 /// Records of the services for hosts on board.
@@ -170,20 +183,21 @@ pub struct StoredLeases {
     pub prefixes: Vec<StoredDelegation>,
 }
 
-impl State {
+impl StateStore {
     /// Opens the state of a station; returns its records and a warning for the operator. If the directory is
     /// missing, creates it. With a store, the function waits until the station becomes the leader.
     ///
     /// # Errors
     /// Returns an error if a record cannot be read or parsed: a station does not start with half of its
     /// state.
-    pub fn open(opening: OpenedState) -> anyhow::Result<(State, PersistentState, Option<String>)> {
-        let OpenedState { path, medium, records, cut_octets: torn } = opening;
+    pub fn open_state(opening: OpenedState) -> anyhow::Result<(StateStore, PersistentState, Option<String>)> {
+        let OpenedState { path, storage_medium: medium, stored_records: records, cut_octets: torn } = opening;
         let (medium, records) = match medium {
-            None => return Ok((State(None), PersistentState::default(), None)),
-            Some(Medium::Store(mut remote)) => {
-                let records = remote.records().with_context(|| format!("the store {}", path.display()))?;
-                (Medium::Store(remote), records)
+            None => return Ok((StateStore(None), PersistentState::default(), None)),
+            Some(StorageMedium::Store(mut remote)) => {
+                let records =
+                    remote.receive_records().with_context(|| format!("the store {}", path.display()))?;
+                (StorageMedium::Store(remote), records)
             }
             Some(file) => (file, records),
         };
@@ -194,42 +208,43 @@ impl State {
                 path.display()
             )
         });
-        let (leases, records) =
-            records.into_iter().partition(|(key, _)| matches!(key, Key::Lease(_) | Key::Delegation(_)));
-        let loaded = loaded(&path, records)?;
-        let is_shared = matches!(medium, Medium::Store(_));
+        let (leases, records) = records
+            .into_iter()
+            .partition(|(key, _)| matches!(key, RecordKey::Lease(_) | RecordKey::Delegation(_)));
+        let loaded = records_to_state(&path, records)?;
+        let is_shared = matches!(medium, StorageMedium::Store(_));
         let (commits, to_write) = mpsc::sync_channel(1);
         let (tell, news) = unbounded_channel();
         let thread = || thread::Builder::new().name("state".into());
         let writer = match medium {
-            Medium::File(journal) => thread().spawn(move || {
+            StorageMedium::File(journal) => thread().spawn(move || {
                 with_files_alone();
-                write(journal, &to_write, &tell)
+                run_journal_writer(journal, &to_write, &tell)
             }),
-            Medium::Store(remote) => {
-                let (there, back) = remote.split();
+            StorageMedium::Store(remote) => {
+                let (there, back) = remote.split_halves();
                 // The thread that reads answers ends when the connection ends.
-                let hearing = thread().spawn(move || hear(back, &tell));
-                hearing.and_then(|_| thread().spawn(move || hand_over(there, &to_write)))
+                let hearing = thread().spawn(move || receive_answers(back, &tell));
+                hearing.and_then(|_| thread().spawn(move || send_commits(there, &to_write)))
             }
         };
         let writer = writer.context("cannot start the thread that writes the state")?;
         let keeping = StateWriter {
-            commits: Some(commits),
+            commit_sender: Some(commits),
             events: news,
-            writer: Some(writer),
-            queue: Queue::new(),
-            start: Instant::now(),
-            failing: false,
-            ended: false,
+            writer_thread: Some(writer),
+            commit_queue: CommitQueue::new(),
+            started_at: Instant::now(),
+            is_failing: false,
+            has_ended: false,
             is_shared,
-            leases: stored_leases(leases),
+            stored_leases: leases_of_records(leases),
         };
-        Ok((State(Some(keeping)), loaded, warning))
+        Ok((StateStore(Some(keeping)), loaded, warning))
     }
 
     /// Returns whether the state is stored anywhere.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_state_stored(&self) -> bool {
         self.0.is_some()
     }
 
@@ -238,50 +253,53 @@ impl State {
         self.0.as_ref().is_some_and(|keeping| keeping.is_shared)
     }
 
-    /// Sets the record of a key; `None` removes it. The next [`Self::commit`] writes it.
-    pub fn set(&mut self, change: Change) {
+    /// Sets the record of a key; `None` removes it. The next [`Self::commit_changes`] writes it.
+    pub fn set_record(&mut self, change: RecordChange) {
         if let Some(keeping) = &mut self.0 {
-            keeping.queue.set(change);
+            keeping.commit_queue.set_record(change);
         }
     }
 
     /// Returns the leases that were stored at the start; the next call returns none.
-    pub fn take_leases(&mut self) -> StoredLeases {
-        self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.leases)).unwrap_or_default()
+    pub fn take_stored_leases(&mut self) -> StoredLeases {
+        self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.stored_leases)).unwrap_or_default()
     }
 
     /// Returns the number of the commit that will contain all changes so far; `None` if the state is not
     /// stored.
     pub fn next_commit(&self) -> Option<u64> {
-        self.0.as_ref().map(|keeping| keeping.queue.next_commit())
+        self.0.as_ref().map(|keeping| keeping.commit_queue.next_commit_number())
     }
 
     /// Holds a packet until all earlier changes are on the disk.
-    pub fn hold(&mut self, packet: Output) {
+    pub fn hold_packet(&mut self, packet: Output) {
         if let Some(keeping) = &mut self.0 {
-            keeping.queue.hold(keeping.now(), packet);
+            keeping.commit_queue.hold_packet(keeping.now(), packet);
         }
     }
 
     /// Lets the thread write waiting changes if it is idle; otherwise they wait for the next commit. Changes
     /// that are not urgent may wait for further changes.
-    pub fn commit(&mut self, presses: bool) {
-        let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.ended) else { return };
-        let Some(commit) = keeping.queue.commit(keeping.now(), presses) else { return };
-        let sent = keeping.commits.as_ref().map(|commits| commits.send(commit));
+    pub fn commit_changes(&mut self, presses: bool) {
+        let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.has_ended) else { return };
+        let Some(commit) = keeping.commit_queue.take_commit(keeping.now(), presses) else { return };
+        let sent = keeping.commit_sender.as_ref().map(|commits| commits.send(commit));
         if !matches!(sent, Some(Ok(()))) {
-            keeping.queue.give_up();
+            keeping.commit_queue.release_all();
         }
     }
 
     /// Returns the next result of the thread. If the state is not stored, it never returns. Safe to cancel.
-    pub async fn news(&mut self) -> WriterEvent {
+    pub async fn next_writer_event(&mut self) -> WriterEvent {
         let Some(keeping) = &mut self.0 else { return pending().await };
-        if keeping.ended {
+        if keeping.has_ended {
             return pending().await;
         }
         // Time at which changes that are not urgent have waited long enough for a commit.
-        let due = keeping.queue.due().map(|due| keeping.start + due.saturating_since(Time::ZERO));
+        let due = keeping
+            .commit_queue
+            .next_commit_at()
+            .map(|due| keeping.started_at + due.saturating_since(Time::ZERO));
         let due = async {
             match due {
                 Some(due) => sleep_until(due).await,
@@ -289,11 +307,11 @@ impl State {
             }
         };
         let news = tokio::select! {
-            news = keeping.events.recv() => news,
-            () = due => return WriterEvent::Due,
+        news = keeping.events.recv() => news,
+        () = due => return WriterEvent::Due,
         };
         let Some(news) = news else {
-            keeping.ended = true;
+            keeping.has_ended = true;
             return WriterEvent::Retrying("the thread that writes the state has ended".into());
         };
         news
@@ -301,12 +319,12 @@ impl State {
 
     /// Handles a result of the writing thread. Returns the packets that may leave now, and a message for the
     /// log. The log has a message when a failure begins and when it ends, not each second.
-    pub fn handle(&mut self, news: WriterEvent) -> (Vec<Output>, Option<String>) {
+    pub fn handle_writer_event(&mut self, news: WriterEvent) -> (Vec<Output>, Option<String>) {
         let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
             WriterEvent::Due => (Vec::new(), None),
             WriterEvent::Retrying(why) => {
-                let first = !std::mem::replace(&mut keeping.failing, true);
+                let first = !std::mem::replace(&mut keeping.is_failing, true);
                 let told = format!(
                     "cannot write the state; the home agent acknowledges no registration until it can: {why}"
                 );
@@ -316,35 +334,35 @@ impl State {
             WriterEvent::Lost(told) => {
                 // The store does not answer the current commit, and no further commit follows. Give the
                 // commit up, so that the station need not wait for it at its end.
-                keeping.queue.give_up();
-                keeping.ended = true;
+                keeping.commit_queue.release_all();
+                keeping.has_ended = true;
                 return (Vec::new(), Some(told));
             }
             WriterEvent::Written(number) => {
-                let recovered = std::mem::take(&mut keeping.failing);
+                let recovered = std::mem::take(&mut keeping.is_failing);
                 let told = recovered.then(|| "the state is being written again".to_owned());
-                (keeping.queue.written(keeping.now(), number), told)
+                (keeping.commit_queue.release_written(keeping.now(), number), told)
             }
         };
-        self.commit(false);
+        self.commit_changes(false);
         told
     }
 
     /// Writes the waiting changes, within a time limit. Returns the packets that waited for them.
-    pub async fn close(&mut self) -> Vec<Output> {
-        self.commit(true);
+    pub async fn close_storage(&mut self) -> Vec<Output> {
+        self.commit_changes(true);
         let mut packets = Vec::new();
         let rest = async {
-            while self.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing()) {
-                let news = self.news().await;
-                packets.extend(self.handle(news).0);
+            while self.0.as_ref().is_some_and(|keeping| keeping.commit_queue.is_writing()) {
+                let news = self.next_writer_event().await;
+                packets.extend(self.handle_writer_event(news).0);
             }
         };
-        let in_time = tokio::time::timeout(FAREWELL, rest).await.is_ok();
+        let in_time = tokio::time::timeout(SHUTDOWN_TIMEOUT, rest).await.is_ok();
         if let Some(keeping) = &mut self.0 {
-            keeping.commits = None;
+            keeping.commit_sender = None;
             // If the writing thread hangs in the kernel, it ends with the process.
-            if let Some(writer) = keeping.writer.take().filter(|_| in_time) {
+            if let Some(writer) = keeping.writer_thread.take().filter(|_| in_time) {
                 let _ = writer.join();
             }
         }
@@ -354,7 +372,7 @@ impl State {
 
 impl StateWriter {
     fn now(&self) -> Time {
-        Time::ZERO + self.start.elapsed()
+        Time::ZERO + self.started_at.elapsed()
     }
 }
 
@@ -362,15 +380,15 @@ impl StateWriter {
 ///
 /// # Errors
 /// Returns an error if a record cannot be parsed.
-pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<PersistentState> {
+pub fn records_to_state(path: &Path, records: Vec<(RecordKey, String)>) -> anyhow::Result<PersistentState> {
     let mut loaded = PersistentState::default();
     let mut nodes = Vec::new();
     for (key, text) in records {
         let place = || format!("the state in {} cannot be used: {key}", path.display());
         match key {
-            Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
-            Key::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
-            Key::Lease(_) | Key::Delegation(_) => {}
+            RecordKey::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
+            RecordKey::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
+            RecordKey::Lease(_) | RecordKey::Delegation(_) => {}
         }
     }
     loaded.home_agent = nodes;
@@ -380,11 +398,13 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
 
 /// Converts records to leases and delegated prefixes. Leaves out a record of another version. A host without
 /// a record keeps its address, because the server probes an address before it offers it.
-fn stored_leases(records: Vec<(Key, String)>) -> StoredLeases {
+fn leases_of_records(records: Vec<(RecordKey, String)>) -> StoredLeases {
     let mut leases = StoredLeases::default();
     for (key, text) in records {
         let read = match key {
-            Key::Delegation(_) => serde_json::from_str(&text).map(|prefix| leases.prefixes.push(prefix)),
+            RecordKey::Delegation(_) => {
+                serde_json::from_str(&text).map(|prefix| leases.prefixes.push(prefix))
+            }
             _ => serde_json::from_str(&text).map(|lease| leases.addresses.push(lease)),
         };
         if let Err(error) = read {
@@ -400,15 +420,15 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
         .with_context(|| format!("cannot create station.state_dir {}", directory.display()))?;
     let path = directory.join(format!("{name}.state"));
     let old = directory.join(format!("{name}.json"));
-    let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
-    let (journal, found) = Journal::open(Box::new(KernelDisk), &path, &first)?;
+    let first = if path.exists() { Vec::new() } else { is_of_old_version(&old)? };
+    let (journal, found) = Journal::open_journal(Box::new(KernelDisk), &path, &first)?;
     // If the old state file stayed, the old state would return when an operator removes the new file.
     let _ = fs::remove_file(&old);
     Ok((path, journal, found))
 }
 
 /// Reads the state file of an earlier version. That version rewrote the whole file at each change.
-fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
+fn is_of_old_version(path: &Path) -> anyhow::Result<Vec<RecordChange>> {
     let octets = match fs::read(path) {
         Ok(octets) => octets,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -418,30 +438,30 @@ fn of_old_version(path: &Path) -> anyhow::Result<Vec<Change>> {
         .with_context(|| format!("the state in {} cannot be used", path.display()))?;
     let mut changes = Vec::new();
     for node in &state.home_agent {
-        changes.push((Key::Node(node.home_address), Some(serde_json::to_string(node)?)));
+        changes.push((RecordKey::Node(node.home_address), Some(serde_json::to_string(node)?)));
     }
     let own = PersistentState { home_agent: Vec::new(), ..state };
-    changes.push((Key::Own, Some(serde_json::to_string(&own)?)));
+    changes.push((RecordKey::Own, Some(serde_json::to_string(&own)?)));
     Ok(changes)
 }
 
 /// Runs the writing thread of a journal: writes one commit after the other, and repeats each until it
 /// succeeds.
-fn write(
+fn run_journal_writer(
     journal: Journal,
-    commits: &mpsc::Receiver<(u64, Vec<Change>)>,
+    commits: &mpsc::Receiver<(u64, Vec<RecordChange>)>,
     tell: &UnboundedSender<WriterEvent>,
 ) {
-    let mut writer = Writer::new(journal);
+    let mut writer = JournalWriter::new(journal);
     while let Ok((number, changes)) = commits.recv() {
-        while let Err(error) = writer.write(&changes) {
+        while let Err(error) = writer.write_commit(&changes) {
             let _ = tell.send(WriterEvent::Retrying(error.to_string()));
-            if let Err(RecvTimeoutError::Disconnected) = commits.recv_timeout(AGAIN) {
+            if let Err(RecvTimeoutError::Disconnected) = commits.recv_timeout(WRITE_RETRY_PAUSE) {
                 return;
             }
         }
         let _ = tell.send(WriterEvent::Written(number));
-        if let Err(warning) = writer.tidy() {
+        if let Err(warning) = writer.compact_if_needed() {
             let _ = tell.send(WriterEvent::Warning(warning));
         }
     }
@@ -449,9 +469,9 @@ fn write(
 
 /// Runs the thread that sends commits to a store. Commits are numbered from 1, and the store answers them in
 /// this order.
-fn hand_over(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
+fn send_commits(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec<RecordChange>)>) {
     while let Ok((_, changes)) = commits.recv() {
-        if there.send(&changes).is_err() {
+        if there.send_commit(&changes).is_err() {
             // The thread that reads the answers reports this error.
             return;
         }
@@ -459,7 +479,7 @@ fn hand_over(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec
 }
 
 /// Receives the answers of the store until the connection ends.
-fn hear(mut back: remote::CommitReceiver, tell: &UnboundedSender<WriterEvent>) {
+fn receive_answers(mut back: remote::CommitReceiver, tell: &UnboundedSender<WriterEvent>) {
     for number in 1.. {
         if let Err(error) = back.next() {
             let told = match error.kind() {

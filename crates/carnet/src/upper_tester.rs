@@ -48,7 +48,7 @@ use tracing::debug;
 use crate::geonet::position_of;
 
 /// Whether this program was built with the upper tester. A program for service has none.
-pub const UPPER_TESTER: bool = cfg!(feature = "upper-tester");
+pub const UPPER_TESTER_BUILT_IN: bool = cfg!(feature = "upper-tester");
 /// Error for a config with an upper tester if this program has none.
 pub const WITHOUT_UPPER_TESTER: &str =
     "[conformance]: this program was built without the feature `upper-tester`, expected no such table";
@@ -58,13 +58,13 @@ const BTP_B: u8 = 2;
 /// Bit of SCF in the octet of a traffic class.
 const STORE_CARRY_FORWARD: u8 = 0x80;
 /// Length of a BTP header in octets.
-const BTP_HEADER: usize = 4;
+const BTP_HEADER_LENGTH: usize = 4;
 /// Largest message of the tester, in octets.
-const LONGEST: usize = 4096;
+const MAX_MESSAGE_LENGTH: usize = 4096;
 
 /// Message that the tester sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum TesterMessage {
     /// Reset the station to its initial state.
     Initialize,
     /// Displace the station's position north and east, in 0.1 microdegree.
@@ -78,35 +78,35 @@ pub enum Message {
 }
 
 /// Reads the fields of a message one after the other.
-struct Fields<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+impl<'a> FieldReader<'a> {
+    fn take_octets<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*taken)
     }
 
-    fn u8(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[octet]| octet)
+    fn read_u8(&mut self) -> Option<u8> {
+        self.take_octets::<1>().map(|[octet]| octet)
     }
 
-    fn u16(&mut self) -> Option<u16> {
-        self.take().map(u16::from_be_bytes)
+    fn read_u16(&mut self) -> Option<u16> {
+        self.take_octets().map(u16::from_be_bytes)
     }
 
-    fn i32(&mut self) -> Option<i32> {
-        self.take().map(i32::from_be_bytes)
+    fn read_i32(&mut self) -> Option<i32> {
+        self.take_octets().map(i32::from_be_bytes)
     }
 
     /// Reads a length and a payload of this length, which must end the message.
     fn payload(&mut self) -> Option<Vec<u8>> {
-        let length = self.u16()?;
+        let length = self.read_u16()?;
         (self.0.len() == usize::from(length)).then(|| self.0.to_vec())
     }
 }
 
-fn request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
+fn geonet_request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
     GeonetRequest {
         transport,
         next_header: 0,
@@ -118,56 +118,56 @@ fn request(transport: GeonetTransport, traffic_class: u8) -> GeonetRequest {
     }
 }
 
-impl Message {
+impl TesterMessage {
     /// Parses a message; `None` if it is malformed or unknown.
-    pub fn parse(octets: &[u8]) -> Option<Message> {
-        let mut fields = Fields(octets);
-        match fields.u8()? {
-            0x00 => Some(Message::Initialize),
-            0x02 => Some(Message::ChangePosition(fields.i32()?, fields.i32()?)),
-            0x04 => Some(Message::ChangePseudonym),
+    pub fn parse(octets: &[u8]) -> Option<TesterMessage> {
+        let mut fields = FieldReader(octets);
+        match fields.read_u8()? {
+            0x00 => Some(TesterMessage::Initialize),
+            0x02 => Some(TesterMessage::ChangePosition(fields.read_i32()?, fields.read_i32()?)),
+            0x04 => Some(TesterMessage::ChangePseudonym),
             0x50 => {
-                let to = fields.take().map(u64::from_be_bytes)?;
-                let (lifetime, traffic_class) = (fields.u16()?, fields.u8()?);
-                let request = request(GeonetTransport::GeoUnicast(to), traffic_class);
+                let to = fields.take_octets().map(u64::from_be_bytes)?;
+                let (lifetime, traffic_class) = (fields.read_u16()?, fields.read_u8()?);
+                let request = geonet_request(GeonetTransport::GeoUnicast(to), traffic_class);
                 let lifetime_ms = Some(lifetime.into());
-                Some(Message::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
+                Some(TesterMessage::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
             }
             number @ (0x51 | 0x52) => {
-                let shape = match fields.u8()? {
+                let shape = match fields.read_u8()? {
                     0 => AreaShape::Circle,
                     1 => AreaShape::Rectangle,
                     2 => AreaShape::Ellipse,
                     _ => return None,
                 };
-                let (lifetime, traffic_class) = (fields.u16()?, fields.u8()?);
-                let _reserved: [u8; 3] = fields.take()?;
+                let (lifetime, traffic_class) = (fields.read_u16()?, fields.read_u8()?);
+                let _reserved: [u8; 3] = fields.take_octets()?;
                 let area = Area {
                     shape,
-                    latitude: fields.i32()?,
-                    longitude: fields.i32()?,
-                    distance_a: fields.u16()?,
-                    distance_b: fields.u16()?,
-                    angle: fields.u16()?,
+                    latitude: fields.read_i32()?,
+                    longitude: fields.read_i32()?,
+                    distance_a: fields.read_u16()?,
+                    distance_b: fields.read_u16()?,
+                    angle: fields.read_u16()?,
                 };
                 let transport = match number {
                     0x51 => GeonetTransport::GeoBroadcast(area),
                     _ => GeonetTransport::GeoAnycast(area),
                 };
-                let request = request(transport, traffic_class);
+                let request = geonet_request(transport, traffic_class);
                 let lifetime_ms = Some(lifetime.into());
-                Some(Message::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
+                Some(TesterMessage::Gn(GeonetRequest { lifetime_ms, payload: fields.payload()?, ..request }))
             }
             0x53 => {
-                let request = request(GeonetTransport::SingleHop, fields.u8()?);
-                Some(Message::Gn(GeonetRequest { payload: fields.payload()?, ..request }))
+                let request = geonet_request(GeonetTransport::SingleHop, fields.read_u8()?);
+                Some(TesterMessage::Gn(GeonetRequest { payload: fields.payload()?, ..request }))
             }
             0x54 => {
-                let hops = fields.u8()?;
-                let (lifetime, traffic_class) = (fields.u16()?, fields.u8()?);
-                let request = request(GeonetTransport::TopologicallyScoped, traffic_class);
+                let hops = fields.read_u8()?;
+                let (lifetime, traffic_class) = (fields.read_u16()?, fields.read_u8()?);
+                let request = geonet_request(GeonetTransport::TopologicallyScoped, traffic_class);
                 let (lifetime_ms, hop_limit) = (Some(lifetime.into()), Some(hops));
-                Some(Message::Gn(GeonetRequest {
+                Some(TesterMessage::Gn(GeonetRequest {
                     lifetime_ms,
                     hop_limit,
                     payload: fields.payload()?,
@@ -175,7 +175,7 @@ impl Message {
                 }))
             }
             number @ 0x70..=0x72 => {
-                let (destination_port, other) = (fields.u16()?, fields.u16()?);
+                let (destination_port, other) = (fields.read_u16()?, fields.read_u16()?);
                 let (next_header, header) = match number {
                     0x70 => (BTP_A, BtpA { destination_port, source_port: other }.to_octets()),
                     _ => (BTP_B, BtpB { destination_port, destination_port_info: other }.to_octets()),
@@ -184,8 +184,8 @@ impl Message {
                 if !fields.0.is_empty() {
                     payload.extend(fields.payload()?);
                 }
-                let request = request(GeonetTransport::SingleHop, 0);
-                Some(Message::Btp(GeonetRequest { next_header, payload, ..request }))
+                let request = geonet_request(GeonetTransport::SingleHop, 0);
+                Some(TesterMessage::Btp(GeonetRequest { next_header, payload, ..request }))
             }
             _ => None,
         }
@@ -194,30 +194,30 @@ impl Message {
 
 /// Message numbers that depend on the version of TR 103 099.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Version {
+enum ProtocolVersion {
     #[default]
     V1_3_1,
     V1_5_1,
 }
 
-impl Version {
-    fn btp_result(self) -> u8 {
+impl ProtocolVersion {
+    fn btp_result_number(self) -> u8 {
         match self {
-            Version::V1_3_1 => 0x61,
-            Version::V1_5_1 => 0x71,
+            ProtocolVersion::V1_3_1 => 0x61,
+            ProtocolVersion::V1_5_1 => 0x71,
         }
     }
 
-    fn btp_event(self) -> u8 {
+    fn btp_event_number(self) -> u8 {
         match self {
-            Version::V1_3_1 => 0x63,
-            Version::V1_5_1 => 0x73,
+            ProtocolVersion::V1_3_1 => 0x63,
+            ProtocolVersion::V1_5_1 => 0x73,
         }
     }
 }
 
 /// Returns a message that reports a payload for the upper layer.
-fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
+fn indication_message(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(payload.len()).ok()?;
     Some([&[number], length.to_be_bytes().as_slice(), payload].concat())
 }
@@ -228,10 +228,10 @@ pub struct UpperTester {
     socket: UdpSocket,
     /// Address to which the upper tester reports payloads: the address of the last tester that sent a
     /// message.
-    tester: Option<SocketAddr>,
-    version: Version,
+    tester_address: Option<SocketAddr>,
+    version: ProtocolVersion,
     /// Distance of the claimed position from the real position: north and east, in 0.1 microdegree.
-    displacement: (i32, i32),
+    position_displacement: (i32, i32),
 }
 
 impl UpperTester {
@@ -239,29 +239,34 @@ impl UpperTester {
     ///
     /// # Errors
     /// Returns an error if the port cannot be bound, or if this program was built without the upper tester.
-    pub fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
-        if !UPPER_TESTER {
+    pub fn open_port(config: &config::Conformance) -> anyhow::Result<UpperTester> {
+        if !UPPER_TESTER_BUILT_IN {
             bail!(WITHOUT_UPPER_TESTER);
         }
         let socket = bind_datagrams(config.upper_tester)
             .and_then(UdpSocket::from_std)
             .with_context(|| format!("conformance.upper_tester: cannot listen at {}", config.upper_tester))?;
-        Ok(UpperTester { socket, tester: None, version: Version::default(), displacement: (0, 0) })
+        Ok(UpperTester {
+            socket,
+            tester_address: None,
+            version: ProtocolVersion::default(),
+            position_displacement: (0, 0),
+        })
     }
 
     /// Waits for a message of a tester. Safe to cancel.
-    async fn receive(&mut self) -> (SocketAddr, Message) {
-        let mut buffer = [0; LONGEST];
+    async fn receive_message(&mut self) -> (SocketAddr, TesterMessage) {
+        let mut buffer = [0; MAX_MESSAGE_LENGTH];
         loop {
             match self.socket.recv_from(&mut buffer).await {
                 Ok((length, tester)) => {
                     let octets = buffer.get(..length).unwrap_or_default();
-                    match Message::parse(octets) {
+                    match TesterMessage::parse(octets) {
                         Some(message) => {
-                            self.tester = Some(tester);
+                            self.tester_address = Some(tester);
                             match octets.first() {
-                                Some(0x71) => self.version = Version::V1_3_1,
-                                Some(0x72) => self.version = Version::V1_5_1,
+                                Some(0x71) => self.version = ProtocolVersion::V1_3_1,
+                                Some(0x72) => self.version = ProtocolVersion::V1_5_1,
                                 _ => {}
                             }
                             return (tester, message);
@@ -277,32 +282,34 @@ impl UpperTester {
     }
 
     /// Sends the result of a message to its tester.
-    pub fn answer(&self, tester: SocketAddr, message: &Message, success: bool) {
+    pub fn send_result(&self, tester: SocketAddr, message: &TesterMessage, success: bool) {
         let number = match message {
-            Message::Initialize => 0x01,
-            Message::ChangePosition(..) => 0x03,
-            Message::ChangePseudonym => 0x05,
-            Message::Gn(_) => 0x41,
-            Message::Btp(_) => self.version.btp_result(),
+            TesterMessage::Initialize => 0x01,
+            TesterMessage::ChangePosition(..) => 0x03,
+            TesterMessage::ChangePseudonym => 0x05,
+            TesterMessage::Gn(_) => 0x41,
+            TesterMessage::Btp(_) => self.version.btp_result_number(),
         };
-        self.send(tester, &[number, success.into()]);
+        self.send_octets(tester, &[number, success.into()]);
     }
 
     /// Reports a payload for the upper layer to the tester.
-    pub fn delivered(&self, delivered: &Delivered) {
-        let Some(tester) = self.tester else { return };
+    pub fn report_delivered(&self, delivered: &Delivered) {
+        let Some(tester) = self.tester_address else { return };
         let payload = &delivered.payload;
-        let btp = matches!(delivered.next_header, BTP_A | BTP_B).then(|| payload.get(BTP_HEADER..)).flatten();
+        let btp = matches!(delivered.next_header, BTP_A | BTP_B)
+            .then(|| payload.get(BTP_HEADER_LENGTH..))
+            .flatten();
         let events = [
-            indication(0x55, payload),
-            btp.and_then(|payload| indication(self.version.btp_event(), payload)),
+            indication_message(0x55, payload),
+            btp.and_then(|payload| indication_message(self.version.btp_event_number(), payload)),
         ];
         for event in events.iter().flatten() {
-            self.send(tester, event);
+            self.send_octets(tester, event);
         }
     }
 
-    fn send(&self, tester: SocketAddr, octets: &[u8]) {
+    fn send_octets(&self, tester: SocketAddr, octets: &[u8]) {
         if let Err(error) = self.socket.try_send_to(octets, tester) {
             debug!("the tester {tester} gets no answer: {error}");
         }
@@ -310,33 +317,38 @@ impl UpperTester {
 
     /// Ends the displacement of the claimed position. Returns the real position, or `None` if there was no
     /// displacement.
-    pub fn initialize(&mut self, now_at: &LongPositionVector) -> Option<Position> {
-        let (north, east) = std::mem::take(&mut self.displacement);
+    pub fn end_displacement(&mut self, now_at: &LongPositionVector) -> Option<Position> {
+        let (north, east) = std::mem::take(&mut self.position_displacement);
         if (north, east) == (0, 0) {
             return None;
         }
-        moved(position_of(now_at), north.checked_neg()?, east.checked_neg()?)
+        move_position(position_of(now_at), north.checked_neg()?, east.checked_neg()?)
     }
 
     /// Displaces the claimed position further, and returns it. Returns `None` if the result is not on the
     /// globe.
-    pub fn displace(&mut self, now_at: &LongPositionVector, north: i32, east: i32) -> Option<Position> {
-        let moved = moved(position_of(now_at), north, east)?;
-        let (so_far_north, so_far_east) = self.displacement;
-        self.displacement = (so_far_north.checked_add(north)?, so_far_east.checked_add(east)?);
+    pub fn displace_position(
+        &mut self,
+        now_at: &LongPositionVector,
+        north: i32,
+        east: i32,
+    ) -> Option<Position> {
+        let moved = move_position(position_of(now_at), north, east)?;
+        let (so_far_north, so_far_east) = self.position_displacement;
+        self.position_displacement = (so_far_north.checked_add(north)?, so_far_east.checked_add(east)?);
         Some(moved)
     }
 
     /// Converts the real position to the position that the station claims.
-    pub fn displaced(&self, position: Position) -> Position {
-        let (north, east) = self.displacement;
-        moved(position, north, east).unwrap_or(position)
+    pub fn displaced_position(&self, position: Position) -> Position {
+        let (north, east) = self.position_displacement;
+        move_position(position, north, east).unwrap_or(position)
     }
 }
 
 /// Returns a position moved north and east by these distances. Returns `None` if the result is not on the
 /// globe.
-pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
+pub fn move_position(position: Position, north: i32, east: i32) -> Option<Position> {
     let latitude = position.latitude.checked_add(north)?;
     let longitude = position.longitude.checked_add(east)?;
     let on_globe = latitude.unsigned_abs() <= 900_000_000 && longitude.unsigned_abs() <= 1_800_000_000;
@@ -344,12 +356,14 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
 }
 
 /// Waits for the next message; without an upper tester it never returns. Safe to cancel.
-pub async fn next_message(upper_tester: &mut Part<UpperTester, UPPER_TESTER>) -> (SocketAddr, Message) {
+pub async fn next_message(
+    upper_tester: &mut Part<UpperTester, UPPER_TESTER_BUILT_IN>,
+) -> (SocketAddr, TesterMessage) {
     match upper_tester.get_mut() {
         // Without this condition, the compiler would keep the state of this future in memory, although it is
         // never reached.
         #[cfg(feature = "upper-tester")]
-        Some(upper_tester) => upper_tester.receive().await,
+        Some(upper_tester) => upper_tester.receive_message().await,
         _ => pending().await,
     }
 }

@@ -103,7 +103,7 @@ fn private_key_alone_goes_to_standard_output() {
 }
 
 #[test]
-fn check_accepts_and_warns() {
+fn check_command_accepts_and_warns() {
     let path = new_scratch_folder("good.toml");
     std::fs::write(&path, VALID_CONFIG).expect("a config");
     let name = path.to_str().expect("a path");

@@ -16,7 +16,7 @@ pub(crate) fn facilities_settings(
 ) -> FacilitiesSettings {
     // A limit that does not fit into `usize` can never be reached, so the largest `usize` replaces it.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    let role = cdd::VehicleRole::ALL.get(config.role as usize).copied();
+    let role = cdd::VehicleRole::ALL.get(config.vehicle_role as usize).copied();
     FacilitiesSettings {
         parameters: FacilitiesParameters {
             den_parameters: den::DenParameters {
@@ -32,13 +32,13 @@ pub(crate) fn facilities_settings(
             ..FacilitiesParameters::default()
         },
         station_id: config.station_id.map(StationId),
-        station_type: StationType(station_type.number()),
-        sends_cams: config.cam,
+        station_type: StationType(station_type.type_number()),
+        sends_cams: config.sends_cams,
         vehicle_length: config.vehicle_length_dm.map(VehicleLengthValue).unwrap_or_default(),
         vehicle_width: config.vehicle_width_dm.map(VehicleWidth).unwrap_or_default(),
         vehicle_role: role.unwrap_or_default(),
         announced_services: config
-            .services
+            .announced_services
             .iter()
             .map(|service| AnnouncedService {
                 its_aid: ItsAid(service.its_aid),

@@ -59,7 +59,7 @@ fn ipv6_config(config: &Geonet) -> Option<Ipv6Config> {
         reorder_rule: ipv6.reorder_rule,
         reorder_hold: ipv6.reorder_hold,
         congestion_mark: ipv6.congestion_mark,
-        fragments: ipv6.fragments,
+        fragments: ipv6.fragments_large_packets,
         // This MTU is preliminary until the MTU of the link is known.
         mtu: ipv6_adaptation::mtu(management_information_base(config).max_sdu_size, None),
     })
@@ -68,14 +68,14 @@ fn ipv6_config(config: &Geonet) -> Option<Ipv6Config> {
 fn multicast_config(config: &Geonet) -> Option<MulticastConfig> {
     let multicast = config.multicast.as_ref()?;
     Some(MulticastConfig {
-        downstream: multicast.lan.clone(),
+        downstream: multicast.lan_interfaces.clone(),
         timing: MldTiming {
-            robustness_variable: multicast.robustness,
+            robustness_variable: multicast.robustness_variable,
             query_interval: multicast.query_interval,
             query_response_interval: multicast.query_response_interval,
             ..MldTiming::default()
         },
-        forwards_unmapped_groups: multicast.unmapped,
+        forwards_unmapped_groups: multicast.forwards_unmapped_groups,
     })
 }
 
@@ -86,7 +86,7 @@ pub fn mnpp_settings(config: &Geonet) -> Option<MnppSettings> {
         interface: ipv6.interface.clone(),
         authorization: mnpp.authorization,
         shortest_prefix_length: mnpp.shortest_prefix,
-        announcement_hop_limit: mnpp.hops,
+        announcement_hop_limit: mnpp.hop_limit,
         interval: mnpp.interval,
     })
 }
@@ -94,13 +94,13 @@ pub fn mnpp_settings(config: &Geonet) -> Option<MnppSettings> {
 /// Returns this station's GN address with this MID.
 pub fn gn_address(config: &Geonet, mid: MacAddress) -> GnAddress {
     let manual = matches!(config.address, GeonetAddress::Managed(_));
-    GnAddress::new(manual, StationType::from_value(config.station_type.number()), mid)
+    GnAddress::new(manual, StationType::from_value(config.station_type.type_number()), mid)
 }
 
 /// Converts an area of the config to the units that packets use.
 pub fn area_of_config(area: &config::Area) -> Area {
     Area {
-        shape: area.shape,
+        shape: area.area_shape,
         latitude: area.center.latitude,
         longitude: area.center.longitude,
         distance_a: area.distance_a_m,
@@ -111,7 +111,7 @@ pub fn area_of_config(area: &config::Area) -> Area {
 
 fn management_information_base(config: &Geonet) -> Mib {
     let standard = Mib::default();
-    let given = &config.mib;
+    let given = &config.mib_parameters;
     // A limit that does not fit into `usize` can never be reached, so the largest `usize` replaces it.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let (beacon_interval, beacon_retransmit_timer, beacon_max_jitter) = match config.beacon.interval {
@@ -132,7 +132,7 @@ fn management_information_base(config: &Geonet) -> Mib {
             GeonetAddress::Managed(_) => mib::AddressConfiguration::Managed,
             GeonetAddress::Anonymous => mib::AddressConfiguration::Anonymous,
         },
-        is_mobile: given.is_mobile.unwrap_or(!matches!(config.position, PositionSource::Fixed(_))),
+        is_mobile: given.is_mobile.unwrap_or(!matches!(config.position_source, PositionSource::Fixed(_))),
         max_sdu_size: size(given.max_sdu_size),
         lifetime_location_entry: given.lifetime_location_entry,
         lifetime_neighbour: given.lifetime_neighbour,
@@ -146,15 +146,15 @@ fn management_information_base(config: &Geonet) -> Mib {
         beacon_company_speed: config.beacon.company_speed,
         beacon_deviation: config.beacon.deviation_m.map(f64::from),
         beacon_lifetime: config.beacon.lifetime.map(u32::from),
-        multi_hop_beacons: config
-            .beacon
-            .multi_hop
-            .map(|beacons| mib::MultiHopBeacons { hop_limit: beacons.hops, beacon_period: beacons.every }),
-        piggyback: config.beacon.piggyback,
-        non_area_forwarding: config.forwarding.unicast,
-        area_forwarding: config.forwarding.area,
-        unknown_sender: config.standard,
-        recovery: config.forwarding.recovery,
+        multi_hop_beacons: config.beacon.multi_hop_beacons.map(|beacons| mib::MultiHopBeacons {
+            hop_limit: beacons.hop_limit,
+            beacon_period: beacons.every_nth_beacon,
+        }),
+        piggyback: config.beacon.counts_broadcasts_as_beacons,
+        non_area_forwarding: config.forwarding.unicast_algorithm,
+        area_forwarding: config.forwarding.area_algorithm,
+        unknown_sender: config.unknown_sender,
+        recovery: config.forwarding.void_recovery,
         prediction: config.forwarding.link_lifetime.map(|link_lifetime| mib::Prediction { link_lifetime }),
         max_communication_range: f64::from(config.range_m),
         default_hop_limit: given.default_hop_limit,

@@ -14,7 +14,7 @@ pub mod recording;
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac};
+use carnet_api::config::{self, Auth, Config, FormerKey, Key, SharedKeyAuth};
 use carnet_base::mapped;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, Nat, OtherAgents, Peer};
@@ -47,15 +47,15 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
         },
         max_lifetime: agent.max_lifetime,
         others: OtherAgents {
-            dhaad: agent.dhaad,
+            dhaad: agent.answers_dhaad,
             preference: agent.preference,
             peers: agent
-                .peers
+                .peer_agents
                 .iter()
                 .map(|peer| Peer { address: peer.address, preference: peer.preference })
                 .collect(),
         },
-        force_udp: agent.udp,
+        force_udp: agent.always_uses_udp,
         ipv4_address: agent.ipv4_address,
         multiple_care_of_addresses: agent.multiple_care_of,
         nodes: agent
@@ -63,11 +63,11 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
             .iter()
             .zip(0..)
             .map(|(node, number)| AuthorizedNode {
-                nat: node.nat,
+                nat: node.allows_nat,
                 care_of_test: node.care_of_test,
                 home_address: node.home_address,
                 prefixes: mapped::join_families(&node.prefixes, &node.ipv4_prefixes).into(),
-                authentication: authentication(&node.auth, SessionPeer(number)),
+                authentication: authentication(&node.node_auth, SessionPeer(number)),
             })
             .collect(),
     });
@@ -78,8 +78,8 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
             home_agent: router.home_agents.addresses.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             home_agent_ipv4: router.home_agents.ipv4_addresses.first().copied(),
             // A session inside IPv4 is always in UDP.
-            force_udp: router.udp || router.auth.sessions().is_some(),
-            liveness: router.heartbeat,
+            force_udp: router.always_uses_udp || router.auth.session_keys().is_some(),
+            liveness: router.heartbeat_intervals,
             policies: policies::flow_policies(router),
             probes_portals: router.captive_portal_probe.is_some(),
             ipv4_prefixes: router.ipv4_prefixes.clone(),
@@ -93,18 +93,18 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
                 .map(|uplink| UplinkConfig {
                     interface: uplink.interface.clone(),
                     bid: uplink.bid,
-                    cost: u32::from(uplink.cost),
-                    capacity: uplink.capacity,
-                    volume_octets: uplink.volume,
+                    cost: u32::from(uplink.uplink_cost),
+                    capacity: uplink.capacity_kbit_s,
+                    volume_octets: uplink.volume_limit,
                     volume_period: match uplink.volume_period {
                         config::VolumePeriod::Day => VolumePeriod::Day,
                         config::VolumePeriod::Week => VolumePeriod::Week,
                         config::VolumePeriod::Month => VolumePeriod::Month { first_day: uplink.volume_day },
                     },
                     volume_action: uplink.volume_action,
-                    never_roams: uplink.roaming == config::Roaming::Never,
+                    never_roams: uplink.roaming_use == config::Roaming::Never,
                     priority: u32::from(uplink.priority),
-                    signal: uplink.signal,
+                    signal: uplink.signal_thresholds,
                     signal_timeout: Some(uplink.signal_timeout),
                 })
                 .collect(),
@@ -113,11 +113,15 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
             prefix_discovery: router.prefix_discovery,
             ..agents_config(&router.home_agents)
         },
-        lan: router.lan.iter().map(|it| lan_settings(it, !router.dns_forward.is_empty())).collect(),
+        lan: router
+            .lan_interfaces
+            .iter()
+            .map(|it| lan_settings(it, !router.dns_forward_servers.is_empty()))
+            .collect(),
         breakouts: policies::breakout_policies(router),
         breaks_out_when_away: router.breaks_out_when_away,
         own_traffic: router.own_traffic,
-        nesting_enabled: router.nesting,
+        nesting_enabled: router.nesting_enabled,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
     });
@@ -135,14 +139,14 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
 /// Returns the candidate home agents of a mobile router; an empty list if the config names a single home
 /// agent.
 fn agents_config(agents: &config::HomeAgents) -> AgentsConfig {
-    if !agents.discover && agents.addresses.len() < 2 {
+    if !agents.discovers_home_agents && agents.addresses.len() < 2 {
         return AgentsConfig::default();
     }
     let ipv4 = agents.ipv4_addresses.iter().copied().map(Some).chain(std::iter::repeat(None));
     let named = agents.addresses.iter().zip(ipv4);
     AgentsConfig {
         agents: named.map(|(&address, ipv4_address)| AgentAddress { address, ipv4_address }).collect(),
-        discovers_agents: agents.discover,
+        discovers_agents: agents.discovers_home_agents,
         ..AgentsConfig::default()
     }
 }
@@ -154,24 +158,24 @@ fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
         interface: lan.interface.clone(),
         prefixes: lan.prefixes.clone(),
         ipv4_prefixes: lan.ipv4_prefixes.clone(),
-        send_router_advertisements: lan.advertise,
+        send_router_advertisements: lan.sends_router_advertisements,
         mtu: lan.mtu,
         host_configuration: HostConfiguration {
             dns: lan
-                .dns
+                .dns_servers
                 .iter()
                 .filter_map(|server| match server {
                     IpAddr::V6(server) => Some(*server),
                     IpAddr::V4(_) => None,
                 })
                 .collect(),
-            search: lan.search.clone(),
-            pref64: lan.pref64.into_iter().collect(),
+            search: lan.search_domains.clone(),
+            pref64: lan.nat64_prefix.into_iter().collect(),
             captive_portal: lan.captive_portal.clone(),
-            is_dns_server: forwards && lan.dns.is_empty(),
+            is_dns_server: forwards && lan.dns_servers.is_empty(),
             has_dhcpv6: lan.has_dhcpv6(forwards),
         },
-        inbound_filter: door_settings(&lan.door),
+        inbound_filter: door_settings(&lan.inbound_filter),
     }
 }
 
@@ -184,22 +188,22 @@ fn host_network(address: IpAddr) -> Ipv6Net {
 }
 
 /// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
-fn door_settings(door: &config::Door) -> InboundFilter {
-    let inbound = match door.inbound {
-        config::Inbound::Any => Inbound::Any,
-        config::Inbound::Established => Inbound::Established,
+fn door_settings(door: &config::InboundFilter) -> InboundFilter {
+    let inbound = match door.inbound_policy {
+        config::InboundPolicy::Any => Inbound::Any,
+        config::InboundPolicy::Established => Inbound::Established,
     };
-    let allowed = door.allow.iter().map(|allowed| AllowedPackets {
+    let allowed = door.allowed_packets.iter().map(|allowed| AllowedPackets {
         protocol: policies::protocol_number(allowed.protocol),
         ports: allowed
             .ports
             .iter()
             .map(|ports| PortRange { first: *ports.start(), last: *ports.end() })
             .collect(),
-        destinations: allowed.to.iter().copied().map(host_network).collect(),
+        destinations: allowed.destination_hosts.iter().copied().map(host_network).collect(),
     });
     let host_rate = door.rate_limit.map(|bits_per_s| bits_per_s / 8);
-    InboundFilter { inbound, allowed_exceptions: allowed.collect(), is_isolated: door.isolated, host_rate }
+    InboundFilter { inbound, allowed_exceptions: allowed.collect(), is_isolated: door.is_isolated, host_rate }
 }
 
 /// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a node
@@ -210,13 +214,13 @@ fn authentication(auth: &Auth, peer: SessionPeer) -> Authentication {
         Auth::Sessions(_) => Authentication::Session(peer),
         Auth::Ipsec => Authentication::Ipsec,
         Auth::Mac(mac) => {
-            let association = security_association(mac.spi, &mac.key, mac.replay);
+            let association = security_association(mac.spi, &mac.shared_key, mac.replay_protection);
             match mac.per_agent {
                 Some(true) => Authentication::PerAgent(association),
                 Some(false) | None => Authentication::SharedKey(association),
             }
         }
-        Auth::Changing(changing) => authentication_with_keys(&changing.mac, &changing.former),
+        Auth::Changing(changing) => authentication_with_keys(&changing.mac, &changing.former_keys),
     }
 }
 
@@ -224,15 +228,16 @@ fn authentication(auth: &Auth, peer: SessionPeer) -> Authentication {
 /// is moved during its construction, would leave copies of the key on the stack.
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
-        Some(mac) => authentication_with_keys(mac, auth.former()),
+        Some(mac) => authentication_with_keys(mac, auth.former_keys()),
         None => authentication(auth, HOME_AGENT),
     }
 }
 
-fn authentication_with_keys(mac: &Mac, former: &[FormerKey]) -> Authentication {
-    let keys = std::iter::once((mac.spi, &mac.key)).chain(former.iter().map(|it| (it.spi, &it.key)));
+fn authentication_with_keys(mac: &SharedKeyAuth, former: &[FormerKey]) -> Authentication {
+    let keys =
+        std::iter::once((mac.spi, &mac.shared_key)).chain(former.iter().map(|it| (it.spi, &it.former_key)));
     Authentication::SharedKeys(Box::new(SharedKeys {
-        associations: keys.map(|(spi, key)| security_association(spi, key, mac.replay)).collect(),
+        associations: keys.map(|(spi, key)| security_association(spi, key, mac.replay_protection)).collect(),
         derives_key_per_agent: mac.per_agent == Some(true),
     }))
 }

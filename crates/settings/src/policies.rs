@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use carnet_api::config::{self, MobileRouter, PolicyAction, PolicyNetworks, PolicyProtocol, or_any};
+use carnet_api::config::{self, MobileRouter, PolicyAction, PolicyNetworks, PolicyProtocol, values_or_any};
 use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
 use carnet_station::BreakoutPolicy;
@@ -23,10 +23,10 @@ pub fn protocol_number(protocol: PolicyProtocol) -> u8 {
 /// Returns the policies that select uplinks of the tunnel, in the form that the mobile router uses.
 pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
     let policies = router.policies.iter().filter_map(|policy| {
-        let PolicyAction::Tunnel(action) = policy.action else { return None };
+        let PolicyAction::Tunnel(action) = policy.policy_action else { return None };
         Some(Policy {
             name: policy.name.clone(),
-            selectors: traffic_selectors(policy, &policy.networks(router)),
+            selectors: traffic_selectors(policy, &policy.prefix_combinations(router)),
             action,
             uplinks: policy.uplinks.clone(),
         })
@@ -38,17 +38,17 @@ pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
 /// precede the last one of these, because the first policy that matches a packet decides.
 pub fn breakout_policies(router: &MobileRouter) -> Vec<BreakoutPolicy> {
     let mut flows_before = 0;
-    let last = router.policies.iter().rposition(|policy| policy.action == PolicyAction::Breakout);
+    let last = router.policies.iter().rposition(|policy| policy.policy_action == PolicyAction::Breakout);
     let policies = router.policies.iter().take(last.map_or(0, |last| last + 1)).map(|policy| {
-        let breaks_out = policy.action == PolicyAction::Breakout;
-        let selectors = traffic_selectors(policy, &policy.networks(router));
+        let breaks_out = policy.policy_action == PolicyAction::Breakout;
+        let selectors = traffic_selectors(policy, &policy.prefix_combinations(router));
         let before = flows_before;
         flows_before += if breaks_out { 0 } else { selectors.len() };
         BreakoutPolicy {
             name: policy.name.clone(),
             breaks_out,
             flow_selectors: selectors,
-            lan_interfaces: policy.lan.clone(),
+            lan_interfaces: policy.lan_interfaces.clone(),
             uplinks: policy.uplinks.clone(),
             flow_rules_before: before,
         }
@@ -69,8 +69,8 @@ struct SelectorFields {
 fn traffic_selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
     let protocol = policy.protocol.map(|it| Range::single(protocol_number(it)));
     // The DS field is the upper six bits of the octet.
-    let classes = or_any(policy.dscp.iter().map(|dscp| Range::single(dscp << 2)));
-    let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())));
+    let classes = values_or_any(policy.code_points.iter().map(|dscp| Range::single(dscp << 2)));
+    let ports = values_or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())));
     let mut selectors = Vec::new();
     for class in classes {
         for networks in networks {
@@ -145,12 +145,12 @@ mod tests {
     fn policy_with_prefixes(prefixes: &[&str], protocol: Option<PolicyProtocol>) -> config::Policy {
         config::Policy {
             name: "video".into(),
-            dscp: Vec::new(),
+            code_points: Vec::new(),
             protocol,
             ports: Vec::new(),
             prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("a prefix")).collect(),
-            lan: Vec::new(),
-            action: PolicyAction::Tunnel(FlowAction::Balance),
+            lan_interfaces: Vec::new(),
+            policy_action: PolicyAction::Tunnel(FlowAction::Balance),
             uplinks: vec!["wlan0".into()],
         }
     }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn policy_gives_one_selector_for_each_combination() {
         let given = config::Policy {
-            dscp: vec![46, 34],
+            code_points: vec![46, 34],
             ports: vec![5000..=5000, 6000..=6010],
             ..policy_with_prefixes(&[], Some(PolicyProtocol::Udp))
         };

@@ -46,7 +46,7 @@ fn replay_case(case: &Path) -> (PathBuf, String, String) {
     let text = fs::read_to_string(case).expect("a case");
     let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
     let name = cases_folder().join(head["config"].as_str().expect("the name of a config"));
-    let config = Config::load(&name).unwrap_or_else(|errors| panic!("{errors}"));
+    let config = Config::load_file(&name).unwrap_or_else(|errors| panic!("{errors}"));
     let (header, inputs) = RecordedInputs::open(case).unwrap_or_else(|error| panic!("{error}"));
     let mut station = header.into_station(&config);
     let (mut start, mut lines) = (String::new(), String::new());

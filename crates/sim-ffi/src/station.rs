@@ -65,7 +65,11 @@ impl SimulatedStation {
         if config.geonet.is_some() && options.gn_address.is_none() {
             return Err("the config has [geonet], expected a GN address".into());
         }
-        if config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off) {
+        if config
+            .security
+            .as_ref()
+            .is_some_and(|security| security.unsigned_packet_policy != SecurityPolicy::Off)
+        {
             return Err("[security]: a simulated station signs nothing, expected policy = \"off\"".into());
         }
         let header = RecordingHeader {

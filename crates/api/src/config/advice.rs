@@ -16,9 +16,9 @@ const DOCUMENTED_KEYS: [&str; 3] = [
 ];
 
 /// Returns the keys of an `auth`, with their SPIs.
-fn keys(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
-    let own = auth.mac().map(|mac| (mac.spi, &mac.key));
-    own.into_iter().chain(auth.former().iter().map(|former| (former.spi, &former.key)))
+fn keys_with_spi(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
+    let own = auth.mac().map(|mac| (mac.spi, &mac.shared_key));
+    own.into_iter().chain(auth.former_keys().iter().map(|former| (former.spi, &former.former_key)))
 }
 
 /// Returns whether the documentation prints a key.
@@ -30,23 +30,23 @@ fn is_documented(key: &Key) -> bool {
 impl Config {
     /// Returns the advice about the config in `text`, one line each. Does not repeat the warnings of
     /// [`Config::warnings`].
-    pub fn advice(&self, text: &str) -> Vec<String> {
+    pub fn advice_on_config(&self, text: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if let Some(agent) = &self.home_agent {
             let mut routers_of_spi: BTreeMap<u32, Vec<String>> = BTreeMap::new();
             let mut routers_of_key: BTreeMap<&[u8; Key::OCTETS], Vec<String>> = BTreeMap::new();
             for router in &agent.mobile_routers {
                 let name = router.home_address.to_string();
-                for (spi, key) in keys(&router.auth) {
+                for (spi, key) in keys_with_spi(&router.node_auth) {
                     routers_of_spi.entry(spi).or_default().push(name.clone());
                     routers_of_key.entry(key.octets()).or_default().push(name.clone());
                 }
-                if keys(&router.auth).any(|(_, key)| is_documented(key)) {
-                    advice.push(format!("home_agent.mobile_router {name}: {DOCUMENTED}"));
+                if keys_with_spi(&router.node_auth).any(|(_, key)| is_documented(key)) {
+                    advice.push(format!("home_agent.mobile_router {name}: {DOCUMENTED_KEY_ADVICE}"));
                 }
             }
             for routers in routers_of_key.into_values() {
-                if let Some(routers) = several(routers) {
+                if let Some(routers) = list_two_names(routers) {
                     advice.push(format!(
                         "home_agent: {routers} have the same key, so each of them can register as another \
                          one; expected a different key for each"
@@ -54,7 +54,7 @@ impl Config {
                 }
             }
             for (spi, routers) in routers_of_spi {
-                if let Some(routers) = several(routers) {
+                if let Some(routers) = list_two_names(routers) {
                     advice.push(format!(
                         "home_agent: {routers} have the same SPI {spi}, so logs and counters cannot \
                          distinguish their keys; expected a different SPI for each"
@@ -63,21 +63,21 @@ impl Config {
             }
         }
         if let Some(router) = &self.mobile_router {
-            if keys(&router.auth).any(|(_, key)| is_documented(key)) {
-                advice.push(format!("{}: {DOCUMENTED}", router.table()));
+            if keys_with_spi(&router.auth).any(|(_, key)| is_documented(key)) {
+                advice.push(format!("{}: {DOCUMENTED_KEY_ADVICE}", router.table()));
             }
-            advice.extend(unranked(router, text));
+            advice.extend(advice_on_uplinks_without_priority(router, text));
         }
         advice
     }
 }
 
-const DOCUMENTED: &str = "this key is printed in the documentation, so it is not secret; expected a key \
-                          made by `openssl rand -hex 16`";
+const DOCUMENTED_KEY_ADVICE: &str = "this key is printed in the documentation, so it is not secret; \
+                                    expected a key made by `openssl rand -hex 16`";
 
 /// Lists the first two routers by name and counts the others. Returns `None` for a single router, which may
 /// use an SPI twice.
-fn several(mut routers: Vec<String>) -> Option<String> {
+fn list_two_names(mut routers: Vec<String>) -> Option<String> {
     routers.dedup();
     match routers.as_slice() {
         [first, second] => Some(format!("{first} and {second}")),
@@ -93,7 +93,7 @@ fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> 
 
 /// Returns advice about uplinks without a priority beside uplinks with one. The text of the config shows
 /// whether a key is present, because an absent key has a default value.
-fn unranked(router: &MobileRouter, text: &str) -> Vec<String> {
+fn advice_on_uplinks_without_priority(router: &MobileRouter, text: &str) -> Vec<String> {
     let Ok(document) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };
     let Some(DeValue::Array(uplinks)) = value(table, "uplink") else { return Vec::new() };
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     /// Returns the advice for a config with these routers (SPI and key) and these uplinks.
-    fn advice(routers: &[(u32, &str)], uplinks: &str) -> Vec<String> {
+    fn advice_for_routers(routers: &[(u32, &str)], uplinks: &str) -> Vec<String> {
         let mut text = "[station]\nname = \"n\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n\
                         home_prefix = \"2001:db8:1::/64\"\n"
             .to_owned();
@@ -141,7 +141,7 @@ mod tests {
                  home_agent = \"2001:db8:2::1\"\nauth = \"none\"\nuplink = [{uplinks}]\n"
             );
         }
-        Config::parse(&text, "c.toml").expect("a config").advice(&text)
+        Config::parse(&text, "c.toml").expect("a config").advice_on_config(&text)
     }
 
     const A: &str = "a0000000000000000000000000000001";
@@ -149,14 +149,14 @@ mod tests {
 
     #[test]
     fn keys_and_spis_shared_by_several_routers_are_reported() {
-        assert_eq!(advice(&[(300, A), (301, B)], ""), [""; 0]);
-        let told = advice(&[(300, A), (300, B)], "");
+        assert_eq!(advice_for_routers(&[(300, A), (301, B)], ""), [""; 0]);
+        let told = advice_for_routers(&[(300, A), (300, B)], "");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
             told[0].starts_with("home_agent: 2001:db8:1::a0 and 2001:db8:1::a1 have the same SPI 300"),
             "{told:?}"
         );
-        let told = advice(&[(300, A), (301, A), (302, B), (303, A)], "");
+        let told = advice_for_routers(&[(300, A), (301, A), (302, B), (303, A)], "");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
             told[0].starts_with("home_agent: 2001:db8:1::a0, 2001:db8:1::a1 and 1 others have the same key"),
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn keys_of_the_documentation_are_reported() {
-        let told = advice(&[(300, DOCUMENTED_KEYS[0]), (301, B)], "");
-        assert_eq!(told, [format!("home_agent.mobile_router 2001:db8:1::a0: {DOCUMENTED}")]);
+        let told = advice_for_routers(&[(300, DOCUMENTED_KEYS[0]), (301, B)], "");
+        assert_eq!(told, [format!("home_agent.mobile_router 2001:db8:1::a0: {DOCUMENTED_KEY_ADVICE}")]);
     }
 
     /// Each key that a page of the documentation contains causes advice.
@@ -200,7 +200,7 @@ mod tests {
             ("", ", priority = 20", Some("no `priority`")),
             ("", ", bid = 2, priority = 20", Some("neither `bid` nor `priority`")),
         ] {
-            let told = advice(&[(300, A)], &[uplink(first), other(second)].join(", "));
+            let told = advice_for_routers(&[(300, A)], &[uplink(first), other(second)].join(", "));
             let expected = expected.map(|missing| {
                 format!(
                     "mobile_node.uplink wlan0: it has {missing}, but other uplinks have it: is that intended?"

@@ -6,16 +6,16 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 
 use super::keys::{
-    Declared, Disclosure, Key, Kind, Optional, Section, Tables, computed, integer, optional, required,
-    tables, text, value, with_default, words,
+    DeclaredKey, Disclosure, Key, Optional, Section, TableKey, ValueKind, computed_key, integer_kind,
+    key_with_default, optional_key, required_key, tables, text_kind, value, words_kind,
 };
-use super::reader::{At, Value};
+use super::reader::{Located, LocatedValue};
 use super::session_keys::{PublicKey, SecretKey, SessionKeys};
 use super::table::Table;
 use super::{kinds, session_keys, values};
 
 /// Maximum number of keys that a node may have at a time.
-const MAX_KEYS: usize = 4;
+const MAX_FORMER_KEYS: usize = 4;
 
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,23 +25,23 @@ pub enum Auth {
     /// IPsec between home address and home agent (RFC 4877); an IKE daemon makes its security associations.
     Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
-    Mac(Mac),
+    Mac(SharedKeyAuth),
     /// Messages inside encrypted sessions (`docs/tunnel.md`), with an allocation of its own.
     Sessions(Box<SessionKeys>),
     /// Mobility message authentication option with several keys, while an operator changes the key. A home
     /// agent may have very many routers, so this rare state has its own allocation.
-    Changing(Box<Changing>),
+    Changing(Box<AuthWithFormerKeys>),
 }
 
 /// `auth` with a shared key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mac {
+pub struct SharedKeyAuth {
     /// Security Parameters Index, 256 or above.
     pub spi: u32,
     /// Shared key.
-    pub key: carnet_base::Key,
+    pub shared_key: carnet_base::Key,
     /// Protection against replays.
-    pub replay: ReplayProtection,
+    pub replay_protection: ReplayProtection,
     /// Whether each home agent has its own key, derived from this one and the home agent's address. `None`
     /// means no; with several home agents it is an error.
     pub per_agent: Option<bool>,
@@ -49,11 +49,11 @@ pub struct Mac {
 
 /// `auth` with `auth.former`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changing {
+pub struct AuthWithFormerKeys {
     /// Key that signs messages.
-    pub mac: Mac,
+    pub mac: SharedKeyAuth,
     /// Other accepted keys, at least one, each with its own SPI.
-    pub former: Vec<FormerKey>,
+    pub former_keys: Vec<FormerKey>,
 }
 
 /// One key of `auth.former`. The other values of `auth` hold for it as well.
@@ -62,13 +62,13 @@ pub struct FormerKey {
     /// Security Parameters Index, 256 or above.
     pub spi: u32,
     /// Shared key.
-    pub key: carnet_base::Key,
+    pub former_key: carnet_base::Key,
 }
 
 impl Auth {
     /// Returns the shared key with which the node signs, with its SPI and replay protection; `None` without a
     /// shared key.
-    pub fn mac(&self) -> Option<&Mac> {
+    pub fn mac(&self) -> Option<&SharedKeyAuth> {
         match self {
             Auth::None | Auth::Ipsec | Auth::Sessions(_) => None,
             Auth::Mac(mac) => Some(mac),
@@ -77,7 +77,7 @@ impl Auth {
     }
 
     /// Returns the keys of encrypted sessions; `None` without sessions.
-    pub fn sessions(&self) -> Option<&SessionKeys> {
+    pub fn session_keys(&self) -> Option<&SessionKeys> {
         match self {
             Auth::Sessions(keys) => Some(keys),
             _ => None,
@@ -88,131 +88,142 @@ impl Auth {
         match self {
             Auth::None | Auth::Ipsec => {}
             Auth::Sessions(keys) => keys.preshared_key.iter_mut().for_each(SecretKey::wipe),
-            Auth::Mac(mac) => mac.key.wipe(),
+            Auth::Mac(mac) => mac.shared_key.wipe(),
             Auth::Changing(changing) => {
-                changing.mac.key.wipe();
-                changing.former.iter_mut().for_each(|former| former.key.wipe());
+                changing.mac.shared_key.wipe();
+                changing.former_keys.iter_mut().for_each(|former| former.former_key.wipe());
             }
         }
     }
 
     /// Returns the other accepted keys.
-    pub fn former(&self) -> &[FormerKey] {
+    pub fn former_keys(&self) -> &[FormerKey] {
         match self {
-            Auth::Changing(changing) => &changing.former,
+            Auth::Changing(changing) => &changing.former_keys,
             Auth::None | Auth::Ipsec | Auth::Mac(_) | Auth::Sessions(_) => &[],
         }
     }
 }
 
 /// Expected value in an error message: `auth`.
-pub(super) const EXPECTED: &str = "authentication to be chosen: { public_key = \"...\" }, \
+pub(super) const EXPECTED_AUTH: &str = "authentication to be chosen: { public_key = \"...\" }, \
                                    { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
 
 /// Type of the config key `auth`: an inline table, or one of two words.
-pub(super) const KIND: Kind<Auth> = value("auth", EXPECTED, read).with_table(&TABLE, &["none", "ipsec"]);
+pub(super) const AUTH_KIND: ValueKind<Auth> =
+    value("auth", EXPECTED_AUTH, read_auth).with_table(&AUTH_TABLE, &["none", "ipsec"]);
 
 /// RFC 4285 5.1: 0 to 255 are reserved.
-const SECURITY_PARAMETERS_INDEX: Kind<u32> = integer(256, 4_294_967_295);
-const SHARED_KEY: Kind<carnet_base::Key> =
-    text("32 hexadecimal digits", EXPECTED_KEY, shared_key_of).disclosed(Disclosure::Secret);
+const SECURITY_PARAMETERS_INDEX: ValueKind<u32> = integer_kind(256, 4_294_967_295);
+const SHARED_KEY_KIND: ValueKind<carnet_base::Key> =
+    text_kind("32 hexadecimal digits", EXPECTED_KEY, read_shared_key_of).with_disclosure(Disclosure::Secret);
 /// A file with a key; a relative path starts in the config file's directory.
-const KEY_FILE: Kind<carnet_base::Key> =
+const KEY_FILE_KIND: ValueKind<carnet_base::Key> =
     value("path", "a path", |value| value.parse("a path", |text| read_key(text, value.file())))
-        .disclosed(Disclosure::PathOfSecret);
+        .with_disclosure(Disclosure::PathOfSecret);
 
-static PUBLIC_KEY: Optional<PublicKey> = optional(
+static PUBLIC_KEY: Optional<PublicKey> = optional_key(
     "public_key",
-    session_keys::PUBLIC_KEY,
+    session_keys::PUBLIC_KEY_KIND,
     "Public key of the mobile router, as `carnet key` prints it. Signalling and traffic of this router then
      travel in encrypted sessions, see [tunnel](tunnel.md). Give no other key but `preshared_key_file`. No two
      routers have the same public key. A mobile router has `home_agent_key` instead.",
 );
-static PRESHARED_KEY_FILE: Optional<SecretKey> = optional(
+static PRESHARED_KEY_FILE: Optional<SecretKey> = optional_key(
     "preshared_key_file",
     session_keys::SECRET_KEY_FILE,
     "A file, mode 0600, with a key that both ends share beside their key pairs, as `wg genpsk` makes it. It
      protects recorded traffic against later quantum computers.",
 );
-static SPI: Optional<u32> = optional(
+static SPI_KEY: Optional<u32> = optional_key(
     "spi",
     SECURITY_PARAMETERS_INDEX,
     "Security Parameters Index: the number of this key. Required without `public_key`.",
 );
-static KEY: Optional<carnet_base::Key> = optional(
+static SHARED_KEY: Optional<carnet_base::Key> = optional_key(
     "key",
-    SHARED_KEY,
+    SHARED_KEY_KIND,
     "The shared key, a string. Give either this or `key_file`. Every user who can read the config can read
      this key.",
 );
-static KEY_FILE_OF_AUTH: Optional<carnet_base::Key> = optional(
+static KEY_FILE_OF_AUTH: Optional<carnet_base::Key> = optional_key(
     "key_file",
-    KEY_FILE,
+    KEY_FILE_KIND,
     "A file with the shared key, 32 hexadecimal digits; a relative path starts in the directory of the config
      file.",
 );
-static REPLAY: Key<bool> = with_default(
+static REPLAY_KEY: Key<bool> = key_with_default(
     "replay",
-    words(&[("sequence", false), ("timestamp", true)]),
+    words_kind(&[("sequence", false), ("timestamp", true)]),
     "\"sequence\"",
     r#"What stops replayed Binding Updates. `"sequence"`: their sequence number, kept in `station.state_dir`.
        `"timestamp"`: from the first Binding Update on also the time, which needs clocks that agree. With
        `"sequence"` a key lasts for 32,768 numbers; see [When a key has used up its
        numbers](operating.md#when-a-key-has-used-up-its-numbers)."#,
 );
-static WINDOW: Key<Duration> = with_default(
+static REPLAY_WINDOW: Key<Duration> = key_with_default(
     "window",
-    kinds::duration(window),
+    kinds::duration_kind(parse_replay_window),
     "\"7s\"",
     r#"With `replay = "timestamp"`: how far the clocks may differ. RFC 4285 advises more than 3 s."#,
 );
-static PER_AGENT: Optional<bool> = computed(
+static PER_HOME_AGENT: Optional<bool> = computed_key(
     "per_agent",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "Whether both ends derive a key of their own for each home agent, from this key and the home agent's
      address. It has to be the same at both ends. See below.",
 );
-static FORMER: Tables = tables(
+static FORMER_KEYS: TableKey = tables(
     "former",
-    &FORMER_KEY,
+    &FORMER_KEY_TABLE,
     "Up to three more keys that this end accepts, `[{ ... }]` with the keys of [auth.former](#authformer).
      They serve to change a key.",
 );
 
 /// Keys of the inline table `auth`.
-static TABLE: Section = Section::new(
+static AUTH_TABLE: Section = Section::new(
     "auth",
     "auth",
-    &[&PUBLIC_KEY, &PRESHARED_KEY_FILE, &SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER],
+    &[
+        &PUBLIC_KEY,
+        &PRESHARED_KEY_FILE,
+        &SPI_KEY,
+        &SHARED_KEY,
+        &KEY_FILE_OF_AUTH,
+        &REPLAY_KEY,
+        &REPLAY_WINDOW,
+        &PER_HOME_AGENT,
+        &FORMER_KEYS,
+    ],
 );
 
-static FORMER_SPI: Key<u32> = required(
+static FORMER_SPI: Key<u32> = required_key(
     "spi",
     SECURITY_PARAMETERS_INDEX,
     "Security Parameters Index, different from the others of this router.",
 );
 static FORMER_SHARED_KEY: Optional<carnet_base::Key> =
-    optional("key", SHARED_KEY, "The shared key. Give either this or `key_file`.");
+    optional_key("key", SHARED_KEY_KIND, "The shared key. Give either this or `key_file`.");
 static FORMER_KEY_FILE: Optional<carnet_base::Key> =
-    optional("key_file", KEY_FILE, "A file with the shared key, as in `auth`.");
+    optional_key("key_file", KEY_FILE_KIND, "A file with the shared key, as in `auth`.");
 
 /// Keys of the config table `auth.former`.
-static FORMER_KEY: Section =
+static FORMER_KEY_TABLE: Section =
     Section::new("auth.former", "auth.former", &[&FORMER_SPI, &FORMER_SHARED_KEY, &FORMER_KEY_FILE]);
 
-fn read(value: &Value<'_>) -> Option<Auth> {
+fn read_auth(value: &LocatedValue<'_>) -> Option<Auth> {
     match value.as_str() {
         Some("none") => Some(Auth::None),
         Some("ipsec") => Some(Auth::Ipsec),
         Some(text) => {
-            value.refuse(&format!("{text:?} is not known, expected {EXPECTED}"));
+            value.report_error(&format!("{text:?} is not known, expected {EXPECTED_AUTH}"));
             None
         }
         None => {
-            let table = Table::of(&TABLE, value)?;
+            let table = Table::of_value(&AUTH_TABLE, value)?;
             match table.value(&PUBLIC_KEY) {
-                Some(_) => sessions(&table),
+                Some(_) => read_session_keys(&table),
                 None => mac(&table),
             }
         }
@@ -220,13 +231,21 @@ fn read(value: &Value<'_>) -> Option<Auth> {
 }
 
 /// Reads `auth` if it is an inline table with a public key.
-fn sessions(table: &Table<'_>) -> Option<Auth> {
-    let public_key = table.take(&PUBLIC_KEY);
-    let preshared_key = table.take(&PRESHARED_KEY_FILE);
-    let others: [&dyn Declared; 7] = [&SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER];
-    let unused: Vec<Value<'_>> = others.iter().filter_map(|key| table.value(*key)).collect();
+fn read_session_keys(table: &Table<'_>) -> Option<Auth> {
+    let public_key = table.read_key(&PUBLIC_KEY);
+    let preshared_key = table.read_key(&PRESHARED_KEY_FILE);
+    let others: [&dyn DeclaredKey; 7] = [
+        &SPI_KEY,
+        &SHARED_KEY,
+        &KEY_FILE_OF_AUTH,
+        &REPLAY_KEY,
+        &REPLAY_WINDOW,
+        &PER_HOME_AGENT,
+        &FORMER_KEYS,
+    ];
+    let unused: Vec<LocatedValue<'_>> = others.iter().filter_map(|key| table.value(*key)).collect();
     for value in &unused {
-        value.refuse("found this key beside `public_key`, expected one of the two");
+        value.report_error("found this key beside `public_key`, expected one of the two");
     }
     let keys = SessionKeys { public_keys: vec![public_key??], preshared_key: preshared_key? };
     unused.is_empty().then(|| Auth::Sessions(Box::new(keys)))
@@ -234,75 +253,78 @@ fn sessions(table: &Table<'_>) -> Option<Auth> {
 
 /// Reads `auth` if it is an inline table with shared keys.
 fn mac(table: &Table<'_>) -> Option<Auth> {
-    if let (Some(value), Some(_)) = (table.value(&PRESHARED_KEY_FILE), table.take(&PRESHARED_KEY_FILE)) {
-        value.refuse("found no `public_key` beside it, expected both");
+    if let (Some(value), Some(_)) = (table.value(&PRESHARED_KEY_FILE), table.read_key(&PRESHARED_KEY_FILE)) {
+        value.report_error("found no `public_key` beside it, expected both");
     }
-    let spi = match table.find_at(&SPI) {
+    let spi = match table.find_key_with_offset(&SPI_KEY) {
         Some(None) => {
-            table.miss(&SPI, &SPI.form().expected());
+            table.report_missing(&SPI_KEY, &SPI_KEY.value_form().expected_text());
             None
         }
         read => read.flatten(),
     };
-    let key = shared_key(table, &KEY, &KEY_FILE_OF_AUTH);
-    let timestamps = table.take(&REPLAY);
-    let window = table.take(&WINDOW);
-    if let (Some(value), Some(false)) = (table.value(&WINDOW), timestamps) {
-        value.refuse("a window needs timestamps, expected replay = \"timestamp\" beside it");
+    let key = read_shared_key(table, &SHARED_KEY, &KEY_FILE_OF_AUTH);
+    let timestamps = table.read_key(&REPLAY_KEY);
+    let window = table.read_key(&REPLAY_WINDOW);
+    if let (Some(value), Some(false)) = (table.value(&REPLAY_WINDOW), timestamps) {
+        value.report_error("a window needs timestamps, expected replay = \"timestamp\" beside it");
     }
-    let per_agent = table.take(&PER_AGENT);
-    let former = former(table, spi);
+    let per_agent = table.read_key(&PER_HOME_AGENT);
+    let former = read_former_keys(table, spi);
     let window = window?;
     let replay =
         if timestamps? { ReplayProtection::Timestamp { window } } else { ReplayProtection::Sequence };
-    let mac = Mac { spi: spi?.value, key: key?, replay, per_agent: per_agent? };
+    let mac =
+        SharedKeyAuth { spi: spi?.value, shared_key: key?, replay_protection: replay, per_agent: per_agent? };
     let former = former?;
     if former.is_empty() {
         return Some(Auth::Mac(mac));
     }
-    Some(Auth::Changing(Box::new(Changing { mac, former })))
+    Some(Auth::Changing(Box::new(AuthWithFormerKeys { mac, former_keys: former })))
 }
 
 /// Reads a key from its table, or from the file that the table names.
-fn shared_key(
+fn read_shared_key(
     table: &Table<'_>,
     key: &Optional<carnet_base::Key>,
     file: &Optional<carnet_base::Key>,
 ) -> Option<carnet_base::Key> {
     match (table.value(key), table.value(file)) {
-        (Some(_), None) => table.take(key)?,
-        (None, Some(_)) => table.take(file)?,
+        (Some(_), None) => table.read_key(key)?,
+        (None, Some(_)) => table.read_key(file)?,
         (Some(_), Some(file)) => {
-            file.refuse("found both `key` and `key_file`, expected one of them");
+            file.report_error("found both `key` and `key_file`, expected one of them");
             None
         }
         (None, None) => {
-            table.miss(key, &format!("{} or a `key_file`", EXPECTED_KEY));
+            table.report_missing(key, &format!("{} or a `key_file`", EXPECTED_KEY));
             None
         }
     }
 }
 
 /// Reads the other accepted keys. A message names its key by the SPI, so each key needs a different SPI.
-fn former(table: &Table<'_>, spi: Option<At<u32>>) -> Option<Vec<FormerKey>> {
-    let Some(value) = table.value(&FORMER) else { return Some(Vec::new()) };
-    let tables = table.tables(&FORMER)?;
-    if tables.is_empty() || tables.len() >= MAX_KEYS {
-        let most = MAX_KEYS - 1;
-        value.refuse(&format!("there are {} keys, expected 1 to {most}, or no `former`", tables.len()));
+fn read_former_keys(table: &Table<'_>, spi: Option<Located<u32>>) -> Option<Vec<FormerKey>> {
+    let Some(value) = table.value(&FORMER_KEYS) else { return Some(Vec::new()) };
+    let tables = table.tables(&FORMER_KEYS)?;
+    if tables.is_empty() || tables.len() >= MAX_FORMER_KEYS {
+        let most = MAX_FORMER_KEYS - 1;
+        value.report_error(&format!("there are {} keys, expected 1 to {most}, or no `former`", tables.len()));
         return None;
     }
-    let mut spis: Vec<At<u32>> = spi.into_iter().collect();
+    let mut spis: Vec<Located<u32>> = spi.into_iter().collect();
     let keys = tables.iter().map(|table| {
-        let spi = table.take_at(&FORMER_SPI);
-        let key = shared_key(table, &FORMER_SHARED_KEY, &FORMER_KEY_FILE);
+        let spi = table.read_key_with_offset(&FORMER_SPI);
+        let key = read_shared_key(table, &FORMER_SHARED_KEY, &FORMER_KEY_FILE);
         let spi = spi?;
         if let Some(other) = spis.iter().find(|other| other.value == spi.value) {
-            let place = table.sink().place(other.at);
-            table.sink().push(spi.at, format!("{} is the SPI at {place}, expected another", spi.value));
+            let place = table.error_sink().format_position(other.offset);
+            table
+                .error_sink()
+                .push(spi.offset, format!("{} is the SPI at {place}, expected another", spi.value));
         }
         spis.push(spi);
-        Some(FormerKey { spi: spi.value, key: key? })
+        Some(FormerKey { spi: spi.value, former_key: key? })
     });
     // Reads all keys, so that each error is reported.
     keys.collect::<Vec<_>>().into_iter().collect()
@@ -314,12 +336,12 @@ fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
     let content = std::fs::read_to_string(&path).map_err(|error| {
         format!("cannot read {}: {error}, expected a file with {}", path.display(), EXPECTED_KEY)
     })?;
-    shared_key_of(content.trim_ascii())
+    read_shared_key_of(content.trim_ascii())
 }
 
 /// Parses the largest permitted difference to the home agent's clock; it must be above zero.
-fn window(text: &str) -> Result<Duration, String> {
-    match values::duration(text)? {
+fn parse_replay_window(text: &str) -> Result<Duration, String> {
+    match values::parse_duration(text)? {
         Duration::ZERO => Err(format!("{text:?} is too short, expected a duration above zero")),
         window => Ok(window),
     }
@@ -329,7 +351,7 @@ fn window(text: &str) -> Result<Duration, String> {
 const EXPECTED_KEY: &str = "32 hexadecimal digits (16 octets)";
 
 /// Parses a shared key. Its error messages do not contain the key.
-fn shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
+fn read_shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
     if let Some(bad) = text.chars().find(|c| !c.is_ascii_hexdigit()) {
         return Err(format!("the key has the character {bad:?}, expected {EXPECTED_KEY}"));
     }
@@ -354,16 +376,16 @@ mod tests {
     #[test]
     fn parsed_keys_never_appear_in_error_messages() {
         let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
-        assert_eq!(shared_key_of("00112233445566778899aabbccddEEFF"), Ok(carnet_base::Key::new(octets)));
+        assert_eq!(read_shared_key_of("00112233445566778899aabbccddEEFF"), Ok(carnet_base::Key::new(octets)));
         assert_eq!(
-            shared_key_of("0011"),
+            read_shared_key_of("0011"),
             Err("the key has 4 digits, expected 32 hexadecimal digits (16 octets)".into())
         );
-        let message = shared_key_of("0123456789abcdef0123456789abcdeg");
+        let message = read_shared_key_of("0123456789abcdef0123456789abcdeg");
         assert_eq!(
             message,
             Err("the key has the character 'g', expected 32 hexadecimal digits (16 octets)".into())
         );
-        assert!(shared_key_of(&"é".repeat(16)).is_err());
+        assert!(read_shared_key_of(&"é".repeat(16)).is_err());
     }
 }

@@ -6,48 +6,52 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::errors::Sink;
-use super::reader::{At, List};
+use super::errors::ErrorSink;
+use super::reader::{List, Located};
 
 /// Checks that a home address is in the home prefix or in a mobile network prefix (RFC 3963 3).
 pub(super) fn home_address(
-    address: Option<At<Ipv6Addr>>,
-    home_prefix: Option<At<Ipv6Net>>,
+    address: Option<Located<Ipv6Addr>>,
+    home_prefix: Option<Located<Ipv6Net>>,
     prefixes: &List<Ipv6Net>,
-    sink: &Sink<'_>,
+    sink: &ErrorSink<'_>,
 ) {
     let (Some(address), Some(home_prefix)) = (address, home_prefix) else { return };
-    let inside = |prefix: &At<Ipv6Net>| prefix.value.contains(&address.value);
-    if prefixes.whole && !inside(&home_prefix) && !prefixes.items.iter().any(inside) {
+    let inside = |prefix: &Located<Ipv6Net>| prefix.value.contains(&address.value);
+    if prefixes.all_valid && !inside(&home_prefix) && !prefixes.valid_items.iter().any(inside) {
         let message = format!(
             "home address {} is outside, expected an address in {} or in one of the prefixes",
             address.value, home_prefix.value
         );
-        sink.push(address.at, message);
+        sink.push(address.offset, message);
     }
 }
 
 /// Checks that no prefix contains the home agent. Otherwise packets to the home agent would enter the tunnel
 /// to it.
-pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, sink: &Sink<'_>) {
+pub(super) fn check_not_inside(
+    agent: Option<Located<Ipv6Addr>>,
+    prefixes: &List<Ipv6Net>,
+    sink: &ErrorSink<'_>,
+) {
     let Some(agent) = agent else { return };
-    for prefix in prefixes.items.iter().filter(|prefix| prefix.value.contains(&agent.value)) {
+    for prefix in prefixes.valid_items.iter().filter(|prefix| prefix.value.contains(&agent.value)) {
         let message = format!(
             "{} contains the home agent {} at {}, expected a prefix without it",
             prefix.value,
             agent.value,
-            sink.place(agent.at)
+            sink.format_position(agent.offset)
         );
-        sink.push(prefix.at, message);
+        sink.push(prefix.offset, message);
     }
 }
 
 /// Checks that no prefix is part of another. A home agent's config may have very many prefixes.
-pub(super) fn apart<P: Copy + Display + Into<IpNet>>(prefixes: &[At<P>], sink: &Sink<'_>) {
+pub(super) fn check_disjoint<P: Copy + Display + Into<IpNet>>(prefixes: &[Located<P>], sink: &ErrorSink<'_>) {
     // Index of the first prefix in the list, by first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
-        let (first, last, length) = range(prefix.value.into());
+        let (first, last, length) = range_of_prefix(prefix.value.into());
         let around = (0..length).filter_map(|shorter| {
             let network = first & u128::MAX.checked_shl(128 - u32::from(shorter)).unwrap_or(0);
             before.get(&(network, shorter))
@@ -59,16 +63,16 @@ pub(super) fn apart<P: Copy + Display + Into<IpNet>>(prefixes: &[At<P>], sink: &
                 "{} overlaps {} at {}, expected prefixes that do not overlap",
                 prefix.value,
                 other.value,
-                sink.place(other.at)
+                sink.format_position(other.offset)
             );
-            sink.push(prefix.at, message);
+            sink.push(prefix.offset, message);
         }
         before.entry((first, length)).or_insert(index);
     }
 }
 
 /// Returns the first and the last address of a prefix, and its length. An IPv4 prefix is in IPv4-mapped form.
-fn range(prefix: IpNet) -> (u128, u128, u8) {
+fn range_of_prefix(prefix: IpNet) -> (u128, u128, u8) {
     match prefix {
         IpNet::V6(prefix) => (prefix.network().into(), prefix.broadcast().into(), prefix.prefix_len()),
         IpNet::V4(prefix) => {
@@ -80,21 +84,33 @@ fn range(prefix: IpNet) -> (u128, u128, u8) {
 
 /// Checks that no IPv4 prefix contains an IPv4 address of a home agent. Otherwise packets to the home agent
 /// would enter the tunnel to it.
-pub(super) fn not_inside_ipv4(agents: &[At<Ipv4Addr>], prefixes: &List<Ipv4Net>, sink: &Sink<'_>) {
-    for prefix in &prefixes.items {
+pub(super) fn check_not_inside_ipv4(
+    agents: &[Located<Ipv4Addr>],
+    prefixes: &List<Ipv4Net>,
+    sink: &ErrorSink<'_>,
+) {
+    for prefix in &prefixes.valid_items {
         for agent in agents.iter().filter(|agent| prefix.value.contains(&agent.value)) {
             let message = format!(
                 "{} contains the home agent {} at {}, expected a prefix without it",
                 prefix.value,
                 agent.value,
-                sink.place(agent.at)
+                sink.format_position(agent.offset)
             );
-            sink.push(prefix.at, message);
+            sink.push(prefix.offset, message);
         }
     }
 }
 
-pub(super) fn taken(interface: &At<String>, what: &str, other: &At<String>, sink: &Sink<'_>) {
-    let place = sink.place(other.at);
-    sink.push(interface.at, format!("{:?} is {what} already at {place}, expected another", interface.value));
+pub(super) fn refuse_taken_interface(
+    interface: &Located<String>,
+    what: &str,
+    other: &Located<String>,
+    sink: &ErrorSink<'_>,
+) {
+    let place = sink.format_position(other.offset);
+    sink.push(
+        interface.offset,
+        format!("{:?} is {what} already at {place}, expected another", interface.value),
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::keys::{Key, Section, required, text, with_default};
+use super::keys::{Key, Section, key_with_default, required_key, text_kind};
 use super::kinds;
 use super::table::Table;
 
@@ -14,46 +14,46 @@ pub struct Conformance {
 }
 
 /// Expected value in an error message: `upper_tester`.
-const EXPECTED: &str = "[IPV6]:PORT or IPV4:PORT";
+const EXPECTED_SOCKET_ADDRESS: &str = "[IPV6]:PORT or IPV4:PORT";
 
-static UPPER_TESTER: Key<SocketAddr> = required(
+static UPPER_TESTER: Key<SocketAddr> = required_key(
     "upper_tester",
-    text("address and port", EXPECTED, address),
+    text_kind("address and port", EXPECTED_SOCKET_ADDRESS, address),
     "Where the upper tester listens (UDP). It speaks ETSI's protocol for GeoNetworking and BTP (TR 103 099
      annex C) and needs `[geonet]`. Every program that reaches it can make the station send anything, claim
      another place and clear its location table. The station warns of that at its start.",
 );
-static ANYWHERE: Key<bool> = with_default(
+static ACCEPT_ANY_SOURCE: Key<bool> = key_with_default(
     "anywhere",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "Allows an `upper_tester` whose address is neither loopback nor link-local.",
 );
 
 /// Keys of the config table `[conformance]`.
 pub(in crate::config) static SECTION: Section =
-    Section::new("[conformance]", "conformance", &[&UPPER_TESTER, &ANYWHERE]);
+    Section::new("[conformance]", "conformance", &[&UPPER_TESTER, &ACCEPT_ANY_SOURCE]);
 
 /// Position of the table in the file, and its values.
-pub(super) struct Draft {
-    pub at: usize,
+pub(super) struct UncheckedConformance {
+    pub table_offset: usize,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<Conformance>,
 }
 
-impl Draft {
-    pub(super) fn read(table: &Table<'_>) -> Draft {
-        Draft { at: table.at(), config: read(table) }
+impl UncheckedConformance {
+    pub(super) fn read_table(table: &Table<'_>) -> UncheckedConformance {
+        UncheckedConformance { table_offset: table.table_offset(), config: read_checked(table) }
     }
 }
 
-fn read(table: &Table<'_>) -> Option<Conformance> {
-    let anywhere = table.take(&ANYWHERE);
-    let upper_tester = table.take(&UPPER_TESTER)?;
+fn read_checked(table: &Table<'_>) -> Option<Conformance> {
+    let anywhere = table.read_key(&ACCEPT_ANY_SOURCE);
+    let upper_tester = table.read_key(&UPPER_TESTER)?;
     if !is_near(upper_tester) && anywhere == Some(false) {
         let value = table.value(&UPPER_TESTER)?;
         let text = value.as_str().unwrap_or_default();
-        value.refuse(&format!(
+        value.report_error(&format!(
             "{text:?} is reachable from other networks, expected a loopback or link-local address, or \
              anywhere = true"
         ));
@@ -64,11 +64,11 @@ fn read(table: &Table<'_>) -> Option<Conformance> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     match text.parse::<SocketAddr>() {
-        Ok(address) if address.port() == 0 || address.ip().is_multicast() => {
-            Err(format!("{text:?} is no address to listen on, expected {EXPECTED} of this machine"))
-        }
+        Ok(address) if address.port() == 0 || address.ip().is_multicast() => Err(format!(
+            "{text:?} is no address to listen on, expected {EXPECTED_SOCKET_ADDRESS} of this machine"
+        )),
         Ok(address) => Ok(address),
-        Err(_) => Err(format!("{text:?} is no address with a port, expected {EXPECTED}")),
+        Err(_) => Err(format!("{text:?} is no address with a port, expected {EXPECTED_SOCKET_ADDRESS}")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `[dataplane]`: the data path of packets.
 
-use super::keys::{Key, Section, with_default, words};
+use super::keys::{Key, Section, key_with_default, words_kind};
 use super::table::{Table, all};
 
 /// `[dataplane]`: the data path of packets.
@@ -25,9 +25,9 @@ pub enum DataplanePath {
     Tun,
 }
 
-static PATH: Key<DataplanePath> = with_default(
+static PATH_KEY: Key<DataplanePath> = key_with_default(
     "path",
-    words(&[
+    words_kind(&[
         ("auto", DataplanePath::Auto),
         ("bpf", DataplanePath::Bpf),
         ("xdp", DataplanePath::Xdp),
@@ -47,9 +47,9 @@ static PATH: Key<DataplanePath> = with_default(
 );
 
 /// Keys of the config table `[dataplane]`.
-pub(in crate::config) static SECTION: Section = Section::new("[dataplane]", "dataplane", &[&PATH]);
+pub(in crate::config) static SECTION: Section = Section::new("[dataplane]", "dataplane", &[&PATH_KEY]);
 
 /// Reads the table; `None` if it has an error.
-pub(super) fn read(table: &Table<'_>) -> Option<Dataplane> {
-    all!(Dataplane { path: table.take(&PATH) })
+pub(super) fn read_table(table: &Table<'_>) -> Option<Dataplane> {
+    all!(Dataplane { path: table.read_key(&PATH_KEY) })
 }

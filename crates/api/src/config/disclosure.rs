@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{ROOT, sections};
-use super::keys::{Declaration, Disclosure, Section};
+use super::document::{ROOT_TABLE, all_sections};
+use super::keys::{Disclosure, KeyDeclaration, Section};
 
 /// Text that replaces a removed value.
-pub const LEFT_OUT: &str = "LEFT OUT";
+pub const LEFT_OUT_MARK: &str = "LEFT OUT";
 
 /// Number of hexadecimal digits in a row that count as a key, in any value. Names of certificates have only
 /// 16.
@@ -21,13 +21,13 @@ const DIGITS_OF_A_KEY: usize = 32;
 
 /// A config without its secrets.
 #[derive(Debug, Default)]
-pub struct Disclosed {
+pub struct DisclosedConfig {
     /// The config, in TOML.
-    pub text: String,
+    pub config_text: String,
     /// Keys whose value was removed.
-    pub left_out: Vec<String>,
+    pub left_out_keys: Vec<String>,
     /// The removed values, so that a caller can search other texts for them.
-    pub secrets: Vec<String>,
+    pub removed_secrets: Vec<String>,
     /// Files and folders that hold secrets, as the config names them.
     pub secret_files: Vec<PathBuf>,
 }
@@ -35,9 +35,9 @@ pub struct Disclosed {
 /// Returns the keys of a config that hold a secret, or name a file that does.
 pub fn secret_keys() -> Vec<String> {
     let keys = |disclosure| {
-        let sections = sections().into_iter();
+        let sections = all_sections().into_iter();
         sections.flat_map(move |section| {
-            let keys = section.keys.iter().map(|key| key.declaration());
+            let keys = section.declared_keys.iter().map(|key| key.declaration());
             keys.filter(move |key| key.disclosure == disclosure).map(|key| section.path_of(key.name))
         })
     };
@@ -46,17 +46,17 @@ pub fn secret_keys() -> Vec<String> {
 
 /// Removes the secrets of a config. Returns `None` if the text is no TOML, because then no part of it is
 /// known to be public.
-pub fn disclose(text: &str) -> Option<Disclosed> {
+pub fn disclose_config(text: &str) -> Option<DisclosedConfig> {
     let document = DeTable::parse(text).ok()?;
-    let mut disclosed = Disclosed::default();
+    let mut disclosed = DisclosedConfig::default();
     let mut out = String::new();
-    disclosed.table(&mut out, Some(&ROOT), "", document.get_ref());
-    disclosed.text = out;
+    disclosed.table(&mut out, Some(&ROOT_TABLE), "", document.get_ref());
+    disclosed.config_text = out;
     Some(disclosed)
 }
 
 /// Returns whether TOML writes a value as a table, or an array of tables, with its own heading.
-fn is_headed(value: &DeValue<'_>) -> bool {
+fn has_header(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::Table(_) => true,
         DeValue::Array(items) => !items.is_empty() && items.iter().all(|item| item.get_ref().is_table()),
@@ -64,7 +64,7 @@ fn is_headed(value: &DeValue<'_>) -> bool {
     }
 }
 
-impl Disclosed {
+impl DisclosedConfig {
     /// Writes a table: first its values, then the tables inside, because a heading applies to all lines up to
     /// the next heading.
     fn table(
@@ -75,15 +75,18 @@ impl Disclosed {
         table: &DeTable<'_>,
     ) {
         let entries = || table.iter().map(|(name, value)| (&**name.get_ref(), value.get_ref()));
-        for (name, value) in entries().filter(|(_, value)| !is_headed(value)) {
-            out.push_str(&format!("{} = ", key(name)));
+        for (name, value) in entries().filter(|(_, value)| !has_header(value)) {
+            out.push_str(&format!("{} = ", key_as_toml(name)));
             self.value(out, section, name, value);
             out.push('\n');
         }
-        for (name, value) in entries().filter(|(_, value)| is_headed(value)) {
-            let below = declaration(section, name).and_then(|key| key.below);
-            let heading =
-                if heading.is_empty() { key(name).into_owned() } else { format!("{heading}.{}", key(name)) };
+        for (name, value) in entries().filter(|(_, value)| has_header(value)) {
+            let below = declaration_of(section, name).and_then(|key| key.section_below);
+            let heading = if heading.is_empty() {
+                key_as_toml(name).into_owned()
+            } else {
+                format!("{heading}.{}", key_as_toml(name))
+            };
             match value {
                 DeValue::Table(table) => {
                     out.push_str(&format!("\n[{heading}]\n"));
@@ -110,36 +113,36 @@ impl Disclosed {
         value: &DeValue<'_>,
     ) {
         let path = section.map_or(name.to_owned(), |section| section.path_of(name));
-        let disclosure = declaration(section, name).map_or(Disclosure::Secret, |key| key.disclosure);
+        let disclosure = declaration_of(section, name).map_or(Disclosure::Secret, |key| key.disclosure);
         if disclosure == Disclosure::PathOfSecret
             && let DeValue::String(file) = value
         {
             self.secret_files.push(PathBuf::from(&**file));
         }
         let is_open = match disclosure {
-            Disclosure::Open | Disclosure::PathOfSecret => !has_key(value),
+            Disclosure::Open | Disclosure::PathOfSecret => !contains_secret_key(value),
             Disclosure::Words(words) => matches!(value, DeValue::String(text) if words.contains(&&**text)),
             Disclosure::Secret => false,
         };
         if is_open {
-            write(out, value);
+            write_value(out, value);
         } else {
-            strings(value, &mut self.secrets);
-            self.left_out.push(path);
-            out.push_str(&format!("\"{LEFT_OUT}\""));
+            collect_texts(value, &mut self.removed_secrets);
+            self.left_out_keys.push(path);
+            out.push_str(&format!("\"{LEFT_OUT_MARK}\""));
         }
     }
 }
 
 /// Returns the declaration of a key; `None` if the program does not know the key.
-fn declaration(section: Option<&'static Section>, name: &str) -> Option<&'static Declaration> {
-    section.and_then(|section| section.key(name))
+fn declaration_of(section: Option<&'static Section>, name: &str) -> Option<&'static KeyDeclaration> {
+    section.and_then(|section| section.declaration_of(name))
 }
 
 /// Returns whether a value contains text that looks like a key.
-fn has_key(value: &DeValue<'_>) -> bool {
+fn contains_secret_key(value: &DeValue<'_>) -> bool {
     let mut texts = Vec::new();
-    strings(value, &mut texts);
+    collect_texts(value, &mut texts);
     texts.iter().any(|text| {
         let mut runs = text.split(|character: char| !character.is_ascii_hexdigit());
         runs.any(|run| run.len() >= DIGITS_OF_A_KEY)
@@ -147,20 +150,20 @@ fn has_key(value: &DeValue<'_>) -> bool {
 }
 
 /// Collects the strings and numbers in a value.
-fn strings(value: &DeValue<'_>, found: &mut Vec<String>) {
+fn collect_texts(value: &DeValue<'_>, found: &mut Vec<String>) {
     match value {
         DeValue::String(text) => found.push(text.to_string()),
         DeValue::Integer(number) => found.push(number.as_str().to_owned()),
         DeValue::Float(number) => found.push(number.as_str().to_owned()),
-        DeValue::Array(items) => items.iter().for_each(|item| strings(item.get_ref(), found)),
-        DeValue::Table(table) => table.values().for_each(|item| strings(item.get_ref(), found)),
+        DeValue::Array(items) => items.iter().for_each(|item| collect_texts(item.get_ref(), found)),
+        DeValue::Table(table) => table.values().for_each(|item| collect_texts(item.get_ref(), found)),
         DeValue::Boolean(_) | DeValue::Datetime(_) => {}
     }
 }
 
-fn write(out: &mut String, value: &DeValue<'_>) {
+fn write_value(out: &mut String, value: &DeValue<'_>) {
     match value {
-        DeValue::String(text) => quote(out, text),
+        DeValue::String(text) => write_quoted(out, text),
         DeValue::Integer(number) => out.push_str(&number.to_string()),
         DeValue::Float(number) => out.push_str(number.as_str()),
         DeValue::Boolean(flag) => out.push_str(if *flag { "true" } else { "false" }),
@@ -169,17 +172,17 @@ fn write(out: &mut String, value: &DeValue<'_>) {
             out.push('[');
             for (number, item) in items.iter().enumerate() {
                 out.push_str(if number == 0 { "" } else { ", " });
-                write(out, item.get_ref());
+                write_value(out, item.get_ref());
             }
             out.push(']');
         }
         // A key whose value others may see never has a table as its value. If a table is here nevertheless,
         // hide its content.
-        DeValue::Table(_) => quote(out, LEFT_OUT),
+        DeValue::Table(_) => write_quoted(out, LEFT_OUT_MARK),
     }
 }
 
-fn quote(out: &mut String, text: &str) {
+fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
     for character in text.chars() {
         match character {
@@ -192,7 +195,7 @@ fn quote(out: &mut String, text: &str) {
 }
 
 /// Returns a key as TOML writes it.
-fn key(name: &str) -> std::borrow::Cow<'_, str> {
+fn key_as_toml(name: &str) -> std::borrow::Cow<'_, str> {
     let bare = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
     // An unknown name may be a secret that an operator has written in the wrong place.
     if name.len() >= DIGITS_OF_A_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
@@ -202,7 +205,7 @@ fn key(name: &str) -> std::borrow::Cow<'_, str> {
         return name.into();
     }
     let mut quoted = String::new();
-    quote(&mut quoted, name);
+    write_quoted(&mut quoted, name);
     quoted.into()
 }
 
@@ -234,11 +237,15 @@ mod tests {
     #[test]
     fn the_word_none_for_a_missing_key_is_not_removed() {
         let text = "[mobile_router]\nauth = \"none\"\n[[home_agent.mobile_router]]\nauth = \"swordfish\"\n";
-        let disclosed = disclose(text).expect("TOML");
-        assert!(disclosed.text.contains("[mobile_router]\nauth = \"none\"\n"), "{}", disclosed.text);
-        assert!(!disclosed.text.contains("swordfish"), "{}", disclosed.text);
-        assert_eq!(disclosed.left_out, ["home_agent.mobile_router.auth"]);
-        assert_eq!(disclosed.secrets, ["swordfish"]);
+        let disclosed = disclose_config(text).expect("TOML");
+        assert!(
+            disclosed.config_text.contains("[mobile_router]\nauth = \"none\"\n"),
+            "{}",
+            disclosed.config_text
+        );
+        assert!(!disclosed.config_text.contains("swordfish"), "{}", disclosed.config_text);
+        assert_eq!(disclosed.left_out_keys, ["home_agent.mobile_router.auth"]);
+        assert_eq!(disclosed.removed_secrets, ["swordfish"]);
     }
 
     #[test]
@@ -262,13 +269,13 @@ signal = { good = -60, poor = -80 }
 [[mobile_node.uplink]]
 interface = "wwan0"
 "#;
-        let disclosed = disclose(text).expect("TOML");
-        assert_eq!(disclosed.left_out, ["auth.key"]);
-        assert_eq!(disclosed.secrets, ["000102030405060708090a0b0c0d0e0f"]);
+        let disclosed = disclose_config(text).expect("TOML");
+        assert_eq!(disclosed.left_out_keys, ["auth.key"]);
+        assert_eq!(disclosed.removed_secrets, ["000102030405060708090a0b0c0d0e0f"]);
         for secret in ["0001020304", "ffeedd", "old key"] {
-            assert!(!disclosed.text.contains(secret), "{}", disclosed.text);
+            assert!(!disclosed.config_text.contains(secret), "{}", disclosed.config_text);
         }
-        let again = disclosed.text.replace(LEFT_OUT, "000102030405060708090a0b0c0d0e0f");
+        let again = disclosed.config_text.replace(LEFT_OUT_MARK, "000102030405060708090a0b0c0d0e0f");
         let read = |text: &str| super::super::Config::parse(text, "c.toml").expect("a config");
         assert_eq!(read(&again), read(text));
     }
@@ -283,20 +290,20 @@ auth = { spi = 301, key_file = "new.key", former = [
     { spi = 299, key_file = "old.key" },
 ] }
 "#;
-        let disclosed = disclose(text).expect("TOML");
-        assert!(!disclosed.text.contains("00010203"), "{}", disclosed.text);
+        let disclosed = disclose_config(text).expect("TOML");
+        assert!(!disclosed.config_text.contains("00010203"), "{}", disclosed.config_text);
         assert!(
-            disclosed.text.contains("spi = 300") && disclosed.text.contains("spi = 299"),
+            disclosed.config_text.contains("spi = 300") && disclosed.config_text.contains("spi = 299"),
             "{}",
-            disclosed.text
+            disclosed.config_text
         );
-        assert_eq!(disclosed.left_out, ["auth.former.key"]);
-        assert_eq!(disclosed.secrets, ["000102030405060708090a0b0c0d0e0f"]);
+        assert_eq!(disclosed.left_out_keys, ["auth.former.key"]);
+        assert_eq!(disclosed.removed_secrets, ["000102030405060708090a0b0c0d0e0f"]);
         assert_eq!(disclosed.secret_files, ["new.key", "old.key"].map(PathBuf::from));
     }
 
     #[test]
-    fn unknown_values_are_left_out() {
+    fn values_of_unknown_keys_are_left_out() {
         let text = r#"
 passwort = "geheim"
 [station]
@@ -311,9 +318,13 @@ auth = { key_file = "/etc/carnet/a.key" }
 auth = { kee = "geheim", key_file = "b.key" }
 00112233445566778899aabbccddeeff = "geheim"
 "#;
-        let disclosed = disclose(text).expect("TOML");
-        assert!(!disclosed.text.contains("geheim") && !disclosed.text.contains("0011"), "{}", disclosed.text);
+        let disclosed = disclose_config(text).expect("TOML");
+        assert!(
+            !disclosed.config_text.contains("geheim") && !disclosed.config_text.contains("0011"),
+            "{}",
+            disclosed.config_text
+        );
         assert_eq!(disclosed.secret_files, [PathBuf::from("b.key")]);
-        assert!(disclose("a = ").is_none());
+        assert!(disclose_config("a = ").is_none());
     }
 }

@@ -13,16 +13,16 @@ pub struct ConfigError {
     /// File name as the caller gave it.
     pub file: String,
     /// Line and column, both from 1, the column in characters.
-    pub place: Option<(usize, usize)>,
+    pub line_and_column: Option<(usize, usize)>,
     /// Fault and expected value, in one line.
-    pub message: String,
+    pub error_message: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.message),
-            None => write!(f, "{}: {}", self.file, self.message),
+        match self.line_and_column {
+            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.error_message),
+            None => write!(f, "{}: {}", self.file, self.error_message),
         }
     }
 }
@@ -35,38 +35,45 @@ pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
     /// Creates the error for a file that cannot be read.
-    pub(super) fn unreadable(file: &str, error: &io::Error) -> ConfigErrors {
+    pub(super) fn unreadable_file(file: &str, error: &io::Error) -> ConfigErrors {
         let message = format!("cannot read the config, expected a readable TOML file: {error}");
-        ConfigErrors(vec![ConfigError { file: file.to_owned(), place: None, message }])
+        ConfigErrors(vec![ConfigError {
+            file: file.to_owned(),
+            line_and_column: None,
+            error_message: message,
+        }])
     }
 
     /// Creates a single error at an octet of the text.
-    pub(super) fn single(file: &str, text: &str, at: usize, message: &str) -> ConfigErrors {
+    pub(super) fn single_error(file: &str, text: &str, at: usize, message: &str) -> ConfigErrors {
         let message = message.to_owned();
-        ConfigErrors(vec![ConfigError { file: file.to_owned(), place: Some(place(text, at)), message }])
+        ConfigErrors(vec![ConfigError {
+            file: file.to_owned(),
+            line_and_column: Some(line_and_column(text, at)),
+            error_message: message,
+        }])
     }
 
     /// Creates the errors of a text that is no TOML. One mistake makes the parser report several errors, so
     /// only the first error of each line counts.
-    pub(super) fn syntax(sink: Sink<'_>, errors: &[toml::de::Error]) -> ConfigErrors {
+    pub(super) fn syntax_errors(sink: ErrorSink<'_>, errors: &[toml::de::Error]) -> ConfigErrors {
         for error in errors {
             let span = error.span().unwrap_or_default();
             let message = match error.message() {
                 "duplicate key" => {
-                    let key = sink.text.get(span.clone()).unwrap_or_default();
+                    let key = sink.config_text.get(span.clone()).unwrap_or_default();
                     format!("duplicate key `{key}`, expected it once")
                 }
-                message => {
-                    unquoted(line_at(sink.text, span.start)).unwrap_or(message.replace(['\n', '\r'], " "))
-                }
+                message => message_for_unquoted(line_at(sink.config_text, span.start))
+                    .unwrap_or(message.replace(['\n', '\r'], " ")),
             };
             sink.push(span.start, message);
         }
-        let (file, text) = (sink.file, sink.text);
-        let mut errors = sink
-            .finish()
-            .unwrap_or_else(|| ConfigErrors::single(file, text, 0, "no TOML, expected a TOML document"));
-        errors.0.dedup_by_key(|error| error.place.map(|(line, _)| line));
+        let (file, text) = (sink.file, sink.config_text);
+        let mut errors = sink.into_errors().unwrap_or_else(|| {
+            ConfigErrors::single_error(file, text, 0, "no TOML, expected a TOML document")
+        });
+        errors.0.dedup_by_key(|error| error.line_and_column.map(|(line, _)| line));
         errors
     }
 
@@ -89,16 +96,16 @@ impl fmt::Display for ConfigErrors {
 }
 
 /// Collector of the errors of one file.
-pub(super) struct Sink<'t> {
+pub(super) struct ErrorSink<'t> {
     file: &'t str,
-    text: &'t str,
-    found: RefCell<Vec<(usize, String)>>,
+    config_text: &'t str,
+    found_errors: RefCell<Vec<(usize, String)>>,
 }
 
-impl<'t> Sink<'t> {
+impl<'t> ErrorSink<'t> {
     /// Creates a collector without errors for the text of a file.
-    pub(super) fn new(file: &'t str, text: &'t str) -> Sink<'t> {
-        Sink { file, text, found: RefCell::new(Vec::new()) }
+    pub(super) fn new(file: &'t str, text: &'t str) -> ErrorSink<'t> {
+        ErrorSink { file, config_text: text, found_errors: RefCell::new(Vec::new()) }
     }
 
     /// Returns the file name as the caller gave it.
@@ -108,26 +115,26 @@ impl<'t> Sink<'t> {
 
     /// Records an error at an octet of the text.
     pub(super) fn push(&self, at: usize, message: impl Into<String>) {
-        self.found.borrow_mut().push((at, message.into()));
+        self.found_errors.borrow_mut().push((at, message.into()));
     }
 
     /// Formats the position of an octet as `FILE:LINE:COL`, for a message that names a second place.
-    pub(super) fn place(&self, at: usize) -> String {
-        let (line, column) = place(self.text, at);
+    pub(super) fn format_position(&self, at: usize) -> String {
+        let (line, column) = line_and_column(self.config_text, at);
         format!("{}:{line}:{column}", self.file)
     }
 
     /// Returns the errors in the order of the file, or `None` without errors.
-    pub(super) fn finish(self) -> Option<ConfigErrors> {
-        let mut found = self.found.into_inner();
+    pub(super) fn into_errors(self) -> Option<ConfigErrors> {
+        let mut found = self.found_errors.into_inner();
         if found.is_empty() {
             return None;
         }
         found.sort_by_key(|(at, _)| *at);
         let errors = found.into_iter().map(|(at, message)| ConfigError {
             file: self.file.to_owned(),
-            place: Some(place(self.text, at)),
-            message,
+            line_and_column: Some(line_and_column(self.config_text, at)),
+            error_message: message,
         });
         Some(ConfigErrors(errors.collect()))
     }
@@ -142,7 +149,7 @@ fn line_at(text: &str, at: usize) -> &str {
 }
 
 /// Returns the message for a line with a string without quotation marks, the most frequent mistake.
-fn unquoted(line: &str) -> Option<String> {
+fn message_for_unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();
     let is_text = value.contains(|c: char| c.is_alphabetic() || ":/".contains(c));
@@ -154,7 +161,7 @@ fn unquoted(line: &str) -> Option<String> {
 }
 
 /// Returns line and column of an octet of a text, both from 1 and the column in characters.
-fn place(text: &str, at: usize) -> (usize, usize) {
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
@@ -162,7 +169,7 @@ fn place(text: &str, at: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{line_at, place, unquoted};
+    use super::{line_and_column, line_at, message_for_unquoted};
 
     #[test]
     fn error_says_that_a_string_lacks_quotes() {
@@ -174,10 +181,10 @@ mod tests {
             ("name = /var/lib", "/var/lib"),
         ] {
             let told = format!("{value} is no TOML value, expected a string in quotes: name = \"{value}\"");
-            assert_eq!(unquoted(line), Some(told), "{line}");
+            assert_eq!(message_for_unquoted(line), Some(told), "{line}");
         }
         for line in ["name = 'bus", "a = 01", "a = [1, x", "a = 0xg", "a = true", "a =", "name nc-bus", ""] {
-            assert_eq!(unquoted(line), None, "{line}");
+            assert_eq!(message_for_unquoted(line), None, "{line}");
         }
         let text = "a = 1\nname = é\n";
         assert_eq!((line_at(text, 6), line_at(text, 0)), ("name = é", "a = 1"));
@@ -187,10 +194,10 @@ mod tests {
     #[test]
     fn error_places_count_lines_and_characters() {
         let text = "é = 1\nkey = 2\n";
-        assert_eq!(place(text, 0), (1, 1));
-        assert_eq!(place(text, 3), (1, 3));
-        assert_eq!(place(text, 7), (2, 1));
-        assert_eq!(place(text, text.len()), (3, 1));
-        assert_eq!(place(text, text.len() + 9), (3, 1));
+        assert_eq!(line_and_column(text, 0), (1, 1));
+        assert_eq!(line_and_column(text, 3), (1, 3));
+        assert_eq!(line_and_column(text, 7), (2, 1));
+        assert_eq!(line_and_column(text, text.len()), (3, 1));
+        assert_eq!(line_and_column(text, text.len() + 9), (3, 1));
     }
 }

@@ -3,18 +3,18 @@
 use std::net::Ipv6Addr;
 
 use super::keys::{
-    Key, Kind, Optional, Section, Tables, integer, named_words, optional, required, tables, text, value,
-    with_default,
+    Key, Optional, Section, TableKey, ValueKind, integer_kind, key_with_default, named_words_kind,
+    optional_key, required_key, tables, text_kind, value,
 };
 use super::kinds;
-use super::reader::Value;
+use super::reader::LocatedValue;
 use super::table::{Table, all};
 
 /// Values of the config table `[facilities]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facilities {
     /// Whether the station sends CAMs.
-    pub cam: bool,
+    pub sends_cams: bool,
     /// Station ID in messages; `None` derives it from the GN address.
     pub station_id: Option<u32>,
     /// Length of the vehicle, decimetres; `None`: unknown.
@@ -22,7 +22,7 @@ pub struct Facilities {
     /// Width of the vehicle, decimetres; `None`: unknown.
     pub vehicle_width_dm: Option<u8>,
     /// Present use of the vehicle.
-    pub role: VehicleRole,
+    pub vehicle_role: VehicleRole,
     /// Whether the station repeats the DENMs of other stations (keep-alive forwarding, EN 302 637-3 6.1.4).
     pub keep_alive: bool,
     /// Maximum number of stations in the Local Dynamic Map.
@@ -30,7 +30,7 @@ pub struct Facilities {
     /// Maximum number of events in the Local Dynamic Map.
     pub ldm_events: u32,
     /// Services that the station announces.
-    pub services: Vec<Service>,
+    pub announced_services: Vec<Service>,
 }
 
 /// Values of the config table `[[facilities.service]]`.
@@ -84,57 +84,61 @@ impl VehicleRole {
 }
 
 /// Maximum number of services in one announcement.
-const MOST_SERVICES: usize = 16;
+const MAX_SERVICES: usize = 16;
 
 /// Lengths and widths of vehicles that TS 102 894-2 can express; larger values are "out of range".
-const VEHICLE_LENGTHS: Kind<u16> =
-    value("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| decimetres(value, 1021));
-const VEHICLE_WIDTHS: Kind<u8> = value("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
-    decimetres(value, 60).and_then(|width| u8::try_from(width).ok())
-});
+const VEHICLE_LENGTHS: ValueKind<u16> =
+    value("number, 0.1 to 102.1", "a number of metres from 0.1 to 102.1", |value| {
+        read_decimetres(value, 1021)
+    });
+const VEHICLE_WIDTHS: ValueKind<u8> =
+    value("number, 0.1 to 6", "a number of metres from 0.1 to 6", |value| {
+        read_decimetres(value, 60).and_then(|width| u8::try_from(width).ok())
+    });
 
-static CAM: Key<bool> = with_default("cam", kinds::BOOLEAN, "true", "Whether the station sends CAMs.");
-static STATION_ID: Optional<u32> = optional(
+static SEND_CAMS: Key<bool> =
+    key_with_default("cam", kinds::BOOLEAN_KIND, "true", "Whether the station sends CAMs.");
+static STATION_ID: Optional<u32> = optional_key(
     "station_id",
-    integer(0, 4_294_967_295),
+    integer_kind(0, 4_294_967_295),
     "The station's number in messages. By default it is the last 32 bits of the GeoNetworking address, and
      changes with the address.",
 );
-static VEHICLE_LENGTH: Optional<u16> = optional(
+static VEHICLE_LENGTH: Optional<u16> = optional_key(
     "vehicle_length",
     VEHICLE_LENGTHS,
     "Length in metres, for CAMs, with the trailer if there is one.",
 );
-static VEHICLE_WIDTH: Optional<u8> = optional("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
-static ROLE: Key<VehicleRole> = with_default(
+static VEHICLE_WIDTH: Optional<u8> = optional_key("vehicle_width", VEHICLE_WIDTHS, "Width in metres.");
+static ROLE: Key<VehicleRole> = key_with_default(
     "role",
-    named_words("role", &VehicleRole::NAMES),
+    named_words_kind("role", &VehicleRole::NAMES),
     "\"default\"",
     "What the vehicle is doing. A role that has a container of its own in CAMs (public transport, rescue and
      so on) sends it.",
 );
-static KEEP_ALIVE: Key<bool> = with_default(
+static KEEP_ALIVE: Key<bool> = key_with_default(
     "keep_alive",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "true",
     "Whether the station repeats the DENM of another station if no station has done so for a while and this
      station is where the event matters (EN 302 637-3 6.1.4).",
 );
-static LDM_STATIONS: Key<u32> = with_default(
+static LDM_STATIONS: Key<u32> = key_with_default(
     "ldm_stations",
-    integer(1, 100_000),
+    integer_kind(1, 100_000),
     "4096",
     "Stations that the map holds at most; each takes some hundred octets.",
 );
-static LDM_EVENTS: Key<u32> = with_default(
+static LDM_EVENTS: Key<u32> = key_with_default(
     "ldm_events",
-    integer(1, 10_000),
+    integer_kind(1, 10_000),
     "256",
     "Events of other stations that the map holds, and remembers, at most.",
 );
-static SERVICES: Tables = tables(
+static SERVICES: TableKey = tables(
     "service",
-    &SERVICE,
+    &SERVICE_TABLE,
     "Services that the station announces, see [[[facilities.service]]](#facilitiesservice).",
 );
 
@@ -143,7 +147,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     "[facilities]",
     "facilities",
     &[
-        &CAM,
+        &SEND_CAMS,
         &STATION_ID,
         &VEHICLE_LENGTH,
         &VEHICLE_WIDTH,
@@ -155,58 +159,58 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-static ITS_AID: Key<u32> = required(
+static ITS_AID: Key<u32> = required_key(
     "its_aid",
-    integer(0, 270_549_119),
+    integer_kind(0, 270_549_119),
     "Kind of service: its ITS application identifier (ISO 17419, ETSI TS 102 965).",
 );
 static ADDRESS: Optional<Ipv6Addr> =
-    optional("address", text("IPv6 address", "an IPv6 address", address), "Address of the service.");
+    optional_key("address", text_kind("IPv6 address", "an IPv6 address", address), "Address of the service.");
 static PORT: Optional<u16> =
-    optional("port", integer(1, 65_535), "Port of the service at the address, or its BTP port.");
+    optional_key("port", integer_kind(1, 65_535), "Port of the service at the address, or its BTP port.");
 
 /// Keys of the config table `[[facilities.service]]`.
-static SERVICE: Section =
+static SERVICE_TABLE: Section =
     Section::new("[[facilities.service]]", "facilities.service", &[&ITS_AID, &ADDRESS, &PORT]);
 
 /// Position of the table in the file, and its values.
-pub(super) struct Draft {
-    pub at: usize,
+pub(super) struct UncheckedFacilities {
+    pub table_offset: usize,
     /// Whether the operator has configured the station ID.
     pub has_a_number: bool,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<Facilities>,
 }
 
-impl Draft {
-    pub(super) fn read(table: &Table<'_>) -> Draft {
+impl UncheckedFacilities {
+    pub(super) fn read_table(table: &Table<'_>) -> UncheckedFacilities {
         let config = all!(Facilities {
-            cam: table.take(&CAM),
-            station_id: table.take(&STATION_ID),
-            vehicle_length_dm: table.take(&VEHICLE_LENGTH),
-            vehicle_width_dm: table.take(&VEHICLE_WIDTH),
-            role: table.take(&ROLE),
-            keep_alive: table.take(&KEEP_ALIVE),
-            ldm_stations: table.take(&LDM_STATIONS),
-            ldm_events: table.take(&LDM_EVENTS),
-            services: services(table),
+            sends_cams: table.read_key(&SEND_CAMS),
+            station_id: table.read_key(&STATION_ID),
+            vehicle_length_dm: table.read_key(&VEHICLE_LENGTH),
+            vehicle_width_dm: table.read_key(&VEHICLE_WIDTH),
+            vehicle_role: table.read_key(&ROLE),
+            keep_alive: table.read_key(&KEEP_ALIVE),
+            ldm_stations: table.read_key(&LDM_STATIONS),
+            ldm_events: table.read_key(&LDM_EVENTS),
+            announced_services: read_services(table),
         });
         let has_a_number = config.as_ref().is_some_and(|config| config.station_id.is_some());
-        Draft { at: table.at(), has_a_number, config }
+        UncheckedFacilities { table_offset: table.table_offset(), has_a_number, config }
     }
 }
 
-fn services(table: &Table<'_>) -> Option<Vec<Service>> {
+fn read_services(table: &Table<'_>) -> Option<Vec<Service>> {
     let tables = table.tables(&SERVICES)?;
-    if let Some(value) = table.value(&SERVICES).filter(|_| tables.len() > MOST_SERVICES) {
-        value.refuse(&format!("{} services, expected at most {MOST_SERVICES}", tables.len()));
+    if let Some(value) = table.value(&SERVICES).filter(|_| tables.len() > MAX_SERVICES) {
+        value.report_error(&format!("{} services, expected at most {MAX_SERVICES}", tables.len()));
         return None;
     }
     let service = |table: &Table<'_>| {
         all!(Service {
-            its_aid: table.take(&ITS_AID),
-            address: table.take(&ADDRESS),
-            port: table.take(&PORT),
+            its_aid: table.read_key(&ITS_AID),
+            address: table.read_key(&ADDRESS),
+            port: table.read_key(&PORT),
         })
     };
     // Reads all services, so that every error is reported.
@@ -219,9 +223,9 @@ fn address(text: &str) -> Result<Ipv6Addr, String> {
 }
 
 /// Reads a number of metres, to the decimetre.
-fn decimetres(value: &Value<'_>, most: u16) -> Option<u16> {
+fn read_decimetres(value: &LocatedValue<'_>, most: u16) -> Option<u16> {
     let expected = format!("a number of metres from 0.1 to {}", f64::from(most) / 10.0);
-    value.number(&expected, |metres| {
+    value.read_number(&expected, |metres| {
         let decimetres = (metres * 10.0).round();
         if (1.0..=f64::from(most)).contains(&decimetres) {
             Ok(decimetres as u16)

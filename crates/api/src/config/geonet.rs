@@ -17,11 +17,11 @@ use carnet_geonet::mib::UnknownSender;
 use carnet_wire::address::MacAddress;
 
 use super::keys::{
-    Key, Kind, Optional, Section, Tables, named_words, optional, required, table, tables, text, value,
-    with_default, words,
+    Key, Optional, Section, TableKey, ValueKind, key_with_default, named_words_kind, optional_key,
+    required_key, table, tables, text_kind, value, words_kind,
 };
 use super::kinds;
-use super::reader::At;
+use super::reader::Located;
 use super::table::{Table, all};
 
 pub use crate::model::AreaShape;
@@ -47,7 +47,7 @@ pub struct Geonet {
     /// Whether the interface gets the link-layer address of the GN address.
     pub set_link_address: bool,
     /// Source of the position.
-    pub position: PositionSource,
+    pub position_source: PositionSource,
     /// IPv6 over GeoNetworking; `None` if it is off.
     pub ipv6: Option<Ipv6>,
     /// Direct routes to the mobile networks of vehicles in radio range; `None` if they are off.
@@ -63,9 +63,9 @@ pub struct Geonet {
     /// Radio range in metres (`itsGnDefaultMaxCommunicationRange`).
     pub range_m: u16,
     /// Version of EN 302 636-4-1 whose rules apply where versions differ.
-    pub standard: UnknownSender,
+    pub unknown_sender: UnknownSender,
     /// Parameters of the standard without a key in this table.
-    pub mib: Mib,
+    pub mib_parameters: Mib,
     /// Named areas, in the order of the file.
     pub areas: Vec<Area>,
 }
@@ -88,7 +88,7 @@ pub struct UdpLink {
     /// Name of the interface of a multicast group: the part after `%`. A numeric scope is in `local`.
     pub interface: Option<String>,
     /// Destinations of datagrams; empty exactly for a multicast group.
-    pub peers: Vec<SocketAddr>,
+    pub peer_addresses: Vec<SocketAddr>,
 }
 
 impl GeonetInterface {
@@ -135,7 +135,7 @@ pub enum StationType {
 
 impl StationType {
     /// All kinds, with their names in the config file.
-    pub const NAMES: [(&str, StationType); 13] = [
+    pub const STATION_TYPE_NAMES: [(&str, StationType); 13] = [
         ("unknown", StationType::Unknown),
         ("pedestrian", StationType::Pedestrian),
         ("cyclist", StationType::Cyclist),
@@ -152,7 +152,7 @@ impl StationType {
     ];
 
     /// Returns the number of the station type in a GN address.
-    pub fn number(self) -> u8 {
+    pub fn type_number(self) -> u8 {
         self as u8
     }
 }
@@ -199,62 +199,66 @@ pub struct Coordinates {
 
 impl Coordinates {
     /// Returns latitude and longitude in degrees.
-    pub fn degrees(self) -> (f64, f64) {
+    pub fn in_degrees(self) -> (f64, f64) {
         (f64::from(self.latitude) / 1e7, f64::from(self.longitude) / 1e7)
     }
 }
 
-const POSITIONS: Kind<PositionSource> = value("position", values::POSITION, |value| {
-    value.parse(values::POSITION, |text| values::position(text, value.file()))
+const POSITION_KIND: ValueKind<PositionSource> = value("position", values::EXPECTED_POSITION, |value| {
+    value.parse(values::EXPECTED_POSITION, |text| values::parse_position(text, value.file()))
 });
 
-static INTERFACE: Key<GeonetInterface> = required(
+static INTERFACE: Key<GeonetInterface> = required_key(
     "interface",
-    text("radio", values::LINK, values::link),
+    text_kind("radio", values::EXPECTED_LINK, values::parse_link),
     "The radio. A network interface carries frames with EtherType 0x8947. It is for GeoNetworking only: it
      must be no uplink, not in `lan`, and not the home link.",
 );
-static STATION_TYPE: Key<StationType> = with_default(
+static STATION_TYPE: Key<StationType> = key_with_default(
     "station_type",
-    named_words("station type", &StationType::NAMES),
+    named_words_kind("station type", &StationType::STATION_TYPE_NAMES),
     "\"unknown\"",
     "Type of the station; part of its address.",
 );
-static ADDRESS: Key<GeonetAddress> = with_default(
+static ADDRESS: Key<GeonetAddress> = key_with_default(
     "address",
-    text(r#""auto", "managed:MAC" or "anonymous""#, values::GN_ADDRESS, values::gn_address),
+    text_kind(
+        r#""auto", "managed:MAC" or "anonymous""#,
+        values::EXPECTED_GN_ADDRESS,
+        values::parse_gn_address,
+    ),
     "\"auto\"",
     r#"`"auto"`: the GeoNetworking address is made from the link-layer address of the interface, and changes
        if another station has the same. `"managed:02:00:00:00:00:0a"`: it is made from this address, even if
        another station has the same. `"anonymous"`: it is made from a random address, new at each start."#,
 );
-static SET_LINK_ADDRESS: Key<bool> = with_default(
+static SET_LINK_ADDRESS: Key<bool> = key_with_default(
     "set_link_address",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "true",
     "Give the interface the station's link-layer address if the two differ, because it receives no unicast
      frames otherwise. They differ with `managed`, `anonymous`, and with `auto` after another station had the
      same address. At its end the station restores the interface's own address. `false` leaves the interface
      as it is.",
 );
-static POSITION: Key<PositionSource> = required(
+static POSITION: Key<PositionSource> = required_key(
     "position",
-    POSITIONS,
+    POSITION_KIND,
     "Source of the station's position. Before the first fix the station sends nothing. Between fixes it
      computes its position along a straight line, so that packets carry the position at which they are sent.
      Without a fix they say that the position is not accurate (PAI), and after 10 s the station takes itself
      to stand still.",
 );
-static RANGE: Key<u16> = with_default(
+static RANGE_KEY: Key<u16> = key_with_default(
     "range",
-    kinds::LENGTH,
+    kinds::LENGTH_KIND,
     "\"1km\"",
     "Longest distance that the radio reaches (`itsGnDefaultMaxCommunicationRange`). Contention timers and
      adaptive beacons use it.",
 );
-static STANDARD: Key<UnknownSender> = with_default(
+static STANDARD: Key<UnknownSender> = key_with_default(
     "standard",
-    words(&[
+    words_kind(&[
         ("1.4.1", UnknownSender::NonAreaForwarding),
         ("1.3.1", UnknownSender::Broadcast),
         ("1.2.1", UnknownSender::Broadcast),
@@ -264,9 +268,9 @@ static STANDARD: Key<UnknownSender> = with_default(
      gets a packet for the area and does not know where the sender is. By 1.4.1 it continues with the
      `unicast` algorithm; by the older two it broadcasts the packet at once.",
 );
-static IPV6_INTERFACE: Optional<String> = optional(
+static IPV6_INTERFACE: Optional<String> = optional_key(
     "ipv6_interface",
-    kinds::INTERFACE,
+    kinds::INTERFACE_KIND,
     "IPv6 over GeoNetworking (EN 302 636-6-1). carnet makes this Ethernet interface, with the link-layer
      address of the station, a link-local address and an MTU that fits, and removes it at the end. Unicast
      packets go to the station of the next hop over any number of hops. Multicast packets go to all stations
@@ -277,43 +281,43 @@ static IPV6_INTERFACE: Optional<String> = optional(
      routers, the nearest in range first; as on any link, nothing authenticates them. A reload may make it an
      uplink, or end that. Without this key there is no IPv6.",
 );
-static IPV6: Tables = table(
+static IPV6: TableKey = table(
     "ipv6",
     &ipv6::SECTION,
     "More settings of IPv6 over GeoNetworking, see [[geonet.ipv6]](#geonetipv6).",
 );
-static MNPP: Tables = table(
+static MNPP: TableKey = table(
     "mnpp",
     &mnpp::SECTION,
     "Direct paths to the mobile networks of vehicles in radio range, see [[geonet.mnpp]](#geonetmnpp).",
 );
-static MULTICAST: Tables = table(
+static MULTICAST: TableKey = table(
     "multicast",
     &multicast::SECTION,
     "Multicast between the mobile network and IPv6 over GeoNetworking, see
      [[geonet.multicast]](#geonetmulticast).",
 );
-static DCC: Tables = table(
+static DCC: TableKey = table(
     "dcc",
     &dcc::SECTION,
     "Congestion control, see [[geonet.dcc]](#geonetdcc). Without it every packet goes to the radio at once.",
 );
-static FORWARDING: Tables = table(
+static FORWARDING: TableKey = table(
     "forwarding",
     &forwarding::SECTION,
     "Forwarding algorithms, see [[geonet.forwarding]](#geonetforwarding).",
 );
-static BEACON: Tables = table(
+static BEACON: TableKey = table(
     "beacon",
     &beacon::SECTION,
     "When the station sends beacons, see [[geonet.beacon]](#geonetbeacon).",
 );
-static MIB: Tables = table(
+static MIB: TableKey = table(
     "mib",
     &mib::SECTION,
     "Parameters of the standard that rarely need another value, see [[geonet.mib]](#geonetmib).",
 );
-static AREAS: Tables =
+static AREAS: TableKey =
     tables("area", &area::SECTION, "Areas with a name, see [[[geonet.area]]](#geonetarea).");
 
 /// Keys of the config table `[geonet]`.
@@ -326,7 +330,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &ADDRESS,
         &SET_LINK_ADDRESS,
         &POSITION,
-        &RANGE,
+        &RANGE_KEY,
         &STANDARD,
         &IPV6_INTERFACE,
         &IPV6,
@@ -341,58 +345,58 @@ pub(in crate::config) static SECTION: Section = Section::new(
 );
 
 /// The parsed table, with the values that the checks compare with other tables.
-pub(super) struct Draft {
-    pub interface: Option<At<GeonetInterface>>,
+pub(super) struct UncheckedGeonet {
+    pub interface: Option<Located<GeonetInterface>>,
     /// Whether the security entity sets the GN address. It is also true if the key has an error.
     pub is_anonymous: bool,
     /// Value of `ipv6_interface`, if present; the outer `None` if the key has an error.
-    pub ipv6_interface: Option<Option<At<String>>>,
-    pub dynamic_interface: Option<At<String>>,
+    pub ipv6_interface: Option<Option<Located<String>>>,
+    pub dynamic_interface: Option<Located<String>>,
     /// Position of `[geonet.ipv6]` in the file.
-    pub ipv6_at: Option<usize>,
+    pub ipv6_offset: Option<usize>,
     /// Position of `[geonet.mnpp]` in the file.
-    pub mnpp_at: Option<usize>,
+    pub mnpp_offset: Option<usize>,
     pub multicast: Option<multicast::Draft>,
     pub areas: Vec<area::Draft>,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<Geonet>,
 }
 
-impl Draft {
-    pub(super) fn read(table: &Table<'_>) -> Draft {
-        let interface = table.take_at(&INTERFACE);
-        let position = table.take(&POSITION);
-        let mib = table.table_or_defaults(&MIB).and_then(|table| mib::read(&table));
+impl UncheckedGeonet {
+    pub(super) fn read_table(table: &Table<'_>) -> UncheckedGeonet {
+        let interface = table.read_key_with_offset(&INTERFACE);
+        let position = table.read_key(&POSITION);
+        let mib = table.table_or_defaults(&MIB).and_then(|table| mib::read_table(&table));
         let largest = match &mib {
             Some(mib) => Some(mib.max_area_size),
-            None => mib::read(&table.defaults(&MIB)).map(|mib| mib.max_area_size),
+            None => mib::read_table(&table.table_of_defaults(&MIB)).map(|mib| mib.max_area_size),
         };
         let areas = table.tables(&AREAS);
-        let address = table.take(&ADDRESS);
-        let ipv6_interface = table.find_at(&IPV6_INTERFACE);
-        let ipv6 = table.table_or_defaults(&IPV6).and_then(|table| ipv6::read(&table));
+        let address = table.read_key(&ADDRESS);
+        let ipv6_interface = table.find_key_with_offset(&IPV6_INTERFACE);
+        let ipv6 = table.table_or_defaults(&IPV6).and_then(|table| ipv6::read_table(&table));
         let mnpp = table.table(&MNPP).and_then(|table| match table {
-            Some(table) => mnpp::read(&table).map(Some),
+            Some(table) => mnpp::read_table(&table).map(Some),
             None => Some(None),
         });
         let multicast = table.table(&MULTICAST).and_then(|table| match table {
-            Some(table) => multicast::Draft::read(&table).map(Some),
+            Some(table) => multicast::Draft::read_table(&table).map(Some),
             None => Some(None),
         });
         let dcc = table.table(&DCC).and_then(|table| match table {
-            Some(table) => dcc::read(&table).map(Some),
+            Some(table) => dcc::read_table(&table).map(Some),
             None => Some(None),
         });
         let mut areas: Option<Vec<area::Draft>> = areas.map(|tables| {
-            tables.iter().map(|table| area::Draft::read(table, largest.unwrap_or_default())).collect()
+            tables.iter().map(|table| area::Draft::read_table(table, largest.unwrap_or_default())).collect()
         });
         let main = ipv6_interface.clone();
         let config = all!(Geonet {
             interface: interface.clone().map(|interface| interface.value),
-            station_type: table.take(&STATION_TYPE),
+            station_type: table.read_key(&STATION_TYPE),
             address: address,
-            set_link_address: table.take(&SET_LINK_ADDRESS),
-            position: position,
+            set_link_address: table.read_key(&SET_LINK_ADDRESS),
+            position_source: position,
             ipv6: ipv6.as_ref().and_then(|ipv6| {
                 Some(main?.map(|interface| ipv6.clone().with_interface(interface.value)))
             }),
@@ -402,20 +406,20 @@ impl Draft {
                 None => Some(None),
             }),
             dcc: dcc,
-            forwarding: table.table_or_defaults(&FORWARDING).and_then(|table| forwarding::read(&table)),
-            beacon: table.table_or_defaults(&BEACON).and_then(|table| beacon::read(&table)),
-            range_m: table.take(&RANGE),
-            standard: table.take(&STANDARD),
-            mib: mib,
+            forwarding: table.table_or_defaults(&FORWARDING).and_then(|table| forwarding::read_table(&table)),
+            beacon: table.table_or_defaults(&BEACON).and_then(|table| beacon::read_table(&table)),
+            range_m: table.read_key(&RANGE_KEY),
+            unknown_sender: table.read_key(&STANDARD),
+            mib_parameters: mib,
             areas: areas.as_mut().and_then(|areas| areas.iter_mut().map(|area| area.config.take()).collect()),
         });
-        Draft {
+        UncheckedGeonet {
             interface,
             is_anonymous: address.is_none_or(|address| address == GeonetAddress::Anonymous),
             ipv6_interface,
-            ipv6_at: ipv6.as_ref().and(table.value(&IPV6)).map(|value| value.at()),
+            ipv6_offset: ipv6.as_ref().and(table.value(&IPV6)).map(|value| value.offset()),
             dynamic_interface: ipv6.and_then(|ipv6| ipv6.dynamic_interface),
-            mnpp_at: mnpp.flatten().and(table.value(&MNPP)).map(|value| value.at()),
+            mnpp_offset: mnpp.flatten().and(table.value(&MNPP)).map(|value| value.offset()),
             multicast: multicast.flatten(),
             areas: areas.unwrap_or_default(),
             config,

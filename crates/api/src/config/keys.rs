@@ -5,7 +5,7 @@
 //! [disclosure](super::disclosure) decides by it which values others may see. A test writes the rows of the
 //! page.
 
-use super::reader::{Value, words_in_quotes};
+use super::reader::{LocatedValue, words_in_quotes};
 
 /// A table of the config file.
 pub(super) struct Section {
@@ -15,10 +15,10 @@ pub(super) struct Section {
     /// Dotted path before a key in messages; empty at the top.
     pub path: &'static str,
     /// Keys, in the order of the page.
-    pub keys: &'static [&'static dyn Declared],
+    pub declared_keys: &'static [&'static dyn DeclaredKey],
     /// Sentences of the page that replace those of the declarations, by key.
     #[cfg(test)]
-    pub meanings: &'static [(&'static str, &'static str)],
+    pub replaced_meanings: &'static [(&'static str, &'static str)],
 }
 
 impl Section {
@@ -26,14 +26,14 @@ impl Section {
     pub(super) const fn new(
         header: &'static str,
         path: &'static str,
-        keys: &'static [&'static dyn Declared],
+        keys: &'static [&'static dyn DeclaredKey],
     ) -> Section {
         Section {
             header,
             path,
-            keys,
+            declared_keys: keys,
             #[cfg(test)]
-            meanings: &[],
+            replaced_meanings: &[],
         }
     }
 
@@ -43,14 +43,14 @@ impl Section {
         let _ = meanings;
         Section {
             #[cfg(test)]
-            meanings,
+            replaced_meanings: meanings,
             ..self
         }
     }
 
     /// Returns the declaration of a key.
-    pub(super) fn key(&self, name: &str) -> Option<&Declaration> {
-        self.keys.iter().map(|key| key.declaration()).find(|key| key.name == name)
+    pub(super) fn declaration_of(&self, name: &str) -> Option<&KeyDeclaration> {
+        self.declared_keys.iter().map(|key| key.declaration()).find(|key| key.name == name)
     }
 
     /// Returns the dotted path of a key.
@@ -60,15 +60,15 @@ impl Section {
 }
 
 /// Declaration of a key, without the type of its value.
-pub(super) struct Declaration {
+pub(super) struct KeyDeclaration {
     /// Name of the key.
     pub name: &'static str,
     /// Value of an absent key.
-    pub absent: Absent,
+    pub absent_value: AbsentValue,
     /// Part of the value that others may see.
     pub disclosure: Disclosure,
     /// Table that the value of the key contains.
-    pub below: Option<&'static Section>,
+    pub section_below: Option<&'static Section>,
     /// Sentences about the key for `docs/config.md`. Only the test of this page uses them.
     #[cfg(test)]
     pub meaning: &'static str,
@@ -79,7 +79,7 @@ pub(super) struct Declaration {
 
 /// Value of an absent key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum AbsentValue {
     /// An absent key is an error.
     Required,
     /// An absent key has no value.
@@ -105,9 +105,9 @@ pub(super) enum Disclosure {
 }
 
 /// A declared config key, independent of the type of its value.
-pub(super) trait Declared: Sync {
+pub(super) trait DeclaredKey: Sync {
     /// Returns the declaration.
-    fn declaration(&self) -> &Declaration;
+    fn declaration(&self) -> &KeyDeclaration;
 
     /// Returns the type in the words of the page.
     #[cfg(test)]
@@ -115,17 +115,17 @@ pub(super) trait Declared: Sync {
 }
 
 /// The type of a config value: its form (string, number, array) with a check, and its name on the page.
-pub(super) struct Kind<T: 'static> {
-    form: Form<T>,
+pub(super) struct ValueKind<T: 'static> {
+    value_form: ValueForm<T>,
     disclosure: Disclosure,
-    below: Option<&'static Section>,
+    section_below: Option<&'static Section>,
     /// Name on the page; `None` if the name follows from the form.
     #[cfg(test)]
     name: Option<&'static str>,
 }
 
 /// The form of a value.
-pub(super) enum Form<T: 'static> {
+pub(super) enum ValueForm<T: 'static> {
     /// A string.
     Text { expected: &'static str, parse: fn(&str) -> Result<T, String> },
     /// An integer within bounds.
@@ -133,61 +133,64 @@ pub(super) enum Form<T: 'static> {
     /// One of these words.
     Words(&'static [(&'static str, T)]),
     /// Any other value.
-    Value { expected: &'static str, read: fn(&Value<'_>) -> Option<T> },
+    Value { expected: &'static str, read: fn(&LocatedValue<'_>) -> Option<T> },
 }
 
 /// Creates the type of a string that `parse` accepts. Its error is "what is wrong, what was expected".
-pub(super) const fn text<T>(
+pub(super) const fn text_kind<T>(
     name: &'static str,
     expected: &'static str,
     parse: fn(&str) -> Result<T, String>,
-) -> Kind<T> {
-    kind(Some(name), Form::Text { expected, parse })
+) -> ValueKind<T> {
+    kind(Some(name), ValueForm::Text { expected, parse })
 }
 
 /// Creates the type of an integer within bounds that `T` can represent.
-pub(super) const fn integer<T: TryFrom<i64>>(low: i64, high: i64) -> Kind<T> {
-    fn convert<T: TryFrom<i64>>(integer: i64) -> Option<T> {
+pub(super) const fn integer_kind<T: TryFrom<i64>>(low: i64, high: i64) -> ValueKind<T> {
+    fn convert_integer<T: TryFrom<i64>>(integer: i64) -> Option<T> {
         T::try_from(integer).ok()
     }
-    kind(None, Form::Integer { low, high, convert: convert::<T> })
+    kind(None, ValueForm::Integer { low, high, convert: convert_integer::<T> })
 }
 
 /// Creates the type of a value that is one of these words.
-pub(super) const fn words<T>(words: &'static [(&'static str, T)]) -> Kind<T> {
-    kind(None, Form::Words(words))
+pub(super) const fn words_kind<T>(words: &'static [(&'static str, T)]) -> ValueKind<T> {
+    kind(None, ValueForm::Words(words))
 }
 
 /// Creates the type of a value that is one of these words, with a name for the page.
-pub(super) const fn named_words<T>(name: &'static str, words: &'static [(&'static str, T)]) -> Kind<T> {
-    kind(Some(name), Form::Words(words))
+pub(super) const fn named_words_kind<T>(
+    name: &'static str,
+    words: &'static [(&'static str, T)],
+) -> ValueKind<T> {
+    kind(Some(name), ValueForm::Words(words))
 }
 
 /// Creates the type of a value that `read` accepts. `read` reports its errors itself.
 pub(super) const fn value<T>(
     name: &'static str,
     expected: &'static str,
-    read: fn(&Value<'_>) -> Option<T>,
-) -> Kind<T> {
-    kind(Some(name), Form::Value { expected, read })
+    read: fn(&LocatedValue<'_>) -> Option<T>,
+) -> ValueKind<T> {
+    kind(Some(name), ValueForm::Value { expected, read })
 }
 
-const fn kind<T>(name: Option<&'static str>, form: Form<T>) -> Kind<T> {
+const fn kind<T>(name: Option<&'static str>, form: ValueForm<T>) -> ValueKind<T> {
     #[cfg(not(test))]
     let _ = name;
-    Kind {
-        form,
+    ValueKind {
+        value_form: form,
         disclosure: Disclosure::Open,
-        below: None,
+        section_below: None,
         #[cfg(test)]
         name,
     }
 }
 
-impl<T> Kind<T> {
+impl<T> ValueKind<T> {
     /// Returns this type with another disclosure than [`Disclosure::Open`].
-    pub(super) const fn disclosed(self, disclosure: Disclosure) -> Kind<T> {
-        Kind { disclosure, ..self }
+    pub(super) const fn with_disclosure(self, disclosure: Disclosure) -> ValueKind<T> {
+        ValueKind { disclosure, ..self }
     }
 
     /// Returns this type for a value that may be an inline table, in which others may see only the values of
@@ -196,25 +199,25 @@ impl<T> Kind<T> {
         self,
         section: &'static Section,
         words: &'static [&'static str],
-    ) -> Kind<T> {
-        Kind { below: Some(section), disclosure: Disclosure::Words(words), ..self }
+    ) -> ValueKind<T> {
+        ValueKind { section_below: Some(section), disclosure: Disclosure::Words(words), ..self }
     }
 }
 
-impl<T: Clone> Kind<T> {
+impl<T: Clone> ValueKind<T> {
     /// Reads a value; `None` after an error, which this function has reported.
-    pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
-        self.form.read(value)
+    pub(super) fn read_value(&self, value: &LocatedValue<'_>) -> Option<T> {
+        self.value_form.read_value(value)
     }
 }
 
-impl<T> Form<T> {
+impl<T> ValueForm<T> {
     /// Returns the text after "expected" in the error message for a wrong value.
-    pub(super) fn expected(&self) -> String {
+    pub(super) fn expected_text(&self) -> String {
         match self {
-            Form::Text { expected, .. } | Form::Value { expected, .. } => (*expected).to_owned(),
-            Form::Integer { low, high, .. } => format!("an integer from {low} to {high}"),
-            Form::Words(words) => words_in_quotes(&names_of(words)),
+            ValueForm::Text { expected, .. } | ValueForm::Value { expected, .. } => (*expected).to_owned(),
+            ValueForm::Integer { low, high, .. } => format!("an integer from {low} to {high}"),
+            ValueForm::Words(words) => words_in_quotes(&names_of(words)),
         }
     }
 
@@ -222,20 +225,22 @@ impl<T> Form<T> {
     #[cfg(test)]
     fn type_name(&self) -> String {
         match self {
-            Form::Integer { low, high, .. } => format!("integer, {low} to {high}"),
-            _ => self.expected(),
+            ValueForm::Integer { low, high, .. } => format!("integer, {low} to {high}"),
+            _ => self.expected_text(),
         }
     }
 }
 
-impl<T: Clone> Form<T> {
+impl<T: Clone> ValueForm<T> {
     /// Reads a value; `None` after an error, which this function has reported.
-    pub(super) fn read(&self, value: &Value<'_>) -> Option<T> {
+    pub(super) fn read_value(&self, value: &LocatedValue<'_>) -> Option<T> {
         match self {
-            Form::Text { expected, parse } => value.accept(parse(value.text(expected)?)),
-            Form::Integer { low, high, convert } => convert(value.integer(*low, *high)?),
-            Form::Words(words) => words.get(value.word(&names_of(words))?).map(|(_, word)| word.clone()),
-            Form::Value { read, .. } => read(value),
+            ValueForm::Text { expected, parse } => value.accept_parsed(parse(value.read_text(expected)?)),
+            ValueForm::Integer { low, high, convert } => convert(value.read_integer(*low, *high)?),
+            ValueForm::Words(words) => {
+                words.get(value.read_word(&names_of(words))?).map(|(_, word)| word.clone())
+            }
+            ValueForm::Value { read, .. } => read(value),
         }
     }
 }
@@ -246,54 +251,58 @@ fn names_of<T>(words: &'static [(&'static str, T)]) -> Vec<&'static str> {
 
 /// A key that has a value in every config.
 pub(super) struct Key<T: 'static> {
-    declaration: Declaration,
-    form: Form<T>,
+    declaration: KeyDeclaration,
+    value_form: ValueForm<T>,
 }
 
 /// A key that may be absent from a config.
 pub(super) struct Optional<T: 'static>(Key<T>);
 
 /// A key whose value is a table or an array of tables.
-pub(super) struct Tables {
-    declaration: Declaration,
-    section: &'static Section,
+pub(super) struct TableKey {
+    declaration: KeyDeclaration,
+    table_section: &'static Section,
     /// Text after "expected" in the error message if the required table is missing.
-    expected: &'static str,
+    expected_text: &'static str,
 }
 
 /// Declares a required key.
-pub(super) const fn required<T>(name: &'static str, kind: Kind<T>, meaning: &'static str) -> Key<T> {
-    key(name, kind, Absent::Required, meaning)
+pub(super) const fn required_key<T>(name: &'static str, kind: ValueKind<T>, meaning: &'static str) -> Key<T> {
+    new_key(name, kind, AbsentValue::Required, meaning)
 }
 
 /// Declares a key with a default, in TOML.
-pub(super) const fn with_default<T>(
+pub(super) const fn key_with_default<T>(
     name: &'static str,
-    kind: Kind<T>,
+    kind: ValueKind<T>,
     default: &'static str,
     meaning: &'static str,
 ) -> Key<T> {
-    key(name, kind, Absent::Default(default), meaning)
+    new_key(name, kind, AbsentValue::Default(default), meaning)
 }
 
 /// Declares a key that may be absent.
-pub(super) const fn optional<T>(name: &'static str, kind: Kind<T>, meaning: &'static str) -> Optional<T> {
-    Optional(key(name, kind, Absent::Nothing, meaning))
+pub(super) const fn optional_key<T>(
+    name: &'static str,
+    kind: ValueKind<T>,
+    meaning: &'static str,
+) -> Optional<T> {
+    Optional(new_key(name, kind, AbsentValue::Nothing, meaning))
 }
 
 /// Declares a key whose default its section computes.
-pub(super) const fn computed<T>(
+pub(super) const fn computed_key<T>(
     name: &'static str,
-    kind: Kind<T>,
+    kind: ValueKind<T>,
     default: &'static str,
     meaning: &'static str,
 ) -> Optional<T> {
-    Optional(key(name, kind, Absent::Computed(default), meaning))
+    Optional(new_key(name, kind, AbsentValue::Computed(default), meaning))
 }
 
 /// Declares a key that opens a table.
-pub(super) const fn table(name: &'static str, section: &'static Section, meaning: &'static str) -> Tables {
-    tables_of(name, section, Absent::Nothing, "", false, meaning)
+pub(super) const fn table(name: &'static str, section: &'static Section, meaning: &'static str) -> TableKey {
+    new_table_key(name, section, AbsentValue::Nothing, "", false, meaning)
 }
 
 /// Declares a key that opens a required table.
@@ -302,13 +311,13 @@ pub(super) const fn required_table(
     section: &'static Section,
     expected: &'static str,
     meaning: &'static str,
-) -> Tables {
-    tables_of(name, section, Absent::Required, expected, false, meaning)
+) -> TableKey {
+    new_table_key(name, section, AbsentValue::Required, expected, false, meaning)
 }
 
 /// Declares a key that opens several tables.
-pub(super) const fn tables(name: &'static str, section: &'static Section, meaning: &'static str) -> Tables {
-    tables_of(name, section, Absent::Nothing, "", true, meaning)
+pub(super) const fn tables(name: &'static str, section: &'static Section, meaning: &'static str) -> TableKey {
+    new_table_key(name, section, AbsentValue::Nothing, "", true, meaning)
 }
 
 /// Declares a key that opens at least one table.
@@ -317,16 +326,21 @@ pub(super) const fn required_tables(
     section: &'static Section,
     expected: &'static str,
     meaning: &'static str,
-) -> Tables {
-    tables_of(name, section, Absent::Required, expected, true, meaning)
+) -> TableKey {
+    new_table_key(name, section, AbsentValue::Required, expected, true, meaning)
 }
 
-const fn key<T>(name: &'static str, kind: Kind<T>, absent: Absent, meaning: &'static str) -> Key<T> {
-    let declaration = Declaration {
+const fn new_key<T>(
+    name: &'static str,
+    kind: ValueKind<T>,
+    absent: AbsentValue,
+    meaning: &'static str,
+) -> Key<T> {
+    let declaration = KeyDeclaration {
         name,
-        absent,
+        absent_value: absent,
         disclosure: kind.disclosure,
-        below: kind.below,
+        section_below: kind.section_below,
         #[cfg(test)]
         meaning,
         #[cfg(test)]
@@ -334,22 +348,22 @@ const fn key<T>(name: &'static str, kind: Kind<T>, absent: Absent, meaning: &'st
     };
     #[cfg(not(test))]
     let _ = meaning;
-    Key { declaration, form: kind.form }
+    Key { declaration, value_form: kind.value_form }
 }
 
-const fn tables_of(
+const fn new_table_key(
     name: &'static str,
     section: &'static Section,
-    absent: Absent,
+    absent: AbsentValue,
     expected: &'static str,
     is_repeated: bool,
     meaning: &'static str,
-) -> Tables {
-    let declaration = Declaration {
+) -> TableKey {
+    let declaration = KeyDeclaration {
         name,
-        absent,
+        absent_value: absent,
         disclosure: Disclosure::Words(&[]),
-        below: Some(section),
+        section_below: Some(section),
         #[cfg(test)]
         meaning,
         #[cfg(test)]
@@ -357,22 +371,22 @@ const fn tables_of(
     };
     #[cfg(not(test))]
     let _ = (meaning, is_repeated);
-    Tables { declaration, section, expected }
+    TableKey { declaration, table_section: section, expected_text: expected }
 }
 
-impl<T: Sync> Declared for Key<T> {
-    fn declaration(&self) -> &Declaration {
+impl<T: Sync> DeclaredKey for Key<T> {
+    fn declaration(&self) -> &KeyDeclaration {
         &self.declaration
     }
 
     #[cfg(test)]
     fn type_name(&self) -> String {
-        self.declaration.type_name.map_or_else(|| self.form.type_name(), str::to_owned)
+        self.declaration.type_name.map_or_else(|| self.value_form.type_name(), str::to_owned)
     }
 }
 
-impl<T: Sync> Declared for Optional<T> {
-    fn declaration(&self) -> &Declaration {
+impl<T: Sync> DeclaredKey for Optional<T> {
+    fn declaration(&self) -> &KeyDeclaration {
         &self.0.declaration
     }
 
@@ -382,8 +396,8 @@ impl<T: Sync> Declared for Optional<T> {
     }
 }
 
-impl Declared for Tables {
-    fn declaration(&self) -> &Declaration {
+impl DeclaredKey for TableKey {
+    fn declaration(&self) -> &KeyDeclaration {
         &self.declaration
     }
 
@@ -395,31 +409,31 @@ impl Declared for Tables {
 
 impl<T> Key<T> {
     /// Returns the form of the value.
-    pub(super) fn form(&self) -> &Form<T> {
-        &self.form
+    pub(super) fn value_form(&self) -> &ValueForm<T> {
+        &self.value_form
     }
 }
 
 impl<T> Optional<T> {
     /// Returns the form of the value.
-    pub(super) fn form(&self) -> &Form<T> {
-        &self.0.form
+    pub(super) fn value_form(&self) -> &ValueForm<T> {
+        &self.0.value_form
     }
 }
 
-impl Tables {
+impl TableKey {
     /// Returns the section of the tables.
-    pub(super) fn section(&self) -> &'static Section {
-        self.section
+    pub(super) fn table_section(&self) -> &'static Section {
+        self.table_section
     }
 
     /// Returns whether a table is required.
     pub(super) fn is_required(&self) -> bool {
-        self.declaration.absent == Absent::Required
+        self.declaration.absent_value == AbsentValue::Required
     }
 
     /// Returns the text after "expected" in the error message if the table is missing.
-    pub(super) fn expected(&self) -> &'static str {
-        self.expected
+    pub(super) fn expected_text(&self) -> &'static str {
+        self.expected_text
     }
 }

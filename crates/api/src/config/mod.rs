@@ -1,10 +1,10 @@
 //! The config file (TOML): types, defaults, reading and checking.
 //!
-//! [`Config::load`] reads a file. It returns a [`Config`] in which every value has been checked, alone and
-//! against the others. Otherwise it returns [`ConfigErrors`] with all errors of the file, each at its line
-//! and column. Each section has a file. It declares the keys of the section (`keys`), reads them into the
-//! types that the program uses, and compares them with each other. A test writes the rows of `docs/config.md`
-//! from the declarations.
+//! [`Config::load_file`] reads a file. It returns a [`Config`] in which every value has been checked, alone
+//! and against the others. Otherwise it returns [`ConfigErrors`] with all errors of the file, each at its
+//! line and column. Each section has a file. It declares the keys of the section (`keys`), reads them into
+//! the types that the program uses, and compares them with each other. A test writes the rows of
+//! `docs/config.md` from the declarations.
 //!
 //! An undeclared key is refused as unknown, with the nearest known one.
 
@@ -38,10 +38,10 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use document::Draft;
-use errors::Sink;
+use document::UncheckedConfig;
+use errors::ErrorSink;
 
-pub use auth::{Auth, Changing, FormerKey, Mac};
+pub use auth::{Auth, AuthWithFormerKeys, FormerKey, SharedKeyAuth};
 pub use carnet_base::Key;
 pub use carnet_geonet::ipv6_adaptation::ReorderHold;
 pub use carnet_geonet::ipv6_adaptation::in_order::ReorderRule;
@@ -54,7 +54,7 @@ pub use carnet_mobility::mobile_router::{Liveness, RegistrationMode, SignalThres
 pub use carnet_nemo::OwnTraffic;
 pub use conformance::Conformance;
 pub use dataplane::{Dataplane, DataplanePath};
-pub use disclosure::{Disclosed, LEFT_OUT, disclose, secret_keys};
+pub use disclosure::{DisclosedConfig, LEFT_OUT_MARK, disclose_config, secret_keys};
 pub use errors::{ConfigError, ConfigErrors};
 pub use facilities::{Facilities, Service, VehicleRole};
 pub use geonet::{
@@ -64,12 +64,13 @@ pub use geonet::{
 };
 pub use home_agent::{AllowedRouter, HomeAgent, PeerAgent};
 pub use mobile_router::{
-    Allowed, Dhcp, DhcpOption, DhcpReservation, Door, HomeAgents, Inbound, Lan, MobileRouter, Policy,
-    PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod, or_any,
+    AllowedPackets, Dhcp, DhcpOption, DhcpReservation, HomeAgents, InboundFilter, InboundPolicy, Lan,
+    MobileRouter, Policy, PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink,
+    VolumePeriod, values_or_any,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
 pub use session_keys::{PrivateKey, PublicKey, SecretKey, SessionKeys, next_key_file};
-pub use station::{Http, Sandbox, Station};
+pub use station::{Sandbox, Station, TcpApi};
 
 /// A checked config.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +98,7 @@ pub struct Config {
 /// # Errors
 /// Returns the reason, and the expected form.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    values::duration(text)
+    values::parse_duration(text)
 }
 
 /// Reads a length as the config file writes it, in metres: `"300m"`, `"1km"`.
@@ -118,15 +119,15 @@ pub fn parse_group(text: &str) -> Result<std::net::Ipv6Addr, String> {
 
 impl Config {
     /// Reads and checks a config file.
-    pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
+    pub fn load_file(path: &Path) -> Result<Config, ConfigErrors> {
         let name = path.display().to_string();
-        let octets = std::fs::read(path).map_err(|error| ConfigErrors::unreadable(&name, &error))?;
+        let octets = std::fs::read(path).map_err(|error| ConfigErrors::unreadable_file(&name, &error))?;
         match String::from_utf8(octets) {
             Ok(text) => Config::parse(&text, &name),
             Err(error) => {
                 let good = error.utf8_error().valid_up_to();
                 let text = String::from_utf8_lossy(error.as_bytes());
-                Err(ConfigErrors::single(&name, &text, good, "no UTF-8 here, expected TOML in UTF-8"))
+                Err(ConfigErrors::single_error(&name, &text, good, "no UTF-8 here, expected TOML in UTF-8"))
             }
         }
     }
@@ -134,19 +135,19 @@ impl Config {
     /// Checks the text of a config file. `file_name` appears in errors; relative paths in the config start in
     /// its directory.
     pub fn parse(text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
-        let sink = Sink::new(file_name, text);
+        let sink = ErrorSink::new(file_name, text);
         let (document, syntax) = DeTable::parse_recoverable(text);
         if !syntax.is_empty() {
-            return Err(ConfigErrors::syntax(sink, &syntax));
+            return Err(ConfigErrors::syntax_errors(sink, &syntax));
         }
-        let draft = Draft::read(document.get_ref(), &sink);
-        checks::check(&draft, &sink);
-        match (sink.finish(), draft.finish()) {
+        let draft = UncheckedConfig::read_document(document.get_ref(), &sink);
+        checks::check_between_tables(&draft, &sink);
+        match (sink.into_errors(), draft.into_config()) {
             (None, Some(config)) => Ok(config),
             (Some(errors), _) => Err(errors),
             // All errors of the file have been reported before, so this error can only come from a bug of the
             // reader.
-            (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
+            (None, None) => Err(ConfigErrors::single_error(file_name, text, 0, "the config is not complete")),
         }
     }
 
@@ -154,27 +155,27 @@ impl Config {
     pub fn wipe_keys(&mut self) {
         let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
         let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
-        nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
+        nodes.map(|router| &mut router.node_auth).chain(own).for_each(Auth::wipe_keys);
         self.station.private_key.iter_mut().for_each(PrivateKey::wipe);
     }
 
     /// Returns whether IPsec protects messages.
     pub fn has_ipsec(&self) -> bool {
         let routers =
-            self.home_agent.iter().flat_map(|agent| &agent.mobile_routers).map(|router| &router.auth);
+            self.home_agent.iter().flat_map(|agent| &agent.mobile_routers).map(|router| &router.node_auth);
         let own = self.mobile_router.iter().map(|router| &router.auth);
         routers.chain(own).any(|auth| *auth == Auth::Ipsec)
     }
 
     /// Returns whether some tunnels of this station are in encrypted sessions.
     pub fn has_sessions(&self) -> bool {
-        self.auths().any(|auth| auth.sessions().is_some())
+        self.all_auths().any(|auth| auth.session_keys().is_some())
     }
 
     /// Returns the encryption of the tunnels in words; `None` if the station has none.
-    pub fn encryption(&self) -> Option<String> {
-        let all = self.auths().count();
-        let encrypted = self.auths().filter(|auth| auth.sessions().is_some()).count();
+    pub fn describe_encryption(&self) -> Option<String> {
+        let all = self.all_auths().count();
+        let encrypted = self.all_auths().filter(|auth| auth.session_keys().is_some()).count();
         let has_direct = self.mobile_router.as_ref().is_some_and(|router| {
             !router.direct_routes.is_empty() || self.geonet.as_ref().is_some_and(|it| it.mnpp.is_some())
         });
@@ -190,9 +191,9 @@ impl Config {
     }
 
     /// Returns how this station and its mobile routers authenticate.
-    fn auths(&self) -> impl Iterator<Item = &Auth> {
+    fn all_auths(&self) -> impl Iterator<Item = &Auth> {
         let routers = self.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
-        routers.map(|router| &router.auth).chain(self.mobile_router.iter().map(|router| &router.auth))
+        routers.map(|router| &router.node_auth).chain(self.mobile_router.iter().map(|router| &router.auth))
     }
 
     /// Returns warnings about a valid config, one line each.

@@ -6,64 +6,71 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::errors::Sink;
+use super::errors::ErrorSink;
 
 /// A value with the octet of the text at which it begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct At<T> {
+pub(super) struct Located<T> {
     pub value: T,
-    pub at: usize,
+    pub offset: usize,
 }
 
 /// An array: its valid elements, and whether all elements are valid.
 #[derive(Debug, Clone)]
 pub(super) struct List<T> {
-    pub items: Vec<At<T>>,
-    pub whole: bool,
+    pub valid_items: Vec<Located<T>>,
+    pub all_valid: bool,
 }
 
 impl<T> Default for List<T> {
     fn default() -> List<T> {
-        List { items: Vec::new(), whole: true }
+        List { valid_items: Vec::new(), all_valid: true }
     }
 }
 
 impl<T> List<T> {
     /// Reads an array, each element by `read`.
-    pub(super) fn read(
-        value: &Value<'_>,
+    pub(super) fn read_array(
+        value: &LocatedValue<'_>,
         expected: &str,
-        read: impl Fn(&Value<'_>) -> Option<T>,
+        read: impl Fn(&LocatedValue<'_>) -> Option<T>,
     ) -> Option<List<T>> {
-        let Some(found) = value.array(expected) else {
-            return Some(List { items: Vec::new(), whole: false });
+        let Some(found) = value.read_array(expected) else {
+            return Some(List { valid_items: Vec::new(), all_valid: false });
         };
-        let items: Vec<At<T>> =
-            found.iter().filter_map(|value| Some(At { value: read(value)?, at: value.at() })).collect();
-        Some(List { whole: items.len() == found.len(), items })
+        let items: Vec<Located<T>> = found
+            .iter()
+            .filter_map(|value| Some(Located { value: read(value)?, offset: value.offset() }))
+            .collect();
+        Some(List { all_valid: items.len() == found.len(), valid_items: items })
     }
 
     /// Returns the elements, if all are valid.
-    pub(super) fn complete(&self) -> Option<Vec<T>>
+    pub(super) fn complete_items(&self) -> Option<Vec<T>>
     where
         T: Clone,
     {
-        self.whole.then(|| self.items.iter().map(|item| item.value.clone()).collect())
+        self.all_valid.then(|| self.valid_items.iter().map(|item| item.value.clone()).collect())
     }
 }
 
 /// A value of the document.
-pub(super) struct Value<'t> {
+pub(super) struct LocatedValue<'t> {
     path: String,
-    at: usize,
+    offset: usize,
     value: &'t DeValue<'t>,
-    sink: &'t Sink<'t>,
+    error_sink: &'t ErrorSink<'t>,
 }
 
-impl<'t> Value<'t> {
+impl<'t> LocatedValue<'t> {
     /// Creates the value of the key with this path.
-    pub(super) fn new(path: String, at: usize, value: &'t DeValue<'t>, sink: &'t Sink<'t>) -> Value<'t> {
-        Value { path, at, value, sink }
+    pub(super) fn new(
+        path: String,
+        at: usize,
+        value: &'t DeValue<'t>,
+        sink: &'t ErrorSink<'t>,
+    ) -> LocatedValue<'t> {
+        LocatedValue { path, offset: at, value, error_sink: sink }
     }
 
     /// Returns whether the value is an array without elements.
@@ -72,13 +79,13 @@ impl<'t> Value<'t> {
     }
 
     /// Returns the octet of the text at which the value begins.
-    pub(super) fn at(&self) -> usize {
-        self.at
+    pub(super) fn offset(&self) -> usize {
+        self.offset
     }
 
     /// Reports an error about this value.
-    pub(super) fn refuse(&self, message: &str) {
-        self.sink.push(self.at, format!("`{}`: {message}", self.path));
+    pub(super) fn report_error(&self, message: &str) {
+        self.error_sink.push(self.offset, format!("`{}`: {message}", self.path));
     }
 
     /// Returns the string; `None`, without an error, if the value is no string.
@@ -91,21 +98,21 @@ impl<'t> Value<'t> {
 
     /// Returns the file name as the caller gave it.
     pub(super) fn file(&self) -> &'t str {
-        self.sink.file()
+        self.error_sink.file()
     }
 
     /// Reads a string.
-    pub(super) fn text(&self, expected: &str) -> Option<&'t str> {
+    pub(super) fn read_text(&self, expected: &str) -> Option<&'t str> {
         let text = self.as_str();
         if text.is_none() {
-            self.wrong_type(expected);
+            self.report_wrong_type(expected);
         }
         text
     }
 
     /// Returns the parsed value, or reports its error.
-    pub(super) fn accept<T>(&self, parsed: Result<T, String>) -> Option<T> {
-        parsed.map_err(|message| self.refuse(&message)).ok()
+    pub(super) fn accept_parsed<T>(&self, parsed: Result<T, String>) -> Option<T> {
+        parsed.map_err(|message| self.report_error(&message)).ok()
     }
 
     /// Reads a string that `parse` accepts.
@@ -114,38 +121,38 @@ impl<'t> Value<'t> {
         expected: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        self.accept(parse(self.text(expected)?))
+        self.accept_parsed(parse(self.read_text(expected)?))
     }
 
     /// Reads one of a few words; returns its index.
-    pub(super) fn word(&self, words: &[&str]) -> Option<usize> {
+    pub(super) fn read_word(&self, words: &[&str]) -> Option<usize> {
         let expected = words_in_quotes(words);
-        let text = self.text(&expected)?;
+        let text = self.read_text(&expected)?;
         let known = words.iter().position(|word| *word == text);
         if known.is_none() {
-            self.refuse(&format!("{text:?} is not known, expected {expected}"));
+            self.report_error(&format!("{text:?} is not known, expected {expected}"));
         }
         known
     }
 
     /// Reads an integer within bounds.
-    pub(super) fn integer(&self, low: i64, high: i64) -> Option<i64> {
+    pub(super) fn read_integer(&self, low: i64, high: i64) -> Option<i64> {
         let expected = format!("an integer from {low} to {high}");
         let DeValue::Integer(integer) = self.value else {
-            self.wrong_type(&expected);
+            self.report_wrong_type(&expected);
             return None;
         };
         match i64::from_str_radix(integer.as_str(), integer.radix()).ok() {
             Some(value) if (low..=high).contains(&value) => Some(value),
             _ => {
-                self.refuse(&format!("{integer} is out of range, expected {expected}"));
+                self.report_error(&format!("{integer} is out of range, expected {expected}"));
                 None
             }
         }
     }
 
     /// Reads an integer or a float that `check` accepts.
-    pub(super) fn number<T>(
+    pub(super) fn read_number<T>(
         &self,
         expected: &str,
         check: impl FnOnce(f64) -> Result<T, String>,
@@ -158,18 +165,18 @@ impl<'t> Value<'t> {
             _ => None,
         };
         let Some(number) = number else {
-            self.wrong_type(expected);
+            self.report_wrong_type(expected);
             return None;
         };
-        check(number).map_err(|message| self.refuse(&message)).ok()
+        check(number).map_err(|message| self.report_error(&message)).ok()
     }
 
     /// Reads true or false.
-    pub(super) fn boolean(&self) -> Option<bool> {
+    pub(super) fn read_boolean(&self) -> Option<bool> {
         if let DeValue::Boolean(value) = self.value {
             return Some(*value);
         }
-        self.wrong_type("true or false");
+        self.report_wrong_type("true or false");
         None
     }
 
@@ -179,33 +186,38 @@ impl<'t> Value<'t> {
     }
 
     /// Returns the elements of an array.
-    pub(super) fn array(&self, expected: &str) -> Option<Vec<Value<'t>>> {
+    pub(super) fn read_array(&self, expected: &str) -> Option<Vec<LocatedValue<'t>>> {
         let DeValue::Array(items) = self.value else {
-            self.wrong_type(expected);
+            self.report_wrong_type(expected);
             return None;
         };
-        Some(items.iter().map(|item| self.item(item)).collect())
+        Some(items.iter().map(|item| self.value_of_item(item)).collect())
     }
 
     /// Returns the entries of a table; `expected` is its header.
-    pub(super) fn entries(&self, expected: &str) -> Option<&'t DeTable<'t>> {
+    pub(super) fn read_table_entries(&self, expected: &str) -> Option<&'t DeTable<'t>> {
         if let DeValue::Table(entries) = self.value {
             return Some(entries);
         }
-        self.wrong_type(expected);
+        self.report_wrong_type(expected);
         None
     }
 
     /// Returns the collector of errors.
-    pub(super) fn sink(&self) -> &'t Sink<'t> {
-        self.sink
+    pub(super) fn error_sink(&self) -> &'t ErrorSink<'t> {
+        self.error_sink
     }
 
-    fn item(&self, item: &'t Spanned<DeValue<'t>>) -> Value<'t> {
-        Value { path: self.path.clone(), at: item.span().start, value: item.get_ref(), sink: self.sink }
+    fn value_of_item(&self, item: &'t Spanned<DeValue<'t>>) -> LocatedValue<'t> {
+        LocatedValue {
+            path: self.path.clone(),
+            offset: item.span().start,
+            value: item.get_ref(),
+            error_sink: self.error_sink,
+        }
     }
 
-    fn wrong_type(&self, expected: &str) {
+    fn report_wrong_type(&self, expected: &str) {
         let found = match self.value {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "an integer",
@@ -215,12 +227,12 @@ impl<'t> Value<'t> {
             DeValue::Array(_) => "an array",
             DeValue::Table(_) => "a table",
         };
-        self.refuse(&format!("{found} is not permitted here, expected {expected}"));
+        self.report_error(&format!("{found} is not permitted here, expected {expected}"));
     }
 }
 
 /// Formats a list: `a, b or c`.
-pub(super) fn list(items: &[String], last: &str) -> String {
+pub(super) fn format_list(items: &[String], last: &str) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
@@ -230,17 +242,17 @@ pub(super) fn list(items: &[String], last: &str) -> String {
 
 /// Formats words: `"a", "b" or "c"`.
 pub(super) fn words_in_quotes(words: &[&str]) -> String {
-    list(&words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>(), "or")
+    format_list(&words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>(), "or")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::list;
+    use super::format_list;
 
     #[test]
     fn expected_values_are_listed_as_a_sentence() {
         let items: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
-        assert_eq!(list(&items, "or"), "a, b or c");
-        assert_eq!(list(&items[..1], "or"), "a");
+        assert_eq!(format_list(&items, "or"), "a, b or c");
+        assert_eq!(format_list(&items[..1], "or"), "a");
     }
 }

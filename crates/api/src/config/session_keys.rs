@@ -10,21 +10,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use carnet_base::Key;
 
-use super::keys::{Disclosure, Kind, text, value};
+use super::keys::{Disclosure, ValueKind, text_kind, value};
 use super::values;
 
 /// Octets of a key.
-const OCTETS: usize = 32;
+const KEY_LENGTH: usize = 32;
 /// Characters of a key in base64; the last one is `=`.
-const CHARACTERS: usize = 44;
+const BASE64_KEY_LENGTH: usize = 44;
 /// Maximum size of a key file in octets.
-const MAX_FILE: u64 = 4096;
+const MAX_KEY_FILE_SIZE: u64 = 4096;
 /// Expected value in an error message.
-pub(super) const EXPECTED: &str = "a key of 44 characters (base64, 32 octets), as `carnet key` prints it";
+pub(super) const EXPECTED_KEY: &str = "a key of 44 characters (base64, 32 octets), as `carnet key` prints it";
 
 /// A public key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PublicKey(pub [u8; OCTETS]);
+pub struct PublicKey(pub [u8; KEY_LENGTH]);
 
 impl fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,15 +39,15 @@ impl fmt::Debug for PublicKey {
 pub struct SecretKey([Key; 2]);
 
 impl SecretKey {
-    fn new(octets: &[u8; OCTETS]) -> SecretKey {
+    fn new(octets: &[u8; KEY_LENGTH]) -> SecretKey {
         let half = |at: usize| Key::new(std::array::from_fn(|index| octets[at + index]));
-        SecretKey([half(0), half(OCTETS / 2)])
+        SecretKey([half(0), half(KEY_LENGTH / 2)])
     }
 
     /// Returns the octets.
-    pub fn octets(&self) -> [u8; OCTETS] {
+    pub fn octets(&self) -> [u8; KEY_LENGTH] {
         let [first, second] = &self.0;
-        std::array::from_fn(|index| match index.checked_sub(OCTETS / 2) {
+        std::array::from_fn(|index| match index.checked_sub(KEY_LENGTH / 2) {
             None => first.octets()[index],
             Some(index) => second.octets()[index],
         })
@@ -63,11 +63,11 @@ impl SecretKey {
 pub struct PrivateKey {
     /// File of the present key. The next key is in the file with this name and the ending of
     /// [`next_key_file`].
-    pub file: PathBuf,
+    pub key_file: PathBuf,
     /// The present key.
-    pub present: SecretKey,
+    pub present_key: SecretKey,
     /// The next key; `None` if its file does not exist.
-    pub next: Option<SecretKey>,
+    pub next_key: Option<SecretKey>,
 }
 
 impl PrivateKey {
@@ -76,20 +76,20 @@ impl PrivateKey {
     /// # Errors
     /// Returns what is wrong with a file; the text does not contain the key.
     pub fn read(file: PathBuf) -> Result<PrivateKey, String> {
-        let next = next_key_file(&file);
-        let is_there = next.symlink_metadata().is_ok();
-        let next = is_there.then(|| read_key(&next)).transpose()?;
-        Ok(PrivateKey { present: read_key(&file)?, next, file })
+        let next_file = next_key_file(&file);
+        let next_exists = next_file.symlink_metadata().is_ok();
+        let next_key = next_exists.then(|| read_key_file(&next_file)).transpose()?;
+        Ok(PrivateKey { present_key: read_key_file(&file)?, next_key, key_file: file })
     }
 
     /// Returns the keys, the newest one first.
-    pub fn newest_first(&self) -> impl Iterator<Item = &SecretKey> {
-        self.next.iter().chain([&self.present])
+    pub fn keys_newest_first(&self) -> impl Iterator<Item = &SecretKey> {
+        self.next_key.iter().chain([&self.present_key])
     }
 
     /// Overwrites the keys with zeros.
     pub fn wipe(&mut self) {
-        self.next.iter_mut().chain([&mut self.present]).for_each(SecretKey::wipe);
+        self.next_key.iter_mut().chain([&mut self.present_key]).for_each(SecretKey::wipe);
     }
 }
 
@@ -110,43 +110,44 @@ pub struct SessionKeys {
 }
 
 /// Type of a config key with a public key.
-pub(super) const PUBLIC_KEY: Kind<PublicKey> = text("key in base64", EXPECTED, public_key);
+pub(super) const PUBLIC_KEY_KIND: ValueKind<PublicKey> =
+    text_kind("key in base64", EXPECTED_KEY, parse_public_key);
 /// Type of a config key with a file that has a private or preshared key. A relative path starts in the config
 /// file's directory.
-pub(super) const SECRET_KEY_FILE: Kind<SecretKey> =
-    value("path", "a path", |value| value.parse("a path", |text| read_file(text, value.file())))
-        .disclosed(Disclosure::PathOfSecret);
+pub(super) const SECRET_KEY_FILE: ValueKind<SecretKey> =
+    value("path", "a path", |value| value.parse("a path", |text| read_secret_key(text, value.file())))
+        .with_disclosure(Disclosure::PathOfSecret);
 
 /// Type of a config key with the file of the station's private key.
-pub(super) const PRIVATE_KEY_FILE: Kind<PrivateKey> =
-    value("path", "a path", |value| value.parse("a path", |text| private_key(text, value.file())))
-        .disclosed(Disclosure::PathOfSecret);
+pub(super) const PRIVATE_KEY_FILE: ValueKind<PrivateKey> =
+    value("path", "a path", |value| value.parse("a path", |text| read_private_key(text, value.file())))
+        .with_disclosure(Disclosure::PathOfSecret);
 
-fn private_key(text: &str, config_file: &str) -> Result<PrivateKey, String> {
-    PrivateKey::read(beside(text, config_file)?)
+fn read_private_key(text: &str, config_file: &str) -> Result<PrivateKey, String> {
+    PrivateKey::read(path_beside_config(text, config_file)?)
 }
 
-pub(super) fn public_key(text: &str) -> Result<PublicKey, String> {
-    let octets = decode(text)?;
-    if octets == [0; OCTETS] {
-        return Err(format!("the key is zero, expected {EXPECTED}"));
+pub(super) fn parse_public_key(text: &str) -> Result<PublicKey, String> {
+    let octets = decode_base64(text)?;
+    if octets == [0; KEY_LENGTH] {
+        return Err(format!("the key is zero, expected {EXPECTED_KEY}"));
     }
     Ok(PublicKey(octets))
 }
 
 /// Returns the path that a config names. A relative path starts in the directory of the config file.
-fn beside(text: &str, config_file: &str) -> Result<PathBuf, String> {
+fn path_beside_config(text: &str, config_file: &str) -> Result<PathBuf, String> {
     Ok(Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?))
 }
 
-fn read_file(text: &str, config_file: &str) -> Result<SecretKey, String> {
-    read_key(&beside(text, config_file)?)
+fn read_secret_key(text: &str, config_file: &str) -> Result<SecretKey, String> {
+    read_key_file(&path_beside_config(text, config_file)?)
 }
 
 /// Reads a secret key from a file that only its owner may read. Error messages do not contain the key.
-fn read_key(path: &Path) -> Result<SecretKey, String> {
+fn read_key_file(path: &Path) -> Result<SecretKey, String> {
     let name = path.display();
-    let unreadable = |error| format!("cannot read {name}: {error}, expected a file with {EXPECTED}");
+    let unreadable = |error| format!("cannot read {name}: {error}, expected a file with {EXPECTED_KEY}");
     let file = File::open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
     if mode & 0o077 != 0 {
@@ -155,22 +156,22 @@ fn read_key(path: &Path) -> Result<SecretKey, String> {
         ));
     }
     // The capacity holds the whole file, because a buffer that grows leaves copies of the key.
-    let mut content = String::with_capacity(MAX_FILE as usize);
-    file.take(MAX_FILE).read_to_string(&mut content).map_err(unreadable)?;
-    let key = decode(content.trim_ascii()).map(|octets| SecretKey::new(&octets));
+    let mut content = String::with_capacity(MAX_KEY_FILE_SIZE as usize);
+    file.take(MAX_KEY_FILE_SIZE).read_to_string(&mut content).map_err(unreadable)?;
+    let key = decode_base64(content.trim_ascii()).map(|octets| SecretKey::new(&octets));
     key.map_err(|error| format!("{name}: {error}"))
 }
 
 /// Decodes base64 with padding (RFC 4648 4).
-fn decode(text: &str) -> Result<[u8; OCTETS], String> {
-    if text.len() != CHARACTERS {
-        return Err(format!("the key has {} characters, expected {EXPECTED}", text.chars().count()));
+fn decode_base64(text: &str) -> Result<[u8; KEY_LENGTH], String> {
+    if text.len() != BASE64_KEY_LENGTH {
+        return Err(format!("the key has {} characters, expected {EXPECTED_KEY}", text.chars().count()));
     }
-    // The decoder wants room for three octets for each four characters.
-    let mut room = [0; CHARACTERS / 4 * 3];
-    let decoded = STANDARD.decode_slice(text, &mut room);
-    let octets = room.first_chunk().copied().filter(|_| matches!(decoded, Ok(OCTETS)));
-    octets.ok_or_else(|| format!("the key is no base64, expected {EXPECTED}"))
+    // The decoder needs room for three octets for each four characters.
+    let mut buffer = [0; BASE64_KEY_LENGTH / 4 * 3];
+    let decoded = STANDARD.decode_slice(text, &mut buffer);
+    let octets = buffer.first_chunk().copied().filter(|_| matches!(decoded, Ok(KEY_LENGTH)));
+    octets.ok_or_else(|| format!("the key is no base64, expected {EXPECTED_KEY}"))
 }
 
 #[cfg(test)]
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn keys_are_base64_of_32_octets() {
         // RFC 7748 6.1: the public key of Alice.
-        let key = public_key("hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=").expect("a key");
+        let key = parse_public_key("hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=").expect("a key");
         assert_eq!(
             format!("{key:?}"),
             "PublicKey(8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a)"
@@ -193,17 +194,17 @@ mod tests {
             "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbT",
             "",
         ] {
-            assert!(public_key(text).is_err(), "{text}");
+            assert!(parse_public_key(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn secret_key_keeps_its_octets_and_is_wiped() {
-        let octets: [u8; OCTETS] = std::array::from_fn(|index| index as u8 + 1);
+        let octets: [u8; KEY_LENGTH] = std::array::from_fn(|index| index as u8 + 1);
         let mut key = SecretKey::new(&octets);
         assert_eq!(key.octets(), octets);
         assert_eq!(format!("{key:?}").matches("1").count(), 0, "{key:?}");
         key.wipe();
-        assert_eq!(key.octets(), [0; OCTETS]);
+        assert_eq!(key.octets(), [0; KEY_LENGTH]);
     }
 }

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use toml::de::{DeTable, DeValue};
 
-use super::errors::Sink;
-use super::keys::{Absent, Declared, Form, Key, Optional, Section, Tables};
-use super::reader::{At, Value, list};
+use super::errors::ErrorSink;
+use super::keys::{AbsentValue, DeclaredKey, Key, Optional, Section, TableKey, ValueForm};
+use super::reader::{Located, LocatedValue, format_list};
 
 /// Builds a struct if all fields are `Some`. It evaluates all fields first, so that every error is reported.
 macro_rules! all {
@@ -26,95 +26,102 @@ static NO_KEYS: LazyLock<DeTable<'static>> = LazyLock::new(DeTable::new);
 
 /// A table of the document.
 pub(super) struct Table<'t> {
-    section: &'static Section,
-    at: usize,
-    entries: &'t DeTable<'t>,
-    sink: &'t Sink<'t>,
+    table_section: &'static Section,
+    table_offset: usize,
+    table_entries: &'t DeTable<'t>,
+    error_sink: &'t ErrorSink<'t>,
 }
 
 impl<'t> Table<'t> {
     /// Opens a table, and reports every unknown key.
-    pub(super) fn open(
+    pub(super) fn open_table(
         section: &'static Section,
         at: usize,
         entries: &'t DeTable<'t>,
-        sink: &'t Sink<'t>,
+        sink: &'t ErrorSink<'t>,
     ) -> Table<'t> {
         for key in entries.keys() {
             let name: &str = key.get_ref();
-            if section.key(name).is_none() {
-                sink.push(key.span().start, unknown(section, name));
+            if section.declaration_of(name).is_none() {
+                sink.push(key.span().start, message_for_unknown(section, name));
             }
         }
-        Table { section, at, entries, sink }
+        Table { table_section: section, table_offset: at, table_entries: entries, error_sink: sink }
     }
 
     /// Opens the table that a value contains.
-    pub(super) fn of(section: &'static Section, value: &Value<'t>) -> Option<Table<'t>> {
-        let entries = value.entries(&format!("a table {}", section.header))?;
-        Some(Table::open(section, value.at(), entries, value.sink()))
+    pub(super) fn of_value(section: &'static Section, value: &LocatedValue<'t>) -> Option<Table<'t>> {
+        let entries = value.read_table_entries(&format!("a table {}", section.header))?;
+        Some(Table::open_table(section, value.offset(), entries, value.error_sink()))
     }
 
     /// Returns the octet of the text at which the table begins.
-    pub(super) fn at(&self) -> usize {
-        self.at
+    pub(super) fn table_offset(&self) -> usize {
+        self.table_offset
     }
 
     /// Returns the collector of errors.
-    pub(super) fn sink(&self) -> &'t Sink<'t> {
-        self.sink
+    pub(super) fn error_sink(&self) -> &'t ErrorSink<'t> {
+        self.error_sink
     }
 
     /// Reads a key: its value, or its default. Returns `None` after an error, which this function has
     /// reported.
-    pub(super) fn take<K: Readable>(&self, key: &K) -> Option<K::Read> {
-        key.read(self)
+    pub(super) fn read_key<K: ReadableKey>(&self, key: &K) -> Option<K::Read> {
+        key.read_from(self)
     }
 
     /// Reads a key that always has a value, with its position.
-    pub(super) fn take_at<T: Clone + Sync>(&self, key: &Key<T>) -> Option<At<T>> {
+    pub(super) fn read_key_with_offset<T: Clone + Sync>(&self, key: &Key<T>) -> Option<Located<T>> {
         key.read_at(self)
     }
 
     /// Reads a key that may be absent, with its position.
-    pub(super) fn find_at<T: Clone + Sync>(&self, key: &Optional<T>) -> Option<Option<At<T>>> {
+    pub(super) fn find_key_with_offset<T: Clone + Sync>(
+        &self,
+        key: &Optional<T>,
+    ) -> Option<Option<Located<T>>> {
         key.read_at(self)
     }
 
     /// Returns the value of a key in the file; `None` if it is absent.
-    pub(super) fn value(&self, key: &dyn Declared) -> Option<Value<'t>> {
+    pub(super) fn value(&self, key: &dyn DeclaredKey) -> Option<LocatedValue<'t>> {
         let name = key.declaration().name;
-        debug_assert!(self.section.key(name).is_some(), "{name} is not in {}", self.section.header);
-        let (_, value) = self.entries.iter().find(|(key, _)| key.get_ref() == name)?;
-        let path = self.section.path_of(name);
-        Some(Value::new(path, value.span().start, value.get_ref(), self.sink))
+        debug_assert!(
+            self.table_section.declaration_of(name).is_some(),
+            "{name} is not in {}",
+            self.table_section.header
+        );
+        let (_, value) = self.table_entries.iter().find(|(key, _)| key.get_ref() == name)?;
+        let path = self.table_section.path_of(name);
+        Some(LocatedValue::new(path, value.span().start, value.get_ref(), self.error_sink))
     }
 
     /// Reads the default of a key.
     pub(super) fn default<T: Clone + Sync>(
         &self,
-        key: &dyn Declared,
+        key: &dyn DeclaredKey,
         text: &str,
-        form: &Form<T>,
-    ) -> Option<At<T>> {
+        form: &ValueForm<T>,
+    ) -> Option<Located<T>> {
         let value = DeValue::parse(text).ok()?;
-        let path = self.section.path_of(key.declaration().name);
-        let value = Value::new(path, self.at, value.get_ref(), self.sink);
-        Some(At { value: form.read(&value)?, at: self.at })
+        let path = self.table_section.path_of(key.declaration().name);
+        let value = LocatedValue::new(path, self.table_offset, value.get_ref(), self.error_sink);
+        Some(Located { value: form.read_value(&value)?, offset: self.table_offset })
     }
 
     /// Reports that a key is missing.
-    pub(super) fn miss(&self, key: &dyn Declared, expected: &str) {
-        let path = self.section.path_of(key.declaration().name);
-        self.sink.push(self.at, format!("`{path}` is missing, expected {expected}"));
+    pub(super) fn report_missing(&self, key: &dyn DeclaredKey, expected: &str) {
+        let path = self.table_section.path_of(key.declaration().name);
+        self.error_sink.push(self.table_offset, format!("`{path}` is missing, expected {expected}"));
     }
 
     /// Returns the table of a key; `Some(None)` if it is absent.
-    pub(super) fn table(&self, key: &Tables) -> Option<Option<Table<'t>>> {
+    pub(super) fn table(&self, key: &TableKey) -> Option<Option<Table<'t>>> {
         match self.value(key) {
-            Some(value) => Table::of(key.section(), &value).map(Some),
+            Some(value) => Table::of_value(key.table_section(), &value).map(Some),
             None if key.is_required() => {
-                self.miss(key, key.expected());
+                self.report_missing(key, key.expected_text());
                 None
             }
             None => Some(None),
@@ -122,25 +129,30 @@ impl<'t> Table<'t> {
     }
 
     /// Returns the table of a key, or a table with all defaults if it is absent.
-    pub(super) fn table_or_defaults(&self, key: &Tables) -> Option<Table<'t>> {
-        Some(self.table(key)?.unwrap_or_else(|| self.defaults(key)))
+    pub(super) fn table_or_defaults(&self, key: &TableKey) -> Option<Table<'t>> {
+        Some(self.table(key)?.unwrap_or_else(|| self.table_of_defaults(key)))
     }
 
     /// Returns a table with all defaults for the key.
-    pub(super) fn defaults(&self, key: &Tables) -> Table<'t> {
-        Table { section: key.section(), at: self.at, entries: &NO_KEYS, sink: self.sink }
+    pub(super) fn table_of_defaults(&self, key: &TableKey) -> Table<'t> {
+        Table {
+            table_section: key.table_section(),
+            table_offset: self.table_offset,
+            table_entries: &NO_KEYS,
+            error_sink: self.error_sink,
+        }
     }
 
     /// Returns the tables of a key that may be repeated.
-    pub(super) fn tables(&self, key: &Tables) -> Option<Vec<Table<'t>>> {
+    pub(super) fn tables(&self, key: &TableKey) -> Option<Vec<Table<'t>>> {
         match self.value(key) {
             Some(value) => {
-                let section = key.section();
-                let items = value.array(&format!("tables {}", section.header))?;
-                Some(items.iter().filter_map(|item| Table::of(section, item)).collect())
+                let section = key.table_section();
+                let items = value.read_array(&format!("tables {}", section.header))?;
+                Some(items.iter().filter_map(|item| Table::of_value(section, item)).collect())
             }
             None if key.is_required() => {
-                self.miss(key, key.expected());
+                self.report_missing(key, key.expected_text());
                 None
             }
             None => Some(Vec::new()),
@@ -148,71 +160,71 @@ impl<'t> Table<'t> {
     }
 }
 
-/// A key whose value [`Table::take`] reads.
-pub(super) trait Readable: Declared {
+/// A key whose value [`Table::read_key`] reads.
+pub(super) trait ReadableKey: DeclaredKey {
     /// Type of the value: an `Option` if the key may be absent.
     type Read;
 
     /// Reads the key from a table. Returns `None` after an error, which this function has reported.
-    fn read(&self, table: &Table<'_>) -> Option<Self::Read>;
+    fn read_from(&self, table: &Table<'_>) -> Option<Self::Read>;
 }
 
-impl<T: Clone + Sync> Readable for Key<T> {
+impl<T: Clone + Sync> ReadableKey for Key<T> {
     type Read = T;
 
-    fn read(&self, table: &Table<'_>) -> Option<T> {
+    fn read_from(&self, table: &Table<'_>) -> Option<T> {
         self.read_at(table).map(|read| read.value)
     }
 }
 
-impl<T: Clone + Sync> Readable for Optional<T> {
+impl<T: Clone + Sync> ReadableKey for Optional<T> {
     type Read = Option<T>;
 
-    fn read(&self, table: &Table<'_>) -> Option<Option<T>> {
+    fn read_from(&self, table: &Table<'_>) -> Option<Option<T>> {
         self.read_at(table).map(|read| read.map(|read| read.value))
     }
 }
 
 impl<T: Clone + Sync> Key<T> {
     /// Reads the key with its position; a default has the position of the table.
-    pub(super) fn read_at(&self, table: &Table<'_>) -> Option<At<T>> {
-        let value = match (table.value(self), self.declaration().absent) {
+    pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Located<T>> {
+        let value = match (table.value(self), self.declaration().absent_value) {
             (Some(value), _) => value,
-            (None, Absent::Default(text)) => return table.default(self, text, self.form()),
+            (None, AbsentValue::Default(text)) => return table.default(self, text, self.value_form()),
             (None, _) => {
-                table.miss(self, &self.form().expected());
+                table.report_missing(self, &self.value_form().expected_text());
                 return None;
             }
         };
-        Some(At { value: self.form().read(&value)?, at: value.at() })
+        Some(Located { value: self.value_form().read_value(&value)?, offset: value.offset() })
     }
 }
 
 impl<T: Clone + Sync> Optional<T> {
     /// Reads the key with its position; `Some(None)` if it is absent.
-    pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Option<At<T>>> {
+    pub(super) fn read_at(&self, table: &Table<'_>) -> Option<Option<Located<T>>> {
         let Some(value) = table.value(self) else { return Some(None) };
-        Some(Some(At { value: self.form().read(&value)?, at: value.at() }))
+        Some(Some(Located { value: self.value_form().read_value(&value)?, offset: value.offset() }))
     }
 }
 
 /// Returns the error message for an unknown key, with the nearest known key.
-fn unknown(section: &Section, name: &str) -> String {
-    let known = section.keys.iter().map(|key| key.declaration().name);
+fn message_for_unknown(section: &Section, name: &str) -> String {
+    let known = section.declared_keys.iter().map(|key| key.declaration().name);
     let nearest = known
         .clone()
-        .map(|known| (distance(name, known), known))
+        .map(|known| (edit_distance(name, known), known))
         .min()
         .filter(|(distance, known)| *distance <= known.len().min(name.len()) / 3 + 1);
     let expected = match nearest {
         Some((_, nearest)) => format!("`{nearest}`"),
-        None => list(&known.map(|name| format!("`{name}`")).collect::<Vec<_>>(), "or"),
+        None => format_list(&known.map(|name| format!("`{name}`")).collect::<Vec<_>>(), "or"),
     };
     format!("unknown key `{name}` in {}, expected {expected}", section.header)
 }
 
 /// Returns the number of letters to add, remove, change or swap that turn one word into the other.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
     let mut before: Vec<usize> = Vec::new();
@@ -233,15 +245,15 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::distance;
+    use super::edit_distance;
 
     #[test]
     fn edit_distance_of_config_keys_counts_letters() {
-        assert_eq!(distance("socket", "socket"), 0);
-        assert_eq!(distance("sokcet", "socket"), 1);
-        assert_eq!(distance("scket", "socket"), 1);
-        assert_eq!(distance("sockets", "socket"), 1);
-        assert_eq!(distance("", "socket"), 6);
-        assert_eq!(distance("name", "http"), 4);
+        assert_eq!(edit_distance("socket", "socket"), 0);
+        assert_eq!(edit_distance("sokcet", "socket"), 1);
+        assert_eq!(edit_distance("scket", "socket"), 1);
+        assert_eq!(edit_distance("sockets", "socket"), 1);
+        assert_eq!(edit_distance("", "socket"), 6);
+        assert_eq!(edit_distance("name", "http"), 4);
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the config file: accepted configs, refused ones with the place of the error, and the page.
 
+mod conflicts_between_tables;
 mod dhcp;
 mod errors;
 mod geonet;
@@ -13,7 +14,6 @@ mod page;
 mod policies;
 mod security;
 mod sessions;
-mod together;
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use super::*;
 use carnet_wire::address::MacAddress;
 
 /// A config with every key.
-const FULL: &str = r#"
+const CONFIG_WITH_EVERY_KEY: &str = r#"
 [station]
 name = "bus-42"
 socket = "/run/carnet/x.sock"
@@ -147,7 +147,7 @@ fn uplink_bids_must_be_unique_and_valid() {
         let router = parse(text).mobile_router.expect("a mobile router");
         router.uplinks.iter().map(|uplink| uplink.bid).collect()
     };
-    let with = |rest: &str| SMALL_ROUTER.replace("\"wlan0\" }", &format!("\"wlan0\" {rest}"));
+    let with = |rest: &str| SMALL_ROUTER_CONFIG.replace("\"wlan0\" }", &format!("\"wlan0\" {rest}"));
     assert_eq!(identifiers(&with("}")), [None]);
     assert_eq!(
         identifiers(&with(", bid = 65535 }, { interface = \"wwan0\", bid = 1 }")),
@@ -167,7 +167,7 @@ fn uplink_bids_must_be_unique_and_valid() {
 }
 
 /// The smallest mobile router.
-const SMALL_ROUTER: &str = r#"
+const SMALL_ROUTER_CONFIG: &str = r#"
 [station]
 name = "bus-42"
 [mobile_router]
@@ -182,18 +182,18 @@ fn parse(text: &str) -> Config {
     Config::parse(text, "c.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-fn net(text: &str) -> Ipv6Net {
+fn ipv6_net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
-fn ip(text: &str) -> Ipv6Addr {
+fn ipv6_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
 #[test]
 fn home_agent_may_be_one_address_a_list_or_discover() {
     let parse = |text: &str| {
-        let text = FULL.replace("home_agent_ipv4 = \"192.0.2.1\"\n", "").replace(
+        let text = CONFIG_WITH_EVERY_KEY.replace("home_agent_ipv4 = \"192.0.2.1\"\n", "").replace(
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
              home_agent = \"2001:db8:1::1\"",
             &format!(
@@ -206,18 +206,18 @@ fn home_agent_may_be_one_address_a_list_or_discover() {
         config.mobile_router.expect("a mobile router").home_agents
     };
     let discover = parse("home_agent = \"discover\"");
-    assert_eq!((discover.addresses.len(), discover.discover), (0, true));
+    assert_eq!((discover.addresses.len(), discover.discovers_home_agents), (0, true));
     let several = parse("home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\"]");
-    assert_eq!(several.addresses, [ip("2001:db8:1::1"), ip("2001:db8:1::2")]);
+    assert_eq!(several.addresses, [ipv6_address("2001:db8:1::1"), ipv6_address("2001:db8:1::2")]);
     let both = parse("home_agent = [\"2001:db8:1::1\", \"discover\"]\nhome_agent_ipv4 = [\"192.0.2.1\"]");
-    assert_eq!((both.addresses.len(), both.discover, both.ipv4_addresses.len()), (1, true, 1));
+    assert_eq!((both.addresses.len(), both.discovers_home_agents, both.ipv4_addresses.len()), (1, true, 1));
 }
 
 #[test]
 fn one_key_for_several_home_agents_needs_per_agent() {
     let errors = |home_agent: &str, auth: &str| {
-        let text =
-            SMALL_ROUTER.replace("home_agent = \"2001:db8:1::1\"", &format!("home_agent = {home_agent}"));
+        let text = SMALL_ROUTER_CONFIG
+            .replace("home_agent = \"2001:db8:1::1\"", &format!("home_agent = {home_agent}"));
         let text = text.replace("\"none\"", auth);
         Config::parse(&text, "c.toml").map_or_else(|errors| errors.to_string(), |_| String::new())
     };
@@ -247,7 +247,7 @@ fn one_key_for_several_home_agents_needs_per_agent() {
 fn check_warns_of_a_peer_with_another_prefix() {
     let warnings = |peer: &str| {
         let peer = format!("dhaad = false\npeer = [{{ address = \"{peer}\" }}]");
-        let text = FULL
+        let text = CONFIG_WITH_EVERY_KEY
             .replace("dhaad = false", &peer)
             .replace("0e0f\", replay", "0e0f\", per_agent = true, replay");
         let config = Config::parse(&text, "c.toml").expect("a config");
@@ -259,7 +259,7 @@ fn check_warns_of_a_peer_with_another_prefix() {
 #[test]
 fn multiple_care_of_setting_is_read() {
     let agent = |keys: &str| {
-        let text = FULL.replace("dhaad = false", &format!("dhaad = false\n{keys}"));
+        let text = CONFIG_WITH_EVERY_KEY.replace("dhaad = false", &format!("dhaad = false\n{keys}"));
         let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string());
         config.map(|config| config.home_agent.map(|agent| agent.multiple_care_of))
     };
@@ -278,7 +278,7 @@ fn multiple_care_of_setting_is_read() {
 #[test]
 fn care_of_test_of_router_defaults_to_that_of_the_home_agent() {
     let of = |own: &str, router: &str| {
-        let text = FULL
+        let text = CONFIG_WITH_EVERY_KEY
             .replace("nat = false", &format!("nat = false\n{router}"))
             .replace("dhaad = false", &format!("dhaad = false\n{own}"));
         let agent = Config::parse(&text, "c.toml").expect("a config").home_agent.expect("a home agent");
@@ -299,17 +299,17 @@ fn every_config_key_reaches_its_field() {
             socket: "/run/carnet/x.sock".into(),
             state_dir: Some("/var/lib/carnet".into()),
             private_key: None,
-            record: Some("bus-42.jsonl".into()),
-            http: None,
+            recording_file: Some("bus-42.jsonl".into()),
+            tcp_api: None,
             sandbox: Sandbox::Auto,
         },
         dataplane: Dataplane { path: DataplanePath::Tun },
         home_agent: Some(HomeAgent {
-            address: ip("2001:db8:2::1"),
+            address: ipv6_address("2001:db8:2::1"),
             ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
             multiple_care_of: MultipleCareOfAddresses::Bulk,
             care_of_test: true,
-            home_prefix: net("2001:db8:2::/64"),
+            home_prefix: ipv6_net("2001:db8:2::/64"),
             home_network: None,
             home_link: Some("h0".into()),
             ndp_proxy: None,
@@ -317,96 +317,96 @@ fn every_config_key_reaches_its_field() {
             ipv6_nat: None,
             ipv6_nat_prefixes: Vec::new(),
             tunnel_port: 51820,
-            udp: false,
+            always_uses_udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,
-            dhaad: false,
-            peers: Vec::new(),
+            answers_dhaad: false,
+            peer_agents: Vec::new(),
             mobile_routers: vec![
                 AllowedRouter {
-                    home_address: ip("2001:db8:2::1234"),
-                    prefixes: vec![net("2001:db8:c::/64"), net("fd00:1:2::/48")],
+                    home_address: ipv6_address("2001:db8:2::1234"),
+                    prefixes: vec![ipv6_net("2001:db8:c::/64"), ipv6_net("fd00:1:2::/48")],
                     ipv4_prefixes: Vec::new(),
-                    auth: Auth::Mac(Mac {
+                    node_auth: Auth::Mac(SharedKeyAuth {
                         spi: 256,
-                        key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
-                        replay: ReplayProtection::Timestamp { window: Duration::from_secs(10) },
+                        shared_key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+                        replay_protection: ReplayProtection::Timestamp { window: Duration::from_secs(10) },
                         per_agent: None,
                     }),
-                    nat: false,
+                    allows_nat: false,
                     care_of_test: true,
                 },
                 AllowedRouter {
-                    home_address: ip("fd00:2::1"),
-                    prefixes: vec![net("fd00:2::/64")],
+                    home_address: ipv6_address("fd00:2::1"),
+                    prefixes: vec![ipv6_net("fd00:2::/64")],
                     ipv4_prefixes: Vec::new(),
-                    auth: Auth::None,
-                    nat: true,
+                    node_auth: Auth::None,
+                    allows_nat: true,
                     care_of_test: true,
                 },
             ],
         }),
         mobile_router: Some(MobileRouter {
-            home_address: ip("2001:db8:1::1234"),
-            home_prefix: net("2001:db8:1::/64"),
+            home_address: ipv6_address("2001:db8:1::1234"),
+            home_prefix: ipv6_net("2001:db8:1::/64"),
             home_agents: HomeAgents {
-                addresses: vec![ip("2001:db8:1::1")],
+                addresses: vec![ipv6_address("2001:db8:1::1")],
                 ipv4_addresses: vec![std::net::Ipv4Addr::new(192, 0, 2, 1)],
-                discover: false,
+                discovers_home_agents: false,
             },
             home_agent_port: 51820,
-            udp: false,
-            heartbeat: None,
+            always_uses_udp: false,
+            heartbeat_intervals: None,
             policies: Vec::new(),
-            prefixes: vec![net("2001:db8:a::/64")],
+            prefixes: vec![ipv6_net("2001:db8:a::/64")],
             ipv4_prefixes: Vec::new(),
             registration: RegistrationMode::Implicit,
             lifetime: Duration::from_secs(60),
-            lan: vec![Lan::named("i0", false), Lan::named("i1", false)],
-            dns_forward: Vec::new(),
+            lan_interfaces: vec![Lan::named("i0", false), Lan::named("i1", false)],
+            dns_forward_servers: Vec::new(),
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
-            advertise: false,
-            nesting: false,
+            advertises_on_lan: false,
+            nesting_enabled: false,
             nested_routers: Vec::new(),
             direct_routes: Vec::new(),
             requires_direct_encryption: true,
             prefix_discovery: false,
             captive_portal_probe: None,
-            auth: Auth::Mac(Mac {
+            auth: Auth::Mac(SharedKeyAuth {
                 spi: 300,
-                key: Key::new([255; 16]),
-                replay: ReplayProtection::Sequence,
+                shared_key: Key::new([255; 16]),
+                replay_protection: ReplayProtection::Sequence,
                 per_agent: None,
             }),
             uplinks: vec![
                 Uplink {
                     interface: "wlan0".into(),
                     bid: None,
-                    cost: 0,
-                    capacity: None,
-                    volume: None,
+                    uplink_cost: 0,
+                    capacity_kbit_s: None,
+                    volume_limit: None,
                     volume_period: VolumePeriod::Month,
                     volume_day: 1,
                     volume_action: VolumeAction::LastResort,
-                    roaming: Roaming::Allowed,
+                    roaming_use: Roaming::Allowed,
                     priority: 127,
-                    signal: Some(SignalThresholds { good_dbm: -49, poor_dbm: -69 }),
+                    signal_thresholds: Some(SignalThresholds { good_dbm: -49, poor_dbm: -69 }),
                     signal_file: None,
                     signal_timeout: Duration::from_secs(60),
                 },
                 Uplink {
                     interface: "wwan0".into(),
                     bid: None,
-                    cost: 0,
-                    capacity: None,
-                    volume: None,
+                    uplink_cost: 0,
+                    capacity_kbit_s: None,
+                    volume_limit: None,
                     volume_period: VolumePeriod::Month,
                     volume_day: 1,
                     volume_action: VolumeAction::LastResort,
-                    roaming: Roaming::Allowed,
+                    roaming_use: Roaming::Allowed,
                     priority: 10,
-                    signal: None,
+                    signal_thresholds: None,
                     signal_file: Some("/run/modem/signal".into()),
                     signal_timeout: Duration::from_secs(60),
                 },
@@ -427,11 +427,11 @@ fn every_config_key_reaches_its_field() {
                 queue_length: 5,
                 assumed_busy: 30,
             }),
-            position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
+            position_source: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
-                unicast: NonAreaForwarding::ContentionBased,
-                area: AreaForwarding::Advanced,
-                recovery: VoidRecovery::Perimeter(Planarisation::RelativeNeighbourhood),
+                unicast_algorithm: NonAreaForwarding::ContentionBased,
+                area_algorithm: AreaForwarding::Advanced,
+                void_recovery: VoidRecovery::Perimeter(Planarisation::RelativeNeighbourhood),
                 link_lifetime: None,
             },
             beacon: Beacon {
@@ -442,15 +442,15 @@ fn every_config_key_reaches_its_field() {
                 company_speed: false,
                 deviation_m: None,
                 lifetime: None,
-                piggyback: true,
-                multi_hop: Some(MultiHopBeacons { hops: 3, every: 5 }),
+                counts_broadcasts_as_beacons: true,
+                multi_hop_beacons: Some(MultiHopBeacons { hop_limit: 3, every_nth_beacon: 5 }),
             },
             range_m: 500,
-            standard: UnknownSender::Broadcast,
-            mib: Mib { max_packet_data_rate: Some(200), ..geonet::standard_mib() },
+            unknown_sender: UnknownSender::Broadcast,
+            mib_parameters: Mib { max_packet_data_rate: Some(200), ..geonet::standard_mib() },
             areas: vec![Area {
                 name: "crossing".into(),
-                shape: AreaShape::Rectangle,
+                area_shape: AreaShape::Rectangle,
                 center: Coordinates { latitude: 488_375_000, longitude: -21_008_000 },
                 distance_a_m: 300,
                 distance_b_m: 50,
@@ -461,15 +461,15 @@ fn every_config_key_reaches_its_field() {
             }],
         }),
         facilities: Some(Facilities {
-            cam: false,
+            sends_cams: false,
             station_id: Some(42),
             vehicle_length_dm: Some(125),
             vehicle_width_dm: Some(25),
-            role: VehicleRole::PublicTransport,
+            vehicle_role: VehicleRole::PublicTransport,
             keep_alive: false,
             ldm_stations: 100,
             ldm_events: 10,
-            services: vec![
+            announced_services: vec![
                 Service {
                     its_aid: 36,
                     address: Some("2001:db8::1".parse().expect("an address")),
@@ -479,35 +479,35 @@ fn every_config_key_reaches_its_field() {
             ],
         }),
         security: Some(Security {
-            policy: SecurityPolicy::Off,
-            roots: vec!["pki/root.cert".into(), "/etc/root.cert".into()],
-            authorities: vec!["pki/aa.cert".into()],
-            tickets: Some("pki/tickets".into()),
-            revoked: vec![[0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]],
+            unsigned_packet_policy: SecurityPolicy::Off,
+            root_files: vec!["pki/root.cert".into(), "/etc/root.cert".into()],
+            authority_files: vec!["pki/aa.cert".into()],
+            ticket_folder: Some("pki/tickets".into()),
+            revoked_certificates: vec![[0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]],
             verifications_per_second: 100,
             pseudonyms: None,
         }),
         conformance: Some(Conformance { upper_tester: "[::1]:12345".parse().expect("an address") }),
     };
-    assert_eq!(parse(FULL), expected);
+    assert_eq!(parse(CONFIG_WITH_EVERY_KEY), expected);
 }
 
 #[test]
 fn the_smallest_config_has_the_defaults() {
-    let config = parse(SMALL_ROUTER);
+    let config = parse(SMALL_ROUTER_CONFIG);
     assert_eq!(config.station.socket, PathBuf::from("/run/carnet/bus-42.sock"));
-    assert_eq!((config.station.state_dir, config.station.record), (None, None));
+    assert_eq!((config.station.state_dir, config.station.recording_file), (None, None));
     assert_eq!(config.dataplane.path, DataplanePath::Auto);
     assert_eq!((config.home_agent, config.geonet), (None, None));
     let router = config.mobile_router.expect("a mobile router");
     assert_eq!(router.registration, RegistrationMode::Explicit);
     assert_eq!(router.lifetime, Duration::from_secs(60));
-    assert!(router.prefixes.is_empty() && router.lan.is_empty() && router.advertise);
+    assert!(router.prefixes.is_empty() && router.lan_interfaces.is_empty() && router.advertises_on_lan);
 }
 
 #[test]
 fn debug_does_not_show_keys() {
-    let text = format!("{:?} {:#?}", parse(FULL), parse(FULL));
+    let text = format!("{:?} {:#?}", parse(CONFIG_WITH_EVERY_KEY), parse(CONFIG_WITH_EVERY_KEY));
     assert!(text.contains("Key(secret)"), "{text}");
     assert!(!text.contains("255") && !text.contains("ffffffff"), "{text}");
 }
@@ -515,7 +515,7 @@ fn debug_does_not_show_keys() {
 #[test]
 fn check_warns_of_unwise_settings() {
     assert_eq!(
-        parse(FULL).warnings(),
+        parse(CONFIG_WITH_EVERY_KEY).warnings(),
         [
             "home_agent.mobile_router fd00:2::1: auth = \"none\": anyone who reaches the home agent can take \
              over the traffic of this mobile router",
@@ -525,7 +525,7 @@ fn check_warns_of_unwise_settings() {
         ]
     );
     assert_eq!(
-        parse(SMALL_ROUTER).warnings(),
+        parse(SMALL_ROUTER_CONFIG).warnings(),
         ["mobile_router: auth = \"none\": anyone who reaches the home agent can take over the traffic of \
           this mobile router"]
     );
@@ -542,7 +542,7 @@ fn check_warns_of_unwise_settings() {
           Binding Updates"]
     );
     let auth = "{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
-    let router = SMALL_ROUTER.replace("\"none\"", auth);
+    let router = SMALL_ROUTER_CONFIG.replace("\"none\"", auth);
     assert_eq!(
         parse(&router).warnings(),
         ["mobile_router without station.state_dir: each start takes its first sequence number from the \
@@ -553,11 +553,11 @@ fn check_warns_of_unwise_settings() {
     assert!(parse(&with_state).warnings().is_empty());
 }
 
-/// Reads the `auth` of [`SMALL_ROUTER`] with these keys in `auth.former`.
-fn changing(former: &str) -> Result<Auth, String> {
+/// Reads the `auth` of [`SMALL_ROUTER_CONFIG`] with these keys in `auth.former`.
+fn auth_with_former_keys(former: &str) -> Result<Auth, String> {
     let key = "key = \"ffffffffffffffffffffffffffffffff\", replay = \"timestamp\"";
     let auth = format!("{{ spi = 301, {key}, former = [{former}] }}");
-    match Config::parse(&SMALL_ROUTER.replace("\"none\"", &auth), "c.toml") {
+    match Config::parse(&SMALL_ROUTER_CONFIG.replace("\"none\"", &auth), "c.toml") {
         Ok(config) => Ok(config.mobile_router.expect("a mobile router").auth),
         Err(errors) => Err(errors.to_string()),
     }
@@ -567,15 +567,15 @@ fn changing(former: &str) -> Result<Auth, String> {
 fn former_keys_are_accepted_beside_the_one_that_is_signed_with() {
     let one =
         |spi: u32| format!("{{ spi = {spi}, key = \"000000000000000000000000000000{:02x}\" }}", spi % 256);
-    let auth = changing(&one(300)).expect("a config");
+    let auth = auth_with_former_keys(&one(300)).expect("a config");
     let mac = auth.mac().expect("a key");
-    assert_eq!((mac.spi, &mac.key), (301, &Key::new([255; 16])));
-    assert!(matches!(mac.replay, ReplayProtection::Timestamp { .. }), "it is the node's");
+    assert_eq!((mac.spi, &mac.shared_key), (301, &Key::new([255; 16])));
+    assert!(matches!(mac.replay_protection, ReplayProtection::Timestamp { .. }), "it is the node's");
     let mut key = Key::new([0; 16]);
     key.octets_mut()[15] = 300_u32 as u8;
-    assert_eq!(auth.former(), [FormerKey { spi: 300, key }]);
+    assert_eq!(auth.former_keys(), [FormerKey { spi: 300, former_key: key }]);
     let three = [302, 303, 304].map(one).join(", ");
-    assert_eq!(changing(&three).expect("a config").former().len(), 3);
+    assert_eq!(auth_with_former_keys(&three).expect("a config").former_keys().len(), 3);
 }
 
 #[test]
@@ -606,7 +606,7 @@ fn errors_in_former_keys_name_their_place() {
             "c.toml:8:150: unknown key `replay` in auth.former".to_owned(),
         ),
     ] {
-        let errors = changing(former).expect_err(former);
+        let errors = auth_with_former_keys(former).expect_err(former);
         assert!(errors.contains(&expected), "expected {expected} in\n{errors}");
         assert!(!errors.contains("ffffff") && !errors.contains("0000001"), "{errors}");
     }
@@ -616,8 +616,8 @@ fn errors_in_former_keys_name_their_place() {
 /// them memory.
 #[test]
 fn association_with_one_key_needs_no_heap_memory() {
-    assert_eq!(size_of::<Auth>(), size_of::<Mac>());
-    assert_eq!(size_of::<Mac>(), 32);
+    assert_eq!(size_of::<Auth>(), size_of::<SharedKeyAuth>());
+    assert_eq!(size_of::<SharedKeyAuth>(), 32);
 }
 
 #[test]
@@ -627,23 +627,28 @@ fn a_key_file_is_found_beside_the_config() {
     std::fs::write(directory.join("a.key"), "00000000000000000000000000000001\n").expect("a key");
     std::fs::write(directory.join("short.key"), "0001").expect("a key");
     std::fs::write(directory.join("latin.toml"), b"[station]\nname = \"caf\xe9\"\n").expect("a config");
-    let text =
-        |file: &str| SMALL_ROUTER.replace("\"none\"", &format!("{{ spi = 300, key_file = \"{file}\" }}"));
+    let text = |file: &str| {
+        SMALL_ROUTER_CONFIG.replace("\"none\"", &format!("{{ spi = 300, key_file = \"{file}\" }}"))
+    };
     let path = directory.join("c.toml");
     std::fs::write(&path, text("a.key")).expect("a config");
-    let auth = Config::load(&path).expect("a config").mobile_router.expect("a mobile router").auth;
+    let auth = Config::load_file(&path).expect("a config").mobile_router.expect("a mobile router").auth;
     let name = path.display().to_string();
     let short = Config::parse(&text("short.key"), &name).expect_err("a short key").to_string();
     let absent = Config::parse(&text("no.key"), &name).expect_err("no key").to_string();
-    let nothing = Config::load(&directory.join("no.toml")).expect_err("no config").to_string();
-    let latin = Config::load(&directory.join("latin.toml")).expect_err("no UTF-8").to_string();
+    let nothing = Config::load_file(&directory.join("no.toml")).expect_err("no config").to_string();
+    let latin = Config::load_file(&directory.join("latin.toml")).expect_err("no UTF-8").to_string();
     std::fs::remove_dir_all(&directory).expect("gone");
 
     let directory = directory.display();
     let mut key = [0; 16];
     key[15] = 1;
-    let expected =
-        Auth::Mac(Mac { spi: 300, key: Key::new(key), replay: ReplayProtection::Sequence, per_agent: None });
+    let expected = Auth::Mac(SharedKeyAuth {
+        spi: 300,
+        shared_key: Key::new(key),
+        replay_protection: ReplayProtection::Sequence,
+        per_agent: None,
+    });
     assert_eq!(auth, expected);
     assert_eq!(
         short,

@@ -14,23 +14,25 @@ use carnet_wire::address::{MacAddress, ParseError};
 const LIFETIME_MAX_S: u64 = 65535 * 4;
 
 /// Expected value in an error message: an address.
-pub(super) const ADDRESS: &str = "a global or unique local unicast address such as \"2001:db8:1::1\"";
+pub(super) const EXPECTED_ADDRESS: &str =
+    "a global or unique local unicast address such as \"2001:db8:1::1\"";
 /// Expected value in an error message: a prefix.
-pub(super) const PREFIX: &str = "a prefix such as \"2001:db8:a::/64\"";
+pub(super) const EXPECTED_PREFIX: &str = "a prefix such as \"2001:db8:a::/64\"";
 /// Expected value in an error message: a duration.
-pub(super) const DURATION: &str = "a duration such as \"60s\", \"10m\" or \"1h30m\"";
+pub(super) const EXPECTED_DURATION: &str = "a duration such as \"60s\", \"10m\" or \"1h30m\"";
 /// Expected value in an error message: an interface.
-pub(super) const INTERFACE: &str = "an interface name of 1 to 15 characters";
+pub(super) const EXPECTED_INTERFACE: &str = "an interface name of 1 to 15 characters";
 /// Expected value in an error message: a station's name.
-pub(super) const NAME: &str = "1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first";
+pub(super) const EXPECTED_NAME: &str =
+    "1 to 63 letters, digits, `.`, `_` or `-`, with a letter or digit first";
 
 /// Expected value in an error message: an IPv4 address.
-pub(super) const IPV4_ADDRESS: &str = "a unicast IPv4 address such as \"192.0.2.1\"";
+pub(super) const EXPECTED_IPV4_ADDRESS: &str = "a unicast IPv4 address such as \"192.0.2.1\"";
 
 /// Parses an IPv4 address that is routed beyond its link.
-pub(super) fn ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
+pub(super) fn parse_ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
     let address: Ipv4Addr =
-        text.parse().map_err(|_| format!("{text:?} is no IPv4 address, expected {IPV4_ADDRESS}"))?;
+        text.parse().map_err(|_| format!("{text:?} is no IPv4 address, expected {EXPECTED_IPV4_ADDRESS}"))?;
     let what = if address.is_unspecified() {
         "the unspecified address"
     } else if address.is_loopback() {
@@ -42,20 +44,20 @@ pub(super) fn ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
     } else {
         return Ok(address);
     };
-    Err(format!("{address} is {what}, expected {IPV4_ADDRESS}"))
+    Err(format!("{address} is {what}, expected {EXPECTED_IPV4_ADDRESS}"))
 }
 
 /// Expected value in an error message: an IPv4 prefix.
-pub(super) const IPV4_PREFIX: &str = "an IPv4 prefix such as \"10.42.7.0/24\"";
+pub(super) const EXPECTED_IPV4_PREFIX: &str = "an IPv4 prefix such as \"10.42.7.0/24\"";
 
 /// Parses an IPv4 unicast prefix without host bits. Private prefixes are valid.
-pub(super) fn ipv4_prefix(text: &str) -> Result<Ipv4Net, String> {
+pub(super) fn parse_ipv4_prefix(text: &str) -> Result<Ipv4Net, String> {
     let prefix: Ipv4Net = text.parse().map_err(|_| {
         let what = match text.parse::<Ipv4Addr>() {
             Ok(_) => "an address without a prefix length",
             Err(_) => "no IPv4 prefix",
         };
-        format!("{text:?} is {what}, expected {IPV4_PREFIX}")
+        format!("{text:?} is {what}, expected {EXPECTED_IPV4_PREFIX}")
     })?;
     if prefix.trunc() != prefix {
         return Err(format!("{prefix} has host bits that are not zero, expected {}", prefix.trunc()));
@@ -67,7 +69,7 @@ pub(super) fn ipv4_prefix(text: &str) -> Result<Ipv4Net, String> {
         "in 0.0.0.0/8, which no host has"
     } else if first.octets()[0] <= 127 && last.octets()[0] >= 127 {
         "loopback"
-    } else if first.is_link_local() || prefix.contains(&Ipv4Net::new_assert(LINK_LOCAL, 16)) {
+    } else if first.is_link_local() || prefix.contains(&Ipv4Net::new_assert(LINK_LOCAL_NETWORK, 16)) {
         "link-local"
     } else if last.octets()[0] >= 240 {
         "reserved"
@@ -80,7 +82,7 @@ pub(super) fn ipv4_prefix(text: &str) -> Result<Ipv4Net, String> {
 }
 
 /// First address of the link-local prefix (RFC 3927).
-const LINK_LOCAL: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 0);
+const LINK_LOCAL_NETWORK: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 0);
 
 /// Parses a unicast address that is routed beyond its link.
 pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
@@ -92,10 +94,10 @@ pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {
         } else {
             "no IPv6 address"
         };
-        format!("{text:?} is {what}, expected {ADDRESS}")
+        format!("{text:?} is {what}, expected {EXPECTED_ADDRESS}")
     })?;
-    match not_routed(address) {
-        Some(what) => Err(format!("{address} is {what}, expected {ADDRESS}")),
+    match reason_not_routed(address) {
+        Some(what) => Err(format!("{address} is {what}, expected {EXPECTED_ADDRESS}")),
         None => Ok(address),
     }
 }
@@ -107,12 +109,13 @@ pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
             Ok(_) => "an address without a prefix length",
             Err(_) => "no IPv6 prefix",
         };
-        format!("{text:?} is {what}, expected {PREFIX}")
+        format!("{text:?} is {what}, expected {EXPECTED_PREFIX}")
     })?;
     if prefix.trunc() != prefix {
         return Err(format!("{prefix} has host bits that are not zero, expected {}", prefix.trunc()));
     }
-    let what = if prefix.prefix_len() == 0 { Some("everything") } else { not_routed(prefix.network()) };
+    let what =
+        if prefix.prefix_len() == 0 { Some("everything") } else { reason_not_routed(prefix.network()) };
     match what {
         Some(what) => Err(format!("{prefix} is {what}, expected a global or unique local unicast prefix")),
         None => Ok(prefix),
@@ -120,7 +123,7 @@ pub(super) fn prefix(text: &str) -> Result<Ipv6Net, String> {
 }
 
 /// Returns why an address is no global or unique local unicast address; `None` if it is one.
-pub(super) fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
+pub(super) fn reason_not_routed(address: Ipv6Addr) -> Option<&'static str> {
     if address.is_unspecified() {
         Some("unspecified")
     } else if address.is_loopback() {
@@ -139,12 +142,12 @@ pub(super) fn not_routed(address: Ipv6Addr) -> Option<&'static str> {
 }
 
 /// Parses a duration: whole numbers with the units d, h, m, s, ms, the larger first.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, u64); 5] =
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    const DURATION_UNITS: [(&str, u64); 5] =
         [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
-    let wrong = || format!("{text:?} is no duration, expected {DURATION}");
+    let wrong = || format!("{text:?} is no duration, expected {EXPECTED_DURATION}");
     let mut rest = text;
-    let mut units = &UNITS[..];
+    let mut units = &DURATION_UNITS[..];
     let mut total: u64 = 0;
     if rest.is_empty() {
         return Err(wrong());
@@ -165,7 +168,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// Parses a binding lifetime, rounded down to the 4 s units of a Binding Update (RFC 6275 6.1.7).
 pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
-    let lifetime = duration(text)?;
+    let lifetime = parse_duration(text)?;
     if lifetime < Duration::from_secs(4) || lifetime > Duration::from_secs(LIFETIME_MAX_S) {
         return Err(format!("{text:?} is out of range, expected 4s to {LIFETIME_MAX_S}s"));
     }
@@ -174,7 +177,7 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
 
 /// Parses the name of a network interface, as the kernel accepts it.
 pub(super) fn interface(text: &str) -> Result<String, String> {
-    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {INTERFACE}"));
+    let wrong = |what: &str| Err(format!("{text:?} {what}, expected {EXPECTED_INTERFACE}"));
     if text.is_empty() {
         wrong("is empty")
     } else if text.len() > 15 {
@@ -195,7 +198,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     if first && text.len() <= 63 && text.chars().all(good) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is no name, expected {NAME}"))
+        Err(format!("{text:?} is no name, expected {EXPECTED_NAME}"))
     }
 }
 
@@ -211,7 +214,7 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Expected value in an error message: a length.
-pub(super) const LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
+pub(super) const EXPECTED_LENGTH: &str = "a length from 1 m to 65535 m such as \"300m\" or \"1km\"";
 
 /// Parses metres: a whole number with m or km.
 pub(super) fn length(text: &str) -> Result<u16, String> {
@@ -219,19 +222,19 @@ pub(super) fn length(text: &str) -> Result<u16, String> {
     let scale = match unit {
         "m" => 1,
         "km" => 1000,
-        _ => return Err(format!("{text:?} is no length, expected {LENGTH}")),
+        _ => return Err(format!("{text:?} is no length, expected {EXPECTED_LENGTH}")),
     };
     let metres = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
     match metres.and_then(|metres| u16::try_from(metres).ok()) {
-        Some(0) => Err(format!("{text:?} is zero, expected {LENGTH}")),
+        Some(0) => Err(format!("{text:?} is zero, expected {EXPECTED_LENGTH}")),
         Some(metres) => Ok(metres),
-        None if number.is_empty() => Err(format!("{text:?} is no length, expected {LENGTH}")),
-        None => Err(format!("{text:?} is out of range, expected {LENGTH}")),
+        None if number.is_empty() => Err(format!("{text:?} is no length, expected {EXPECTED_LENGTH}")),
+        None => Err(format!("{text:?} is out of range, expected {EXPECTED_LENGTH}")),
     }
 }
 
 /// Parses a link-layer address that a station can have.
-pub(super) fn own_mac(text: &str) -> Result<MacAddress, String> {
+pub(super) fn parse_own_mac(text: &str) -> Result<MacAddress, String> {
     let mac: MacAddress = text.parse().map_err(|error: ParseError| error.to_string())?;
     if mac.0[0] & 1 == 1 {
         Err(format!(
@@ -263,11 +266,11 @@ mod tests {
             ("0s", 0),
         ];
         for (text, milliseconds) in good {
-            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in ["", "60", "s", "1.5s", "-1s", "1 s", "30m1h", "1s1s", "1S", "1y", "99999999999999999d"] {
-            let message = format!("{text:?} is no duration, expected {DURATION}");
-            assert_eq!(duration(text), Err(message));
+            let message = format!("{text:?} is no duration, expected {EXPECTED_DURATION}");
+            assert_eq!(parse_duration(text), Err(message));
         }
     }
 
@@ -286,10 +289,10 @@ mod tests {
             assert_eq!(length(text), Ok(metres), "{text}");
         }
         for text in ["", "m", "300", "1.5km", "-1m", "300 m", "1mi", "1km5m"] {
-            assert_eq!(length(text), Err(format!("{text:?} is no length, expected {LENGTH}")));
+            assert_eq!(length(text), Err(format!("{text:?} is no length, expected {EXPECTED_LENGTH}")));
         }
         for text in ["65536m", "66km", "99999999999999999999km"] {
-            assert_eq!(length(text), Err(format!("{text:?} is out of range, expected {LENGTH}")));
+            assert_eq!(length(text), Err(format!("{text:?} is out of range, expected {EXPECTED_LENGTH}")));
         }
     }
 }

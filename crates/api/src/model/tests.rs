@@ -6,14 +6,17 @@ use serde_json::{Value, from_value, json, to_value};
 
 use super::*;
 
-fn same<T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug>(value: T, text: Value) {
+fn assert_same_after_json<T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug>(
+    value: T,
+    text: Value,
+) {
     assert_eq!(to_value(&value).expect("JSON"), text);
     assert_eq!(from_value::<T>(text).expect("a value"), value);
 }
 
 #[test]
 fn locations_and_payloads_have_the_documented_json() {
-    same(
+    assert_same_after_json(
         Location {
             gn_address: GnAddress(0x1400_0200_0000_0002),
             mac: MacAddress([2, 0, 0, 0, 0, 2]),
@@ -28,7 +31,7 @@ fn locations_and_payloads_have_the_documented_json() {
                "longitude": 2.1008, "speed_mps": 13.9, "heading_deg": 90.5, "age_ms": 120, "neighbou\
                    r": true}),
     );
-    same(
+    assert_same_after_json(
         GnReceived {
             packet_type: GnPacketType::Gbc,
             next_header: GnNextHeader::BtpB,
@@ -72,7 +75,7 @@ fn ping_target_kind_follows_from_its_text() {
 
 #[test]
 fn requests_have_exactly_one_json_form() {
-    same(
+    assert_same_after_json(
         GnPingRequest {
             target: GnTarget::Area("crossing".into()),
             count: 3,
@@ -108,7 +111,7 @@ fn requests_have_exactly_one_json_form() {
         assert_eq!(to_value(transport.packet_type()).expect("JSON"), text["type"]);
         let short = json!({"transport": text, "payload": "01"});
         assert_eq!(from_value::<GnSendRequest>(short).expect("a request"), send(transport.clone()));
-        same(
+        assert_same_after_json(
             send(transport),
             json!({"transport": text, "next_header": "any", "port": null, "hop_limit": null,
                    "lifetime_ms": null, "scf": false, "payload": "01"}),
@@ -133,7 +136,7 @@ fn requests_have_exactly_one_json_form() {
 
 #[test]
 fn events_of_a_ping_have_their_json_form() {
-    same(
+    assert_same_after_json(
         GnPingEvent::Answer(GnPingAnswer {
             sequence: 1,
             gn_address: GnAddress(0x1400_0200_0000_0003),
@@ -148,6 +151,9 @@ fn events_of_a_ping_have_their_json_form() {
                "mac": "02:00:00:00:00:03", "latitude": 48.5, "longitude": 2.5, "rtt_ms": 0.25, "hops": 2,
                "path": ["1400:0200:0000:0002", "1400:0200:0000:0003"]}),
     );
-    same(GnPingEvent::Timeout { sequence: 2 }, json!({"event": "timeout", "sequence": 2}));
-    same(GnPingEvent::Done { sent: 2, answered: 1 }, json!({"event": "done", "sent": 2, "answered": 1}));
+    assert_same_after_json(GnPingEvent::Timeout { sequence: 2 }, json!({"event": "timeout", "sequence": 2}));
+    assert_same_after_json(
+        GnPingEvent::Done { sent: 2, answered: 1 },
+        json!({"event": "done", "sent": 2, "answered": 1}),
+    );
 }

@@ -1,7 +1,7 @@
 //! `docs/openapi.json`: the API in OpenAPI 3.1, generated from the sources. The requests come from the table
 //! at the head of `model.rs`, their description from `docs/api.md`. The bodies come from the types of
-//! `model.rs` and of the wings ([`SOURCES`]) and their serde attributes, with the comments of the fields. So
-//! no text is written twice, and the program does not contain the description.
+//! `model.rs` and of the wings ([`API_SOURCES`]) and their serde attributes, with the comments of the fields.
+//! So no text is written twice, and the program does not contain the description.
 //!
 //! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. Another test checks
 //! that the server knows exactly these requests (`crates/carnet/src/http/tests/page.rs`). `make test-api`
@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use schema::Types;
+use schema::ApiTypes;
 
 /// Files with types of the API: of the API itself, of the wings and of the machines below them. Of two types
 /// with one name that of the later file counts: `Area` of `status.rs`, and not the form of recordings in
 /// `position.rs`.
-const SOURCES: [&str; 16] = [
+const API_SOURCES: [&str; 16] = [
     "crates/cits/src/position.rs",
     "crates/api/src/model.rs",
     "crates/api/src/model/lan.rs",
@@ -39,50 +39,55 @@ const SOURCES: [&str; 16] = [
 ];
 
 /// A request of the table in `model.rs`.
-struct Request {
-    method: String,
+struct ApiRequest {
+    http_method: String,
     path: String,
     /// Type of the request's body.
-    body: Option<String>,
+    body_type: Option<String>,
     /// Type of the answer, as the table in `model.rs` names it.
-    answer: String,
+    answer_type: String,
 }
 
-fn root() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+fn read_file(path: &str) -> String {
+    fs::read_to_string(repository_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// Returns the type in a cell of the table: "array of [`Binding`]".
-fn named(text: &str) -> Option<String> {
+fn type_in_cell(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("[`")?;
     rest.split_once("`]").map(|(name, _)| name.to_owned())
 }
 
-fn requests(source: &str) -> Vec<Request> {
+fn requests_in_source(source: &str) -> Vec<ApiRequest> {
     let rows = source.lines().filter_map(|line| line.strip_prefix("//! | `")?.strip_suffix(" |"));
     let requests = rows.map(|row| {
         let (request, rest) = row.split_once('`').expect("a request");
         let (method, path) = request.split_once(' ').expect("a method and a path");
         let (with, answer) = rest.split_once(" | ").expect("an answer");
-        Request { method: method.to_lowercase(), path: path.into(), body: named(with), answer: answer.into() }
+        ApiRequest {
+            http_method: method.to_lowercase(),
+            path: path.into(),
+            body_type: type_in_cell(with),
+            answer_type: answer.into(),
+        }
     });
     requests.collect()
 }
 
 /// Returns the description of a request from `docs/api.md`.
-fn description(page: &str, request: &Request) -> String {
-    let start = format!("| `{} {}` | ", request.method.to_uppercase(), request.path);
+fn request_description(page: &str, request: &ApiRequest) -> String {
+    let start = format!("| `{} {}` | ", request.http_method.to_uppercase(), request.path);
     let row = page.lines().find_map(|line| line.strip_prefix(&start));
     let row = row.unwrap_or_else(|| panic!("docs/api.md has no row {start}"));
     row.split(" | ").next().expect("a cell").to_owned()
 }
 
 /// Returns the query parameters, from the table of `docs/api.md`.
-fn parameters(page: &str) -> Vec<Value> {
+fn query_parameters(page: &str) -> Vec<Value> {
     let (_, table) = page.split_once("| key | meaning |\n|---|---|\n").expect("the table of keys");
     let rows = table.lines().map_while(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
     let parameter = |row: &str| {
@@ -104,10 +109,10 @@ fn parameters(page: &str) -> Vec<Value> {
     rows.flat_map(parameter).collect()
 }
 
-fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
-    let name = named(&request.answer).filter(|name| name.starts_with(char::is_uppercase));
-    let schema = name.as_deref().map(|name| types.reference(name));
-    let text = request.answer.as_str();
+fn answer_schema(types: &mut ApiTypes, request: &ApiRequest) -> (&'static str, Value) {
+    let name = type_in_cell(&request.answer_type).filter(|name| name.starts_with(char::is_uppercase));
+    let schema = name.as_deref().map(|name| types.reference_to(name));
+    let text = request.answer_type.as_str();
     let json = |schema: Value| {
         json!({"description": "The \
         answer.", "content": {"application/json": {"schema": schema}}})
@@ -129,7 +134,7 @@ fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
         ("200", json!({"description": "Prometheus' text format.", "content": content}))
     } else {
         let schema =
-            schema.unwrap_or_else(|| panic!("{} {}: what is its answer?", request.method, request.path));
+            schema.unwrap_or_else(|| panic!("{} {}: what is its answer?", request.http_method, request.path));
         (
             "200",
             json(match text.split(' ').next() {
@@ -141,32 +146,32 @@ fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
     }
 }
 
-fn document() -> Value {
-    let (source, page) = (read("crates/api/src/model.rs"), read("docs/api.md"));
-    let mut types = Types::read(&SOURCES.map(read));
-    let requests = requests(&source);
+fn openapi_document() -> Value {
+    let (source, page) = (read_file("crates/api/src/model.rs"), read_file("docs/api.md"));
+    let mut types = ApiTypes::read_sources(&API_SOURCES.map(read_file));
+    let requests = requests_in_source(&source);
     assert!(requests.len() > 25, "the table at the head of model.rs");
-    types.asked_for(requests.iter().filter_map(|request| request.body.as_deref()));
+    types.note_request_types(requests.iter().filter_map(|request| request.body_type.as_deref()));
     let mut paths = Map::new();
     for request in &requests {
         let id = request.path.trim_start_matches("/v1").replace('/', "_");
         let mut operation = json!({
-            "operationId": format!("{}{id}", request.method),
-            "description": description(&page, request),
+            "operationId": format!("{}{id}", request.http_method),
+            "description": request_description(&page, request),
             "responses": {
                 "4XX": {"$ref": "#/components/responses/Refused"},
                 "5XX": {"$ref": "#/components/responses/Unable"},
             },
         });
-        let (status, answer) = answer(&mut types, request);
+        let (status, answer) = answer_schema(&mut types, request);
         operation["responses"][status] = answer;
-        if let Some(body) = &request.body {
-            let schema = types.reference(body);
+        if let Some(body) = &request.body_type {
+            let schema = types.reference_to(body);
             operation["requestBody"] =
                 json!({"required": true, "content": {"application/json": {"schema": schema}}});
         }
         if ["/v1/ldm", "/v1/messages"].contains(&request.path.as_str()) {
-            operation["parameters"] = parameters(&page).into();
+            operation["parameters"] = query_parameters(&page).into();
         }
         if request.path == "/v1/gnrecv" {
             operation["parameters"] = json!([{
@@ -177,10 +182,10 @@ fn document() -> Value {
             }]);
         }
         let path = paths.entry(request.path.clone()).or_insert_with(|| json!({}));
-        assert!(path.get(&request.method).is_none(), "{} {} twice", request.method, request.path);
-        path[&request.method] = operation;
+        assert!(path.get(&request.http_method).is_none(), "{} {} twice", request.http_method, request.path);
+        path[&request.http_method] = operation;
     }
-    let refusal = types.reference("ErrorBody");
+    let refusal = types.reference_to("ErrorBody");
     let refusal = |description: &str| {
         json!({"description": description, "content": {"application/\
         json": {"schema": refusal}}})
@@ -213,13 +218,14 @@ fn document() -> Value {
 
 #[test]
 fn openapi_description_matches_the_sources() {
-    let made = document();
-    let path = root().join("docs/openapi.json");
+    let made = openapi_document();
+    let path = repository_root().join("docs/openapi.json");
     if std::env::var_os("CARNET_UPDATE_OPENAPI").is_some() {
         let text = serde_json::to_string_pretty(&made).expect("JSON");
         fs::write(&path, text + "\n").expect("docs/openapi.json is written");
     }
-    let there: Value = serde_json::from_str(&read("docs/openapi.json")).expect("docs/openapi.json is JSON");
+    let there: Value =
+        serde_json::from_str(&read_file("docs/openapi.json")).expect("docs/openapi.json is JSON");
     assert!(
         made == there,
         "docs/openapi.json is not what the sources say: CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api \
@@ -229,10 +235,10 @@ fn openapi_description_matches_the_sources() {
 
 #[test]
 fn every_public_type_of_the_api_is_described() {
-    let document = document();
+    let document = openapi_document();
     let described = document["components"]["schemas"].as_object().expect("schemas");
     // Types that model.rs re-exports, and its own.
-    let source = read("crates/api/src/model.rs");
+    let source = read_file("crates/api/src/model.rs");
     let declared = source.lines().filter_map(|line| {
         line.strip_prefix("pub struct ")
             .or(line.strip_prefix("pub enum "))?
@@ -256,7 +262,7 @@ fn every_public_type_of_the_api_is_described() {
 #[test]
 fn serialized_answers_match_the_openapi_description() {
     // Compares three types with their schemas: serde must write exactly the fields that the schema has.
-    let document = document();
+    let document = openapi_document();
     let fields = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name];
         schema["properties"].as_object().expect(name).keys().cloned().collect()

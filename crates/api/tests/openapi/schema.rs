@@ -12,7 +12,7 @@ use syn::{Attribute, Fields, GenericArgument, Item, Meta, PathArguments, Token, 
 
 /// Returns bounds that handlers check but the type does not have, to add to the schema of a field. The API
 /// answers a request outside of them with 422.
-fn bounds(name: &str, field: &str) -> Value {
+fn bounds_of_field(name: &str, field: &str) -> Value {
     match (name, field) {
         ("AreaRequest", "name") => {
             json!({"minLength": 1, "maxLength": 64, "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"})
@@ -31,7 +31,7 @@ fn bounds(name: &str, field: &str) -> Value {
 }
 
 /// Returns the schema of a type that is a string in JSON.
-fn string(name: &str) -> Option<Value> {
+fn string_schema(name: &str) -> Option<Value> {
     let gn_address = json!({"type": "string", "pattern": "^[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){3}$"});
     let mac = json!({"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$"});
     let station = || json!([gn_address, mac, {"type": "string", "format": "ipv6"}]);
@@ -64,7 +64,7 @@ fn string(name: &str) -> Option<Value> {
     })
 }
 
-fn integer(name: &str) -> Option<Value> {
+fn integer_schema(name: &str) -> Option<Value> {
     let (low, high) = match name {
         "u8" => (0, u64::from(u8::MAX)),
         "u16" => (0, u64::from(u16::MAX)),
@@ -79,22 +79,22 @@ fn integer(name: &str) -> Option<Value> {
 
 /// The serde attributes of a type, a variant or a field.
 #[derive(Default)]
-struct Serde {
+struct SerdeAttributes {
     rename: Option<String>,
     rename_all: Option<String>,
     tag: Option<String>,
     /// Whether the key may be absent in a request.
     default: bool,
     /// Whether the key may be absent in an answer.
-    skips: bool,
+    may_be_absent: bool,
     /// Whether the key of an `Option` must be present.
-    present: bool,
-    deny_unknown: bool,
+    must_be_present: bool,
+    denies_unknown_keys: bool,
 }
 
-impl Serde {
-    fn of(attributes: &[Attribute]) -> Serde {
-        let mut serde = Serde::default();
+impl SerdeAttributes {
+    fn of_attributes(attributes: &[Attribute]) -> SerdeAttributes {
+        let mut serde = SerdeAttributes::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
             let metas = attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
             for meta in metas.expect("serde's attributes") {
@@ -111,9 +111,9 @@ impl Serde {
                     "rename_all" => serde.rename_all = text,
                     "tag" => serde.tag = text,
                     "default" => serde.default = true,
-                    "skip_serializing_if" => serde.skips = true,
-                    "deserialize_with" if text.as_deref() == Some("present") => serde.present = true,
-                    "deny_unknown_fields" => serde.deny_unknown = true,
+                    "skip_serializing_if" => serde.may_be_absent = true,
+                    "deserialize_with" if text.as_deref() == Some("present") => serde.must_be_present = true,
+                    "deny_unknown_fields" => serde.denies_unknown_keys = true,
                     other => panic!("serde({other}): say here what it does to the schema"),
                 }
             }
@@ -122,7 +122,7 @@ impl Serde {
     }
 
     /// Returns the JSON name of a variant.
-    fn variant(&self, name: &str) -> String {
+    fn variant_name(&self, name: &str) -> String {
         let between = match self.rename_all.as_deref() {
             Some("snake_case") => '_',
             Some("kebab-case") => '-',
@@ -140,7 +140,7 @@ impl Serde {
 }
 
 /// Returns the comment, without examples and links.
-fn comment(attributes: &[Attribute]) -> String {
+fn comment_text(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
         let Meta::NameValue(pair) = &attribute.meta else { continue };
@@ -155,17 +155,17 @@ fn comment(attributes: &[Attribute]) -> String {
 }
 
 /// All types of the sources, and the schemas of those that another type or a request refers to.
-pub struct Types {
-    items: BTreeMap<String, Item>,
+pub struct ApiTypes {
+    items_by_name: BTreeMap<String, Item>,
     /// Types that the bodies of requests contain, directly or as a part. In these types, a key with a default
     /// is optional.
-    read: BTreeSet<String>,
+    types_in_requests: BTreeSet<String>,
     schemas: BTreeMap<String, Value>,
 }
 
-impl Types {
+impl ApiTypes {
     /// Reads all types of these sources.
-    pub fn read(sources: &[String]) -> Types {
+    pub fn read_sources(sources: &[String]) -> ApiTypes {
         let files = sources.iter().map(|source| syn::parse_file(source).expect("a source file"));
         let named = files.flat_map(|file| file.items).filter_map(|item| {
             let name = match &item {
@@ -176,15 +176,19 @@ impl Types {
             };
             Some((name.to_string(), item))
         });
-        Types { items: named.collect(), read: BTreeSet::new(), schemas: BTreeMap::new() }
+        ApiTypes {
+            items_by_name: named.collect(),
+            types_in_requests: BTreeSet::new(),
+            schemas: BTreeMap::new(),
+        }
     }
 
     /// Marks the types of request bodies.
-    pub fn asked_for<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
+    pub fn note_request_types<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         let mut open: Vec<String> = names.map(str::to_owned).collect();
         while let Some(name) = open.pop() {
-            let Some(item) = self.items.get(&name) else { continue };
-            if !self.read.insert(name) {
+            let Some(item) = self.items_by_name.get(&name) else { continue };
+            if !self.types_in_requests.insert(name) {
                 continue;
             }
             let fields: Vec<&Fields> = match item {
@@ -193,20 +197,21 @@ impl Types {
                 _ => Vec::new(),
             };
             for field in fields.into_iter().flatten() {
-                let (name, arguments) = taken_apart(&field.ty);
-                open.extend(arguments.iter().map(|inner| taken_apart(inner).0));
+                let (name, arguments) = generic_parts(&field.ty);
+                open.extend(arguments.iter().map(|inner| generic_parts(inner).0));
                 open.push(name);
             }
         }
     }
 
     /// Returns a reference to a named type, and creates its schema.
-    pub fn reference(&mut self, name: &str) -> Value {
+    pub fn reference_to(&mut self, name: &str) -> Value {
         if !self.schemas.contains_key(name) {
             self.schemas.insert(name.to_owned(), Value::Null);
-            let schema = match self.items.get(name).cloned() {
-                Some(item) => self.item(name, &item),
-                None => string(name).unwrap_or_else(|| panic!("{name} is declared in no file that is read")),
+            let schema = match self.items_by_name.get(name).cloned() {
+                Some(item) => self.schema_of_item(name, &item),
+                None => string_schema(name)
+                    .unwrap_or_else(|| panic!("{name} is declared in no file that is read")),
             };
             self.schemas.insert(name.to_owned(), schema);
         }
@@ -217,43 +222,48 @@ impl Types {
         self.schemas
     }
 
-    fn item(&mut self, name: &str, item: &Item) -> Value {
+    fn schema_of_item(&mut self, name: &str, item: &Item) -> Value {
         let (attributes, mut schema) = match item {
             Item::Struct(item) => {
-                let serde = Serde::of(&item.attrs);
-                let schema = string(name);
-                let object = || self.object(name, &item.fields, serde.default, serde.deny_unknown);
+                let serde = SerdeAttributes::of_attributes(&item.attrs);
+                let schema = string_schema(name);
+                let object =
+                    || self.object_schema(name, &item.fields, serde.default, serde.denies_unknown_keys);
                 (&item.attrs, schema.unwrap_or_else(object))
             }
             Item::Enum(item) => {
-                let schema = match string(name) {
+                let schema = match string_schema(name) {
                     Some(schema) => schema,
-                    None => self.choice(name, &Serde::of(&item.attrs), item.variants.iter().collect()),
+                    None => self.choice_schema(
+                        name,
+                        &SerdeAttributes::of_attributes(&item.attrs),
+                        item.variants.iter().collect(),
+                    ),
                 };
                 (&item.attrs, schema)
             }
-            Item::Type(item) => (&item.attrs, self.of(&item.ty)),
+            Item::Type(item) => (&item.attrs, self.schema_of_type(&item.ty)),
             _ => unreachable!("only these were taken"),
         };
-        schema["description"] = comment(attributes).into();
+        schema["description"] = comment_text(attributes).into();
         schema
     }
 
-    fn object(&mut self, name: &str, fields: &Fields, defaults: bool, deny_unknown: bool) -> Value {
+    fn object_schema(&mut self, name: &str, fields: &Fields, defaults: bool, deny_unknown: bool) -> Value {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for field in fields {
-            let serde = Serde::of(&field.attrs);
+            let serde = SerdeAttributes::of_attributes(&field.attrs);
             let ident = field.ident.as_ref().expect("a field with a name").to_string();
-            let mut schema = self.of(&field.ty);
-            for (key, value) in bounds(name, &ident).as_object().expect("an object") {
+            let mut schema = self.schema_of_type(&field.ty);
+            for (key, value) in bounds_of_field(name, &ident).as_object().expect("an object") {
                 schema[key] = value.clone();
             }
-            schema["description"] = comment(&field.attrs).into();
+            schema["description"] = comment_text(&field.attrs).into();
             let key = serde.rename.unwrap_or(ident);
-            let optional = taken_apart(&field.ty).0 == "Option" && !serde.present;
-            let may_be_absent = match self.read.contains(name) {
+            let optional = generic_parts(&field.ty).0 == "Option" && !serde.must_be_present;
+            let may_be_absent = match self.types_in_requests.contains(name) {
                 true => defaults || serde.default || optional,
-                false => serde.skips,
+                false => serde.may_be_absent,
             };
             if !may_be_absent {
                 required.push(key.clone());
@@ -267,46 +277,47 @@ impl Types {
         schema
     }
 
-    fn choice(&mut self, name: &str, serde: &Serde, variants: Vec<&Variant>) -> Value {
+    fn choice_schema(&mut self, name: &str, serde: &SerdeAttributes, variants: Vec<&Variant>) -> Value {
         if serde.tag.is_none() && variants.iter().all(|variant| matches!(variant.fields, Fields::Unit)) {
             let words: Vec<String> =
-                variants.iter().map(|variant| serde.variant(&variant.ident.to_string())).collect();
+                variants.iter().map(|variant| serde.variant_name(&variant.ident.to_string())).collect();
             return json!({"type": "string", "enum": words});
         }
         let mut kinds = Vec::new();
         for variant in variants {
-            let word = serde.variant(&variant.ident.to_string());
+            let word = serde.variant_name(&variant.ident.to_string());
             let mut kind = match (&serde.tag, &variant.fields) {
                 (None, Fields::Unit) => json!({"const": word}),
                 (None, Fields::Unnamed(fields)) => {
-                    let inner = self.of(&fields.unnamed[0].ty);
+                    let inner = self.schema_of_type(&fields.unnamed[0].ty);
                     json!({"type": "object", "properties": {&word: inner}, "required": [word],
                            "additionalProperties": false})
                 }
                 (Some(tag), Fields::Named(_)) => {
-                    let mut object = self.object(name, &variant.fields, false, serde.deny_unknown);
+                    let mut object =
+                        self.object_schema(name, &variant.fields, false, serde.denies_unknown_keys);
                     object["properties"][tag] = json!({"const": word});
                     object["required"].as_array_mut().expect("a list").push(tag.as_str().into());
                     object
                 }
                 (Some(tag), Fields::Unnamed(fields)) => {
-                    let inner = self.of(&fields.unnamed[0].ty);
+                    let inner = self.schema_of_type(&fields.unnamed[0].ty);
                     json!({"allOf": [inner], "type": "object", "properties": {tag: {"const": word}},
                            "required": [tag]})
                 }
                 _ => panic!("{name}: say here what serde makes of the variant {word}"),
             };
-            kind["description"] = comment(&variant.attrs).into();
+            kind["description"] = comment_text(&variant.attrs).into();
             kinds.push(kind);
         }
         json!({"oneOf": kinds})
     }
 
-    fn of(&mut self, kind: &Type) -> Value {
-        let (name, arguments) = taken_apart(kind);
+    fn schema_of_type(&mut self, kind: &Type) -> Value {
+        let (name, arguments) = generic_parts(kind);
         match (name.as_str(), arguments.as_slice()) {
             ("Option", [inner]) => {
-                let mut schema = self.of(inner);
+                let mut schema = self.schema_of_type(inner);
                 match schema.get("type").and_then(Value::as_str).map(str::to_owned) {
                     Some(kind) => {
                         schema["type"] = json!([kind, "null"]);
@@ -315,20 +326,22 @@ impl Types {
                     None => json!({"anyOf": [schema, {"type": "null"}]}),
                 }
             }
-            ("Vec", [inner]) => json!({"type": "array", "items": self.of(inner)}),
-            ("BTreeMap", [_, inner]) => json!({"type": "object", "additionalProperties": self.of(inner)}),
+            ("Vec", [inner]) => json!({"type": "array", "items": self.schema_of_type(inner)}),
+            ("BTreeMap", [_, inner]) => {
+                json!({"type": "object", "additionalProperties": self.schema_of_type(inner)})
+            }
             ("bool", []) => json!({"type": "boolean"}),
             ("f64", []) => json!({"type": "number"}),
-            (name, []) => integer(name)
-                .or_else(|| string(name).filter(|_| !self.items.contains_key(name)))
-                .unwrap_or_else(|| self.reference(name)),
+            (name, []) => integer_schema(name)
+                .or_else(|| string_schema(name).filter(|_| !self.items_by_name.contains_key(name)))
+                .unwrap_or_else(|| self.reference_to(name)),
             (name, _) => panic!("{name}<…>: say here what serde makes of it"),
         }
     }
 }
 
 /// Returns the last name of a type's path, and its arguments.
-fn taken_apart(kind: &Type) -> (String, Vec<Type>) {
+fn generic_parts(kind: &Type) -> (String, Vec<Type>) {
     let Type::Path(path) = kind else { panic!("a type without a name") };
     let last = path.path.segments.last().expect("a name");
     let arguments = match &last.arguments {

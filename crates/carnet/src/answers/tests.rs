@@ -28,41 +28,41 @@ use carnet_wire::geonet::GnAddress;
 use crate::lan::LanServices;
 use crate::state::StoredLeases;
 
-const PAGE: &str = include_str!("../../../../docs/counters.md");
+const COUNTERS_PAGE: &str = include_str!("../../../../docs/counters.md");
 
 /// Returns the counter names in the tables of `docs/counters.md`.
-fn page() -> BTreeSet<&'static str> {
-    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
+fn counters_on_page() -> BTreeSet<&'static str> {
+    let rows = COUNTERS_PAGE.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect()
 }
 
-fn all<T: DropReason + Copy>(prefix: &str, reasons: &[T]) -> Vec<String> {
+fn names_of_reasons<T: DropReason + Copy>(prefix: &str, reasons: &[T]) -> Vec<String> {
     reasons.iter().map(|reason| format!("{prefix}.{}", reason.name())).collect()
 }
 
 #[test]
 fn api_page_lists_exactly_the_reasons_of_states() {
     let families = [
-        ("lan.dhcp.dropped", all("lan.dhcp.dropped", DhcpDropReason::ALL)),
-        ("lan.dhcpv6.dropped", all("lan.dhcpv6.dropped", Dhcpv6DropReason::ALL)),
-        ("lan.dns.dropped", all("lan.dns.dropped", DnsDropReason::ALL)),
-        ("tunnel.dropped", all("tunnel.dropped", TunnelDropReason::ALL)),
-        ("mobility.dropped", all("mobility.dropped", MobilityDrop::ALL)),
-        ("nesting.dropped", all("nesting.dropped", NestingDrop::ALL)),
-        ("direct.dropped", all("direct.dropped", DirectDrop::ALL)),
-        ("mnpp.dropped", all("mnpp.dropped", MnppDrop::ALL)),
-        ("geonet.dropped", all("geonet.dropped", GeonetDrop::ALL)),
-        ("geonet.ipv6.dropped", all("geonet.ipv6.dropped", Ipv6Drop::ALL)),
-        ("geonet.dcc.dropped", all("geonet.dcc.dropped", DccDrop::ALL)),
-        ("facilities.dropped", all("facilities.dropped", ItsDrop::ALL)),
-        ("security.dropped", all("security.dropped", SecurityDrop::ALL)),
-        ("geonet.multicast.dropped", all("geonet.multicast.dropped", MulticastDrop::ALL)),
+        ("lan.dhcp.dropped", names_of_reasons("lan.dhcp.dropped", DhcpDropReason::ALL)),
+        ("lan.dhcpv6.dropped", names_of_reasons("lan.dhcpv6.dropped", Dhcpv6DropReason::ALL)),
+        ("lan.dns.dropped", names_of_reasons("lan.dns.dropped", DnsDropReason::ALL)),
+        ("tunnel.dropped", names_of_reasons("tunnel.dropped", TunnelDropReason::ALL)),
+        ("mobility.dropped", names_of_reasons("mobility.dropped", MobilityDrop::ALL)),
+        ("nesting.dropped", names_of_reasons("nesting.dropped", NestingDrop::ALL)),
+        ("direct.dropped", names_of_reasons("direct.dropped", DirectDrop::ALL)),
+        ("mnpp.dropped", names_of_reasons("mnpp.dropped", MnppDrop::ALL)),
+        ("geonet.dropped", names_of_reasons("geonet.dropped", GeonetDrop::ALL)),
+        ("geonet.ipv6.dropped", names_of_reasons("geonet.ipv6.dropped", Ipv6Drop::ALL)),
+        ("geonet.dcc.dropped", names_of_reasons("geonet.dcc.dropped", DccDrop::ALL)),
+        ("facilities.dropped", names_of_reasons("facilities.dropped", ItsDrop::ALL)),
+        ("security.dropped", names_of_reasons("security.dropped", SecurityDrop::ALL)),
+        ("geonet.multicast.dropped", names_of_reasons("geonet.multicast.dropped", MulticastDrop::ALL)),
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
         // On the page, the drop reasons of the GeoNetworking link are beside those of the router, but they
         // are defined in another crate.
-        let page: BTreeSet<&str> = page()
+        let page: BTreeSet<&str> = counters_on_page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))
             .collect();
@@ -75,7 +75,7 @@ fn counters_page_lists_exactly_the_counters() {
     let station = |config| {
         Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WallTime::default())
     };
-    let config = Config::parse(WHOLE, "whole.toml").expect("a config");
+    let config = Config::parse(CONFIG_WITH_EVERY_ROLE, "whole.toml").expect("a config");
     let mut whole = station(carnet_settings::station_config(&config, Some(GnAddress(2))));
     let entity = SecurityStation::new(
         carnet_security::SecurityConfig::default(),
@@ -86,7 +86,7 @@ fn counters_page_lists_exactly_the_counters() {
     whole.start_security(Time::ZERO, WallTime::default(), Box::new(entity));
     let counters = super::counters(&whole, None);
     for name in counters.keys() {
-        assert!(page().contains(name.as_str()), "{name}");
+        assert!(counters_on_page().contains(name.as_str()), "{name}");
     }
     for job in [
         "tunnel.",
@@ -106,7 +106,7 @@ fn counters_page_lists_exactly_the_counters() {
             .counters();
     assert!(!hosts.is_empty());
     for (name, _) in hosts {
-        assert!(page().contains(name.as_str()), "{name}");
+        assert!(counters_on_page().contains(name.as_str()), "{name}");
     }
     // A station without roles has no counters.
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
@@ -115,14 +115,17 @@ fn counters_page_lists_exactly_the_counters() {
 /// Of the station's three tickets, one has expired, one signs messages now, and one becomes valid later.
 #[test]
 fn security_answer_names_only_the_signing_ticket() {
-    const HOUR: u64 = 3600;
+    const HOUR_IN_SECONDS: u64 = 3600;
     let today = 1_795_300_000;
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(wall, 5) };
     let key = |number: u8| PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
     // Returns a validity period that begins `begin` hours after this time of yesterday.
     let validity = |begin: u64, hours: u16| {
-        let start = Time32(now.certificate_time.to_seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
+        let start = Time32(
+            now.certificate_time.to_seconds().0 - (24 * HOUR_IN_SECONDS) as u32
+                + (begin * HOUR_IN_SECONDS) as u32,
+        );
         ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, unit_count: hours } }
     };
     let issue = |key: &dyn SigningKey, issuer, content| {
@@ -145,7 +148,9 @@ fn security_answer_names_only_the_signing_ticket() {
     entity.add_root(root.clone()).expect("a root");
     entity.add_authority(now, authority.clone()).expect("an authority");
     let before = SecurityTime {
-        certificate_time: now.certificate_time.saturating_sub(std::time::Duration::from_secs(23 * HOUR)),
+        certificate_time: now
+            .certificate_time
+            .saturating_sub(std::time::Duration::from_secs(23 * HOUR_IN_SECONDS)),
         ..now
     };
     let mut names = Vec::new();
@@ -156,7 +161,7 @@ fn security_answer_names_only_the_signing_ticket() {
         let ticket = Ticket { certificate, key };
         names.push(entity.add_own_ticket(before, ticket).expect("a ticket").to_string());
     }
-    let config = Config::parse(WHOLE, "whole.toml").expect("a config");
+    let config = Config::parse(CONFIG_WITH_EVERY_ROLE, "whole.toml").expect("a config");
     let config = carnet_settings::station_config(&config, Some(GnAddress(2)));
     let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, wall);
     assert_eq!(station.security_status(Time::ZERO), None);
@@ -164,22 +169,22 @@ fn security_answer_names_only_the_signing_ticket() {
     let seen = station.security_status(Time::ZERO).expect("security");
     let ticket = seen.ticket.clone().expect("a ticket");
     assert_eq!((seen.policy.as_str(), ticket.name.as_str()), ("strict", names[1].as_str()));
-    assert_eq!((ticket.from, ticket.until), (today - 4 * HOUR, today + 6 * HOUR));
+    assert_eq!((ticket.from, ticket.until), (today - 4 * HOUR_IN_SECONDS, today + 6 * HOUR_IN_SECONDS));
     assert_eq!((seen.tickets_now, seen.tickets_later), (1, 1));
-    assert_eq!(seen.tickets_until, Some(today + 26 * HOUR));
+    assert_eq!(seen.tickets_until, Some(today + 26 * HOUR_IN_SECONDS));
     assert_eq!((seen.issuers, seen.signers, seen.queued, seen.queue, seen.parking), (2, 0, 0, 256, 64));
     let json = serde_json::to_string(&seen).expect("JSON");
     assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
     // Hours later the third ticket signs messages, and in the end no ticket is valid.
     let at = |hours: u64| {
-        let now = Time::from_secs(hours * HOUR);
+        let now = Time::from_secs(hours * HOUR_IN_SECONDS);
         station.security_status(now).expect("security").ticket.map(|own| own.name)
     };
     assert_eq!((at(17), at(7), at(27)), (Some(names[2].clone()), None, None));
 }
 
 /// Config of a station that has every role.
-const WHOLE: &str = "
+const CONFIG_WITH_EVERY_ROLE: &str = "
 [station]
 name = 'whole'
 

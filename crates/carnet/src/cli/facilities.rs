@@ -8,8 +8,8 @@ use carnet_station::io::DenmWish;
 use clap::{Args, Subcommand};
 
 use super::Station;
-use super::geonet::{circle, degrees, milliseconds, time};
-use crate::facilities::words::{self, CAUSES};
+use super::geonet::{parse_circle, parse_degrees, time, whole_milliseconds};
+use crate::facilities::named_numbers::{self, CAUSE_NAMES};
 
 /// `carnet denm`
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub enum EventAction {
     /// Report a change of an event of this station.
     Update {
         /// Action ID of the event, as `trigger` prints it.
-        #[arg(value_name = "EVENT", value_parser = action)]
+        #[arg(value_name = "EVENT", value_parser = parse_action_id)]
         id: ActionId,
         /// New description of the event.
         #[command(flatten)]
@@ -43,7 +43,7 @@ pub enum EventAction {
 #[derive(Debug, Args)]
 pub struct Event {
     /// Cause: a word such as stationary_vehicle, or a causeCode of TS 102 894-2.
-    #[arg(value_name = "CAUSE", value_parser = cause)]
+    #[arg(value_name = "CAUSE", value_parser = parse_cause)]
     pub cause: u8,
     /// subCauseCode: a more precise cause.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -52,7 +52,7 @@ pub struct Event {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=7))]
     pub quality: u8,
     /// Position of the event (default: position of the station).
-    #[arg(long, value_name = "LAT,LON", value_parser = place, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LAT,LON", value_parser = parse_place, allow_hyphen_values = true)]
     pub at: Option<GnPlace>,
     /// Time for which the event is valid (default: 10m).
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -81,7 +81,7 @@ pub struct Dissemination {
     #[arg(long, value_name = "NAME", conflicts_with = "circle")]
     pub area: Option<String>,
     /// Send the message to a circle.
-    #[arg(long, value_name = "LAT,LON,METRES", value_parser = circle, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LAT,LON,METRES", value_parser = parse_circle, allow_hyphen_values = true)]
     pub circle: Option<GnCircle>,
     /// The station.
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub struct Dissemination {
 #[derive(Debug, Args)]
 pub struct End {
     /// Action ID of the event, STATION:NUMBER, as `trigger` and `show ldm` print it.
-    #[arg(value_name = "EVENT", value_parser = action)]
+    #[arg(value_name = "EVENT", value_parser = parse_action_id)]
     pub id: ActionId,
     /// Destination and repetition of the message.
     #[command(flatten)]
@@ -101,17 +101,19 @@ pub struct End {
 
 impl EventAction {
     /// Returns the kind of the request, the request, and the station that it goes to.
-    pub fn request(self) -> (DenmWish, DenmRequest, Station) {
+    pub fn into_request(self) -> (DenmWish, DenmRequest, Station) {
         let (wish, action_id, event, sending) = match self {
-            EventAction::Trigger(event) => (DenmWish::Trigger, None, event.request(), event.sending),
-            EventAction::Update { id, event } => (DenmWish::Update, Some(id), event.request(), event.sending),
+            EventAction::Trigger(event) => (DenmWish::Trigger, None, event.to_request(), event.sending),
+            EventAction::Update { id, event } => {
+                (DenmWish::Update, Some(id), event.to_request(), event.sending)
+            }
             EventAction::Cancel(end) => (DenmWish::Cancel, Some(end.id), DenmRequest::default(), end.sending),
             EventAction::Negate(end) => (DenmWish::Negate, Some(end.id), DenmRequest::default(), end.sending),
         };
         let request = DenmRequest {
             action_id,
-            repetition_interval_ms: sending.every.map(milliseconds),
-            repetition_duration_ms: sending.during.map(milliseconds),
+            repetition_interval_ms: sending.every.map(whole_milliseconds),
+            repetition_duration_ms: sending.during.map(whole_milliseconds),
             area: sending.area.map(GnArea::Name).or(sending.circle.map(GnArea::Circle)),
             ..event
         };
@@ -120,7 +122,7 @@ impl EventAction {
 }
 
 impl Event {
-    fn request(&self) -> DenmRequest {
+    fn to_request(&self) -> DenmRequest {
         DenmRequest {
             cause: Cause(self.cause),
             sub_cause: self.sub_cause,
@@ -134,14 +136,17 @@ impl Event {
     }
 }
 
-fn cause(text: &str) -> Result<u8, String> {
-    let number = words::number(&CAUSES, text).filter(|number| *number > 0);
+fn parse_cause(text: &str) -> Result<u8, String> {
+    let number = named_numbers::number_of_name(&CAUSE_NAMES, text).filter(|number| *number > 0);
     number.ok_or_else(|| {
-        format!("{text:?} is no cause, expected a number from 1 to 255, or {}", words::list(&CAUSES))
+        format!(
+            "{text:?} is no cause, expected a number from 1 to 255, or {}",
+            named_numbers::list_names(&CAUSE_NAMES)
+        )
     })
 }
 
-fn action(text: &str) -> Result<ActionId, String> {
+fn parse_action_id(text: &str) -> Result<ActionId, String> {
     let parse = || {
         let (station, number) = text.split_once(':')?;
         let (originating_station_id, sequence_number) = (station.parse().ok()?, number.parse().ok()?);
@@ -150,10 +155,11 @@ fn action(text: &str) -> Result<ActionId, String> {
     parse().ok_or_else(|| format!("{text:?} is no event, expected STATION:NUMBER such as 305419896:1"))
 }
 
-fn place(text: &str) -> Result<GnPlace, String> {
+fn parse_place(text: &str) -> Result<GnPlace, String> {
     let parse = || {
         let (latitude, longitude) = text.split_once(',')?;
-        let (latitude, longitude) = (degrees(latitude.trim(), 90.0)?, degrees(longitude.trim(), 180.0)?);
+        let (latitude, longitude) =
+            (parse_degrees(latitude.trim(), 90.0)?, parse_degrees(longitude.trim(), 180.0)?);
         Some(GnPlace { latitude, longitude })
     };
     parse().ok_or_else(|| format!("{text:?} is no position, expected LAT,LON such as 48.8375,2.1008"))
@@ -166,25 +172,26 @@ mod tests {
     #[test]
     fn action_ids_are_parsed() {
         let id = ActionId { originating_station_id: 305_419_896, sequence_number: 1 };
-        assert_eq!(action("305419896:1"), Ok(id));
+        assert_eq!(parse_action_id("305419896:1"), Ok(id));
         for text in ["", "1", "a:1", "1:65536", "4294967296:0"] {
-            assert!(action(text).is_err(), "{text}");
+            assert!(parse_action_id(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn cause_codes_are_given_by_name_or_number() {
-        assert_eq!((cause("stationary_vehicle"), cause("94")), (Ok(94), Ok(94)));
+        assert_eq!((parse_cause("stationary_vehicle"), parse_cause("94")), (Ok(94), Ok(94)));
         for text in ["", "0", "256", "boredom"] {
             assert!(
-                cause(text).is_err_and(|told| told.contains("expected a number from 1 to 255, or traffic"))
+                parse_cause(text)
+                    .is_err_and(|told| told.contains("expected a number from 1 to 255, or traffic"))
             );
         }
     }
 
     #[test]
     fn event_positions_are_parsed() {
-        assert_eq!(place("48.8375, -2.1008"), Ok(GnPlace { latitude: 48.8375, longitude: -2.1008 }));
-        assert!(place("91,0").is_err() && place("1").is_err());
+        assert_eq!(parse_place("48.8375, -2.1008"), Ok(GnPlace { latitude: 48.8375, longitude: -2.1008 }));
+        assert!(parse_place("91,0").is_err() && parse_place("1").is_err());
     }
 }

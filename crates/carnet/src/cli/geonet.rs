@@ -22,7 +22,7 @@ pub struct AreaCommand {
     #[arg(
         long,
         value_name = "PLACE",
-        value_parser = around,
+        value_parser = parse_area_centre,
         allow_hyphen_values = true,
         required_unless_present = "remove"
     )]
@@ -72,7 +72,7 @@ pub enum Shape {
 impl AreaCommand {
     /// Returns the request to set an area; `None` to remove it. Returns the mistake if the command line has
     /// one.
-    pub fn request(self) -> Result<Option<AreaRequest>, String> {
+    pub fn into_area_request(self) -> Result<Option<AreaRequest>, String> {
         let Some(around) = self.around else { return Ok(None) };
         let (shape, distance_a_m, distance_b_m) =
             match (self.shape, self.radius, self.distance_a, self.distance_b) {
@@ -94,7 +94,7 @@ impl AreaCommand {
             distance_b_m,
             angle_deg: self.angle,
             group: self.group,
-            lifetime_ms: self.lifetime.map(milliseconds),
+            lifetime_ms: self.lifetime.map(whole_milliseconds),
         }))
     }
 }
@@ -128,12 +128,12 @@ pub struct GnPing {
 
 impl GnPing {
     /// Returns the request to the station.
-    pub fn request(&self) -> GnPingRequest {
+    pub fn to_request(&self) -> GnPingRequest {
         GnPingRequest {
             target: self.target.clone(),
             count: self.count,
-            interval_ms: milliseconds(self.interval),
-            timeout_ms: milliseconds(self.timeout),
+            interval_ms: whole_milliseconds(self.interval),
+            timeout_ms: whole_milliseconds(self.timeout),
         }
     }
 }
@@ -151,7 +151,7 @@ pub struct GnSend {
     #[arg(long, value_name = "NAME", conflicts_with = "circle")]
     pub area: Option<String>,
     /// Destination: a circle.
-    #[arg(long, value_name = "LAT,LON,METRES", value_parser = circle, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LAT,LON,METRES", value_parser = parse_circle, allow_hyphen_values = true)]
     pub circle: Option<GnCircle>,
     /// Maximum number of hops (default: 10).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
@@ -206,7 +206,7 @@ pub enum NextHeader {
 
 impl GnSend {
     /// Returns the request to the station; or the mistake in the command line, with the expected value.
-    pub fn request(self) -> Result<GnSendRequest, String> {
+    pub fn into_request(self) -> Result<GnSendRequest, String> {
         let (to, area) = match self.to {
             Some(GnTarget::Station(station)) => (Some(station), None),
             Some(GnTarget::Area(name)) => (None, Some(GnArea::Name(name))),
@@ -242,7 +242,7 @@ impl GnSend {
             next_header,
             port: self.port,
             hop_limit: self.hops,
-            lifetime_ms: self.lifetime.map(milliseconds),
+            lifetime_ms: self.lifetime.map(whole_milliseconds),
             scf: self.scf,
             payload: self.payload,
         })
@@ -257,12 +257,12 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(super) fn milliseconds(time: Duration) -> u64 {
+pub(super) fn whole_milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Parses the centre of an area: `here`, `LAT,LON` or a station.
-fn around(text: &str) -> Result<GnAround, String> {
+fn parse_area_centre(text: &str) -> Result<GnAround, String> {
     let wrong = || {
         format!(
             "{text:?} is no position, expected here, LAT,LON such as 48.8375,2.1008, or the GeoNetworking, \
@@ -273,7 +273,7 @@ fn around(text: &str) -> Result<GnAround, String> {
     match text.split_once(',') {
         _ if text == "here" => Ok(GnAround::Here),
         Some((latitude, longitude)) => {
-            let place = degrees(latitude.trim(), 90.0).zip(degrees(longitude.trim(), 180.0));
+            let place = parse_degrees(latitude.trim(), 90.0).zip(parse_degrees(longitude.trim(), 180.0));
             place
                 .map(|(latitude, longitude)| GnAround::Place(GnPlace { latitude, longitude }))
                 .ok_or_else(wrong)
@@ -282,16 +282,16 @@ fn around(text: &str) -> Result<GnAround, String> {
     }
 }
 
-pub(super) fn degrees(text: &str, limit: f64) -> Option<f64> {
+pub(super) fn parse_degrees(text: &str, limit: f64) -> Option<f64> {
     text.parse().ok().filter(|degrees| (-limit..=limit).contains(degrees))
 }
 
 /// Parses a circle, `LAT,LON,METRES`.
-pub(super) fn circle(text: &str) -> Result<GnCircle, String> {
+pub(super) fn parse_circle(text: &str) -> Result<GnCircle, String> {
     let wrong = || format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300");
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     let [latitude, longitude, radius] = parts.as_slice() else { return Err(wrong()) };
-    let degrees = |text: &str, limit: f64| degrees(text, limit).ok_or_else(wrong);
+    let degrees = |text: &str, limit: f64| parse_degrees(text, limit).ok_or_else(wrong);
     let radius_m = radius
         .strip_suffix('m')
         .unwrap_or(radius)
@@ -318,7 +318,7 @@ pub struct GnRecv {
 
 impl GnRecv {
     /// Returns whether the filter accepts this payload.
-    pub fn shows(&self, payload: &GnReceived) -> bool {
+    pub fn accepts_payload(&self, payload: &GnReceived) -> bool {
         self.next_header.is_none_or(|wanted| GnNextHeader::from(wanted) == payload.next_header)
             && (self.port.is_none() || self.port == payload.port)
     }
@@ -341,14 +341,14 @@ mod tests {
 
     #[test]
     fn area_centres_are_parsed() {
-        assert_eq!(around("here"), Ok(GnAround::Here));
+        assert_eq!(parse_area_centre("here"), Ok(GnAround::Here));
         let place = GnPlace { latitude: 48.8375, longitude: -2.1008 };
-        assert_eq!(around("48.8375, -2.1008"), Ok(GnAround::Place(place)));
+        assert_eq!(parse_area_centre("48.8375, -2.1008"), Ok(GnAround::Place(place)));
         let station: GnStation = "1400:0200:0000:000a".parse().expect("a station");
-        assert_eq!(around("1400:0200:0000:000a"), Ok(GnAround::Station(station)));
+        assert_eq!(parse_area_centre("1400:0200:0000:000a"), Ok(GnAround::Station(station)));
         for text in ["", "there", "1,2,3", "91,0", "0,181", "bus-42"] {
             assert!(
-                around(text)
+                parse_area_centre(text)
                     .is_err_and(|error| error.starts_with(&format!("{text:?} is no position, expected here")))
             );
         }
@@ -358,13 +358,13 @@ mod tests {
     fn circles_are_parsed() {
         let paris = GnCircle { latitude: 48.8375, longitude: -2.1008, radius_m: 300 };
         for text in ["48.8375,-2.1008,300", "48.8375, -2.1008, 300m"] {
-            assert_eq!(circle(text), Ok(paris), "{text}");
+            assert_eq!(parse_circle(text), Ok(paris), "{text}");
         }
         for text in
             ["", "1,2", "1,2,3,4", "91,0,1", "0,181,1", "nan,0,1", "0,0,0", "0,0,65536", "0,0,1.5", "0,0,1mm"]
         {
             assert_eq!(
-                circle(text),
+                parse_circle(text),
                 Err(format!("{text:?} is no circle, expected LAT,LON,METRES such as 48.8375,2.1008,300"))
             );
         }

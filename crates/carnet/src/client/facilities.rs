@@ -6,21 +6,21 @@ use carnet_station::io::DenmWish;
 use serde::Deserialize;
 
 use crate::cli::DenmCommand;
-use crate::{UNEXPECTED, find, print};
+use crate::{UNEXPECTED_ANSWER, find_station, print_escaped};
 
 /// Reports an event on the road to the station, and prints the action ID if the event is new.
-pub async fn denm(command: DenmCommand) -> anyhow::Result<()> {
-    let (wish, request, station) = command.action.request();
-    let client = find(station)?;
+pub async fn report_event(command: DenmCommand) -> anyhow::Result<()> {
+    let (wish, request, station) = command.action.into_request();
+    let client = find_station(station)?;
     let path = match wish {
         DenmWish::Trigger => {
             let answer = client.post_for("/v1/denm", &request).await?;
-            let id = Triggered::deserialize(&answer).context(UNEXPECTED)?.action_id;
-            return print(&format!("{}:{}\n", id.originating_station_id, id.sequence_number));
+            let id = Triggered::deserialize(&answer).context(UNEXPECTED_ANSWER)?.action_id;
+            return print_escaped(&format!("{}:{}\n", id.originating_station_id, id.sequence_number));
         }
         DenmWish::Update => "/v1/denm/update",
         DenmWish::Cancel => "/v1/denm/cancel",
         DenmWish::Negate => "/v1/denm/negate",
     };
-    client.post(path, &request).await
+    client.post_json(path, &request).await
 }

@@ -21,33 +21,33 @@ use carnet_nemo::input::may_be_dns_server;
 use nix::net::if_::if_nametoindex;
 
 /// Maximum number of octets that are read of a file.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 /// Maximum number of servers: that of the station.
-const MAX_SERVERS: usize = 4;
+const MAX_DNS_SERVERS: usize = 4;
 
 /// Returns the DNS servers of an uplink, those that the station uses first in front; none if no file names
 /// one.
-pub fn servers(uplink: &str) -> Vec<IpAddr> {
+pub fn dns_servers_of_uplink(uplink: &str) -> Vec<IpAddr> {
     let index = if_nametoindex(uplink).unwrap_or_default();
-    preferred(stored(Path::new("/"), uplink, index))
+    preferred_servers(stored_servers(Path::new("/"), uplink, index))
 }
 
 /// Returns the servers of the first place below `root` that names one.
-fn stored(root: &Path, uplink: &str, index: u32) -> Vec<IpAddr> {
+fn stored_servers(root: &Path, uplink: &str, index: u32) -> Vec<IpAddr> {
     // A name such as `..` is no interface, and must not lead to another file.
     if uplink.contains('/') || uplink.starts_with('.') {
         return Vec::new();
     }
-    let read = |path: String| text(&root.join(path));
-    let leases = |name: &str| dhclient(&read(format!("var/lib/dhcp/{name}")), uplink);
+    let read = |path: String| read_file_or_empty(&root.join(path));
+    let leases = |name: &str| servers_of_last_lease(&read(format!("var/lib/dhcp/{name}")), uplink);
     let dhcpcd = || -> Vec<IpAddr> {
         let parts = ["dhcp", "dhcp6", "ra"];
         let part = |part| read(format!("run/dhcpcd/hook-state/resolv.conf/{uplink}.{part}"));
-        parts.iter().flat_map(|it| nameservers(&part(it))).collect()
+        parts.iter().flat_map(|it| servers_of_resolv_conf(&part(it))).collect()
     };
     let places: [&dyn Fn() -> Vec<IpAddr>; 5] = [
-        &|| assigned(&read(format!("run/systemd/resolve/netif/{index}")), "SERVERS="),
-        &|| assigned(&read(format!("run/systemd/netif/links/{index}")), "DNS="),
+        &|| servers_after_key(&read(format!("run/systemd/resolve/netif/{index}")), "SERVERS="),
+        &|| servers_after_key(&read(format!("run/systemd/netif/links/{index}")), "DNS="),
         &|| leases(&format!("dhclient.{uplink}.leases")),
         &|| leases("dhclient.leases"),
         &dhcpcd,
@@ -56,22 +56,22 @@ fn stored(root: &Path, uplink: &str, index: u32) -> Vec<IpAddr> {
 }
 
 /// Returns the content of a file; an empty text if it cannot be read.
-fn text(path: &PathBuf) -> String {
+fn read_file_or_empty(path: &PathBuf) -> String {
     let mut octets = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut octets));
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_SIZE).read_to_end(&mut octets));
     if read.is_ok() { String::from_utf8_lossy(&octets).into_owned() } else { String::new() }
 }
 
 /// Returns the servers in the line of a systemd file that begins with this key. A server may have a port, an
 /// interface and a name, as in `192.0.2.53:53#dns.example`; servers with another port are left out.
-fn assigned(text: &str, key: &str) -> Vec<IpAddr> {
+fn servers_after_key(text: &str, key: &str) -> Vec<IpAddr> {
     let values = text.lines().filter_map(|line| line.strip_prefix(key));
     let words = values.flat_map(str::split_whitespace);
     words.filter_map(|word| address(word.split(['#', '%']).next()?)).collect()
 }
 
 /// Returns the servers of the last lease of an interface in a file of dhclient.
-fn dhclient(text: &str, uplink: &str) -> Vec<IpAddr> {
+fn servers_of_last_lease(text: &str, uplink: &str) -> Vec<IpAddr> {
     let interface = format!("interface \"{uplink}\";");
     let of_uplink = text.split("lease {").filter(|lease| lease.contains(&interface));
     let options = of_uplink
@@ -83,7 +83,7 @@ fn dhclient(text: &str, uplink: &str) -> Vec<IpAddr> {
 }
 
 /// Returns the servers of a file like `resolv.conf`.
-fn nameservers(text: &str) -> Vec<IpAddr> {
+fn servers_of_resolv_conf(text: &str) -> Vec<IpAddr> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver "));
     lines.filter_map(|server| address(server.trim())).collect()
 }
@@ -94,25 +94,25 @@ fn address(text: &str) -> Option<IpAddr> {
 }
 
 /// Puts the first server of each address family in front, and cuts the list.
-fn preferred(mut servers: Vec<IpAddr>) -> Vec<IpAddr> {
+fn preferred_servers(mut servers: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut first: Vec<IpAddr> = Vec::new();
     for is_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
         first.extend(servers.iter().find(|server| is_family(server)).copied());
     }
     servers.retain(|server| !first.contains(server));
-    first.into_iter().chain(servers).take(MAX_SERVERS).collect()
+    first.into_iter().chain(servers).take(MAX_DNS_SERVERS).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
     fn addresses(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().expect("an address")).collect()
     }
 
-    fn write(root: &Path, path: &str, text: &str) {
+    fn write_test_file(root: &Path, path: &str, text: &str) {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(path, text).expect("a file");
@@ -120,13 +120,13 @@ mod tests {
 
     #[test]
     fn first_place_with_a_server_counts() {
-        let scratch = Scratch::new();
+        let scratch = ScratchFolder::new();
         let root = scratch.path();
-        let found = || stored(root, "wlan0", 3);
+        let found = || stored_servers(root, "wlan0", 3);
         assert_eq!(found(), addresses(&[]));
         let dhcpcd = "# Generated by dhcpcd from wlan0.dhcp\ndomain lan\nnameserver 192.0.2.4\n";
-        write(root, "run/dhcpcd/hook-state/resolv.conf/wlan0.dhcp", dhcpcd);
-        write(root, "run/dhcpcd/hook-state/resolv.conf/wlan0.ra", "nameserver 2001:db8::4\n");
+        write_test_file(root, "run/dhcpcd/hook-state/resolv.conf/wlan0.dhcp", dhcpcd);
+        write_test_file(root, "run/dhcpcd/hook-state/resolv.conf/wlan0.ra", "nameserver 2001:db8::4\n");
         assert_eq!(found(), addresses(&["192.0.2.4", "2001:db8::4"]));
         let lease = |interface: &str, servers: &str| {
             format!(
@@ -136,22 +136,22 @@ mod tests {
         };
         let all =
             [lease("wlan0", "192.0.2.1"), lease("wlan0", "192.0.2.2,192.0.2.3"), lease("eth9", "192.0.2.9")];
-        write(root, "var/lib/dhcp/dhclient.leases", &all.concat());
+        write_test_file(root, "var/lib/dhcp/dhclient.leases", &all.concat());
         assert_eq!(found(), addresses(&["192.0.2.2", "192.0.2.3"]));
         let networkd = "# This is private data. Do not parse.\nADMIN_STATE=configured\n\
                         DNS=192.0.2.53 127.0.0.53 fe80::1%3 2001:db8::53#dns.example [2001:db8::5]:5353\n\
                         NTP=192.0.2.123\n";
-        write(root, "run/systemd/netif/links/3", networkd);
+        write_test_file(root, "run/systemd/netif/links/3", networkd);
         assert_eq!(found(), addresses(&["192.0.2.53", "2001:db8::53"]));
-        write(root, "run/systemd/resolve/netif/3", "LLMNR=yes\nSERVERS=198.51.100.53\n");
+        write_test_file(root, "run/systemd/resolve/netif/3", "LLMNR=yes\nSERVERS=198.51.100.53\n");
         assert_eq!(found(), addresses(&["198.51.100.53"]));
-        assert_eq!((stored(root, "wlan1", 4), stored(root, "../wlan0", 0)), (vec![], vec![]));
+        assert_eq!((stored_servers(root, "wlan1", 4), stored_servers(root, "../wlan0", 0)), (vec![], vec![]));
     }
 
     #[test]
     fn one_server_of_each_family_comes_first() {
         let all = addresses(&["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "2001:db8::53"]);
         let expected = addresses(&["192.0.2.1", "2001:db8::53", "192.0.2.2", "192.0.2.3"]);
-        assert_eq!(preferred(all), expected);
+        assert_eq!(preferred_servers(all), expected);
     }
 }

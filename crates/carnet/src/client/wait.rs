@@ -7,16 +7,16 @@ use anyhow::{Context, bail};
 use carnet_api::model::{Status, Uplink};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Client, SOCKET_DIRECTORY};
-use crate::UNEXPECTED;
+use super::{ApiClient, SOCKET_DIRECTORY};
+use crate::UNEXPECTED_ANSWER;
 use crate::cli::{AwaitedState, Station};
 
 /// Interval between two requests.
-const INTERVAL: Duration = Duration::from_millis(100);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Progress of a station towards the state.
 #[derive(Debug, PartialEq, Eq)]
-enum Progress {
+enum WaitProgress {
     Done,
     /// The station has not reached the state, for this reason.
     NotYet(String),
@@ -26,22 +26,26 @@ enum Progress {
 ///
 /// # Errors
 /// Returns the reason if the station has not reached the state after `limit`, or can never reach it.
-pub async fn until(station: &Station, wanted: AwaitedState, limit: Duration) -> anyhow::Result<()> {
+pub async fn wait_until_reached(
+    station: &Station,
+    wanted: AwaitedState,
+    limit: Duration,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + limit;
     let mut last = "no answer".to_owned();
     loop {
-        match timeout_at(deadline, ask(station, wanted)).await {
-            Ok(Ok(Progress::Done)) => return Ok(()),
-            Ok(Ok(Progress::NotYet(why))) => last = why,
+        match timeout_at(deadline, request_progress(station, wanted)).await {
+            Ok(Ok(WaitProgress::Done)) => return Ok(()),
+            Ok(Ok(WaitProgress::NotYet(why))) => last = why,
             Ok(Err(error)) if error.downcast_ref::<StateUnreachable>().is_some() => return Err(error),
             // The station may not run yet, so the command tries again.
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => {}
         }
-        if Instant::now() + INTERVAL >= deadline {
+        if Instant::now() + REQUEST_INTERVAL >= deadline {
             bail!("the station has not reached the state of --wait after {} s: {last}", limit.as_secs());
         }
-        sleep(INTERVAL).await;
+        sleep(REQUEST_INTERVAL).await;
     }
 }
 
@@ -57,32 +61,35 @@ impl std::fmt::Display for StateUnreachable {
 
 impl std::error::Error for StateUnreachable {}
 
-async fn ask(station: &Station, wanted: AwaitedState) -> anyhow::Result<Progress> {
-    let client = Client::find(station.socket.clone(), Path::new(SOCKET_DIRECTORY))?;
-    let status = serde_json::from_value(client.get("/v1/status").await?).context(UNEXPECTED)?;
+async fn request_progress(station: &Station, wanted: AwaitedState) -> anyhow::Result<WaitProgress> {
+    let client = ApiClient::find_station(station.socket.clone(), Path::new(SOCKET_DIRECTORY))?;
+    let status = serde_json::from_value(client.get("/v1/status").await?).context(UNEXPECTED_ANSWER)?;
     if wanted == AwaitedState::Up {
-        return Ok(Progress::Done);
+        return Ok(WaitProgress::Done);
     }
     let uplinks: Vec<Uplink> =
-        serde_json::from_value(client.get("/v1/uplinks").await?).context(UNEXPECTED)?;
-    Ok(registered(&status, &uplinks).ok_or(StateUnreachable)?)
+        serde_json::from_value(client.get("/v1/uplinks").await?).context(UNEXPECTED_ANSWER)?;
+    Ok(registration_progress(&status, &uplinks).ok_or(StateUnreachable)?)
 }
 
 /// Returns whether the mobile router is registered; `None` if the station has no mobile router.
-fn registered(status: &Status, uplinks: &[Uplink]) -> Option<Progress> {
+fn registration_progress(status: &Status, uplinks: &[Uplink]) -> Option<WaitProgress> {
     let router = status.mobile_router.as_ref()?;
     if router.state == "home" {
-        return Some(Progress::Done);
+        return Some(WaitProgress::Done);
     }
     if router.state != "registered" {
-        return Some(Progress::NotYet(format!("the mobile router is {}", router.state.replace('_', " "))));
+        return Some(WaitProgress::NotYet(format!(
+            "the mobile router is {}",
+            router.state.replace('_', " ")
+        )));
     }
     if router.reachable == Some(false) {
-        return Some(Progress::NotYet("no uplink reaches the home agent".to_owned()));
+        return Some(WaitProgress::NotYet("no uplink reaches the home agent".to_owned()));
     }
     Some(match uplinks.iter().find(|uplink| uplink.state == "registering") {
-        Some(uplink) => Progress::NotYet(format!("{} is being registered", uplink.interface)),
-        None => Progress::Done,
+        Some(uplink) => WaitProgress::NotYet(format!("{} is being registered", uplink.interface)),
+        None => WaitProgress::Done,
     })
 }
 
@@ -92,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn progress(state: &str, reachable: bool, uplinks: [&str; 2]) -> Option<Progress> {
+    fn progress_of_state(state: &str, reachable: bool, uplinks: [&str; 2]) -> Option<WaitProgress> {
         let status = json!({"name": "bus", "version": "1", "uptime_s": 1, "roles": ["mobile_router"],
             "mobile_router": {"state": state, "reachable": reachable, "home_address": "2001:db8:1::1234",
                 "home_agent": "2001:db8:1::1", "care_of_address": null, "uplink": null, "wanted_uplin\
@@ -104,16 +111,16 @@ mod tests {
         };
         let uplinks = serde_json::Value::Array(uplinks.iter().map(uplink).collect());
         let status = serde_json::from_value(status).expect("a status");
-        registered(&status, &serde_json::from_value::<Vec<Uplink>>(uplinks).expect("uplinks"))
+        registration_progress(&status, &serde_json::from_value::<Vec<Uplink>>(uplinks).expect("uplinks"))
     }
 
     #[test]
     fn wait_registered_needs_every_uplink_that_is_up() {
-        let done = Some(Progress::Done);
-        assert_eq!(progress("registered", true, ["active", "standby"]), done);
-        assert_eq!(progress("registered", true, ["active", "down: no carrier"]), done);
-        assert_eq!(progress("registered", true, ["active", "silent"]), done);
-        assert_eq!(progress("home", true, ["home", "down: no carrier"]), done);
+        let done = Some(WaitProgress::Done);
+        assert_eq!(progress_of_state("registered", true, ["active", "standby"]), done);
+        assert_eq!(progress_of_state("registered", true, ["active", "down: no carrier"]), done);
+        assert_eq!(progress_of_state("registered", true, ["active", "silent"]), done);
+        assert_eq!(progress_of_state("home", true, ["home", "down: no carrier"]), done);
         for (state, reachable, uplinks, expected) in [
             ("registering", false, ["registering", "registering"], "the mobile router is registering"),
             (
@@ -125,8 +132,8 @@ mod tests {
             ("registered", false, ["silent", "silent"], "no uplink reaches the home agent"),
             ("registered", true, ["active", "registering"], "wlan0 is being registered"),
         ] {
-            let expected = Some(Progress::NotYet(expected.to_owned()));
-            assert_eq!(progress(state, reachable, uplinks), expected, "{state} {uplinks:?}");
+            let expected = Some(WaitProgress::NotYet(expected.to_owned()));
+            assert_eq!(progress_of_state(state, reachable, uplinks), expected, "{state} {uplinks:?}");
         }
     }
 }

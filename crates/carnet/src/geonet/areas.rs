@@ -11,14 +11,14 @@ use super::{Geonet, station_address};
 use crate::settings::geonet::area_of_config;
 
 /// Maximum number of known area names that the error about an unknown name lists.
-const NAMED: usize = 10;
+const MAX_LISTED_AREAS: usize = 10;
 
 impl Geonet {
     /// Returns the present place of the area with this name.
     ///
     /// # Errors
     /// Returns an error if the area does not exist, or if its place is unknown.
-    pub(super) fn named(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
+    pub(super) fn area_by_name(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
         if let Some(area) = self.config.areas.iter().find(|area| area.name == name) {
             return Ok(area_of_config(area));
         }
@@ -28,9 +28,11 @@ impl Geonet {
         let mut learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learned_areas());
         let learnt = learnt.find(|learnt| learnt.interface == name);
         learnt.map(|learnt| learnt.area.into()).ok_or_else(|| {
-            let known = self.areas(now, station);
-            let names: Vec<&str> = known.iter().take(NAMED).map(|area| area.name.as_str()).collect();
-            let more = if known.len() > NAMED { ", or another of `carnet show areas`" } else { "" };
+            let known = self.list_areas(now, station);
+            let names: Vec<&str> =
+                known.iter().take(MAX_LISTED_AREAS).map(|area| area.name.as_str()).collect();
+            let more =
+                if known.len() > MAX_LISTED_AREAS { ", or another of `carnet show areas`" } else { "" };
             match names.as_slice() {
                 [] => format!(
                     "expected the name of an area, found {name:?}: this station has no areas; set one by \
@@ -45,7 +47,7 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if the config has an area of this name, or if no station can have this address.
-    pub fn area_order(&self, area: AreaRequest) -> Result<Command, String> {
+    pub fn area_command(&self, area: AreaRequest) -> Result<Command, String> {
         if self.config.areas.iter().any(|known| known.name == area.name) {
             return Err(format!(
                 "the config defines the area {:?}, so only a change of the config can replace it",
@@ -76,7 +78,7 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if the area is in the config.
-    pub fn area_removal(&self, name: String) -> Result<Command, String> {
+    pub fn area_removal_command(&self, name: String) -> Result<Command, String> {
         match self.config.areas.iter().any(|known| known.name == name) {
             true => Err(format!(
                 "the config defines the area {name:?}, so only a change of the config can remove it"
@@ -86,7 +88,7 @@ impl Geonet {
     }
 
     /// Returns the answer to `GET /v1/areas`: areas of the config, then those that the station knows.
-    pub fn areas(&self, now: Time, station: &Station) -> Vec<model::Area> {
+    pub fn list_areas(&self, now: Time, station: &Station) -> Vec<model::Area> {
         let plane = station.geonet_plane();
         let own = plane.and_then(|plane| plane.own_place());
         let configured = self.config.areas.iter().map(|area| model::Area {

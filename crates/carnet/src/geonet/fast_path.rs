@@ -21,75 +21,75 @@ use crate::settings::{self, GeonetPathChoice};
 
 /// State of the fast path.
 #[derive(Debug, Default)]
-pub(super) struct FastPath {
+pub(super) struct GeonetFastPath {
     path: Option<GeonetPath>,
     /// Thread that loads the programs; packets take the slow path meanwhile.
-    loading: Option<GeonetPathLoading>,
+    loading_thread: Option<GeonetPathLoading>,
     /// Whether the station must not run without the fast path.
     is_needed: bool,
     /// Addresses that the host has on the topological interface.
     addresses: Vec<Ipv6Addr>,
     /// Whether the station has received the input that the fast path exists.
-    is_told: bool,
+    is_announced: bool,
     /// Time of the next report, if the fast path has work.
-    due: Option<Time>,
+    next_report_at: Option<Time>,
 }
 
 /// Returns the value of `dataplane.path` that names this kind of data path: `bpf` if it is fast, else `tun`.
-fn word(is_fast: bool) -> &'static str {
+fn path_name(is_fast: bool) -> &'static str {
     if is_fast { "bpf" } else { "tun" }
 }
 
-impl FastPath {
+impl GeonetFastPath {
     /// Returns the name of the present data path.
     pub(super) fn name(&self) -> &'static str {
-        word(self.path.as_ref().is_some_and(GeonetPath::is_attached))
+        path_name(self.path.as_ref().is_some_and(GeonetPath::is_attached))
     }
 
     /// Starts to load the programs, which takes seconds on a slow processor.
     ///
     /// # Errors
     /// Returns an error if the programs cannot be loaded but the config demands them.
-    pub(super) fn open(wants: GeonetPathChoice) -> anyhow::Result<FastPath> {
+    pub(super) fn start_loading(wants: GeonetPathChoice) -> anyhow::Result<GeonetFastPath> {
         let mut fast_path =
-            FastPath { is_needed: wants == GeonetPathChoice::Certainly, ..FastPath::default() };
+            GeonetFastPath { is_needed: wants == GeonetPathChoice::Certainly, ..GeonetFastPath::default() };
         if wants != GeonetPathChoice::Never {
             match GeonetPathLoading::begin_loading() {
-                Ok(loading) => fast_path.loading = Some(loading),
-                Err(why) => fast_path.without(&why).map_err(anyhow::Error::msg)?,
+                Ok(loading) => fast_path.loading_thread = Some(loading),
+                Err(why) => fast_path.continue_without(&why).map_err(anyhow::Error::msg)?,
             }
         }
         Ok(fast_path)
     }
 
     /// Returns the name of the data path that follows after loading; `None` if no programs are being loaded.
-    pub(super) fn loading(&self) -> Option<&'static str> {
-        self.loading.as_ref().map(|_| word(true))
+    pub(super) fn path_being_loaded(&self) -> Option<&'static str> {
+        self.loading_thread.as_ref().map(|_| path_name(true))
     }
 
     /// Waits until the programs are loaded. Safe to cancel.
     ///
     /// # Errors
     /// Returns the reason why the programs cannot be loaded, if the config demands them.
-    pub(super) async fn loaded(&mut self) -> Result<(), String> {
-        let Some(loading) = &mut self.loading else { return pending().await };
+    pub(super) async fn programs_loaded(&mut self) -> Result<(), String> {
+        let Some(loading) = &mut self.loading_thread else { return pending().await };
         let result = loading.finish_loading().await;
-        self.loading = None;
+        self.loading_thread = None;
         match result {
             Ok(mut path) => {
                 path.set_addresses(self.addresses.iter().copied());
                 self.path = Some(path);
                 Ok(())
             }
-            Err(why) => self.without(&why),
+            Err(why) => self.continue_without(&why),
         }
     }
 
     /// Handles a failure to load the BPF programs: logs it, or returns an error if the config demands the
     /// fast path.
-    fn without(&self, why: &str) -> Result<(), String> {
+    fn continue_without(&self, why: &str) -> Result<(), String> {
         if self.is_needed {
-            let needed = settings::what_a_path_needs(carnet_linux::DataPath::Bpf);
+            let needed = settings::requirements_of_path(carnet_linux::DataPath::Bpf);
             return Err(format!(
                 "dataplane.path = \"bpf\" cannot be used for GeoNetworking: {why}; expected {needed}, or \
                  \"auto\""
@@ -100,11 +100,11 @@ impl FastPath {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.due
+        self.next_report_at
     }
 
-    pub(super) fn close(&mut self) {
-        *self = FastPath::default();
+    pub(super) fn detach_programs(&mut self) {
+        *self = GeonetFastPath::default();
     }
 
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
@@ -117,14 +117,14 @@ impl FastPath {
 impl Geonet {
     /// Attaches the fast path to the present interfaces. Returns whether a fast path exists now, if this has
     /// changed; otherwise `None`. `is_router` says whether the station has a GeoNetworking router.
-    pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
-        let Geonet { link, interfaces, address, fast_path, .. } = self;
+    pub fn attach_fast_path(&mut self, is_router: bool) -> Option<bool> {
+        let Geonet { frame_link: link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
         let place = |(name, index): (&str, u32)| AttachedInterface { name: name.to_owned(), index };
         let radio = link.interface().filter(|_| is_router && !link.has_feedback()).map(place);
         let places = radio.zip(address.map(GnAddress::mid)).map(|(radio, address)| FastPathInterfaces {
             radio_interface: radio,
-            virtual_interface: interfaces.topological().map(place),
+            virtual_interface: interfaces.topological_interface().map(place),
             address,
         });
         let before = path.is_attached();
@@ -135,12 +135,12 @@ impl Geonet {
         }
         let is = path.is_attached();
         if is != before {
-            let path = word(is);
+            let path = path_name(is);
             let why = if link.has_feedback() { ", because the link reports acknowledgements" } else { "" };
             info!("GeoNetworking packets take the data path {path:?}{why}");
         }
-        (std::mem::replace(&mut fast_path.is_told, is) != is).then(|| {
-            fast_path.due = None;
+        (std::mem::replace(&mut fast_path.is_announced, is) != is).then(|| {
+            fast_path.next_report_at = None;
             is
         })
     }
@@ -151,36 +151,36 @@ impl Geonet {
     }
 
     /// Passes a forwarding decision of the router to the fast path.
-    pub fn accelerate(&mut self, now: Time, told: &Accelerate) {
+    pub fn apply_decision(&mut self, now: Time, told: &Accelerate) {
         if let Some(path) = &mut self.fast_path.path {
             path.apply_update(now, told);
-            if self.fast_path.due.is_none() && path.is_busy() {
-                self.fast_path.due = Some(now + self.freshness());
+            if self.fast_path.next_report_at.is_none() && path.is_busy() {
+                self.fast_path.next_report_at = Some(now + self.max_position_age());
             }
         }
     }
 
     /// Returns the work that the fast path has done since the previous call. While the fast path is in use,
     /// the caller calls this function as often as packets need a new position.
-    pub fn report(&mut self, now: Time) -> Option<FastPathReport> {
-        let freshness = self.freshness();
-        self.tell_listeners();
+    pub fn take_report(&mut self, now: Time) -> Option<FastPathReport> {
+        let freshness = self.max_position_age();
+        self.update_listeners();
         let path = self.fast_path.path.as_mut()?;
         let report = path.take_report();
-        self.fast_path.due = path.is_busy().then(|| now + freshness);
+        self.fast_path.next_report_at = path.is_busy().then(|| now + freshness);
         Some(report)
     }
 
     /// Makes the fast path leave packets to the slow path if a client listens to received payloads.
-    pub fn tell_listeners(&mut self) {
-        let is_heard = self.received.receiver_count() > 0;
+    pub fn update_listeners(&mut self) {
+        let is_heard = self.payload_sender.receiver_count() > 0;
         if let Some(path) = &mut self.fast_path.path {
             path.set_delivers(!is_heard);
         }
     }
 
     /// Stores the host's addresses on the topological interface, and passes them to the fast path.
-    pub fn tell_addresses(&mut self, addresses: &[(Ipv6Addr, u8)]) {
+    pub fn update_addresses(&mut self, addresses: &[(Ipv6Addr, u8)]) {
         self.fast_path.addresses = addresses.iter().map(|(address, _)| *address).collect();
         if let Some(path) = &mut self.fast_path.path {
             path.set_addresses(self.fast_path.addresses.iter().copied());

@@ -16,51 +16,56 @@ use tracing::{error, info};
 
 /// The virtual interfaces of a station, if the config has any.
 #[derive(Debug)]
-pub struct Interfaces {
-    links: Option<VirtualLinks>,
+pub struct VirtualInterfaces {
+    virtual_links: Option<VirtualLinks>,
     /// Interfaces that the config requires, by number.
-    desired: BTreeMap<u32, VirtualLink>,
+    desired_links: BTreeMap<u32, VirtualLink>,
     /// Names of the interfaces that are uplinks. On these interfaces the host accepts roadside units as
     /// routers.
     uplinks: Vec<String>,
-    /// First error with which the kernel refused to create an interface, until [`Interfaces::failure`]
-    /// returns it.
-    failure: Option<String>,
+    /// First error with which the kernel refused to create an interface, until
+    /// [`VirtualInterfaces::take_failure`] returns it.
+    creation_failure: Option<String>,
 }
 
-impl Interfaces {
+impl VirtualInterfaces {
     /// Prepares for virtual interfaces. Those in `uplinks` accept default routers from Router Advertisements.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses to report events.
-    pub fn open(wanted: bool, uplinks: Vec<String>) -> Result<Interfaces> {
+    pub fn open_links(wanted: bool, uplinks: Vec<String>) -> Result<VirtualInterfaces> {
         let links = if wanted { Some(VirtualLinks::open()?) } else { None };
-        Ok(Interfaces { links, desired: BTreeMap::new(), uplinks, failure: None })
+        Ok(VirtualInterfaces {
+            virtual_links: links,
+            desired_links: BTreeMap::new(),
+            uplinks,
+            creation_failure: None,
+        })
     }
 
     /// Returns the reason why an interface could not be created. Returns each reason only once.
-    pub fn failure(&mut self) -> Option<String> {
-        self.failure.take()
+    pub fn take_failure(&mut self) -> Option<String> {
+        self.creation_failure.take()
     }
 
     /// Waits for frames of the host and events of the kernel; without virtual interfaces it never returns.
     pub async fn next_event(&mut self) -> Result<VirtualLinkEvent> {
-        match &mut self.links {
+        match &mut self.virtual_links {
             Some(links) => links.readable().await,
             None => pending().await,
         }
     }
 
     /// Receives a batch of frames of the host, and passes each to `take`.
-    pub fn receive(&mut self, take: impl FnMut(HostFrame<'_>)) {
-        if let Some(links) = &mut self.links {
+    pub fn receive_frames(&mut self, take: impl FnMut(HostFrame<'_>)) {
+        if let Some(links) = &mut self.virtual_links {
             links.try_receive(take);
         }
     }
 
     /// Creates a virtual interface, or changes it.
-    pub fn set(&mut self, link: VirtualLink) {
-        let Some(links) = &mut self.links else { return };
+    pub fn set_interface(&mut self, link: VirtualLink) {
+        let Some(links) = &mut self.virtual_links else { return };
         let advertisements = if self.uplinks.contains(&link.name) {
             AcceptedAdvertisements::All
         } else if link.learnt {
@@ -85,49 +90,49 @@ impl Interfaces {
             }
             Err(error) => {
                 error!("cannot create the interface {} of IPv6 over GeoNetworking: {error}", link.name);
-                self.failure.get_or_insert_with(|| error.to_string());
+                self.creation_failure.get_or_insert_with(|| error.to_string());
             }
         }
-        self.desired.insert(link.id, link);
+        self.desired_links.insert(link.id, link);
     }
 
     /// Sets the interfaces that are uplinks.
     pub fn set_uplinks(&mut self, uplinks: Vec<String>) {
         let before = std::mem::replace(&mut self.uplinks, uplinks);
         let changed = |link: &&VirtualLink| before.contains(&link.name) != self.uplinks.contains(&link.name);
-        for link in self.desired.values().filter(changed).cloned().collect::<Vec<_>>() {
-            self.set(link);
+        for link in self.desired_links.values().filter(changed).cloned().collect::<Vec<_>>() {
+            self.set_interface(link);
         }
     }
 
     /// Removes a virtual interface.
     pub fn remove(&mut self, id: u32) {
-        self.desired.remove(&id);
-        if let Some(links) = &mut self.links {
+        self.desired_links.remove(&id);
+        if let Some(links) = &mut self.virtual_links {
             links.remove(id);
         }
     }
 
     /// Passes a frame to the host on its virtual interface.
-    pub fn write(&mut self, frame: &VirtualFrame) {
+    pub fn write_frame(&mut self, frame: &VirtualFrame) {
         self.write_packet(frame.link, frame.destination, frame.source, &frame.payload);
     }
 
     /// Passes an IPv6 packet to the host on a virtual interface.
     pub fn write_packet(&mut self, link: u32, destination: [u8; 6], source: [u8; 6], packet: &[u8]) {
-        if let Some(links) = &mut self.links {
+        if let Some(links) = &mut self.virtual_links {
             links.write(link, destination, source, packet);
         }
     }
 
     /// Returns name and index of the interface on the topological link, which is the first interface.
-    pub fn topological(&self) -> Option<(&str, u32)> {
-        self.links.as_ref().and_then(|links| links.interface(0))
+    pub fn topological_interface(&self) -> Option<(&str, u32)> {
+        self.virtual_links.as_ref().and_then(|links| links.interface(0))
     }
 
     /// Returns the counters of the interfaces, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
-        let Some(links) = &self.links else { return Vec::new() };
+        let Some(links) = &self.virtual_links else { return Vec::new() };
         let named = links.counters().named_counters().into_iter();
         named
             .chain([("questions", links.netlink_request_count())])
@@ -140,7 +145,7 @@ impl Interfaces {
 ///
 /// # Errors
 /// Returns an error if the interface identifier is not that of a station.
-pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
+pub fn station_of_address(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
     let station = addresses::mac_of_address(address);
     station.map(|mac| GnStation::Mac(MacAddress(mac))).ok_or_else(|| {
         format!(

@@ -11,14 +11,14 @@ use carnet_station::Station;
 use carnet_station::io::{Area, AreaShape, GeonetRequest, GeonetTransport};
 use carnet_wire::btp::{BtpA, BtpB};
 
-use super::{Geonet, state_word, station_address};
+use super::{Geonet, link_state_name, station_address};
 
 impl Geonet {
     /// Converts the body of `POST /v1/gnsend` to a request of the station.
     ///
     /// # Errors
     /// Returns an error if the target is unknown, or if the link would not take the packet.
-    pub fn request(
+    pub fn geonet_request(
         &self,
         now: Time,
         packet: GnSendRequest,
@@ -26,8 +26,12 @@ impl Geonet {
     ) -> Result<GeonetRequest, String> {
         let transport = match packet.transport {
             GnTransport::Guc { to } => GeonetTransport::GeoUnicast(station_address(to)?),
-            GnTransport::Gac { area } => GeonetTransport::GeoAnycast(self.area(now, &area, station)?),
-            GnTransport::Gbc { area } => GeonetTransport::GeoBroadcast(self.area(now, &area, station)?),
+            GnTransport::Gac { area } => {
+                GeonetTransport::GeoAnycast(self.area_at_present(now, &area, station)?)
+            }
+            GnTransport::Gbc { area } => {
+                GeonetTransport::GeoBroadcast(self.area_at_present(now, &area, station)?)
+            }
             GnTransport::Tsb {} => GeonetTransport::TopologicallyScoped,
             GnTransport::Shb {} => GeonetTransport::SingleHop,
         };
@@ -48,7 +52,7 @@ impl Geonet {
         if !packet.scf {
             self.check_link()?;
         }
-        self.check_length(headers(&transport), payload.len())?;
+        self.check_length(headers_length(&transport), payload.len())?;
         Ok(GeonetRequest {
             transport,
             next_header,
@@ -64,9 +68,9 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if the area does not exist, or its place is unknown.
-    pub fn area(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
+    pub fn area_at_present(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
         match area {
-            GnArea::Name(name) => self.named(now, name, station),
+            GnArea::Name(name) => self.area_by_name(now, name, station),
             GnArea::Circle(circle) => Ok(Area {
                 shape: AreaShape::Circle,
                 latitude: tenths_of_microdegrees(circle.latitude),
@@ -83,17 +87,17 @@ impl Geonet {
     /// # Errors
     /// Returns an error if the link cannot send.
     pub fn check_link(&self) -> Result<(), String> {
-        match self.link.state() {
+        match self.frame_link.state() {
             LinkState::Up => Ok(()),
             state => Err(format!(
                 "cannot send the packet: the radio interface of GeoNetworking is {}",
-                state_word(state)
+                link_state_name(state)
             )),
         }
     }
 
     fn check_length(&self, headers: usize, payload: usize) -> Result<(), String> {
-        let mtu = self.link.mtu() as usize;
+        let mtu = self.frame_link.mtu() as usize;
         // An MTU of 0 means that the MTU is not known yet.
         if mtu > 0 && headers + payload > mtu {
             let room = mtu.saturating_sub(headers);
@@ -105,7 +109,7 @@ impl Geonet {
 
 /// Returns the number of octets before the payload (EN 302 636-4-1 9.8). Basic and Common Header together
 /// have twelve octets.
-fn headers(transport: &GeonetTransport) -> usize {
+fn headers_length(transport: &GeonetTransport) -> usize {
     match transport {
         GeonetTransport::GeoUnicast(_) => 60,
         GeonetTransport::GeoAnycast(_) | GeonetTransport::GeoBroadcast(_) => 56,

@@ -4,73 +4,83 @@ use axum::Router;
 use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use carnet_api::model::{DenmRequest, missed};
+use carnet_api::model::{DenmRequest, missed_events};
 use carnet_station::io::DenmWish;
 use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{App, Refusal, bad_query, get, get_with_query, json, message, post, put, read, unix_time, when};
-use crate::facilities::{Filter, denm};
-use crate::request::Request;
+use super::{
+    ApiRefusal, ApiState, bad_query, get, get_with_query, json_response, post_route, put_route,
+    read_json_body, stream_message, unix_time, when_stopped,
+};
+use crate::facilities::{MessageFilter, denm_requests};
+use crate::request::StationRequest;
 
-pub(super) fn router() -> Router<App> {
+pub(super) fn facilities_router() -> Router<ApiState> {
     Router::new()
-        .route("/v1/vehicle", get(|app, _| app.ask_whether(Request::Vehicle)))
+        .route("/v1/vehicle", get(|app, _| app.query_or_refuse(StationRequest::Vehicle)))
         .route(
             "/v1/vehicle",
-            put(|app, body| app.tell(body, |vehicle, reply| Request::SetVehicle { vehicle, reply })),
+            put_route(|app, body| {
+                app.command_with_body(body, |vehicle, reply| StationRequest::SetVehicle { vehicle, reply })
+            }),
         )
-        .route("/v1/denm", post(|app, body| Box::pin(speak(app, DenmWish::Trigger, body))))
-        .route("/v1/denm/update", post(|app, body| Box::pin(speak(app, DenmWish::Update, body))))
-        .route("/v1/denm/cancel", post(|app, body| Box::pin(speak(app, DenmWish::Cancel, body))))
-        .route("/v1/denm/negate", post(|app, body| Box::pin(speak(app, DenmWish::Negate, body))))
-        .route("/v1/ldm", get_with_query(|app, request| Box::pin(ldm(app, request))))
-        .route("/v1/services", get(|app, _| app.ask_whether(Request::Services)))
-        .route("/v1/messages", get_with_query(|app, request| Box::pin(messages(app, request))))
+        .route("/v1/denm", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Trigger, body))))
+        .route("/v1/denm/update", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Update, body))))
+        .route("/v1/denm/cancel", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Cancel, body))))
+        .route("/v1/denm/negate", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Negate, body))))
+        .route("/v1/ldm", get_with_query(|app, request| Box::pin(answer_ldm(app, request))))
+        .route("/v1/services", get(|app, _| app.query_or_refuse(StationRequest::Services)))
+        .route("/v1/messages", get_with_query(|app, request| Box::pin(stream_messages(app, request))))
 }
 
-fn unprocessable(mistake: String) -> Refusal {
-    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
+fn unprocessable_refusal(mistake: String) -> ApiRefusal {
+    ApiRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
 }
 
 /// Answers `POST /v1/denm` and the requests about an existing event.
-async fn speak(app: App, wish: DenmWish, body: HttpRequest) -> Result<Response, Refusal> {
-    let denm: Box<DenmRequest> = read(body).await?;
-    let message = denm::message(wish, &denm).map_err(unprocessable)?;
-    let triggered = app.try_answer(|reply| Request::Denm { wish, message, denm, reply }).await?;
+async fn handle_denm(app: ApiState, wish: DenmWish, body: HttpRequest) -> Result<Response, ApiRefusal> {
+    let denm: Box<DenmRequest> = read_json_body(body).await?;
+    let message = denm_requests::denm_for_station(wish, &denm).map_err(unprocessable_refusal)?;
+    let triggered =
+        app.answer_or_refusal(|reply| StationRequest::Denm { wish, message, denm, reply }).await?;
     Ok(match triggered {
-        Some(triggered) => json(&triggered),
+        Some(triggered) => json_response(&triggered),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
 /// Returns the filter that the query of a request contains.
-fn filter(request: &HttpRequest) -> Result<Filter, Refusal> {
-    Filter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query)
+fn filter_of_query(request: &HttpRequest) -> Result<MessageFilter, ApiRefusal> {
+    MessageFilter::parse(request.uri().query().unwrap_or_default()).map_err(bad_query)
 }
 
 /// Answers `GET /v1/ldm`.
-async fn ldm(app: App, request: HttpRequest) -> Result<Response, Refusal> {
-    let filter = filter(&request)?;
-    Ok(json(&app.try_answer(|reply| Request::Ldm { filter, reply }).await?))
+async fn answer_ldm(app: ApiState, request: HttpRequest) -> Result<Response, ApiRefusal> {
+    let filter = filter_of_query(&request)?;
+    Ok(json_response(&app.answer_or_refusal(|reply| StationRequest::Ldm { filter, reply }).await?))
 }
 
 /// Answers `GET /v1/messages`.
-async fn messages(app: App, request: HttpRequest) -> Result<Response, Refusal> {
-    let filter = filter(&request)?;
-    let subscription = app.try_answer(|reply| Request::Messages { filter, reply }).await?;
-    Ok(super::stream(stream::unfold((subscription, app.stopped), |(mut subscription, stopped)| async {
-        let message = loop {
-            tokio::select! {
-                heard = subscription.messages.recv() => match heard {
-                    Ok(heard) if subscription.wants(&heard) => break heard.json.clone(),
-                    Ok(_) => {}
-                    Err(RecvError::Lagged(count)) => break message(&missed(unix_time(), count)),
-                    Err(RecvError::Closed) => return None,
-                },
-                () = when(stopped.clone()) => return None,
-            }
-        };
-        Some((message, (subscription, stopped)))
-    })))
+async fn stream_messages(app: ApiState, request: HttpRequest) -> Result<Response, ApiRefusal> {
+    let filter = filter_of_query(&request)?;
+    let subscription = app.answer_or_refusal(|reply| StationRequest::Messages { filter, reply }).await?;
+    Ok(super::stream_response(stream::unfold(
+        (subscription, app.stop_receiver),
+        |(mut subscription, stopped)| async {
+            let message = loop {
+                tokio::select! {
+                    heard = subscription.message_receiver.recv() => match heard {
+                        Ok(heard) if subscription.accepts_message(&heard) => break heard.json_text.clone(),
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(count)) => break stream_message(&missed_events(unix_time(),
+                            count)),
+                        Err(RecvError::Closed) => return None,
+                    },
+                    () = when_stopped(stopped.clone()) => return None,
+                }
+            };
+            Some((message, (subscription, stopped)))
+        },
+    )))
 }

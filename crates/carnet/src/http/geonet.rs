@@ -6,73 +6,84 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use carnet_api::model::{
     AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnNextHeader, GnPingRequest, GnSendRequest,
-    GnTransport, missed,
+    GnTransport, missed_events,
 };
 use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{App, Refusal, bad_query, get, get_with_query, message, post, read, unix_time, when};
-use crate::request::Request;
+use super::{
+    ApiRefusal, ApiState, bad_query, get, get_with_query, post_route, read_json_body, stream_message,
+    unix_time, when_stopped,
+};
+use crate::request::StationRequest;
 
 /// Maximum number of requests of one ping, because their sequence number has 16 bits.
-const MAX_PINGS: u32 = 65535;
+const MAX_PING_COUNT: u32 = 65535;
 /// Shortest and longest interval between two requests of a ping, milliseconds.
 const PING_INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
 /// Longest lifetime of a packet in milliseconds (itsGnMaxPacketLifetime).
 const MAX_LIFETIME_MS: u64 = 600_000;
 /// Largest number of characters of an area's name.
-const NAME: usize = 64;
+const MAX_AREA_NAME_LENGTH: usize = 64;
 /// Longest lifetime of an area in milliseconds: a year. An area without a lifetime lasts as long as the
 /// station runs.
 const MAX_AREA_LIFETIME_MS: u64 = 366 * 24 * 3_600_000;
 
-pub(super) fn router() -> Router<App> {
+pub(super) fn geonet_router() -> Router<ApiState> {
     Router::new()
-        .route("/v1/neighbours", get(|app, _| app.ask_whether(Request::Neighbours)))
-        .route("/v1/locations", get(|app, _| app.ask_whether(Request::Locations)))
-        .route("/v1/areas", get(|app, _| app.ask_whether(Request::Areas)))
-        .route("/v1/areas", post(|app, body| Box::pin(set_area(app, body))))
+        .route("/v1/neighbours", get(|app, _| app.query_or_refuse(StationRequest::Neighbours)))
+        .route("/v1/locations", get(|app, _| app.query_or_refuse(StationRequest::Locations)))
+        .route("/v1/areas", get(|app, _| app.query_or_refuse(StationRequest::Areas)))
+        .route("/v1/areas", post_route(|app, body| Box::pin(set_area(app, body))))
         .route(
             "/v1/areas/remove",
-            post(|app, body| {
-                app.tell(body, |AreaRemoval { name }, reply| Request::RemoveArea { name, reply })
+            post_route(|app, body| {
+                app.command_with_body(body, |AreaRemoval { name }, reply| StationRequest::RemoveArea {
+                    name,
+                    reply,
+                })
             }),
         )
-        .route("/v1/groups", get(|app, _| app.ask_whether(Request::Groups)))
-        .route("/v1/dcc", get(|app, _| app.ask_whether(Request::Dcc)))
+        .route("/v1/groups", get(|app, _| app.query_or_refuse(StationRequest::Groups)))
+        .route("/v1/dcc", get(|app, _| app.query_or_refuse(StationRequest::Dcc)))
         .route(
             "/v1/channel",
-            post(|app, body| app.tell(body, |channel, reply| Request::Channel { channel, reply })),
+            post_route(|app, body| {
+                app.command_with_body(body, |channel, reply| StationRequest::Channel { channel, reply })
+            }),
         )
-        .route("/v1/security", get(|app, _| app.ask_whether(Request::Security)))
+        .route("/v1/security", get(|app, _| app.query_or_refuse(StationRequest::Security)))
         .route(
             "/v1/pseudonym",
-            post(|app, body| app.tell(body, |pseudonym, reply| Request::Pseudonym { pseudonym, reply })),
+            post_route(|app, body| {
+                app.command_with_body(body, |pseudonym, reply| StationRequest::Pseudonym { pseudonym, reply })
+            }),
         )
-        .route("/v1/gnsend", post(|app, body| Box::pin(send(app, body))))
-        .route("/v1/gnping", post(|app, body| Box::pin(ping(app, body))))
-        .route("/v1/gnrecv", get_with_query(|app, request| Box::pin(receive(app, request))))
+        .route("/v1/gnsend", post_route(|app, body| Box::pin(handle_gnsend(app, body))))
+        .route("/v1/gnping", post_route(|app, body| Box::pin(handle_gnping(app, body))))
+        .route("/v1/gnrecv", get_with_query(|app, request| Box::pin(handle_gnrecv(app, request))))
 }
 
-fn unprocessable(mistake: String) -> Refusal {
-    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
+fn unprocessable_refusal(mistake: String) -> ApiRefusal {
+    ApiRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, mistake)
 }
 
 /// Answers `POST /v1/areas`.
-async fn set_area(app: App, body: HttpRequest) -> Result<Response, Refusal> {
-    let area = read(body).await?;
+async fn set_area(app: ApiState, body: HttpRequest) -> Result<Response, ApiRefusal> {
+    let area = read_json_body(body).await?;
     match mistake_in_area(&area) {
-        Some(mistake) => Err(unprocessable(mistake)),
-        None => app.done(|reply| Request::SetArea { area, reply }).await,
+        Some(mistake) => Err(unprocessable_refusal(mistake)),
+        None => app.empty_answer(|reply| StationRequest::SetArea { area, reply }).await,
     }
 }
 
 /// Returns the mistake in an area, if any station would refuse the area.
 fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     let name = &area.name;
-    if name.is_empty() || name.chars().count() > NAME || name.chars().any(char::is_control) {
+    if name.is_empty() || name.chars().count() > MAX_AREA_NAME_LENGTH || name.chars().any(char::is_control) {
         return Some(format!(
-            "name is {name:?}, expected 1 to {NAME} characters, none of them a control character"
+            "name is {name:?}, expected 1 to {MAX_AREA_NAME_LENGTH} characters, \
+             none of them a control character"
         ));
     }
     let circle = area.shape == AreaShape::Circle;
@@ -93,13 +104,13 @@ fn mistake_in_area(area: &AreaRequest) -> Option<String> {
         return Some(format!("lifetime_ms is {lifetime}, expected 1 to {MAX_AREA_LIFETIME_MS}"));
     }
     match area.around {
-        GnAround::Place(place) => off_the_globe(place.latitude, place.longitude),
+        GnAround::Place(place) => mistake_in_coordinates(place.latitude, place.longitude),
         GnAround::Here | GnAround::Station(_) => None,
     }
 }
 
 /// Returns the mistake in coordinates that are not on the globe; `None` for valid coordinates.
-fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
+fn mistake_in_coordinates(latitude: f64, longitude: f64) -> Option<String> {
     let is_on = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
     (!is_on).then(|| {
         format!(
@@ -110,11 +121,11 @@ fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
 }
 
 /// Answers `POST /v1/gnsend`.
-async fn send(app: App, body: HttpRequest) -> Result<Response, Refusal> {
-    let packet = read(body).await?;
+async fn handle_gnsend(app: ApiState, body: HttpRequest) -> Result<Response, ApiRefusal> {
+    let packet = read_json_body(body).await?;
     match mistake_in_packet(&packet) {
-        Some(mistake) => Err(unprocessable(mistake)),
-        None => app.done(|reply| Request::GnSend { packet, reply }).await,
+        Some(mistake) => Err(unprocessable_refusal(mistake)),
+        None => app.empty_answer(|reply| StationRequest::GnSend { packet, reply }).await,
     }
 }
 
@@ -139,31 +150,34 @@ fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
         GnTransport::Gac { area: GnArea::Circle(circle) }
         | GnTransport::Gbc { area: GnArea::Circle(circle) } => {
             let empty = (circle.radius_m == 0).then(|| "radius_m is 0, expected 1 to 65535".to_owned());
-            off_the_globe(circle.latitude, circle.longitude).or(empty)
+            mistake_in_coordinates(circle.latitude, circle.longitude).or(empty)
         }
         _ => None,
     }
 }
 
 /// Answers `POST /v1/gnping`.
-async fn ping(app: App, body: HttpRequest) -> Result<Response, Refusal> {
-    let ping: GnPingRequest = read(body).await?;
-    if !(1..=MAX_PINGS).contains(&ping.count) {
-        return Err(unprocessable(format!("count is {}, expected 1 to {MAX_PINGS}", ping.count)));
+async fn handle_gnping(app: ApiState, body: HttpRequest) -> Result<Response, ApiRefusal> {
+    let ping: GnPingRequest = read_json_body(body).await?;
+    if !(1..=MAX_PING_COUNT).contains(&ping.count) {
+        return Err(unprocessable_refusal(format!(
+            "count is {}, expected 1 to {MAX_PING_COUNT}",
+            ping.count
+        )));
     }
     for (name, value) in [("interval_ms", ping.interval_ms), ("timeout_ms", ping.timeout_ms)] {
         if !PING_INTERVAL_MS.contains(&value) {
             let (low, high) = (PING_INTERVAL_MS.start(), PING_INTERVAL_MS.end());
-            return Err(unprocessable(format!("{name} is {value}, expected {low} to {high}")));
+            return Err(unprocessable_refusal(format!("{name} is {value}, expected {low} to {high}")));
         }
     }
-    let answers = app.try_answer(|reply| Request::GnPing { ping, reply }).await?;
-    Ok(super::stream(stream::unfold((answers, app.stopped), |(mut answers, stopped)| async {
+    let answers = app.answer_or_refusal(|reply| StationRequest::GnPing { ping, reply }).await?;
+    Ok(super::stream_response(stream::unfold((answers, app.stop_receiver), |(mut answers, stopped)| async {
         let event = tokio::select! {
             event = answers.recv() => event?,
-            () = when(stopped.clone()) => return None,
+            () = when_stopped(stopped.clone()) => return None,
         };
-        Some((message(&event), (answers, stopped)))
+        Some((stream_message(&event), (answers, stopped)))
     })))
 }
 
@@ -185,23 +199,23 @@ fn ports(query: &str) -> Result<Vec<u16>, String> {
 }
 
 /// Answers `GET /v1/gnrecv`.
-async fn receive(app: App, request: HttpRequest) -> Result<Response, Refusal> {
+async fn handle_gnrecv(app: ApiState, request: HttpRequest) -> Result<Response, ApiRefusal> {
     let ports = ports(request.uri().query().unwrap_or_default()).map_err(bad_query)?;
-    let received = app.try_answer(Request::GnReceive).await?;
-    let state = (received, app.stopped, ports);
-    Ok(super::stream(stream::unfold(state, |(mut received, stopped, ports)| async {
+    let received = app.answer_or_refusal(StationRequest::GnReceive).await?;
+    let state = (received, app.stop_receiver, ports);
+    Ok(super::stream_response(stream::unfold(state, |(mut received, stopped, ports)| async {
         let message = loop {
             tokio::select! {
                 payload = received.recv() => match payload {
-                    Ok(payload) if ports.is_empty() => break message(&payload),
+                    Ok(payload) if ports.is_empty() => break stream_message(&payload),
                     Ok(payload) if payload.port.is_some_and(|port| ports.contains(&port)) => {
-                        break message(&payload);
+                        break stream_message(&payload);
                     }
                     Ok(_) => {}
-                    Err(RecvError::Lagged(count)) => break message(&missed(unix_time(), count)),
+                    Err(RecvError::Lagged(count)) => break stream_message(&missed_events(unix_time(), count)),
                     Err(RecvError::Closed) => return None,
                 },
-                () = when(stopped.clone()) => return None,
+                () = when_stopped(stopped.clone()) => return None,
             }
         };
         Some((message, (received, stopped, ports)))

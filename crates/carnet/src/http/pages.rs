@@ -14,25 +14,26 @@ use axum::http::header::{
 };
 use axum::response::{IntoResponse, Response};
 
-use super::Refusal;
+use super::ApiRefusal;
 
 /// Size of the largest file that the server sends, in octets.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src \
-                      'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-                      require-trusted-types-for 'script'; trusted-types 'none'";
+const PAGE_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self'; connect-src 'self'; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// A file of the dashboard that a client has requested.
-pub(super) struct Page {
+pub(super) struct DashboardFile {
     name: String,
     media_type: &'static str,
 }
 
-impl Page {
+impl DashboardFile {
     /// Returns the file of a URL path. Returns `None` if the path names a folder or a hidden file, or has
     /// encoded characters.
-    pub(super) fn named(path: &str) -> Option<Page> {
+    pub(super) fn file_of_path(path: &str) -> Option<DashboardFile> {
         let name = match path.strip_prefix('/')? {
             "" => "index.html",
             name => name,
@@ -47,17 +48,17 @@ impl Page {
             "json" => "application/json",
             _ => return None,
         };
-        (plain && !stem.is_empty()).then(|| Page { name: name.to_owned(), media_type: kind })
+        (plain && !stem.is_empty()).then(|| DashboardFile { name: name.to_owned(), media_type: kind })
     }
 
     /// Reads the file outside of the run loop, because a disk may be slow.
-    pub(super) async fn read(self, directory: &Path) -> Response {
+    pub(super) async fn read_file(self, directory: &Path) -> Response {
         let path = directory.join(&self.name);
-        match tokio::task::spawn_blocking(move || content(&path)).await {
+        match tokio::task::spawn_blocking(move || file_content(&path)).await {
             Ok(Ok(content)) => {
                 let headers = [
                     (CONTENT_TYPE, self.media_type),
-                    (CONTENT_SECURITY_POLICY, POLICY),
+                    (CONTENT_SECURITY_POLICY, PAGE_SECURITY_POLICY),
                     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
                     (REFERRER_POLICY, "no-referrer"),
                     (CACHE_CONTROL, "no-cache"),
@@ -66,18 +67,18 @@ impl Page {
             }
             _ => {
                 let why = "no such file in station.http_pages: the dashboard is not installed";
-                Refusal::new(StatusCode::NOT_FOUND, why).into_response()
+                ApiRefusal::new(StatusCode::NOT_FOUND, why).into_response()
             }
         }
     }
 }
 
-fn content(path: &Path) -> io::Result<Vec<u8>> {
+fn file_content(path: &Path) -> io::Result<Vec<u8>> {
     // Opening a special file could block, so the server sends only regular files.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut content = Vec::new();
-    File::open(path)?.take(LARGEST).read_to_end(&mut content)?;
+    File::open(path)?.take(MAX_FILE_SIZE).read_to_end(&mut content)?;
     Ok(content)
 }

@@ -6,10 +6,10 @@
 //! anything. Every page in a browser on this machine reaches that port. So requests without a token must name
 //! `localhost` or an IP address. A page from elsewhere cannot do so (DNS rebinding).
 //!
-//! An unknown client cannot keep other clients out. The client has [`HEADER_WITHIN`] for a header, and its
+//! An unknown client cannot keep other clients out. The client has [`HEADER_TIMEOUT`] for a header, and its
 //! connection ends after one answer. A connection is *proven* once the server has allowed a request on it. If
 //! all places are used, a new connection takes the place of the oldest unproven one. A source has at most
-//! [`SHARE`] unproven connections.
+//! [`MAX_UNPROVEN_PER_SOURCE`] unproven connections.
 //!
 //! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS in front of it
 //! (docs/operating.md).
@@ -41,21 +41,21 @@ use tokio::time::{Instant, Sleep, sleep};
 use tracing::warn;
 use zeroize::Zeroizing;
 
-use super::{Refusal, pages, when};
+use super::{ApiRefusal, pages, when_stopped};
 
 /// Largest number of connections at the same time.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// Maximum number of unproven connections of one source address.
-const SHARE: usize = 8;
+const MAX_UNPROVEN_PER_SOURCE: usize = 8;
 /// Time limit of a request's header. A connection on which no request comes ends after this time as well.
-const HEADER_WITHIN: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without data after which a connection ends. Event streams send data every 15 s.
-const SILENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause before the next attempt to accept a connection, if the process has no file descriptor left.
-const RECOVERY: Duration = Duration::from_millis(100);
-/// Minimum length of a token in octets. [`LONGEST_FILE`] is the maximum size of the token file.
-const SHORTEST: usize = 16;
-const LONGEST_FILE: u64 = 65_536;
+const PAUSE_AFTER_ACCEPT_ERROR: Duration = Duration::from_millis(100);
+/// Minimum length of a token in octets. [`MAX_TOKEN_FILE_LENGTH`] is the maximum size of the token file.
+const MIN_TOKEN_LENGTH: usize = 16;
+const MAX_TOKEN_FILE_LENGTH: u64 = 65_536;
 
 /// Right that a token gives to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,9 +69,9 @@ enum AccessRight {
 pub(super) struct AccessControl {
     /// Path of the token file (`station.http_tokens`). The server reads the file for each request, so a
     /// removed token is invalid at once.
-    tokens: Option<Arc<PathBuf>>,
+    token_file: Option<Arc<PathBuf>>,
     /// Directory of the dashboard's files (`station.http_pages`).
-    pages: Arc<PathBuf>,
+    dashboard_directory: Arc<PathBuf>,
 }
 
 impl AccessControl {
@@ -83,17 +83,20 @@ impl AccessControl {
         if let Some(path) = tokens {
             read_tokens(path)?;
         }
-        Ok(AccessControl { tokens: tokens.map(|path| Arc::new(path.to_owned())), pages: Arc::default() })
+        Ok(AccessControl {
+            token_file: tokens.map(|path| Arc::new(path.to_owned())),
+            dashboard_directory: Arc::default(),
+        })
     }
 
     /// Adds the directory of the dashboard's files, which need no token.
     pub(super) fn with_pages(self, directory: &Path) -> AccessControl {
-        AccessControl { pages: Arc::new(directory.to_owned()), ..self }
+        AccessControl { dashboard_directory: Arc::new(directory.to_owned()), ..self }
     }
 
-    fn may(&self, wanted: AccessRight, headers: &HeaderMap) -> Result<(), Refusal> {
-        let refused = |status, why: &str| Err(Refusal::new(status, why));
-        let Some(path) = &self.tokens else {
+    fn check_right(&self, wanted: AccessRight, headers: &HeaderMap) -> Result<(), ApiRefusal> {
+        let refused = |status, why: &str| Err(ApiRefusal::new(status, why));
+        let Some(path) = &self.token_file else {
             return match wanted {
                 AccessRight::Operate => refused(
                     StatusCode::FORBIDDEN,
@@ -108,7 +111,7 @@ impl AccessControl {
         };
         let tokens = read_tokens(path).map_err(|error| {
             warn!("station.http: the API refuses all clients over TCP: {error:#}");
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "station.http_tokens cannot be read")
+            ApiRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, "station.http_tokens cannot be read")
         })?;
         let token = headers.get(AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -131,10 +134,10 @@ impl AccessControl {
 
 /// Whether the server has allowed a request on a connection.
 #[derive(Debug, Clone, Default)]
-struct Authorized(Arc<AtomicBool>);
+struct AuthorizedFlag(Arc<AtomicBool>);
 
-impl Authorized {
-    fn set(&self) {
+impl AuthorizedFlag {
+    fn set_authorized(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -145,22 +148,22 @@ impl Authorized {
 
 /// Passes a request on if its token allows it. The dashboard's files need no token, because operators enter
 /// their token on these pages. If the request is not allowed, the connection ends with the answer.
-async fn guard(
+async fn guard_request(
     State(gate): State<AccessControl>,
-    Extension(proven): Extension<Authorized>,
+    Extension(proven): Extension<AuthorizedFlag>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
     let asks = matches!(*request.method(), Method::GET | Method::HEAD);
-    let page = pages::Page::named(request.uri().path()).filter(|_| asks);
+    let page = pages::DashboardFile::file_of_path(request.uri().path()).filter(|_| asks);
     let mut answer = match (page, if asks { AccessRight::Read } else { AccessRight::Operate }) {
-        (Some(page), _) => page.read(&gate.pages).await,
-        (None, right) => match gate.may(right, request.headers()) {
+        (Some(page), _) => page.read_file(&gate.dashboard_directory).await,
+        (None, right) => match gate.check_right(right, request.headers()) {
             Ok(()) => {
-                proven.set();
+                proven.set_authorized();
                 return next.run(request).await;
             }
-            Err(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
+            Err(refusal) if refusal.status_code == StatusCode::UNAUTHORIZED => {
                 ([(WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
             }
             Err(refusal) => refusal.into_response(),
@@ -189,7 +192,7 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
 /// as with key files.
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String>)>> {
     let place = path.display();
-    let octets = key_file::read_up_to(path, LONGEST_FILE);
+    let octets = key_file::read_up_to(path, MAX_TOKEN_FILE_LENGTH);
     let octets = Zeroizing::new(octets.with_context(|| format!("cannot read {place}"))?);
     let text = std::str::from_utf8(&octets).with_context(|| format!("cannot read {place}"))?;
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
@@ -201,8 +204,9 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String
                 _ => bail!("{place}:{number}: expected a line `read TOKEN` or `operate TOKEN`"),
             };
             ensure!(
-                token.len() >= SHORTEST && token.bytes().all(|octet| octet.is_ascii_graphic()),
-                "{place}:{number}: the token has {} characters, expected {SHORTEST} at least, without spaces",
+                token.len() >= MIN_TOKEN_LENGTH && token.bytes().all(|octet| octet.is_ascii_graphic()),
+                "{place}:{number}: the token has {} characters, expected {MIN_TOKEN_LENGTH} at least, \
+                 without spaces",
                 token.len()
             );
             Ok((right, Zeroizing::new(token.to_owned())))
@@ -214,7 +218,7 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String
 
 /// A TCP port on which the server listens.
 pub(super) struct TcpPort {
-    listener: TcpListener,
+    tcp_listener: TcpListener,
 }
 
 impl TcpPort {
@@ -232,38 +236,39 @@ impl TcpPort {
                  has it"
             );
         }
-        Ok(TcpPort { listener })
+        Ok(TcpPort { tcp_listener: listener })
     }
 
     async fn accept(&self) -> (TcpStream, IpAddr) {
         loop {
-            match self.listener.accept().await {
+            match self.tcp_listener.accept().await {
                 Ok((stream, address)) => return (stream, address.ip().to_canonical()),
-                Err(_) => sleep(RECOVERY).await,
+                Err(_) => sleep(PAUSE_AFTER_ACCEPT_ERROR).await,
             }
         }
     }
 
     /// Serves the API to clients that may use it, until the server stops.
-    pub(super) async fn serve(
+    pub(super) async fn serve_clients(
         self,
         gate: AccessControl,
         app: Router,
         stopped: watch::Receiver<bool>,
     ) -> std::io::Result<()> {
-        let app = app.layer(from_fn_with_state(gate, guard));
+        let app = app.layer(from_fn_with_state(gate, guard_request));
         let mut tasks = JoinSet::new();
         let mut places = ServedConnections::default();
         loop {
             let (stream, source) = tokio::select! {
                 accepted = self.accept() => accepted,
-                () = when(stopped.clone()) => break,
+                () = when_stopped(stopped.clone()) => break,
             };
             while tasks.try_join_next().is_some() {}
-            if places.make_room(source) {
-                let proven = Authorized::default();
-                let task = tasks.spawn(converse(stream, app.clone(), proven.clone(), stopped.clone()));
-                places.0.push(ServedConnection { source, proven, task });
+            if places.make_room_for(source) {
+                let proven = AuthorizedFlag::default();
+                let task =
+                    tasks.spawn(serve_connection(stream, app.clone(), proven.clone(), stopped.clone()));
+                places.0.push(ServedConnection { source, authorized_flag: proven, task_handle: task });
             }
         }
         drop(self);
@@ -273,15 +278,21 @@ impl TcpPort {
 }
 
 /// Serves the requests on one connection, until the connection ends or the server stops.
-async fn converse(stream: TcpStream, app: Router, proven: Authorized, stopped: watch::Receiver<bool>) {
-    let io = TokioIo::new(Connection { stream, idle_timer: Box::pin(sleep(SILENCE)) });
+async fn serve_connection(
+    stream: TcpStream,
+    app: Router,
+    proven: AuthorizedFlag,
+    stopped: watch::Receiver<bool>,
+) {
+    let io =
+        TokioIo::new(IdleLimitedStream { tcp_stream: stream, idle_timer: Box::pin(sleep(IDLE_TIMEOUT)) });
     let service = TowerToHyperService::new(app.layer(Extension(proven)));
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN);
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let mut connection = std::pin::pin!(server.serve_connection(io, service));
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = when(stopped) => connection.as_mut().graceful_shutdown(),
+        () = when_stopped(stopped) => connection.as_mut().graceful_shutdown(),
     }
     // An error on a connection concerns only the client of that connection.
     let _ = connection.await;
@@ -290,8 +301,8 @@ async fn converse(stream: TcpStream, app: Router, proven: Authorized, stopped: w
 /// A connection that the server is serving.
 struct ServedConnection {
     source: IpAddr,
-    proven: Authorized,
-    task: AbortHandle,
+    authorized_flag: AuthorizedFlag,
+    task_handle: AbortHandle,
 }
 
 /// Connections that the server is serving, the oldest first.
@@ -301,39 +312,39 @@ struct ServedConnections(Vec<ServedConnection>);
 impl ServedConnections {
     /// Makes room for a connection from a source; may end another connection for it. Returns whether there is
     /// room now.
-    fn make_room(&mut self, source: IpAddr) -> bool {
-        self.0.retain(|place| !place.task.is_finished());
-        let is_unproven = |place: &&ServedConnection| !place.proven.get();
+    fn make_room_for(&mut self, source: IpAddr) -> bool {
+        self.0.retain(|place| !place.task_handle.is_finished());
+        let is_unproven = |place: &&ServedConnection| !place.authorized_flag.get();
         let own = self.0.iter().filter(is_unproven).filter(|place| place.source == source).count();
         let mut leaving = None;
-        if own >= SHARE {
+        if own >= MAX_UNPROVEN_PER_SOURCE {
             leaving = self.0.iter().position(|place| is_unproven(&place) && place.source == source);
-        } else if self.0.len() >= CONNECTIONS {
+        } else if self.0.len() >= MAX_CONNECTIONS {
             leaving = self.0.iter().position(|place| is_unproven(&place));
         }
         if let Some(leaving) = leaving {
-            self.0.remove(leaving).task.abort();
+            self.0.remove(leaving).task_handle.abort();
         }
-        self.0.len() < CONNECTIONS
+        self.0.len() < MAX_CONNECTIONS
     }
 }
 
-/// A connection that ends after [`SILENCE`] without data.
-struct Connection {
-    stream: TcpStream,
+/// A connection that ends after [`IDLE_TIMEOUT`] without data.
+struct IdleLimitedStream {
+    tcp_stream: TcpStream,
     idle_timer: Pin<Box<Sleep>>,
 }
 
-impl Connection {
+impl IdleLimitedStream {
     /// Restarts the timer for silent connections after a read or write. Returns an error if the timer has run
     /// out.
-    fn moved<T>(
+    fn restart_timer_after<T>(
         &mut self,
         cx: &mut TaskContext<'_>,
         done: Poll<std::io::Result<T>>,
     ) -> Poll<std::io::Result<T>> {
         if done.is_ready() {
-            self.idle_timer.as_mut().reset(Instant::now() + SILENCE);
+            self.idle_timer.as_mut().reset(Instant::now() + IDLE_TIMEOUT);
             return done;
         }
         ready!(self.idle_timer.as_mut().poll(cx));
@@ -341,33 +352,33 @@ impl Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for IdleLimitedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        let done = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.moved(cx, done)
+        let done = Pin::new(&mut self.tcp_stream).poll_read(cx, buffer);
+        self.restart_timer_after(cx, done)
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for IdleLimitedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut TaskContext<'_>,
         octets: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        let done = Pin::new(&mut self.stream).poll_write(cx, octets);
-        self.moved(cx, done)
+        let done = Pin::new(&mut self.tcp_stream).poll_write(cx, octets);
+        self.restart_timer_after(cx, done)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.tcp_stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.tcp_stream).poll_shutdown(cx)
     }
 }
 
@@ -376,48 +387,52 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
-    const READER: &str = "0123456789abcdef";
-    const OPERATOR: &str = "fedcba9876543210";
+    const READER_TOKEN: &str = "0123456789abcdef";
+    const OPERATOR_TOKEN: &str = "fedcba9876543210";
 
-    fn file(scratch: &Scratch, text: &str, mode: u32) -> PathBuf {
+    fn file(scratch: &ScratchFolder, text: &str, mode: u32) -> PathBuf {
         let path = scratch.path().join("tokens");
         std::fs::write(&path, text).expect("a file");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("a mode");
         path
     }
 
-    fn headers(name: axum::http::HeaderName, value: &str) -> HeaderMap {
+    fn headers_with(name: axum::http::HeaderName, value: &str) -> HeaderMap {
         [(name, value.parse().expect("a value"))].into_iter().collect()
     }
 
     #[test]
     fn the_token_of_a_client_decides_what_it_may_do() {
-        let scratch = Scratch::new();
-        let path = file(&scratch, &format!("# who\nread {READER}\n\noperate  {OPERATOR}\n"), 0o600);
+        let scratch = ScratchFolder::new();
+        let path =
+            file(&scratch, &format!("# who\nread {READER_TOKEN}\n\noperate  {OPERATOR_TOKEN}\n"), 0o600);
         let gate = AccessControl::new(Some(&path)).expect("a gate");
         let may = |right, value: &str| {
-            gate.may(right, &headers(AUTHORIZATION, value)).map_err(|refusal| refusal.status.as_u16())
+            gate.check_right(right, &headers_with(AUTHORIZATION, value))
+                .map_err(|refusal| refusal.status_code.as_u16())
         };
-        assert_eq!(may(AccessRight::Read, &format!("Bearer {READER}")), Ok(()));
-        assert_eq!(may(AccessRight::Operate, &format!("Bearer {READER}")), Err(403));
-        assert_eq!(may(AccessRight::Operate, &format!("bearer {OPERATOR}")), Ok(()));
-        assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR}")), Ok(()));
-        for wrong in ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", READER, "Basic abc"] {
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {READER_TOKEN}")), Ok(()));
+        assert_eq!(may(AccessRight::Operate, &format!("Bearer {READER_TOKEN}")), Err(403));
+        assert_eq!(may(AccessRight::Operate, &format!("bearer {OPERATOR_TOKEN}")), Ok(()));
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR_TOKEN}")), Ok(()));
+        for wrong in
+            ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", READER_TOKEN, "Basic abc"]
+        {
             assert_eq!(may(AccessRight::Read, wrong), Err(401), "{wrong}");
         }
-        assert!(gate.may(AccessRight::Read, &HeaderMap::new()).is_err());
+        assert!(gate.check_right(AccessRight::Read, &HeaderMap::new()).is_err());
         // A token that is removed from the file becomes invalid at once.
-        file(&scratch, &format!("operate {OPERATOR}"), 0o600);
-        assert_eq!(may(AccessRight::Read, &format!("Bearer {READER}")), Err(401));
-        file(&scratch, &format!("operate {OPERATOR}"), 0o644);
-        assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR}")), Err(500));
+        file(&scratch, &format!("operate {OPERATOR_TOKEN}"), 0o600);
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {READER_TOKEN}")), Err(401));
+        file(&scratch, &format!("operate {OPERATOR_TOKEN}"), 0o644);
+        assert_eq!(may(AccessRight::Read, &format!("Bearer {OPERATOR_TOKEN}")), Err(500));
     }
 
     #[test]
     fn the_error_of_an_unusable_token_file_names_the_reason() {
-        let scratch = Scratch::new();
+        let scratch = ScratchFolder::new();
         for (text, mode, expected) in [
             ("read 0123456789abcdef", 0o640, "expected file mode 0600, found 0640"),
             ("read short", 0o600, "tokens:1: the token has 5 characters, expected 16 at least"),
@@ -445,7 +460,7 @@ mod tests {
     #[test]
     fn without_tokens_port_allows_only_reading_by_loopback_names() {
         let gate = AccessControl::new(None).expect("a gate");
-        let may = |right, host: &str| gate.may(right, &headers(HOST, host)).is_ok();
+        let may = |right, host: &str| gate.check_right(right, &headers_with(HOST, host)).is_ok();
         for near in ["localhost", "localhost:8440", "127.0.0.1:8440", "[::1]:8440", "[::1]"] {
             assert!(may(AccessRight::Read, near), "{near}");
             assert!(!may(AccessRight::Operate, near), "{near}");
@@ -453,6 +468,6 @@ mod tests {
         for far in ["evil.example", "evil.example:8440", "localhost.evil.example", "", "[evil]", ":8440"] {
             assert!(!may(AccessRight::Read, far), "{far}");
         }
-        assert!(gate.may(AccessRight::Read, &HeaderMap::new()).is_err());
+        assert!(gate.check_right(AccessRight::Read, &HeaderMap::new()).is_err());
     }
 }

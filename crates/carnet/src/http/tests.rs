@@ -13,46 +13,48 @@ use carnet_api::model::{Binding, Counters, HandoverRequest, Keys, Role, Status, 
 use serde_json::json;
 
 use super::*;
-use crate::client::Client;
-use crate::scratch::Scratch;
+use crate::client::ApiClient;
+use crate::scratch::ScratchFolder;
 
 /// Answers requests like a station whose only uplink is wlan0.
-async fn run_loop(mut requests: mpsc::Receiver<Request>) {
+async fn answer_requests(mut requests: mpsc::Receiver<StationRequest>) {
     while let Some(request) = requests.recv().await {
         match request {
-            Request::Status(reply) => drop(reply.send(status())),
-            Request::Bindings(reply) => drop(reply.send(vec![binding()])),
-            Request::Uplinks(reply) => drop(reply.send(Vec::new())),
-            Request::Tunnels(reply) => drop(reply.send(Vec::new())),
-            Request::Routes(reply) => drop(reply.send(Vec::new())),
-            Request::Policies(reply) => drop(reply.send(Vec::new())),
-            Request::Lan(reply) => drop(reply.send(Vec::new())),
-            Request::Keys(reply) => {
+            StationRequest::Status(reply) => drop(reply.send(test_status())),
+            StationRequest::Bindings(reply) => drop(reply.send(vec![test_binding()])),
+            StationRequest::Uplinks(reply) => drop(reply.send(Vec::new())),
+            StationRequest::Tunnels(reply) => drop(reply.send(Vec::new())),
+            StationRequest::Routes(reply) => drop(reply.send(Vec::new())),
+            StationRequest::Policies(reply) => drop(reply.send(Vec::new())),
+            StationRequest::Lan(reply) => drop(reply.send(Vec::new())),
+            StationRequest::Keys(reply) => {
                 drop(reply.send(Ok(Keys { public_keys: Vec::new(), missing: Vec::new() })));
             }
-            Request::ReadKeys(reply) => drop(reply.send(Ok(()))),
-            Request::Counters(reply) => {
+            StationRequest::ReadKeys(reply) => drop(reply.send(Ok(()))),
+            StationRequest::Counters(reply) => {
                 drop(reply.send(Counters::from([("tunnel.encapsulated".to_owned(), u64::MAX)])));
             }
-            Request::Signal { signal, reply } => drop(reply.send(match signal.uplink.as_str() {
+            StationRequest::Signal { signal, reply } => drop(reply.send(match signal.uplink.as_str() {
                 "eth9" => Err("eth9 is not an uplink".into()),
                 _ => Ok(()),
             })),
-            Request::Handover { handover, reply } => drop(reply.send(match handover.uplink.as_deref() {
-                Some("wwan0") if handover.policy.as_deref() == Some("video") => Ok(()),
-                None | Some("wlan0") => Ok(()),
-                Some(other) => Err(format!("{other} is not an uplink")),
-            })),
-            Request::Portal { portal, reply } => drop(reply.send(match portal.uplink.as_str() {
+            StationRequest::Handover { handover, reply } => {
+                drop(reply.send(match handover.uplink.as_deref() {
+                    Some("wwan0") if handover.policy.as_deref() == Some("video") => Ok(()),
+                    None | Some("wlan0") => Ok(()),
+                    Some(other) => Err(format!("{other} is not an uplink")),
+                }))
+            }
+            StationRequest::Portal { portal, reply } => drop(reply.send(match portal.uplink.as_str() {
                 "eth9" => Err("eth9 is not an uplink".into()),
                 _ => Ok(()),
             })),
-            request => geonet::answer(request),
+            request => geonet::answer_request(request),
         }
     }
 }
 
-fn status() -> Status {
+fn test_status() -> Status {
     Status {
         name: "bus-42".into(),
         version: "0.1.0".into(),
@@ -69,7 +71,7 @@ fn status() -> Status {
     }
 }
 
-fn binding() -> Binding {
+fn test_binding() -> Binding {
     Binding {
         role: Role::HomeAgent,
         home_address: "2001:db8:1::1234".parse().expect("an address"),
@@ -86,128 +88,128 @@ fn binding() -> Binding {
     }
 }
 
-struct Bench {
-    scratch: Scratch,
-    server: Server,
-    client: Client,
+struct TestServer {
+    scratch_folder: ScratchFolder,
+    api_server: ApiServer,
+    api_client: ApiClient,
     events: broadcast::Sender<Value>,
 }
 
-impl Bench {
+impl TestServer {
     fn socket(&self) -> PathBuf {
-        self.scratch.path().join("run/s.sock")
+        self.scratch_folder.path().join("run/s.sock")
     }
 
     /// Creates a server and a client. Also returns the receiver of the requests, because the test itself is
     /// the run loop.
-    async fn new() -> (Bench, mpsc::Receiver<Request>) {
-        let scratch = Scratch::new();
+    async fn new() -> (TestServer, mpsc::Receiver<StationRequest>) {
+        let scratch = ScratchFolder::new();
         let socket = scratch.path().join("run/s.sock");
         let (requests, receiver) = mpsc::channel(4);
         let (events, _) = broadcast::channel(4);
-        let server = serve(&socket, None, requests, events.clone()).await.expect("a server");
-        let client = Client::find(Some(socket), Path::new("/nowhere")).expect("a client");
-        (Bench { scratch, server, client, events }, receiver)
+        let server = serve_api(&socket, None, requests, events.clone()).await.expect("a server");
+        let client = ApiClient::find_station(Some(socket), Path::new("/nowhere")).expect("a client");
+        (TestServer { scratch_folder: scratch, api_server: server, api_client: client, events }, receiver)
     }
 
     /// Creates a server and a client with a run loop that answers.
-    async fn answering() -> Bench {
-        let (bench, receiver) = Bench::new().await;
-        tokio::spawn(run_loop(receiver));
+    async fn start_answering() -> TestServer {
+        let (bench, receiver) = TestServer::new().await;
+        tokio::spawn(answer_requests(receiver));
         bench
     }
 
-    async fn refused(&self, path: &str) -> String {
-        format!("{:#}", self.client.get(path).await.expect_err(path))
+    async fn refusal_of_path(&self, path: &str) -> String {
+        format!("{:#}", self.api_client.get(path).await.expect_err(path))
     }
 }
 
 #[tokio::test]
 async fn get_requests_are_answered_in_json() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     assert_eq!(
-        bench.client.get("/v1/status").await.expect("status"),
+        bench.api_client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
                "dataplane": "tun", "dataplane_loading": null, "encryption": null,
                "obstacles": [], "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(
-        bench.client.get("/v1/bindings").await.expect("bindings"),
+        bench.api_client.get("/v1/bindings").await.expect("bindings"),
         json!([{"role": "home_agent", "home_address": "2001:db8:1::1234", "care_of_address": null,
                 "stay_s": 3, "bid": null, "prefixes": ["2001:db8:a::/\
                     64"], "state": "registered", "lifetime_s": 60,
                 "remaining_s": 57, "sequence": 7}])
     );
-    assert_eq!(bench.client.get("/v1/uplinks").await.expect("uplinks"), json!([]));
-    assert_eq!(bench.client.get("/v1/tunnels").await.expect("tunnels"), json!([]));
-    assert_eq!(bench.client.get("/v1/policies").await.expect("policies"), json!([]));
-    assert_eq!(bench.client.get("/v1/routes").await.expect("routes"), json!([]));
+    assert_eq!(bench.api_client.get("/v1/uplinks").await.expect("uplinks"), json!([]));
+    assert_eq!(bench.api_client.get("/v1/tunnels").await.expect("tunnels"), json!([]));
+    assert_eq!(bench.api_client.get("/v1/policies").await.expect("policies"), json!([]));
+    assert_eq!(bench.api_client.get("/v1/routes").await.expect("routes"), json!([]));
     assert_eq!(
-        bench.client.get("/v1/counters").await.expect("counters"),
+        bench.api_client.get("/v1/counters").await.expect("counters"),
         json!({"tunnel.encapsulated": u64::MAX})
     );
 }
 
 #[tokio::test]
 async fn handover_request_succeeds_or_is_refused_with_reason() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     for uplink in [Some("wlan0".to_owned()), None] {
         let request = HandoverRequest { uplink, policy: None };
-        bench.client.post("/v1/handover", &request).await.expect("done");
+        bench.api_client.post_json("/v1/handover", &request).await.expect("done");
     }
     let request = HandoverRequest { uplink: Some("wwan0".into()), policy: Some("video".into()) };
-    bench.client.post("/v1/handover", &request).await.expect("done");
+    bench.api_client.post_json("/v1/handover", &request).await.expect("done");
     let request = HandoverRequest { uplink: Some("eth9".into()), policy: None };
-    let error = bench.client.post("/v1/handover", &request).await.expect_err("refused");
+    let error = bench.api_client.post_json("/v1/handover", &request).await.expect_err("refused");
     assert_eq!(error.to_string(), "eth9 is not an uplink");
 }
 
 #[tokio::test]
 async fn signal_report_is_accepted_or_refused_with_reason() {
-    let bench = Bench::answering().await;
-    bench.client.post("/v1/signal", &json!({"uplink": "wlan0", "dbm": -61})).await.expect("done");
+    let bench = TestServer::start_answering().await;
+    bench.api_client.post_json("/v1/signal", &json!({"uplink": "wlan0", "dbm": -61})).await.expect("done");
     for (body, reason) in [
         (json!({"uplink": "eth9", "dbm": -61}), "eth9 is not an uplink"),
         (json!({"uplink": "wlan0"}), "missing field `dbm`"),
         (json!({"uplink": "wlan0", "dbm": "strong"}), "expected i32"),
     ] {
-        let error = bench.client.post("/v1/signal", &body).await.expect_err("refused").to_string();
+        let error = bench.api_client.post_json("/v1/signal", &body).await.expect_err("refused").to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
 
 #[tokio::test]
 async fn invalid_requests_get_an_error_as_json() {
-    let bench = Bench::answering().await;
-    assert_eq!(bench.refused("/v2").await, "no such path");
-    assert_eq!(bench.refused("/v1/handover").await, "this path does not support this method");
+    let bench = TestServer::start_answering().await;
+    assert_eq!(bench.refusal_of_path("/v2").await, "no such path");
+    assert_eq!(bench.refusal_of_path("/v1/handover").await, "this path does not support this method");
     for (body, reason) in [
         (json!({}), "missing field `uplink`"),
         (json!({"uplink": 5}), "invalid type: integer `5`, expected a string"),
         (json!({"uplink": null, "when": "now"}), "unknown field `when`, expected `uplink`"),
     ] {
-        let error = bench.client.post("/v1/handover", &body).await.expect_err("refused").to_string();
+        let error = bench.api_client.post_json("/v1/handover", &body).await.expect_err("refused").to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
 
 #[tokio::test]
 async fn event_stream_announces_the_stations_stop() {
-    let (bench, receiver) = Bench::new().await;
+    let (bench, receiver) = TestServer::new().await;
     drop(receiver);
-    assert_eq!(bench.refused("/v1/status").await, "the station is about to stop");
+    assert_eq!(bench.refusal_of_path("/v1/status").await, "the station is about to stop");
 }
 
 #[tokio::test(start_paused = true)]
 async fn request_to_a_hanging_station_times_out() {
-    let (bench, _receiver) = Bench::new().await;
-    assert_eq!(bench.refused("/v1/status").await, "the station does not answer");
+    let (bench, _receiver) = TestServer::new().await;
+    assert_eq!(bench.refusal_of_path("/v1/status").await, "the station does not answer");
 }
 
 #[tokio::test]
 async fn a_slow_reader_of_events_learns_how_many_it_missed() {
-    let bench = Bench::answering().await;
-    let mut events = bench.client.follow("/v1/events").await.expect("a stream");
+    let bench = TestServer::start_answering().await;
+    let mut events = bench.api_client.follow_events("/v1/events").await.expect("a stream");
     let number = |n: u32| event(1.5, json!({"event": "warning", "message": format!("n{n}\n\u{e9}")}));
     bench.events.send(number(1)).expect("a reader");
     assert_eq!(events.next().await.expect("a stream"), Some(number(1)));
@@ -224,46 +226,47 @@ async fn a_slow_reader_of_events_learns_how_many_it_missed() {
         assert_eq!(events.next().await.expect("a stream"), Some(number(n)));
     }
 
-    bench.server.shutdown().await;
+    bench.api_server.shutdown().await;
     let end = tokio::time::timeout(Duration::from_secs(5), events.next()).await.expect("no end");
     assert_eq!(end.expect("a stream"), None);
 }
 
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_run_loop_that_is_gone() {
-    let (Bench { server, client, scratch: _scratch, .. }, mut receiver) = Bench::new().await;
+    let (TestServer { api_server: server, api_client: client, scratch_folder: _scratch, .. }, mut receiver) =
+        TestServer::new().await;
     let question = tokio::spawn(async move { client.get("/v1/status").await });
     let request = receiver.recv().await.expect("a request");
     let before = std::time::Instant::now();
     drop((request, receiver));
     server.shutdown().await;
-    assert!(before.elapsed() < END_WITHIN);
+    assert!(before.elapsed() < SHUTDOWN_TIMEOUT);
     let error = question.await.expect("a task").expect_err("no answer");
     assert_eq!(error.to_string(), "the station is about to stop");
 }
 
 #[tokio::test]
 async fn api_socket_has_its_mode_and_is_removed_at_the_end() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     let socket = bench.socket();
-    assert_eq!(bench.server.socket(), socket);
+    assert_eq!(bench.api_server.socket(), socket);
     assert_eq!(fs::metadata(&socket).expect("a socket").permissions().mode() & 0o7777, 0o660);
-    bench.server.shutdown().await;
+    bench.api_server.shutdown().await;
     assert!(!socket.exists());
-    let error = bench.client.get("/v1/status").await.expect_err("nobody");
+    let error = bench.api_client.get("/v1/status").await.expect_err("nobody");
     let expected = format!("cannot reach the station at {}: No such file or directory", socket.display());
     assert!(format!("{error:#}").starts_with(&expected), "{error:#}");
 }
 
 #[tokio::test]
 async fn a_dropped_server_removes_only_its_own_socket() {
-    let Bench { server, scratch, .. } = Bench::answering().await;
+    let TestServer { api_server: server, scratch_folder: scratch, .. } = TestServer::start_answering().await;
     let socket = scratch.path().join("run/s.sock");
     let (requests, _receiver) = mpsc::channel(1);
     let (events, _) = broadcast::channel(1);
     // An operator removes the socket file by hand, and another station creates a new one at the same path.
     fs::remove_file(&socket).expect("a socket");
-    let second = serve(&socket, None, requests, events).await.expect("a server");
+    let second = serve_api(&socket, None, requests, events).await.expect("a server");
     drop(server);
     assert!(socket.exists());
     drop(second);
@@ -272,12 +275,12 @@ async fn a_dropped_server_removes_only_its_own_socket() {
 
 #[tokio::test]
 async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-    let scratch = Scratch::new();
+    let scratch = ScratchFolder::new();
     let socket = scratch.path().join("s.sock");
     let try_serve = || async {
         let (requests, receiver) = mpsc::channel(1);
         let (events, _) = broadcast::channel(1);
-        serve(&socket, None, requests, events).await.map(|server| (server, receiver))
+        serve_api(&socket, None, requests, events).await.map(|server| (server, receiver))
     };
     drop(StdListener::bind(&socket).expect("a socket"));
     assert!(socket.exists());
@@ -308,14 +311,16 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
 async fn revoke_all_names_every_registered_node() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);
     for (stays, expected) in [(false, Ok(())), (true, Err("no binding".to_owned()))] {
-        let (bench, mut requests) = Bench::new().await;
+        let (bench, mut requests) = TestServer::new().await;
         let answers = tokio::spawn(async move {
             let (mut registered, mut revoked) = (vec![home(1), home(2), home(3)], Vec::new());
             while let Some(request) = requests.recv().await {
                 match request {
-                    Request::Bindings(reply) => {
-                        let of =
-                            |home_address: &Ipv6Addr| Binding { home_address: *home_address, ..binding() };
+                    StationRequest::Bindings(reply) => {
+                        let of = |home_address: &Ipv6Addr| Binding {
+                            home_address: *home_address,
+                            ..test_binding()
+                        };
                         let mut bindings: Vec<Binding> = registered.iter().map(of).collect();
                         // A station may be a mobile router as well; `revoke` must leave the router's own
                         // binding.
@@ -323,11 +328,11 @@ async fn revoke_all_names_every_registered_node() {
                         bindings.extend([of(&home(1)), own]);
                         drop(reply.send(bindings));
                     }
-                    Request::Revoke { revoke, reply } if revoke.home_address == home(2) => {
+                    StationRequest::Revoke { revoke, reply } if revoke.home_address == home(2) => {
                         registered.retain(|home_address| stays || *home_address != home(2));
                         drop(reply.send(Err("no binding".into())));
                     }
-                    Request::Revoke { revoke, reply } => {
+                    StationRequest::Revoke { revoke, reply } => {
                         assert!(revoke.bids.is_empty());
                         revoked.push(revoke.home_address);
                         drop(reply.send(Ok(())));
@@ -337,7 +342,7 @@ async fn revoke_all_names_every_registered_node() {
             }
             revoked
         });
-        let result = crate::client::drain::revoke_all(&bench.client).await;
+        let result = crate::client::drain::revoke_all(&bench.api_client).await;
         assert_eq!(result.map_err(|error| error.to_string()), expected);
         drop(bench);
         let revoked = answers.await.expect("answers");

@@ -22,65 +22,65 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 /// Number of messages that may wait for the run loop.
-const MESSAGES: usize = 256;
+const MAX_WAITING_MESSAGES: usize = 256;
 /// Maximum number of hosts whose way back is known. A host without answer sends its query again.
-const MAX_WAITING: usize = 4096;
+const MAX_WAITING_CLIENTS: usize = 4096;
 /// Time until the next attempt to open a socket.
-const AGAIN: Duration = Duration::from_secs(5);
+const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The forwarder and its sockets.
 #[derive(Debug)]
 pub struct DnsService {
-    forwarder: DnsForwarder,
+    dns_forwarder: DnsForwarder,
     /// Prefixes of the mobile network.
     prefixes: Vec<IpNet>,
     /// Interfaces of the mobile network by name.
-    networks: BTreeMap<String, BoardNetwork>,
+    networks_by_name: BTreeMap<String, BoardNetwork>,
     /// Addresses of the uplink by which queries leave while the home agent is away.
     uplink_addresses: Vec<IpAddr>,
-    ports: BTreeMap<(String, IpAddr), Port>,
+    ports: BTreeMap<(String, IpAddr), DnsSocket>,
     /// Ways back to hosts, by the number of the client.
-    waiting: BTreeMap<u64, DnsReply>,
-    next_client: u64,
+    waiting_clients: BTreeMap<u64, DnsReply>,
+    next_client_number: u64,
     /// Tasks that wait for servers.
-    tasks: BTreeMap<QueryId, Vec<AbortHandle>>,
-    sender: mpsc::Sender<DnsMessage>,
-    inbox: mpsc::Receiver<DnsMessage>,
-    retry: Option<Time>,
+    query_tasks: BTreeMap<QueryId, Vec<AbortHandle>>,
+    message_sender: mpsc::Sender<DnsMessage>,
+    message_receiver: mpsc::Receiver<DnsMessage>,
+    next_attempt_at: Option<Time>,
 }
 
 /// Sockets at one address.
 #[derive(Debug, Default)]
-struct Port {
-    sockets: Option<DnsPort>,
-    failure: Option<String>,
+struct DnsSocket {
+    open_port: Option<DnsPort>,
+    open_failure: Option<String>,
 }
 
 impl DnsService {
     /// Creates the forwarder of a config; `None` if the config has none.
     pub fn new(router: &MobileRouter, rng: Rng) -> Option<DnsService> {
-        let (sender, inbox) = mpsc::channel(MESSAGES);
-        (!router.dns_forward.is_empty()).then(|| DnsService {
-            forwarder: DnsForwarder::new(router.dns_forward.clone(), rng),
+        let (sender, inbox) = mpsc::channel(MAX_WAITING_MESSAGES);
+        (!router.dns_forward_servers.is_empty()).then(|| DnsService {
+            dns_forwarder: DnsForwarder::new(router.dns_forward_servers.clone(), rng),
             prefixes: prefixes(router),
-            networks: networks(router),
+            networks_by_name: networks_of_router(router),
             uplink_addresses: Vec::new(),
             ports: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            next_client: 0,
-            tasks: BTreeMap::new(),
-            sender,
-            inbox,
-            retry: None,
+            waiting_clients: BTreeMap::new(),
+            next_client_number: 0,
+            query_tasks: BTreeMap::new(),
+            message_sender: sender,
+            message_receiver: inbox,
+            next_attempt_at: None,
         })
     }
 
     /// Applies a changed config with a forwarder.
     pub fn reconfigure(&mut self, router: &MobileRouter) {
-        self.forwarder.set_servers(router.dns_forward.clone());
+        self.dns_forwarder.set_servers(router.dns_forward_servers.clone());
         self.prefixes = prefixes(router);
-        self.networks = networks(router);
-        let (networks, prefixes) = (&self.networks, &self.prefixes);
+        self.networks_by_name = networks_of_router(router);
+        let (networks, prefixes) = (&self.networks_by_name, &self.prefixes);
         self.ports.retain(|(interface, address), _| {
             networks.contains_key(interface) && is_inside(prefixes, *address)
         });
@@ -89,13 +89,13 @@ impl DnsService {
     /// Returns whether the answer to a message depends on the IPv6 addresses of hosts on board.
     pub fn needs_ipv6(&self, message: &DnsMessage) -> bool {
         matches!(message, DnsMessage::Query { interface, octets, .. }
-            if self.forwarder.needs_ipv6(self.network(interface), octets))
+            if self.dns_forwarder.needs_ipv6(self.network_of_interface(interface), octets))
     }
 
     /// Returns the network of this name; one that knows no other if the config has no such interface.
-    pub fn network(&self, interface: &str) -> BoardNetwork {
-        let unknown = BoardNetwork { network_number: self.networks.len(), is_isolated: true };
-        self.networks.get(interface).copied().unwrap_or(unknown)
+    pub fn network_of_interface(&self, interface: &str) -> BoardNetwork {
+        let unknown = BoardNetwork { network_number: self.networks_by_name.len(), is_isolated: true };
+        self.networks_by_name.get(interface).copied().unwrap_or(unknown)
     }
 
     /// Sets the addresses from which queries leave past the tunnel; none if they take the tunnel.
@@ -105,14 +105,14 @@ impl DnsService {
 
     /// Sets the hosts on board, and the domains of their names.
     pub fn set_hosts(&mut self, domains: Vec<String>, hosts: impl Iterator<Item = NamedHost>) {
-        self.forwarder.set_names(HostNames::new(domains, self.prefixes.clone(), hosts));
+        self.dns_forwarder.set_names(HostNames::new(domains, self.prefixes.clone(), hosts));
     }
 
     /// Returns the addresses at which the forwarder answers on an interface, each with the reason if it does
     /// not answer there now.
     pub fn addresses(&self, interface: &str) -> Vec<(IpAddr, Option<String>)> {
         let ports = self.ports.iter().filter(|((name, _), _)| name == interface);
-        ports.map(|((_, address), port)| (*address, port.failure.clone())).collect()
+        ports.map(|((_, address), port)| (*address, port.open_failure.clone())).collect()
     }
 
     /// Follows the addresses of an interface of the mobile network.
@@ -126,7 +126,7 @@ impl DnsService {
         for address in own {
             self.ports.entry((interface.name.clone(), address)).or_default();
         }
-        self.open(now);
+        self.open_missing_sockets(now);
     }
 
     /// Closes the sockets of an interface that is gone.
@@ -135,30 +135,30 @@ impl DnsService {
     }
 
     /// Opens the sockets that are not open.
-    fn open(&mut self, now: Time) {
-        self.retry = None;
+    fn open_missing_sockets(&mut self, now: Time) {
+        self.next_attempt_at = None;
         for ((interface, address), port) in &mut self.ports {
-            if port.sockets.is_some() {
+            if port.open_port.is_some() {
                 continue;
             }
-            let before = port.failure.take();
-            match DnsPort::open(interface, *address, &self.sender) {
+            let before = port.open_failure.take();
+            match DnsPort::open(interface, *address, &self.message_sender) {
                 Ok(sockets) => {
-                    port.sockets = Some(sockets);
+                    port.open_port = Some(sockets);
                     if before.is_some() {
                         info!("the DNS forwarder at {address} on {interface} is up");
                     }
                 }
                 Err(error) => {
-                    let reason = super::why(&error, 53);
+                    let reason = super::explain_socket_error(&error, 53);
                     if before.as_deref() != Some(&reason) {
                         warn!(
                             "cannot start the DNS forwarder at {address} on {interface}: {reason}; trying \
                              again every 5 s"
                         );
                     }
-                    port.failure = Some(reason);
-                    self.retry = Some(now + AGAIN);
+                    port.open_failure = Some(reason);
+                    self.next_attempt_at = Some(now + SOCKET_RETRY_INTERVAL);
                 }
             }
         }
@@ -166,7 +166,7 @@ impl DnsService {
 
     /// Returns the next message; if none is there, wakes the task when one is.
     pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<DnsMessage> {
-        match self.inbox.poll_recv(cx) {
+        match self.message_receiver.poll_recv(cx) {
             Poll::Ready(Some(message)) => Poll::Ready(message),
             // The service has a sender itself, so the channel never ends.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
@@ -175,7 +175,7 @@ impl DnsService {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.forwarder.poll_timeout().into_iter().chain(self.retry).min()
+        self.dns_forwarder.poll_timeout().into_iter().chain(self.next_attempt_at).min()
     }
 
     /// Handles a message of a host or a server. `link_address` is that of the host, if it is known.
@@ -183,55 +183,55 @@ impl DnsService {
         match message {
             DnsMessage::Query { host, interface, back, octets } => {
                 let transport = if back.is_connection() { Transport::Tcp } else { Transport::Udp };
-                let number = self.next_client;
-                self.next_client += 1;
-                self.waiting.insert(number, back);
-                if self.waiting.len() > MAX_WAITING {
-                    self.waiting.pop_first();
+                let number = self.next_client_number;
+                self.next_client_number += 1;
+                self.waiting_clients.insert(number, back);
+                if self.waiting_clients.len() > MAX_WAITING_CLIENTS {
+                    self.waiting_clients.pop_first();
                 }
-                let network = self.network(&interface);
+                let network = self.network_of_interface(&interface);
                 let client =
                     QueryClient { client_number: number, address: host, link_address, network, transport };
-                self.forwarder.handle_query(now, client, &octets);
+                self.dns_forwarder.handle_query(now, client, &octets);
             }
             DnsMessage::Answer { query, server, octets: Some(octets) } => {
-                self.forwarder.handle_answer(now, QueryId(query), server, &octets);
+                self.dns_forwarder.handle_answer(now, QueryId(query), server, &octets);
             }
             DnsMessage::Answer { query, server, octets: None } => {
-                self.forwarder.handle_failure(now, QueryId(query), server);
+                self.dns_forwarder.handle_failure(now, QueryId(query), server);
             }
         }
-        self.carry_out(now);
+        self.carry_out_orders(now);
     }
 
     /// Repeats queries, and opens sockets again.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.retry.is_some_and(|retry| retry <= now) {
-            self.open(now);
+        if self.next_attempt_at.is_some_and(|retry| retry <= now) {
+            self.open_missing_sockets(now);
         }
-        self.forwarder.handle_timeout(now);
-        self.carry_out(now);
+        self.dns_forwarder.handle_timeout(now);
+        self.carry_out_orders(now);
     }
 
-    fn carry_out(&mut self, now: Time) {
-        while let Some(output) = self.forwarder.poll_output() {
+    fn carry_out_orders(&mut self, now: Time) {
+        while let Some(output) = self.dns_forwarder.poll_output() {
             match output {
                 Output::Ask { query, server, transport, octets } => match self.source(server) {
                     Some(source) => {
                         let over_connection = transport == Transport::Tcp;
-                        let answers = self.sender.clone();
+                        let answers = self.message_sender.clone();
                         let task = ask_server(query.0, (source, server), over_connection, octets, answers);
-                        let tasks = self.tasks.entry(query).or_default();
+                        let tasks = self.query_tasks.entry(query).or_default();
                         tasks.retain(|task| !task.is_finished());
                         tasks.push(task);
                     }
-                    None => self.forwarder.handle_failure(now, query, server),
+                    None => self.dns_forwarder.handle_failure(now, query, server),
                 },
                 Output::Done(query) => {
-                    self.tasks.remove(&query).iter().flatten().for_each(AbortHandle::abort);
+                    self.query_tasks.remove(&query).iter().flatten().for_each(AbortHandle::abort);
                 }
                 Output::Answer(client, octets) => {
-                    if let Some(back) = self.waiting.remove(&client.client_number) {
+                    if let Some(back) = self.waiting_clients.remove(&client.client_number) {
                         back.send_answer(octets);
                     }
                 }
@@ -248,7 +248,7 @@ impl DnsService {
 
     /// Returns the counters by name.
     pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
-        self.forwarder.counters().named_counters().map(|(name, count)| (format!("lan.dns.{name}"), count))
+        self.dns_forwarder.counters().named_counters().map(|(name, count)| (format!("lan.dns.{name}"), count))
     }
 }
 
@@ -259,9 +259,12 @@ fn prefixes(router: &MobileRouter) -> Vec<IpNet> {
 }
 
 /// Returns the interfaces of the mobile network by name.
-fn networks(router: &MobileRouter) -> BTreeMap<String, BoardNetwork> {
-    let networks = router.lan.iter().enumerate().map(|(number, lan)| {
-        (lan.interface.clone(), BoardNetwork { network_number: number, is_isolated: lan.door.isolated })
+fn networks_of_router(router: &MobileRouter) -> BTreeMap<String, BoardNetwork> {
+    let networks = router.lan_interfaces.iter().enumerate().map(|(number, lan)| {
+        (
+            lan.interface.clone(),
+            BoardNetwork { network_number: number, is_isolated: lan.inbound_filter.is_isolated },
+        )
     });
     networks.collect()
 }

@@ -13,83 +13,83 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
-use super::Runner;
-use crate::lan::{LanEvent, Place};
-use crate::state::Key;
+use super::StationRunner;
+use crate::lan::{LanEvent, LinkIndex};
+use crate::state::RecordKey;
 
 /// Number of events about leases at once, and the time until one more, so that hosts that come and go fill
 /// no log. Counters count all.
-const EVENTS: u32 = 64;
-const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+const LEASE_EVENT_BURST: u32 = 64;
+const LEASE_EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rate limits of events: about leases, and about conflicts.
 pub(super) struct LanEventLimits {
-    leases: RateLimiter,
-    conflicts: RateLimiter,
+    lease_limiter: RateLimiter,
+    conflict_limiter: RateLimiter,
 }
 
 impl LanEventLimits {
     pub(super) fn new() -> LanEventLimits {
-        let limiter = || RateLimiter::new(EVENTS, EVENT_INTERVAL);
-        LanEventLimits { leases: limiter(), conflicts: limiter() }
+        let limiter = || RateLimiter::new(LEASE_EVENT_BURST, LEASE_EVENT_INTERVAL);
+        LanEventLimits { lease_limiter: limiter(), conflict_limiter: limiter() }
     }
 }
 
-impl Runner {
+impl StationRunner {
     /// Passes packets and the time to the services.
-    pub(super) fn lan_event(&mut self, event: Option<LanEvent>) {
-        self.lan.set_uplink_addresses(self.station.nemo().addresses_past_tunnel());
+    pub(super) fn handle_lan_event(&mut self, event: Option<LanEvent>) {
+        self.lan_services.set_uplink_addresses(self.station.nemo().addresses_past_tunnel());
         match event {
             Some(LanEvent::Dns(message)) => {
                 let now = clock::now();
-                if self.lan.needs_neighbours(now, &message) {
-                    self.find_neighbours(now);
+                if self.lan_services.needs_neighbours(now, &message) {
+                    self.verify_neighbours(now);
                 }
-                self.lan.handle_dns(now, message);
+                self.lan_services.handle_dns_message(now, message);
             }
             Some(LanEvent::Packets) | None => {
                 let mtu = self.station.nemo().lan_mtu();
-                self.lan.process(clock::now(), clock::wall_time(), mtu);
+                self.lan_services.process_received(clock::now(), clock::wall_time(), mtu);
                 self.carry_out_lan();
             }
         }
     }
 
     /// Asks the kernel for the IPv6 addresses of hosts with names.
-    fn find_neighbours(&mut self, now: Time) {
+    fn verify_neighbours(&mut self, now: Time) {
         let Some(platform) = &mut self.platform else { return };
         let mut found = Vec::new();
-        for (interface, hosts) in self.lan.named_hosts() {
+        for (interface, hosts) in self.lan_services.hosts_with_names() {
             match platform.verified_neighbours(&interface, &hosts) {
                 Ok(known) => found.extend(known.into_iter().map(|(at, of)| (interface.clone(), at, of))),
                 Err(error) => tracing::debug!("{error}"),
             }
         }
-        self.lan.set_neighbours(now, found);
+        self.lan_services.set_neighbours(now, found);
     }
 
     /// Executes the outputs of the services. An acknowledgement waits until its lease is on the disk.
     pub(super) fn carry_out_lan(&mut self) {
         let mut has_stored = false;
-        while let Some((place, output)) = self.lan.poll_output() {
+        while let Some((place, output)) = self.lan_services.poll_output() {
             match output {
-                Output::Probe(address) => self.lan.probe(place, address),
+                Output::Probe(address) => self.lan_services.send_arp_probe(place, address),
                 Output::Store(address, lease) => {
-                    self.store_lan(Key::Lease(address), lease);
+                    self.store_lan_record(RecordKey::Lease(address), lease);
                     has_stored = true;
                 }
                 Output::Send(datagram) => match self.state.next_commit().filter(|_| datagram.waits_for_store)
                 {
-                    Some(commit) => self.lan.hold(clock::now(), commit, place, datagram),
-                    None => self.lan.send(place, &datagram),
+                    Some(commit) => self.lan_services.hold_message(clock::now(), commit, place, datagram),
+                    None => self.lan_services.send_message(place, &datagram),
                 },
-                Output::Event(event) => self.report_lan(place, &event),
+                Output::Event(event) => self.report_dhcp_event(place, &event),
             }
         }
         has_stored |= self.carry_out_delegations();
         if has_stored {
-            self.lan.publish_names();
-            self.state.commit(true);
+            self.lan_services.publish_host_names();
+            self.state.commit_changes(true);
         }
     }
 
@@ -97,29 +97,29 @@ impl Runner {
     /// records.
     fn carry_out_delegations(&mut self) -> bool {
         let mut has_stored = false;
-        while let Some(output) = self.lan.dhcpv6().poll_output() {
+        while let Some(output) = self.lan_services.dhcpv6_service_mut().poll_output() {
             match output {
                 DelegationOutput::Store(prefix, record) => {
-                    self.store_lan(Key::Delegation(prefix), record);
+                    self.store_lan_record(RecordKey::Delegation(prefix), record);
                     has_stored = true;
                 }
                 DelegationOutput::Event(event) => self.report_delegation(&event),
             }
         }
-        if let Some(delegated) = self.lan.dhcpv6().take_delegated()
-            && let Err(error) = self.try_input(Input::Command(Command::Delegations(delegated)))
+        if let Some(delegated) = self.lan_services.dhcpv6_service_mut().take_delegated_prefixes()
+            && let Err(error) = self.try_handle_input(Input::Command(Command::Delegations(delegated)))
         {
             warn!("cannot set the routes to delegated prefixes: {error}");
         }
         let commit = self.state.next_commit();
-        self.lan.dhcpv6().hold(clock::now(), commit);
+        self.lan_services.dhcpv6_service_mut().hold_replies(clock::now(), commit);
         has_stored
     }
 
     /// Stores the record of a lease or a delegated prefix; `None` removes it.
-    fn store_lan(&mut self, key: Key, record: Option<impl Serialize>) {
+    fn store_lan_record(&mut self, key: RecordKey, record: Option<impl Serialize>) {
         match record.map(|record| serde_json::to_string(&record)).transpose() {
-            Ok(record) => self.state.set((key, record)),
+            Ok(record) => self.state.set_record((key, record)),
             Err(error) => error!("bug: the record {key:?} cannot be encoded: {error}"),
         }
     }
@@ -129,10 +129,17 @@ impl Runner {
         self.report_lan_event(is_warning, || delegation_text(event), || delegation_fields(event));
     }
 
-    fn report_lan(&mut self, place: Place, event: &DhcpEvent) {
-        let Some(interface) = self.lan.links().get(place).map(|link| link.name.clone()) else { return };
+    fn report_dhcp_event(&mut self, place: LinkIndex, event: &DhcpEvent) {
+        let Some(interface) = self.lan_services.service_links().get(place).map(|link| link.name.clone())
+        else {
+            return;
+        };
         let is_warning = !matches!(event, DhcpEvent::Leased { .. } | DhcpEvent::Released { .. });
-        self.report_lan_event(is_warning, || text(&interface, event), || fields(&interface, event));
+        self.report_lan_event(
+            is_warning,
+            || dhcp_event_text(&interface, event),
+            || dhcp_event_fields(&interface, event),
+        );
     }
 
     /// Logs an event, and sends it to the readers of events. Warnings have a rate limit of their own.
@@ -142,7 +149,11 @@ impl Runner {
         text: impl FnOnce() -> String,
         fields: impl FnOnce() -> Value,
     ) {
-        let limiter = if is_warning { &mut self.lan_limits.conflicts } else { &mut self.lan_limits.leases };
+        let limiter = if is_warning {
+            &mut self.lan_event_limits.conflict_limiter
+        } else {
+            &mut self.lan_event_limits.lease_limiter
+        };
         if !limiter.allow(clock::now()) {
             return;
         }
@@ -160,7 +171,7 @@ impl Runner {
 }
 
 /// Returns an event as a line of the log.
-fn text(interface: &str, event: &DhcpEvent) -> String {
+fn dhcp_event_text(interface: &str, event: &DhcpEvent) -> String {
     match event {
         DhcpEvent::Leased { address, link_address, host_name } => {
             let name = host_name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
@@ -222,7 +233,7 @@ fn delegation_fields(event: &DelegationEvent) -> Value {
 }
 
 /// Returns an event as fields of the API.
-fn fields(interface: &str, event: &DhcpEvent) -> Value {
+fn dhcp_event_fields(interface: &str, event: &DhcpEvent) -> Value {
     match event {
         DhcpEvent::Leased { address, link_address, host_name } => json!({
             "event": "lease", "interface": interface, "address": address,

@@ -11,46 +11,47 @@ use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_station::io::Input;
 use tokio::time::Instant;
 
-use super::Runner;
-use crate::sessions::Arrival;
+use super::StationRunner;
+use crate::sessions::SessionArrival;
 
 /// Number of packets that the loop handles before other inputs get their turn.
-const BATCH: usize = 256;
+const MAX_PACKETS_PER_BATCH: usize = 256;
 /// Maximum number of control messages that the loop handles in one turn: from known senders, and from unknown
 /// senders. The messages of unknown senders take fractions of a millisecond, even if the station verifies
 /// each. Further messages wait in their own queue of the tunnel device and delay no other queue.
-const CONTROL: [(DeviceQueue, usize); 2] = [(DeviceQueue::Known, BATCH), (DeviceQueue::Strangers, 32)];
+const CONTROL_QUEUE_LIMITS: [(DeviceQueue, usize); 2] =
+    [(DeviceQueue::Known, MAX_PACKETS_PER_BATCH), (DeviceQueue::Strangers, 32)];
 /// Time for which the station gathers control messages that come at shorter intervals.
-const GATHER: Duration = Duration::from_millis(4);
-/// Interval below which the station gathers packets, see [`Runner::packets`].
-const FREQUENT: Duration = Duration::from_micros(50);
+const GATHER_TIME: Duration = Duration::from_millis(4);
+/// Interval below which the station gathers packets, see [`StationRunner::packets`].
+const FREQUENT_PACKET_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Decides when the station reads control messages that arrive close together, as at a home agent of very
 /// many routers. The station then wakes once for several messages, because each wake-up costs more than a
 /// message. A message after a longer pause is read at once.
 #[derive(Debug, Default)]
 pub(super) struct ReadPause {
-    last: Option<Instant>,
-    until: Option<Instant>,
+    last_read_at: Option<Instant>,
+    no_reads_until: Option<Instant>,
 }
 
 impl ReadPause {
     /// Records that the station has read `count` messages. `is_all` means that the queue is empty now.
-    fn read(&mut self, now: Instant, count: usize, is_all: bool) {
-        let is_dense = count > 1 || self.last.is_some_and(|last| now < last + GATHER);
-        self.until = (is_all && count > 0 && is_dense).then(|| now + GATHER);
+    fn record_read(&mut self, now: Instant, count: usize, is_all: bool) {
+        let is_dense = count > 1 || self.last_read_at.is_some_and(|last| now < last + GATHER_TIME);
+        self.no_reads_until = (is_all && count > 0 && is_dense).then(|| now + GATHER_TIME);
         if count > 0 {
-            self.last = Some(now);
+            self.last_read_at = Some(now);
         }
     }
 
     /// Returns the time before which the station reads no control messages.
-    pub(super) fn until(&self) -> Option<Instant> {
-        self.until
+    pub(super) fn no_reads_until(&self) -> Option<Instant> {
+        self.no_reads_until
     }
 }
 
-impl Runner {
+impl StationRunner {
     /// Reads packets from the tunnel device until it is empty or other inputs have waited long enough.
     ///
     /// Packets may come one by one, but so fast that waking costs more time than handling a packet. In this
@@ -61,21 +62,23 @@ impl Runner {
         let (now, wall) = (clock::now(), clock::wall_time());
         // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
+            self.handle_input(Input::Timeout);
         }
-        let is_frequent = now.saturating_since(self.woken) < FREQUENT;
-        self.woken = now;
+        let is_frequent = now.saturating_since(self.woken_by_packets_at) < FREQUENT_PACKET_INTERVAL;
+        self.woken_by_packets_at = now;
         let (mut count, mut asked, mut has_yielded) = (0, 0, false);
         // The loop handles all packets that the reader has read: none may stay in the reader while the
         // program waits for the device.
-        while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
-            if reader.try_read_from(DeviceQueue::Forwarded, &mut self.buffer).is_err() {
-                self.flush_and_hear();
+        while let Some(reader) =
+            self.tunnel_reader.as_mut().filter(|r| count < MAX_PACKETS_PER_BATCH || r.is_inside_burst())
+        {
+            if reader.try_read_from(DeviceQueue::Forwarded, &mut self.packet_buffer).is_err() {
+                self.flush_and_receive();
                 if has_yielded || !is_frequent {
                     break;
                 }
                 // Control messages may wait, so the task reads them before it yields the core.
-                asked = self.control(now, wall);
+                asked = self.handle_control_messages(now, wall);
                 if asked > 0 {
                     break;
                 }
@@ -87,12 +90,12 @@ impl Runner {
             count += 1;
             self.packet(now, wall);
         }
-        let is_over = count < BATCH;
+        let is_over = count < MAX_PACKETS_PER_BATCH;
         if asked == 0 {
-            asked = self.control(now, wall);
+            asked = self.handle_control_messages(now, wall);
         }
         if !is_over || asked > 0 {
-            self.flush_and_hear();
+            self.flush_and_receive();
             // Here the tasks for the kernel's events, requests and signals run. A task learns of arrived
             // packets only if the runtime asks the kernel.
             tokio::task::yield_now().await;
@@ -100,12 +103,14 @@ impl Runner {
     }
 
     /// Reads and handles control messages. Returns their number.
-    fn control(&mut self, now: Time, wall: WallTime) -> usize {
+    fn handle_control_messages(&mut self, now: Time, wall: WallTime) -> usize {
         let (mut asked, mut is_all) = (0, true);
-        for (queue, most) in CONTROL {
+        for (queue, most) in CONTROL_QUEUE_LIMITS {
             let mut count = 0;
-            while let Some(reader) = self.reader.as_mut().filter(|r| count < most || r.is_inside_burst()) {
-                if reader.try_read_from(queue, &mut self.buffer).is_err() {
+            while let Some(reader) =
+                self.tunnel_reader.as_mut().filter(|r| count < most || r.is_inside_burst())
+            {
+                if reader.try_read_from(queue, &mut self.packet_buffer).is_err() {
                     break;
                 }
                 count += 1;
@@ -114,98 +119,108 @@ impl Runner {
             asked += count;
             is_all &= count < most;
         }
-        self.read_pause.read(Instant::now(), asked, is_all);
-        self.reader.iter_mut().for_each(TunnelReader::move_known_senders);
+        self.read_pause.record_read(Instant::now(), asked, is_all);
+        self.tunnel_reader.iter_mut().for_each(TunnelReader::move_known_senders);
         asked
     }
 
     /// Handles the packet that the buffer has from the tunnel device.
     fn packet(&mut self, now: Time, wall: WallTime) {
-        if let Some(sessions) = self.sessions.get_mut() {
-            match sessions.receive_packet(now, &mut self.buffer) {
-                Arrival::Foreign => {}
-                Arrival::Packet(from) => return self.session_packet(now, wall, from),
-                Arrival::Consumed => return,
+        if let Some(sessions) = self.encrypted_sessions.get_mut() {
+            match sessions.receive_ipv6_packet(now, &mut self.packet_buffer) {
+                SessionArrival::Foreign => {}
+                SessionArrival::Packet(from) => return self.handle_session_packet(now, wall, from),
+                SessionArrival::Consumed => return,
             }
             if self.is_too_big() {
                 return;
             }
         }
         if self.recorder.is_active() {
-            self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
+            self.recorder.record_input(now, wall, Input::Packet(self.packet_buffer.as_slice().to_vec()));
         }
-        if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
-            && platform.concerns_kernel_tunnels(self.buffer.as_slice())
+        if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.tunnel_writer)
+            && platform.concerns_kernel_tunnels(self.packet_buffer.as_slice())
         {
-            writer.write_in_place(&mut self.buffer);
+            writer.write_in_place(&mut self.packet_buffer);
         }
-        let verdict = self.station.handle_packet(now, wall, &mut self.buffer);
-        self.pass_on(verdict);
+        let verdict = self.station.handle_packet(now, wall, &mut self.packet_buffer);
+        self.carry_out_verdict(verdict);
     }
 
     /// Reads packets inside IPv4 or UDP until no packet is left or other inputs have waited long enough.
-    pub(super) async fn datagrams(&mut self) {
+    pub(super) async fn handle_datagrams(&mut self) {
         let (now, wall) = (clock::now(), clock::wall_time());
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
-            self.input(Input::Timeout);
+            self.handle_input(Input::Timeout);
         }
         let mut count = 0;
         while let Some(reader) =
-            self.datagram_reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst())
+            self.datagram_reader.as_mut().filter(|r| count < MAX_PACKETS_PER_BATCH || r.is_inside_burst())
         {
-            let Ok(received) = reader.try_read(self.buffer.empty_space()) else { break };
+            let Ok(received) = reader.try_read(self.packet_buffer.empty_space()) else { break };
             count += 1;
-            self.buffer.set_filled_length(received.length);
+            self.packet_buffer.set_filled_length(received.length);
             let carnet_linux::ReceivedDatagram { local, remote, traffic_class, .. } = received;
-            if let Some(sessions) = self.sessions.get_mut() {
-                match sessions.receive_datagram(now, (local, remote), traffic_class, &mut self.buffer) {
-                    Arrival::Foreign => {}
-                    Arrival::Packet(from) => {
-                        self.session_packet(now, wall, from);
+            if let Some(sessions) = self.encrypted_sessions.get_mut() {
+                match sessions.receive_datagram(now, (local, remote), traffic_class, &mut self.packet_buffer)
+                {
+                    SessionArrival::Foreign => {}
+                    SessionArrival::Packet(from) => {
+                        self.handle_session_packet(now, wall, from);
                         continue;
                     }
-                    Arrival::Consumed => continue,
+                    SessionArrival::Consumed => continue,
                 }
             }
             if self.recorder.is_active() {
-                let packet = self.buffer.as_slice().to_vec();
-                self.recorder.record(now, wall, Input::Datagram { local, remote, traffic_class, packet });
+                let packet = self.packet_buffer.as_slice().to_vec();
+                self.recorder.record_input(
+                    now,
+                    wall,
+                    Input::Datagram { local, remote, traffic_class, packet },
+                );
             }
-            let verdict =
-                self.station.handle_datagram(now, wall, (local, remote), traffic_class, &mut self.buffer);
-            self.pass_on(verdict);
+            let verdict = self.station.handle_datagram(
+                now,
+                wall,
+                (local, remote),
+                traffic_class,
+                &mut self.packet_buffer,
+            );
+            self.carry_out_verdict(verdict);
         }
-        self.flush_and_hear();
+        self.flush_and_receive();
         tokio::task::yield_now().await;
     }
 
     /// Reads Mobility Header messages that IPsec has verified.
     pub(super) fn protected_messages(&mut self, protected: &IpsecSocket) {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_BATCH {
             let Some(IpsecMessage { source, destination, flow_label: label, mobility_message: message }) =
                 protected.receive()
             else {
                 break;
             };
-            self.input(Input::Protected { source, destination, label, message });
+            self.handle_input(Input::Protected { source, destination, label, message });
         }
     }
 
     /// Executes the station's verdict on a packet.
-    pub(super) fn pass_on(&mut self, verdict: ForwardingVerdict) {
+    pub(super) fn carry_out_verdict(&mut self, verdict: ForwardingVerdict) {
         match verdict {
             ForwardingVerdict::Forward | ForwardingVerdict::Encapsulate { .. }
                 if self.goes_into_session(verdict) => {}
             // A packet that needs earlier outputs is an output itself, and the station queues it behind them.
             // So this packet may leave at once.
             ForwardingVerdict::Forward => {
-                if let Some(writer) = &mut self.writer {
-                    writer.write_in_place(&mut self.buffer);
+                if let Some(writer) = &mut self.tunnel_writer {
+                    writer.write_in_place(&mut self.packet_buffer);
                 }
             }
             ForwardingVerdict::Encapsulate { local, remote, may_fragment, .. } => {
                 if let Some(writer) = &mut self.datagram_writer {
-                    writer.write(local, remote, may_fragment, self.buffer.as_slice());
+                    writer.write(local, remote, may_fragment, self.packet_buffer.as_slice());
                 }
             }
             ForwardingVerdict::Consumed | ForwardingVerdict::Dropped(_) => self.carry_out_in_burst(),
@@ -213,26 +228,26 @@ impl Runner {
     }
 
     /// Writes the packets that wait so that one system call can write them together.
-    pub(super) fn flush(&mut self) {
-        self.writer.iter_mut().for_each(TunnelWriter::flush);
+    pub(super) fn flush_packets(&mut self) {
+        self.tunnel_writer.iter_mut().for_each(TunnelWriter::flush);
         self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
     }
 
     /// Ends a burst of packets: updates the fast path, writes waiting packets, and handles the results of
     /// earlier commits.
-    fn flush_and_hear(&mut self) {
+    fn flush_and_receive(&mut self) {
         self.handle_sessions();
-        self.catch_up();
-        self.flush();
+        self.handle_due_timers();
+        self.flush_packets();
         let datagrams = self.platform.as_ref().map(Platform::datagram_sockets);
         while let Some(PacketTooBigReport { local, remote, mtu }) =
             datagrams.as_ref().and_then(DatagramSockets::poll_too_big_report)
         {
-            let (local, remote) = match self.sessions.get() {
-                Some(sessions) => sessions.ends_of_report(local, remote),
+            let (local, remote) = match self.encrypted_sessions.get() {
+                Some(sessions) => sessions.ends_of_too_big_report(local, remote),
                 None => (local, remote),
             };
-            self.input(Input::DatagramTooBig { local, remote, mtu });
+            self.handle_input(Input::DatagramTooBig { local, remote, mtu });
         }
     }
 }
@@ -245,16 +260,16 @@ mod tests {
     fn packets_after_a_pause_are_read_at_once_and_frequent_packets_together() {
         let (begin, ms) = (Instant::now(), Duration::from_millis);
         let mut gathering = ReadPause::default();
-        gathering.read(begin, 1, true);
-        assert_eq!(gathering.until(), None, "one by itself");
-        gathering.read(begin + ms(2), 1, true);
-        assert_eq!(gathering.until(), Some(begin + ms(6)), "soon after another");
-        gathering.read(begin + ms(6), 4, true);
-        assert_eq!(gathering.until(), Some(begin + ms(10)), "several");
-        gathering.read(begin + ms(10), 256, false);
-        assert_eq!(gathering.until(), None, "there are more");
-        gathering.read(begin + ms(11), 0, true);
-        gathering.read(begin + ms(14), 1, true);
-        assert_eq!(gathering.until(), None, "after a pause");
+        gathering.record_read(begin, 1, true);
+        assert_eq!(gathering.no_reads_until(), None, "one by itself");
+        gathering.record_read(begin + ms(2), 1, true);
+        assert_eq!(gathering.no_reads_until(), Some(begin + ms(6)), "soon after another");
+        gathering.record_read(begin + ms(6), 4, true);
+        assert_eq!(gathering.no_reads_until(), Some(begin + ms(10)), "several");
+        gathering.record_read(begin + ms(10), 256, false);
+        assert_eq!(gathering.no_reads_until(), None, "there are more");
+        gathering.record_read(begin + ms(11), 0, true);
+        gathering.record_read(begin + ms(14), 1, true);
+        assert_eq!(gathering.no_reads_until(), None, "after a pause");
     }
 }

@@ -8,7 +8,7 @@ use carnet_linux::clock;
 use carnet_station::io::StoredStatePart;
 use tracing::{error, info, warn};
 
-use super::Runner;
+use super::StationRunner;
 use crate::geonet::Geonet;
 use crate::sessions::Sessions;
 use crate::settings;
@@ -18,10 +18,10 @@ fn is_same_station(one: &Station, other: &Station) -> bool {
     Station { private_key: None, ..one.clone() } == Station { private_key: None, ..other.clone() }
 }
 
-impl Runner {
+impl StationRunner {
     /// Opens the sessions' socket at another address, if that has changed.
     fn move_session_socket(&mut self, before: Option<SocketAddrV4>) {
-        if before == self.sessions.get().and_then(Sessions::agent_socket) {
+        if before == self.encrypted_sessions.get().and_then(Sessions::agent_socket) {
             return;
         }
         if let (Some(before), Some(platform)) = (before, &self.platform) {
@@ -33,12 +33,12 @@ impl Runner {
     }
 
     /// Reads the config again and applies the differences. A config with errors changes nothing.
-    pub(super) fn reload(&mut self, path: &Path, store: Option<&Path>) {
-        let mut config = match Config::load(path).map(Box::new) {
+    pub(super) fn reload_config(&mut self, path: &Path, store: Option<&Path>) {
+        let mut config = match Config::load_file(path).map(Box::new) {
             Ok(config) => config,
             Err(errors) => {
                 error!("cannot apply the changed config: {errors}");
-                if self.sandbox.is_some() && errors.to_string().contains("Permission denied") {
+                if self.enforced_limits.is_some() && errors.to_string().contains("Permission denied") {
                     error!(
                         "the changed config needs a file that the sandbox forbids, because the config at the \
                          start did not name it: restart the station"
@@ -47,7 +47,7 @@ impl Runner {
                 return;
             }
         };
-        super::keep_state_in(&mut config, store);
+        super::set_state_directory(&mut config, store);
         let sections = [
             ("[station]", !is_same_station(&config.station, &self.config.station)),
             ("[dataplane]", config.dataplane != self.config.dataplane),
@@ -68,9 +68,9 @@ impl Runner {
             return;
         }
         // Sessions begin and end with a start, because they need a socket and the state file.
-        if config.has_sessions() != self.sessions.get().is_some()
+        if config.has_sessions() != self.encrypted_sessions.get().is_some()
             || self
-                .sessions
+                .encrypted_sessions
                 .get()
                 .is_some_and(|sessions| !sessions.has_key_of(config.station.private_key.as_ref()))
         {
@@ -80,9 +80,9 @@ impl Runner {
             );
             return;
         }
-        let plan = settings::sandbox::plan(&config, path);
-        if self.sandbox.is_some()
-            && let Some(what) = settings::sandbox::beyond(&self.plan, &plan)
+        let plan = settings::sandbox::sandbox_plan(&config, path);
+        if self.enforced_limits.is_some()
+            && let Some(what) = settings::sandbox::missing_right(&self.sandbox_plan, &plan)
         {
             error!(
                 "cannot apply the changed config: it needs {what}, which the sandbox gave up at the start; \
@@ -99,11 +99,11 @@ impl Runner {
         for warning in config.warnings() {
             warn!("{warning}");
         }
-        self.recorder.end("a reload of the config cannot be replayed");
+        self.recorder.end_recording("a reload of the config cannot be replayed");
         if let Some(platform) = &mut self.platform {
-            platform.watch_interfaces(settings::platform(&config).watched_interfaces);
+            platform.watch_interfaces(settings::platform_config(&config).watched_interfaces);
             platform.set_ports(settings::ports(&config));
-            platform.make_room(&settings::fast_path(&config, self.station.nemo().flow_label_key()));
+            platform.make_room(&settings::fast_path_config(&config, self.station.nemo().flow_label_key()));
         }
         // A new uplink must accept Router Advertisements before the platform checks its settings. A removed
         // uplink stops accepting them only after the check.
@@ -114,8 +114,8 @@ impl Runner {
         }
         let gn_address = self.geonet.get().and_then(Geonet::address);
         let station_config = settings::station_config(&config, gn_address);
-        let before = self.sessions.get().and_then(Sessions::agent_socket);
-        if let Some(sessions) = self.sessions.get_mut() {
+        let before = self.encrypted_sessions.get().and_then(Sessions::agent_socket);
+        if let Some(sessions) = self.encrypted_sessions.get_mut() {
             sessions.reconfigure(clock::now(), &config);
         }
         self.move_session_socket(before);
@@ -123,29 +123,29 @@ impl Runner {
         let (now, wall) = (clock::now(), clock::wall_time());
         let before = self.station.nemo().persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
-        self.persist(StoredStatePart::Own);
+        self.store_state_part(StoredStatePart::Own);
         // For nodes that the home agent no longer serves, only the replay protection remains. This includes
         // nodes from a time before the home agent was off. Registrations that the config no longer allows are
         // removed.
         for stored in before {
             let home_address = stored.home_address;
             if self.station.nemo().stored_binding(now, wall, home_address) != Some(stored) {
-                self.persist(StoredStatePart::Node(home_address));
+                self.store_state_part(StoredStatePart::Node(home_address));
             }
         }
-        self.lan.reconfigure(&config, now, wall);
-        for lan in config.mobile_router.iter().flat_map(|router| &router.lan) {
+        self.lan_services.reconfigure(&config, now, wall);
+        for lan in config.mobile_router.iter().flat_map(|router| &router.lan_interfaces) {
             if let Some(interface) = self.station.nemo().interface(&lan.interface) {
-                self.lan.handle_interface(now, interface, true);
+                self.lan_services.handle_interface(now, interface, true);
             }
         }
         self.config = config;
-        self.carry_out();
+        self.carry_out_outputs();
         self.carry_out_lan();
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.interfaces.set_uplinks(uplinks);
         }
-        self.tell_uplinks();
+        self.pass_uplink_counters();
         info!("applied the changed config");
         self.warn_of_missing_interfaces();
     }

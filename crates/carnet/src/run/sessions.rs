@@ -14,20 +14,21 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
 use tracing::info;
 
-use super::Runner;
+use super::StationRunner;
 use crate::request::Answer;
-use crate::sessions::{Datagram, Departure, FromSession, Sessions};
+use crate::sessions::{OutgoingDatagram, SessionDeparture, SessionPacketOrigin, Sessions};
 
 /// Answer to a request about keys if the station has no sessions.
-const NO_SESSIONS: &str = "this station has no encrypted sessions: its config has no key of a remote end";
+const ERROR_NO_SESSIONS: &str =
+    "this station has no encrypted sessions: its config has no key of a remote end";
 
-impl Runner {
+impl StationRunner {
     /// Opens the home agent's socket for sessions inside IPv4.
     ///
     /// # Errors
     /// Returns the error of the kernel.
     pub(super) fn open_session_socket(&mut self) -> anyhow::Result<()> {
-        let local = self.sessions.get().and_then(Sessions::agent_socket);
+        let local = self.encrypted_sessions.get().and_then(Sessions::agent_socket);
         let (Some(local), Some(datagrams)) = (local, self.platform.as_ref().map(Platform::datagram_sockets))
         else {
             return Ok(());
@@ -38,22 +39,22 @@ impl Runner {
     }
 
     /// Logs whether the tunnels are encrypted.
-    pub(super) fn tell_of_encryption(&self) {
-        let Some(encryption) = self.config.encryption() else { return };
-        match self.sessions.get() {
+    pub(super) fn log_encryption(&self) {
+        let Some(encryption) = self.config.describe_encryption() else { return };
+        match self.encrypted_sessions.get() {
             Some(sessions) => info!(
                 "tunnels: {encryption}, by the library engine; the public key of this station is {}",
-                sessions.keys().public_keys.join(", and until the end of its change ")
+                sessions.key_status().public_keys.join(", and until the end of its change ")
             ),
             None => info!("tunnels: {encryption}"),
         }
     }
 
     /// Reads the own keys again.
-    pub(super) fn read_keys(&mut self) -> Answer<()> {
-        let key = self.config.station.private_key.as_ref().zip(self.sessions.get_mut());
-        let (key, sessions) = key.ok_or(NO_SESSIONS)?;
-        let mut key = run_with_secrets(|| PrivateKey::read(key.file.clone()))?;
+    pub(super) fn read_key_files(&mut self) -> Answer<()> {
+        let key = self.config.station.private_key.as_ref().zip(self.encrypted_sessions.get_mut());
+        let (key, sessions) = key.ok_or(ERROR_NO_SESSIONS)?;
+        let mut key = run_with_secrets(|| PrivateKey::read(key.key_file.clone()))?;
         if !sessions.has_key_of(Some(&key)) {
             return Err(
                 "the file of the private key has another key, expected the present or the next one: \
@@ -68,13 +69,13 @@ impl Runner {
     }
 
     /// Returns the answer to `GET /v1/keys`.
-    pub(super) fn keys(&self) -> Answer<Keys> {
-        self.sessions.get().map(Sessions::keys).ok_or(NO_SESSIONS.to_owned())
+    pub(super) fn key_status(&self) -> Answer<Keys> {
+        self.encrypted_sessions.get().map(Sessions::key_status).ok_or(ERROR_NO_SESSIONS.to_owned())
     }
 
     /// Returns the time of the next timer of station and sessions.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let sessions = self.sessions.get().and_then(Sessions::poll_timeout);
+        let sessions = self.encrypted_sessions.get().and_then(Sessions::poll_timeout);
         self.station.poll_timeout().into_iter().chain(sessions).min()
     }
 
@@ -85,18 +86,20 @@ impl Runner {
 
     /// Handles waiting handshakes and due timers of the sessions, and sends their datagrams.
     pub(super) fn handle_sessions(&mut self) {
-        let Some(sessions) = self.sessions.get_mut() else { return };
-        sessions.handle(clock::now());
+        let Some(sessions) = self.encrypted_sessions.get_mut() else { return };
+        sessions.handle_due_work(clock::now());
         self.send_datagrams();
-        while let Some(message) = self.sessions.get_mut().and_then(Sessions::poll_message) {
-            self.report(&Event::Warning { message });
+        while let Some(message) = self.encrypted_sessions.get_mut().and_then(Sessions::poll_message) {
+            self.report_event(&Event::Warning { message });
         }
-        self.flush();
+        self.flush_packets();
     }
 
     /// Begins the sessions of all uplinks of the mobile router.
     pub(super) fn prepare_sessions(&mut self) {
-        let (Some(sessions), Some(router)) = (self.sessions.get_mut(), self.station.mobile_router()) else {
+        let (Some(sessions), Some(router)) =
+            (self.encrypted_sessions.get_mut(), self.station.mobile_router())
+        else {
             return;
         };
         let config = router.config();
@@ -111,27 +114,27 @@ impl Runner {
                 }
                 _ => continue,
             };
-            sessions.prepare(clock::now(), ends);
+            sessions.prepare_session(clock::now(), ends);
         }
         self.handle_sessions();
     }
 
     /// Sends the datagrams of the sessions.
     fn send_datagrams(&mut self) {
-        let Some(sessions) = self.sessions.get_mut() else { return };
+        let Some(sessions) = self.encrypted_sessions.get_mut() else { return };
         while let Some(datagram) = sessions.poll_datagram() {
             match datagram {
-                Datagram::Ipv6 { may_fragment } => {
-                    let Some(writer) = &mut self.writer else { continue };
-                    if may_fragment && sessions.wire().as_slice().len() > MIN_MTU {
-                        sessions.fragments().iter().for_each(|piece| writer.write(piece));
+                OutgoingDatagram::Ipv6 { may_fragment } => {
+                    let Some(writer) = &mut self.tunnel_writer else { continue };
+                    if may_fragment && sessions.outgoing_packet_mut().as_slice().len() > MIN_MTU {
+                        sessions.outgoing_fragments().iter().for_each(|piece| writer.write(piece));
                     } else {
-                        writer.write_in_place(sessions.wire());
+                        writer.write_in_place(sessions.outgoing_packet_mut());
                     }
                 }
-                Datagram::Udp { local, remote, traffic_class, may_fragment } => {
+                OutgoingDatagram::Udp { local, remote, traffic_class, may_fragment } => {
                     if let Some(writer) = &mut self.datagram_writer {
-                        let octets = sessions.wire().as_slice();
+                        let octets = sessions.outgoing_packet_mut().as_slice();
                         writer.write_datagram(local, remote, traffic_class, may_fragment, octets);
                     }
                 }
@@ -140,31 +143,43 @@ impl Runner {
     }
 
     /// Passes the packet in the buffer, which came out of a session, to the station.
-    pub(super) fn session_packet(&mut self, now: Time, wall: WallTime, from: FromSession) {
-        let FromSession { session, ends, traffic_class } = from;
+    pub(super) fn handle_session_packet(&mut self, now: Time, wall: WallTime, from: SessionPacketOrigin) {
+        let SessionPacketOrigin { session_peer: session, tunnel_ends: ends, traffic_class } = from;
         if self.recorder.is_active() {
             let (local, remote) = ends;
-            let packet = self.buffer.as_slice().to_vec();
+            let packet = self.packet_buffer.as_slice().to_vec();
             let input = Input::SessionPacket { session, local, remote, traffic_class, packet };
-            self.recorder.record(now, wall, input);
+            self.recorder.record_input(now, wall, input);
         }
-        let verdict =
-            self.station.handle_session_packet(now, wall, session, ends, traffic_class, &mut self.buffer);
-        self.pass_on(verdict);
+        let verdict = self.station.handle_session_packet(
+            now,
+            wall,
+            session,
+            ends,
+            traffic_class,
+            &mut self.packet_buffer,
+        );
+        self.carry_out_verdict(verdict);
     }
 
     /// Sends the packet in the buffer through a session, if it belongs to one.
     pub(super) fn goes_into_session(&mut self, verdict: ForwardingVerdict) -> bool {
-        let Some(sessions) = self.sessions.get_mut() else { return false };
+        let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
         let now = clock::now();
         match verdict {
             ForwardingVerdict::Forward => {
-                if sessions.send_packet(now, self.buffer.as_slice()) == Departure::Clear {
+                if sessions.send_outer_packet(now, self.packet_buffer.as_slice()) == SessionDeparture::Clear {
                     return false;
                 }
             }
             ForwardingVerdict::Encapsulate { local, remote, may_fragment, session: Some(session) } => {
-                sessions.send(now, session, (local, remote), may_fragment, self.buffer.as_slice());
+                sessions.send_inner_packet(
+                    now,
+                    session,
+                    (local, remote),
+                    may_fragment,
+                    self.packet_buffer.as_slice(),
+                );
             }
             _ => return false,
         }
@@ -174,8 +189,8 @@ impl Runner {
 
     /// Sends a packet for the tunnel device through a session, if it belongs to one.
     pub(super) fn is_sent_in_session(&mut self, packet: &[u8]) -> bool {
-        let Some(sessions) = self.sessions.get_mut() else { return false };
-        if sessions.send_packet(clock::now(), packet) == Departure::Clear {
+        let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
+        if sessions.send_outer_packet(clock::now(), packet) == SessionDeparture::Clear {
             return false;
         }
         self.handle_sessions();
@@ -190,11 +205,11 @@ impl Runner {
         session: Option<SessionPeer>,
         packet: &[u8],
     ) -> bool {
-        let Some(sessions) = self.sessions.get_mut() else { return false };
+        let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
         let now = clock::now();
         match session {
-            Some(session) => sessions.send(now, session, ends, may_fragment, packet),
-            None if sessions.send_inside_ipv4(now, ends, packet) == Departure::Clear => return false,
+            Some(session) => sessions.send_inner_packet(now, session, ends, may_fragment, packet),
+            None if sessions.send_inside_ipv4(now, ends, packet) == SessionDeparture::Clear => return false,
             None => {}
         }
         self.handle_sessions();
@@ -202,21 +217,21 @@ impl Runner {
     }
 
     /// Returns the report of a Packet Too Big about a datagram of a session.
-    pub(super) fn too_big(&self, local: Ipv6Addr, message: &[u8]) -> Option<Input> {
-        let ((local, remote), mtu) = self.sessions.get()?.too_big(local, message)?;
+    pub(super) fn packet_too_big_input(&self, local: Ipv6Addr, message: &[u8]) -> Option<Input> {
+        let ((local, remote), mtu) = self.encrypted_sessions.get()?.mtu_of_too_big(local, message)?;
         Some(Input::DatagramTooBig { local, remote, mtu })
     }
 
     /// Handles the packet in the buffer if it is a Packet Too Big about a datagram of a session.
     pub(super) fn is_too_big(&mut self) -> bool {
-        let packet = self.buffer.as_slice();
+        let packet = self.packet_buffer.as_slice();
         if packet.get(6) != Some(&protocol::ICMPV6) {
             return false;
         }
         let Ok(header) = Header::parse(packet) else { return false };
         let message = packet.get(HEADER_LEN..).unwrap_or_default();
-        let Some(input) = self.too_big(header.destination, message) else { return false };
-        self.input(input);
+        let Some(input) = self.packet_too_big_input(header.destination, message) else { return false };
+        self.handle_input(input);
         true
     }
 }

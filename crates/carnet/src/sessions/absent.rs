@@ -10,7 +10,7 @@ use carnet_base::{Endpoint, Time};
 use carnet_mobility::SessionPeer;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 
-use super::{Arrival, Datagram, Departure};
+use super::{OutgoingDatagram, SessionArrival, SessionDeparture};
 
 /// The sessions of a station, of which this program has none.
 pub struct Sessions(Infallible);
@@ -27,7 +27,7 @@ impl Sessions {
         Ok(None)
     }
 
-    pub fn keys(&self) -> Keys {
+    pub fn key_status(&self) -> Keys {
         match self.0 {}
     }
 
@@ -51,7 +51,7 @@ impl Sessions {
         match self.0 {}
     }
 
-    pub fn receive_packet(&mut self, _: Time, _: &mut PacketBuffer) -> Arrival {
+    pub fn receive_ipv6_packet(&mut self, _: Time, _: &mut PacketBuffer) -> SessionArrival {
         match self.0 {}
     }
 
@@ -61,43 +61,43 @@ impl Sessions {
         _: (Endpoint, Endpoint),
         _: u8,
         _: &mut PacketBuffer,
-    ) -> Arrival {
+    ) -> SessionArrival {
         match self.0 {}
     }
 
-    pub fn send(&mut self, _: Time, _: SessionPeer, _: (Endpoint, Endpoint), _: bool, _: &[u8]) {
+    pub fn send_inner_packet(&mut self, _: Time, _: SessionPeer, _: (Endpoint, Endpoint), _: bool, _: &[u8]) {
         match self.0 {}
     }
 
-    pub fn prepare(&mut self, _: Time, _: (Endpoint, Endpoint)) {
+    pub fn prepare_session(&mut self, _: Time, _: (Endpoint, Endpoint)) {
         match self.0 {}
     }
 
-    pub fn send_packet(&mut self, _: Time, _: &[u8]) -> Departure {
+    pub fn send_outer_packet(&mut self, _: Time, _: &[u8]) -> SessionDeparture {
         match self.0 {}
     }
 
-    pub fn send_inside_ipv4(&mut self, _: Time, _: (Endpoint, Endpoint), _: &[u8]) -> Departure {
+    pub fn send_inside_ipv4(&mut self, _: Time, _: (Endpoint, Endpoint), _: &[u8]) -> SessionDeparture {
         match self.0 {}
     }
 
-    pub fn poll_datagram(&mut self) -> Option<Datagram> {
+    pub fn poll_datagram(&mut self) -> Option<OutgoingDatagram> {
         match self.0 {}
     }
 
-    pub fn wire(&mut self) -> &mut PacketBuffer {
+    pub fn outgoing_packet_mut(&mut self) -> &mut PacketBuffer {
         match self.0 {}
     }
 
-    pub fn fragments(&mut self) -> Vec<Vec<u8>> {
+    pub fn outgoing_fragments(&mut self) -> Vec<Vec<u8>> {
         match self.0 {}
     }
 
-    pub fn too_big(&self, _: Ipv6Addr, _: &[u8]) -> Option<((Endpoint, Endpoint), u32)> {
+    pub fn mtu_of_too_big(&self, _: Ipv6Addr, _: &[u8]) -> Option<((Endpoint, Endpoint), u32)> {
         match self.0 {}
     }
 
-    pub fn ends_of_report(&self, _: Endpoint, _: Endpoint) -> (Endpoint, Endpoint) {
+    pub fn ends_of_too_big_report(&self, _: Endpoint, _: Endpoint) -> (Endpoint, Endpoint) {
         match self.0 {}
     }
 
@@ -105,7 +105,7 @@ impl Sessions {
         match self.0 {}
     }
 
-    pub fn handle(&mut self, _: Time) {
+    pub fn handle_due_work(&mut self, _: Time) {
         match self.0 {}
     }
 
@@ -113,7 +113,7 @@ impl Sessions {
         match self.0 {}
     }
 
-    pub fn close(&mut self) {
+    pub fn store_timestamps(&mut self) {
         match self.0 {}
     }
 }

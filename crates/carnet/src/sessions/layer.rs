@@ -24,42 +24,42 @@ use carnet_wireguard::{
 
 mod keys;
 
-use self::keys::{KEY_MESSAGE, KeyExchange};
+use self::keys::{KEY_MESSAGE_FIRST_OCTET, KeyExchange};
 use super::state::StateFile;
-use super::{Arrival, Datagram, Departure, FromSession};
+use super::{OutgoingDatagram, SessionArrival, SessionDeparture, SessionPacketOrigin};
 
 /// Octets of a UDP header.
-const UDP_LEN: usize = 8;
+const UDP_HEADER_LENGTH: usize = 8;
 /// Hop limit of the outer header: 64 on the wire, because the kernel decrements it.
-const HOP_LIMIT: u8 = 64 + 1;
+const OUTER_HOP_LIMIT: u8 = 64 + 1;
 /// Largest datagram.
-const MAX_DATAGRAM: usize = 65_535;
+const MAX_DATAGRAM_LENGTH: usize = 65_535;
 /// Largest payload that passes each path of IPv6 without fragments of the datagram.
-const MIN_PAYLOAD: usize = 1184;
+const MIN_PAYLOAD_LENGTH: usize = 1184;
 /// Packets that wait for the handshake of a path, and the time for which they wait.
-const MAX_PENDING: usize = 16;
+const MAX_PENDING_PACKETS: usize = 16;
 const MAX_PENDING_TIME: Duration = Duration::from_secs(2);
 /// Time without an answer to signalling after which the mobile router begins a handshake.
-const SILENCE: Duration = Duration::from_millis(1200);
-/// Longest time between two of these handshakes; the time doubles from [`SILENCE`] on.
-const MAX_SILENCE: Duration = Duration::from_secs(15);
+const SIGNALLING_SILENCE: Duration = Duration::from_millis(1200);
+/// Longest time between two of these handshakes; the time doubles from [`SIGNALLING_SILENCE`] on.
+const MAX_SIGNALLING_SILENCE: Duration = Duration::from_secs(15);
 /// Time without packets after which a mobile router ends the session of an address.
-const IDLE: Duration = Duration::from_secs(180);
+const IDLE_SESSION_TIMEOUT: Duration = Duration::from_secs(180);
 /// Addresses of one path to which a home agent may send: those from which authentic packets came last.
-const MAX_ENDS: usize = 4;
+const MAX_ENDS_PER_PATH: usize = 4;
 /// Handshakes that one turn decrypts; the others wait in the engine's queue, so that data go first.
-const HANDSHAKES: usize = 8;
+const HANDSHAKES_PER_TURN: usize = 8;
 /// Remote ends for which packets of the home agent wait, and packets for each of them.
-const MAX_AWAITING: usize = 1024;
+const MAX_AWAITING_ENDS: usize = 1024;
 const MAX_AWAITING_PACKETS: usize = 4;
 /// Numbers of the home agent's two sockets in the engine. A mobile router's addresses have the next numbers.
-const AGENT_IPV6: u32 = 0;
-const AGENT_IPV4: u32 = 1;
-const FIRST_SOCKET: u32 = 2;
+const HOME_AGENT_IPV6_SOCKET: u32 = 0;
+const HOME_AGENT_IPV4_SOCKET: u32 = 1;
+const FIRST_ROUTER_SOCKET: u32 = 2;
 
 /// A datagram that is ready, with its way.
 #[derive(Debug)]
-struct Ready {
+struct ReadyDatagram {
     socket: u32,
     remote: SocketAddr,
     traffic_class: u8,
@@ -69,55 +69,55 @@ struct Ready {
 
 /// The home agent of this station.
 #[derive(Debug, Clone, Copy)]
-struct Agent {
+struct LocalHomeAgent {
     address: Ipv6Addr,
-    ipv4: Option<Ipv4Addr>,
+    ipv4_address: Option<Ipv4Addr>,
     port: u16,
 }
 
 /// A home agent of the mobile router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct HomeAgent {
-    peer: PeerId,
+struct RemoteHomeAgent {
+    peer_id: PeerId,
     address: Ipv6Addr,
-    ipv4: Option<Ipv4Addr>,
+    ipv4_address: Option<Ipv4Addr>,
     port: u16,
 }
 
 /// A remote end.
 #[derive(Debug)]
-struct Remote {
-    /// Key in the config. The keys that are valid now are in `peer`.
-    key: PublicKey,
-    peer: RemotePeer,
-    session: SessionPeer,
+struct ConfiguredPeer {
+    /// Key in the config. The keys that are valid now are in `remote_peer`.
+    config_key: PublicKey,
+    remote_peer: RemotePeer,
+    session_peer: SessionPeer,
     /// Name for the log.
     name: String,
 }
 
 /// An address of the mobile router, with its session to a home agent.
 #[derive(Debug)]
-struct Slot {
+struct SessionSlot {
     path: SessionPath,
     local: Endpoint,
-    home_agent: HomeAgent,
+    home_agent: RemoteHomeAgent,
     socket: u32,
     remote: SocketAddr,
     /// Time of the last packet in either direction.
-    used: Time,
+    last_packet_at: Time,
     /// Time of the first signalling message since the last received packet.
-    asked: Option<Time>,
+    unanswered_since: Option<Time>,
     /// Time of the next handshake if no packet arrives, and the time between two of them.
-    renews: Time,
-    patience: Duration,
+    next_handshake_at: Time,
+    silence_limit: Duration,
     /// Whether the log has said that nothing answers.
     is_unanswered: bool,
 }
 
 /// A packet that waits for a handshake.
 #[derive(Debug)]
-struct Pending {
-    at: Time,
+struct PendingPacket {
+    queued_at: Time,
     payload: Vec<u8>,
     traffic_class: u8,
     may_fragment: bool,
@@ -125,39 +125,39 @@ struct Pending {
 
 /// The sessions of this station.
 pub struct Sessions {
-    engine: SessionEngine,
-    agent: Option<Agent>,
-    home_agents: Vec<HomeAgent>,
-    remotes: BTreeMap<PeerId, Remote>,
-    ids: HashMap<PublicKey, PeerId>,
-    next_id: u32,
+    session_engine: SessionEngine,
+    local_home_agent: Option<LocalHomeAgent>,
+    remote_home_agents: Vec<RemoteHomeAgent>,
+    remote_peers: BTreeMap<PeerId, ConfiguredPeer>,
+    id_by_key: HashMap<PublicKey, PeerId>,
+    next_peer_id: u32,
     /// Session nodes of the home agent, by home address.
-    nodes: HashMap<Ipv6Addr, PeerId>,
+    peer_by_home_address: HashMap<Ipv6Addr, PeerId>,
     /// Key of each number that the station uses.
-    peers: HashMap<SessionPeer, PeerId>,
-    slots: Vec<Slot>,
-    next_socket: u32,
-    pending: HashMap<SessionPath, VecDeque<Pending>>,
+    id_by_session_peer: HashMap<SessionPeer, PeerId>,
+    session_slots: Vec<SessionSlot>,
+    next_socket_number: u32,
+    pending_packets: HashMap<SessionPath, VecDeque<PendingPacket>>,
     /// Paths of the home agent by the remote end from which their authentic packets came.
-    paths: HashMap<Endpoint, Vec<(PeerId, SessionPath, DatagramRoute)>>,
-    ends: HashMap<SessionPath, VecDeque<Endpoint>>,
+    paths_by_remote_end: HashMap<Endpoint, Vec<(PeerId, SessionPath, DatagramRoute)>>,
+    ends_by_path: HashMap<SessionPath, VecDeque<Endpoint>>,
     /// Packets of the home agent to remote ends from which no authentic packet has come yet.
-    awaiting: HashMap<(PeerId, Endpoint), VecDeque<Pending>>,
-    ready: VecDeque<Ready>,
-    messages: VecDeque<String>,
+    packets_awaiting_path: HashMap<(PeerId, Endpoint), VecDeque<PendingPacket>>,
+    ready_datagrams: VecDeque<ReadyDatagram>,
+    log_messages: VecDeque<String>,
     reassembler: Reassembler,
-    identification: u32,
-    labels: RandomState,
+    fragment_identification: u32,
+    flow_label_hasher: RandomState,
     /// Room for the payload of a received datagram, and the payload's length.
     payload: Vec<u8>,
     payload_length: usize,
-    scratch: Vec<u8>,
-    wire: PacketBuffer,
+    scratch_buffer: Vec<u8>,
+    outgoing_packet: PacketBuffer,
     state: StateFile,
-    exchange: KeyExchange,
+    key_exchange: KeyExchange,
     /// Packets that had no session, and payloads whose addresses do not fit their session.
-    unsent: u64,
-    refused: u64,
+    unsent_packets: u64,
+    refused_packets: u64,
 }
 
 impl Sessions {
@@ -166,47 +166,47 @@ impl Sessions {
     ///
     /// # Errors
     /// Returns an error if the kernel has no random numbers.
-    pub fn new(config: &Config, seed_time: Time, is_member: bool) -> anyhow::Result<Option<Sessions>> {
+    pub fn new(config: &Config, seed_time: Time, is_fleet_member: bool) -> anyhow::Result<Option<Sessions>> {
         let Some(private_key) = config.station.private_key.as_ref().filter(|_| config.has_sessions()) else {
             return Ok(None);
         };
         let seed = clock::random_octets().context("cannot get randomness from the kernel")?;
-        let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name);
+        let state = StateFile::read_state_file(config.station.state_dir.as_deref(), &config.station.name);
         let system = Duration::from_nanos(clock::wall_time().as_unix_nanos());
         let engine = SessionEngine::new(EngineSettings {
-            private_key: PrivateKey::from_random(private_key.present.octets()),
+            private_key: PrivateKey::from_random(private_key.present_key.octets()),
             random_seed: seed,
             now: seed_time,
-            unix_time_at_start: date_at_start(system, state.newest()),
+            unix_time_at_start: date_at_start(system, state.newest_timestamp()),
         });
         let mut sessions = Sessions {
-            engine,
-            agent: None,
-            home_agents: Vec::new(),
-            remotes: BTreeMap::new(),
-            ids: HashMap::new(),
-            next_id: 0,
-            nodes: HashMap::new(),
-            peers: HashMap::new(),
-            slots: Vec::new(),
-            next_socket: FIRST_SOCKET,
-            pending: HashMap::new(),
-            paths: HashMap::new(),
-            ends: HashMap::new(),
-            awaiting: HashMap::new(),
-            ready: VecDeque::new(),
-            messages: VecDeque::new(),
+            session_engine: engine,
+            local_home_agent: None,
+            remote_home_agents: Vec::new(),
+            remote_peers: BTreeMap::new(),
+            id_by_key: HashMap::new(),
+            next_peer_id: 0,
+            peer_by_home_address: HashMap::new(),
+            id_by_session_peer: HashMap::new(),
+            session_slots: Vec::new(),
+            next_socket_number: FIRST_ROUTER_SOCKET,
+            pending_packets: HashMap::new(),
+            paths_by_remote_end: HashMap::new(),
+            ends_by_path: HashMap::new(),
+            packets_awaiting_path: HashMap::new(),
+            ready_datagrams: VecDeque::new(),
+            log_messages: VecDeque::new(),
             reassembler: Reassembler::default(),
-            identification: u32::from_le_bytes([seed[0], seed[1], seed[2], seed[3]]).rotate_left(7),
-            labels: RandomState::new(),
-            payload: vec![0; MAX_DATAGRAM],
+            fragment_identification: u32::from_le_bytes([seed[0], seed[1], seed[2], seed[3]]).rotate_left(7),
+            flow_label_hasher: RandomState::new(),
+            payload: vec![0; MAX_DATAGRAM_LENGTH],
             payload_length: 0,
-            scratch: vec![0; MAX_DATAGRAM],
-            wire: PacketBuffer::new(),
+            scratch_buffer: vec![0; MAX_DATAGRAM_LENGTH],
+            outgoing_packet: PacketBuffer::new(),
             state,
-            exchange: KeyExchange::of(is_member),
-            unsent: 0,
-            refused: 0,
+            key_exchange: KeyExchange::new(is_fleet_member),
+            unsent_packets: 0,
+            refused_packets: 0,
         };
         sessions.reconfigure(seed_time, config);
         Ok(Some(sessions))
@@ -214,74 +214,92 @@ impl Sessions {
 
     /// Takes the keys and addresses of a config. Sessions of keys that stay are not interrupted.
     pub fn reconfigure(&mut self, now: Time, config: &Config) {
-        let mut wanted: Vec<Remote> = Vec::new();
+        let mut wanted: Vec<ConfiguredPeer> = Vec::new();
         let mut kept: HashMap<PublicKey, PeerId> = HashMap::new();
-        self.nodes.clear();
-        self.agent = config.home_agent.as_ref().map(|agent| Agent {
+        self.peer_by_home_address.clear();
+        self.local_home_agent = config.home_agent.as_ref().map(|agent| LocalHomeAgent {
             address: agent.address,
-            ipv4: agent.ipv4_address,
+            ipv4_address: agent.ipv4_address,
             port: agent.tunnel_port,
         });
         for (node, number) in config.home_agent.iter().flat_map(|agent| &agent.mobile_routers).zip(0..) {
-            let Some(keys) = node.auth.sessions() else { continue };
+            let Some(keys) = node.node_auth.session_keys() else { continue };
             let name = format!("mobile router {}", node.home_address);
             for key in &keys.public_keys {
                 let id = self.id_of(*key, &mut kept);
-                self.nodes.insert(node.home_address, id);
-                let (key, peer) = (PublicKey::from(key.0), self.peer(id, *key, keys));
-                wanted.push(Remote { key, peer, session: SessionPeer(number), name: name.clone() });
+                self.peer_by_home_address.insert(node.home_address, id);
+                let (config_key, remote_peer) =
+                    (PublicKey::from(key.0), self.session_peer_config(id, *key, keys));
+                wanted.push(ConfiguredPeer {
+                    config_key,
+                    remote_peer,
+                    session_peer: SessionPeer(number),
+                    name: name.clone(),
+                });
             }
         }
-        self.home_agents.clear();
+        self.remote_home_agents.clear();
         if let Some((router, keys)) =
-            config.mobile_router.as_ref().and_then(|router| Some((router, router.auth.sessions()?)))
+            config.mobile_router.as_ref().and_then(|router| Some((router, router.auth.session_keys()?)))
         {
             for (index, address) in router.home_agents.addresses.iter().enumerate() {
                 let Some(key) = keys.public_keys.get(index).or(keys.public_keys.first()) else { continue };
                 let id = self.id_of(*key, &mut kept);
                 let ipv4 = router.home_agents.ipv4_addresses.get(index).copied();
                 let port = router.home_agent_port;
-                self.home_agents.push(HomeAgent { peer: id, address: *address, ipv4, port });
+                self.remote_home_agents.push(RemoteHomeAgent {
+                    peer_id: id,
+                    address: *address,
+                    ipv4_address: ipv4,
+                    port,
+                });
                 let name = format!("home agent {address}");
-                let (key, peer) = (PublicKey::from(key.0), self.peer(id, *key, keys));
-                wanted.push(Remote { key, peer, session: carnet_settings::HOME_AGENT, name });
+                let (config_key, remote_peer) =
+                    (PublicKey::from(key.0), self.session_peer_config(id, *key, keys));
+                wanted.push(ConfiguredPeer {
+                    config_key,
+                    remote_peer,
+                    session_peer: carnet_settings::HOME_AGENT,
+                    name,
+                });
             }
         }
-        for id in self.remotes.keys().filter(|id| !kept.values().any(|kept| kept == *id)) {
-            self.engine.remove_peer(*id);
+        for id in self.remote_peers.keys().filter(|id| !kept.values().any(|kept| kept == *id)) {
+            self.session_engine.remove_peer(*id);
         }
-        self.ids = kept;
-        self.remotes.clear();
-        self.peers.clear();
+        self.id_by_key = kept;
+        self.remote_peers.clear();
+        self.id_by_session_peer.clear();
         for remote in wanted {
-            let id = remote.peer.peer_id;
-            self.engine.set_peer(now, remote.peer.clone());
-            for key in &remote.peer.public_keys {
-                for (number, timestamp) in self.state.accepted(*key) {
-                    self.engine.restore_timestamp(*key, number, timestamp);
+            let id = remote.remote_peer.peer_id;
+            self.session_engine.set_peer(now, remote.remote_peer.clone());
+            for key in &remote.remote_peer.public_keys {
+                for (number, timestamp) in self.state.accepted_timestamps(*key) {
+                    self.session_engine.restore_timestamp(*key, number, timestamp);
                 }
             }
-            self.peers.insert(remote.session, id);
-            self.remotes.entry(id).or_insert(remote);
+            self.id_by_session_peer.insert(remote.session_peer, id);
+            self.remote_peers.entry(id).or_insert(remote);
         }
         if let Some(key) = &config.station.private_key {
             self.set_private_keys(now, key);
         }
-        let engine = &self.engine;
-        let home_agents = &self.home_agents;
-        self.slots.retain(|slot| engine.route(slot.path).is_some() && home_agents.contains(&slot.home_agent));
-        self.paths.retain(|_, paths| {
+        let engine = &self.session_engine;
+        let home_agents = &self.remote_home_agents;
+        self.session_slots
+            .retain(|slot| engine.route(slot.path).is_some() && home_agents.contains(&slot.home_agent));
+        self.paths_by_remote_end.retain(|_, paths| {
             paths.retain(|(_, path, _)| engine.route(*path).is_some());
             !paths.is_empty()
         });
-        self.ends.retain(|path, _| engine.route(*path).is_some());
-        self.pending.clear();
+        self.ends_by_path.retain(|path, _| engine.route(*path).is_some());
+        self.pending_packets.clear();
     }
 
     fn id_of(&mut self, key: ConfigKey, kept: &mut HashMap<PublicKey, PeerId>) -> PeerId {
         let key = PublicKey::from(key.0);
-        let next = &mut self.next_id;
-        let id = *self.ids.entry(key).or_insert_with(|| {
+        let next = &mut self.next_peer_id;
+        let id = *self.id_by_key.entry(key).or_insert_with(|| {
             *next += 1;
             PeerId(*next)
         });
@@ -290,15 +308,15 @@ impl Sessions {
     }
 
     /// Returns a peer with the keys that are valid now.
-    fn peer(&self, id: PeerId, key: ConfigKey, keys: &SessionKeys) -> RemotePeer {
+    fn session_peer_config(&self, id: PeerId, key: ConfigKey, keys: &SessionKeys) -> RemotePeer {
         let preshared_key = keys.preshared_key.as_ref().map(|key| PresharedKey::from_random(key.octets()));
-        RemotePeer { peer_id: id, public_keys: self.state.keys(PublicKey::from(key.0)), preshared_key }
+        RemotePeer { peer_id: id, public_keys: self.state.valid_keys(PublicKey::from(key.0)), preshared_key }
     }
 
     /// Returns the socket that the home agent needs for sessions inside IPv4.
     pub fn agent_socket(&self) -> Option<SocketAddrV4> {
-        let agent = self.agent.filter(|_| !self.nodes.is_empty())?;
-        agent.ipv4.map(|address| SocketAddrV4::new(address, agent.port))
+        let agent = self.local_home_agent.filter(|_| !self.peer_by_home_address.is_empty())?;
+        agent.ipv4_address.map(|address| SocketAddrV4::new(address, agent.port))
     }
 
     /// Returns the number of sessions, and the number of drops for each reason that has any.
@@ -306,86 +324,87 @@ impl Sessions {
         let drops = WireguardDropReason::ALL.iter().map(|reason| {
             (
                 format!("session.dropped.{}", carnet_base::DropReason::name(*reason)),
-                self.engine.drop_count(*reason),
+                self.session_engine.drop_count(*reason),
             )
         });
         drops
             .chain([
-                ("session.sessions".to_owned(), self.engine.session_count() as u64),
-                ("session.unsent".to_owned(), self.unsent),
-                ("session.refused".to_owned(), self.refused),
+                ("session.sessions".to_owned(), self.session_engine.session_count() as u64),
+                ("session.unsent".to_owned(), self.unsent_packets),
+                ("session.refused".to_owned(), self.refused_packets),
             ])
             .collect()
     }
 
     /// Handles a packet from the tunnel device, which the buffer has.
-    pub fn receive_packet(&mut self, now: Time, buffer: &mut PacketBuffer) -> Arrival {
-        let arrival = self.open_packet(now, buffer.as_slice());
-        self.take_payload(&arrival, buffer);
+    pub fn receive_ipv6_packet(&mut self, now: Time, buffer: &mut PacketBuffer) -> SessionArrival {
+        let arrival = self.open_ipv6_packet(now, buffer.as_slice());
+        self.extract_payload(&arrival, buffer);
         arrival
     }
 
     /// Puts the payload that came out of a session into the buffer, in place of the datagram.
-    fn take_payload(&self, arrival: &Arrival, buffer: &mut PacketBuffer) {
-        if matches!(arrival, Arrival::Packet(_)) {
+    fn extract_payload(&self, arrival: &SessionArrival, buffer: &mut PacketBuffer) {
+        if matches!(arrival, SessionArrival::Packet(_)) {
             buffer.copy_from(self.payload.get(..self.payload_length).unwrap_or_default());
         }
     }
 
-    fn open_packet(&mut self, now: Time, packet: &[u8]) -> Arrival {
-        let Ok((header, payload)) = Header::parse_packet(packet) else { return Arrival::Foreign };
-        let is_ours = self.agent.is_some_and(|agent| agent.address == header.destination)
-            || self.home_agents.iter().any(|agent| agent.address == header.source);
+    fn open_ipv6_packet(&mut self, now: Time, packet: &[u8]) -> SessionArrival {
+        let Ok((header, payload)) = Header::parse_packet(packet) else { return SessionArrival::Foreign };
+        let is_ours = self.local_home_agent.is_some_and(|agent| agent.address == header.destination)
+            || self.remote_home_agents.iter().any(|agent| agent.address == header.source);
         if !is_ours {
-            return Arrival::Foreign;
+            return SessionArrival::Foreign;
         }
         match header.next_header {
-            protocol::UDP => self.open_udp(now, &header, payload),
+            protocol::UDP => self.open_udp_datagram(now, &header, payload),
             protocol::FRAGMENT => {
-                let Ok(fragment) = FragmentHeader::parse(payload) else { return Arrival::Foreign };
+                let Ok(fragment) = FragmentHeader::parse(payload) else { return SessionArrival::Foreign };
                 if fragment.next_header != protocol::UDP {
-                    return Arrival::Foreign;
+                    return SessionArrival::Foreign;
                 }
                 let content = payload.get(FRAGMENT_HEADER_LEN..).unwrap_or_default();
-                let stranger = !self.is_end(&header);
+                let stranger = !self.is_session_end(&header);
                 let whole = self.reassembler.handle_fragment(now, &header, &fragment, content, stranger);
-                let Ok(Some(whole)) = whole else { return Arrival::Consumed };
+                let Ok(Some(whole)) = whole else { return SessionArrival::Consumed };
                 match Header::parse_packet(&whole) {
-                    Ok((header, payload)) => match self.open_udp(now, &header, payload) {
-                        Arrival::Foreign => Arrival::Consumed,
+                    Ok((header, payload)) => match self.open_udp_datagram(now, &header, payload) {
+                        SessionArrival::Foreign => SessionArrival::Consumed,
                         arrival => arrival,
                     },
-                    Err(_) => Arrival::Consumed,
+                    Err(_) => SessionArrival::Consumed,
                 }
             }
-            _ => Arrival::Foreign,
+            _ => SessionArrival::Foreign,
         }
     }
 
     /// Returns whether the other end of a received packet has a session.
-    fn is_end(&self, header: &Header) -> bool {
-        self.paths.contains_key(&Endpoint::Ipv6(header.source))
-            || self.slots.iter().any(|slot| slot.local == Endpoint::Ipv6(header.destination))
+    fn is_session_end(&self, header: &Header) -> bool {
+        self.paths_by_remote_end.contains_key(&Endpoint::Ipv6(header.source))
+            || self.session_slots.iter().any(|slot| slot.local == Endpoint::Ipv6(header.destination))
     }
 
-    fn open_udp(&mut self, now: Time, header: &Header, datagram: &[u8]) -> Arrival {
-        let Some((&[a, b, c, d, e, f, _, _], octets)) = datagram.split_first_chunk::<UDP_LEN>() else {
-            return Arrival::Foreign;
+    fn open_udp_datagram(&mut self, now: Time, header: &Header, datagram: &[u8]) -> SessionArrival {
+        let Some((&[a, b, c, d, e, f, _, _], octets)) = datagram.split_first_chunk::<UDP_HEADER_LENGTH>()
+        else {
+            return SessionArrival::Foreign;
         };
         let (from, to) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-        let length = usize::from(u16::from_be_bytes([e, f])).saturating_sub(UDP_LEN);
-        let Some(octets) = octets.get(..length) else { return Arrival::Consumed };
+        let length = usize::from(u16::from_be_bytes([e, f])).saturating_sub(UDP_HEADER_LENGTH);
+        let Some(octets) = octets.get(..length) else { return SessionArrival::Consumed };
         let ends = (Endpoint::Ipv6(header.destination), Endpoint::Ipv6(header.source));
         let remote = SocketAddr::from((header.source, from));
-        let is_agent = self.agent.is_some_and(|agent| {
-            (agent.address, agent.port) == (header.destination, to) && !self.nodes.is_empty()
+        let is_agent = self.local_home_agent.is_some_and(|agent| {
+            (agent.address, agent.port) == (header.destination, to) && !self.peer_by_home_address.is_empty()
         });
         if is_agent {
-            let route = DatagramRoute { socket: AGENT_IPV6, remote };
-            return self.open(now, route, ends, header.traffic_class, octets);
+            let route = DatagramRoute { socket: HOME_AGENT_IPV6_SOCKET, remote };
+            return self.decrypt_datagram(now, route, ends, header.traffic_class, octets);
         }
         if to != UDP_PORT {
-            return Arrival::Foreign;
+            return SessionArrival::Foreign;
         }
         self.open_at_router(now, ends, remote, header.traffic_class, octets)
     }
@@ -397,27 +416,30 @@ impl Sessions {
         ends: (Endpoint, Endpoint),
         traffic_class: u8,
         buffer: &mut PacketBuffer,
-    ) -> Arrival {
-        let arrival = self.open_datagram(now, ends, traffic_class, buffer.as_slice());
-        self.take_payload(&arrival, buffer);
+    ) -> SessionArrival {
+        let arrival = self.open_ipv4_datagram(now, ends, traffic_class, buffer.as_slice());
+        self.extract_payload(&arrival, buffer);
         arrival
     }
 
-    fn open_datagram(
+    fn open_ipv4_datagram(
         &mut self,
         now: Time,
         (local, remote): (Endpoint, Endpoint),
         traffic_class: u8,
         octets: &[u8],
-    ) -> Arrival {
-        let (Endpoint::Udp(here), Endpoint::Udp(there)) = (local, remote) else { return Arrival::Foreign };
+    ) -> SessionArrival {
+        let (Endpoint::Udp(here), Endpoint::Udp(there)) = (local, remote) else {
+            return SessionArrival::Foreign;
+        };
         if self.agent_socket() == Some(here) {
-            let route = DatagramRoute { socket: AGENT_IPV4, remote: there.into() };
-            return self.open(now, route, (local, remote), traffic_class, octets);
+            let route = DatagramRoute { socket: HOME_AGENT_IPV4_SOCKET, remote: there.into() };
+            return self.decrypt_datagram(now, route, (local, remote), traffic_class, octets);
         }
-        let of_session = |agent: &HomeAgent| agent.ipv4 == Some(*there.ip()) && agent.port == there.port();
-        if !self.home_agents.iter().any(of_session) {
-            return Arrival::Foreign;
+        let of_session =
+            |agent: &RemoteHomeAgent| agent.ipv4_address == Some(*there.ip()) && agent.port == there.port();
+        if !self.remote_home_agents.iter().any(of_session) {
+            return SessionArrival::Foreign;
         }
         let ends = (local, Endpoint::Udp(SocketAddrV4::new(*there.ip(), UDP_PORT)));
         self.open_at_router(now, ends, there.into(), traffic_class, octets)
@@ -430,103 +452,121 @@ impl Sessions {
         remote: SocketAddr,
         traffic_class: u8,
         octets: &[u8],
-    ) -> Arrival {
-        let slot = self.slots.iter().find(|slot| slot.local == ends.0 && slot.remote == remote);
-        let Some(socket) = slot.map(|slot| slot.socket) else { return Arrival::Consumed };
-        self.open(now, DatagramRoute { socket, remote }, ends, traffic_class, octets)
+    ) -> SessionArrival {
+        let slot = self.session_slots.iter().find(|slot| slot.local == ends.0 && slot.remote == remote);
+        let Some(socket) = slot.map(|slot| slot.socket) else { return SessionArrival::Consumed };
+        self.decrypt_datagram(now, DatagramRoute { socket, remote }, ends, traffic_class, octets)
     }
 
-    /// Opens a datagram. For [`Arrival::Packet`], the first `payload_length` octets of `payload` have the
-    /// packet.
-    fn open(
+    /// Opens a datagram. For [`SessionArrival::Packet`], the first `payload_length` octets of `payload` have
+    /// the packet.
+    fn decrypt_datagram(
         &mut self,
         now: Time,
         route: DatagramRoute,
         ends: (Endpoint, Endpoint),
         traffic_class: u8,
         octets: &[u8],
-    ) -> Arrival {
-        let (path, pair, length) = match self.engine.receive_datagram(now, route, octets, &mut self.payload) {
-            ReceivedDatagram::Payload { path, pair, payload } => (path, pair, payload.len()),
-            ReceivedDatagram::Handled | ReceivedDatagram::Queued | ReceivedDatagram::Dropped(_) => {
-                return Arrival::Consumed;
-            }
-        };
-        let Some(remote) = self.remotes.get(&path.peer_id) else { return Arrival::Consumed };
-        let session = remote.session;
+    ) -> SessionArrival {
+        let (path, pair, length) =
+            match self.session_engine.receive_datagram(now, route, octets, &mut self.payload) {
+                ReceivedDatagram::Payload { path, pair, payload } => (path, pair, payload.len()),
+                ReceivedDatagram::Handled | ReceivedDatagram::Queued | ReceivedDatagram::Dropped(_) => {
+                    return SessionArrival::Consumed;
+                }
+            };
+        let Some(remote) = self.remote_peers.get(&path.peer_id) else { return SessionArrival::Consumed };
+        let session = remote.session_peer;
         let payload = self.payload.get(..length).unwrap_or_default();
         // A payload is an IP packet or a message about keys. Other first octets are for later versions.
         let first = payload.first().copied().unwrap_or_default();
-        if !matches!(first >> 4, 4 | 6) && first != KEY_MESSAGE {
-            self.refused += 1;
-            return Arrival::Consumed;
+        if !matches!(first >> 4, 4 | 6) && first != KEY_MESSAGE_FIRST_OCTET {
+            self.refused_packets += 1;
+            return SessionArrival::Consumed;
         }
-        match self.slots.iter_mut().find(|slot| slot.socket == route.socket) {
+        match self.session_slots.iter_mut().find(|slot| slot.socket == route.socket) {
             Some(slot) => {
                 // One home agent must not speak for another one.
                 let source = Header::parse(payload).ok().map(|header| header.source);
                 let own = slot.home_agent.address;
                 if slot.path != path
                     || source.is_some_and(|source| {
-                        source != own && self.home_agents.iter().any(|agent| agent.address == source)
+                        source != own && self.remote_home_agents.iter().any(|agent| agent.address == source)
                     })
                 {
-                    self.refused += 1;
-                    return Arrival::Consumed;
+                    self.refused_packets += 1;
+                    return SessionArrival::Consumed;
                 }
-                slot.used = now;
-                slot.asked = None;
-                slot.patience = SILENCE;
+                slot.last_packet_at = now;
+                slot.unanswered_since = None;
+                slot.silence_limit = SIGNALLING_SILENCE;
                 slot.is_unanswered = false;
             }
-            None => self.learn(now, path, route, ends.1),
+            None => self.learn_path_end(now, path, route, ends.1),
         }
         self.payload_length = length;
-        if first == KEY_MESSAGE {
+        if first == KEY_MESSAGE_FIRST_OCTET {
             self.handle_key_message(now, path, pair, route);
-            return Arrival::Consumed;
+            return SessionArrival::Consumed;
         }
-        Arrival::Packet(FromSession { session, ends, traffic_class })
+        SessionArrival::Packet(SessionPacketOrigin {
+            session_peer: session,
+            tunnel_ends: ends,
+            traffic_class,
+        })
     }
 
     /// Stores from which remote end an authentic packet of a path came.
-    fn learn(&mut self, now: Time, path: SessionPath, route: DatagramRoute, end: Endpoint) {
-        let paths = self.paths.entry(end).or_default();
+    fn learn_path_end(&mut self, now: Time, path: SessionPath, route: DatagramRoute, end: Endpoint) {
+        let paths = self.paths_by_remote_end.entry(end).or_default();
         match paths.iter_mut().find(|(peer, _, _)| *peer == path.peer_id) {
             Some((_, known, known_route)) if *known == path && *known_route == route => return,
             Some(known) => *known = (path.peer_id, path, route),
             None => paths.push((path.peer_id, path, route)),
         }
-        let ends = self.ends.entry(path).or_default();
+        let ends = self.ends_by_path.entry(path).or_default();
         ends.retain(|known| *known != end);
         ends.push_back(end);
-        if ends.len() > MAX_ENDS
+        if ends.len() > MAX_ENDS_PER_PATH
             && let Some(old) = ends.pop_front()
         {
-            self.forget(path, old);
+            self.forget_path_end(path, old);
         }
-        for pending in self.awaiting.remove(&(path.peer_id, end)).unwrap_or_default() {
-            self.seal_pending(now, path, route, &pending);
-        }
-    }
-
-    fn seal_pending(&mut self, now: Time, path: SessionPath, route: DatagramRoute, pending: &Pending) {
-        if now.saturating_since(pending.at) < MAX_PENDING_TIME {
-            self.seal(now, path, route, pending.traffic_class, pending.may_fragment, &pending.payload);
+        for pending in self.packets_awaiting_path.remove(&(path.peer_id, end)).unwrap_or_default() {
+            self.encrypt_pending(now, path, route, &pending);
         }
     }
 
-    fn forget(&mut self, path: SessionPath, end: Endpoint) {
-        if let Some(paths) = self.paths.get_mut(&end) {
+    fn encrypt_pending(
+        &mut self,
+        now: Time,
+        path: SessionPath,
+        route: DatagramRoute,
+        pending: &PendingPacket,
+    ) {
+        if now.saturating_since(pending.queued_at) < MAX_PENDING_TIME {
+            self.encrypt_packet(
+                now,
+                path,
+                route,
+                pending.traffic_class,
+                pending.may_fragment,
+                &pending.payload,
+            );
+        }
+    }
+
+    fn forget_path_end(&mut self, path: SessionPath, end: Endpoint) {
+        if let Some(paths) = self.paths_by_remote_end.get_mut(&end) {
             paths.retain(|(_, known, _)| *known != path);
             if paths.is_empty() {
-                self.paths.remove(&end);
+                self.paths_by_remote_end.remove(&end);
             }
         }
     }
 
     /// Sends an inner packet through the session of a remote key, between the tunnel ends of the station.
-    pub fn send(
+    pub fn send_inner_packet(
         &mut self,
         now: Time,
         session: SessionPeer,
@@ -537,61 +577,70 @@ impl Sessions {
         let traffic_class = traffic_class_of(packet);
         if session == carnet_settings::HOME_AGENT {
             self.send_to_home_agent(now, (local, remote), traffic_class, may_fragment, false, packet);
-        } else if let Some(peer) = self.peers.get(&session).copied() {
+        } else if let Some(peer) = self.id_by_session_peer.get(&session).copied() {
             self.send_to_router(now, peer, remote, traffic_class, may_fragment, packet);
         } else {
-            self.unsent += 1;
+            self.unsent_packets += 1;
         }
     }
 
     /// Sends a packet that the station writes into the tunnel device, if it is a message to or from a node
     /// with a session.
-    pub fn send_packet(&mut self, now: Time, packet: &[u8]) -> Departure {
-        let Ok(header) = Header::parse(packet) else { return Departure::Clear };
-        let may_fragment = packet.len() > MIN_PAYLOAD;
+    pub fn send_outer_packet(&mut self, now: Time, packet: &[u8]) -> SessionDeparture {
+        let Ok(header) = Header::parse(packet) else { return SessionDeparture::Clear };
+        let may_fragment = packet.len() > MIN_PAYLOAD_LENGTH;
         let class = header.traffic_class;
-        if self.home_agents.iter().any(|agent| agent.address == header.destination) {
+        if self.remote_home_agents.iter().any(|agent| agent.address == header.destination) {
             let ends = (header.source.into(), header.destination.into());
             self.send_to_home_agent(now, ends, class, may_fragment, true, packet);
-            return Departure::Consumed;
+            return SessionDeparture::Consumed;
         }
-        if self.agent.is_none_or(|agent| agent.address != header.source) || self.nodes.is_empty() {
-            return Departure::Clear;
+        if self.local_home_agent.is_none_or(|agent| agent.address != header.source)
+            || self.peer_by_home_address.is_empty()
+        {
+            return SessionDeparture::Clear;
         }
         let remote = Endpoint::Ipv6(header.destination);
-        let Ok(extensions) = Extensions::parse(packet) else { return Departure::Clear };
+        let Ok(extensions) = Extensions::parse(packet) else { return SessionDeparture::Clear };
         // Tunnel packets of nodes in the clear.
         if !matches!(extensions.protocol, protocol::MOBILITY | protocol::ICMPV6) {
-            return Departure::Clear;
+            return SessionDeparture::Clear;
         }
         if let Some(home) = extensions.routing_home_address {
-            let Some(peer) = self.nodes.get(&home).copied() else { return Departure::Clear };
+            let Some(peer) = self.peer_by_home_address.get(&home).copied() else {
+                return SessionDeparture::Clear;
+            };
             self.send_to_router(now, peer, remote, class, may_fragment, packet);
-            return Departure::Consumed;
+            return SessionDeparture::Consumed;
         }
         // A message without a home address, such as the answer to a heartbeat.
         let peers: Vec<PeerId> =
-            self.paths.get(&remote).into_iter().flatten().map(|(peer, _, _)| *peer).collect();
+            self.paths_by_remote_end.get(&remote).into_iter().flatten().map(|(peer, _, _)| *peer).collect();
         for peer in &peers {
             self.send_to_router(now, *peer, remote, class, may_fragment, packet);
         }
-        if peers.is_empty() { Departure::Clear } else { Departure::Consumed }
+        if peers.is_empty() { SessionDeparture::Clear } else { SessionDeparture::Consumed }
     }
 
     /// Sends a message that the station sends inside IPv4, if it is one to or from a node with a session.
-    pub fn send_inside_ipv4(&mut self, now: Time, ends: (Endpoint, Endpoint), packet: &[u8]) -> Departure {
-        let Ok(header) = Header::parse(packet) else { return Departure::Clear };
+    pub fn send_inside_ipv4(
+        &mut self,
+        now: Time,
+        ends: (Endpoint, Endpoint),
+        packet: &[u8],
+    ) -> SessionDeparture {
+        let Ok(header) = Header::parse(packet) else { return SessionDeparture::Clear };
         let class = header.traffic_class;
-        if self.home_agents.iter().any(|agent| agent.address == header.destination) {
+        if self.remote_home_agents.iter().any(|agent| agent.address == header.destination) {
             self.send_to_home_agent(now, ends, class, true, true, packet);
-            return Departure::Consumed;
+            return SessionDeparture::Consumed;
         }
-        match self.nodes.get(&header.destination).copied() {
+        match self.peer_by_home_address.get(&header.destination).copied() {
             Some(peer) => {
                 self.send_to_router(now, peer, ends.1, class, true, packet);
-                Departure::Consumed
+                SessionDeparture::Consumed
             }
-            None => Departure::Clear,
+            None => SessionDeparture::Clear,
         }
     }
 
@@ -604,15 +653,17 @@ impl Sessions {
         may_fragment: bool,
         packet: &[u8],
     ) {
-        let paths = self.paths.get(&remote).map(Vec::as_slice).unwrap_or_default();
+        let paths = self.paths_by_remote_end.get(&remote).map(Vec::as_slice).unwrap_or_default();
         match paths.iter().find(|(known, _, _)| *known == peer).copied() {
-            Some((_, path, route)) => self.seal(now, path, route, traffic_class, may_fragment, packet),
+            Some((_, path, route)) => {
+                self.encrypt_packet(now, path, route, traffic_class, may_fragment, packet)
+            }
             // The test of a care-of address may be early: the session from there is about to begin.
-            None => self.wait_for(now, (peer, remote), traffic_class, may_fragment, packet),
+            None => self.wait_for_handshake(now, (peer, remote), traffic_class, may_fragment, packet),
         }
     }
 
-    fn wait_for(
+    fn wait_for_handshake(
         &mut self,
         now: Time,
         key: (PeerId, Endpoint),
@@ -620,29 +671,36 @@ impl Sessions {
         may_fragment: bool,
         packet: &[u8],
     ) {
-        if self.awaiting.len() >= MAX_AWAITING {
-            let is_late = |pending: &Pending| now.saturating_since(pending.at) >= MAX_PENDING_TIME;
-            self.awaiting.retain(|_, pending| !pending.back().is_none_or(is_late));
+        if self.packets_awaiting_path.len() >= MAX_AWAITING_ENDS {
+            let is_late =
+                |pending: &PendingPacket| now.saturating_since(pending.queued_at) >= MAX_PENDING_TIME;
+            self.packets_awaiting_path.retain(|_, pending| !pending.back().is_none_or(is_late));
         }
-        let has_room = self.awaiting.len() < MAX_AWAITING || self.awaiting.contains_key(&key);
+        let has_room = self.packets_awaiting_path.len() < MAX_AWAITING_ENDS
+            || self.packets_awaiting_path.contains_key(&key);
         if has_room {
-            let pending = self.awaiting.entry(key).or_default();
-            pending.push_back(Pending { at: now, payload: packet.to_vec(), traffic_class, may_fragment });
+            let pending = self.packets_awaiting_path.entry(key).or_default();
+            pending.push_back(PendingPacket {
+                queued_at: now,
+                payload: packet.to_vec(),
+                traffic_class,
+                may_fragment,
+            });
             if pending.len() <= MAX_AWAITING_PACKETS {
                 return;
             }
             pending.pop_front();
         }
-        self.unsent += 1;
+        self.unsent_packets += 1;
     }
 
     /// Begins the session from an address of the mobile router, so that its handshake is over when
     /// packets need it.
-    pub fn prepare(&mut self, now: Time, ends: (Endpoint, Endpoint)) {
+    pub fn prepare_session(&mut self, now: Time, ends: (Endpoint, Endpoint)) {
         if let Some(index) = self.slot_of(now, ends.0, ends.1)
-            && let Some(slot) = self.slots.get_mut(index)
+            && let Some(slot) = self.session_slots.get_mut(index)
         {
-            slot.used = now;
+            slot.last_packet_at = now;
         }
     }
 
@@ -656,53 +714,59 @@ impl Sessions {
         packet: &[u8],
     ) {
         let Some(index) = self.slot_of(now, local, remote) else {
-            self.unsent += 1;
+            self.unsent_packets += 1;
             return;
         };
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.used = now;
+        let Some(slot) = self.session_slots.get_mut(index) else { return };
+        slot.last_packet_at = now;
         let (path, route) = (slot.path, DatagramRoute { socket: slot.socket, remote: slot.remote });
-        if is_signalling && self.engine.is_established(path) {
-            match slot.asked {
+        if is_signalling && self.session_engine.is_established(path) {
+            match slot.unanswered_since {
                 None => {
-                    slot.asked = Some(now);
-                    slot.renews = now + slot.patience;
+                    slot.unanswered_since = Some(now);
+                    slot.next_handshake_at = now + slot.silence_limit;
                 }
-                Some(_) if slot.renews <= now => {
-                    slot.patience = (slot.patience * 2).min(MAX_SILENCE);
-                    slot.renews = now + slot.patience;
-                    self.engine.renew_handshake(now, path);
+                Some(_) if slot.next_handshake_at <= now => {
+                    slot.silence_limit = (slot.silence_limit * 2).min(MAX_SIGNALLING_SILENCE);
+                    slot.next_handshake_at = now + slot.silence_limit;
+                    self.session_engine.renew_handshake(now, path);
                 }
                 Some(_) => {}
             }
         }
-        if self.engine.is_established(path) {
-            return self.seal(now, path, route, traffic_class, may_fragment, packet);
+        if self.session_engine.is_established(path) {
+            return self.encrypt_packet(now, path, route, traffic_class, may_fragment, packet);
         }
-        let pending = self.pending.entry(path).or_default();
-        pending.retain(|pending| now.saturating_since(pending.at) < MAX_PENDING_TIME);
-        if pending.len() < MAX_PENDING {
-            pending.push_back(Pending { at: now, payload: packet.to_vec(), traffic_class, may_fragment });
+        let pending = self.pending_packets.entry(path).or_default();
+        pending.retain(|pending| now.saturating_since(pending.queued_at) < MAX_PENDING_TIME);
+        if pending.len() < MAX_PENDING_PACKETS {
+            pending.push_back(PendingPacket {
+                queued_at: now,
+                payload: packet.to_vec(),
+                traffic_class,
+                may_fragment,
+            });
         } else {
-            self.unsent += 1;
+            self.unsent_packets += 1;
         }
     }
 
     /// Returns the slot of a local address and a home agent; begins its session if it is new.
     fn slot_of(&mut self, now: Time, local: Endpoint, remote: Endpoint) -> Option<usize> {
-        let is_remote = |agent: &&HomeAgent| match remote.address() {
+        let is_remote = |agent: &&RemoteHomeAgent| match remote.address() {
             IpAddr::V6(address) => agent.address == address,
-            IpAddr::V4(address) => agent.ipv4 == Some(address),
+            IpAddr::V4(address) => agent.ipv4_address == Some(address),
         };
-        let home_agent = *self.home_agents.iter().find(is_remote)?;
-        let known = self.slots.iter().position(|slot| slot.local == local && slot.home_agent == home_agent);
+        let home_agent = *self.remote_home_agents.iter().find(is_remote)?;
+        let known =
+            self.session_slots.iter().position(|slot| slot.local == local && slot.home_agent == home_agent);
         if known.is_some() {
             return known;
         }
         let remote = SocketAddr::new(remote.address(), home_agent.port);
         let mut of_peer: Vec<(Time, u8)> = Vec::new();
-        for slot in self.slots.iter().filter(|slot| slot.path.peer_id == home_agent.peer) {
-            of_peer.push((slot.used, slot.path.path_number.get()));
+        for slot in self.session_slots.iter().filter(|slot| slot.path.peer_id == home_agent.peer_id) {
+            of_peer.push((slot.last_packet_at, slot.path.path_number.get()));
         }
         let free =
             (1..=PathNumber::MAX_NUMBER).find(|number| !of_peer.iter().any(|(_, used)| used == number));
@@ -710,35 +774,35 @@ impl Sessions {
             Some(number) => number,
             None => of_peer.iter().min()?.1,
         };
-        let path = SessionPath { peer_id: home_agent.peer, path_number: PathNumber::new(number)? };
-        self.end(path);
-        let socket = self.next_socket;
-        self.next_socket = socket.checked_add(1).unwrap_or(FIRST_SOCKET);
-        self.slots.push(Slot {
+        let path = SessionPath { peer_id: home_agent.peer_id, path_number: PathNumber::new(number)? };
+        self.end_session(path);
+        let socket = self.next_socket_number;
+        self.next_socket_number = socket.checked_add(1).unwrap_or(FIRST_ROUTER_SOCKET);
+        self.session_slots.push(SessionSlot {
             path,
             local,
             home_agent,
             socket,
             remote,
-            used: now,
-            asked: None,
-            renews: now,
-            patience: SILENCE,
+            last_packet_at: now,
+            unanswered_since: None,
+            next_handshake_at: now,
+            silence_limit: SIGNALLING_SILENCE,
             is_unanswered: false,
         });
-        self.engine.open_session(now, path, DatagramRoute { socket, remote });
-        Some(self.slots.len() - 1)
+        self.session_engine.open_session(now, path, DatagramRoute { socket, remote });
+        Some(self.session_slots.len() - 1)
     }
 
     /// Ends the session of a slot.
-    fn end(&mut self, path: SessionPath) {
-        self.slots.retain(|slot| slot.path != path);
-        self.pending.remove(&path);
-        self.engine.close_session(path);
+    fn end_session(&mut self, path: SessionPath) {
+        self.session_slots.retain(|slot| slot.path != path);
+        self.pending_packets.remove(&path);
+        self.session_engine.close_session(path);
     }
 
     /// Encrypts a packet.
-    fn seal(
+    fn encrypt_packet(
         &mut self,
         now: Time,
         path: SessionPath,
@@ -747,74 +811,87 @@ impl Sessions {
         may_fragment: bool,
         packet: &[u8],
     ) {
-        match self.engine.send_by_route(now, path, packet, &mut self.scratch) {
+        match self.session_engine.send_by_route(now, path, packet, &mut self.scratch_buffer) {
             Ok(length) => {
-                let octets = self.scratch.get(..length).unwrap_or_default().into();
+                let octets = self.scratch_buffer.get(..length).unwrap_or_default().into();
                 let DatagramRoute { socket, remote } = route;
-                self.ready.push_back(Ready { socket, remote, traffic_class, may_fragment, octets });
+                self.ready_datagrams.push_back(ReadyDatagram {
+                    socket,
+                    remote,
+                    traffic_class,
+                    may_fragment,
+                    octets,
+                });
             }
-            Err(_) => self.unsent += 1,
+            Err(_) => self.unsent_packets += 1,
         }
     }
 
-    /// Returns the next datagram to send, and puts its octets into [`Self::wire`].
-    pub fn poll_datagram(&mut self) -> Option<Datagram> {
-        while let Some(ready) = self.ready.pop_front() {
-            let Ready { socket, remote, traffic_class, may_fragment, octets } = ready;
+    /// Returns the next datagram to send, and puts its octets into [`Self::outgoing_packet_mut`].
+    pub fn poll_datagram(&mut self) -> Option<OutgoingDatagram> {
+        while let Some(ready) = self.ready_datagrams.pop_front() {
+            let ReadyDatagram { socket, remote, traffic_class, may_fragment, octets } = ready;
             let Some((local, port)) = self.local(socket) else { continue };
-            self.wire.copy_from(&octets);
+            self.outgoing_packet.copy_from(&octets);
             match (local, remote) {
                 (Endpoint::Ipv6(local), SocketAddr::V6(remote)) => {
-                    let label = self.label(local, *remote.ip());
-                    if self.wrap((local, port), (*remote.ip(), remote.port()), traffic_class, label) {
-                        return Some(Datagram::Ipv6 { may_fragment });
+                    let label = self.flow_label_between(local, *remote.ip());
+                    if self.prepend_headers(
+                        (local, port),
+                        (*remote.ip(), remote.port()),
+                        traffic_class,
+                        label,
+                    ) {
+                        return Some(OutgoingDatagram::Ipv6 { may_fragment });
                     }
                 }
                 (Endpoint::Udp(_), SocketAddr::V4(remote)) => {
                     let remote = Endpoint::Udp(remote);
-                    return Some(Datagram::Udp { local, remote, traffic_class, may_fragment });
+                    return Some(OutgoingDatagram::Udp { local, remote, traffic_class, may_fragment });
                 }
-                _ => self.unsent += 1,
+                _ => self.unsent_packets += 1,
             }
         }
         None
     }
 
     /// Returns the octets of the datagram that [`Self::poll_datagram`] has returned last.
-    pub fn wire(&mut self) -> &mut PacketBuffer {
-        &mut self.wire
+    pub fn outgoing_packet_mut(&mut self) -> &mut PacketBuffer {
+        &mut self.outgoing_packet
     }
 
-    /// Returns the fragments of the IPv6 packet in [`Self::wire`].
-    pub fn fragments(&mut self) -> Vec<Vec<u8>> {
-        self.identification = self.identification.wrapping_add(1);
+    /// Returns the fragments of the IPv6 packet in [`Self::outgoing_packet_mut`].
+    pub fn outgoing_fragments(&mut self) -> Vec<Vec<u8>> {
+        self.fragment_identification = self.fragment_identification.wrapping_add(1);
         carnet_nemo::forwarding::fragments::cut_into_fragments(
-            self.wire.as_slice(),
+            self.outgoing_packet.as_slice(),
             MIN_MTU,
-            self.identification,
+            self.fragment_identification,
         )
     }
 
     /// Puts the headers of IPv6 and UDP before the datagram in `wire`.
-    fn wrap(
+    fn prepend_headers(
         &mut self,
         (source, from): (Ipv6Addr, u16),
         (destination, to): (Ipv6Addr, u16),
         traffic_class: u8,
         flow_label: u32,
     ) -> bool {
-        let Ok(length) = u16::try_from(self.wire.as_slice().len() + UDP_LEN) else { return false };
-        let mut udp = [0; UDP_LEN];
+        let Ok(length) = u16::try_from(self.outgoing_packet.as_slice().len() + UDP_HEADER_LENGTH) else {
+            return false;
+        };
+        let mut udp = [0; UDP_HEADER_LENGTH];
         for (field, value) in udp.chunks_exact_mut(2).zip([from, to, length, 0]) {
             field.copy_from_slice(&value.to_be_bytes());
         }
-        if !self.wire.prepend(&udp) {
+        if !self.outgoing_packet.prepend(&udp) {
             return false;
         }
-        let sum = upper_layer_checksum(source, destination, protocol::UDP, self.wire.as_slice());
+        let sum = upper_layer_checksum(source, destination, protocol::UDP, self.outgoing_packet.as_slice());
         // RFC 8200 8.1: zero means no checksum, which IPv6 forbids.
         let sum = if sum == 0 { 0xffff } else { sum };
-        if let Some(field) = self.wire.as_mut_slice().get_mut(6..UDP_LEN) {
+        if let Some(field) = self.outgoing_packet.as_mut_slice().get_mut(6..UDP_HEADER_LENGTH) {
             field.copy_from_slice(&sum.to_be_bytes());
         }
         let header = Header {
@@ -822,28 +899,28 @@ impl Sessions {
             flow_label,
             payload_length: length,
             next_header: protocol::UDP,
-            hop_limit: HOP_LIMIT,
+            hop_limit: OUTER_HOP_LIMIT,
             source,
             destination,
         };
-        self.wire.prepend(&header.emit())
+        self.outgoing_packet.prepend(&header.emit())
     }
 
     /// Returns the flow label of the outer packets between two addresses. Others cannot guess this keyed
     /// hash. So an ICMPv6 error with it quotes a packet of this station.
-    fn label(&self, source: Ipv6Addr, destination: Ipv6Addr) -> u32 {
-        (self.labels.hash_one((source, destination)) & 0xf_ffff) as u32
+    fn flow_label_between(&self, source: Ipv6Addr, destination: Ipv6Addr) -> u32 {
+        (self.flow_label_hasher.hash_one((source, destination)) & 0xf_ffff) as u32
     }
 
     /// Returns the local end and port of a socket in the engine.
     fn local(&self, socket: u32) -> Option<(Endpoint, u16)> {
-        match (socket, self.agent) {
-            (AGENT_IPV6, Some(agent)) => Some((agent.address.into(), agent.port)),
-            (AGENT_IPV4, Some(agent)) => {
-                Some((Endpoint::Udp(SocketAddrV4::new(agent.ipv4?, agent.port)), agent.port))
+        match (socket, self.local_home_agent) {
+            (HOME_AGENT_IPV6_SOCKET, Some(agent)) => Some((agent.address.into(), agent.port)),
+            (HOME_AGENT_IPV4_SOCKET, Some(agent)) => {
+                Some((Endpoint::Udp(SocketAddrV4::new(agent.ipv4_address?, agent.port)), agent.port))
             }
             _ => {
-                let slot = self.slots.iter().find(|slot| slot.socket == socket)?;
+                let slot = self.session_slots.iter().find(|slot| slot.socket == socket)?;
                 Some((slot.local, UDP_PORT))
             }
         }
@@ -851,24 +928,24 @@ impl Sessions {
 
     /// Returns the tunnel ends and the MTU of an ICMPv6 Packet Too Big, if it provably quotes a datagram of a
     /// session.
-    pub fn too_big(&self, local: Ipv6Addr, message: &[u8]) -> Option<((Endpoint, Endpoint), u32)> {
+    pub fn mtu_of_too_big(&self, local: Ipv6Addr, message: &[u8]) -> Option<((Endpoint, Endpoint), u32)> {
         let (error, quoted) = icmpv6::parse_error(message).ok()?;
         let icmpv6::ErrorMessage::PacketTooBig { mtu } = error else { return None };
         let header = Header::parse(quoted).ok()?;
         let is_ours = header.next_header == protocol::UDP
             && header.source == local
-            && header.flow_label == self.label(header.source, header.destination);
+            && header.flow_label == self.flow_label_between(header.source, header.destination);
         (is_ours && mtu >= MIN_MTU as u32).then_some(((header.source.into(), header.destination.into()), mtu))
     }
 
     /// Returns the tunnel ends for the station of an ICMP report about a datagram of a session inside IPv4.
-    pub fn ends_of_report(&self, local: Endpoint, remote: Endpoint) -> (Endpoint, Endpoint) {
+    pub fn ends_of_too_big_report(&self, local: Endpoint, remote: Endpoint) -> (Endpoint, Endpoint) {
         match remote {
             Endpoint::Udp(there)
                 if self
-                    .home_agents
+                    .remote_home_agents
                     .iter()
-                    .any(|agent| agent.ipv4 == Some(*there.ip()) && agent.port == there.port()) =>
+                    .any(|agent| agent.ipv4_address == Some(*there.ip()) && agent.port == there.port()) =>
             {
                 (local, Endpoint::Udp(SocketAddrV4::new(*there.ip(), UDP_PORT)))
             }
@@ -876,37 +953,38 @@ impl Sessions {
         }
     }
 
-    /// Returns the time of the next [`Self::handle`].
+    /// Returns the time of the next [`Self::handle_due_work`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        if self.engine.has_handshakes() {
+        if self.session_engine.has_handshakes() {
             return Some(Time::ZERO);
         }
-        let idle = self.slots.iter().map(|slot| slot.used + IDLE).min();
-        [self.engine.poll_timeout(), idle, self.keys_due()].into_iter().flatten().min()
+        let idle = self.session_slots.iter().map(|slot| slot.last_packet_at + IDLE_SESSION_TIMEOUT).min();
+        [self.session_engine.poll_timeout(), idle, self.next_key_work_at()].into_iter().flatten().min()
     }
 
     /// Handles the handshakes that wait and the timers that are due. [`Self::poll_datagram`] and
     /// [`Self::poll_message`] return the results.
-    pub fn handle(&mut self, now: Time) {
-        self.engine.handle_handshakes(now, HANDSHAKES);
-        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
-            self.engine.handle_timeout(now);
+    pub fn handle_due_work(&mut self, now: Time) {
+        self.session_engine.handle_handshakes(now, HANDSHAKES_PER_TURN);
+        if self.session_engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.session_engine.handle_timeout(now);
         }
-        let is_idle = |slot: &&Slot| now.saturating_since(slot.used) >= IDLE;
-        let idle: Vec<SessionPath> = self.slots.iter().filter(is_idle).map(|slot| slot.path).collect();
-        idle.into_iter().for_each(|path| self.end(path));
-        self.handle_keys(now);
-        while let Some(output) = self.engine.poll_output() {
-            self.apply(now, output);
+        let is_idle = |slot: &&SessionSlot| now.saturating_since(slot.last_packet_at) >= IDLE_SESSION_TIMEOUT;
+        let idle: Vec<SessionPath> =
+            self.session_slots.iter().filter(is_idle).map(|slot| slot.path).collect();
+        idle.into_iter().for_each(|path| self.end_session(path));
+        self.handle_due_key_work(now);
+        while let Some(output) = self.session_engine.poll_output() {
+            self.apply_engine_output(now, output);
         }
-        self.state.store_newest(self.engine.newest_timestamp());
+        self.state.store_newest(self.session_engine.newest_timestamp());
         self.state.store_accepted(now);
     }
 
-    fn apply(&mut self, now: Time, output: Output) {
+    fn apply_engine_output(&mut self, now: Time, output: Output) {
         match output {
             Output::Send { route: DatagramRoute { socket, remote }, datagram } => {
-                self.ready.push_back(Ready {
+                self.ready_datagrams.push_back(ReadyDatagram {
                     socket,
                     remote,
                     traffic_class: 0,
@@ -915,27 +993,27 @@ impl Sessions {
                 });
             }
             Output::Established { path, pair, route } => {
-                self.use_keys(now, path, pair, route);
+                self.note_keys_in_use(now, path, pair, route);
                 tracing::debug!("the session of {} is established", self.name(path));
-                if let Some(slot) = self.slots.iter_mut().find(|slot| slot.path == path) {
-                    (slot.asked, slot.is_unanswered) = (None, false);
+                if let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) {
+                    (slot.unanswered_since, slot.is_unanswered) = (None, false);
                 }
-                for pending in self.pending.remove(&path).unwrap_or_default() {
-                    self.seal_pending(now, path, route, &pending);
+                for pending in self.pending_packets.remove(&path).unwrap_or_default() {
+                    self.encrypt_pending(now, path, route, &pending);
                 }
                 // The handshake has proved that the router receives there.
-                if matches!(route.socket, AGENT_IPV6 | AGENT_IPV4) {
+                if matches!(route.socket, HOME_AGENT_IPV6_SOCKET | HOME_AGENT_IPV4_SOCKET) {
                     let end = match route.remote {
                         SocketAddr::V6(remote) => Endpoint::Ipv6(*remote.ip()),
                         SocketAddr::V4(remote) => Endpoint::Udp(remote),
                     };
-                    self.learn(now, path, route, end);
+                    self.learn_path_end(now, path, route, end);
                 }
             }
             // The station decides to which address it sends: see `learn`.
             Output::Moved { .. } | Output::Elsewhere { .. } => {}
             Output::Accepted { path, remote, timestamp } => {
-                self.state.accept(now, remote, path.path_number, timestamp);
+                self.state.note_accepted(now, remote, path.path_number, timestamp);
             }
             Output::OldTimestamp { path } => {
                 let message = format!(
@@ -943,38 +1021,38 @@ impl Sessions {
                      or somebody repeats a recording",
                     self.name(path)
                 );
-                self.messages.push_back(message);
+                self.log_messages.push_back(message);
             }
             Output::NoAnswer { path } => {
                 let name = self.name(path);
-                let Some(slot) = self.slots.iter_mut().find(|slot| slot.path == path) else { return };
+                let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) else { return };
                 if !std::mem::replace(&mut slot.is_unanswered, true) {
-                    self.messages.push_back(format!(
+                    self.log_messages.push_back(format!(
                         "no answer: key, clock or path: the {name} does not answer the handshakes from {}",
                         slot.local.address()
                     ));
                 }
             }
             Output::Ended { path } => {
-                for end in self.ends.remove(&path).unwrap_or_default() {
-                    self.forget(path, end);
+                for end in self.ends_by_path.remove(&path).unwrap_or_default() {
+                    self.forget_path_end(path, end);
                 }
             }
         }
     }
 
     fn name(&self, path: SessionPath) -> String {
-        self.remotes.get(&path.peer_id).map(|remote| remote.name.clone()).unwrap_or_default()
+        self.remote_peers.get(&path.peer_id).map(|remote| remote.name.clone()).unwrap_or_default()
     }
 
     /// Returns the next message for the log and for the events.
     pub fn poll_message(&mut self) -> Option<String> {
-        self.messages.pop_front()
+        self.log_messages.pop_front()
     }
 
     /// Stores the timestamps at the end of the run.
-    pub fn close(&mut self) {
-        self.state.store();
+    pub fn store_timestamps(&mut self) {
+        self.state.write_file();
     }
 }
 
@@ -988,4 +1066,4 @@ fn traffic_class_of(packet: &[u8]) -> u8 {
 }
 
 // A data message and its outer headers fit into the room of a buffer.
-const _: () = assert!(HEADER_LEN + UDP_LEN <= 96);
+const _: () = assert!(HEADER_LEN + UDP_HEADER_LENGTH <= 96);

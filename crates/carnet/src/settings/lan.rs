@@ -12,8 +12,8 @@ use ipnet::Ipv4Net;
 pub fn dhcp_servers(config: &Config) -> Vec<(String, ServerConfig)> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
     let servers = router.lan_with_ipv4_prefix().filter_map(|(lan, prefix)| {
-        let forwards = !router.dns_forward.is_empty();
-        Some((lan.interface.clone(), server(lan, prefix?, forwards)?))
+        let forwards = !router.dns_forward_servers.is_empty();
+        Some((lan.interface.clone(), dhcp_server_config(lan, prefix?, forwards)?))
     });
     servers.collect()
 }
@@ -22,14 +22,14 @@ pub fn dhcp_servers(config: &Config) -> Vec<(String, ServerConfig)> {
 /// the DNS server there, its address is not among them.
 pub fn dhcpv6_servers(config: &Config) -> Vec<(String, Dhcpv6Config)> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
-    let forwards = !router.dns_forward.is_empty();
-    let lans = router.lan.iter().filter(|lan| lan.has_dhcpv6(forwards));
+    let forwards = !router.dns_forward_servers.is_empty();
+    let lans = router.lan_interfaces.iter().filter(|lan| lan.has_dhcpv6(forwards));
     let servers = lans.map(|lan| {
-        let dns = lan.dns.iter().filter_map(|server| match server {
+        let dns = lan.dns_servers.iter().filter_map(|server| match server {
             IpAddr::V6(server) => Some(*server),
             IpAddr::V4(_) => None,
         });
-        let (search, captive_portal) = (lan.search.clone(), lan.captive_portal.clone());
+        let (search, captive_portal) = (lan.search_domains.clone(), lan.captive_portal.clone());
         (
             lan.interface.clone(),
             Dhcpv6Config { dns_servers: dns.collect(), search_domains: search, captive_portal },
@@ -41,9 +41,10 @@ pub fn dhcpv6_servers(config: &Config) -> Vec<(String, Dhcpv6Config)> {
 /// Returns the config of prefix delegation: the mobile network prefixes, and their parts that are in use.
 pub fn delegator_config(config: &Config) -> DelegatorConfig {
     let Some(router) = &config.mobile_router else { return DelegatorConfig::default() };
-    let interfaces = router.lan.iter().filter_map(|lan| {
-        let length = lan.delegate.filter(|_| lan.advertise && lan.dhcp.enabled)?;
-        let (name, lifetime) = (lan.interface.clone(), lan.dhcp.lease);
+    let interfaces = router.lan_interfaces.iter().filter_map(|lan| {
+        let length =
+            lan.delegated_prefix_length.filter(|_| lan.sends_router_advertisements && lan.dhcp.enabled)?;
+        let (name, lifetime) = (lan.interface.clone(), lan.dhcp.lease_time);
         Some(DelegatingInterface {
             name,
             length,
@@ -59,38 +60,38 @@ pub fn delegator_config(config: &Config) -> DelegatorConfig {
 }
 
 /// Returns the domains of hosts on board: the first of each interface's search list.
-pub fn domains(config: &Config) -> Vec<String> {
+pub fn host_domains(config: &Config) -> Vec<String> {
     let mut domains: Vec<String> = Vec::new();
-    for lan in config.mobile_router.iter().flat_map(|router| &router.lan) {
-        domains.extend(lan.search.first().filter(|domain| !domains.contains(domain)).cloned());
+    for lan in config.mobile_router.iter().flat_map(|router| &router.lan_interfaces) {
+        domains.extend(lan.search_domains.first().filter(|domain| !domains.contains(domain)).cloned());
     }
     domains
 }
 
 /// Returns the config of an interface's server; `None` if it has none. `forwards` says whether carnet
 /// forwards DNS queries.
-fn server(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<ServerConfig> {
-    let range = lan.dhcp.range_in(prefix).filter(|_| lan.dhcp.enabled)?;
+fn dhcp_server_config(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<ServerConfig> {
+    let range = lan.dhcp.default_range_in(prefix).filter(|_| lan.dhcp.enabled)?;
     let reservations = lan.dhcp.reservations.iter().map(|reservation| Reservation {
         link_address: reservation.mac.0,
         address: reservation.address,
         name: reservation.name.clone(),
     });
-    let dns = lan.dns.iter().filter_map(|server| match server {
+    let dns = lan.dns_servers.iter().filter_map(|server| match server {
         IpAddr::V4(server) => Some(*server),
         IpAddr::V6(_) => None,
     });
     Some(ServerConfig {
         prefix,
         address_range: range,
-        lease_time: lan.dhcp.lease,
+        lease_time: lan.dhcp.lease_time,
         reservations: reservations.collect(),
         options: lan.dhcp.options.iter().map(|option| (option.code, option.value.clone())).collect(),
         dns_servers: dns.collect(),
-        is_dns_server: forwards && lan.dns.is_empty(),
-        search_domains: lan.search.clone(),
+        is_dns_server: forwards && lan.dns_servers.is_empty(),
+        search_domains: lan.search_domains.clone(),
         mtu: lan.mtu.and_then(|mtu| u16::try_from(mtu).ok()),
-        prefers_ipv6_only: lan.pref64.is_some(),
+        prefers_ipv6_only: lan.nat64_prefix.is_some(),
         captive_portal: lan.captive_portal.clone(),
     })
 }

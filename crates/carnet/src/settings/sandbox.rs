@@ -8,7 +8,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource, disclose};
+use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource, disclose_config};
 use carnet_linux::run_with_secrets;
 use carnet_linux::sandbox::SandboxPlan;
 
@@ -16,25 +16,25 @@ use super::lan::{dhcp_servers, dhcpv6_servers};
 use super::{GeonetPathChoice, geonet_path, needs_platform, undo_file};
 
 /// Folders that contain private files of several users.
-const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
+const SHARED_FOLDERS: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
 
 /// Returns the rights that a station with this config needs; `file` is the config file. Creates missing
 /// folders into which the station writes.
-pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
+pub fn sandbox_plan(config: &Config, file: &Path) -> SandboxPlan {
     let (station, platform) = (&config.station, needs_platform(config));
     let mut plan = SandboxPlan::default();
 
-    folder(&mut plan, file);
+    add_folder_of_file(&mut plan, file);
     let base = file.parent().unwrap_or(Path::new(""));
     let named = run_with_secrets(|| {
         let text = fs::read_to_string(file).unwrap_or_default();
-        disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default()
+        disclose_config(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default()
     });
     for secret in named {
-        folder(&mut plan, &base.join(secret));
+        add_folder_of_file(&mut plan, &base.join(secret));
     }
     for uplink in config.mobile_router.iter().flat_map(|router| &router.uplinks) {
-        uplink.signal_file.iter().for_each(|file| folder(&mut plan, file));
+        uplink.signal_file.iter().for_each(|file| add_folder_of_file(&mut plan, file));
     }
     let probe = config.mobile_router.as_ref().and_then(|router| router.captive_portal_probe.as_ref());
     if let Some(url) = probe {
@@ -43,26 +43,34 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
         // allowed.
         plan.listening_tcp_ports.push(0);
     }
-    if let Some(http) = &station.http {
-        whole(&mut plan, &http.pages);
-        http.tokens.iter().for_each(|file| folder(&mut plan, file));
+    if let Some(http) = &station.tcp_api {
+        add_readable_folder(&mut plan, &http.dashboard_directory);
+        http.token_file.iter().for_each(|file| add_folder_of_file(&mut plan, file));
         plan.listening_tcp_ports.push(http.address.port());
     }
     if let Some(security) = &config.security {
-        security.roots.iter().chain(&security.authorities).for_each(|file| folder(&mut plan, file));
-        security.tickets.iter().for_each(|tickets| whole(&mut plan, tickets));
+        security
+            .root_files
+            .iter()
+            .chain(&security.authority_files)
+            .for_each(|file| add_folder_of_file(&mut plan, file));
+        security.ticket_folder.iter().for_each(|tickets| add_readable_folder(&mut plan, tickets));
     }
-    own(&mut plan, station.socket.parent().unwrap_or(Path::new("")));
-    station.state_dir.iter().for_each(|directory| own(&mut plan, directory));
-    station.record.iter().filter_map(|file| file.parent()).for_each(|folder| own(&mut plan, folder));
+    add_own_folder(&mut plan, station.socket.parent().unwrap_or(Path::new("")));
+    station.state_dir.iter().for_each(|directory| add_own_folder(&mut plan, directory));
+    station
+        .recording_file
+        .iter()
+        .filter_map(|file| file.parent())
+        .for_each(|folder| add_own_folder(&mut plan, folder));
 
     if let Some(geonet) = &config.geonet {
-        match &geonet.position {
+        match &geonet.position_source {
             PositionSource::Gpsd { host, port, .. } => {
                 plan.connecting_tcp_ports.push(*port);
                 plan.looks_up_names = host.parse::<IpAddr>().is_err();
             }
-            PositionSource::Trace(file) => folder(&mut plan, file),
+            PositionSource::Trace(file) => add_folder_of_file(&mut plan, file),
             PositionSource::Fixed(_) => {}
         }
         match &geonet.interface {
@@ -78,7 +86,7 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
     if !dhcpv6_servers(config).is_empty() {
         plan.listening_udp_ports.push(547);
     }
-    if config.mobile_router.as_ref().is_some_and(|router| !router.dns_forward.is_empty()) {
+    if config.mobile_router.as_ref().is_some_and(|router| !router.dns_forward_servers.is_empty()) {
         plan.listening_udp_ports.push(53);
         // The DNS forwarder listens on port 53. Its queries to servers have ports that the kernel chooses, so
         // port 0 is allowed.
@@ -103,13 +111,13 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
 }
 
 /// Returns whether a station on this data path may load BPF programs later, for new interfaces.
-pub fn loads_later(config: &Config, path: Option<carnet_linux::DataPath>) -> bool {
+pub fn loads_programs_later(config: &Config, path: Option<carnet_linux::DataPath>) -> bool {
     matches!(path, Some(carnet_linux::DataPath::Bpf | carnet_linux::DataPath::Xdp))
         || geonet_path(config) != GeonetPathChoice::Never
 }
 
 /// Returns a right that `new` needs and that a process with only the rights of `old` lacks, in words.
-pub fn beyond(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
+pub fn missing_right(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
     let inside = |path: &PathBuf| {
         old.readable_paths.iter().chain(&old.writable_folders).any(|known| path.starts_with(known))
     };
@@ -130,7 +138,7 @@ pub fn beyond(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
 }
 
 /// Adds a folder in which the station creates files.
-fn own(plan: &mut SandboxPlan, folder: &Path) {
+fn add_own_folder(plan: &mut SandboxPlan, folder: &Path) {
     // If the folder cannot be created, the code that writes into it reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -139,14 +147,14 @@ fn own(plan: &mut SandboxPlan, folder: &Path) {
 
 /// Adds a folder with all its content, by its real name. If the folder does not exist, adds the folder that
 /// will contain it.
-fn whole(plan: &mut SandboxPlan, folder: &Path) {
+fn add_readable_folder(plan: &mut SandboxPlan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
     plan.readable_paths.extend(found.filter(|found| !is_shared(found)));
 }
 
 /// Adds the folder of a file. If the file is a link, adds the folder of its target, too.
-fn folder(plan: &mut SandboxPlan, file: &Path) {
+fn add_folder_of_file(plan: &mut SandboxPlan, file: &Path) {
     plan.config_paths.push(file.to_owned());
     for name in [Some(file.to_owned()), fs::canonicalize(file).ok()].into_iter().flatten() {
         let parent = match name.parent() {
@@ -156,23 +164,24 @@ fn folder(plan: &mut SandboxPlan, file: &Path) {
         match fs::canonicalize(parent) {
             Ok(parent) if is_shared(&parent) => plan.readable_paths.push(name),
             Ok(parent) => plan.readable_paths.push(parent),
-            Err(_) => whole(plan, parent),
+            Err(_) => add_readable_folder(plan, parent),
         }
     }
 }
 
 fn is_shared(folder: &Path) -> bool {
-    SHARED.iter().any(|shared| folder == Path::new(shared)) || folder.parent() == Some(Path::new("/home"))
+    SHARED_FOLDERS.iter().any(|shared| folder == Path::new(shared))
+        || folder.parent() == Some(Path::new("/home"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
     #[test]
     fn sandbox_reads_own_folders_and_single_files_of_shared_folders() {
-        let scratch = Scratch::new();
+        let scratch = ScratchFolder::new();
         let at = |name: &str| scratch.path().join(name);
         fs::create_dir_all(at("real")).expect("a folder");
         fs::write(at("real/a.toml"), "").expect("a file");
@@ -181,7 +190,7 @@ mod tests {
 
         let read = |file: &Path| {
             let mut plan = SandboxPlan::default();
-            folder(&mut plan, file);
+            add_folder_of_file(&mut plan, file);
             plan.readable_paths
         };
         assert_eq!(read(&at("a.toml")), [here.clone(), here.join("real")]);
@@ -207,14 +216,14 @@ mod tests {
             ..SandboxPlan::default()
         };
         for path in ["/a", "/a/c/d", "/b/c"] {
-            assert_eq!(beyond(&old, &reads(path)), None);
+            assert_eq!(missing_right(&old, &reads(path)), None);
         }
-        assert_eq!(beyond(&old, &reads("/ab")).as_deref(), Some("reading in /ab"));
+        assert_eq!(missing_right(&old, &reads("/ab")).as_deref(), Some("reading in /ab"));
         let connects = SandboxPlan { connecting_tcp_ports: vec![80], ..old.clone() };
-        assert_eq!(beyond(&old, &connects).as_deref(), Some("connecting to TCP port 80"));
-        assert_eq!(beyond(&connects, &old), None);
+        assert_eq!(missing_right(&old, &connects).as_deref(), Some("connecting to TCP port 80"));
+        assert_eq!(missing_right(&connects, &old), None);
         let programs = SandboxPlan { loads_bpf_programs: true, ..old.clone() };
-        assert_eq!(beyond(&old, &programs).as_deref(), Some("BPF programs"));
-        assert_eq!(beyond(&programs, &old), None);
+        assert_eq!(missing_right(&old, &programs).as_deref(), Some("BPF programs"));
+        assert_eq!(missing_right(&programs, &old), None);
     }
 }

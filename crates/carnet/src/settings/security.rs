@@ -11,24 +11,24 @@ use carnet_cits::security::SecurityEntity;
 /// A security entity, with warnings for the operator.
 pub struct LoadedSecurity {
     /// The security entity; `None` if the station sends unsecured packets.
-    pub entity: Option<Box<dyn SecurityEntity>>,
+    pub security_entity: Option<Box<dyn SecurityEntity>>,
     /// Warnings that do not prevent the start.
-    pub warnings: Vec<String>,
+    pub operator_warnings: Vec<String>,
 }
 
 /// Reads the certificates and keys that the config names, and checks their validity on `date`.
 ///
 /// # Errors
 /// Returns the mistake, with its file and the expected content.
-pub fn furnish(config: &Config, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
-    match config.security.as_ref().filter(|security| security.policy != SecurityPolicy::Off) {
-        None => Ok(LoadedSecurity { entity: None, warnings: Vec::new() }),
-        Some(security) => from_files(security, rng, date),
+pub fn load_security(config: &Config, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
+    match config.security.as_ref().filter(|security| security.unsigned_packet_policy != SecurityPolicy::Off) {
+        None => Ok(LoadedSecurity { security_entity: None, operator_warnings: Vec::new() }),
+        Some(security) => load_from_files(security, rng, date),
     }
 }
 
 #[cfg(not(feature = "security"))]
-fn from_files(_: &Security, _: Rng, _: WallTime) -> Result<LoadedSecurity> {
+fn load_from_files(_: &Security, _: Rng, _: WallTime) -> Result<LoadedSecurity> {
     anyhow::bail!(
         "[security]: this program was built without signatures (feature `security`), expected policy = \
          \"off\""
@@ -36,12 +36,12 @@ fn from_files(_: &Security, _: Rng, _: WallTime) -> Result<LoadedSecurity> {
 }
 
 #[cfg(feature = "security")]
-fn from_files(security: &Security, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
-    files::furnish(security, rng, date)
+fn load_from_files(security: &Security, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
+    certificate_files::load_security(security, rng, date)
 }
 
 #[cfg(feature = "security")]
-mod files {
+mod certificate_files {
     use std::fs;
     use std::path::{Path, PathBuf};
 
@@ -65,19 +65,27 @@ mod files {
 
     use super::LoadedSecurity;
 
-    pub fn furnish(security: &Security, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
-        let tickets = match &security.tickets {
+    pub fn load_security(security: &Security, rng: Rng, date: WallTime) -> Result<LoadedSecurity> {
+        let tickets = match &security.ticket_folder {
             Some(folder) => ticket_files(folder)?,
             None => Vec::new(),
         };
         let credentials = Credentials {
-            root_certificates: security.roots.iter().map(|path| certificate(path)).collect::<Result<_>>()?,
-            authorities: security.authorities.iter().map(|path| certificate(path)).collect::<Result<_>>()?,
-            revoked_certificates: security.revoked.iter().map(|name| HashedId8(*name)).collect(),
-            tickets: tickets.iter().map(|path| ticket(path)).collect::<Result<_>>()?,
+            root_certificates: security
+                .root_files
+                .iter()
+                .map(|path| read_certificate(path))
+                .collect::<Result<_>>()?,
+            authorities: security
+                .authority_files
+                .iter()
+                .map(|path| read_certificate(path))
+                .collect::<Result<_>>()?,
+            revoked_certificates: security.revoked_certificates.iter().map(|name| HashedId8(*name)).collect(),
+            tickets: tickets.iter().map(|path| read_ticket(path)).collect::<Result<_>>()?,
         };
         let config = SecurityConfig {
-            policy: match security.policy {
+            policy: match security.unsigned_packet_policy {
                 config::SecurityPolicy::Off => SecurityPolicy::Off,
                 config::SecurityPolicy::AcceptUnsigned => SecurityPolicy::AcceptUnsigned,
                 config::SecurityPolicy::Strict => SecurityPolicy::Strict,
@@ -105,9 +113,10 @@ mod files {
         let is_over = |certificate: &Certificate| {
             certificate.content().validity.first_invalid_time() <= now.certificate_time
         };
-        let issuers = credentials.root_certificates.iter().zip(&security.roots).map(|it| ("roots", it));
-        let issuers = issuers
-            .chain(credentials.authorities.iter().zip(&security.authorities).map(|it| ("authorities", it)));
+        let issuers = credentials.root_certificates.iter().zip(&security.root_files).map(|it| ("roots", it));
+        let issuers = issuers.chain(
+            credentials.authorities.iter().zip(&security.authority_files).map(|it| ("authorities", it)),
+        );
         for (key, (certificate, path)) in issuers.filter(|(_, (certificate, _))| !holds(certificate)) {
             let path = path.display();
             warnings.push(match is_over(certificate) {
@@ -122,20 +131,20 @@ mod files {
         }
         for (credential, reason) in credentials.add_credentials(&mut entity, &Computes, now) {
             let (key, path) = match credential {
-                CredentialName::Root(index) => ("roots", security.roots.get(index)),
+                CredentialName::Root(index) => ("roots", security.root_files.get(index)),
                 // The operator has got a warning about the dates before. The entity checks dates again at
                 // each use.
-                CredentialName::Authority(_) if is_of_dates(reason) => continue,
+                CredentialName::Authority(_) if is_about_validity_dates(reason) => continue,
                 // The ticket's authority may be missing, because its own dates were not valid.
                 CredentialName::Authority(index)
                     if credentials.authorities.get(index).is_some_and(is_over) =>
                 {
                     continue;
                 }
-                CredentialName::Authority(index) => ("authorities", security.authorities.get(index)),
+                CredentialName::Authority(index) => ("authorities", security.authority_files.get(index)),
                 // An operator gets tickets for weeks in advance. They expire one after the other, so an
                 // expired ticket is no mistake.
-                CredentialName::Ticket(_) if is_of_dates(reason) => continue,
+                CredentialName::Ticket(_) if is_about_validity_dates(reason) => continue,
                 CredentialName::Ticket(index)
                     if credentials.tickets.get(index).is_some_and(|(it, _)| is_over(it)) =>
                 {
@@ -144,9 +153,9 @@ mod files {
                 CredentialName::Ticket(index) => ("tickets", tickets.get(index)),
             };
             let path = path.map(PathBuf::as_path).unwrap_or(Path::new("")).display();
-            bail!("security.{key}: carnet refuses the certificate {path}: {}", words(reason));
+            bail!("security.{key}: carnet refuses the certificate {path}: {}", refusal_text(reason));
         }
-        match &security.tickets {
+        match &security.ticket_folder {
             None => warnings.push(
                 "security.tickets: the folder has no tickets, so this station signs \
                 nothing"
@@ -158,16 +167,16 @@ mod files {
             }
             Some(_) => {}
         }
-        Ok(LoadedSecurity { entity: Some(Box::new(entity)), warnings })
+        Ok(LoadedSecurity { security_entity: Some(Box::new(entity)), operator_warnings: warnings })
     }
 
     /// Returns whether the reason to refuse a certificate is its dates.
-    fn is_of_dates(reason: SecurityDrop) -> bool {
+    fn is_about_validity_dates(reason: SecurityDrop) -> bool {
         matches!(reason, SecurityDrop::CertificateNotYetValid | SecurityDrop::CertificateExpired)
     }
 
     /// Returns the reason why other stations would refuse a certificate, in words.
-    fn words(reason: SecurityDrop) -> &'static str {
+    fn refusal_text(reason: SecurityDrop) -> &'static str {
         match reason {
             SecurityDrop::WrongRole => "it is a certificate for another purpose",
             SecurityDrop::BadKey => {
@@ -187,7 +196,7 @@ mod files {
         }
     }
 
-    fn certificate(path: &Path) -> Result<Certificate> {
+    fn read_certificate(path: &Path) -> Result<Certificate> {
         let octets = fs::read(path).with_context(|| format!("[security]: cannot read {}", path.display()))?;
         Certificate::parse(&octets)
             .with_context(|| format!("[security]: {}, expected a certificate of TS 103 097", path.display()))
@@ -206,14 +215,14 @@ mod files {
     }
 
     /// Reads a ticket, and its key from the file beside it.
-    fn ticket(path: &Path) -> Result<(Certificate, PrivateKey)> {
+    fn read_ticket(path: &Path) -> Result<(Certificate, PrivateKey)> {
         let file = path.with_extension("key");
         let octets = key_file::read_key_file(&file)
             .with_context(|| format!("security.tickets: cannot take {}", file.display()))?;
         let key = std::str::from_utf8(&octets).ok().and_then(PrivateKey::parse);
         let expected = "expected a line with a curve's name and a scalar in hexadecimal digits";
         let key = key.with_context(|| format!("security.tickets: {}: {expected}", file.display()))?;
-        Ok((certificate(path)?, key))
+        Ok((read_certificate(path)?, key))
     }
 }
 
@@ -233,60 +242,72 @@ mod tests {
     use carnet_security::{SecurityTime, pki};
 
     use super::*;
-    use crate::scratch::Scratch;
+    use crate::scratch::ScratchFolder;
 
     /// Date of the tests in seconds since 1970.
-    const TODAY: u64 = 1_795_300_000;
-    const DAY: i64 = 86_400;
+    const TODAY_UNIX_SECONDS: u64 = 1_795_300_000;
+    const DAY_IN_SECONDS: i64 = 86_400;
 
-    fn date(days: i64) -> WallTime {
-        WallTime::from_unix_nanos((TODAY as i64 + days * DAY) as u64 * 1_000_000_000)
+    fn date_after_days(days: i64) -> WallTime {
+        WallTime::from_unix_nanos((TODAY_UNIX_SECONDS as i64 + days * DAY_IN_SECONDS) as u64 * 1_000_000_000)
     }
 
     /// Returns a validity period that begins `from` days after today.
-    fn days(from: i64, count: u16) -> ValidityPeriod {
-        let start = Time64::from_wall_time(date(from), 5).to_seconds();
+    fn validity_of_days(from: i64, count: u16) -> ValidityPeriod {
+        let start = Time64::from_wall_time(date_after_days(from), 5).to_seconds();
         ValidityPeriod {
             start: Time32(start.0),
             duration: ValidityDuration { unit: DurationUnit::Hours, unit_count: 24 * count },
         }
     }
 
-    fn key(number: u8) -> Box<dyn SigningKey> {
+    fn signing_key(number: u8) -> Box<dyn SigningKey> {
         PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar")
     }
 
-    struct Files {
-        scratch: Scratch,
-        root: Certificate,
+    struct CertificateFiles {
+        scratch_folder: ScratchFolder,
+        root_certificate: Certificate,
     }
 
-    impl Files {
-        fn new(root: ValidityPeriod) -> Files {
-            let scratch = Scratch::new();
-            let content = pki::root_content("root", key(1).public_key(), root, None);
-            let root = pki::issue_certificate(&PortableBackend, key(1).as_ref(), None, content)
+    impl CertificateFiles {
+        fn new(root: ValidityPeriod) -> CertificateFiles {
+            let scratch = ScratchFolder::new();
+            let content = pki::root_content("root", signing_key(1).public_key(), root, None);
+            let root = pki::issue_certificate(&PortableBackend, signing_key(1).as_ref(), None, content)
                 .expect("a certificate");
             fs::write(scratch.path().join("root.cert"), root.octets()).expect("a file");
             fs::create_dir_all(scratch.path().join("tickets")).expect("a folder");
-            Files { scratch, root }
+            CertificateFiles { scratch_folder: scratch, root_certificate: root }
         }
 
         /// Creates an authority with this number, and a ticket of this authority.
-        fn authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
-            let content = pki::authority_content("aa", key(number).public_key(), validity, None);
-            let authority =
-                pki::issue_certificate(&PortableBackend, key(1).as_ref(), Some(&self.root), content)
-                    .expect("issued");
-            let path = self.scratch.path().join(format!("{number}.cert"));
+        fn create_authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
+            let content = pki::authority_content("aa", signing_key(number).public_key(), validity, None);
+            let authority = pki::issue_certificate(
+                &PortableBackend,
+                signing_key(1).as_ref(),
+                Some(&self.root_certificate),
+                content,
+            )
+            .expect("issued");
+            let path = self.scratch_folder.path().join(format!("{number}.cert"));
             fs::write(&path, authority.octets()).expect("a file");
             let own = number + 100;
-            let content =
-                pki::ticket_content(key(own).public_key(), validity, None, pki::test_applications(false));
-            let ticket =
-                pki::issue_certificate(&PortableBackend, key(number).as_ref(), Some(&authority), content)
-                    .expect("issued");
-            let place = self.scratch.path().join("tickets").join(format!("{own}.cert"));
+            let content = pki::ticket_content(
+                signing_key(own).public_key(),
+                validity,
+                None,
+                pki::test_applications(false),
+            );
+            let ticket = pki::issue_certificate(
+                &PortableBackend,
+                signing_key(number).as_ref(),
+                Some(&authority),
+                content,
+            )
+            .expect("issued");
+            let place = self.scratch_folder.path().join("tickets").join(format!("{own}.cert"));
             fs::write(&place, ticket.octets()).expect("a file");
             let private = PrivateKey::new(Curve::NistP256, &[own; 32]).expect("a scalar");
             let place = place.with_extension("key");
@@ -295,42 +316,49 @@ mod tests {
             path
         }
 
-        fn furnish(&self, authorities: Vec<PathBuf>, date: WallTime) -> Result<Vec<String>> {
+        fn load_warnings(&self, authorities: Vec<PathBuf>, date: WallTime) -> Result<Vec<String>> {
             let security = Security {
-                policy: carnet_api::config::SecurityPolicy::Strict,
-                roots: vec![self.scratch.path().join("root.cert")],
-                authorities,
-                tickets: Some(self.scratch.path().join("tickets")),
-                revoked: Vec::new(),
+                unsigned_packet_policy: carnet_api::config::SecurityPolicy::Strict,
+                root_files: vec![self.scratch_folder.path().join("root.cert")],
+                authority_files: authorities,
+                ticket_folder: Some(self.scratch_folder.path().join("tickets")),
+                revoked_certificates: Vec::new(),
                 verifications_per_second: 1000,
                 pseudonyms: None,
             };
-            let furnished = from_files(&security, Rng::new(1), date)?;
-            assert!(furnished.entity.is_some());
-            Ok(furnished.warnings)
+            let furnished = load_from_files(&security, Rng::new(1), date)?;
+            assert!(furnished.security_entity.is_some());
+            Ok(furnished.operator_warnings)
         }
     }
 
     #[test]
     fn only_an_authority_that_is_not_valid_now_causes_a_warning() {
-        let files = Files::new(days(-10, 300));
-        let authorities = vec![files.authority(2, days(-1, 30)), files.authority(3, days(25, 30))];
-        let warnings = files.furnish(authorities.clone(), date(0)).expect("the certificates can be used");
+        let files = CertificateFiles::new(validity_of_days(-10, 300));
+        let authorities = vec![
+            files.create_authority(2, validity_of_days(-1, 30)),
+            files.create_authority(3, validity_of_days(25, 30)),
+        ];
+        let warnings = files
+            .load_warnings(authorities.clone(), date_after_days(0))
+            .expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("3.cert is not valid yet"), "{warnings:?}");
         // A month later the other authority is the one that is valid.
-        let warnings = files.furnish(authorities, date(40)).expect("the certificates can be used");
+        let warnings =
+            files.load_warnings(authorities, date_after_days(40)).expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("2.cert has expired"), "{warnings:?}");
     }
 
     #[test]
     fn expired_and_not_yet_valid_certificates_cause_a_warning() {
-        let files = Files::new(days(-10, 20));
-        let authorities = vec![files.authority(2, days(-1, 5))];
+        let files = CertificateFiles::new(validity_of_days(-10, 20));
+        let authorities = vec![files.create_authority(2, validity_of_days(-1, 5))];
         for (day, text) in [(-100, "is not valid yet"), (100, "has expired")] {
-            let warnings =
-                files.furnish(authorities.clone(), date(day)).expect("the certificates can be used");
+            let warnings = files
+                .load_warnings(authorities.clone(), date_after_days(day))
+                .expect("the certificates can be used");
             assert_eq!(warnings.iter().filter(|it| it.contains(text)).count(), 2, "{warnings:?}");
             assert!(warnings.last().is_some_and(|it| it.contains("none is valid now")), "{warnings:?}");
         }
@@ -338,16 +366,22 @@ mod tests {
 
     #[test]
     fn certificate_of_another_root_is_refused() {
-        let (files, others) = (Files::new(days(-10, 20)), Files::new(days(-20, 40)));
-        let authorities = vec![others.authority(2, days(-1, 5))];
-        let error = files.furnish(authorities, date(0)).expect_err("a mistake");
+        let (files, others) = (
+            CertificateFiles::new(validity_of_days(-10, 20)),
+            CertificateFiles::new(validity_of_days(-20, 40)),
+        );
+        let authorities = vec![others.create_authority(2, validity_of_days(-1, 5))];
+        let error = files.load_warnings(authorities, date_after_days(0)).expect_err("a mistake");
         assert!(error.to_string().contains("its issuer is not among security.roots"), "{error}");
     }
 
     /// The entity checks certificates against this `Now`, so its date must equal the date of the tests.
     #[test]
     fn test_date_equals_date_of_security_entity() {
-        let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(date(0), 5) };
-        assert!(days(0, 1).contains_moment(now.certificate_time));
+        let now = SecurityTime {
+            time: Time::ZERO,
+            certificate_time: Time64::from_wall_time(date_after_days(0), 5),
+        };
+        assert!(validity_of_days(0, 1).contains_moment(now.certificate_time));
     }
 }

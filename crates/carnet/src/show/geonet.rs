@@ -6,33 +6,33 @@ use carnet_api::model::{
     Area, AreaOrigin, AreaShape, Dcc, GeonetStatus, GnAround, GnPingAnswer, GnTarget, Group, Location,
 };
 
-use super::{NOTHING, lay_out, or_nothing, words};
+use super::{ABSENT_VALUE, format_table, state_in_words, value_or_absent};
 
 /// Formats a table of stations. If some stations are out of range, the table has a column that shows which
 /// are neighbours.
-pub(super) fn locations(none: &str, locations: &[Location], width: Option<usize>) -> String {
+pub(super) fn format_locations(none: &str, locations: &[Location], width: Option<usize>) -> String {
     let all_near = locations.iter().all(|location| location.neighbour);
     let rows = locations.iter().map(|location| {
         vec![
             location.gn_address.to_string(),
             location.mac.to_string(),
-            place(location.latitude, location.longitude),
+            format_position(location.latitude, location.longitude),
             format!("{:.1} m/s", location.speed_mps),
             format!("{:.1}°", location.heading_deg),
-            age(location.age_ms),
+            format_age(location.age_ms),
             match (all_near, location.neighbour) {
-                (true, _) => NOTHING.to_owned(),
+                (true, _) => ABSENT_VALUE.to_owned(),
                 (false, true) => "yes".to_owned(),
                 (false, false) => "no".to_owned(),
             },
         ]
     });
     let columns = ["address", "mac", "position", "speed", "heading", "age", "in range"];
-    lay_out(none, &columns, rows.collect(), width)
+    format_table(none, &columns, rows.collect(), width)
 }
 
 /// Formats a table of areas, with the origin of areas that are not in the config.
-pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
+pub(super) fn format_areas(areas: &[Area], width: Option<usize>) -> String {
     let rows = areas.iter().map(|area| {
         vec![
             area.name.clone(),
@@ -43,30 +43,30 @@ pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
             }
             .to_owned(),
             match area.latitude.zip(area.longitude) {
-                Some((latitude, longitude)) => place(latitude, longitude),
+                Some((latitude, longitude)) => format_position(latitude, longitude),
                 None => "not known".to_owned(),
             },
             format!("{} m", area.distance_a_m),
-            or_nothing(area.distance_b_m.map(|distance| format!("{distance} m"))),
-            or_nothing(area.angle_deg.map(|angle| format!("{angle}°"))),
-            or_nothing(area.inside.map(|inside| if inside { "yes" } else { "no" })),
+            value_or_absent(area.distance_b_m.map(|distance| format!("{distance} m"))),
+            value_or_absent(area.angle_deg.map(|angle| format!("{angle}°"))),
+            value_or_absent(area.inside.map(|inside| if inside { "yes" } else { "no" })),
             match area.around {
                 Some(GnAround::Here) => "here".to_owned(),
                 Some(GnAround::Station(station)) => station.to_string(),
-                Some(GnAround::Place(_)) | None => NOTHING.to_owned(),
+                Some(GnAround::Place(_)) | None => ABSENT_VALUE.to_owned(),
             },
-            or_nothing(area.group),
+            value_or_absent(area.group),
             match area.prefixes.as_slice() {
-                [] => NOTHING.to_owned(),
+                [] => ABSENT_VALUE.to_owned(),
                 prefixes => prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
             },
-            or_nothing(area.ipv6_interface.clone()),
+            value_or_absent(area.ipv6_interface.clone()),
             match area.origin {
-                AreaOrigin::Config => NOTHING.to_owned(),
+                AreaOrigin::Config => ABSENT_VALUE.to_owned(),
                 AreaOrigin::Api => "operator".to_owned(),
                 AreaOrigin::Learnt => "advertisement".to_owned(),
             },
-            or_nothing(area.remaining_s.map(|seconds| format!("{seconds} s"))),
+            value_or_absent(area.remaining_s.map(|seconds| format!("{seconds} s"))),
         ]
     });
     let columns = [
@@ -84,23 +84,23 @@ pub(super) fn areas(areas: &[Area], width: Option<usize>) -> String {
         "set by",
         "ends in",
     ];
-    lay_out("no areas", &columns, rows.collect(), width)
+    format_table("no areas", &columns, rows.collect(), width)
 }
 
 /// Formats the state of congestion control.
-pub(super) fn dcc(dcc: &Dcc) -> String {
+pub(super) fn format_dcc(dcc: &Dcc) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<14} {value}");
     };
-    line("algorithm", words(&dcc.algorithm));
+    line("algorithm", state_in_words(&dcc.algorithm));
     let told = match dcc.told_ms {
-        Some(told) => format!("told {} ago", age(told)),
+        Some(told) => format!("told {} ago", format_age(told)),
         None => "assumed: no program reports it".to_owned(),
     };
     line("channel busy", format!("{:.1} %, {told}", dcc.busy_percent));
     if let Some(state) = &dcc.state {
-        line("state", words(state));
+        line("state", state_in_words(state));
     }
     if let Some(share) = dcc.duty_cycle_percent {
         line("duty cycle", format!("{share:.3} %"));
@@ -113,7 +113,7 @@ pub(super) fn dcc(dcc: &Dcc) -> String {
 }
 
 /// Formats a table of subscribed multicast groups.
-pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
+pub(super) fn format_groups(groups: &[Group], width: Option<usize>) -> String {
     let rows = groups.iter().map(|group| {
         let listed = group.sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         vec![
@@ -125,20 +125,23 @@ pub(super) fn groups(groups: &[Group], width: Option<usize>) -> String {
                 (false, listed) => listed.to_owned(),
             },
             if group.mapped { "yes" } else { "no" }.to_owned(),
-            or_nothing(group.querier),
-            or_nothing(group.remaining_s.map(|seconds| format!("{seconds:.0} s"))),
+            value_or_absent(group.querier),
+            value_or_absent(group.remaining_s.map(|seconds| format!("{seconds:.0} s"))),
         ]
     });
     let columns = ["group", "interface", "sources", "has area", "querier", "ends in"];
-    lay_out("no groups", &columns, rows.collect(), width)
+    format_table("no groups", &columns, rows.collect(), width)
 }
 
 /// Returns the GeoNetworking lines of `carnet status`, as names and values.
-pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
-    let place = status.latitude.zip(status.longitude).map(|(latitude, longitude)| place(latitude, longitude));
+pub(super) fn format_geonet_status(status: &GeonetStatus) -> [(&'static str, String); 4] {
+    let place = status
+        .latitude
+        .zip(status.longitude)
+        .map(|(latitude, longitude)| format_position(latitude, longitude));
     let position = match place {
-        Some(place) => format!("{place}, {}", words(&status.position)),
-        None => words(&status.position),
+        Some(place) => format!("{place}, {}", state_in_words(&status.position)),
+        None => state_in_words(&status.position),
     };
     let stations = format!("{} in range, {} known", status.neighbours, status.locations);
     let address = match (&status.gn_address, &status.waits_for) {
@@ -152,21 +155,21 @@ pub(super) fn status(status: &GeonetStatus) -> [(&'static str, String); 4] {
     let path = path.map(|path| path.to_owned() + next.as_deref().unwrap_or_default());
     [
         ("geonet", address),
-        ("  dataplane", or_nothing(path)),
+        ("  dataplane", value_or_absent(path)),
         ("  position", position),
         ("  stations", stations),
     ]
 }
 
 /// Formats an answer to a ping as one line.
-pub fn answer(answer: &GnPingAnswer) -> String {
+pub fn format_ping_answer(answer: &GnPingAnswer) -> String {
     let hops = if answer.hops == 1 { "hop" } else { "hops" };
     let mut line = format!(
         "{}: {} ({}) at {}, {} {hops}, {:.3} ms",
         answer.sequence,
         answer.gn_address,
         answer.mac,
-        place(answer.latitude, answer.longitude),
+        format_position(answer.latitude, answer.longitude),
         answer.hops,
         answer.rtt_ms
     );
@@ -177,7 +180,7 @@ pub fn answer(answer: &GnPingAnswer) -> String {
 }
 
 /// Formats the summary of a ping, which is its last line.
-pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
+pub fn format_ping_summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64]) -> String {
     let mut sorted = round_trips.to_vec();
     sorted.sort_by(f64::total_cmp);
     let mut line = format!("{target}: {sent} sent, {answered} answered");
@@ -190,12 +193,12 @@ pub fn summary(target: &GnTarget, sent: u32, answered: u32, round_trips: &[f64])
 
 /// Formats latitude and longitude in degrees with the resolution of GeoNetworking: seven digits, which is a
 /// centimetre.
-pub(super) fn place(latitude: f64, longitude: f64) -> String {
+pub(super) fn format_position(latitude: f64, longitude: f64) -> String {
     format!("{latitude:.7}, {longitude:.7}")
 }
 
 /// Formats an age in milliseconds as `120 ms`, from ten seconds on as `12 s`.
-pub(super) fn age(milliseconds: u64) -> String {
+pub(super) fn format_age(milliseconds: u64) -> String {
     match milliseconds {
         0..10_000 => format!("{milliseconds} ms"),
         _ => format!("{} s", milliseconds / 1000),

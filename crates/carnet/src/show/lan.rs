@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use carnet_api::model::{Lan, LanAllowed, LanDhcp};
 
-use super::{NOTHING, lay_out, list, or_nothing, span, words};
+use super::{ABSENT_VALUE, format_duration, format_table, join_values, state_in_words, value_or_absent};
 
 /// Formats the interfaces one after the other.
-pub fn lan(lans: &[Lan], width: Option<usize>) -> String {
+pub fn format_lans(lans: &[Lan], width: Option<usize>) -> String {
     if lans.is_empty() {
         return "no mobile network\n".to_owned();
     }
@@ -17,65 +17,65 @@ pub fn lan(lans: &[Lan], width: Option<usize>) -> String {
 fn interface(lan: &Lan, width: Option<usize>) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
-        if value != NOTHING {
+        if value != ABSENT_VALUE {
             let _ = writeln!(out, "{name:<17} {value}");
         }
     };
-    line("interface", format!("{}: {}", lan.interface, words(&lan.state)));
-    line("inbound", inbound(lan));
+    line("interface", format!("{}: {}", lan.interface, state_in_words(&lan.state)));
+    line("inbound", format_inbound_filter(lan));
     for allowed in &lan.allow {
-        line("  allow", exception(allowed));
+        line("  allow", format_exception(allowed));
     }
     if lan.isolated {
         line("isolated", "from the other interfaces on board".to_owned());
     }
     let closed = lan.closed.as_ref().map(|why| format!("gets no packets from others: {why}"));
-    line("closed", or_nothing(closed));
+    line("closed", value_or_absent(closed));
     match &lan.advertisement {
         Some(said) => {
             let state = if said.valid { "" } else { ": withdrawn, the home agent has refused the prefixes" };
-            line("advertises", format!("{}{state}", list(&said.prefixes)));
-            line("  mtu", or_nothing(said.mtu));
-            line("  dns", list(&said.dns));
-            line("  search", list(&said.search));
-            line("  nat64", list(&said.pref64));
-            line("  captive portal", or_nothing(said.captive_portal.as_ref()));
+            line("advertises", format!("{}{state}", join_values(&said.prefixes)));
+            line("  mtu", value_or_absent(said.mtu));
+            line("  dns", join_values(&said.dns));
+            line("  search", join_values(&said.search));
+            line("  nat64", join_values(&said.pref64));
+            line("  captive portal", value_or_absent(said.captive_portal.as_ref()));
             let other = said.other_router.map(|router| format!("{router} advertises itself here, too"));
-            line("  other router", or_nothing(other));
+            line("  other router", value_or_absent(other));
         }
         None => line("advertises", "nothing".to_owned()),
     }
-    line("ipv4", or_nothing(lan.ipv4_prefix));
+    line("ipv4", value_or_absent(lan.ipv4_prefix));
     if let Some(dhcp) = &lan.dhcp {
-        line("dhcp", dhcp_state(dhcp));
+        line("dhcp", format_dhcp_state(dhcp));
         line(
             "  addresses",
             format!("{}-{}, {} of {} free", dhcp.first, dhcp.last, dhcp.free, dhcp.addresses),
         );
-        line("  lease", span(dhcp.lease_s as f64));
+        line("  lease", format_duration(dhcp.lease_s as f64));
         let other = dhcp.other_server.map(|server| format!("{server} answers hosts here, too"));
-        line("  other server", or_nothing(other));
+        line("  other server", value_or_absent(other));
     }
     for dns in &lan.dns {
         let state = dns.failure.as_ref().map(|failure| format!(", down: {failure}")).unwrap_or_default();
         line("dns forwarder", format!("{}{state}", dns.address));
     }
-    line("delegates", or_nothing(lan.delegate.map(|length| format!("/{length} prefixes to routers"))));
+    line("delegates", value_or_absent(lan.delegate.map(|length| format!("/{length} prefixes to routers"))));
     for delegated in &lan.delegated {
-        let left = span(delegated.remaining_s as f64);
+        let left = format_duration(delegated.remaining_s as f64);
         line("  prefix", format!("{} to {}, ends in {left}", delegated.prefix, delegated.router));
     }
     if lan.dhcp.is_some() {
         out.push('\n');
-        out += &hosts(lan, width);
+        out += &format_hosts(lan, width);
     }
     out
 }
 
 /// Returns which packets from outside reach hosts; empty if the station is older and does not report this.
-fn inbound(lan: &Lan) -> String {
+fn format_inbound_filter(lan: &Lan) -> String {
     match lan.inbound.as_str() {
-        "" => NOTHING.to_owned(),
+        "" => ABSENT_VALUE.to_owned(),
         "any" => "any: everyone outside reaches the hosts".to_owned(),
         "established" => "established: only connections that hosts begin".to_owned(),
         other => other.to_owned(),
@@ -83,19 +83,19 @@ fn inbound(lan: &Lan) -> String {
 }
 
 /// Returns an exception of the door.
-fn exception(allowed: &LanAllowed) -> String {
+fn format_exception(allowed: &LanAllowed) -> String {
     let is_ping = allowed.protocol.starts_with("icmp");
     let mut text = if is_ping { format!("{} ping", allowed.protocol) } else { allowed.protocol.clone() };
     if !allowed.ports.is_empty() {
-        let _ = write!(text, " {}", list(&allowed.ports));
+        let _ = write!(text, " {}", join_values(&allowed.ports));
     }
     match allowed.to.is_empty() {
         true => text + " to every host",
-        false => format!("{text} to {}", list(&allowed.to)),
+        false => format!("{text} to {}", join_values(&allowed.to)),
     }
 }
 
-fn dhcp_state(dhcp: &LanDhcp) -> String {
+fn format_dhcp_state(dhcp: &LanDhcp) -> String {
     match (&dhcp.failure, dhcp.address) {
         (Some(failure), _) => format!("down: {failure}"),
         (None, Some(address)) => format!("up at {address}"),
@@ -103,18 +103,18 @@ fn dhcp_state(dhcp: &LanDhcp) -> String {
     }
 }
 
-fn hosts(lan: &Lan, width: Option<usize>) -> String {
+fn format_hosts(lan: &Lan, width: Option<usize>) -> String {
     let rows = lan.hosts.iter().map(|host| {
         vec![
             host.address.to_string(),
             host.mac.clone(),
-            or_nothing(host.name.as_ref()),
-            span(host.remaining_s as f64),
-            if host.reserved { "reserved".to_owned() } else { NOTHING.to_owned() },
+            value_or_absent(host.name.as_ref()),
+            format_duration(host.remaining_s as f64),
+            if host.reserved { "reserved".to_owned() } else { ABSENT_VALUE.to_owned() },
         ]
     });
     let columns = ["address", "mac", "name", "lease ends in", "kind"];
-    lay_out("no host has a lease", &columns, rows.collect(), width)
+    format_table("no host has a lease", &columns, rows.collect(), width)
 }
 
 #[cfg(test)]
@@ -198,8 +198,8 @@ delegates         /64 prefixes to routers
 ADDRESS      MAC                NAME    LEASE ENDS IN
 10.42.7.128  02:00:00:00:00:0a  camera  50m 0s
 ";
-        assert_eq!(super::lan(std::slice::from_ref(&lan), None), expected);
-        assert_eq!(super::lan(&[], None), "no mobile network\n");
+        assert_eq!(super::format_lans(std::slice::from_ref(&lan), None), expected);
+        assert_eq!(super::format_lans(&[], None), "no mobile network\n");
         let plain = Lan {
             inbound: "any".into(),
             allow: Vec::new(),
@@ -219,6 +219,6 @@ interface         eth1: up
 inbound           any: everyone outside reaches the hosts
 advertises        nothing
 ";
-        assert_eq!(super::lan(&[plain], None), expected);
+        assert_eq!(super::format_lans(&[plain], None), expected);
     }
 }

@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 use carnet_api::model::Security;
 
-use super::{NOTHING, utc, words};
+use super::{ABSENT_VALUE, format_utc, state_in_words};
 
 /// Formats the tickets, the waiting messages, the accepted messages, and the drop reasons.
-pub(super) fn security(security: &Security) -> String {
+pub(super) fn format_security(security: &Security) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(out, "{name:<17} {value}");
     };
-    let date = |seconds: u64| utc(seconds as f64).replace(".000Z", "Z");
-    line("policy", words(&security.policy));
+    let date = |seconds: u64| format_utc(seconds as f64).replace(".000Z", "Z");
+    line("policy", state_in_words(&security.policy));
     match &security.ticket {
         Some(ticket) => {
             line("ticket", ticket.name.clone());
@@ -21,7 +21,7 @@ pub(super) fn security(security: &Security) -> String {
         }
         None => line("ticket", "none: nothing is signed".into()),
     }
-    let until = security.tickets_until.map_or_else(|| NOTHING.to_owned(), date);
+    let until = security.tickets_until.map_or_else(|| ABSENT_VALUE.to_owned(), date);
     let (now, later) = (security.tickets_now, security.tickets_later);
     line("own tickets", format!("{now} now, {later} later, the last until {until}"));
     line("known", format!("{} issuers, {} tickets of others", security.issuers, security.signers));
@@ -40,7 +40,7 @@ pub(super) fn security(security: &Security) -> String {
         line("  in the open", security.plain.to_string());
     }
     for (reason, count) in &security.dropped {
-        line("  dropped", format!("{count} {}", words(reason)));
+        line("  dropped", format!("{count} {}", state_in_words(reason)));
     }
     out
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-fn show(what: Table, answer: Value, width: Option<usize>) -> String {
+fn show_table(what: Table, answer: Value, width: Option<usize>) -> String {
     table(what, answer, width).expect("a table")
 }
 
@@ -29,17 +29,17 @@ HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE
 2001:db8:1::1234  2001:db8:f::7    1d 2h  2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s  7
 2001:db8:1::5     -                -      -                                at home     0 of 0 s    65535
 ";
-    assert_eq!(show(Table::Bindings, two_bindings(), None), expected);
+    assert_eq!(show_table(Table::Bindings, two_bindings(), None), expected);
     // The table needs 107 columns, and 97 without its column for the sequence number, which it then leaves
     // out.
-    assert_eq!(show(Table::Bindings, two_bindings(), Some(107)), expected);
+    assert_eq!(show_table(Table::Bindings, two_bindings(), Some(107)), expected);
     let narrow = "\
 HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE       LEFT
 2001:db8:1::1234  2001:db8:f::7    1d 2h  2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s
 2001:db8:1::5     -                -      -                                at home     0 of 0 s
 ";
-    assert_eq!(show(Table::Bindings, two_bindings(), Some(106)), narrow);
-    assert_eq!(show(Table::Bindings, two_bindings(), Some(97)), narrow);
+    assert_eq!(show_table(Table::Bindings, two_bindings(), Some(106)), narrow);
+    assert_eq!(show_table(Table::Bindings, two_bindings(), Some(97)), narrow);
 }
 
 #[test]
@@ -61,14 +61,14 @@ state            at home
 left             0 of 0 s
 sequence         65535
 ";
-    assert_eq!(show(Table::Bindings, two_bindings(), Some(96)), expected);
+    assert_eq!(show_table(Table::Bindings, two_bindings(), Some(96)), expected);
 }
 
 #[test]
 fn show_names_the_role_of_each_binding_of_a_station_with_both_roles() {
     let mut bindings = two_bindings();
     bindings[1]["role"] = json!("mobile_router");
-    let text = show(Table::Bindings, bindings, None);
+    let text = show_table(Table::Bindings, bindings, None);
     let starts: Vec<&str> = text.lines().map(|line| &line[..15]).collect();
     assert_eq!(starts, ["ROLE           ", "home agent     ", "mobile router  "]);
 }
@@ -82,7 +82,7 @@ fn show_uplinks_prints_a_table() {
                "volume_used": used, "volume": volume, "volume_period": "month"})
     };
     assert_eq!(
-        show(
+        show_table(
             Table::Uplinks,
             json!([
                 uplink("wlan0", true, json!(-61), json!(999), Value::Null),
@@ -112,7 +112,7 @@ fn a_silent_uplink_shows_the_time_of_its_next_attempt() {
         uplink
     };
     assert_eq!(
-        show(
+        show_table(
             Table::Uplinks,
             json!([
                 uplink("w0", "silent", json!(40)),
@@ -137,7 +137,7 @@ w5      refused: wrong key (status 146), again in 8 s  10
     let mut with_router = uplink("w0", "silent", json!(40));
     with_router["silent_router"] = json!("fe80::1");
     assert_eq!(
-        show(Table::Uplinks, json!([with_router]), None),
+        show_table(Table::Uplinks, json!([with_router]), None),
         "\
 UPLINK  STATE                           PRIORITY
 w0      router fe80::1 does not answer  10
@@ -154,7 +154,7 @@ fn show_uplinks_names_each_obstacle_of_the_machine_once() {
                "obstacle": "x is 0, 1 is needed"})
     };
     assert_eq!(
-        show(Table::Uplinks, json!([uplink("w0"), uplink("w1")]), None),
+        show_table(Table::Uplinks, json!([uplink("w0"), uplink("w1")]), None),
         "\
 UPLINK  STATE      PRIORITY
 w0      no answer  10
@@ -183,7 +183,7 @@ w0      no answer  10
 w0: host 02:00:00:00:00:09 at i0 has access to the captive portal for 4m 50s, DNS at {text}
 "
         );
-        assert_eq!(show(Table::Uplinks, json!([uplink(dns)]), None), expected);
+        assert_eq!(show_table(Table::Uplinks, json!([uplink(dns)]), None), expected);
     }
 }
 
@@ -195,7 +195,7 @@ fn show_policies_prints_selectors_and_uplinks() {
                "takes": takes, "home_agent": home_agent})
     };
     assert_eq!(
-        show(
+        show_table(
             Table::Policies,
             json!([
                 policy("voice", json!("w2"), json!(["w2"]), "agreed"),
@@ -214,7 +214,7 @@ bulk    failover  w1 w0    -          as others  knows no flows
 #[test]
 fn show_tunnels_and_counters_print_tables() {
     assert_eq!(
-        show(
+        show_table(
             Table::Tunnels,
             json!([
                 {"home_address": "2001:db8:1::5",
@@ -233,7 +233,11 @@ OUT (OCTETS)
 "
     );
     assert_eq!(
-        show(Table::Counters, json!({"tunnel.encapsulated": 12345, "mobility.dropped.bad_mac": 7}), Some(20)),
+        show_table(
+            Table::Counters,
+            json!({"tunnel.encapsulated": 12345, "mobility.dropped.bad_mac": 7}),
+            Some(20)
+        ),
         "\
 mobility.dropped.bad_mac      7
 tunnel.encapsulated       12345
@@ -244,7 +248,7 @@ tunnel.encapsulated       12345
 #[test]
 fn show_routes_prints_path_and_reason() {
     assert_eq!(
-        show(
+        show_table(
             Table::Routes,
             json!([
                 {"prefix": "2001:db8:b::/\
@@ -272,11 +276,11 @@ fn empty_tables_print_a_sentence() {
         (Table::Routes, "no routes\n"),
         (Table::Policies, "no policies\n"),
     ] {
-        assert_eq!(show(what, json!([]), None), text);
+        assert_eq!(show_table(what, json!([]), None), text);
     }
-    assert_eq!(show(Table::Counters, json!({}), None), "no counters\n");
+    assert_eq!(show_table(Table::Counters, json!({}), None), "no counters\n");
     assert_eq!(
-        show(
+        show_table(
             Table::Keys,
             json!({"public_keys": ["B=", "A="], "missing": ["mobile router 2001:db8::5"]}),
             None
@@ -330,7 +334,7 @@ fn status_prints_role_state_and_addresses() {
         uplink("wwan2", "down: the volume is used up", json!(null)),
     ]);
     assert_eq!(
-        status(answer, uplinks).expect("a status"),
+        format_status(answer, uplinks).expect("a status"),
         "\
 station           bus-42, carnet 0.1.0
 up                1d 2h 3m 4s
@@ -380,7 +384,7 @@ fn status_reports_a_router_without_path() {
                               "wanted_uplink": null},
             "home_agent": null,
         });
-        let text = status(answer, json!([])).expect("a status");
+        let text = format_status(answer, json!([])).expect("a status");
         text.lines().find(|line| line.starts_with("mobile router")).expect("the line").to_owned()
     };
     let cut_off = "mobile router     registered, but no uplink reaches the home agent";
@@ -413,10 +417,10 @@ fn watch_prints_one_line_for_each_event() {
 #[test]
 fn show_prints_durations_in_short_form() {
     for (seconds, text) in [(0.0, "0s"), (59.9, "59s"), (3600.0, "1h 0m 0s"), (-1.0, "0s")] {
-        assert_eq!(span(seconds), text);
+        assert_eq!(format_duration(seconds), text);
     }
-    assert_eq!(utc(951_782_400.0), "2000-02-29T00:00:00.000Z");
-    assert_eq!(utc(1_798_761_599.999_6), "2027-01-01T00:00:00.000Z");
+    assert_eq!(format_utc(951_782_400.0), "2000-02-29T00:00:00.000Z");
+    assert_eq!(format_utc(1_798_761_599.999_6), "2027-01-01T00:00:00.000Z");
 }
 
 #[test]
@@ -445,10 +449,10 @@ received          431
   dropped         9 replayed
   dropped         30 unknown issuer
 ";
-    assert_eq!(show(Table::Security, answer.clone(), None), expected);
+    assert_eq!(show_table(Table::Security, answer.clone(), None), expected);
     answer["ticket"] = Value::Null;
     answer["tickets_until"] = Value::Null;
-    let text = show(Table::Security, answer, None);
+    let text = show_table(Table::Security, answer, None);
     assert!(text.contains("ticket            none: nothing is signed\nown tickets       5 now"), "{text}");
     assert!(text.contains("the last until -\n"), "{text}");
 }
@@ -456,7 +460,7 @@ received          431
 /// If a state contains a key of the config, the key keeps its spelling.
 #[test]
 fn show_keeps_underscores_of_json_keys() {
-    assert_eq!(words("no_answer"), "no answer");
+    assert_eq!(state_in_words("no_answer"), "no answer");
     let down = "down: IPv4 only, and mobile_router.home_agent_ipv4 is not set";
-    assert_eq!(words(down), down);
+    assert_eq!(state_in_words(down), down);
 }

@@ -29,21 +29,21 @@ use anyhow::{Context, bail, ensure};
 use carnet_linux::disk::{self, Disk, DiskFile};
 use ipnet::Ipv6Net;
 
-const HEAD: &[u8] = b"carnet state 1\n";
+const FILE_HEADER: &[u8] = b"carnet state 1\n";
 /// Octets with which each commit in the file begins.
-const MARK: &[u8] = b"@ ";
+const COMMIT_MARK: &[u8] = b"@ ";
 /// Maximum size of each commit in a compacted file, in octets.
-const PIECE: usize = 256 << 10;
+const MAX_COMPACTED_COMMIT_LENGTH: usize = 256 << 10;
 /// Number of times that another process may replace the file while this process opens it; after that the
 /// opening fails.
 const MAX_FILE_REPLACEMENTS: u32 = 8;
 /// Number of octets: the journal compacts the file when its outdated records take more octets than the
 /// current records and this number together.
-const SLACK: u64 = 256 << 10;
+const COMPACTION_SLACK: u64 = 256 << 10;
 
 /// Key of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
+pub enum RecordKey {
     /// State of the station without the home agent's nodes.
     Own,
     /// State of one node of the home agent, named by its home address.
@@ -54,42 +54,42 @@ pub enum Key {
     Delegation(Ipv6Net),
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Key::Own => f.write_str("own"),
-            Key::Node(home_address) => home_address.fmt(f),
-            Key::Lease(address) => address.fmt(f),
-            Key::Delegation(prefix) => prefix.fmt(f),
+            RecordKey::Own => f.write_str("own"),
+            RecordKey::Node(home_address) => home_address.fmt(f),
+            RecordKey::Lease(address) => address.fmt(f),
+            RecordKey::Delegation(prefix) => prefix.fmt(f),
         }
     }
 }
 
-impl FromStr for Key {
+impl FromStr for RecordKey {
     type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> anyhow::Result<Key> {
+    fn from_str(text: &str) -> anyhow::Result<RecordKey> {
         match text {
-            "own" => Ok(Key::Own),
+            "own" => Ok(RecordKey::Own),
             text if text.contains('/') => {
-                Ok(Key::Delegation(text.parse().with_context(|| format!("{text:?} is no prefix"))?))
+                Ok(RecordKey::Delegation(text.parse().with_context(|| format!("{text:?} is no prefix"))?))
             }
             text => match text.parse().with_context(|| format!("{text:?} is no home address"))? {
-                IpAddr::V6(home_address) => Ok(Key::Node(home_address)),
-                IpAddr::V4(address) => Ok(Key::Lease(address)),
+                IpAddr::V6(home_address) => Ok(RecordKey::Node(home_address)),
+                IpAddr::V4(address) => Ok(RecordKey::Lease(address)),
             },
         }
     }
 }
 
 /// New record of a key, one line of text; `None` removes the record.
-pub type Change = (Key, Option<String>);
+pub type RecordChange = (RecordKey, Option<String>);
 
 /// Content of an opened file.
 #[derive(Debug)]
 pub struct JournalContent {
     /// The record of each key.
-    pub records: Vec<(Key, String)>,
+    pub current_records: Vec<(RecordKey, String)>,
     /// Number of octets of an interrupted commit, which the reader has truncated.
     pub cut_octets: u64,
 }
@@ -100,19 +100,19 @@ pub struct Journal {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     /// Length of the valid part of the file; a failed commit may have left octets behind it.
-    end: u64,
+    valid_length: u64,
     has_partial_write: bool,
     /// Place of the last commit in the file, until it is written once more. The process that wrote it may
     /// have been killed before the commit was on the disk, or after the disk had refused it. In this case the
     /// commit is in the page cache only, and the kernel does not write it again.
-    unconfirmed: Option<(u64, usize)>,
-    records: RecordPositions,
-    directory: Directory,
+    unconfirmed_commit: Option<(u64, usize)>,
+    record_positions: RecordPositions,
+    parent_directory: ParentDirectory,
 }
 
 /// Directory that contains the file's name.
 #[derive(Debug)]
-struct Directory {
+struct ParentDirectory {
     disk: Box<dyn Disk>,
     path: PathBuf,
     /// Whether the file has replaced another file whose name a crash may still restore. Commits count as
@@ -120,13 +120,13 @@ struct Directory {
     needs_sync: bool,
 }
 
-impl Directory {
-    fn of(disk: Box<dyn Disk>, file: &Path) -> Directory {
-        Directory { disk, path: disk::directory_of(file).to_owned(), needs_sync: false }
+impl ParentDirectory {
+    fn of_file(disk: Box<dyn Disk>, file: &Path) -> ParentDirectory {
+        ParentDirectory { disk, path: disk::directory_of(file).to_owned(), needs_sync: false }
     }
 
     /// Syncs the directory, so that the name of the file survives a crash.
-    fn settle(&mut self) -> io::Result<()> {
+    fn sync_if_needed(&mut self) -> io::Result<()> {
         if self.needs_sync {
             self.disk.sync_directory(&self.path)?;
             self.needs_sync = false;
@@ -138,9 +138,9 @@ impl Directory {
 /// Offset and length of each key's record in the file.
 #[derive(Debug, Default)]
 struct RecordPositions {
-    of: HashMap<Key, (u64, u32)>,
+    position_by_key: HashMap<RecordKey, (u64, u32)>,
     /// Sum of the octets of the current records.
-    live: u64,
+    live_octets: u64,
 }
 
 impl Journal {
@@ -149,12 +149,12 @@ impl Journal {
     /// # Errors
     /// Returns an error if the file is damaged, of another program, or in use, or if the disk fails. The
     /// error's text says what the operator can do.
-    pub fn open(
+    pub fn open_journal(
         disk: Box<dyn Disk>,
         path: &Path,
-        first: &[Change],
+        first: &[RecordChange],
     ) -> anyhow::Result<(Journal, JournalContent)> {
-        let mut directory = Directory::of(disk, path);
+        let mut directory = ParentDirectory::of_file(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
             Some(file) => {
                 // An earlier process may have renamed the file and been killed before it synced the
@@ -163,10 +163,12 @@ impl Journal {
                 file
             }
             None => {
-                let mut octets = HEAD.to_vec();
-                octets.extend(commit(first));
-                let file = replace(path, &mut directory, |file| file.write_at(&octets, 0))?;
-                directory.settle().with_context(|| format!("cannot write {}", directory.path.display()))?;
+                let mut octets = FILE_HEADER.to_vec();
+                octets.extend(encode_commit(first));
+                let file = replace_file(path, &mut directory, |file| file.write_at(&octets, 0))?;
+                directory
+                    .sync_if_needed()
+                    .with_context(|| format!("cannot write {}", directory.path.display()))?;
                 file
             }
         };
@@ -174,13 +176,13 @@ impl Journal {
         let mut journal = Journal {
             file,
             path: path.to_owned(),
-            end: HEAD.len() as u64,
+            valid_length: FILE_HEADER.len() as u64,
             has_partial_write: false,
-            unconfirmed: None,
-            records: RecordPositions::default(),
-            directory,
+            unconfirmed_commit: None,
+            record_positions: RecordPositions::default(),
+            parent_directory: directory,
         };
-        journal.take_in(&octets).with_context(|| {
+        journal.parse_content(&octets).with_context(|| {
             format!(
                 "the state in {} cannot be used, and the station does not start with a part of it. Restore \
                  the file, or move it away: bindings then come back as routers register, but recorded \
@@ -188,30 +190,31 @@ impl Journal {
                 path.display()
             )
         })?;
-        let torn = octets.len() as u64 - journal.end;
+        let torn = octets.len() as u64 - journal.valid_length;
         if torn > 0 {
             journal.has_partial_write = true;
-            journal.tidy().with_context(|| format!("cannot write {}", path.display()))?;
+            journal.repair_end().with_context(|| format!("cannot write {}", path.display()))?;
         }
-        let mut records: Vec<(Key, String)> = Vec::with_capacity(journal.records.of.len());
-        for (key, (at, length)) in &journal.records.of {
+        let mut records: Vec<(RecordKey, String)> =
+            Vec::with_capacity(journal.record_positions.position_by_key.len());
+        for (key, (at, length)) in &journal.record_positions.position_by_key {
             let text = octets.get(*at as usize..*at as usize + *length as usize).unwrap_or_default();
             records.push((*key, std::str::from_utf8(text)?.to_owned()));
         }
-        Ok((journal, JournalContent { records, cut_octets: torn }))
+        Ok((journal, JournalContent { current_records: records, cut_octets: torn }))
     }
 
     /// Reads the records in the octets of the file.
-    fn take_in(&mut self, octets: &[u8]) -> anyhow::Result<()> {
+    fn parse_content(&mut self, octets: &[u8]) -> anyhow::Result<()> {
         ensure!(
-            octets.starts_with(HEAD),
+            octets.starts_with(FILE_HEADER),
             "expected {:?} as the first line of a state file, found another",
-            HEAD.escape_ascii().to_string()
+            FILE_HEADER.escape_ascii().to_string()
         );
-        let mut at = HEAD.len();
+        let mut at = FILE_HEADER.len();
         while at < octets.len() {
-            let Some((start, lines)) = whole_commit(octets, at) else {
-                let later = (at + 1..octets.len()).find(|later| whole_commit(octets, *later).is_some());
+            let Some((start, lines)) = find_whole_commit(octets, at) else {
+                let later = (at + 1..octets.len()).find(|later| find_whole_commit(octets, *later).is_some());
                 if let Some(later) = later {
                     bail!(
                         "octets {at} to {later} of the state file are damaged: expected a commit that \
@@ -220,10 +223,12 @@ impl Journal {
                 }
                 break;
             };
-            self.records.note(start as u64, lines).with_context(|| format!("octet {start}"))?;
-            self.unconfirmed = Some((at as u64, start + lines.len() - at));
+            self.record_positions
+                .note_record_positions(start as u64, lines)
+                .with_context(|| format!("octet {start}"))?;
+            self.unconfirmed_commit = Some((at as u64, start + lines.len() - at));
             at = start + lines.len();
-            self.end = at as u64;
+            self.valid_length = at as u64;
         }
         Ok(())
     }
@@ -233,39 +238,39 @@ impl Journal {
     ///
     /// # Errors
     /// Returns the error of the kernel.
-    pub fn append(&mut self, changes: &[Change]) -> io::Result<()> {
-        self.directory.settle()?;
-        self.tidy()?;
-        let octets = commit(changes);
+    pub fn append_commit(&mut self, changes: &[RecordChange]) -> io::Result<()> {
+        self.parent_directory.sync_if_needed()?;
+        self.repair_end()?;
+        let octets = encode_commit(changes);
         self.has_partial_write = true;
-        self.file.write_at(&octets, self.end)?;
+        self.file.write_at(&octets, self.valid_length)?;
         self.file.sync_data()?;
         self.has_partial_write = false;
-        self.records.note_commit(self.end, &octets)?;
-        self.end += octets.len() as u64;
+        self.record_positions.note_commit_positions(self.valid_length, &octets)?;
+        self.valid_length += octets.len() as u64;
         Ok(())
     }
 
     /// Truncates a failed commit. Writes the last commit again if that commit may not be on the disk.
-    fn tidy(&mut self) -> io::Result<()> {
+    fn repair_end(&mut self) -> io::Result<()> {
         if self.has_partial_write {
-            self.file.set_len(self.end)?;
+            self.file.set_len(self.valid_length)?;
             self.file.sync_data()?;
             self.has_partial_write = false;
         }
-        if let Some((at, length)) = self.unconfirmed {
+        if let Some((at, length)) = self.unconfirmed_commit {
             let mut octets = vec![0; length];
             self.file.read_at(&mut octets, at)?;
             self.file.write_at(&octets, at)?;
             self.file.sync_data()?;
-            self.unconfirmed = None;
+            self.unconfirmed_commit = None;
         }
         Ok(())
     }
 
     /// Returns whether most records in the file are outdated.
     pub fn is_wasteful(&self) -> bool {
-        self.end > 2 * self.records.live + SLACK
+        self.valid_length > 2 * self.record_positions.live_octets + COMPACTION_SLACK
     }
 
     /// Writes a new file with only the current records. If the write fails, the old file stays. If the disk
@@ -274,59 +279,62 @@ impl Journal {
     ///
     /// # Errors
     /// Returns the error of the kernel.
-    pub fn compact(&mut self) -> anyhow::Result<()> {
-        let mut old: Vec<(Key, (u64, u32))> = self.records.of.iter().map(|(key, at)| (*key, *at)).collect();
+    pub fn compact_file(&mut self) -> anyhow::Result<()> {
+        let mut old: Vec<(RecordKey, (u64, u32))> =
+            self.record_positions.position_by_key.iter().map(|(key, at)| (*key, *at)).collect();
         old.sort_by_key(|(_, place)| *place);
-        let (mut end, mut places) = (HEAD.len() as u64, RecordPositions::default());
-        let file = replace(&self.path, &mut self.directory, |file| {
-            file.write_at(HEAD, 0)?;
+        let (mut end, mut places) = (FILE_HEADER.len() as u64, RecordPositions::default());
+        let file = replace_file(&self.path, &mut self.parent_directory, |file| {
+            file.write_at(FILE_HEADER, 0)?;
             let (mut piece, mut size) = (Vec::new(), 0);
             for (index, (key, (at, length))) in old.iter().enumerate() {
                 let mut value = vec![0; *length as usize];
                 self.file.read_at(&mut value, *at)?;
                 size += value.len();
                 piece.push((*key, Some(String::from_utf8(value).map_err(io::Error::other)?)));
-                if size >= PIECE || index + 1 == old.len() {
-                    let octets = commit(&piece);
+                if size >= MAX_COMPACTED_COMMIT_LENGTH || index + 1 == old.len() {
+                    let octets = encode_commit(&piece);
                     file.write_at(&octets, end)?;
-                    places.note_commit(end, &octets)?;
+                    places.note_commit_positions(end, &octets)?;
                     end += octets.len() as u64;
                     (piece, size) = (Vec::new(), 0);
                 }
             }
             Ok(())
         })?;
-        (self.file, self.end, self.has_partial_write, self.records) = (file, end, false, places);
-        self.unconfirmed = None;
-        let _ = self.directory.settle();
+        (self.file, self.valid_length, self.has_partial_write, self.record_positions) =
+            (file, end, false, places);
+        self.unconfirmed_commit = None;
+        let _ = self.parent_directory.sync_if_needed();
         Ok(())
     }
 }
 
 impl RecordPositions {
     /// Stores the offsets of the records in a commit at this offset of the file.
-    fn note_commit(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
+    fn note_commit_positions(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
         let head = octets.iter().position(|octet| *octet == b'\n').map_or(0, |newline| newline + 1);
-        self.note(at + head as u64, octets.get(head..).unwrap_or_default()).map_err(io::Error::other)
+        self.note_record_positions(at + head as u64, octets.get(head..).unwrap_or_default())
+            .map_err(io::Error::other)
     }
 
     /// Stores the offsets of the records in a commit whose lines begin at this offset of the file.
-    fn note(&mut self, mut at: u64, lines: &[u8]) -> anyhow::Result<()> {
+    fn note_record_positions(&mut self, mut at: u64, lines: &[u8]) -> anyhow::Result<()> {
         for line in std::str::from_utf8(lines)?.split_inclusive('\n') {
             let (name, value) = line
                 .strip_suffix('\n')
                 .and_then(|line| line.split_once(' '))
                 .context("expected a key and a value")?;
-            let key: Key = name.parse()?;
+            let key: RecordKey = name.parse()?;
             let length = u32::try_from(value.len())?;
             let whole = |value: u32| name.len() as u64 + u64::from(value) + 2;
             let before = if value == "-" {
-                self.of.remove(&key)
+                self.position_by_key.remove(&key)
             } else {
-                self.live += whole(length);
-                self.of.insert(key, (at + name.len() as u64 + 1, length))
+                self.live_octets += whole(length);
+                self.position_by_key.insert(key, (at + name.len() as u64 + 1, length))
             };
-            self.live -= before.map_or(0, |(_, length)| whole(length));
+            self.live_octets -= before.map_or(0, |(_, length)| whole(length));
             at += line.len() as u64;
         }
         Ok(())
@@ -334,7 +342,7 @@ impl RecordPositions {
 }
 
 /// Returns the octets of a commit; they are empty if there are no changes.
-fn commit(changes: &[Change]) -> Vec<u8> {
+fn encode_commit(changes: &[RecordChange]) -> Vec<u8> {
     let mut lines = String::new();
     for (key, value) in changes {
         lines += &format!("{key} {}\n", value.as_deref().unwrap_or("-"));
@@ -349,15 +357,15 @@ fn commit(changes: &[Change]) -> Vec<u8> {
 
 /// Returns the lines of the commit at an offset, and the offset of its first line. Returns `None` if the
 /// commit is incomplete.
-fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
-    let rest = octets.get(at..)?.strip_prefix(MARK)?;
+fn find_whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
+    let rest = octets.get(at..)?.strip_prefix(COMMIT_MARK)?;
     // The first line has the length of the commit, which has at most twenty digits, and the checksum.
     let newline = rest.iter().take(32).position(|octet| *octet == b'\n')?;
     let (length, sum) = std::str::from_utf8(&rest[..newline]).ok()?.split_once(' ')?;
     let length: usize = length.parse().ok()?;
     let lines = rest.get(newline + 1..)?.get(..length)?;
     let is_whole = u32::from_str_radix(sum, 16).ok()? == crc32c(lines) && lines.ends_with(b"\n");
-    is_whole.then_some((at + MARK.len() + newline + 1, lines))
+    is_whole.then_some((at + COMMIT_MARK.len() + newline + 1, lines))
 }
 
 /// Opens and locks the file of this name, if it exists. Before this process got the lock, the previous owner
@@ -367,7 +375,7 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
     for _ in 0..MAX_FILE_REPLACEMENTS {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let Some(file) = opened else { return Ok(None) };
-        lock(&*file, path)?;
+        lock_file(&*file, path)?;
         if has_name(disk, &*file, path)? {
             return Ok(Some(file));
         }
@@ -383,9 +391,9 @@ fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result
 /// Replaces a file by a new one. After a crash, either the old or the new file exists, complete. After a sync
 /// of the directory it is certain to be the new file. Only the owner may read the file, because it shows
 /// where vehicles are.
-fn replace(
+fn replace_file(
     path: &Path,
-    directory: &mut Directory,
+    directory: &mut ParentDirectory,
     write: impl FnOnce(&dyn DiskFile) -> io::Result<()>,
 ) -> anyhow::Result<Box<dyn DiskFile>> {
     let disk = &*directory.disk;
@@ -393,7 +401,7 @@ fn replace(
     // An interrupted replacement may have left this file. The code below truncates it, unless another process
     // has locked it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
-    lock(&*file, &new)?;
+    lock_file(&*file, &new)?;
     ensure!(
         has_name(disk, &*file, &new)?,
         "another running station has locked the state file {}",
@@ -419,7 +427,7 @@ impl Drop for Journal {
 }
 
 /// Locks a file, so that only one station uses it.
-fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
+fn lock_file(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
     match file.try_lock() {
         Ok(true) => Ok(()),
         Ok(false) => bail!("another running station has locked the state file {}", path.display()),
@@ -429,7 +437,7 @@ fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
 
 /// Returns the CRC-32C (RFC 3720 B.4) of these octets.
 fn crc32c(octets: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
+    const CRC32C_TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut index = 0;
         while index < 256 {
@@ -444,7 +452,7 @@ fn crc32c(octets: &[u8]) -> u32 {
         }
         table
     };
-    !octets.iter().fold(!0, |sum, octet| sum >> 8 ^ TABLE[usize::from(sum as u8 ^ octet)])
+    !octets.iter().fold(!0, |sum, octet| sum >> 8 ^ CRC32C_TABLE[usize::from(sum as u8 ^ octet)])
 }
 
 #[cfg(test)]

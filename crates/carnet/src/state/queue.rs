@@ -8,23 +8,23 @@ use carnet_base::{Time, WallTime};
 use carnet_station::Station;
 use carnet_station::io::{NemoOutput, Output, StoredStatePart};
 
-use super::journal::{Change, Journal, Key};
+use super::journal::{Journal, RecordChange, RecordKey};
 
 /// Least interval between commits that contain no urgent change.
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum number of packets that wait for the disk. With more packets the queue drops the oldest one, and
 /// the receiver of that packet sends its request again.
-pub const MAX_HELD: usize = 16_384;
+pub const MAX_HELD_PACKETS: usize = 16_384;
 /// Maximum time for which a packet waits for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router
 /// without an answer has sent its update again, and may have another care-of address.
 pub const MAX_HOLD_TIME: Duration = Duration::from_secs(32);
 /// Number of commits after which a failed compaction is tried again.
-const COMPACTION_RETRY: u32 = 1000;
+const COMMITS_UNTIL_COMPACTION_RETRY: u32 = 1000;
 
 /// Treatment of one output of the station.
 #[derive(Debug)]
 pub enum OutputTreatment {
-    /// The caller stores this part of the state: [`record_of`].
+    /// The caller stores this part of the state: [`record_of_state_part`].
     Store(StoredStatePart),
     /// The caller holds this packet until the stored changes are on the disk.
     Hold(Output),
@@ -76,132 +76,133 @@ impl InputOutputs {
 ///
 /// # Errors
 /// Returns an error if the state cannot be encoded.
-pub fn record_of(
+pub fn record_of_state_part(
     station: &Station,
     (now, wall): (Time, WallTime),
     kept: StoredStatePart,
-) -> serde_json::Result<(Change, bool)> {
+) -> serde_json::Result<(RecordChange, bool)> {
     Ok(match kept {
-        StoredStatePart::Own => {
-            ((Key::Own, Some(serde_json::to_string(&station.nemo().current_persistent_state())?)), false)
-        }
+        StoredStatePart::Own => (
+            (RecordKey::Own, Some(serde_json::to_string(&station.nemo().current_persistent_state())?)),
+            false,
+        ),
         StoredStatePart::Node(home_address) => {
             let node = station.nemo().stored_binding(now, wall, home_address);
             let record = node.map(|node| serde_json::to_string(&node)).transpose()?;
-            ((Key::Node(home_address), record), true)
+            ((RecordKey::Node(home_address), record), true)
         }
     })
 }
 
 /// Changes that wait to be written, and the packets that wait for them.
 #[derive(Debug)]
-pub struct Queue {
-    waiting: BTreeMap<Key, Option<String>>,
+pub struct CommitQueue {
+    waiting_changes: BTreeMap<RecordKey, Option<String>>,
     /// Whether one of the waiting changes is urgent.
     has_urgent_change: bool,
     /// Earliest time of the next commit that contains no urgent change.
-    earliest_commit: Time,
+    earliest_commit_at: Time,
     /// Number of the next commit.
-    number: u64,
+    next_commit_number: u64,
     /// Whether the writer is still writing an earlier commit.
-    writing: bool,
+    is_writing: bool,
     held_packets: VecDeque<(u64, Time, Output)>,
 }
 
-impl Queue {
+impl CommitQueue {
     /// Returns an empty queue.
-    pub fn new() -> Queue {
-        Queue {
-            waiting: BTreeMap::new(),
+    pub fn new() -> CommitQueue {
+        CommitQueue {
+            waiting_changes: BTreeMap::new(),
             has_urgent_change: false,
-            earliest_commit: Time::ZERO,
-            number: 1,
-            writing: false,
+            earliest_commit_at: Time::ZERO,
+            next_commit_number: 1,
+            is_writing: false,
             held_packets: VecDeque::new(),
         }
     }
 
     /// Sets the new record of a key; `None` removes the record.
-    pub fn set(&mut self, (key, record): Change) {
-        self.waiting.insert(key, record);
+    pub fn set_record(&mut self, (key, record): RecordChange) {
+        self.waiting_changes.insert(key, record);
     }
 
     /// Holds a packet until all earlier changes are on the disk. After [`MAX_HOLD_TIME`] the queue drops the
     /// packet.
-    pub fn hold(&mut self, now: Time, packet: Output) {
-        if self.held_packets.len() >= MAX_HELD {
+    pub fn hold_packet(&mut self, now: Time, packet: Output) {
+        if self.held_packets.len() >= MAX_HELD_PACKETS {
             self.held_packets.pop_front();
         }
-        self.held_packets.push_back((self.number, now, packet));
+        self.held_packets.push_back((self.next_commit_number, now, packet));
     }
 
     /// Returns the changes to write now, with the number of their commit. If an earlier commit is still being
     /// written, returns `None`, and the changes wait for the next commit. Changes that are not urgent may
     /// wait for further changes.
-    pub fn commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<Change>)> {
-        self.has_urgent_change |= presses && !self.waiting.is_empty();
-        if !self.may_commit() || (!self.has_urgent_change && now < self.earliest_commit) {
+    pub fn take_commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<RecordChange>)> {
+        self.has_urgent_change |= presses && !self.waiting_changes.is_empty();
+        if !self.may_commit() || (!self.has_urgent_change && now < self.earliest_commit_at) {
             return None;
         }
-        self.earliest_commit = now + COMMIT_INTERVAL;
+        self.earliest_commit_at = now + COMMIT_INTERVAL;
         self.has_urgent_change = false;
-        self.writing = true;
-        let number = self.number;
-        self.number += 1;
-        Some((number, std::mem::take(&mut self.waiting).into_iter().collect()))
+        self.is_writing = true;
+        let number = self.next_commit_number;
+        self.next_commit_number += 1;
+        Some((number, std::mem::take(&mut self.waiting_changes).into_iter().collect()))
     }
 
     /// Returns the number of the commit that contains the waiting changes.
-    pub fn next_commit(&self) -> u64 {
-        self.number
+    pub fn next_commit_number(&self) -> u64 {
+        self.next_commit_number
     }
 
     /// Returns the time at which the caller must write the waiting changes; `None` if nothing is due.
-    pub fn due(&self) -> Option<Time> {
-        self.may_commit().then_some(self.earliest_commit)
+    pub fn next_commit_at(&self) -> Option<Time> {
+        self.may_commit().then_some(self.earliest_commit_at)
     }
 
     /// Notes that a commit is on the disk. Returns the packets that may leave now.
-    pub fn written(&mut self, now: Time, number: u64) -> Vec<Output> {
-        self.writing = false;
+    pub fn release_written(&mut self, now: Time, number: u64) -> Vec<Output> {
+        self.is_writing = false;
         let count = self.held_packets.iter().take_while(|(needs, ..)| *needs <= number).count();
         let held = self.held_packets.drain(..count);
         held.filter(|(_, since, _)| now < *since + MAX_HOLD_TIME).map(|(.., packet)| packet).collect()
     }
 
     /// Gives up the current commit, because the store does not answer it.
-    pub fn give_up(&mut self) {
-        self.writing = false;
+    pub fn release_all(&mut self) {
+        self.is_writing = false;
     }
 
     /// Returns whether the writer is writing a commit.
     pub fn is_writing(&self) -> bool {
-        self.writing
+        self.is_writing
     }
 
     /// Returns the number of packets that wait.
     #[cfg(test)]
-    pub fn held(&self) -> usize {
+    pub fn held_packet_count(&self) -> usize {
         self.held_packets.len()
     }
 
     /// Returns whether changes wait and no commit is being written.
     fn may_commit(&self) -> bool {
-        !self.writing && !self.waiting.is_empty()
+        !self.is_writing && !self.waiting_changes.is_empty()
     }
 }
 
 /// Writes commits into a journal, and compacts the journal.
 #[derive(Debug)]
-pub struct Writer {
+pub struct JournalWriter {
     journal: Journal,
-    until_compaction: u32,
+    commits_until_compaction: u32,
 }
 
-impl Writer {
+impl JournalWriter {
     /// Creates a writer for a journal.
-    pub fn new(journal: Journal) -> Writer {
-        Writer { journal, until_compaction: 0 }
+    pub fn new(journal: Journal) -> JournalWriter {
+        JournalWriter { journal, commits_until_compaction: 0 }
     }
 
     /// Writes a commit; the commit is on the disk when this function returns. If the function fails, no part
@@ -209,11 +210,11 @@ impl Writer {
     ///
     /// # Errors
     /// Returns the error of the disk.
-    pub fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
-        self.journal.append(changes).or_else(|error| {
+    pub fn write_commit(&mut self, changes: &[RecordChange]) -> std::io::Result<()> {
+        self.journal.append_commit(changes).or_else(|error| {
             // If the disk is full, outdated records may use the space, so the writer compacts the file.
-            if self.journal.is_wasteful() && self.journal.compact().is_ok() {
-                self.journal.append(changes)
+            if self.journal.is_wasteful() && self.journal.compact_file().is_ok() {
+                self.journal.append_commit(changes)
             } else {
                 Err(error)
             }
@@ -224,11 +225,11 @@ impl Writer {
     ///
     /// # Errors
     /// Returns a message if the attempt failed; the file is still valid then.
-    pub fn tidy(&mut self) -> Result<(), String> {
-        self.until_compaction = self.until_compaction.saturating_sub(1);
-        if self.until_compaction == 0 && self.journal.is_wasteful() {
-            self.journal.compact().map_err(|error| {
-                self.until_compaction = COMPACTION_RETRY;
+    pub fn compact_if_needed(&mut self) -> Result<(), String> {
+        self.commits_until_compaction = self.commits_until_compaction.saturating_sub(1);
+        if self.commits_until_compaction == 0 && self.journal.is_wasteful() {
+            self.journal.compact_file().map_err(|error| {
+                self.commits_until_compaction = COMMITS_UNTIL_COMPACTION_RETRY;
                 format!("the state cannot be compacted: {error:#}")
             })?;
         }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use super::journal::{Change, Key};
+use super::journal::{RecordChange, RecordKey};
 
 /// `carnet-fleet` does not need this station: `carnet-fleet` has closed the connection and sent no record.
 #[derive(Debug)]
@@ -29,31 +29,31 @@ impl std::error::Error for StandbyEnded {}
 
 /// Connection to the program that stores the records.
 #[derive(Debug)]
-pub struct Remote {
-    stream: UnixStream,
-    reader: BufReader<UnixStream>,
+pub struct StoreConnection {
+    socket_stream: UnixStream,
+    line_reader: BufReader<UnixStream>,
 }
 
-impl Remote {
+impl StoreConnection {
     /// Connects to the socket.
     ///
     /// # Errors
     /// Returns an error if no program listens on the socket.
-    pub fn open(path: &Path) -> anyhow::Result<Remote> {
+    pub fn connect_to_store(path: &Path) -> anyhow::Result<StoreConnection> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
             let reader = BufReader::new(stream.try_clone()?);
-            io::Result::Ok(Remote { stream, reader })
+            io::Result::Ok(StoreConnection { socket_stream: stream, line_reader: reader })
         };
         connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
-    /// Returns a second handle of the connection. To shut it down ends the wait in [`Self::records`].
+    /// Returns a second handle of the connection. To shut it down ends the wait in [`Self::receive_records`].
     ///
     /// # Errors
     /// Returns an error if the process has no free file descriptor.
-    pub fn handle(&self) -> io::Result<UnixStream> {
-        self.stream.try_clone()
+    pub fn shutdown_handle(&self) -> io::Result<UnixStream> {
+        self.socket_stream.try_clone()
     }
 
     /// Waits until this station is the leader, and returns the records.
@@ -61,11 +61,11 @@ impl Remote {
     /// # Errors
     /// Returns an error if the connection ends before the station is the leader, or if a record cannot be
     /// parsed.
-    pub fn records(&mut self) -> anyhow::Result<Vec<(Key, String)>> {
+    pub fn receive_records(&mut self) -> anyhow::Result<Vec<(RecordKey, String)>> {
         let (mut records, mut line) = (Vec::new(), String::new());
         loop {
             line.clear();
-            ensure!(self.reader.read_line(&mut line)? > 0, StandbyEnded);
+            ensure!(self.line_reader.read_line(&mut line)? > 0, StandbyEnded);
             if line == "\n" {
                 return Ok(records);
             }
@@ -76,8 +76,8 @@ impl Remote {
     }
 
     /// Splits the connection into the sender of changes and the receiver of answers.
-    pub fn split(self) -> (CommitSender, CommitReceiver) {
-        (CommitSender(self.stream), CommitReceiver(self.reader))
+    pub fn split_halves(self) -> (CommitSender, CommitReceiver) {
+        (CommitSender(self.socket_stream), CommitReceiver(self.line_reader))
     }
 }
 
@@ -90,7 +90,7 @@ impl CommitSender {
     ///
     /// # Errors
     /// Returns an error if the other program has closed the connection.
-    pub fn send(&mut self, changes: &[Change]) -> io::Result<()> {
+    pub fn send_commit(&mut self, changes: &[RecordChange]) -> io::Result<()> {
         let named: Vec<(String, &Option<String>)> =
             changes.iter().map(|(key, record)| (key.to_string(), record)).collect();
         let mut line = serde_json::to_vec(&named)?;

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Bundle;
+use super::SupportArchive;
 
 /// Time limit for the output of each other program that the command runs.
-const WITHIN: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of lines of the log in the bundle.
-const LINES: &str = "2000";
+const LOG_LINES: &str = "2000";
 
 /// Files of the machine that the bundle copies, each with its name in the bundle.
-const FACTS: [(&str, &str); 12] = [
+const MACHINE_FILES: [(&str, &str); 12] = [
     ("machine/kernel.txt", "/proc/version"),
     ("machine/system.txt", "/etc/os-release"),
     ("machine/host.txt", "/proc/sys/kernel/hostname"),
@@ -34,10 +34,10 @@ const FACTS: [(&str, &str); 12] = [
 ];
 
 /// Files about the station's process that the bundle copies, below `/proc/PID`.
-const PROCESS: [&str; 5] = ["status", "limits", "smaps_rollup", "cgroup", "cmdline"];
+const PROCESS_FILES: [&str; 5] = ["status", "limits", "smaps_rollup", "cgroup", "cmdline"];
 
 /// Files of the network namespace that the bundle copies, below `/proc/PID/net`.
-const NETWORK: [&str; 10] = [
+const NETWORK_FILES: [&str; 10] = [
     "dev",
     "if_inet6",
     "ipv6_route",
@@ -51,7 +51,7 @@ const NETWORK: [&str; 10] = [
 ];
 
 /// Commands that the bundle runs in the station's network namespace, with file names for their outputs.
-const ASKED: [(&str, &[&str]); 12] = [
+const NAMESPACE_COMMANDS: [(&str, &[&str]); 12] = [
     ("network/links.json", &["ip", "-json", "-details", "-statistics", "link"]),
     ("network/addresses.json", &["ip", "-json", "address"]),
     ("network/routes6.txt", &["ip", "-6", "route", "show", "table", "all"]),
@@ -67,7 +67,7 @@ const ASKED: [(&str, &[&str]); 12] = [
 ];
 
 /// Returns facts about this program.
-pub(super) fn program() -> Value {
+pub(super) fn program_facts() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "features": {
@@ -83,41 +83,43 @@ pub(super) fn program() -> Value {
 
 /// Adds all facts about the machine to the bundle. `process` is that of the station, which may have its own
 /// network namespace.
-pub(super) fn look(bundle: &mut Bundle, process: Option<i32>, station: Option<&str>) {
-    bundle.add("machine/program.json", "this program", format!("{:#}\n", program()));
-    for (name, path) in FACTS {
-        bundle.copy(name, path, Path::new(path));
+pub(super) fn add_machine_facts(bundle: &mut SupportArchive, process: Option<i32>, station: Option<&str>) {
+    bundle.add("machine/program.json", "this program", format!("{:#}\n", program_facts()));
+    for (name, path) in MACHINE_FILES {
+        bundle.copy_file(name, path, Path::new(path));
     }
     let types = Path::new("/sys/kernel/btf/vmlinux").exists();
     let facts = json!({
         "kernel_types": types,
         "capabilities_missing_here": carnet_linux::missing_for_bpf(),
-        "pinned": names("/sys/fs/bpf"),
+        "pinned": file_names_in("/sys/fs/bpf"),
     });
     bundle.add("bpf/facts.json", "what BPF programs need", format!("{facts:#}\n"));
     if let Some(process) = process {
-        for name in PROCESS {
+        for name in PROCESS_FILES {
             let path = format!("/proc/{process}/{name}");
-            bundle.copy(&format!("process/{name}.txt"), &path, Path::new(&path));
+            bundle.copy_file(&format!("process/{name}.txt"), &path, Path::new(&path));
         }
     }
     let home = process.map_or("self".to_owned(), |process| process.to_string());
-    for name in NETWORK {
+    for name in NETWORK_FILES {
         let path = format!("/proc/{home}/net/{name}");
-        bundle.copy(&format!("network/proc/{name}.txt"), &path, Path::new(&path));
+        bundle.copy_file(&format!("network/proc/{name}.txt"), &path, Path::new(&path));
     }
     let within = process.filter(|_| is_elsewhere(&home)).map(|_| format!("--net=/proc/{home}/ns/net"));
-    for (name, words) in ASKED {
+    for (name, words) in NAMESPACE_COMMANDS {
         match &within {
-            Some(namespace) => ask(bundle, name, &[&["nsenter", namespace.as_str()], words].concat()),
-            None => ask(bundle, name, words),
+            Some(namespace) => {
+                add_command_output(bundle, name, &[&["nsenter", namespace.as_str()], words].concat())
+            }
+            None => add_command_output(bundle, name, words),
         }
     }
     let unit = format!("carnet@{}.service", station.unwrap_or("*"));
-    ask(
+    add_command_output(
         bundle,
         "log/journal.txt",
-        &["journalctl", "--no-pager", "--quiet", "--lines", LINES, "--unit", &unit],
+        &["journalctl", "--no-pager", "--quiet", "--lines", LOG_LINES, "--unit", &unit],
     );
 }
 
@@ -129,22 +131,22 @@ fn is_elsewhere(process: &str) -> bool {
 }
 
 /// Returns the names of the files in a folder.
-fn names(folder: &str) -> Vec<String> {
+fn file_names_in(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 /// Runs a command, and adds its output to the bundle.
-fn ask(bundle: &mut Bundle, name: &str, words: &[&str]) {
+fn add_command_output(bundle: &mut SupportArchive, name: &str, words: &[&str]) {
     let line = words.join(" ");
-    match output(words) {
+    match command_output(words) {
         Ok(octets) => bundle.add(name, &line, octets),
-        Err(why) => bundle.leave_out(name, &format!("`{line}`: {why}")),
+        Err(why) => bundle.note_left_out(name, &format!("`{line}`: {why}")),
     }
 }
 
 /// Runs a command. Returns its output, or the reason for its failure.
-fn output(words: &[&str]) -> Result<Vec<u8>, String> {
+fn command_output(words: &[&str]) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = words else { return Err("no command".into()) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -158,13 +160,13 @@ fn output(words: &[&str]) -> Result<Vec<u8>, String> {
             let _ = done.send(octets);
         });
     }
-    let octets = finished.recv_timeout(WITHIN);
+    let octets = finished.recv_timeout(COMMAND_TIMEOUT);
     if octets.is_err() {
         let _ = child.kill();
     }
     let status = child.wait().map_err(|error| error.to_string())?;
     match octets {
-        Err(_) => Err(format!("no end within {} s", WITHIN.as_secs())),
+        Err(_) => Err(format!("no end within {} s", COMMAND_TIMEOUT.as_secs())),
         Ok(octets) if status.success() => Ok(octets),
         Ok(_) => Err(status.to_string()),
     }
@@ -176,8 +178,8 @@ mod tests {
 
     #[test]
     fn bundle_gives_reason_for_a_failed_command() {
-        assert_eq!(output(&["printf", "a b"]), Ok(b"a b".to_vec()));
-        assert!(output(&["no-such-command"]).is_err_and(|why| why.contains("No such file")));
-        assert_eq!(output(&["false"]), Err("exit status: 1".to_owned()));
+        assert_eq!(command_output(&["printf", "a b"]), Ok(b"a b".to_vec()));
+        assert!(command_output(&["no-such-command"]).is_err_and(|why| why.contains("No such file")));
+        assert_eq!(command_output(&["false"]), Err("exit status: 1".to_owned()));
     }
 }

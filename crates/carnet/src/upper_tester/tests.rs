@@ -7,13 +7,13 @@ use tokio::time::timeout;
 use super::*;
 use carnet_station::io::GnPacketType;
 
-fn hex(text: &str) -> Vec<u8> {
+fn octets_of_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16);
     digits.chunks(2).map(|pair| octet(pair).expect("an octet")).collect()
 }
 
-fn all() -> Vec<(Vec<u8>, Message)> {
+fn all_messages() -> Vec<(Vec<u8>, TesterMessage)> {
     let area = Area {
         shape: AreaShape::Ellipse,
         latitude: 488_375_000,
@@ -25,27 +25,29 @@ fn all() -> Vec<(Vec<u8>, Message)> {
     let to_area = |transport| GeonetRequest {
         lifetime_ms: Some(10_000),
         payload: b"x".to_vec(),
-        ..request(transport, 0xc5)
+        ..geonet_request(transport, 0xc5)
     };
     let shb = |next_header, payload: &[u8]| GeonetRequest {
         next_header,
         payload: payload.to_vec(),
-        ..request(GeonetTransport::SingleHop, 0)
+        ..geonet_request(GeonetTransport::SingleHop, 0)
     };
-    let gn = |text: &str, request| (hex(text), Message::Gn(request));
-    let btp = |text: &str, next_header, payload: &[u8]| (hex(text), Message::Btp(shb(next_header, payload)));
+    let gn = |text: &str, request| (octets_of_hex(text), TesterMessage::Gn(request));
+    let btp = |text: &str, next_header, payload: &[u8]| {
+        (octets_of_hex(text), TesterMessage::Btp(shb(next_header, payload)))
+    };
     vec![
-        (hex("00 0000000000000000"), Message::Initialize),
-        (hex("00"), Message::Initialize),
-        (hex("02 00000064 ffffff9c 00"), Message::ChangePosition(100, -100)),
-        (hex("02 00000064 ffffff9c 00000000"), Message::ChangePosition(100, -100)),
-        (hex("04"), Message::ChangePseudonym),
+        (octets_of_hex("00 0000000000000000"), TesterMessage::Initialize),
+        (octets_of_hex("00"), TesterMessage::Initialize),
+        (octets_of_hex("02 00000064 ffffff9c 00"), TesterMessage::ChangePosition(100, -100)),
+        (octets_of_hex("02 00000064 ffffff9c 00000000"), TesterMessage::ChangePosition(100, -100)),
+        (octets_of_hex("04"), TesterMessage::ChangePseudonym),
         gn(
             "50 9400babebabe0001 2710 80 0003 010203",
             GeonetRequest {
                 lifetime_ms: Some(10_000),
                 payload: vec![1, 2, 3],
-                ..request(GeonetTransport::GeoUnicast(0x9400_babe_babe_0001), 0x80)
+                ..geonet_request(GeonetTransport::GeoUnicast(0x9400_babe_babe_0001), 0x80)
             },
         ),
         gn(
@@ -62,7 +64,7 @@ fn all() -> Vec<(Vec<u8>, Message)> {
             GeonetRequest {
                 lifetime_ms: Some(10_000),
                 hop_limit: Some(5),
-                ..request(GeonetTransport::TopologicallyScoped, 0x80)
+                ..geonet_request(GeonetTransport::TopologicallyScoped, 0x80)
             },
         ),
         btp("70 07d1 0102", BTP_A, &[0x07, 0xd1, 1, 2]),
@@ -73,41 +75,41 @@ fn all() -> Vec<(Vec<u8>, Message)> {
 
 #[test]
 fn every_upper_tester_message_is_parsed() {
-    let parts = request(GeonetTransport::SingleHop, 0xc5);
+    let parts = geonet_request(GeonetTransport::SingleHop, 0xc5);
     assert_eq!((parts.store_carry_forward, parts.traffic_class), (true, 0x45));
-    for (octets, message) in all() {
-        assert_eq!(Message::parse(&octets), Some(message), "{octets:02x?}");
+    for (octets, message) in all_messages() {
+        assert_eq!(TesterMessage::parse(&octets), Some(message), "{octets:02x?}");
     }
 }
 
 /// Only unused fields at the end of a message may be missing.
 #[test]
 fn malformed_upper_tester_messages_are_refused() {
-    for (octets, message) in all() {
+    for (octets, message) in all_messages() {
         for length in 0..octets.len() {
-            let parsed = Message::parse(&octets[..length]);
+            let parsed = TesterMessage::parse(&octets[..length]);
             let (needed, parts) = match &message {
-                Message::Initialize | Message::ChangePseudonym => (1, false),
-                Message::ChangePosition(..) => (9, false),
+                TesterMessage::Initialize | TesterMessage::ChangePseudonym => (1, false),
+                TesterMessage::ChangePosition(..) => (9, false),
                 // The payload may be missing, but the upper tester refuses an incomplete payload.
-                Message::Btp(_) => (5, length > 5),
-                Message::Gn(_) => (octets.len(), false),
+                TesterMessage::Btp(_) => (5, length > 5),
+                TesterMessage::Gn(_) => (octets.len(), false),
             };
             assert_eq!(parsed.is_some(), length >= needed && !parts, "{octets:02x?} to {length}");
         }
     }
     for octets in [&[][..], &[0x99], &[0x51, 3], &[0x41, 1], &[0xff; 64]] {
-        assert_eq!(Message::parse(octets), None, "{octets:02x?}");
+        assert_eq!(TesterMessage::parse(octets), None, "{octets:02x?}");
     }
-    assert_eq!(Message::parse(&hex("53 00 0001 7878")), None, "more than the length says");
+    assert_eq!(TesterMessage::parse(&octets_of_hex("53 00 0001 7878")), None, "more than the length says");
     assert_eq!(
-        Message::parse(&hex("51 03 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0000")),
+        TesterMessage::parse(&octets_of_hex("51 03 2710 80 000000 1d1c02d8 febf7180 01f4 00c8 002d 0000")),
         None,
         "shape"
     );
 }
 
-fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
+fn delivered_payload(next_header: u8, payload: &[u8]) -> Delivered {
     Delivered {
         kind: GnPacketType::Shb,
         next_header,
@@ -121,7 +123,7 @@ fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
 }
 
 /// Waits for the result of `what`, with a time limit in case it never arrives.
-async fn heard<T>(what: impl Future<Output = T>) -> T {
+async fn with_time_limit<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.expect("within half a minute")
 }
 
@@ -130,12 +132,12 @@ async fn heard<T>(what: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn upper_tester_results_and_events_are_encoded() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
-    let mut upper_tester = UpperTester::open(&config).expect("a port");
+    let mut upper_tester = UpperTester::open_port(&config).expect("a port");
     let port = upper_tester.socket.local_addr().expect("bound");
     let tester = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     tester.connect(port).await.expect("connected");
     // No tester has sent a message yet, so the payload has no receiver.
-    upper_tester.delivered(&delivered(0, b"unheard"));
+    upper_tester.report_delivered(&delivered_payload(0, b"unheard"));
     for (octets, answer, event) in [
         ("00 0000000000000000", "0101", "63"),
         ("02 00000001 00000001 00", "0301", "63"),
@@ -147,13 +149,13 @@ async fn upper_tester_results_and_events_are_encoded() {
         ("71 0001 0002", "6101", "63"),
     ] {
         tester.send(b"?").await.expect("sent");
-        tester.send(&hex(octets)).await.expect("sent");
-        let (from, message) = heard(upper_tester.receive()).await;
-        upper_tester.answer(from, &message, true);
-        upper_tester.delivered(&delivered(BTP_B, b"\x07\xd1\x00\x00hello"));
-        upper_tester.delivered(&delivered(0, b"any"));
+        tester.send(&octets_of_hex(octets)).await.expect("sent");
+        let (from, message) = with_time_limit(upper_tester.receive_message()).await;
+        upper_tester.send_result(from, &message, true);
+        upper_tester.report_delivered(&delivered_payload(BTP_B, b"\x07\xd1\x00\x00hello"));
+        upper_tester.report_delivered(&delivered_payload(0, b"any"));
         // The payload is too short for a BTP header.
-        upper_tester.delivered(&delivered(BTP_A, b"\x07\xd1"));
+        upper_tester.report_delivered(&delivered_payload(BTP_A, b"\x07\xd1"));
         let expected = [
             answer.to_owned(),
             "55 0009 07d1000068656c6c6f".into(),
@@ -163,8 +165,8 @@ async fn upper_tester_results_and_events_are_encoded() {
         ];
         for expected in expected {
             let mut buffer = [0; 64];
-            let length = heard(tester.recv(&mut buffer)).await.expect("received");
-            assert_eq!(buffer[..length], hex(&expected), "{octets}: {expected}");
+            let length = with_time_limit(tester.recv(&mut buffer)).await.expect("received");
+            assert_eq!(buffer[..length], octets_of_hex(&expected), "{octets}: {expected}");
         }
     }
 }
@@ -173,16 +175,16 @@ async fn upper_tester_results_and_events_are_encoded() {
 #[tokio::test]
 async fn position_change_of_upper_tester_is_parsed() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
-    let mut upper_tester = UpperTester::open(&config).expect("a port");
+    let mut upper_tester = UpperTester::open_port(&config).expect("a port");
     let home = LongPositionVector { latitude: 899_999_000, longitude: 10, ..LongPositionVector::default() };
-    assert_eq!(upper_tester.initialize(&home), None);
-    let away = upper_tester.displace(&home, 500, -30).expect("on the globe");
+    assert_eq!(upper_tester.end_displacement(&home), None);
+    let away = upper_tester.displace_position(&home, 500, -30).expect("on the globe");
     assert_eq!((away.latitude, away.longitude), (899_999_500, -20));
-    assert_eq!(upper_tester.displaced(position_of(&home)), away);
+    assert_eq!(upper_tester.displaced_position(position_of(&home)), away);
     let there = LongPositionVector { latitude: away.latitude, longitude: away.longitude, ..home };
-    assert_eq!(upper_tester.displace(&there, 501, 0), None);
-    assert_eq!(upper_tester.displace(&there, i32::MAX, 0), None);
-    assert_eq!(upper_tester.displaced(position_of(&home)), away, "a refused move changes nothing");
-    assert_eq!(upper_tester.initialize(&there), Some(position_of(&home)));
-    assert_eq!(upper_tester.displaced(position_of(&home)), position_of(&home));
+    assert_eq!(upper_tester.displace_position(&there, 501, 0), None);
+    assert_eq!(upper_tester.displace_position(&there, i32::MAX, 0), None);
+    assert_eq!(upper_tester.displaced_position(position_of(&home)), away, "a refused move changes nothing");
+    assert_eq!(upper_tester.end_displacement(&there), Some(position_of(&home)));
+    assert_eq!(upper_tester.displaced_position(position_of(&home)), position_of(&home));
 }

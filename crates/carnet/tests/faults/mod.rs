@@ -273,7 +273,7 @@ fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, to: usiz
 /// Ends the faults, and checks the recovery.
 fn check_recovery(world: &mut SimulatedNetwork) {
     // A router may have to send its messages several times.
-    world.link = Link { loss_probability: 0.6, ..link_without_faults(MAX_LINK_DELAY) };
+    world.simulated_link = Link { loss_probability: 0.6, ..link_without_faults(MAX_LINK_DELAY) };
     // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5). So the test never
     // sets clocks back for good.
     world.clocks_ahead += CLOCK_ADVANCE_NANOSECONDS;
@@ -293,7 +293,7 @@ fn check_recovery(world: &mut SimulatedNetwork) {
         }
     }
     world.run_for(Duration::from_secs(5));
-    world.link = link_without_faults(Duration::from_millis(20 + world.rng.below(150)));
+    world.simulated_link = link_without_faults(Duration::from_millis(20 + world.rng.below(150)));
     let (patient, end) = (world.now + TIME_UNTIL_ROUTERS_SEND, world.now + RECOVERY_TIME_LIMIT);
     let is_well = |world: &SimulatedNetwork| {
         world.is_registered(0) && world.is_registered(1) && world.kernel_differences().is_empty()
@@ -321,7 +321,7 @@ fn run_schedule(seed: u64) {
     let (agent, routers) = random_configs(&mut rng);
     let mut world = SimulatedNetwork::new(agent, routers, rng);
     for _ in 0..1 + world.rng.below(2) {
-        world.link = Link {
+        world.simulated_link = Link {
             loss_probability: world.rng.below(41) as f64 / 100.0,
             duplication_probability: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
             ..link_without_faults(Duration::from_millis(2 + world.rng.below(3000)))

@@ -12,8 +12,11 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Input, NemoOutput, Output, StoredStatePart};
 use carnet_station::{PersistentState, Station, StationConfig};
 
-use crate::run::MAX_FAILURES;
-use crate::state::{Change, InputOutputs, Journal, OutputTreatment, Queue, Writer, loaded, record_of};
+use crate::run::MAX_CONSECUTIVE_FAILURES;
+use crate::state::{
+    CommitQueue, InputOutputs, Journal, JournalWriter, OutputTreatment, RecordChange, record_of_state_part,
+    records_to_state,
+};
 
 pub const STATE_FILE: &str = "/var/lib/carnet/station.state";
 pub const UNDO_FILE: &str = "/run/carnet/station.undo";
@@ -38,10 +41,10 @@ pub enum ProcessEnd {
 pub struct Process {
     pub station: Station,
     pub machine: SimulatedMachine,
-    state_queue: Queue,
-    state_writer: Writer,
+    state_queue: CommitQueue,
+    state_writer: JournalWriter,
     /// Commit that the disk is writing: the time at which the disk has finished, its number, and its changes.
-    commit_in_progress: Option<(Time, u64, Vec<Change>)>,
+    commit_in_progress: Option<(Time, u64, Vec<RecordChange>)>,
     read_events_at: Option<Time>,
     tick_at: Option<Time>,
 }
@@ -100,7 +103,7 @@ impl Node {
         let Some(process) = &self.process else { return self.next_start_at };
         let writes = match &process.commit_in_progress {
             Some((at, ..)) => Some(*at),
-            None => process.state_queue.due(),
+            None => process.state_queue.next_commit_at(),
         };
         let timer = process.station.poll_timeout();
         let all = [process.tick_at, process.read_events_at, timer, writes];
@@ -109,8 +112,9 @@ impl Node {
 
     /// Returns the pending timers as text, for debugging.
     pub fn pending_timers(&self) -> String {
-        let of =
-            |it: &Process| (it.tick_at, it.read_events_at, it.station.poll_timeout(), it.state_queue.due());
+        let of = |it: &Process| {
+            (it.tick_at, it.read_events_at, it.station.poll_timeout(), it.state_queue.next_commit_at())
+        };
         format!("start {:?}, process {:?}", self.next_start_at, self.process.as_ref().map(of))
     }
 
@@ -136,7 +140,7 @@ impl Node {
 
     fn start_process(&mut self, now: Time) {
         self.next_start_at = Some(now + RESTART_DELAY);
-        let opened = Journal::open(Box::new(self.disk.clone()), Path::new(STATE_FILE), &[]);
+        let opened = Journal::open_journal(Box::new(self.disk.clone()), Path::new(STATE_FILE), &[]);
         let (journal, found) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -144,7 +148,8 @@ impl Node {
                 return;
             }
         };
-        let kept = loaded(Path::new(STATE_FILE), found.records).expect("what was written can be read");
+        let kept = records_to_state(Path::new(STATE_FILE), found.current_records)
+            .expect("what was written can be read");
         self.outputs.push(NodeOutput::Began(kept.clone()));
         let opened = SimulatedMachine::open(&self.kernel, &self.disk, Path::new(UNDO_FILE));
         let Ok(machine) = opened.map_err(|error| self.last_start_error = error.to_string()) else {
@@ -166,14 +171,14 @@ impl Node {
         self.process = Some(Process {
             station,
             machine,
-            state_queue: Queue::new(),
-            state_writer: Writer::new(journal),
+            state_queue: CommitQueue::new(),
+            state_writer: JournalWriter::new(journal),
             commit_in_progress: None,
             read_events_at: None,
             tick_at: None,
         });
-        // As in `Runner::new`, the process first stores the state of the station itself. The loop below
-        // stores the state of each node.
+        // As in `StationRunner::new`, the process first stores the state of the station itself. The loop
+        // below stores the state of each node.
         self.store_record(now, StoredStatePart::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
@@ -215,7 +220,7 @@ impl Node {
         self.execute_outputs(now);
     }
 
-    /// Handles a packet from the tunnel device, as `Runner::packet` does.
+    /// Handles a packet from the tunnel device, as `StationRunner::packet` does.
     pub fn handle_tunnel_packet(&mut self, now: Time, packet: &[u8]) {
         let wall = self.wall_time(now);
         let Some(process) = &mut self.process else { return };
@@ -231,19 +236,20 @@ impl Node {
     fn store_record(&mut self, now: Time, kept: StoredStatePart) -> bool {
         let wall = self.wall_time(now);
         let process = self.process.as_mut().expect("runs");
-        let (change, holds) = record_of(&process.station, (now, wall), kept).expect("can be written");
-        process.state_queue.set(change);
+        let (change, holds) =
+            record_of_state_part(&process.station, (now, wall), kept).expect("can be written");
+        process.state_queue.set_record(change);
         holds
     }
 
-    /// Executes the outputs of the station, as `Runner::carry_out` does.
+    /// Executes the outputs of the station, as `StationRunner::carry_out_outputs` does.
     fn execute_outputs(&mut self, now: Time) {
         let mut burst = InputOutputs::default();
         while let Some(output) = self.process.as_mut().and_then(|process| process.station.poll_output()) {
             match burst.next(output) {
                 OutputTreatment::Store(kept) => burst.holds_packets |= self.store_record(now, kept),
                 OutputTreatment::Hold(packet) => {
-                    self.process.as_mut().expect("runs").state_queue.hold(now, packet)
+                    self.process.as_mut().expect("runs").state_queue.hold_packet(now, packet)
                 }
                 OutputTreatment::Execute(output) => self.execute_output(now, output),
                 OutputTreatment::SendWhenInForce(output) => {
@@ -277,7 +283,7 @@ impl Node {
 
     fn begin_commit(&mut self, now: Time, presses: bool) {
         let Some(process) = &mut self.process else { return };
-        if let Some((number, changes)) = process.state_queue.commit(now, presses) {
+        if let Some((number, changes)) = process.state_queue.take_commit(now, presses) {
             let span = self.rng.duration(Duration::ZERO, Duration::from_millis(20));
             process.commit_in_progress = Some((now + span, number, changes));
         }
@@ -288,7 +294,7 @@ impl Node {
     fn continue_commit(&mut self, now: Time) {
         let Some(process) = &mut self.process else { return };
         let Some((at, number, changes)) = process.commit_in_progress.take() else {
-            if process.state_queue.due().is_some_and(|due| due <= now) {
+            if process.state_queue.next_commit_at().is_some_and(|due| due <= now) {
                 self.begin_commit(now, false);
             }
             return;
@@ -303,12 +309,12 @@ impl Node {
         }
         let Some(process) = &mut self.process else { return };
         let Some((_, number, changes)) = process.commit_in_progress.take() else { return };
-        if process.state_writer.write(&changes).is_err() {
+        if process.state_writer.write_commit(&changes).is_err() {
             process.commit_in_progress = Some((now + RESTART_DELAY, number, changes));
             return;
         }
-        let packets = process.state_queue.written(now, number);
-        let _ = process.state_writer.tidy();
+        let packets = process.state_queue.release_written(now, number);
+        let _ = process.state_writer.compact_if_needed();
         for packet in packets {
             if self.count_step(now) {
                 return;
@@ -348,7 +354,7 @@ impl Node {
                         );
                     }
                 }
-                Err(error) if !error.is_fatal() && process.machine.failures() <= MAX_FAILURES => {
+                Err(error) if !error.is_fatal() && process.machine.failures() <= MAX_CONSECUTIVE_FAILURES => {
                     process.read_events_at = Some(now + EVENT_RETRY_DELAY);
                 }
                 Err(_) => {
@@ -391,14 +397,18 @@ impl Node {
                 // An ending process writes waiting changes if the disk takes them at once.
                 let now = now + SECOND;
                 let commit = process.commit_in_progress.take().map(|(_, number, changes)| (number, changes));
-                let mut next = commit.or_else(|| process.state_queue.commit(now, true));
+                let mut next = commit.or_else(|| process.state_queue.take_commit(now, true));
                 while let Some((number, changes)) = next
-                    && process.state_writer.write(&changes).is_ok()
+                    && process.state_writer.write_commit(&changes).is_ok()
                 {
                     self.outputs.extend(
-                        process.state_queue.written(now, number).into_iter().filter_map(packet_of_output),
+                        process
+                            .state_queue
+                            .release_written(now, number)
+                            .into_iter()
+                            .filter_map(packet_of_output),
                     );
-                    next = process.state_queue.commit(now, true);
+                    next = process.state_queue.take_commit(now, true);
                 }
                 drop(process.state_writer);
                 if process.machine.close().is_ok() {
@@ -420,7 +430,7 @@ impl Node {
                     && self.rng.chance(0.5)
                 {
                     self.disk.set_failure_probability(false, 0.4);
-                    let _ = process.state_writer.write(&changes);
+                    let _ = process.state_writer.write_commit(&changes);
                     self.disk.set_failure_probability(false, 0.0);
                 }
                 drop(process);
@@ -430,7 +440,9 @@ impl Node {
 
     /// Returns the number of entries and packets that the process has in memory.
     pub fn entries_in_memory(&self) -> usize {
-        self.process.as_ref().map_or(0, |process| process.machine.entry_count() + process.state_queue.held())
+        self.process
+            .as_ref()
+            .map_or(0, |process| process.machine.entry_count() + process.state_queue.held_packet_count())
     }
 }
 

@@ -19,7 +19,7 @@ use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 use ipnet::Ipv6Net;
 
 use super::node::{Node, NodeOutput, ProcessEnd, STATE_FILE};
-use crate::state::{Journal, loaded};
+use crate::state::{Journal, records_to_state};
 
 pub const HOME_AGENT: Ipv6Addr = test_address(1, 1);
 pub const HOME_ADDRESSES: [Ipv6Addr; 2] = [test_address(1, 0x1234), test_address(1, 0x5678)];
@@ -53,7 +53,7 @@ const MAX_RECORDED_UPDATES: usize = 30;
 const MAX_STALE_LIFETIME_UNITS: u16 = 8;
 /// Maximum size in octets of a journal that the test reads at every acknowledgement. It reads a larger
 /// journal only at some acknowledgements.
-const SMALL: u64 = 4000;
+const MAX_JOURNAL_SIZE: u64 = 4000;
 
 /// Returns the address 2001:db8:NETWORK::HOST.
 const fn test_address(network: u16, host: u16) -> Ipv6Addr {
@@ -98,7 +98,7 @@ pub const fn link_without_faults(delay: Duration) -> Link {
 }
 
 #[derive(Debug)]
-enum Event {
+enum NetworkEvent {
     /// A packet arrives at a machine, on an interface.
     Packet(usize, String, Vec<u8>),
     /// The routers on the links send Router Advertisements.
@@ -110,9 +110,9 @@ pub struct SimulatedNetwork {
     pub now: Time,
     /// Machines: the home agent first, then the mobile routers.
     pub nodes: Vec<Node>,
-    pub link: Link,
+    pub simulated_link: Link,
     pub rng: Rng,
-    scheduled_events: Timeline<Event>,
+    scheduled_events: Timeline<NetworkEvent>,
     /// Number of steps since virtual time last advanced.
     steps_at_this_time: u32,
     /// Network to which each uplink of each router is connected.
@@ -141,7 +141,7 @@ impl SimulatedNetwork {
         let mut world = SimulatedNetwork {
             now: Time::ZERO,
             nodes: nodes.collect(),
-            link: link_without_faults(MAX_LINK_DELAY),
+            simulated_link: link_without_faults(MAX_LINK_DELAY),
             rng,
             scheduled_events: Timeline::default(),
             steps_at_this_time: 0,
@@ -156,7 +156,7 @@ impl SimulatedNetwork {
             arrived_packets: BTreeSet::new(),
         };
         (0..3).for_each(|index| world.set_up_machine(index));
-        world.schedule_event(Duration::ZERO, Event::Advertisements);
+        world.schedule_event(Duration::ZERO, NetworkEvent::Advertisements);
         world
     }
 
@@ -221,7 +221,7 @@ impl SimulatedNetwork {
         self.run_until_idle();
     }
 
-    fn schedule_event(&mut self, after: Duration, event: Event) {
+    fn schedule_event(&mut self, after: Duration, event: NetworkEvent) {
         self.scheduled_events.schedule_at(self.now + after, event);
     }
 
@@ -267,7 +267,7 @@ impl SimulatedNetwork {
         match self.nodes.get_mut(index) {
             Some(node) => node.run_due_actions(now),
             None => match self.scheduled_events.pop_due(now) {
-                Some(Event::Packet(index, interface, packet)) => {
+                Some(NetworkEvent::Packet(index, interface, packet)) => {
                     self.receive_packet(index, &interface, packet);
                 }
                 _ => {
@@ -278,7 +278,7 @@ impl SimulatedNetwork {
                             kernel.receive_advertisement(UPLINKS[uplink], ACCESS_ROUTER, address);
                         }
                     }
-                    self.schedule_event(ADVERTISEMENT_INTERVAL, Event::Advertisements);
+                    self.schedule_event(ADVERTISEMENT_INTERVAL, NetworkEvent::Advertisements);
                 }
             },
         }
@@ -370,13 +370,13 @@ impl SimulatedNetwork {
         let Some((to, interface)) = to else { return };
         // If an operator's routes form a loop, the network must not multiply packets in it.
         let duplicate = if self.scheduled_events.len() < MAX_PACKETS_ON_WIRE {
-            self.link.duplication_probability
+            self.simulated_link.duplication_probability
         } else {
             0.0
         };
-        let link = Link { duplication_probability: duplicate, ..self.link };
+        let link = Link { duplication_probability: duplicate, ..self.simulated_link };
         for span in link.arrival_delays(&mut self.rng) {
-            self.schedule_event(span, Event::Packet(to, interface.into(), packet.clone()));
+            self.schedule_event(span, NetworkEvent::Packet(to, interface.into(), packet.clone()));
         }
     }
 
@@ -574,12 +574,14 @@ impl SimulatedNetwork {
             self.acknowledged_sequence_numbers[router] = Some(sequence);
         }
         let size = self.nodes[0].disk.file_size(Path::new(STATE_FILE)) as u64;
-        if size > SMALL && self.rng.below(size) > SMALL {
+        if size > MAX_JOURNAL_SIZE && self.rng.below(size) > MAX_JOURNAL_SIZE {
             return;
         }
         let disk = self.nodes[0].disk.after_power_cut();
-        let (_, found) = Journal::open(Box::new(disk), Path::new(STATE_FILE), &[]).expect("a good file");
-        let kept = loaded(Path::new(STATE_FILE), found.records).expect("what was written can be read");
+        let (_, found) =
+            Journal::open_journal(Box::new(disk), Path::new(STATE_FILE), &[]).expect("a good file");
+        let kept = records_to_state(Path::new(STATE_FILE), found.current_records)
+            .expect("what was written can be read");
         let node = kept.home_agent.iter().find(|node| node.home_address == home_address);
         let node = node.unwrap_or_else(|| panic!("{home_address} was told of {sequence}, which is nowhere"));
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));

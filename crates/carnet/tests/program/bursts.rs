@@ -112,8 +112,8 @@ fn tcp_is_forwarded_unchanged_in_super_packets() {
 /// Sends bursts of 20 datagrams of 1000 octets, the last one shorter. Each burst follows after the previous
 /// one has arrived.
 pub fn udp_burst_arrives(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
-    const SIZE: usize = 1000;
-    const BURST: usize = 20 * SIZE - 300;
+    const DATAGRAM_SIZE: usize = 1000;
+    const BURST_LENGTH: usize = 20 * DATAGRAM_SIZE - 300;
     let receiver = to.run_in_namespace(move || {
         let socket = UdpSocket::bind((destination, TCP_PORT)).expect("a socket");
         setsockopt(&socket, RcvBuf, &(1 << 20)).expect("a buffer");
@@ -121,16 +121,16 @@ pub fn udp_burst_arrives(from: &Host, source: Ipv6Addr, to: &Host, destination: 
         socket
     });
     let sender = from.run_in_namespace(move || UdpSocket::bind((source, 0)).expect("a socket"));
-    if let Err(error) = setsockopt(&sender, UdpGsoSegment, &(SIZE as i32)) {
+    if let Err(error) = setsockopt(&sender, UdpGsoSegment, &(DATAGRAM_SIZE as i32)) {
         println!("\nSKIPPED: no UDP_SEGMENT ({error})");
         return false;
     }
     let in_one = Cell::new(true);
     for round in 0..50 {
-        let burst: Vec<u8> = (round * BURST..(round + 1) * BURST).map(expected_octet).collect();
+        let burst: Vec<u8> = (round * BURST_LENGTH..(round + 1) * BURST_LENGTH).map(expected_octet).collect();
         let each = || {
             burst
-                .chunks(SIZE)
+                .chunks(DATAGRAM_SIZE)
                 .map(|datagram| sender.send_to(datagram, (destination, TCP_PORT)))
                 .sum::<io::Result<_>>()
         };
@@ -144,9 +144,9 @@ pub fn udp_burst_arrives(from: &Host, source: Ipv6Addr, to: &Host, destination: 
             }
             sent => sent.ok(),
         };
-        assert_eq!(wait_for("the burst is sent", seconds(5), send), BURST);
+        assert_eq!(wait_for("the burst is sent", seconds(5), send), BURST_LENGTH);
         let mut buffer = [0; 2000];
-        for datagram in burst.chunks(SIZE) {
+        for datagram in burst.chunks(DATAGRAM_SIZE) {
             let length = uninterrupted(|| receiver.recv(&mut buffer)).expect("a datagram");
             assert!(buffer[..length] == *datagram, "round {round}: {length} octets");
         }

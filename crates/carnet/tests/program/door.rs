@@ -120,7 +120,7 @@ fn refused_packets(router: &Host) -> u64 {
     words.nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-fn check_door(path: &str) {
+fn check_inbound_filter(path: &str) {
     if !can_run_or_report() {
         return;
     }
@@ -228,17 +228,17 @@ fn check_door(path: &str) {
 
 #[test]
 fn door_holds_on_the_slow_path_and_while_carnet_is_dead() {
-    check_door("tun");
+    check_inbound_filter("tun");
 }
 
 #[test]
 fn door_holds_with_bpf_programs_and_while_carnet_is_dead() {
-    check_door("bpf");
+    check_inbound_filter("bpf");
 }
 
 #[test]
 fn door_holds_with_xdp_programs_and_while_carnet_is_dead() {
-    check_door("xdp");
+    check_inbound_filter("xdp");
 }
 
 #[test]
@@ -267,20 +267,20 @@ fn open_door_has_no_rules_and_a_warning() {
 
 /// Timeout of connection tracking for a flow without packets, in seconds. The kernel's values are 2 minutes
 /// for UDP, and 5 days for TCP.
-const FORGOTTEN_AFTER: u64 = 4;
+const SECONDS_UNTIL_FORGOTTEN: u64 = 4;
 /// Number of rests of a flow. All rests together are twice as long as the timeout.
-const RESTS: usize = 4;
+const REST_COUNT: usize = 4;
 
 /// A UDP flow and a TCP connection that a host on board has begun to the correspondent.
-struct Flows {
+struct HostFlows {
     host_udp: UdpSocket,
     server_udp: UdpSocket,
     host_tcp: TcpStream,
     server_tcp: TcpStream,
 }
 
-impl Flows {
-    fn begin(bed: &Testbed) -> Flows {
+impl HostFlows {
+    fn begin_flows(bed: &Testbed) -> HostFlows {
         let server = (parse_address(CORRESPONDENT), 0);
         let (server_udp, listener) = bed.core.run_in_namespace(move || {
             (UdpSocket::bind(server).expect("a socket"), TcpListener::bind(server).expect("a listener"))
@@ -293,9 +293,9 @@ impl Flows {
             (socket, TcpStream::connect(to_listener).expect("a connection"))
         });
         let (server_tcp, _) = listener.accept().expect("a connection");
-        let flows = Flows { host_udp, server_udp, host_tcp, server_tcp };
-        flows.patience(seconds(20));
-        flows.host_sends();
+        let flows = HostFlows { host_udp, server_udp, host_tcp, server_tcp };
+        flows.set_receive_timeout(seconds(20));
+        flows.send_from_host();
         let mut buffer = [0; 8];
         let (_, from) = flows.server_udp.recv_from(&mut buffer).expect("the host's datagram");
         flows.server_udp.connect(from).expect("connected");
@@ -303,7 +303,7 @@ impl Flows {
     }
 
     /// Sets how long the ends wait for data.
-    fn patience(&self, time: Duration) {
+    fn set_receive_timeout(&self, time: Duration) {
         for socket in [&self.host_udp, &self.server_udp] {
             socket.set_read_timeout(Some(time)).expect("a timeout");
         }
@@ -313,18 +313,18 @@ impl Flows {
         }
     }
 
-    fn host_sends(&self) {
+    fn send_from_host(&self) {
         self.host_udp.send(b"host").expect("sent");
         (&self.host_tcp).write_all(b"host").expect("sent");
     }
 
-    fn server_sends(&self) {
+    fn send_from_server(&self) {
         self.server_udp.send(b"serv").expect("sent");
         (&self.server_tcp).write_all(b"serv").expect("sent");
     }
 
     /// Returns whether the host receives what the server has sent in each flow.
-    fn host_receives(&self) -> (bool, bool) {
+    fn received_by_host(&self) -> (bool, bool) {
         let mut buffer = [0; 4];
         // The end of a child of another test may interrupt the call.
         let received = std::iter::repeat_with(|| self.host_udp.recv(&mut buffer))
@@ -357,47 +357,47 @@ fn idle_flows_pass_the_door_until_the_kernel_forgets_them() {
     let bed = Testbed::new();
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     for name in ["udp_timeout", "udp_timeout_stream", "tcp_timeout_established"] {
-        let setting = format!("net.netfilter.nf_conntrack_{name}={FORGOTTEN_AFTER}");
+        let setting = format!("net.netfilter.nf_conntrack_{name}={SECONDS_UNTIL_FORGOTTEN}");
         let output = bed.router.run_program(&["sysctl", "-qw", &setting]);
         assert!(output.status.success(), "{}", output_text(&output));
     }
     let mut router = Station::start(&bed.router, &agent_config_with_table(&bed, "", "tun"));
     router.wait_until_registered();
     wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
-    let flows = Flows::begin(&bed);
+    let flows = HostFlows::begin_flows(&bed);
     let (mut rests, began) = (0, Instant::now());
-    while rests < RESTS {
+    while rests < REST_COUNT {
         assert!(began.elapsed() < seconds(300), "the machine is too busy for this test");
-        flows.host_sends();
+        flows.send_from_host();
         let resting = Instant::now();
-        std::thread::sleep(seconds(FORGOTTEN_AFTER) / 2);
-        flows.server_sends();
+        std::thread::sleep(seconds(SECONDS_UNTIL_FORGOTTEN) / 2);
+        flows.send_from_server();
         // On a busy machine the rest may be too long, and shows nothing.
-        if resting.elapsed() < seconds(FORGOTTEN_AFTER) * 3 / 4 {
-            assert_eq!(flows.host_receives(), (true, true), "after rest {rests}");
+        if resting.elapsed() < seconds(SECONDS_UNTIL_FORGOTTEN) * 3 / 4 {
+            assert_eq!(flows.received_by_host(), (true, true), "after rest {rests}");
             rests += 1;
         } else {
-            flows.host_sends();
-            flows.host_receives();
+            flows.send_from_host();
+            flows.received_by_host();
         }
     }
-    assert!(began.elapsed() >= seconds(FORGOTTEN_AFTER) * 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= seconds(SECONDS_UNTIL_FORGOTTEN) * 2, "{:?}", began.elapsed());
 
-    std::thread::sleep(seconds(FORGOTTEN_AFTER + 1));
+    std::thread::sleep(seconds(SECONDS_UNTIL_FORGOTTEN + 1));
     let before = refused_packets(&bed.router);
-    flows.patience(seconds(1));
-    flows.server_sends();
-    assert_eq!(flows.host_receives(), (false, false), "after the timeout");
+    flows.set_receive_timeout(seconds(1));
+    flows.send_from_server();
+    assert_eq!(flows.received_by_host(), (false, false), "after the timeout");
     assert!(
         refused_packets(&bed.router) >= before + 2,
         "the door has refused {}",
         refused_packets(&bed.router) - before
     );
 
-    flows.patience(seconds(60));
-    flows.host_sends();
+    flows.set_receive_timeout(seconds(60));
+    flows.send_from_host();
     // The datagram was lost, and TCP sends its data again.
     flows.server_udp.send(b"serv").expect("sent");
-    assert_eq!(flows.host_receives(), (true, true), "after the host has sent again");
+    assert_eq!(flows.received_by_host(), (true, true), "after the host has sent again");
     router.terminate();
 }

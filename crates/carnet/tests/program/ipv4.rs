@@ -517,7 +517,7 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
 /// its care-of address (RFC 6275 15.3).
 #[test]
 fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
-    const PORT: u16 = 4191;
+    const SERVER_PORT: u16 = 4191;
     if !can_run_or_report() {
         return;
     }
@@ -532,7 +532,7 @@ fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
     let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {
         let udp = packet.get(20..).filter(|_| packet[0] == 0x45 && packet[9] == 17)?;
         let (to, inner) = (u16::from_be_bytes([udp[2], udp[3]]), udp.get(8..)?);
-        (to == PORT && inner.get(6) == Some(&135) && inner.get(42) == Some(&5)).then(|| inner.to_vec())
+        (to == SERVER_PORT && inner.get(6) == Some(&135) && inner.get(42) == Some(&5)).then(|| inner.to_vec())
     };
     let recorded = sniffer.stop().iter().find_map(payload).expect("a Binding Update in UDP");
     let sequence = || {
@@ -552,7 +552,7 @@ fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
         router.wait_until_registered();
         let known = refusals();
         wait_until("the home agent refuses the recording", seconds(20), || {
-            stranger.send_to(&recorded, ("198.51.100.2", PORT)).expect("it is sent");
+            stranger.send_to(&recorded, ("198.51.100.2", SERVER_PORT)).expect("it is sent");
             refusals() > known
         });
         let (there, port, last) = sequence();

@@ -12,7 +12,7 @@ use crate::traffic::EchoTraffic;
 
 /// Home address of the mobile node.
 const NODE_HOME_ADDRESS: &str = "2001:db8:1::77";
-const PORT: u16 = 4343;
+const SERVER_PORT: u16 = 4343;
 
 /// Returns the config of the home agent that serves the router and the node.
 fn agent_config(bed: &Testbed, more: &str) -> String {
@@ -38,7 +38,7 @@ fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
 /// connection.
 fn start_echo_server(host: &Host) {
     host.run_in_namespace(|| {
-        let listener = TcpListener::bind((parse_address(CORRESPONDENT), PORT)).expect("a listener");
+        let listener = TcpListener::bind((parse_address(CORRESPONDENT), SERVER_PORT)).expect("a listener");
         thread::spawn(move || {
             let (mut connection, _) = listener.accept().expect("a connection");
             let mut buffer = [0; 4096];
@@ -85,9 +85,9 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     let bound = bed.host.run_ip(&format!("-6 route get {CORRESPONDENT} from {ON_BOARD_HOST}"));
     assert!(bound.contains("dev eth0"), "{bound}");
     start_echo_server(&bed.core);
-    let mut session = bed
-        .host
-        .run_in_namespace(|| TcpStream::connect((parse_address(CORRESPONDENT), PORT)).expect("a connection"));
+    let mut session = bed.host.run_in_namespace(|| {
+        TcpStream::connect((parse_address(CORRESPONDENT), SERVER_PORT)).expect("a connection")
+    });
     assert_eq!(session.local_addr().expect("an address").ip(), parse_address(NODE_HOME_ADDRESS));
     let traffic = EchoTraffic::start(
         &bed.host,

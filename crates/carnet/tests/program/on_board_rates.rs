@@ -8,10 +8,10 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 
 /// Address of a second host at the same interface.
-const OTHER: &str = "2001:db8:a::20";
+const SECOND_HOST_ADDRESS: &str = "2001:db8:a::20";
 /// Payload of a packet and number of packets: 1.2 MB in all.
-const PAYLOAD: usize = 1000;
-const PACKETS: usize = 1200;
+const PAYLOAD_LENGTH: usize = 1000;
+const PACKET_COUNT: usize = 1200;
 
 fn on_board_config(bed: &Testbed, keys: &str, path: &str) -> String {
     let config = bed.router_config().replace("lan = ['lan0']\n", "");
@@ -21,7 +21,7 @@ fn on_board_config(bed: &Testbed, keys: &str, path: &str) -> String {
 
 /// Sends UDP packets from one host to another. Returns the number of received packets, and the largest number
 /// that a rate of 100 kB/s allows in the time of the flow. The octets of one second and 64 KiB pass at once.
-fn flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
+fn send_flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
     let socket = |host: &Host, own: Ipv6Addr| {
         host.run_in_namespace(move || UdpSocket::bind(SocketAddrV6::new(own, 0, 0, 0)).expect("a socket"))
     };
@@ -33,22 +33,22 @@ fn flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
         std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).count()
     });
     let start = Instant::now();
-    for number in 0..PACKETS {
-        sender.send_to(&[0; PAYLOAD], destination).expect("a packet");
+    for number in 0..PACKET_COUNT {
+        sender.send_to(&[0; PAYLOAD_LENGTH], destination).expect("a packet");
         let due = Duration::from_micros(number as u64 * 400);
         std::thread::sleep(due.saturating_sub(start.elapsed()));
     }
     // A tenth more, because the kernel counts by its own clock.
     let octets = 182_000.0 + 110_000.0 * start.elapsed().as_secs_f64();
-    (reader.join().expect("a count"), (octets / (PAYLOAD + 48) as f64) as usize + 1)
+    (reader.join().expect("a count"), (octets / (PAYLOAD_LENGTH + 48) as f64) as usize + 1)
 }
 
-fn limits(path: &str) {
+fn check_rate_limits(path: &str) {
     if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    bed.host.run_ip(&format!("-6 addr add {OTHER}/64 dev eth0 nodad"));
+    bed.host.run_ip(&format!("-6 addr add {SECOND_HOST_ADDRESS}/64 dev eth0 nodad"));
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let limited = on_board_config(&bed, "rate_limit = '800kbit'", path);
     let mut router = Station::start(&bed.router, &limited);
@@ -60,20 +60,28 @@ fn limits(path: &str) {
     let core = (&bed.core, CORRESPONDENT);
 
     for (from, to) in [(inside, core), (core, inside)] {
-        let (passed, most) = flow(from, to);
+        let (passed, most) = send_flow(from, to);
         assert!((100..=most).contains(&passed), "{passed} packets pass on {path}, at most {most} may");
     }
     // Another address of the same host shares its rate.
     let ((passed, most), (more, _)) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| flow((&bed.host, OTHER), core));
-        (flow(inside, core), other.join().expect("a flow"))
+        let other = scope.spawn(|| send_flow((&bed.host, SECOND_HOST_ADDRESS), core));
+        (send_flow(inside, core), other.join().expect("a flow"))
     });
     assert!(passed + more <= most, "{passed} and {more} packets of one host pass on {path}, {most} may");
-    assert!(bed.host.run_program(&["ping", "-6", "-c1", "-W2", "-I", OTHER, CORRESPONDENT]).status.success());
+    assert!(
+        bed.host
+            .run_program(&["ping", "-6", "-c1", "-W2", "-I", SECOND_HOST_ADDRESS, CORRESPONDENT])
+            .status
+            .success()
+    );
 
     let list = bed.router.run_program(&["nft", "list", "table", "inet", "carnet_rules"]);
     let list = String::from_utf8_lossy(&list.stdout).into_owned() + &output_text(&list);
-    assert!(list.contains("from6-lan0") && list.contains(ON_BOARD_HOST) && list.contains(OTHER), "{list}");
+    assert!(
+        list.contains("from6-lan0") && list.contains(ON_BOARD_HOST) && list.contains(SECOND_HOST_ADDRESS),
+        "{list}"
+    );
 
     // Without the key all packets pass, and the table is gone.
     router.reload(&on_board_config(&bed, "", path));
@@ -81,23 +89,23 @@ fn limits(path: &str) {
         !bed.router.run_program(&["nft", "list", "table", "inet", "carnet_rules"]).status.success()
     });
     for (from, to) in [(inside, core), (core, inside)] {
-        let (passed, _) = flow(from, to);
-        assert!(passed > PACKETS * 9 / 10, "{passed} packets pass without a limit on {path}");
+        let (passed, _) = send_flow(from, to);
+        assert!(passed > PACKET_COUNT * 9 / 10, "{passed} packets pass without a limit on {path}");
     }
     router.terminate();
 }
 
 #[test]
 fn host_rate_limits_each_host_on_tun() {
-    limits("tun");
+    check_rate_limits("tun");
 }
 
 #[test]
 fn host_rate_limits_each_host_on_bpf() {
-    limits("bpf");
+    check_rate_limits("bpf");
 }
 
 #[test]
 fn host_rate_limits_each_host_on_xdp() {
-    limits("xdp");
+    check_rate_limits("xdp");
 }

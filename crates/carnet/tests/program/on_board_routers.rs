@@ -10,7 +10,7 @@ use crate::testbed::{CORRESPONDENT, Testbed};
 
 /// Makes the host on `eth0` request or release a prefix. `client` names the files, and so the identity, of
 /// the client.
-fn dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool {
+fn run_dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool {
     let file = |name: &str| bed.scratch.path_of(&format!("{client}.{name}")).display().to_string();
     let (leases, pid, config, script) = (file("leases"), file("pid"), file("conf"), file("script"));
     // A DUID for each client, and no script: the test reads the lease file.
@@ -29,7 +29,7 @@ fn dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool {
 }
 
 /// Returns the prefixes that routers on board have.
-fn delegated(router: &Station) -> Vec<String> {
+fn delegated_prefixes(router: &Station) -> Vec<String> {
     let lan = router.show_json("lan")[0].clone();
     let prefixes = lan["delegated"].as_array().cloned().unwrap_or_default();
     prefixes.iter().map(|it| it["prefix"].as_str().unwrap_or_default().to_owned()).collect()
@@ -53,9 +53,9 @@ fn dhclient_gets_a_prefix_keeps_it_over_a_kill_and_gives_it_back() {
     let mut router = Station::start(&bed.router, &config);
     router.wait_until_registered();
     // Client and server exchange messages, then dhclient stays until the time limit.
-    assert!(dhclient(&bed, "a", &[], 8), "{}", router.log_text());
+    assert!(run_dhclient(&bed, "a", &[], 8), "{}", router.log_text());
     let (first, second) = ("2001:db8:a:1::/64", "2001:db8:a:2::/64");
-    assert_eq!(delegated(&router), [first]);
+    assert_eq!(delegated_prefixes(&router), [first]);
     let via = route(&bed, first);
     assert!(via.contains("via fe80:") && via.contains("dev lan0"), "{via}");
 
@@ -69,31 +69,31 @@ fn dhclient_gets_a_prefix_keeps_it_over_a_kill_and_gives_it_back() {
     router.end_by_signal(Signal::SIGKILL);
     let mut router = Station::start(&bed.router, &config);
     router.wait_until_registered();
-    assert_eq!(delegated(&router), [first]);
+    assert_eq!(delegated_prefixes(&router), [first]);
     wait_until("the route after a restart", seconds(10), || route(&bed, first).contains("via fe80:"));
-    assert!(dhclient(&bed, "b", &[], 8), "{}", router.log_text());
-    assert!(dhclient(&bed, "c", &[], 8), "{}", router.log_text());
-    assert_eq!(delegated(&router), [first, second, "2001:db8:a:3::/64"]);
+    assert!(run_dhclient(&bed, "b", &[], 8), "{}", router.log_text());
+    assert!(run_dhclient(&bed, "c", &[], 8), "{}", router.log_text());
+    assert_eq!(delegated_prefixes(&router), [first, second, "2001:db8:a:3::/64"]);
     // All parts of the /62 are in use.
-    assert!(!dhclient(&bed, "d", &[], 4));
+    assert!(!run_dhclient(&bed, "d", &[], 4));
     assert!(router.counter("lan.dhcpv6.prefixes_refused") > 0);
     assert!(router.log_text().contains("no /64 is free for a router on lan0"), "{}", router.log_text());
 
-    assert!(dhclient(&bed, "a", &["-r"], 8), "{}", router.log_text());
-    wait_until("the end of the delegation", seconds(10), || delegated(&router).len() == 2);
+    assert!(run_dhclient(&bed, "a", &["-r"], 8), "{}", router.log_text());
+    wait_until("the end of the delegation", seconds(10), || delegated_prefixes(&router).len() == 2);
     assert_eq!(route(&bed, first), "");
     assert_eq!(router.counter("lan.dhcpv6.prefixes_released"), 1);
-    assert!(dhclient(&bed, "d", &[], 8), "{}", router.log_text());
-    assert_eq!(delegated(&router).first().map(String::as_str), Some(first));
+    assert!(run_dhclient(&bed, "d", &[], 8), "{}", router.log_text());
+    assert_eq!(delegated_prefixes(&router).first().map(String::as_str), Some(first));
 
     let lan: Value = router.show_json("lan")[0].clone();
     assert_eq!((&lan["delegate"], &lan["inbound"]), (&64.into(), &"established".into()));
     // Without the key, the routes go, and so they do at the end.
     router.reload(&config.replace("delegate = 64\n", ""));
-    wait_until("the end of all delegations", seconds(10), || delegated(&router).is_empty());
+    wait_until("the end of all delegations", seconds(10), || delegated_prefixes(&router).is_empty());
     assert_eq!(route(&bed, second), "");
     router.reload(&config);
-    assert!(dhclient(&bed, "b", &[], 8), "{}", router.log_text());
+    assert!(run_dhclient(&bed, "b", &[], 8), "{}", router.log_text());
     router.terminate();
     assert!(
         !bed.router.run_ip("-6 route show").contains("via fe80:"),

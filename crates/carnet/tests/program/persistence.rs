@@ -170,12 +170,12 @@ fn recorded_update_is_refused_after_node_returns_to_config() {
 /// updates.
 #[test]
 fn a_crash_loses_no_acknowledged_binding() {
-    const NODES: u16 = 100;
+    const NODE_COUNT: u16 = 100;
     if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let config = config_with_nodes(&bed, NODES);
+    let config = config_with_nodes(&bed, NODE_COUNT);
     let cannon = RawSender::new(&bed.core);
     let fire = |packet: &[u8]| cannon.send_packet(packet, parse_address(HOME_AGENT_ADDRESS), 0);
     let mut sequence = 0;
@@ -183,16 +183,16 @@ fn a_crash_loses_no_acknowledged_binding() {
         let mut agent = Station::start(&bed.agent, &config);
         let sniffer = PacketSniffer::start(&bed.core, &["ha"]);
         // The loop ends when many updates have an answer, so that the kill interrupts further updates.
-        let enough = usize::from(NODES) * (1 + round);
+        let enough = usize::from(NODE_COUNT) * (1 + round);
         wait_for("acknowledgements", seconds(30), || {
             sequence += 1;
-            for number in 0..NODES {
+            for number in 0..NODE_COUNT {
                 fire(&binding_update(number, sequence));
             }
             (read_acknowledgements(&sniffer.seen_packets()).len() >= enough).then_some(())
         });
         sequence += 1;
-        for number in 0..NODES {
+        for number in 0..NODE_COUNT {
             fire(&binding_update(number, sequence));
         }
         agent.end_by_signal(Signal::SIGKILL);
@@ -202,11 +202,11 @@ fn a_crash_loses_no_acknowledged_binding() {
             let last = acknowledged.entry(destination).or_insert(number);
             *last = number.max(*last);
         }
-        assert_eq!(acknowledged.len(), usize::from(NODES));
+        assert_eq!(acknowledged.len(), usize::from(NODE_COUNT));
 
         let mut agent = Station::start(&bed.agent, &config);
         let found = sequence_numbers(&agent);
-        for number in 0..NODES {
+        for number in 0..NODE_COUNT {
             let (promised, there) =
                 (acknowledged[&care_of_address(number)], found.get(&home_address(number)).copied());
             assert!(there >= Some(promised), "{}: {there:?}, acknowledged {promised}", home_address(number));
@@ -309,26 +309,26 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
 /// without. For useful results set CARNET_RELEASE_BINARY=target/release/carnet.
 #[test]
 fn thousand_simultaneous_registrations_are_stored() {
-    const NODES: u16 = 1000;
+    const NODE_COUNT: u16 = 1000;
     if !can_run_or_report() {
         return;
     }
     let program = std::env::var("CARNET_RELEASE_BINARY").unwrap_or(CARNET_PROGRAM.to_owned());
     for kept in [false, true] {
         let bed = Testbed::new();
-        let config = config_with_nodes(&bed, NODES);
+        let config = config_with_nodes(&bed, NODE_COUNT);
         let line = config.lines().find(|line| line.starts_with("state_dir")).expect("the line").to_owned();
         let config = if kept { config } else { config.replace(&line, "") };
         let mut agent = Station::start_wrapped(&bed.agent, &config, &[], &program);
         let (cannon, sniffer) = (RawSender::new(&bed.core), PacketSniffer::start(&bed.core, &["ha"]));
-        let updates: Vec<Vec<u8>> = (0..NODES).map(|number| binding_update(number, 1)).collect();
+        let updates: Vec<Vec<u8>> = (0..NODE_COUNT).map(|number| binding_update(number, 1)).collect();
         let start = Instant::now();
         let mut took = None;
         wait_for("all acknowledgements", seconds(60), || {
             // Nodes without an answer send their update again, as routers do.
             let answered: Vec<Ipv6Addr> =
                 read_acknowledgements(&sniffer.seen_packets()).iter().map(|answer| answer.0).collect();
-            if answered.len() >= usize::from(NODES) {
+            if answered.len() >= usize::from(NODE_COUNT) {
                 return Some(());
             }
             for (number, update) in (0..).zip(&updates) {
@@ -338,7 +338,7 @@ fn thousand_simultaneous_registrations_are_stored() {
             }
             took = Some(start.elapsed());
             let until = Instant::now() + seconds(1);
-            while sniffer.packet_count() < usize::from(NODES) && Instant::now() < until {
+            while sniffer.packet_count() < usize::from(NODE_COUNT) && Instant::now() < until {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             took = Some(start.elapsed());
@@ -346,11 +346,11 @@ fn thousand_simultaneous_registrations_are_stored() {
         });
         let took = took.unwrap_or_default();
         println!(
-            "{NODES} registrations at once, {}: {took:?}, {:.0} a second",
+            "{NODE_COUNT} registrations at once, {}: {took:?}, {:.0} a second",
             if kept { "kept on disk" } else { "not kept" },
-            f64::from(NODES) / took.as_secs_f64()
+            f64::from(NODE_COUNT) / took.as_secs_f64()
         );
-        assert_eq!(sequence_numbers(&agent).len(), usize::from(NODES));
+        assert_eq!(sequence_numbers(&agent).len(), usize::from(NODE_COUNT));
         agent.terminate();
     }
 }

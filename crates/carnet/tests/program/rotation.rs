@@ -8,21 +8,21 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::hosts::can_run_or_report;
-use crate::sessions::{start_with_two_uplinks, with_keys};
+use crate::sessions::{configs_with_keys, start_with_two_uplinks};
 use crate::station::{Station, run_carnet};
 use crate::testbed::Testbed;
 
-fn config_of(station: &Station) -> String {
+fn config_path_of(station: &Station) -> String {
     station.config_file.display().to_string()
 }
 
 /// Changes the key of a station.
-fn rotate(station: &Station) -> Output {
-    run_carnet(&["key", "rotate", "--config", &config_of(station)])
+fn rotate_key(station: &Station) -> Output {
+    run_carnet(&["key", "rotate", "--config", &config_path_of(station)])
 }
 
 /// Returns the newest public key that a command has printed.
-fn printed_key(output: &Output) -> String {
+fn last_printed_key(output: &Output) -> String {
     let text = String::from_utf8(output.stdout.clone()).expect("text");
     text.split_whitespace().last().unwrap_or_default().to_owned()
 }
@@ -33,9 +33,9 @@ fn keys_of_both_ends_change_without_loss() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = with_keys(&bed);
+    let (agent, router) = configs_with_keys(&bed);
     let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
-    let old: Vec<String> = [&agent, &router].map(first_key).into();
+    let old: Vec<String> = [&agent, &router].map(newest_public_key).into();
     let traffic = bed.start_echo(1000);
     traffic.wait_until_flowing();
     for round in 0..3 {
@@ -43,12 +43,12 @@ fn keys_of_both_ends_change_without_loss() {
         let ends = [&router, &agent];
         let results: Vec<Output> = match round {
             2 => thread::scope(|scope| {
-                let threads = ends.map(|end| scope.spawn(move || rotate(end)));
+                let threads = ends.map(|end| scope.spawn(move || rotate_key(end)));
                 threads.map(|thread| thread.join().expect("no panic")).into()
             }),
             one => {
                 thread::sleep(Duration::from_millis(500));
-                vec![rotate(ends[one])]
+                vec![rotate_key(ends[one])]
             }
         };
         for result in &results {
@@ -65,13 +65,13 @@ fn keys_of_both_ends_change_without_loss() {
     for (station, old) in [&agent, &router].into_iter().zip(&old) {
         let keys = station.show_json("keys");
         assert_eq!(keys["public_keys"].as_array().map(Vec::len), Some(1), "{keys}");
-        assert_ne!(&first_key(station), old);
+        assert_ne!(&newest_public_key(station), old);
         assert_eq!(keys["missing"], serde_json::json!([]));
     }
     assert!(agent.log_text().contains("announced its next public key"), "{}", agent.log_text());
 }
 
-fn first_key(station: &Station) -> String {
+fn newest_public_key(station: &Station) -> String {
     station.show_json("keys")["public_keys"][0].as_str().unwrap_or_default().to_owned()
 }
 
@@ -82,7 +82,7 @@ fn change_of_a_key_continues_after_a_kill() {
         return;
     }
     let bed = Testbed::new();
-    let (agent_config, router_config) = with_keys(&bed);
+    let (agent_config, router_config) = configs_with_keys(&bed);
     let mut agent = Station::start(&bed.agent, &agent_config);
     let mut router = Station::start(&bed.router, &router_config);
     router.wait_until_registered();
@@ -91,7 +91,7 @@ fn change_of_a_key_continues_after_a_kill() {
         [(true, false, 0), (true, true, 40), (false, true, 10), (false, false, 80)]
     {
         let changed = if changes_router { &router } else { &agent };
-        let config = config_of(changed);
+        let config = config_path_of(changed);
         let command = thread::spawn(move || run_carnet(&["key", "rotate", "--config", &config]));
         thread::sleep(Duration::from_millis(after));
         if kills_router {
@@ -107,11 +107,11 @@ fn change_of_a_key_continues_after_a_kill() {
         let finished = match first.status.success() {
             true => first,
             // The command continues the change.
-            false => rotate(changed),
+            false => rotate_key(changed),
         };
         let logs = || format!("{}\n{}", agent.log_text(), router.log_text());
         assert!(finished.status.success(), "{finished:?}\n{}", logs());
-        assert_eq!(first_key(changed), printed_key(&finished));
+        assert_eq!(newest_public_key(changed), last_printed_key(&finished));
         traffic.wait_until_flowing();
     }
     traffic.stop();
@@ -124,9 +124,9 @@ fn change_waits_for_a_router_that_is_away_unless_the_operator_ends_it() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, _) = with_keys(&bed);
+    let (agent, _) = configs_with_keys(&bed);
     let agent = Station::start(&bed.agent, &agent);
-    let (old, config) = (first_key(&agent), config_of(&agent));
+    let (old, config) = (newest_public_key(&agent), config_path_of(&agent));
     let rotate = |more: &[&str]| {
         run_carnet(&[&["key", "rotate", "--config", &config, "--timeout", "1s"], more].concat())
     };
@@ -143,7 +143,7 @@ fn change_waits_for_a_router_that_is_away_unless_the_operator_ends_it() {
     let ended = rotate(&["--finish"]);
     assert!(ended.status.success(), "{ended:?}");
     assert_eq!(agent.show_json("keys")["public_keys"], serde_json::json!([next]));
-    assert_eq!(printed_key(&ended), next);
+    assert_eq!(last_printed_key(&ended), next);
     assert!(!fs::exists(bed.scratch.path_of("agent.key.next")).expect("a path"));
 }
 
@@ -153,9 +153,9 @@ fn change_of_a_key_needs_a_running_station_and_a_key_file() {
         return;
     }
     let bed = Testbed::new();
-    let (agent_config, _) = with_keys(&bed);
+    let (agent_config, _) = configs_with_keys(&bed);
     let mut agent = Station::start(&bed.agent, &agent_config);
-    let config = config_of(&agent);
+    let config = config_path_of(&agent);
     agent.terminate();
     let refused = run_carnet(&["key", "rotate", "--config", &config]);
     let error = String::from_utf8(refused.stderr).expect("text");

@@ -302,7 +302,7 @@ fn root_without_cap_setpcap_keeps_only_needed_capabilities() {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod from_inside {
+mod system_calls {
     use nix::sys::ptrace;
     use nix::sys::wait::{WaitStatus, waitpid};
 

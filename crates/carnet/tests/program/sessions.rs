@@ -17,13 +17,13 @@ use crate::testbed::{
 };
 use crate::traffic::{PacketSniffer, RawSender};
 
-const AUTH: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
+const AUTH_CONFIG: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
 /// Octets that the test sends through the tunnel and looks for in captures.
-pub const MARKER: &[u8] = b"MARKER-of-the-payload-0123456789";
+pub const PAYLOAD_MARKER: &[u8] = b"MARKER-of-the-payload-0123456789";
 const TUNNEL_PORT: u16 = 51820;
 
 /// Makes a key pair. Returns the path of the private key and the public key.
-pub fn key(bed: &Testbed, name: &str) -> (String, String) {
+pub fn make_key_pair(bed: &Testbed, name: &str) -> (String, String) {
     let path = bed.scratch.path_of(name).display().to_string();
     let made = run_carnet(&["key", "--out", &path]);
     assert!(made.status.success(), "{made:?}");
@@ -35,11 +35,11 @@ fn in_state_dir(bed: &Testbed, config: &str) -> String {
 }
 
 /// Returns the configs of home agent and mobile router with key pairs.
-pub fn with_keys(bed: &Testbed) -> (String, String) {
-    let (agent_file, agent_key) = key(bed, "agent.key");
-    let (router_file, router_key) = key(bed, "router.key");
-    let agent = bed.agent_config().replace(AUTH, &format!("auth = {{ public_key = '{router_key}' }}"));
-    let router = bed.router_config().replace(AUTH, &format!("home_agent_key = '{agent_key}'"));
+pub fn configs_with_keys(bed: &Testbed) -> (String, String) {
+    let (agent_file, agent_key) = make_key_pair(bed, "agent.key");
+    let (router_file, router_key) = make_key_pair(bed, "router.key");
+    let agent = bed.agent_config().replace(AUTH_CONFIG, &format!("auth = {{ public_key = '{router_key}' }}"));
+    let router = bed.router_config().replace(AUTH_CONFIG, &format!("home_agent_key = '{agent_key}'"));
     let agent =
         config_with_station_line(&in_state_dir(bed, &agent), &format!("private_key_file = '{agent_file}'"));
     let router =
@@ -58,7 +58,7 @@ pub fn start_with_two_uplinks(bed: &Testbed, agent: &str, router: String) -> (St
 
 /// Checks that captured packets between mobile router and home agent are WireGuard's messages alone, and
 /// returns the number of data messages.
-pub fn only_sessions(
+pub fn only_sessions_pass(
     packets: &[Vec<u8>],
     is_end: impl Fn(&[u8]) -> bool,
     header: usize,
@@ -66,7 +66,10 @@ pub fn only_sessions(
 ) -> usize {
     let (mut data, mut types) = (0, [0; 5]);
     for packet in packets {
-        assert!(!packet.windows(16).any(|octets| octets == &MARKER[..16]), "the marker is in the clear");
+        assert!(
+            !packet.windows(16).any(|octets| octets == &PAYLOAD_MARKER[..16]),
+            "the marker is in the clear"
+        );
         if !is_end(packet) {
             continue;
         }
@@ -83,13 +86,13 @@ pub fn only_sessions(
     data
 }
 
-pub fn in_ipv6(packet: &[u8]) -> bool {
+pub fn is_in_ipv6(packet: &[u8]) -> bool {
     let agent = parse_address(HOME_AGENT_ADDRESS).octets();
     packet[8..24] == agent || packet[24..40] == agent
 }
 
 /// Sends packets with the marker in both directions.
-fn send_marked(bed: &Testbed) {
+fn send_marked_packets(bed: &Testbed) {
     for (from, source, to, destination) in [
         (&bed.host, ON_BOARD_HOST, &bed.core, CORRESPONDENT),
         (&bed.core, CORRESPONDENT, &bed.host, ON_BOARD_HOST),
@@ -99,8 +102,8 @@ fn send_marked(bed: &Testbed) {
             (from.run_in_namespace(socket(source)), to.run_in_namespace(socket(destination)));
         let port = receiver.local_addr().expect("bound").port();
         receiver.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
-        for length in [MARKER.len(), 1000, 1340] {
-            let content: Vec<u8> = MARKER.iter().copied().cycle().take(length).collect();
+        for length in [PAYLOAD_MARKER.len(), 1000, 1340] {
+            let content: Vec<u8> = PAYLOAD_MARKER.iter().copied().cycle().take(length).collect();
             wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
                 let _ = sender.send_to(&content, (parse_address(destination), port));
                 let mut found = [0; 2000];
@@ -116,17 +119,17 @@ fn signalling_and_traffic_over_ipv6_are_encrypted() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = with_keys(&bed);
+    let (agent, router) = configs_with_keys(&bed);
     let sniffer = PacketSniffer::start(&bed.core, &["wlan", "wwan", "ha"]);
     let agent = Station::start(&bed.agent, &agent);
     let router = Station::start(&bed.router, &router);
     router.wait_until_registered();
     assert_eq!(agent.bindings()[0].1, CARE_OF_ADDRESSES[0]);
-    send_marked(&bed);
+    send_marked_packets(&bed);
     let packets = sniffer.stop();
     // Packets of the correspondent and of hosts in the mobile network cross `ha` beside the tunnel.
-    let tunnelled: Vec<Vec<u8>> = packets.into_iter().filter(|packet| in_ipv6(packet)).collect();
-    assert!(only_sessions(&tunnelled, in_ipv6, 40, 6) > 10);
+    let tunnelled: Vec<Vec<u8>> = packets.into_iter().filter(|packet| is_in_ipv6(packet)).collect();
+    assert!(only_sessions_pass(&tunnelled, is_in_ipv6, 40, 6) > 10);
     for station in [&agent, &router] {
         let tunnels = station.show_json("tunnels");
         assert_eq!(tunnels[0]["encryption"], "encrypted", "{tunnels}");
@@ -142,13 +145,13 @@ fn traffic_over_ipv4_alone_is_encrypted() {
     }
     let bed = dual_stack_testbed();
     remove_ipv6(&bed, &[0, 1]);
-    let (agent, router) = with_keys(&bed);
+    let (agent, router) = configs_with_keys(&bed);
     let at_agent = format!("address = '{HOME_AGENT_ADDRESS}'\n");
     let agent = agent.replace(&at_agent, &format!("{at_agent}ipv4_address = '198.51.100.2'\n"));
     let at_router = format!("home_agent = '{HOME_AGENT_ADDRESS}'\n");
     let router = router.replace(&at_router, &format!("{at_router}home_agent_ipv4 = '198.51.100.2'\n"));
     // Both ends also have a preshared key.
-    let (shared, _) = key(&bed, "shared.key");
+    let (shared, _) = make_key_pair(&bed, "shared.key");
     let psk = format!("preshared_key_file = '{shared}'");
     let agent = agent.replace("public_key = ", &format!("{psk}, public_key = "));
     let router = router.replace("home_agent_key = ", &format!("{psk}\nhome_agent_key = "));
@@ -157,10 +160,10 @@ fn traffic_over_ipv4_alone_is_encrypted() {
     let agent = Station::start(&bed.agent, &agent);
     let router = Station::start(&bed.router, &router);
     router.wait_until_registered();
-    send_marked(&bed);
+    send_marked_packets(&bed);
     let packets = sniffer.stop();
     let is_end = |packet: &[u8]| packet[12..16] == [198, 51, 100, 2] || packet[16..20] == [198, 51, 100, 2];
-    assert!(only_sessions(&packets, is_end, 20, 9) > 10);
+    assert!(only_sessions_pass(&packets, is_end, 20, 9) > 10);
     for station in [&agent, &router] {
         let tunnels = station.show_json("tunnels");
         assert_eq!(tunnels[0]["encryption"], "encrypted", "{tunnels}");
@@ -174,7 +177,7 @@ fn handover_by_order_loses_no_packet() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = with_keys(&bed);
+    let (agent, router) = configs_with_keys(&bed);
     let (_agent, router) = start_with_two_uplinks(&bed, &agent, router);
     let sniffer = PacketSniffer::start(&bed.core, &["wlan", "wwan"]);
     let traffic = bed.start_echo(1000);
@@ -198,23 +201,23 @@ fn handover_by_order_loses_no_packet() {
         let is_nd = packet[6] == 58 && packet[7] == 255;
         is_nd || packet[8..10] == [0xfe, 0x80] || packet[8..24] == [0; 16] || packet[24] == 0xff
     };
-    let other = packets.iter().find(|packet| !is_of_link(packet) && !in_ipv6(packet));
+    let other = packets.iter().find(|packet| !is_of_link(packet) && !is_in_ipv6(packet));
     assert_eq!(other, None, "a packet past the tunnel");
     // Most packets of the echo pass one of the two uplinks in this direction.
-    let count = only_sessions(&packets, in_ipv6, 40, 6);
+    let count = only_sessions_pass(&packets, is_in_ipv6, 40, 6);
     assert!(count as u64 > report.sent_packets / 2, "{count} packets of sessions, {report:?}");
 }
 
 /// A cable that is pulled: the router leaves the uplink, whose session is then unused.
 #[test]
-fn router_leaves_a_dead_uplink() {
+fn router_moves_session_from_dead_uplink() {
     if !can_run_or_report() {
         return;
     }
     for is_encrypted in [false, true] {
         let bed = Testbed::new();
         let (agent, router) = match is_encrypted {
-            true => with_keys(&bed),
+            true => configs_with_keys(&bed),
             // The same state directory: a Binding Update waits for the disk at either end.
             false => (in_state_dir(&bed, &bed.agent_config()), in_state_dir(&bed, &bed.router_config())),
         };
@@ -239,7 +242,7 @@ fn router_gets_back_to_a_home_agent_that_has_restarted() {
         return;
     }
     let bed = Testbed::new();
-    let (agent_config, router) = with_keys(&bed);
+    let (agent_config, router) = configs_with_keys(&bed);
     let mut agent = Station::start(&bed.agent, &agent_config);
     let router = Station::start(&bed.router, &config_with_identifiers(router));
     router.wait_until_registered();
@@ -257,14 +260,14 @@ fn router_gets_back_to_a_home_agent_that_has_restarted() {
 
 /// The home agent answers no packet at its port that comes from a sender without a key.
 #[test]
-fn strangers_get_no_answer() {
+fn home_agent_gives_strangers_no_answer() {
     if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (agent_config, router) = with_keys(&bed);
+    let (agent_config, router) = configs_with_keys(&bed);
     let agent = Station::start(&bed.agent, &agent_config);
-    let (_, stranger) = key(&bed, "stranger.key");
+    let (_, stranger) = make_key_pair(&bed, "stranger.key");
     assert!(!agent_config.contains(&stranger));
     let answers_in = |sniffer: PacketSniffer| -> Vec<Vec<u8>> {
         let is_answer = |packet: &Vec<u8>| packet[8..24] == parse_address(HOME_AGENT_ADDRESS).octets();
@@ -317,11 +320,11 @@ fn packets_in_the_clear_are_refused_for_a_router_with_a_key() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = with_keys(&bed);
+    let (agent, router) = configs_with_keys(&bed);
     let agent = Station::start(&bed.agent, &agent);
     let router = Station::start(&bed.router, &router);
     router.wait_until_registered();
-    send_marked(&bed);
+    send_marked_packets(&bed);
     // From the router's care-of parse_address, in the clear: IPv6 in IPv6.
     let header = |next_header, length: u8, source, destination| {
         let octets = |text| parse_address(text).octets();
@@ -345,7 +348,7 @@ fn restarted_router_registers_again() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router_config) = with_keys(&bed);
+    let (agent, router_config) = configs_with_keys(&bed);
     let agent = Station::start(&bed.agent, &agent);
     let mut router = Station::start(&bed.router, &router_config);
     router.wait_until_registered();
@@ -358,12 +361,12 @@ fn restarted_router_registers_again() {
 }
 
 #[test]
-fn open_key_file_is_refused() {
+fn key_file_readable_by_others_is_refused() {
     if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, _) = with_keys(&bed);
+    let (agent, _) = configs_with_keys(&bed);
     fs::set_permissions(bed.scratch.path_of("agent.key"), fs::Permissions::from_mode(0o644)).expect("a mode");
     let file = bed.scratch.path_of("open.toml");
     fs::write(&file, &agent).expect("a config");
@@ -375,12 +378,12 @@ fn open_key_file_is_refused() {
 
 /// The recording has the packets that came out of sessions, so a replay gives the same outputs.
 #[test]
-fn recording_with_sessions_replays() {
+fn recording_of_sessions_replays() {
     if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = with_keys(&bed);
+    let (agent, router) = configs_with_keys(&bed);
     let recording = bed.scratch.path_of("router.jsonl").display().to_string();
     let config = config_with_station_line(&router, &format!("record = '{recording}'"));
     let _agent = Station::start(&bed.agent, &agent);

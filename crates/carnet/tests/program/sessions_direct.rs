@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::hosts::{can_run_or_report, seconds, wait_until};
-use crate::sessions::{key, with_keys};
+use crate::sessions::{configs_with_keys, make_key_pair};
 use crate::station::{Station, run_carnet};
 use crate::testbed::{CARE_OF_ADDRESSES, ON_BOARD_HOST, Testbed, config_with_station_line, parse_address};
 use crate::theft::add_neighbour;
@@ -30,8 +30,8 @@ fn direct_route_in_the_clear_needs_an_order_and_loses_no_packet() {
     let bed = Testbed::new();
     let (second_router, second_host, second) = add_neighbour(&bed);
     second_host.wait_until_settled();
-    let (agent, first) = with_keys(&bed);
-    let (file, public_key) = key(&bed, "second.key");
+    let (agent, first) = configs_with_keys(&bed);
+    let (file, public_key) = make_key_pair(&bed, "second.key");
     let agent = format!(
         "{agent}\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::5678'\n\
          prefixes = ['2001:db8:b::/64']\nauth = {{ public_key = '{public_key}' }}\n"

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
-use crate::sessions::{MARKER, in_ipv6, key, only_sessions, with_keys};
+use crate::sessions::{PAYLOAD_MARKER, configs_with_keys, is_in_ipv6, make_key_pair, only_sessions_pass};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_AGENT_ADDRESS, Testbed, config_with_station_line, parse_address};
 use crate::traffic::{EchoTraffic, PacketSniffer};
@@ -33,8 +33,8 @@ impl Tree {
              route add default via 2001:db8:b::1 metric 10",
         );
         passenger.wait_until_settled();
-        let (agent, root) = with_keys(&bed);
-        let (file, public_key) = key(&bed, "nested.key");
+        let (agent, root) = configs_with_keys(&bed);
+        let (file, public_key) = make_key_pair(&bed, "nested.key");
         let agent = format!(
             "{agent}\n[[home_agent.mobile_router]]\nhome_address = '{NESTED_HOME_ADDRESS}'\n\
              prefixes = ['2001:db8:b::/64']\nauth = {{ public_key = '{public_key}' }}\n"
@@ -87,8 +87,8 @@ impl Tree {
             let port = receiver.local_addr().expect("bound").port();
             receiver.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
             // The largest one makes a packet of 1280 octets.
-            for length in [MARKER.len(), 1000, 1232] {
-                let content: Vec<u8> = MARKER.iter().copied().cycle().take(length).collect();
+            for length in [PAYLOAD_MARKER.len(), 1000, 1232] {
+                let content: Vec<u8> = PAYLOAD_MARKER.iter().copied().cycle().take(length).collect();
                 wait_until(&format!("{length} octets arrive at {destination}"), seconds(20), || {
                     let _ = sender.send_to(&content, (parse_address(destination), port));
                     let mut found = [0; 2000];
@@ -102,7 +102,7 @@ impl Tree {
 /// Returns the captured packets to and from the home agent. Packets of the correspondent cross `ha` beside
 /// the tunnels.
 fn tunnelled(packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    packets.into_iter().filter(|packet| in_ipv6(packet)).collect()
+    packets.into_iter().filter(|packet| is_in_ipv6(packet)).collect()
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn nested_router_has_encrypted_sessions_with_and_without_nesting() {
         let tree = Tree::start(bed, nesting);
         tree.wait_for_care_of(network);
         tree.send_marked();
-        assert!(only_sessions(&tunnelled(sniffer.stop()), in_ipv6, 40, 6) > 10, "nesting {nesting}");
+        assert!(only_sessions_pass(&tunnelled(sniffer.stop()), is_in_ipv6, 40, 6) > 10, "nesting {nesting}");
         for station in [&tree.agent, &tree.root, &tree.nested] {
             let tunnels = station.show_json("tunnels");
             for tunnel in tunnels.as_array().expect("tunnels") {
@@ -181,7 +181,7 @@ fn handover_of_the_root_loses_no_packet_of_a_nested_session() {
     println!("{} packets, longest silence {:?}", report.sent_packets, report.longest_silence);
     assert_eq!(report.lost_packets, 0, "{report:?}");
     for sniffer in sniffers {
-        assert!(only_sessions(&tunnelled(sniffer.stop()), in_ipv6, 40, 6) > 100);
+        assert!(only_sessions_pass(&tunnelled(sniffer.stop()), is_in_ipv6, 40, 6) > 100);
     }
 }
 
@@ -204,7 +204,9 @@ fn nested_session_passes_a_narrow_link_in_fragments() {
     tree.send_marked();
     for (side, sniffer) in sniffers {
         let packets = sniffer.stop();
-        assert!(!packets.iter().any(|packet| packet.windows(16).any(|octets| octets == &MARKER[..16])));
+        assert!(
+            !packets.iter().any(|packet| packet.windows(16).any(|octets| octets == &PAYLOAD_MARKER[..16]))
+        );
         let is_fragment = |packet: &Vec<u8>| packet[side.clone()] == care_of_address && packet[6] == 44;
         assert!(packets.iter().any(is_fragment), "no fragment by octets {side:?}");
     }

@@ -70,7 +70,7 @@ fn update_with_prefix_of_another_router_gets_status_142() {
     if !can_run_or_report() {
         return;
     }
-    const OWN: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 0xb, 0, 0];
+    const OWN_PREFIX_OCTETS: [u8; 8] = [0x20, 1, 0xd, 0xb8, 0, 0xb, 0, 0];
     let bed = Testbed::new();
     let agent = Station::start(&bed.agent, &(bed.agent_config() + SECOND_NODE_ENTRY));
     let router = Station::start(&bed.router, &bed.router_config());
@@ -82,7 +82,9 @@ fn update_with_prefix_of_another_router_gets_status_142() {
     wait_until("the honest one works", seconds(10), || inside.can_ping(CORRESPONDENT));
     solicit_advertisement(&inside);
     wait_until("an honest router advertises its prefix and itself", seconds(10), || {
-        let good = |one: &ReceivedAdvertisement| one.router_lifetime > 0 && one.prefixes == [OWN.to_vec()];
+        let good = |one: &ReceivedAdvertisement| {
+            one.router_lifetime > 0 && one.prefixes == [OWN_PREFIX_OCTETS.to_vec()]
+        };
         advertisements_in(&heard.seen_packets()).iter().any(good)
     });
     heard.stop();

@@ -13,25 +13,25 @@ use crate::testbed::{CORRESPONDENT, Testbed};
 use crate::traffic::EchoTraffic;
 
 /// Time of a measurement.
-const WHILE: Duration = Duration::from_secs(2);
+const MEASUREMENT_TIME: Duration = Duration::from_secs(2);
 
 /// Returns the packets that went through the router's TUN device.
-fn slow(bed: &Testbed) -> u64 {
+fn slow_path_packets(bed: &Testbed) -> u64 {
     let (out, back) = segment_counts(&bed.router);
     out + back
 }
 
-/// Returns the answers in [`WHILE`], and the packets that took the router's slow path meanwhile.
-fn measured(bed: &Testbed, echo: &EchoTraffic) -> (u64, u64) {
-    let (answered, by_slow) = (echo.answered_packets(), slow(bed));
-    thread::sleep(WHILE);
-    (echo.answered_packets() - answered, slow(bed) - by_slow)
+/// Returns the answers in [`MEASUREMENT_TIME`], and the packets that took the router's slow path meanwhile.
+fn measure_answers(bed: &Testbed, echo: &EchoTraffic) -> (u64, u64) {
+    let (answered, by_slow) = (echo.answered_packets(), slow_path_packets(bed));
+    thread::sleep(MEASUREMENT_TIME);
+    (echo.answered_packets() - answered, slow_path_packets(bed) - by_slow)
 }
 
 /// Waits until the fast path carries the packets of an echo.
 fn is_fast(bed: &Testbed, echo: &EchoTraffic) {
     wait_until("the fast path carries the flow", seconds(20), || {
-        let (answered, by_slow) = measured(bed, echo);
+        let (answered, by_slow) = measure_answers(bed, echo);
         answered > 20 && by_slow < answered / 4
     });
 }
@@ -71,7 +71,7 @@ fn has_functions() -> bool {
 }
 
 /// Starts home agent and router with a door on this data path.
-fn with_door(path: &str) -> (Testbed, Station, Station) {
+fn start_with_inbound_filter(path: &str) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     if path == "xdp" {
         // A veth accepts redirected frames only if its peer polls, and XDP needs complete checksums.
@@ -91,18 +91,18 @@ fn with_door(path: &str) -> (Testbed, Station, Station) {
 }
 
 /// Waits for a second after a change, and returns whether any packet is answered after that.
-fn still_flows(echo: &EchoTraffic) -> bool {
+fn flow_continues(echo: &EchoTraffic) -> bool {
     thread::sleep(seconds(1));
     let before = echo.answered_packets();
     thread::sleep(seconds(1));
     echo.answered_packets() > before
 }
 
-fn rules_hold(path: &str) {
+fn check_rules_hold(path: &str) {
     if !can_run_or_report() || !has_functions() {
         return;
     }
-    let (bed, _agent, mut router) = with_door(path);
+    let (bed, _agent, mut router) = start_with_inbound_filter(path);
     let echo = bed.start_echo(100);
     echo.wait_until_flowing();
     is_fast(&bed, &echo);
@@ -112,7 +112,7 @@ fn rules_hold(path: &str) {
     run_nft(&bed.router, "add table inet op");
     run_nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
     run_nft(&bed.router, "add rule inet op f udp dport 4242 counter drop");
-    assert!(!still_flows(&echo), "a drop rule has no effect on {path}");
+    assert!(!flow_continues(&echo), "a drop rule has no effect on {path}");
     assert!(!run_nft(&bed.router, "list table inet op").contains("counter packets 0 "));
 
     // A set that the rule uses changes.
@@ -122,7 +122,7 @@ fn rules_hold(path: &str) {
     echo.wait_until_flowing();
     is_fast(&bed, &echo);
     run_nft(&bed.router, "add element inet op ports { 4242 }");
-    assert!(!still_flows(&echo), "a changed set has no effect on {path}");
+    assert!(!flow_continues(&echo), "a changed set has no effect on {path}");
 
     // Without its entry, the flow is new.
     run_nft(&bed.router, "flush chain inet op f");
@@ -130,7 +130,7 @@ fn rules_hold(path: &str) {
     echo.wait_until_flowing();
     is_fast(&bed, &echo);
     flush_connections(&bed.router);
-    assert!(!still_flows(&echo), "conntrack -F has no effect on {path}");
+    assert!(!flow_continues(&echo), "conntrack -F has no effect on {path}");
 
     // A rule about packets takes all packets from the fast path, and the log names the rule.
     run_nft(&bed.router, "flush chain inet op f");
@@ -139,7 +139,7 @@ fn rules_hold(path: &str) {
     run_nft(&bed.router, "add rule inet op f limit rate 1000/second accept");
     wait_until("the rule is in the log", seconds(5), || router.log_text().contains("chain f handle"));
     thread::sleep(seconds(1));
-    let (answered, by_slow) = measured(&bed, &echo);
+    let (answered, by_slow) = measure_answers(&bed, &echo);
     assert!(answered > 20 && by_slow >= answered, "{by_slow} of {answered} packets on the slow path");
     assert!(router.log_text().contains("table inet op chain f handle"), "{}", router.log_text());
     run_nft(&bed.router, "delete table inet op");
@@ -151,15 +151,15 @@ fn rules_hold(path: &str) {
 
 #[test]
 fn rules_hold_for_tracked_flows_of_bpf_programs() {
-    rules_hold("bpf");
+    check_rules_hold("bpf");
 }
 
 #[test]
 fn rules_hold_for_tracked_flows_of_xdp_programs() {
-    rules_hold("xdp");
+    check_rules_hold("xdp");
 }
 
-fn python(host: &Host, script: &str, arguments: &[&str]) -> Child {
+fn run_python(host: &Host, script: &str, arguments: &[&str]) -> Child {
     let words = [&["python3", "-c", script], arguments].concat();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     host.spawn_program(&words, |command| {
@@ -169,11 +169,11 @@ fn python(host: &Host, script: &str, arguments: &[&str]) -> Child {
 
 /// Packets of the fast path alone keep a UDP flow and a TCP connection alive beyond the timeouts of
 /// connection tracking. The end of the connection passes the door.
-fn stays_alive(path: &str) {
+fn check_connections_stay_alive(path: &str) {
     if !can_run_or_report() || !has_functions() {
         return;
     }
-    let (bed, _agent, _router) = with_door(path);
+    let (bed, _agent, _router) = start_with_inbound_filter(path);
     let seconds_of_silence = 4;
     for name in ["udp_timeout_stream", "tcp_timeout_established", "tcp_timeout_unacknowledged"] {
         set_timeout(&bed.router, name, seconds_of_silence);
@@ -198,14 +198,14 @@ for number in range(24):
     u.recv(100)
     time.sleep(0.5)
 s.shutdown(socket.SHUT_WR); assert s.recv(100) == b''; print('whole')";
-    let server = python(&bed.core, server, &[]);
+    let server = run_python(&bed.core, server, &[]);
     // The server of the echo answers the client's UDP packets, too.
     let echo = bed.start_echo(1);
-    let client = python(&bed.host, client, &[CORRESPONDENT]);
+    let client = run_python(&bed.host, client, &[CORRESPONDENT]);
     thread::sleep(seconds(6));
-    let before = slow(&bed);
+    let before = slow_path_packets(&bed);
     thread::sleep(seconds(4));
-    let by_slow = slow(&bed) - before;
+    let by_slow = slow_path_packets(&bed) - before;
     let ends = [client, server].map(|child| child.wait_with_output().expect("an end"));
     let [client, server] = ends.each_ref().map(output_text);
     assert!(client.contains("whole") && server.contains("closed"), "{path}: {client} {server}");
@@ -217,10 +217,10 @@ s.shutdown(socket.SHUT_WR); assert s.recv(100) == b''; print('whole')";
 
 #[test]
 fn bpf_programs_keep_connections_alive() {
-    stays_alive("bpf");
+    check_connections_stay_alive("bpf");
 }
 
 #[test]
 fn xdp_programs_keep_connections_alive() {
-    stays_alive("xdp");
+    check_connections_stay_alive("xdp");
 }

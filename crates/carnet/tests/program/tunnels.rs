@@ -35,7 +35,7 @@ fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
     if !can_run_or_report() {
         return;
     }
-    const STRANGER: &str = "2001:db8:bad::5";
+    const STRANGER_ADDRESS: &str = "2001:db8:bad::5";
     let bed = Testbed::new();
     let (agent, router) = bed.start_stations();
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
@@ -48,7 +48,7 @@ fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
     // The home agent (RFC 6275 10.4.5, RFC 3963 9) accepts only packets whose outer source is the care-of
     // address. Their inner source must belong to the binding.
     let heard = PacketSniffer::start(&bed.core, &["ha"]);
-    shoot([CARE_OF_ADDRESSES[0], HOME_AGENT_ADDRESS], [STRANGER, CORRESPONDENT]);
+    shoot([CARE_OF_ADDRESSES[0], HOME_AGENT_ADDRESS], [STRANGER_ADDRESS, CORRESPONDENT]);
     shoot([CARE_OF_ADDRESSES[1], HOME_AGENT_ADDRESS], [ON_BOARD_HOST, CORRESPONDENT]);
     shoot([CARE_OF_ADDRESSES[0], HOME_AGENT_ADDRESS], ["fe80::1", "ff02::1"]);
     // A node without a binding gets an ICMPv6 error, because a Binding Error answers only Home Address
@@ -68,19 +68,19 @@ fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
     assert_eq!(to_correspondent(135), 0, "a Binding Error");
     let heard = heard.stop();
     assert_eq!(count_datagrams(&heard, HOME_ADDRESS, CORRESPONDENT), 1, "somebody else's tunnel");
-    assert_eq!(count_datagrams(&heard, STRANGER, CORRESPONDENT), 0, "a stranger in the tunnel");
+    assert_eq!(count_datagrams(&heard, STRANGER_ADDRESS, CORRESPONDENT), 0, "a stranger in the tunnel");
     assert_eq!(count_datagrams(&heard, ON_BOARD_HOST, CORRESPONDENT), 0, "from another care-of address");
 
     // The mobile router accepts only packets from the home agent to a destination in the mobile network.
     let outside = PacketSniffer::start(&bed.core, &["wlan", "wwan"]);
     let inside = PacketSniffer::start(&bed.host, &["eth0"]);
-    shoot([HOME_AGENT_ADDRESS, CARE_OF_ADDRESSES[0]], [STRANGER, "2001:db8:c::99"]);
-    shoot([STRANGER, CARE_OF_ADDRESSES[0]], [STRANGER, ON_BOARD_HOST]);
+    shoot([HOME_AGENT_ADDRESS, CARE_OF_ADDRESSES[0]], [STRANGER_ADDRESS, "2001:db8:c::99"]);
+    shoot([STRANGER_ADDRESS, CARE_OF_ADDRESSES[0]], [STRANGER_ADDRESS, ON_BOARD_HOST]);
     // A reserved address is no valid source. The prefixes of NAT64 are between these addresses and are not
     // reserved.
-    const RESERVED: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
-    const NAT64: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
-    for source in RESERVED.into_iter().chain(NAT64) {
+    const RESERVED_ADDRESSES: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
+    const NAT64_ADDRESSES: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
+    for source in RESERVED_ADDRESSES.into_iter().chain(NAT64_ADDRESSES) {
         shoot([HOME_AGENT_ADDRESS, CARE_OF_ADDRESSES[0]], [source, ON_BOARD_HOST]);
     }
     shoot([HOME_AGENT_ADDRESS, CARE_OF_ADDRESSES[0]], [CORRESPONDENT, ON_BOARD_HOST]);
@@ -88,27 +88,31 @@ fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
         count_datagrams(&inside.seen_packets(), CORRESPONDENT, ON_BOARD_HOST) > 0
     });
     let heard = inside.stop();
-    assert_eq!(count_datagrams(&heard, STRANGER, ON_BOARD_HOST), 0, "not from the home agent");
-    for source in RESERVED {
+    assert_eq!(count_datagrams(&heard, STRANGER_ADDRESS, ON_BOARD_HOST), 0, "not from the home agent");
+    for source in RESERVED_ADDRESSES {
         assert_eq!(count_datagrams(&heard, source, ON_BOARD_HOST), 0, "from {source}");
     }
-    for source in NAT64 {
+    for source in NAT64_ADDRESSES {
         assert_eq!(count_datagrams(&heard, source, ON_BOARD_HOST), 1, "from {source}");
     }
-    assert_eq!(count_datagrams(&outside.stop(), STRANGER, "2001:db8:c::99"), 0, "not to the mobile network");
+    assert_eq!(
+        count_datagrams(&outside.stop(), STRANGER_ADDRESS, "2001:db8:c::99"),
+        0,
+        "not to the mobile network"
+    );
 
     // A host on board cannot pretend to be the home agent.
     let inside = PacketSniffer::start(&bed.host, &["eth0"]);
     let cannon = RawSender::new(&bed.host);
     bed.host.run_ip("-6 addr add 2001:db8:a::77/128 dev eth0");
-    let inner = ipv6_packet(STRANGER, ON_BOARD_HOST, 17, &TEST_DATAGRAM);
+    let inner = ipv6_packet(STRANGER_ADDRESS, ON_BOARD_HOST, 17, &TEST_DATAGRAM);
     cannon.send_packet(
         &ipv6_packet(HOME_AGENT_ADDRESS, CARE_OF_ADDRESSES[0], 41, &inner),
         parse_address(CARE_OF_ADDRESSES[0]),
         0,
     );
     wait_until("traffic still flows", seconds(5), || bed.host.can_ping(CORRESPONDENT));
-    assert_eq!(count_datagrams(&inside.stop(), STRANGER, ON_BOARD_HOST), 0, "a home agent on board");
+    assert_eq!(count_datagrams(&inside.stop(), STRANGER_ADDRESS, ON_BOARD_HOST), 0, "a home agent on board");
     drop((agent, router));
 }
 

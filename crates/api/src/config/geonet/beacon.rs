@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::keys::{Declared, Key, Optional, Section, computed, integer, optional, with_default};
+use super::super::keys::{
+    DeclaredKey, Key, Optional, Section, computed_key, integer_kind, key_with_default, optional_key,
+};
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
@@ -19,9 +21,9 @@ pub struct Beacon {
     /// Lifetime of a beacon in intervals; `None` if beacons carry no lifetime.
     pub lifetime: Option<u8>,
     /// Whether any broadcast of the station counts as a beacon.
-    pub piggyback: bool,
+    pub counts_broadcasts_as_beacons: bool,
     /// Beacons over more than one hop; `None` if all go one hop.
-    pub multi_hop: Option<MultiHopBeacons>,
+    pub multi_hop_beacons: Option<MultiHopBeacons>,
 }
 
 /// Interval of beacons.
@@ -51,93 +53,93 @@ pub enum BeaconInterval {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MultiHopBeacons {
     /// Hop limit, above 1.
-    pub hops: u8,
+    pub hop_limit: u8,
     /// Number N: one of N beacons goes over several hops, the others go over one hop.
-    pub every: u32,
+    pub every_nth_beacon: u32,
 }
 
-static INTERVAL: Key<Duration> = with_default(
+static INTERVAL_KEY: Key<Duration> = key_with_default(
     "interval",
-    kinds::duration(beacon_interval),
+    kinds::duration_kind(parse_beacon_interval),
     "\"3s\"",
     "Time from one beacon to the next, 10 ms to 1 h (`itsGnBeaconServiceRetransmitTimer`).",
 );
-static JITTER: Optional<Duration> = computed(
+static JITTER_KEY: Optional<Duration> = computed_key(
     "jitter",
-    kinds::duration(jitter),
+    kinds::duration_kind(parse_jitter),
     "\"750ms\"",
     "Random time up to this that is added to it, 1 h at most (`itsGnBeaconServiceMaxJitter`). A quarter of
      `interval` by default.",
 );
-static ADAPTIVE: Key<bool> = with_default(
+static ADAPTIVE_INTERVAL: Key<bool> = key_with_default(
     "adaptive",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "Instead of `interval` and `jitter`: the station sends `beacons_in_range` beacons while it crosses the
      `range` at its speed.",
 );
-static BEACONS_IN_RANGE: Key<u32> = with_default(
+static BEACONS_IN_RANGE: Key<u32> = key_with_default(
     "beacons_in_range",
-    integer(1, 1000),
+    integer_kind(1, 1000),
     "16",
     "With `adaptive = true`: the number of beacons.",
 );
-static SHORTEST: Key<Duration> = with_default(
+static SHORTEST_INTERVAL: Key<Duration> = key_with_default(
     "shortest",
-    kinds::duration(beacon_interval),
+    kinds::duration_kind(parse_beacon_interval),
     "\"100ms\"",
     "With `adaptive = true`: the shortest interval.",
 );
-static LONGEST: Key<Duration> = with_default(
+static LONGEST_INTERVAL: Key<Duration> = key_with_default(
     "longest",
-    kinds::duration(beacon_interval),
+    kinds::duration_kind(parse_beacon_interval),
     "\"2s\"",
     "With `adaptive = true`: the longest interval.",
 );
-static LOAD_LIMIT: Key<u32> = with_default(
+static CHANNEL_LOAD_LIMIT: Key<u32> = key_with_default(
     "load_limit",
-    integer(0, 100_000),
+    integer_kind(0, 100_000),
     "500",
     "With `adaptive = true`: beacons per second of all stations in range together. Above it the interval
      grows, also beyond `longest`. 0 for no limit.",
 );
-static COMPANY_SPEED: Key<bool> = with_default(
+static COMPANY_SPEED: Key<bool> = key_with_default(
     "company_speed",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "With `adaptive = true`: the speed of the fastest neighbour counts if this station is slower. The speeds
      of both decide how long two stations are in range.",
 );
-static DEVIATION: Optional<u16> = optional(
+static DEVIATION_KEY: Optional<u16> = optional_key(
     "deviation",
-    kinds::LENGTH,
+    kinds::LENGTH_KIND,
     "With `adaptive = true`: distance between the real position and the one that the last beacon predicts.
      Beyond it, when the station turns or brakes, a beacon goes as soon as `shortest` allows. Use it with
      `link_lifetime`.",
 );
-static LIFETIME: Optional<u8> = optional(
+static LIFETIME_KEY: Optional<u8> = optional_key(
     "lifetime",
-    integer(1, 63),
+    integer_kind(1, 63),
     "How many intervals a beacon counts. Beacons carry this in their lifetime field, and a neighbour ends if
      no beacon follows in that time. An extension of the standard, for all stations or for none.",
 );
-static PIGGYBACK: Key<bool> = with_default(
+static PIGGYBACK_KEY: Key<bool> = key_with_default(
     "piggyback",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "Every own broadcast counts as a beacon, and every station that is received directly is a neighbour. An
      extension of the standard, for all stations or for none.",
 );
-static HOPS: Key<u8> = with_default(
+static HOPS_KEY: Key<u8> = key_with_default(
     "hops",
-    integer(1, 255),
+    integer_kind(1, 255),
     "1",
     "How many hops some of the beacons go, which saves requests of the Location Service. Above 1 it is an
      extension of the standard.",
 );
-static EVERY: Key<u32> = with_default(
+static EVERY_NTH_BEACON: Key<u32> = key_with_default(
     "every",
-    integer(1, 10_000),
+    integer_kind(1, 10_000),
     "1",
     "With `hops` above 1: one of this number of beacons goes that far.",
 );
@@ -147,65 +149,76 @@ pub(in crate::config) static SECTION: Section = Section::new(
     "[geonet.beacon]",
     "geonet.beacon",
     &[
-        &INTERVAL,
-        &JITTER,
-        &ADAPTIVE,
+        &INTERVAL_KEY,
+        &JITTER_KEY,
+        &ADAPTIVE_INTERVAL,
         &BEACONS_IN_RANGE,
-        &SHORTEST,
-        &LONGEST,
-        &LOAD_LIMIT,
+        &SHORTEST_INTERVAL,
+        &LONGEST_INTERVAL,
+        &CHANNEL_LOAD_LIMIT,
         &COMPANY_SPEED,
-        &DEVIATION,
-        &LIFETIME,
-        &PIGGYBACK,
-        &HOPS,
-        &EVERY,
+        &DEVIATION_KEY,
+        &LIFETIME_KEY,
+        &PIGGYBACK_KEY,
+        &HOPS_KEY,
+        &EVERY_NTH_BEACON,
     ],
 );
 
 /// Reads the table; `None` if it has an error.
-pub(super) fn read(table: &Table<'_>) -> Option<Beacon> {
-    let adaptive = table.take(&ADAPTIVE);
+pub(super) fn read_table(table: &Table<'_>) -> Option<Beacon> {
+    let adaptive = table.read_key(&ADAPTIVE_INTERVAL);
     let interval = interval(table, adaptive);
-    let multi_hop = all!(MultiHopBeacons { hops: table.take(&HOPS), every: table.take(&EVERY) });
+    let multi_hop = all!(MultiHopBeacons {
+        hop_limit: table.read_key(&HOPS_KEY),
+        every_nth_beacon: table.read_key(&EVERY_NTH_BEACON)
+    });
     all!(Beacon {
         interval: interval,
-        company_speed: table.take(&COMPANY_SPEED),
-        deviation_m: table.take(&DEVIATION),
-        lifetime: table.take(&LIFETIME),
-        piggyback: table.take(&PIGGYBACK),
-        multi_hop: multi_hop.map(|beacons| (beacons.hops > 1).then_some(beacons)),
+        company_speed: table.read_key(&COMPANY_SPEED),
+        deviation_m: table.read_key(&DEVIATION_KEY),
+        lifetime: table.read_key(&LIFETIME_KEY),
+        counts_broadcasts_as_beacons: table.read_key(&PIGGYBACK_KEY),
+        multi_hop_beacons: multi_hop.map(|beacons| (beacons.hop_limit > 1).then_some(beacons)),
     })
 }
 
 /// Reads the interval of beacons. Keys of the other kind of interval are errors.
 fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval> {
-    let interval = table.take(&INTERVAL);
-    let jitter = match table.take(&JITTER) {
+    let interval = table.read_key(&INTERVAL_KEY);
+    let jitter = match table.read_key(&JITTER_KEY) {
         Some(None) => interval.map(|interval| interval / 4),
         given => given.flatten(),
     };
-    let beacons_in_range = table.take(&BEACONS_IN_RANGE);
-    let shortest = table.take(&SHORTEST);
-    let longest = table.take(&LONGEST);
-    let load_limit = table.take(&LOAD_LIMIT);
-    let (others, what): (&[&dyn Declared], &str) = match adaptive {
-        Some(true) => (&[&INTERVAL, &JITTER], "needs a fixed interval, expected adaptive = false"),
+    let beacons_in_range = table.read_key(&BEACONS_IN_RANGE);
+    let shortest = table.read_key(&SHORTEST_INTERVAL);
+    let longest = table.read_key(&LONGEST_INTERVAL);
+    let load_limit = table.read_key(&CHANNEL_LOAD_LIMIT);
+    let (others, what): (&[&dyn DeclaredKey], &str) = match adaptive {
+        Some(true) => (&[&INTERVAL_KEY, &JITTER_KEY], "needs a fixed interval, expected adaptive = false"),
         Some(false) => (
-            &[&BEACONS_IN_RANGE, &SHORTEST, &LONGEST, &LOAD_LIMIT, &COMPANY_SPEED, &DEVIATION],
+            &[
+                &BEACONS_IN_RANGE,
+                &SHORTEST_INTERVAL,
+                &LONGEST_INTERVAL,
+                &CHANNEL_LOAD_LIMIT,
+                &COMPANY_SPEED,
+                &DEVIATION_KEY,
+            ],
             "needs adaptive beacons, expected adaptive = true",
         ),
         None => (&[], ""),
     };
     for value in others.iter().filter_map(|key| table.value(*key)) {
-        value.refuse(what);
+        value.report_error(what);
     }
     if let (Some(least), Some(most), Some(value)) =
-        (shortest, longest, table.value(&LONGEST).or(table.value(&SHORTEST)))
+        (shortest, longest, table.value(&LONGEST_INTERVAL).or(table.value(&SHORTEST_INTERVAL)))
         && least > most
     {
-        value
-            .refuse("the longest interval is shorter than the shortest, expected `shortest` up to `longest`");
+        value.report_error(
+            "the longest interval is shorter than the shortest, expected `shortest` up to `longest`",
+        );
     }
     if adaptive? {
         Some(BeaconInterval::Adaptive {
@@ -220,8 +233,8 @@ fn interval(table: &Table<'_>, adaptive: Option<bool>) -> Option<BeaconInterval>
 }
 
 /// Parses the interval between two beacons.
-fn beacon_interval(text: &str) -> Result<Duration, String> {
-    let interval = values::duration(text)?;
+fn parse_beacon_interval(text: &str) -> Result<Duration, String> {
+    let interval = values::parse_duration(text)?;
     if interval < Duration::from_millis(10) || interval > Duration::from_secs(3600) {
         return Err(format!("{text:?} is out of range, expected 10ms to 1h"));
     }
@@ -229,8 +242,8 @@ fn beacon_interval(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the maximum random time that is added to the interval of beacons.
-fn jitter(text: &str) -> Result<Duration, String> {
-    let jitter = values::duration(text)?;
+fn parse_jitter(text: &str) -> Result<Duration, String> {
+    let jitter = values::parse_duration(text)?;
     if jitter > Duration::from_secs(3600) {
         return Err(format!("{text:?} is out of range, expected 0s to 1h"));
     }

@@ -1,7 +1,7 @@
 //! `[geonet.dcc]`: congestion control.
 
-use super::super::keys::{Key, Kind, Section, integer, value, with_default, words};
-use super::super::reader::Value;
+use super::super::keys::{Key, Section, ValueKind, integer_kind, key_with_default, value, words_kind};
+use super::super::reader::LocatedValue;
 use super::super::table::{Table, all};
 
 /// Values of the config table `geonet.dcc`.
@@ -38,41 +38,41 @@ pub enum DccTimeOnAir {
 }
 
 /// Data rates in Mbit/s; 4.5 is missing because it is no integer.
-const DATA_RATES: Kind<u8> =
-    value("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", data_rate);
+const DATA_RATE_KIND: ValueKind<u8> =
+    value("integer, 3, 6, 9, 12, 18, 24 or 27", "an integer from 3 to 27", read_data_rate);
 
-static ALGORITHM: Key<DccAlgorithm> = with_default(
+static ALGORITHM: Key<DccAlgorithm> = key_with_default(
     "algorithm",
-    words(&[("reactive", DccAlgorithm::Reactive), ("adaptive", DccAlgorithm::Adaptive)]),
+    words_kind(&[("reactive", DccAlgorithm::Reactive), ("adaptive", DccAlgorithm::Adaptive)]),
     "\"reactive\"",
     r#"`"reactive"` (5.3): a time between packets for each range of the busy ratio. `"adaptive"` (5.4,
        LIMERIC): a share of the channel, so that all stations together keep it below 68 %; packets are 25 ms
        to 1 s apart."#,
 );
-static TIME_ON_AIR: Key<DccTimeOnAir> = with_default(
+static TIME_ON_AIR: Key<DccTimeOnAir> = key_with_default(
     "time_on_air",
-    words(&[("1ms", DccTimeOnAir::Millisecond), ("500us", DccTimeOnAir::Half)]),
+    words_kind(&[("1ms", DccTimeOnAir::Millisecond), ("500us", DccTimeOnAir::Half)]),
     "\"1ms\"",
     r#"With `"reactive"`: the table to use, by how long packets are on the air. `"1ms"` is A.1, 10 packets a
        second down to 1; `"500us"` is A.2, 20 down to 1. A longer packet closes the gate once for each time on
        air that it has begun."#,
 );
-static DATA_RATE: Key<u8> = with_default(
+static DATA_RATE: Key<u8> = key_with_default(
     "data_rate",
-    DATA_RATES,
+    DATA_RATE_KIND,
     "6",
     "Mbit/s to which the radio is set, a rate of 802.11p with 10 MHz; it says how long packets are on the air.
      4.5 is not possible.",
 );
-static QUEUE_LENGTH: Key<u16> = with_default(
+static QUEUE_LENGTH: Key<u16> = key_with_default(
     "queue_length",
-    integer(1, 100),
+    integer_kind(1, 100),
     "10",
     "Packets of each profile that wait at most; the oldest makes room. No packet waits beyond its lifetime.",
 );
-static ASSUMED_BUSY: Key<u8> = with_default(
+static ASSUMED_BUSY: Key<u8> = key_with_default(
     "assumed_busy",
-    integer(0, 100),
+    integer_kind(0, 100),
     "0",
     "Percent that the station takes the channel to be busy until the first report, and at least when reports
      stop.",
@@ -86,24 +86,24 @@ pub(in crate::config) static SECTION: Section = Section::new(
 );
 
 /// Reads the table; `None` if it has an error.
-pub(super) fn read(table: &Table<'_>) -> Option<Dcc> {
+pub(super) fn read_table(table: &Table<'_>) -> Option<Dcc> {
     all!(Dcc {
-        algorithm: table.take(&ALGORITHM),
-        time_on_air: table.take(&TIME_ON_AIR),
-        data_rate: table.take(&DATA_RATE),
+        algorithm: table.read_key(&ALGORITHM),
+        time_on_air: table.read_key(&TIME_ON_AIR),
+        data_rate: table.read_key(&DATA_RATE),
         // The gate lets at most 20 packets a second pass, so a queue above the limit of this key would only
         // delay packets.
-        queue_length: table.take(&QUEUE_LENGTH),
-        assumed_busy: table.take(&ASSUMED_BUSY),
+        queue_length: table.read_key(&QUEUE_LENGTH),
+        assumed_busy: table.read_key(&ASSUMED_BUSY),
     })
 }
 
-fn data_rate(value: &Value<'_>) -> Option<u8> {
-    let rate = value.integer(3, 27)?;
+fn read_data_rate(value: &LocatedValue<'_>) -> Option<u8> {
+    let rate = value.read_integer(3, 27)?;
     match u8::try_from(rate) {
         Ok(rate) if [3, 6, 9, 12, 18, 24, 27].contains(&rate) => Some(rate),
         _ => {
-            value.refuse(&format!(
+            value.report_error(&format!(
                 "{rate} Mbit/s is no rate of 802.11p with 10 MHz, expected 3, 6, 9, 12, 18, 24 or 27"
             ));
             None

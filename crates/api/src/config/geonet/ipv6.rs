@@ -5,9 +5,9 @@ use std::time::Duration;
 use carnet_geonet::ipv6_adaptation::ReorderHold;
 use carnet_geonet::ipv6_adaptation::in_order::ReorderRule;
 
-use super::super::keys::{Key, Optional, Section, integer, optional, with_default, words};
+use super::super::keys::{Key, Optional, Section, integer_kind, key_with_default, optional_key, words_kind};
 use super::super::kinds;
-use super::super::reader::At;
+use super::super::reader::Located;
 use super::super::table::{Table, all};
 use super::values;
 
@@ -31,36 +31,39 @@ pub struct Ipv6 {
     /// Number of octets in the radio's queue above which packets are marked with Congestion Experienced.
     pub congestion_mark: Option<u32>,
     /// Whether packets that are too large for the radio are fragmented, for stations that support it.
-    pub fragments: bool,
+    pub fragments_large_packets: bool,
 }
 
-static DYNAMIC_INTERFACE: Optional<String> = optional(
+static DYNAMIC_INTERFACE: Optional<String> = optional_key(
     "dynamic_interface",
-    kinds::INTERFACE,
+    kinds::INTERFACE_KIND,
     "Another interface that carnet makes: packets to areas without an interface come out of it (the standard's
      dynamic geographic virtual link). Without it they come out of `ipv6_interface`.",
 );
-static LEARNT_LINKS: Key<u8> = with_default(
+static LEARNT_LINKS: Key<u8> = key_with_default(
     "learnt_links",
-    integer(0, 64),
+    integer_kind(0, 64),
     "0",
     "How many interfaces carnet makes for areas without one from which Router Advertisements come. The kernel
      gives them addresses by the advertisement, but no default route; carnet removes an interface with its
      last prefix. Nothing authenticates such advertisements. The names are that of `ipv6_interface` with `-1`,
      `-2` and so on.",
 );
-static HOP_LIMIT: Optional<u8> =
-    optional("hop_limit", integer(1, 255), "Hop limit of packets. As `mib.default_hop_limit` by default.");
-static REORDER_WAIT: Key<Duration> = with_default(
+static HOP_LIMIT: Optional<u8> = optional_key(
+    "hop_limit",
+    integer_kind(1, 255),
+    "Hop limit of packets. As `mib.default_hop_limit` by default.",
+);
+static REORDER_WAIT: Key<Duration> = key_with_default(
     "reorder_wait",
-    kinds::duration(values::reorder_wait),
+    kinds::duration_kind(values::parse_reorder_wait),
     "\"0s\"",
     r#"The longest time that a unicast packet waits for packets that it has overtaken; up to 1 s. The station
        learns the real time. TCP takes packets out of order for lost ones. `"0s"`: no packet waits."#,
 );
-static REORDER_RULE: Key<ReorderRule> = with_default(
+static REORDER_RULE: Key<ReorderRule> = key_with_default(
     "reorder_rule",
-    words(&[
+    words_kind(&[
         ("shorter", ReorderRule::Shorter),
         ("changed", ReorderRule::Changed),
         ("always", ReorderRule::Always),
@@ -71,23 +74,23 @@ static REORDER_RULE: Key<ReorderRule> = with_default(
        also be packets that the source has sent to other stations; with `"always"` a packet behind such a gap
        waits in vain."#,
 );
-static REORDER_HOLD: Key<ReorderHold> = with_default(
+static REORDER_HOLD: Key<ReorderHold> = key_with_default(
     "reorder_hold",
-    words(&[("packets", ReorderHold::Packets), ("acknowledgements", ReorderHold::Acknowledgements)]),
+    words_kind(&[("packets", ReorderHold::Packets), ("acknowledgements", ReorderHold::Acknowledgements)]),
     "\"packets\"",
     r#"What waits: the packets themselves, or the duplicate acknowledgements by which the host's TCP reports
        the missing ones. `"acknowledgements"` delays no data, and helps only TCP that is not encrypted."#,
 );
-static CONGESTION_MARK: Optional<u32> = optional(
+static CONGESTION_MARK: Optional<u32> = optional_key(
     "congestion_mark",
-    integer(1, 10_000_000),
+    integer_kind(1, 10_000_000),
     "Octets in the radio's queue from which on unicast packets leave with Congestion Experienced, if their
      transport supports ECN (RFC 3168). The kernel adds what it needs for each packet itself, some 1,300
      octets. If the radio's driver does not report its queue, no packet is marked.",
 );
-static FRAGMENTS: Key<bool> = with_default(
+static FRAGMENT_LARGE_PACKETS: Key<bool> = key_with_default(
     "fragments",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "Whether the station fragments unicast packets that the radio does not carry, for stations that have this
      as well. The MTU of the interfaces is 1500 then. Other stations ignore the request, and the host gets a
@@ -107,24 +110,24 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &REORDER_RULE,
         &REORDER_HOLD,
         &CONGESTION_MARK,
-        &FRAGMENTS,
+        &FRAGMENT_LARGE_PACKETS,
     ],
 );
 
 /// The table, without the interface, which is a key of the table above.
 #[derive(Clone)]
-pub(super) struct Draft {
-    pub dynamic_interface: Option<At<String>>,
+pub(super) struct UncheckedIpv6 {
+    pub dynamic_interface: Option<Located<String>>,
     learnt_links: u8,
     hop_limit: Option<u8>,
     reorder_wait: Duration,
     reorder_rule: ReorderRule,
     reorder_hold: ReorderHold,
     congestion_mark: Option<u32>,
-    fragments: bool,
+    fragments_large_packets: bool,
 }
 
-impl Draft {
+impl UncheckedIpv6 {
     pub(super) fn with_interface(self, interface: String) -> Ipv6 {
         Ipv6 {
             interface,
@@ -135,21 +138,21 @@ impl Draft {
             reorder_rule: self.reorder_rule,
             reorder_hold: self.reorder_hold,
             congestion_mark: self.congestion_mark,
-            fragments: self.fragments,
+            fragments_large_packets: self.fragments_large_packets,
         }
     }
 }
 
 /// Reads the table; `None` if it has an error.
-pub(super) fn read(table: &Table<'_>) -> Option<Draft> {
-    all!(Draft {
-        dynamic_interface: table.find_at(&DYNAMIC_INTERFACE),
-        learnt_links: table.take(&LEARNT_LINKS),
-        hop_limit: table.take(&HOP_LIMIT),
-        reorder_wait: table.take(&REORDER_WAIT),
-        reorder_rule: table.take(&REORDER_RULE),
-        reorder_hold: table.take(&REORDER_HOLD),
-        congestion_mark: table.take(&CONGESTION_MARK),
-        fragments: table.take(&FRAGMENTS),
+pub(super) fn read_table(table: &Table<'_>) -> Option<UncheckedIpv6> {
+    all!(UncheckedIpv6 {
+        dynamic_interface: table.find_key_with_offset(&DYNAMIC_INTERFACE),
+        learnt_links: table.read_key(&LEARNT_LINKS),
+        hop_limit: table.read_key(&HOP_LIMIT),
+        reorder_wait: table.read_key(&REORDER_WAIT),
+        reorder_rule: table.read_key(&REORDER_RULE),
+        reorder_hold: table.read_key(&REORDER_HOLD),
+        congestion_mark: table.read_key(&CONGESTION_MARK),
+        fragments_large_packets: table.read_key(&FRAGMENT_LARGE_PACKETS),
     })
 }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::super::keys::{Declared, Key, Kind, Optional, Section, computed, integer, optional, with_default};
+use super::super::keys::{
+    DeclaredKey, Key, Optional, Section, ValueKind, computed_key, integer_kind, key_with_default,
+    optional_key,
+};
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
@@ -70,93 +73,96 @@ pub struct Mib {
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// Longest lifetime that a packet can express: 63 times 100 s (EN 302 636-4-1 9.6.4).
-const LIFETIME_MAX: Duration = Duration::from_secs(6300);
+const MAX_LIFETIME: Duration = Duration::from_secs(6300);
 
-const BUFFER_SIZE: Kind<u32> = integer(0, 268_435_456);
-const SECONDS: Kind<Duration> = kinds::duration(|text| within(text, Duration::from_secs(1), HOUR));
-const TIMER: Kind<Duration> = kinds::duration(|text| within(text, Duration::from_millis(10), HOUR));
-const UP_TO_AN_HOUR: Kind<Duration> = kinds::duration(|text| within(text, Duration::ZERO, HOUR));
-const PACKET_LIFETIME: Kind<Duration> =
-    kinds::duration(|text| within(text, Duration::from_millis(50), LIFETIME_MAX));
+const BUFFER_SIZE_KIND: ValueKind<u32> = integer_kind(0, 268_435_456);
+const SECONDS_KIND: ValueKind<Duration> =
+    kinds::duration_kind(|text| parse_within(text, Duration::from_secs(1), HOUR));
+const TIMER_KIND: ValueKind<Duration> =
+    kinds::duration_kind(|text| parse_within(text, Duration::from_millis(10), HOUR));
+const UP_TO_AN_HOUR: ValueKind<Duration> =
+    kinds::duration_kind(|text| parse_within(text, Duration::ZERO, HOUR));
+const PACKET_LIFETIME_KIND: ValueKind<Duration> =
+    kinds::duration_kind(|text| parse_within(text, Duration::from_millis(50), MAX_LIFETIME));
 
-static IS_MOBILE: Optional<bool> = optional(
+static IS_MOBILE: Optional<bool> = optional_key(
     "is_mobile",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "`itsGnIsMobile`: whether packets say that this station moves. By default a station with a `fixed:`
      position does not move, and any other does.",
 );
-static MAX_SDU_SIZE: Key<u32> = with_default(
+static MAX_SDU_SIZE: Key<u32> = key_with_default(
     "max_sdu_size",
-    integer(1, 8000),
+    integer_kind(1, 8000),
     "1398",
     "`itsGnMaxSduSize`: the longest payload, in octets.",
 );
-static LIFETIME_LOCATION_ENTRY: Key<Duration> = with_default(
+static LIFETIME_LOCATION_ENTRY: Key<Duration> = key_with_default(
     "lifetime_location_entry",
-    SECONDS,
+    SECONDS_KIND,
     "\"20s\"",
     "`itsGnLifetimeLocTE`: lifetime of a location table entry, 1 s to 1 h.",
 );
-static LIFETIME_NEIGHBOUR: Optional<Duration> = computed(
+static LIFETIME_NEIGHBOUR: Optional<Duration> = computed_key(
     "lifetime_neighbour",
-    SECONDS,
+    SECONDS_KIND,
     "\"20s\"",
     "How long a station stays a neighbour after its last packet, 1 s to 1 h, at most
      `lifetime_location_entry`. By default it is the same, which is the standard's rule.",
 );
-static LOCATION_SERVICE_MAX_RETRANSMISSIONS: Key<u32> = with_default(
+static LOCATION_SERVICE_MAX_RETRANSMISSIONS: Key<u32> = key_with_default(
     "location_service_max_retransmissions",
-    integer(0, 255),
+    integer_kind(0, 255),
     "10",
     "`itsGnLocationServiceMaxRetrans`: how often a request for a station is repeated.",
 );
-static LOCATION_SERVICE_RETRANSMIT_TIMER: Key<Duration> = with_default(
+static LOCATION_SERVICE_RETRANSMIT_TIMER: Key<Duration> = key_with_default(
     "location_service_retransmit_timer",
-    TIMER,
+    TIMER_KIND,
     "\"1s\"",
     "`itsGnLocationServiceRetransmitTimer`: time between two requests, 10 ms to 1 h.",
 );
-static LOCATION_SERVICE_BUFFER_SIZE: Key<u32> = with_default(
+static LOCATION_SERVICE_BUFFER_SIZE: Key<u32> = key_with_default(
     "location_service_buffer_size",
-    BUFFER_SIZE,
+    BUFFER_SIZE_KIND,
     "1024",
     "`itsGnLocationServicePacketBufferSize`: octets of packets that wait for one requested station. The newest
      packet waits even if it is larger, alone. With 0 no packet waits.",
 );
-static LOCATION_SERVICE_MAX_PENDING: Key<u32> = with_default(
+static LOCATION_SERVICE_MAX_PENDING: Key<u32> = key_with_default(
     "location_service_max_pending",
-    integer(1, 65_536),
+    integer_kind(1, 65_536),
     "256",
     "Stations that are requested at the same time; not in the standard.",
 );
-static DEFAULT_HOP_LIMIT: Key<u8> = with_default(
+static DEFAULT_HOP_LIMIT: Key<u8> = key_with_default(
     "default_hop_limit",
-    integer(1, 255),
+    integer_kind(1, 255),
     "10",
     "`itsGnDefaultHopLimit`: hop limit of a packet that has none of its own.",
 );
-static DUPLICATE_PACKET_LIST_LENGTH: Key<u32> = with_default(
+static DUPLICATE_PACKET_LIST_LENGTH: Key<u32> = key_with_default(
     "duplicate_packet_list_length",
-    integer(1, 16),
+    integer_kind(1, 16),
     "8",
     "`itsGnDPLLength`: packets per source that the station remembers.",
 );
-static MAX_PACKET_LIFETIME: Key<Duration> = with_default(
+static MAX_PACKET_LIFETIME: Key<Duration> = key_with_default(
     "max_packet_lifetime",
-    PACKET_LIFETIME,
+    PACKET_LIFETIME_KIND,
     "\"10m\"",
     "`itsGnMaxPacketLifetime`, 50 ms to 6300 s.",
 );
-static DEFAULT_PACKET_LIFETIME: Key<Duration> = with_default(
+static DEFAULT_PACKET_LIFETIME: Key<Duration> = key_with_default(
     "default_packet_lifetime",
-    PACKET_LIFETIME,
+    PACKET_LIFETIME_KIND,
     "\"60s\"",
     "`itsGnDefaultPacketLifetime`: lifetime of a packet that has none of its own, at most
      `max_packet_lifetime`.",
 );
-static MAX_PACKET_DATA_RATE: Key<u32> = with_default(
+static MAX_PACKET_DATA_RATE: Key<u32> = key_with_default(
     "max_packet_data_rate",
-    integer(0, 4_000_000),
+    integer_kind(0, 4_000_000),
     "100",
     "`itsGnMaxPacketDataRate`: kilobytes per second. The station does not forward packets of a source or
      sender whose average is above this (annex B.2). The standard has one limit for all packets, IPv6
@@ -165,94 +171,98 @@ static MAX_PACKET_DATA_RATE: Key<u32> = with_default(
      no faster. Vehicles that forward IPv6 for each other need more than 0.8 Mbit/s. With 0, no limit, their
      fast path forwards it.",
 );
-static PACKET_DATA_RATE_BETA: Key<u8> = with_default(
+static PACKET_DATA_RATE_BETA: Key<u8> = key_with_default(
     "packet_data_rate_beta",
-    integer(0, 99),
+    integer_kind(0, 99),
     "90",
     "`itsGnMaxPacketDataRateEmaBeta`: the weight of the past in that average, percent.",
 );
-static MAX_AREA_SIZE: Key<u32> = with_default(
+static MAX_AREA_SIZE: Key<u32> = key_with_default(
     "max_area_size",
-    integer(1, 100_000),
+    integer_kind(1, 100_000),
     "10",
     "`itsGnMaxGeoAreaSize`: the largest area to which the station sends and forwards packets, square
      kilometres.",
 );
-static MIN_REPETITION_INTERVAL: Key<Duration> = with_default(
+static MIN_REPETITION_INTERVAL: Key<Duration> = key_with_default(
     "min_repetition_interval",
-    TIMER,
+    TIMER_KIND,
     "\"100ms\"",
     "`itsGnMinPacketRepetitionInterval`, 10 ms to 1 h.",
 );
-static NEXT_HOP_HOLD: Key<Duration> = with_default(
+static NEXT_HOP_HOLD: Key<Duration> = key_with_default(
     "next_hop_hold",
     UP_TO_AN_HOUR,
     "\"0s\"",
     "How long the station keeps a next hop after a better one appeared, so that packets of a flow do not
      overtake each other; 1 h at most; not in the standard.",
 );
-static CBF_MIN_TIME: Key<Duration> = with_default(
+static CBF_MIN_TIME: Key<Duration> = key_with_default(
     "cbf_min_time",
     UP_TO_AN_HOUR,
     "\"1ms\"",
     "`itsGnCbfMinTime`: how long the farthest receiver waits before it repeats a packet, 1 h at most and not
      above `cbf_max_time`.",
 );
-static CBF_MAX_TIME: Key<Duration> = with_default(
+static CBF_MAX_TIME: Key<Duration> = key_with_default(
     "cbf_max_time",
     UP_TO_AN_HOUR,
     "\"100ms\"",
     "`itsGnCbfMaxTime`: how long the nearest receiver waits, 1 h at most.",
 );
-static SECTOR_ANGLE: Key<u32> =
-    with_default("sector_angle", integer(1, 180), "30", "`itsGnBroadcastCBFDefSectorAngle`: degrees.");
-static ADVANCED_MAX_COUNTER: Key<u32> = with_default(
+static SECTOR_ANGLE: Key<u32> = key_with_default(
+    "sector_angle",
+    integer_kind(1, 180),
+    "30",
+    "`itsGnBroadcastCBFDefSectorAngle`: degrees.",
+);
+static ADVANCED_MAX_COUNTER: Key<u32> = key_with_default(
     "advanced_max_counter",
-    integer(1, 255),
+    integer_kind(1, 255),
     "3",
     r#"MAX_COUNTER of annex F.4: with `area = "advanced"`, this number of received copies ends the wait."#,
 );
-static UNICAST_BUFFER_SIZE: Key<u32> = with_default(
+static UNICAST_BUFFER_SIZE: Key<u32> = key_with_default(
     "unicast_buffer_size",
-    BUFFER_SIZE,
+    BUFFER_SIZE_KIND,
     "256000",
     "`itsGnUcForwardingPacketBufferSize`: octets of packets to stations that wait for a next hop.",
 );
-static BROADCAST_BUFFER_SIZE: Key<u32> = with_default(
+static BROADCAST_BUFFER_SIZE: Key<u32> = key_with_default(
     "broadcast_buffer_size",
-    BUFFER_SIZE,
+    BUFFER_SIZE_KIND,
     "1024000",
     "`itsGnBcForwardingPacketBufferSize`: octets of packets to areas that wait for a next hop.",
 );
-static CBF_BUFFER_SIZE: Key<u32> = with_default(
+static CBF_BUFFER_SIZE: Key<u32> = key_with_default(
     "cbf_buffer_size",
-    BUFFER_SIZE,
+    BUFFER_SIZE_KIND,
     "256000",
     "`itsGnCbfPacketBufferSize`: octets of packets in contention.",
 );
-static MAX_NEIGHBOURS: Key<u32> = with_default(
+static MAX_NEIGHBOURS: Key<u32> = key_with_default(
     "max_neighbours",
-    integer(1, 1_000_000),
+    integer_kind(1, 1_000_000),
     "16384",
     "Neighbours that the location table holds; not in the standard. In a full table new neighbours replace
      those that were heard once; others stay until their lifetime ends.",
 );
-static MAX_OTHER_STATIONS: Key<u32> = with_default(
+static MAX_OTHER_STATIONS: Key<u32> = key_with_default(
     "max_other_stations",
-    integer(1, 1_000_000),
+    integer_kind(1, 1_000_000),
     "16384",
     "Other stations that the location table holds; not in the standard.",
 );
-static PAI_INTERVAL: Key<u16> = with_default(
+static PAI_INTERVAL: Key<u16> = key_with_default(
     "pai_interval",
-    kinds::LENGTH,
+    kinds::LENGTH_KIND,
     "\"80m\"",
     "`itsGnPaiInterval`: a position is accurate (PAI) if its error is below half of this, with 95 %
      confidence.",
 );
-static POSITION_UPDATE_INTERVAL: Key<Duration> = with_default(
+static POSITION_UPDATE_INTERVAL: Key<Duration> = key_with_default(
     "position_update_interval",
-    TIMER,
+    TIMER_KIND,
     "\"1s\"",
     "`itsGnMinUpdateFrequencyLPV`: longest time between two updates of the own position, 10 ms to 1 h.",
 );
@@ -294,90 +304,93 @@ pub(in crate::config) static SECTION: Section = Section::new(
 );
 
 /// Reads the table; `None` if it has an error.
-pub(super) fn read(table: &Table<'_>) -> Option<Mib> {
-    let lifetime_location_entry = table.take(&LIFETIME_LOCATION_ENTRY);
+pub(super) fn read_table(table: &Table<'_>) -> Option<Mib> {
+    let lifetime_location_entry = table.read_key(&LIFETIME_LOCATION_ENTRY);
     let lifetime_neighbour =
-        table.take(&LIFETIME_NEIGHBOUR).and_then(|given| given.or(lifetime_location_entry));
-    not_above(
+        table.read_key(&LIFETIME_NEIGHBOUR).and_then(|given| given.or(lifetime_location_entry));
+    check_not_above(
         table,
         (&LIFETIME_NEIGHBOUR, lifetime_neighbour),
         (&LIFETIME_LOCATION_ENTRY, lifetime_location_entry),
     );
-    let max_packet_lifetime = table.take(&MAX_PACKET_LIFETIME);
+    let max_packet_lifetime = table.read_key(&MAX_PACKET_LIFETIME);
     let default_packet_lifetime =
-        at_most(table, &DEFAULT_PACKET_LIFETIME, (&MAX_PACKET_LIFETIME, max_packet_lifetime));
-    let cbf_max_time = table.take(&CBF_MAX_TIME);
-    let cbf_min_time = at_most(table, &CBF_MIN_TIME, (&CBF_MAX_TIME, cbf_max_time));
+        check_at_most(table, &DEFAULT_PACKET_LIFETIME, (&MAX_PACKET_LIFETIME, max_packet_lifetime));
+    let cbf_max_time = table.read_key(&CBF_MAX_TIME);
+    let cbf_min_time = check_at_most(table, &CBF_MIN_TIME, (&CBF_MAX_TIME, cbf_max_time));
     all!(Mib {
-        is_mobile: table.take(&IS_MOBILE),
-        max_sdu_size: table.take(&MAX_SDU_SIZE),
+        is_mobile: table.read_key(&IS_MOBILE),
+        max_sdu_size: table.read_key(&MAX_SDU_SIZE),
         lifetime_location_entry: lifetime_location_entry,
         lifetime_neighbour: lifetime_neighbour,
-        location_service_max_retransmissions: table.take(&LOCATION_SERVICE_MAX_RETRANSMISSIONS),
-        location_service_retransmit_timer: table.take(&LOCATION_SERVICE_RETRANSMIT_TIMER),
-        location_service_buffer_size: table.take(&LOCATION_SERVICE_BUFFER_SIZE),
-        location_service_max_pending: table.take(&LOCATION_SERVICE_MAX_PENDING),
-        default_hop_limit: table.take(&DEFAULT_HOP_LIMIT),
-        duplicate_packet_list_length: table.take(&DUPLICATE_PACKET_LIST_LENGTH),
+        location_service_max_retransmissions: table.read_key(&LOCATION_SERVICE_MAX_RETRANSMISSIONS),
+        location_service_retransmit_timer: table.read_key(&LOCATION_SERVICE_RETRANSMIT_TIMER),
+        location_service_buffer_size: table.read_key(&LOCATION_SERVICE_BUFFER_SIZE),
+        location_service_max_pending: table.read_key(&LOCATION_SERVICE_MAX_PENDING),
+        default_hop_limit: table.read_key(&DEFAULT_HOP_LIMIT),
+        duplicate_packet_list_length: table.read_key(&DUPLICATE_PACKET_LIST_LENGTH),
         max_packet_lifetime: max_packet_lifetime,
         default_packet_lifetime: default_packet_lifetime,
-        max_packet_data_rate: table.take(&MAX_PACKET_DATA_RATE).map(|rate| (rate > 0).then_some(rate)),
-        packet_data_rate_beta: table.take(&PACKET_DATA_RATE_BETA),
-        max_area_size: table.take(&MAX_AREA_SIZE),
-        min_repetition_interval: table.take(&MIN_REPETITION_INTERVAL),
-        next_hop_hold: table.take(&NEXT_HOP_HOLD),
+        max_packet_data_rate: table.read_key(&MAX_PACKET_DATA_RATE).map(|rate| (rate > 0).then_some(rate)),
+        packet_data_rate_beta: table.read_key(&PACKET_DATA_RATE_BETA),
+        max_area_size: table.read_key(&MAX_AREA_SIZE),
+        min_repetition_interval: table.read_key(&MIN_REPETITION_INTERVAL),
+        next_hop_hold: table.read_key(&NEXT_HOP_HOLD),
         cbf_min_time: cbf_min_time,
         cbf_max_time: cbf_max_time,
-        sector_angle: table.take(&SECTOR_ANGLE),
-        advanced_max_counter: table.take(&ADVANCED_MAX_COUNTER),
-        unicast_buffer_size: table.take(&UNICAST_BUFFER_SIZE),
-        broadcast_buffer_size: table.take(&BROADCAST_BUFFER_SIZE),
-        cbf_buffer_size: table.take(&CBF_BUFFER_SIZE),
-        max_neighbours: table.take(&MAX_NEIGHBOURS),
-        max_other_stations: table.take(&MAX_OTHER_STATIONS),
-        pai_interval_m: table.take(&PAI_INTERVAL),
-        position_update_interval: table.take(&POSITION_UPDATE_INTERVAL),
+        sector_angle: table.read_key(&SECTOR_ANGLE),
+        advanced_max_counter: table.read_key(&ADVANCED_MAX_COUNTER),
+        unicast_buffer_size: table.read_key(&UNICAST_BUFFER_SIZE),
+        broadcast_buffer_size: table.read_key(&BROADCAST_BUFFER_SIZE),
+        cbf_buffer_size: table.read_key(&CBF_BUFFER_SIZE),
+        max_neighbours: table.read_key(&MAX_NEIGHBOURS),
+        max_other_stations: table.read_key(&MAX_OTHER_STATIONS),
+        pai_interval_m: table.read_key(&PAI_INTERVAL),
+        position_update_interval: table.read_key(&POSITION_UPDATE_INTERVAL),
     })
 }
 
 /// Reads a duration that must not exceed the value of another key, which also limits the default.
-fn at_most(
+fn check_at_most(
     table: &Table<'_>,
     key: &Key<Duration>,
-    (limit_key, limit): (&dyn Declared, Option<Duration>),
+    (limit_key, limit): (&dyn DeclaredKey, Option<Duration>),
 ) -> Option<Duration> {
-    let span = table.take(key);
+    let span = table.read_key(key);
     if table.value(key).is_none() {
         return span.map(|span| limit.map_or(span, |limit| span.min(limit)));
     }
-    not_above(table, (key, span), (limit_key, limit));
+    check_not_above(table, (key, span), (limit_key, limit));
     span
 }
 
 /// Reads two durations, of which the first must not be longer than the second.
-fn not_above(
+fn check_not_above(
     table: &Table<'_>,
-    (key, span): (&dyn Declared, Option<Duration>),
-    (limit_key, limit): (&dyn Declared, Option<Duration>),
+    (key, span): (&dyn DeclaredKey, Option<Duration>),
+    (limit_key, limit): (&dyn DeclaredKey, Option<Duration>),
 ) {
     if let (Some(span), Some(limit), Some(value)) = (span, limit, table.value(key).or(table.value(limit_key)))
         && span > limit
     {
         let (name, limit_name) = (key.declaration().name, limit_key.declaration().name);
-        value.refuse(&format!("`{name}` is longer than `{limit_name}`, expected {} at most", shown(limit)));
+        value.report_error(&format!(
+            "`{name}` is longer than `{limit_name}`, expected {} at most",
+            format_duration(limit)
+        ));
     }
 }
 
-fn within(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
-    let span = values::duration(text)?;
+fn parse_within(text: &str, low: Duration, high: Duration) -> Result<Duration, String> {
+    let span = values::parse_duration(text)?;
     if (low..=high).contains(&span) {
         return Ok(span);
     }
-    Err(format!("{text:?} is out of range, expected {} to {}", shown(low), shown(high)))
+    Err(format!("{text:?} is out of range, expected {} to {}", format_duration(low), format_duration(high)))
 }
 
 /// Formats a duration as in the config file.
-fn shown(span: Duration) -> String {
+fn format_duration(span: Duration) -> String {
     match (span.as_secs(), span.subsec_millis()) {
         (seconds, 0) => format!("{seconds}s"),
         (_, milliseconds) => format!("{milliseconds}ms"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_mobility::mnpp::Authorization;
 
-use super::super::keys::{Key, Section, integer, with_default, words};
+use super::super::keys::{Key, Section, integer_kind, key_with_default, words_kind};
 use super::super::kinds;
 use super::super::table::{Table, all};
 use super::values;
@@ -17,14 +17,14 @@ pub struct Mnpp {
     /// Minimum length of an accepted prefix.
     pub shortest_prefix: u8,
     /// Hop limit of announcements, and of packets on direct routes.
-    pub hops: u8,
+    pub hop_limit: u8,
     /// Longest time between announcements while there are neighbours.
     pub interval: Duration,
 }
 
-static AUTHORIZATION: Key<Authorization> = with_default(
+static AUTHORIZATION: Key<Authorization> = key_with_default(
     "authorization",
-    words(&[("home_agent", Authorization::HomeAgent), ("none", Authorization::Anybody)]),
+    words_kind(&[("home_agent", Authorization::HomeAgent), ("none", Authorization::Anybody)]),
     "\"home_agent\"",
     r#"How the router checks that a station owns the prefix that it announces. `"home_agent"`: by the home
        agent of the prefix's owner. The router sends a question to the prefix through the tunnel, and the
@@ -33,9 +33,9 @@ static AUTHORIZATION: Key<Authorization> = with_default(
        path other than `"kernel"`. `"none"`: no check, so every station in radio range can draw the packets
        for any prefix; for test benches."#,
 );
-static SHORTEST_PREFIX: Key<u8> = with_default(
+static SHORTEST_PREFIX: Key<u8> = key_with_default(
     "shortest_prefix",
-    integer(1, 128),
+    integer_kind(1, 128),
     "64",
     "The router ignores announcements of shorter prefixes. The question of `authorization` goes to an
      unpredictable address of the prefix. A station may own only a part of a prefix shorter than 64 bits, so
@@ -44,32 +44,35 @@ static SHORTEST_PREFIX: Key<u8> = with_default(
      of that length as a whole. The router also ignores prefixes that contain one of its own, or are part of
      one.",
 );
-static HOPS: Key<u8> = with_default(
+static HOPS_KEY: Key<u8> = key_with_default(
     "hops",
-    integer(1, 10),
+    integer_kind(1, 10),
     "1",
     "How many hops announcements go, and packets to the vehicles that announce. More than one hop costs more
      of the channel, because other stations repeat the announcements. Positions then do not predict when a
      path ends.",
 );
-static INTERVAL: Key<Duration> = with_default(
+static INTERVAL_KEY: Key<Duration> = key_with_default(
     "interval",
-    kinds::duration(values::announcement_interval),
+    kinds::duration_kind(values::parse_announcement_interval),
     "\"10s\"",
     "The longest time between announcements while the router has neighbours, 1 s to 200 s. An announcement is
      good for three intervals. It counts as a beacon if `hops` is 1.",
 );
 
 /// Keys of the config table `[geonet.mnpp]`.
-pub(in crate::config) static SECTION: Section =
-    Section::new("[geonet.mnpp]", "geonet.mnpp", &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS, &INTERVAL]);
+pub(in crate::config) static SECTION: Section = Section::new(
+    "[geonet.mnpp]",
+    "geonet.mnpp",
+    &[&AUTHORIZATION, &SHORTEST_PREFIX, &HOPS_KEY, &INTERVAL_KEY],
+);
 
 /// Reads the table; `None` if it has an error.
-pub(super) fn read(table: &Table<'_>) -> Option<Mnpp> {
+pub(super) fn read_table(table: &Table<'_>) -> Option<Mnpp> {
     all!(Mnpp {
-        authorization: table.take(&AUTHORIZATION),
-        shortest_prefix: table.take(&SHORTEST_PREFIX),
-        hops: table.take(&HOPS),
-        interval: table.take(&INTERVAL),
+        authorization: table.read_key(&AUTHORIZATION),
+        shortest_prefix: table.read_key(&SHORTEST_PREFIX),
+        hop_limit: table.read_key(&HOPS_KEY),
+        interval: table.read_key(&INTERVAL_KEY),
     })
 }

@@ -5,18 +5,19 @@ use std::ops::RangeInclusive;
 use carnet_mobility::flow::FlowAction;
 use ipnet::IpNet;
 
-use super::super::errors::Sink;
+use super::super::errors::ErrorSink;
 use super::super::keys::{
-    Key, Kind, Optional, Section, integer, optional, required, value, with_default, words,
+    Key, Optional, Section, ValueKind, integer_kind, key_with_default, optional_key, required_key, value,
+    words_kind,
 };
 use super::super::kinds;
-use super::super::reader::{At, List};
+use super::super::reader::{List, Located};
 use super::super::table::{Table, all};
-use super::transport::{PORT_RANGES, PROTOCOLS, PolicyProtocol};
+use super::transport::{PORT_RANGES_KIND, PROTOCOL_KIND, PolicyProtocol};
 use super::{MobileRouter, lan, uplink};
 
 /// Maximum number of flow bindings of one mobile router.
-const MAX_FLOWS: usize = 32;
+const MAX_FLOW_BINDINGS: usize = 32;
 
 /// `[[mobile_router.policy]]`: packets that match every configured field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub struct Policy {
     /// Unique name.
     pub name: String,
     /// DiffServ code points; empty for any.
-    pub dscp: Vec<u8>,
+    pub code_points: Vec<u8>,
     /// Protocol.
     pub protocol: Option<PolicyProtocol>,
     /// Ports at either end; empty for any.
@@ -32,9 +33,9 @@ pub struct Policy {
     /// Prefixes of the hosts at the other end; empty for any.
     pub prefixes: Vec<IpNet>,
     /// Interfaces of the hosts on board; empty for all.
-    pub lan: Vec<String>,
+    pub lan_interfaces: Vec<String>,
     /// Path of the packets: an uplink of the tunnel, or an uplink without the tunnel.
-    pub action: PolicyAction,
+    pub policy_action: PolicyAction,
     /// Uplinks, the preferred first. In the tunnel there is at least one, and each has a `bid`. Without the
     /// tunnel an empty list stands for the uplink in use.
     pub uplinks: Vec<String>,
@@ -60,11 +61,12 @@ pub struct PolicyNetworks {
 
 impl Policy {
     /// Returns the prefixes of the policy's packets, in each combination of both ends.
-    pub fn networks(&self, router: &MobileRouter) -> Vec<PolicyNetworks> {
-        let remote = or_any(self.prefixes.iter().copied());
+    pub fn prefix_combinations(&self, router: &MobileRouter) -> Vec<PolicyNetworks> {
+        let remote = values_or_any(self.prefixes.iter().copied());
         let shares = router.lan_networks().into_iter();
-        let on_board = shares.filter(|(lan, _)| self.lan.contains(&lan.interface)).map(|(_, share)| share);
-        let on_board = if self.lan.is_empty() { vec![None] } else { on_board.map(Some).collect() };
+        let on_board =
+            shares.filter(|(lan, _)| self.lan_interfaces.contains(&lan.interface)).map(|(_, share)| share);
+        let on_board = if self.lan_interfaces.is_empty() { vec![None] } else { on_board.map(Some).collect() };
         let all = remote.iter().flat_map(|remote| {
             on_board.iter().map(|on_board| PolicyNetworks { remote: *remote, on_board: *on_board })
         });
@@ -72,10 +74,13 @@ impl Policy {
     }
 
     /// Returns the number of flow bindings of the policy, or of selectors for packets without the tunnel.
-    fn flows(&self, router: &MobileRouter) -> usize {
+    fn flow_binding_count(&self, router: &MobileRouter) -> usize {
         // A port matches source or destination, so each port needs two flows.
         let ports = (self.ports.len() * 2).max(1);
-        self.networks(router).len().saturating_mul(self.dscp.len().max(1)).saturating_mul(ports)
+        self.prefix_combinations(router)
+            .len()
+            .saturating_mul(self.code_points.len().max(1))
+            .saturating_mul(ports)
     }
 
     /// Returns whether both prefixes and the protocol belong to one address family, so that a packet can
@@ -95,46 +100,46 @@ impl Policy {
 }
 
 /// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
-pub fn or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
+pub fn values_or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }
 }
 
-const CODE_POINT: Kind<u8> = integer(0, 63);
-const CODE_POINTS: Kind<List<u8>> =
+const CODE_POINT_KIND: ValueKind<u8> = integer_kind(0, 63);
+const CODE_POINTS_KIND: ValueKind<List<u8>> =
     value("array of integers, 0 to 63", "an array of integers from 0 to 63", |value| {
-        List::read(value, "an array of integers from 0 to 63", |item| CODE_POINT.read(item))
+        List::read_array(value, "an array of integers from 0 to 63", |item| CODE_POINT_KIND.read_value(item))
     });
-static NAME: Key<String> = required("name", kinds::NAME, "Its name; no two policies have the same.");
-static DSCP: Key<List<u8>> =
-    with_default("dscp", CODE_POINTS, "[]", "DiffServ code points. An empty array matches any.");
-static PROTOCOL: Optional<PolicyProtocol> = optional(
+static NAME: Key<String> = required_key("name", kinds::NAME_KIND, "Its name; no two policies have the same.");
+static CODE_POINTS: Key<List<u8>> =
+    key_with_default("dscp", CODE_POINTS_KIND, "[]", "DiffServ code points. An empty array matches any.");
+static PROTOCOL: Optional<PolicyProtocol> = optional_key(
     "protocol",
-    PROTOCOLS,
+    PROTOCOL_KIND,
     r#"The protocol. `"icmp"` is that of IPv4. Without this key any matches."#,
 );
-static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
+static PORTS: Key<List<RangeInclusive<u16>>> = key_with_default(
     "ports",
-    PORT_RANGES,
+    PORT_RANGES_KIND,
     "[]",
     r#"Ports at either end, such as `5000` or `"5000-5010"`. An empty array matches any."#,
 );
-static PREFIXES: Key<List<IpNet>> = with_default(
+static PREFIXES: Key<List<IpNet>> = key_with_default(
     "prefixes",
     lan::PREFIXES_KIND,
     "[]",
     "Prefixes of the hosts at the other end, of IPv6 and IPv4. An empty array matches any.",
 );
-static LAN: Key<List<String>> = with_default(
+static LAN_INTERFACES: Key<List<String>> = key_with_default(
     "lan",
-    kinds::INTERFACES,
+    kinds::INTERFACES_KIND,
     "[]",
     "Interfaces of `lan` whose hosts send and receive the packets. The policy selects them by the prefixes of
      these interfaces. An empty array matches all hosts on board.",
 );
-static ACTION: Key<PolicyAction> = required(
+static POLICY_ACTION: Key<PolicyAction> = required_key(
     "action",
-    words(&[
+    words_kind(&[
         ("failover", PolicyAction::Tunnel(FlowAction::Failover)),
         ("balance", PolicyAction::Tunnel(FlowAction::Balance)),
         ("duplicate", PolicyAction::Tunnel(FlowAction::Duplicate)),
@@ -147,9 +152,9 @@ static ACTION: Key<PolicyAction> = required(
        support this gets `"failover"`. `"breakout"`: packets of hosts on board leave by an uplink without the
        tunnel, see [on-board.md](on-board.md#past-the-tunnel)."#,
 );
-static UPLINKS: Key<List<String>> = with_default(
+static UPLINKS: Key<List<String>> = key_with_default(
     "uplinks",
-    kinds::INTERFACES,
+    kinds::INTERFACES_KIND,
     "[]",
     r#"Uplinks with a `bid`, in order of preference; at least one. With `"breakout"` they need no `bid`, and
        without this key packets leave by the uplink in use."#,
@@ -159,78 +164,97 @@ static UPLINKS: Key<List<String>> = with_default(
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.policy]]",
     "mobile_router.policy",
-    &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &LAN, &ACTION, &UPLINKS],
+    &[&NAME, &CODE_POINTS, &PROTOCOL, &PORTS, &PREFIXES, &LAN_INTERFACES, &POLICY_ACTION, &UPLINKS],
 );
 
 /// Keys of the config table `[[mobile_node.policy]]`.
 pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
     "[[mobile_node.policy]]",
     "mobile_node.policy",
-    &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &ACTION, &UPLINKS],
+    &[&NAME, &CODE_POINTS, &PROTOCOL, &PORTS, &PREFIXES, &POLICY_ACTION, &UPLINKS],
 );
 
 /// The parsed table, with the values that the checks compare with other tables.
-pub(super) struct Draft {
-    name: Option<At<String>>,
-    action: Option<PolicyAction>,
-    lan: List<String>,
+pub(super) struct UncheckedPolicy {
+    name: Option<Located<String>>,
+    policy_action: Option<PolicyAction>,
+    lan_interfaces: List<String>,
     uplinks: List<String>,
     /// Position of the table in the file.
-    at: usize,
+    table_offset: usize,
     pub config: Option<Policy>,
 }
 
-impl Draft {
+impl UncheckedPolicy {
     /// Reads the table; `has_lan` says whether the station has a mobile network.
-    pub(super) fn read(table: &Table<'_>, has_lan: bool) -> Draft {
-        let name = table.take_at(&NAME);
-        let uplinks = table.take(&UPLINKS).unwrap_or_default();
-        let action = table.take(&ACTION);
-        let dscp = table.take(&DSCP).unwrap_or_default().complete();
-        let ports = table.take(&PORTS).unwrap_or_default().complete();
-        let prefixes = table.take(&PREFIXES).unwrap_or_default();
-        let lan = if has_lan { table.take(&LAN).unwrap_or_default() } else { List::default() };
+    pub(super) fn read_table(table: &Table<'_>, has_lan: bool) -> UncheckedPolicy {
+        let name = table.read_key_with_offset(&NAME);
+        let uplinks = table.read_key(&UPLINKS).unwrap_or_default();
+        let action = table.read_key(&POLICY_ACTION);
+        let dscp = table.read_key(&CODE_POINTS).unwrap_or_default().complete_items();
+        let ports = table.read_key(&PORTS).unwrap_or_default().complete_items();
+        let prefixes = table.read_key(&PREFIXES).unwrap_or_default();
+        let lan = if has_lan { table.read_key(&LAN_INTERFACES).unwrap_or_default() } else { List::default() };
         let config = all!(Policy {
             name: name.clone().map(|name| name.value),
-            dscp: dscp,
-            protocol: table.take(&PROTOCOL),
+            code_points: dscp,
+            protocol: table.read_key(&PROTOCOL),
             ports: ports,
-            prefixes: prefixes.complete(),
-            lan: lan.complete(),
-            action: action,
-            uplinks: uplinks.complete(),
+            prefixes: prefixes.complete_items(),
+            lan_interfaces: lan.complete_items(),
+            policy_action: action,
+            uplinks: uplinks.complete_items(),
         });
-        Draft { name, action, lan, uplinks, at: table.at(), config }
+        UncheckedPolicy {
+            name,
+            policy_action: action,
+            lan_interfaces: lan,
+            uplinks,
+            table_offset: table.table_offset(),
+            config,
+        }
     }
 }
 
 /// Checks all policies together: names, interfaces of the mobile network (`lans`), and uplinks, each of which
 /// needs a `bid`.
-pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], lans: &List<lan::Draft>, sink: &Sink<'_>) {
-    let mut names: Vec<&At<String>> = Vec::new();
+pub(super) fn check_policies(
+    policies: &[UncheckedPolicy],
+    uplinks: &[uplink::Draft],
+    lans: &List<lan::Draft>,
+    sink: &ErrorSink<'_>,
+) {
+    let mut names: Vec<&Located<String>> = Vec::new();
     for policy in policies {
         if let Some(name) = &policy.name {
             match names.iter().find(|other| other.value == name.value) {
                 Some(other) => {
-                    let place = sink.place(other.at);
+                    let place = sink.format_position(other.offset);
                     sink.push(
-                        name.at,
+                        name.offset,
                         format!("{:?} is the policy at {place}, expected another name", name.value),
                     );
                 }
                 None => names.push(name),
             }
         }
-        let breaks_out = policy.action == Some(PolicyAction::Breakout);
-        if breaks_out && lans.items.is_empty() && lans.whole {
+        let breaks_out = policy.policy_action == Some(PolicyAction::Breakout);
+        if breaks_out && lans.valid_items.is_empty() && lans.all_valid {
             let message =
                 "only packets of hosts on board can leave without the tunnel, expected `mobile_router.lan`";
-            sink.push(policy.at, message.to_owned());
+            sink.push(policy.table_offset, message.to_owned());
         }
-        if policy.uplinks.items.is_empty() && policy.uplinks.whole && policy.action.is_some() && !breaks_out {
-            sink.push(policy.at, "the policy has no uplink, expected at least one in `uplinks`".to_owned());
+        if policy.uplinks.valid_items.is_empty()
+            && policy.uplinks.all_valid
+            && policy.policy_action.is_some()
+            && !breaks_out
+        {
+            sink.push(
+                policy.table_offset,
+                "the policy has no uplink, expected at least one in `uplinks`".to_owned(),
+            );
         }
-        for interface in &policy.uplinks.items {
+        for interface in &policy.uplinks.valid_items {
             let uplink = uplinks
                 .iter()
                 .find(|uplink| uplink.interface.as_ref().is_some_and(|name| name.value == interface.value));
@@ -238,15 +262,15 @@ pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], lans: &List<l
             if uplink.is_none_or(lacks_bid) {
                 let with = if breaks_out { "" } else { " with a `bid`" };
                 let message = format!("{:?} is no uplink{with}, expected one", interface.value);
-                sink.push(interface.at, message);
+                sink.push(interface.offset, message);
             }
         }
-        for interface in policy.lan.items.iter().filter(|_| lans.whole) {
-            let names = lans.items.iter().filter_map(|lan| lan.value.interface.as_ref());
+        for interface in policy.lan_interfaces.valid_items.iter().filter(|_| lans.all_valid) {
+            let names = lans.valid_items.iter().filter_map(|lan| lan.value.interface.as_ref());
             if !names.into_iter().any(|name| name.value == interface.value) {
                 let message =
                     format!("{:?} is not in `mobile_router.lan`, expected one of these", interface.value);
-                sink.push(interface.at, message);
+                sink.push(interface.offset, message);
             }
         }
     }
@@ -254,24 +278,24 @@ pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], lans: &List<l
 
 /// Checks the flow bindings of the policies of a router without other errors: there are not too many, and
 /// each policy can match packets.
-pub(super) fn check_flows(policies: &[Draft], router: &MobileRouter, sink: &Sink<'_>) {
+pub(super) fn check_flows(policies: &[UncheckedPolicy], router: &MobileRouter, sink: &ErrorSink<'_>) {
     let mut flows = 0_usize;
     for (policy, config) in policies.iter().zip(&router.policies) {
-        let own = config.flows(router);
-        let is_known = |name: &String| router.lan.iter().any(|lan| lan.interface == *name);
-        if own == 0 && config.lan.iter().all(is_known) {
+        let own = config.flow_binding_count(router);
+        let is_known = |name: &String| router.lan_interfaces.iter().any(|lan| lan.interface == *name);
+        if own == 0 && config.lan_interfaces.iter().all(is_known) {
             let message = "no packet can match the policy, expected `prefixes`, `lan` and `protocol` of one \
                            address family";
-            sink.push(policy.at, message.to_owned());
+            sink.push(policy.table_offset, message.to_owned());
         }
         let before = flows;
         flows = flows.saturating_add(own);
-        if flows > MAX_FLOWS && before <= MAX_FLOWS {
+        if flows > MAX_FLOW_BINDINGS && before <= MAX_FLOW_BINDINGS {
             let message = format!(
-                "the policies make more than {MAX_FLOWS} flow bindings, expected fewer code points, prefixes \
-                 or ports"
+                "the policies make more than {MAX_FLOW_BINDINGS} flow bindings, expected fewer code points, \
+                 prefixes or ports"
             );
-            sink.push(policy.at, message);
+            sink.push(policy.table_offset, message);
         }
     }
 }

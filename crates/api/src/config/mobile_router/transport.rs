@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::keys::{Kind, value, words};
-use super::super::reader::{List, Value};
+use super::super::keys::{ValueKind, value, words_kind};
+use super::super::reader::{List, LocatedValue};
 
 /// `protocol` of a policy or of an exception of a door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum PolicyProtocol {
     Icmpv6,
 }
 
-pub(super) const PROTOCOLS: Kind<PolicyProtocol> = words(&[
+pub(super) const PROTOCOL_KIND: ValueKind<PolicyProtocol> = words_kind(&[
     ("tcp", PolicyProtocol::Tcp),
     ("udp", PolicyProtocol::Udp),
     ("icmp", PolicyProtocol::Icmp),
@@ -28,13 +28,13 @@ pub(super) const PROTOCOLS: Kind<PolicyProtocol> = words(&[
 /// Expected value in an error message: `ports`.
 const EXPECTED_PORTS: &str = "an array of ports such as 5000 or \"5000-5010\"";
 
-pub(super) const PORT_RANGES: Kind<List<RangeInclusive<u16>>> =
-    value("array of ports", EXPECTED_PORTS, |value| List::read(value, EXPECTED_PORTS, port));
+pub(super) const PORT_RANGES_KIND: ValueKind<List<RangeInclusive<u16>>> =
+    value("array of ports", EXPECTED_PORTS, |value| List::read_array(value, EXPECTED_PORTS, port));
 
 /// Reads a port, or a range of ports.
-fn port(value: &Value<'_>) -> Option<RangeInclusive<u16>> {
+fn port(value: &LocatedValue<'_>) -> Option<RangeInclusive<u16>> {
     if value.as_str().is_none() {
-        let port = value.integer(1, 65_535).and_then(|port| u16::try_from(port).ok())?;
+        let port = value.read_integer(1, 65_535).and_then(|port| u16::try_from(port).ok())?;
         return Some(port..=port);
     }
     value.parse("a port or a range of ports such as \"5000-5010\"", |text| {

@@ -21,17 +21,17 @@ fn table(keys: &str) -> String {
     format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
 }
 
-fn refused(lan: &str) -> Vec<String> {
+fn refusals_of_lan(lan: &str) -> Vec<String> {
     let errors = Config::parse(&config(lan), "c.toml").expect_err(lan);
     errors.to_string().lines().map(str::to_owned).collect()
 }
 
-fn ipv4(text: &str) -> Ipv4Addr {
+fn ipv4_address(text: &str) -> Ipv4Addr {
     text.parse().expect("an IPv4 address")
 }
 
 #[test]
-fn every_key_of_dhcp_arrives() {
+fn config_reader_returns_every_key_of_dhcp() {
     let router = parse(&config(&table(
         "prefixes = ['10.42.8.0/23']\ndns = ['192.0.2.53', '2001:db8:53::53']\ndhcp_enabled = \
          false\ndhcp_range = '10.42.9.10-10.42.9.19'\ndhcp_lease = '12h'\ndhcp_reservations = \
@@ -41,14 +41,14 @@ fn every_key_of_dhcp_arrives() {
     let router = router.mobile_router.expect("a mobile router");
     let reservation = |last: u8, address: &str, name: Option<&str>| DhcpReservation {
         mac: MacAddress([2, 0, 0, 0, 0, last]),
-        address: ipv4(address),
+        address: ipv4_address(address),
         name: name.map(str::to_owned),
     };
     let option = |code, value: &[u8]| DhcpOption { code, value: value.to_vec() };
     let dhcp = Dhcp {
         enabled: false,
-        range: Some((ipv4("10.42.9.10"), ipv4("10.42.9.19"))),
-        lease: Duration::from_secs(43_200),
+        address_range: Some((ipv4_address("10.42.9.10"), ipv4_address("10.42.9.19"))),
+        lease_time: Duration::from_secs(43_200),
         reservations: vec![reservation(10, "10.42.8.9", Some("camera")), reservation(11, "10.42.8.10", None)],
         options: vec![
             option(42, &[10, 42, 8, 1, 10, 42, 8, 2]),
@@ -56,9 +56,12 @@ fn every_key_of_dhcp_arrives() {
             option(43, &[10, 11]),
         ],
     };
-    assert_eq!(router.lan[0].dhcp, dhcp);
-    assert_eq!(router.lan[0].dns, [IpAddr::V4(ipv4("192.0.2.53")), "2001:db8:53::53".parse().expect("ok")]);
-    assert_eq!(router.lan[0].ipv4_prefixes, ["10.42.8.0/23".parse().expect("a prefix")]);
+    assert_eq!(router.lan_interfaces[0].dhcp, dhcp);
+    assert_eq!(
+        router.lan_interfaces[0].dns_servers,
+        [IpAddr::V4(ipv4_address("192.0.2.53")), "2001:db8:53::53".parse().expect("ok")]
+    );
+    assert_eq!(router.lan_interfaces[0].ipv4_prefixes, ["10.42.8.0/23".parse().expect("a prefix")]);
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn every_error_of_dhcp_names_its_line() {
                 .into(),
         ),
     ] {
-        assert_eq!(refused(&table(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&table(keys)), [expected], "{keys}");
     }
 }
 
@@ -207,10 +210,10 @@ fn interface_without_ipv4_prefix_has_no_values_for_ipv4() {
         )
     };
     assert_eq!(
-        refused(&third("dhcp_lease = '1h'")),
+        refusals_of_lan(&third("dhcp_lease = '1h'")),
         ["c.toml:17:14: this interface has no IPv4 prefix, expected one in `mobile_router.ipv4_prefixes`"]
     );
-    let found = refused(&third("dns = ['192.0.2.53']"));
+    let found = refusals_of_lan(&third("dns = ['192.0.2.53']"));
     let expected = "c.toml:17:8: 192.0.2.53 is for DHCP, but this interface has no IPv4 prefix";
     assert!(found.iter().any(|error| error.starts_with(expected)), "{found:?}");
     // Without Router Advertisements, the values reach hosts by DHCP.

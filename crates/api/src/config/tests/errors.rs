@@ -1,6 +1,6 @@
 //! Refused keys and values: each case is one change of a good config, with all lines of the error.
 
-use super::{Config, FULL, Http};
+use super::{CONFIG_WITH_EVERY_KEY, Config, TcpApi};
 
 pub(super) fn errors(text: &str) -> Vec<String> {
     match Config::parse(text, "c.toml") {
@@ -10,10 +10,10 @@ pub(super) fn errors(text: &str) -> Vec<String> {
 }
 
 /// Changes the full config at one place and compares the errors.
-pub(super) fn check(cases: &[(&str, &str, &[&str])]) {
+pub(super) fn check_errors(cases: &[(&str, &str, &[&str])]) {
     for (from, to, expected) in cases {
-        assert_eq!(FULL.matches(from).count(), 1, "{from} is not one place");
-        assert_eq!(errors(&FULL.replace(from, to)), *expected, "{from} -> {to}");
+        assert_eq!(CONFIG_WITH_EVERY_KEY.matches(from).count(), 1, "{from} is not one place");
+        assert_eq!(errors(&CONFIG_WITH_EVERY_KEY.replace(from, to)), *expected, "{from} -> {to}");
     }
 }
 
@@ -21,19 +21,20 @@ pub(super) fn check(cases: &[(&str, &str, &[&str])]) {
 fn http_port_beyond_loopback_needs_tokens() {
     let http = |text: &str| {
         let lines = format!("http = {text}\nrecord = ");
-        Config::parse(&FULL.replace("record = ", &lines), "c.toml").map(|config| config.station.http)
+        Config::parse(&CONFIG_WITH_EVERY_KEY.replace("record = ", &lines), "c.toml")
+            .map(|config| config.station.tcp_api)
     };
     let good = |address: &str, tokens: Option<&str>| {
-        Some(Http {
+        Some(TcpApi {
             address: address.parse().expect("an address"),
-            tokens: tokens.map(Into::into),
-            pages: "/usr/share/carnet/web".into(),
+            token_file: tokens.map(Into::into),
+            dashboard_directory: "/usr/share/carnet/web".into(),
         })
     };
     assert_eq!(http("\"127.0.0.1:8440\"").expect("good"), good("127.0.0.1:8440", None));
     let tokens = "\"[2001:db8::1]:8440\"\nhttp_tokens = \"/etc/carnet/tokens\"";
     assert_eq!(http(tokens).expect("good"), good("[2001:db8::1]:8440", Some("/etc/carnet/tokens")));
-    check(&[
+    check_errors(&[
         (
             "record = ",
             "http = \"0.0.0.0:8440\" # ",
@@ -56,7 +57,7 @@ fn http_port_beyond_loopback_needs_tokens() {
 
 #[test]
 fn unknown_config_keys_are_errors_with_a_suggestion() {
-    check(&[
+    check_errors(&[
         ("record = ", "recrod = ", &["c.toml:6:1: unknown key `recrod` in [station], expected `record`"]),
         (
             "record = ",
@@ -163,7 +164,7 @@ fn unknown_config_keys_are_errors_with_a_suggestion() {
 
 #[test]
 fn invalid_single_values_are_reported_with_their_place() {
-    check(&[
+    check_errors(&[
         (
             "name = \"bus-42\"",
             "name = \"bus/42\"",
@@ -453,7 +454,7 @@ fn invalid_single_values_are_reported_with_their_place() {
 
 #[test]
 fn missing_required_keys_are_reported() {
-    check(&[
+    check_errors(&[
         (
             "name = \"bus-42\"\n",
             "",
@@ -530,7 +531,7 @@ fn missing_required_keys_are_reported() {
 #[test]
 fn captive_portal_probe_is_a_plain_url_with_an_address() {
     let probe = |url: &str| {
-        let text = FULL
+        let text = CONFIG_WITH_EVERY_KEY
             .replace("[mobile_router]\n", &format!("[mobile_router]\ncaptive_portal_probe = \"{url}\"\n"));
         Config::parse(&text, "c.toml")
             .map(|config| config.mobile_router.and_then(|it| it.captive_portal_probe))
@@ -543,7 +544,7 @@ fn captive_portal_probe_is_a_plain_url_with_an_address() {
     ] {
         let found = probe(url).expect("good").expect("a URL");
         assert_eq!(
-            (found.address.to_string().as_str(), found.authority.as_str()),
+            (found.address.to_string().as_str(), found.host_and_port.as_str()),
             (address, authority),
             "{url}"
         );

@@ -1,14 +1,14 @@
 //! `[geonet]`: accepted configs besides the full one, and refused ones with the place of the error.
 
-use super::errors::{check, errors};
+use super::errors::{check_errors, errors};
 use super::{
-    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Duration, FULL,
-    Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, NonAreaForwarding, PositionSource,
-    ReorderHold, ReorderRule, StationType, UdpLink, UnknownSender, VoidRecovery, parse,
+    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, CONFIG_WITH_EVERY_KEY,
+    Coordinates, Duration, Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, NonAreaForwarding,
+    PositionSource, ReorderHold, ReorderRule, StationType, UdpLink, UnknownSender, VoidRecovery, parse,
 };
 
 /// The smallest station with GeoNetworking only.
-pub(super) const SMALL: &str = r#"
+pub(super) const SMALL_GEONET_CONFIG: &str = r#"
 [station]
 name = "bus-42"
 [geonet]
@@ -16,13 +16,13 @@ interface = "udp:[::1]:4747,[::1]:4748"
 position = "fixed:48.8375,2.1008"
 "#;
 
-pub(super) fn geonet(text: &str) -> Geonet {
+pub(super) fn geonet_of(text: &str) -> Geonet {
     parse(text).geonet.expect("a [geonet]")
 }
 
 /// Returns the errors of the small config with `lines` at its end, from line 7 on.
-pub(super) fn refused(lines: &str) -> Vec<String> {
-    errors(&format!("{SMALL}{lines}"))
+pub(super) fn refusals_of_lines(lines: &str) -> Vec<String> {
+    errors(&format!("{SMALL_GEONET_CONFIG}{lines}"))
 }
 
 /// Returns the values of the standard.
@@ -63,7 +63,7 @@ const PARIS: Coordinates = Coordinates { latitude: 488_375_000, longitude: 21_00
 
 #[test]
 fn station_with_only_geonetworking_is_valid() {
-    let config = parse(SMALL);
+    let config = parse(SMALL_GEONET_CONFIG);
     assert_eq!((&config.home_agent, &config.mobile_router), (&None, &None));
     assert!(config.warnings().is_empty());
     assert_eq!(
@@ -72,20 +72,20 @@ fn station_with_only_geonetworking_is_valid() {
             interface: GeonetInterface::Udp(UdpLink {
                 local: "[::1]:4747".parse().expect("an address"),
                 interface: None,
-                peers: vec!["[::1]:4748".parse().expect("an address")],
+                peer_addresses: vec!["[::1]:4748".parse().expect("an address")],
             }),
             station_type: StationType::Unknown,
             address: GeonetAddress::Auto,
             set_link_address: true,
-            position: PositionSource::Fixed(PARIS),
+            position_source: PositionSource::Fixed(PARIS),
             ipv6: None,
             mnpp: None,
             multicast: None,
             dcc: None,
             forwarding: Forwarding {
-                unicast: NonAreaForwarding::Greedy,
-                area: AreaForwarding::ContentionBased,
-                recovery: VoidRecovery::None,
+                unicast_algorithm: NonAreaForwarding::Greedy,
+                area_algorithm: AreaForwarding::ContentionBased,
+                void_recovery: VoidRecovery::None,
                 link_lifetime: None,
             },
             beacon: Beacon {
@@ -96,29 +96,30 @@ fn station_with_only_geonetworking_is_valid() {
                 company_speed: false,
                 deviation_m: None,
                 lifetime: None,
-                piggyback: false,
-                multi_hop: None,
+                counts_broadcasts_as_beacons: false,
+                multi_hop_beacons: None,
             },
             range_m: 1000,
-            standard: UnknownSender::NonAreaForwarding,
-            mib: standard_mib(),
+            unknown_sender: UnknownSender::NonAreaForwarding,
+            mib_parameters: standard_mib(),
             areas: Vec::new(),
         }
     );
-    assert_eq!(PARIS.degrees(), (48.8375, 2.1008));
+    assert_eq!(PARIS.in_degrees(), (48.8375, 2.1008));
 }
 
 #[test]
 fn station_types_have_the_numbers_of_the_standard() {
     for (name, number) in [("unknown", 0), ("passenger_car", 5), ("tram", 11), ("road_side_unit", 15)] {
-        let geonet = geonet(&format!("{SMALL}station_type = \"{name}\"\n"));
-        assert_eq!(geonet.station_type.number(), number, "{name}");
+        let geonet = geonet_of(&format!("{SMALL_GEONET_CONFIG}station_type = \"{name}\"\n"));
+        assert_eq!(geonet.station_type.type_number(), number, "{name}");
     }
 }
 
 #[test]
 fn beacons_are_fixed_or_adaptive() {
-    let interval = |text: &str| geonet(&format!("{SMALL}beacon = {{ {text} }}\n")).beacon.interval;
+    let interval =
+        |text: &str| geonet_of(&format!("{SMALL_GEONET_CONFIG}beacon = {{ {text} }}\n")).beacon.interval;
     assert_eq!(
         interval("interval = \"1s\""),
         BeaconInterval::Fixed { interval: Duration::from_secs(1), jitter: Duration::from_millis(250) }
@@ -155,7 +156,7 @@ fn areas_of_every_shape_are_read() {
                 \n]\n";
     let area = |name: &str, shape, center, distance_a_m, distance_b_m| Area {
         name: name.to_owned(),
-        shape,
+        area_shape: shape,
         center,
         distance_a_m,
         distance_b_m,
@@ -166,24 +167,24 @@ fn areas_of_every_shape_are_read() {
     };
     let there = Coordinates { latitude: -10_000_000, longitude: 100_000_000 };
     assert_eq!(
-        geonet(&format!("{SMALL}{text}")).areas,
+        geonet_of(&format!("{SMALL_GEONET_CONFIG}{text}")).areas,
         [area("a", AreaShape::Circle, PARIS, 300, 0), area("b", AreaShape::Ellipse, there, 2000, 1)]
     );
 }
 
 #[test]
 fn a_trace_is_found_beside_the_config() {
-    let text = SMALL.replace("fixed:48.8375,2.1008", "trace:drive.csv");
+    let text = SMALL_GEONET_CONFIG.replace("fixed:48.8375,2.1008", "trace:drive.csv");
     let config = super::Config::parse(&text, "/etc/carnet/c.toml").expect("a config");
     assert_eq!(
-        config.geonet.expect("a [geonet]").position,
+        config.geonet.expect("a [geonet]").position_source,
         PositionSource::Trace("/etc/carnet/drive.csv".into())
     );
 }
 
 #[test]
 fn invalid_geonet_values_are_reported() {
-    check(&[
+    check_errors(&[
         (
             "planarisation = \"rng\"",
             "planarization = \"rng\"",
@@ -297,8 +298,8 @@ fn invalid_geonet_values_are_reported() {
 
 #[test]
 fn predictive_forwarding_keys_are_read() {
-    let all = geonet(&format!(
-        "{SMALL}forwarding = {{ link_lifetime = '200ms' }}\n\
+    let all = geonet_of(&format!(
+        "{SMALL_GEONET_CONFIG}forwarding = {{ link_lifetime = '200ms' }}\n\
          beacon = {{ adaptive = true, company_speed = true, deviation = '5m', lifetime = 4 }}\n"
     ));
     assert_eq!(all.forwarding.link_lifetime, Some(Duration::from_millis(200)));
@@ -307,18 +308,18 @@ fn predictive_forwarding_keys_are_read() {
         (true, Some(5), Some(4))
     );
     assert_eq!(
-        refused("forwarding = { link_lifetime = '11s' }\n"),
+        refusals_of_lines("forwarding = { link_lifetime = '11s' }\n"),
         ["c.toml:7:32: `geonet.forwarding.link_lifetime`: \"11s\" is too long, expected 10s at most"]
     );
     assert_eq!(
-        refused("beacon = { deviation = '5m' }\n"),
+        refusals_of_lines("beacon = { deviation = '5m' }\n"),
         ["c.toml:7:24: `geonet.beacon.deviation`: needs adaptive beacons, expected adaptive = true"]
     );
 }
 
 #[test]
 fn contradicting_beacon_keys_are_refused() {
-    check(&[
+    check_errors(&[
         (
             "interval = \"3s\"",
             "interval = \"9ms\"",
@@ -353,14 +354,14 @@ fn contradicting_beacon_keys_are_refused() {
         ),
     ]);
     assert_eq!(
-        refused("beacon = \"3s\"\n"),
+        refusals_of_lines("beacon = \"3s\"\n"),
         ["c.toml:7:10: `geonet.beacon`: a string is not permitted here, expected a table [geonet.beacon]"]
     );
 }
 
 #[test]
 fn invalid_areas_are_refused() {
-    check(&[
+    check_errors(&[
         (
             "\"rectangle\"",
             "\"circle\"",
@@ -424,7 +425,7 @@ fn invalid_areas_are_refused() {
 
 #[test]
 fn radio_interface_cannot_also_be_an_uplink_or_lan() {
-    check(&[
+    check_errors(&[
         (
             "\"wlan1\"",
             "\"wwan0\"",
@@ -441,12 +442,15 @@ fn radio_interface_cannot_also_be_an_uplink_or_lan() {
             &["c.toml:48:13: \"h0\" is the home link already at c.toml:14:13, expected another"],
         ),
     ]);
-    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 3);
+    assert_eq!(
+        parse(&CONFIG_WITH_EVERY_KEY.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(),
+        3
+    );
 }
 
 #[test]
 fn mib_keys_have_the_defaults_of_the_standard() {
-    let mib = |text: &str| geonet(&format!("{SMALL}[geonet.mib]\n{text}")).mib;
+    let mib = |text: &str| geonet_of(&format!("{SMALL_GEONET_CONFIG}[geonet.mib]\n{text}")).mib_parameters;
     assert_eq!(mib(""), standard_mib());
     let given = mib("lifetime_location_entry = '5s'\nmax_packet_data_rate = 0\npai_interval = '40m'\n");
     assert_eq!(given.lifetime_neighbour, Duration::from_secs(5));
@@ -455,7 +459,9 @@ fn mib_keys_have_the_defaults_of_the_standard() {
     assert_eq!((short.cbf_min_time, short.is_mobile), (Duration::ZERO, Some(true)));
     assert_eq!(short.default_packet_lifetime, Duration::from_secs(1));
     assert_eq!(
-        refused("[geonet.mib]\nlifetime_neighbour = '21s'\ncbf_min_time = '1h'\nmax_area_size = 0\n"),
+        refusals_of_lines(
+            "[geonet.mib]\nlifetime_neighbour = '21s'\ncbf_min_time = '1h'\nmax_area_size = 0\n"
+        ),
         [
             "c.toml:8:22: `geonet.mib.lifetime_neighbour`: `lifetime_neighbour` is longer than \
              `lifetime_location_entry`, expected 20s at most",
@@ -466,7 +472,7 @@ fn mib_keys_have_the_defaults_of_the_standard() {
         ]
     );
     assert_eq!(
-        refused("[geonet.mib]\nmax_packet_lifetime = '2h'\nmax_packet_rate = 7\n"),
+        refusals_of_lines("[geonet.mib]\nmax_packet_lifetime = '2h'\nmax_packet_rate = 7\n"),
         [
             "c.toml:8:23: `geonet.mib.max_packet_lifetime`: \"2h\" is out of range, expected 50ms to 6300s",
             "c.toml:9:1: unknown key `max_packet_rate` in [geonet.mib], expected `max_packet_data_rate`",
@@ -474,19 +480,23 @@ fn mib_keys_have_the_defaults_of_the_standard() {
     );
     // An area may be as large as `max_area_size` permits.
     let large = "[[geonet.area]]\nname = 'a'\nshape = 'circle'\ncenter = [1, 2]\nradius = '3km'\n";
-    assert_eq!(refused(large).len(), 1);
-    assert_eq!(geonet(&format!("{SMALL}mib = {{ max_area_size = 30 }}\n{large}")).areas.len(), 1);
+    assert_eq!(refusals_of_lines(large).len(), 1);
+    assert_eq!(
+        geonet_of(&format!("{SMALL_GEONET_CONFIG}mib = {{ max_area_size = 30 }}\n{large}")).areas.len(),
+        1
+    );
 }
 
 #[test]
 fn congestion_control_accepts_only_rates_of_its_g5() {
-    let dcc = |text: &str| geonet(&format!("{SMALL}dcc = {{ {text} }}\n")).dcc.expect("a gate");
+    let dcc =
+        |text: &str| geonet_of(&format!("{SMALL_GEONET_CONFIG}dcc = {{ {text} }}\n")).dcc.expect("a gate");
     assert_eq!((dcc("").data_rate, dcc("queue_length = 100").queue_length), (6, 100));
     for rate in [3, 6, 9, 12, 18, 24, 27] {
         assert_eq!(dcc(&format!("data_rate = {rate}")).data_rate, rate);
     }
     assert_eq!(
-        refused("[geonet.dcc]\ndata_rate = 10\nqueue_length = 101\n"),
+        refusals_of_lines("[geonet.dcc]\ndata_rate = 10\nqueue_length = 101\n"),
         [
             "c.toml:8:13: `geonet.dcc.data_rate`: 10 Mbit/s is no rate of 802.11p with 10 MHz, expected 3, \
              6, 9, 12, 18, 24 or 27",
@@ -517,25 +527,25 @@ group = "ff3e:40:2001:db8:1::1"
 prefix = "2001:db8:1::/64"
 ipv6_interface = "gn2"
 "#;
-    let config = geonet(&format!("{SMALL}{text}"));
+    let config = geonet_of(&format!("{SMALL_GEONET_CONFIG}{text}"));
     let ipv6 = config.ipv6.expect("IPv6");
     assert_eq!((ipv6.interface.as_str(), ipv6.dynamic_interface.as_deref()), ("gn0", Some("gn1")));
     assert_eq!((ipv6.learnt_links, ipv6.hop_limit), (4, Some(5)));
     assert_eq!((ipv6.reorder_wait, ipv6.reorder_rule), (Duration::from_millis(50), ReorderRule::Changed));
     assert_eq!((ipv6.reorder_hold, ipv6.congestion_mark), (ReorderHold::Acknowledgements, Some(8000)));
-    assert!(ipv6.fragments);
+    assert!(ipv6.fragments_large_packets);
     let area = config.areas.first().expect("an area");
     assert_eq!(area.group, Some("ff3e:40:2001:db8:1::1".parse().expect("an address")));
     assert_eq!(area.prefix, Some("2001:db8:1::/64".parse().expect("a prefix")));
     assert_eq!(area.ipv6_interface.as_deref(), Some("gn2"));
 
-    let plain = geonet(&format!("{SMALL}ipv6_interface = \"gn0\"\n")).ipv6.expect("IPv6");
+    let plain = geonet_of(&format!("{SMALL_GEONET_CONFIG}ipv6_interface = \"gn0\"\n")).ipv6.expect("IPv6");
     assert_eq!((plain.dynamic_interface, plain.learnt_links, plain.hop_limit), (None, 0, None));
     assert_eq!((plain.reorder_wait, plain.reorder_rule), (Duration::ZERO, ReorderRule::Shorter));
     assert_eq!((plain.reorder_hold, plain.congestion_mark), (ReorderHold::Packets, None));
-    assert!(!plain.fragments);
+    assert!(!plain.fragments_large_packets);
     assert_eq!(
-        refused("ipv6_interface = 'gn0'\nipv6 = { reorder_wait = '2s' }"),
+        refusals_of_lines("ipv6_interface = 'gn0'\nipv6 = { reorder_wait = '2s' }"),
         ["c.toml:8:25: `geonet.ipv6.reorder_wait`: \"2s\" is too long, expected 1s at most"]
     );
 }
@@ -543,7 +553,7 @@ ipv6_interface = "gn2"
 #[test]
 fn mnpp_keys_are_read() {
     let with = |lines: &str| {
-        FULL.replace(
+        CONFIG_WITH_EVERY_KEY.replace(
             "interface = \"wlan1\"",
             &format!("ipv6_interface = \"gn0\"\n{lines}\ninterface = \"wlan1\""),
         )
@@ -553,14 +563,14 @@ fn mnpp_keys_are_read() {
     let defaults = Mnpp {
         authorization: Authorization::HomeAgent,
         shortest_prefix: 64,
-        hops: 1,
+        hop_limit: 1,
         interval: Duration::from_secs(10),
     };
     assert_eq!(mnpp("mnpp = {}"), Some(defaults));
     let other = Mnpp {
         authorization: Authorization::Anybody,
         shortest_prefix: 56,
-        hops: 3,
+        hop_limit: 3,
         interval: Duration::from_secs(5),
     };
     let text = "mnpp = { authorization = 'none', shortest_prefix = 56, hops = 3, interval = '5s' }";
@@ -568,7 +578,7 @@ fn mnpp_keys_are_read() {
     let found = errors(&with("mnpp = { shortest_prefix = 0, hops = 11, interval = '500ms' }"));
     assert!(found.len() == 3 && found[2].contains("expected 1s to 200s"), "{found:?}");
     assert_eq!(
-        refused("mnpp = {}"),
+        refusals_of_lines("mnpp = {}"),
         [
             "c.toml:7:8: the station has no mobile network to announce, expected a section [mobile_router]",
             "c.toml:7:8: needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`"
@@ -578,8 +588,9 @@ fn mnpp_keys_are_read() {
 
 #[test]
 fn ipv6_interfaces_and_groups_must_be_unique() {
-    const AREA: &str = "[[geonet.area]]\nname = 'NAME'\nshape = 'circle'\ncenter = [1, 2]\nradius = '1km'\n";
-    let (a, b) = (AREA.replace("NAME", "a"), AREA.replace("NAME", "b"));
+    const AREA_TABLE: &str =
+        "[[geonet.area]]\nname = 'NAME'\nshape = 'circle'\ncenter = [1, 2]\nradius = '1km'\n";
+    let (a, b) = (AREA_TABLE.replace("NAME", "a"), AREA_TABLE.replace("NAME", "b"));
     let cases: [(String, &[&str]); 9] = [
         (
             "ipv6 = { hop_limit = 5 }".into(),
@@ -626,21 +637,24 @@ fn ipv6_interfaces_and_groups_must_be_unique() {
         ),
     ];
     for (lines, expected) in cases {
-        assert_eq!(refused(&lines), expected, "{lines}");
+        assert_eq!(refusals_of_lines(&lines), expected, "{lines}");
     }
     // A roadside unit may be an access router: the main interface may be an uplink, and no other interface
     // may.
-    let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"wwan0\"\ninterface = \"wlan1\"");
+    let text = CONFIG_WITH_EVERY_KEY
+        .replace("interface = \"wlan1\"", "ipv6_interface = \"wwan0\"\ninterface = \"wlan1\"");
     assert_eq!(parse(&text).geonet.and_then(|it| it.ipv6).map(|it| it.interface), Some("wwan0".into()));
     let text =
         text.replace("\"wwan0\"\ninterface", "\"gn0\"\nipv6 = { dynamic_interface = \"wwan0\" }\ninterface");
     let found = errors(&text);
     assert!(matches!(found.as_slice(), [one] if one.contains("\"wwan0\" is an uplink already")), "{found:?}");
     // The interfaces of the other roles and of the radio are in use already.
-    let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"i0\"\ninterface = \"wlan1\"");
+    let text = CONFIG_WITH_EVERY_KEY
+        .replace("interface = \"wlan1\"", "ipv6_interface = \"i0\"\ninterface = \"wlan1\"");
     let found = errors(&text);
     assert!(matches!(found.as_slice(), [one] if one.contains("\"i0\" is in the lan already")), "{found:?}");
-    let text = FULL.replace("interface = \"wlan1\"", "ipv6_interface = \"wlan1\"\ninterface = \"wlan1\"");
+    let text = CONFIG_WITH_EVERY_KEY
+        .replace("interface = \"wlan1\"", "ipv6_interface = \"wlan1\"\ninterface = \"wlan1\"");
     let found = errors(&text);
     assert!(matches!(found.as_slice(), [one] if one.contains("\"wlan1\" is the radio already")), "{found:?}");
 }

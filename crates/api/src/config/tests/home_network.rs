@@ -4,10 +4,10 @@ use carnet_mobility::home_agent::TranslatedPrefix;
 
 use super::super::Config;
 use super::errors::errors;
-use super::{FULL, net, parse};
+use super::{CONFIG_WITH_EVERY_KEY, ipv6_net, parse};
 
 /// Returns the config of a home agent and a router with these prefixes.
-fn agent(keys: &str, prefix: &str) -> String {
+fn home_agent_config(keys: &str, prefix: &str) -> String {
     format!(
         "[station]\nname = \"a\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n{keys}\n\
          [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::a1\"\nprefixes = [\"{prefix}\"]\nauth = \
@@ -17,7 +17,8 @@ fn agent(keys: &str, prefix: &str) -> String {
 
 #[test]
 fn an_aggregated_home_network_contains_the_mobile_networks() {
-    let text = agent("home_prefix = \"2001:db8:1::/48\"\nhome_link = \"h0\"", "2001:db8:1:a::/64");
+    let text =
+        home_agent_config("home_prefix = \"2001:db8:1::/48\"\nhome_link = \"h0\"", "2001:db8:1:a::/64");
     let config = parse(&text).home_agent.expect("a home agent");
     assert!(config.home_prefix.contains(&config.mobile_routers[0].prefixes[0]));
     // The part of the home prefix that contains the home agent must not be a mobile network prefix.
@@ -28,14 +29,18 @@ fn an_aggregated_home_network_contains_the_mobile_networks() {
 #[test]
 fn an_extended_home_network_contains_the_home_prefix() {
     let home = "home_prefix = \"2001:db8:1::/64\"";
-    let text = agent(&format!("{home}\nhome_network = \"2001:db8:1::/48\""), "2001:db8:1:a::/64");
-    assert_eq!(parse(&text).home_agent.and_then(|agent| agent.home_network), Some(net("2001:db8:1::/48")));
+    let text = home_agent_config(&format!("{home}\nhome_network = \"2001:db8:1::/48\""), "2001:db8:1:a::/64");
+    assert_eq!(
+        parse(&text).home_agent.and_then(|agent| agent.home_network),
+        Some(ipv6_net("2001:db8:1::/48"))
+    );
     let text = text.replace("2001:db8:1::/48", "2001:db8:2::/48");
     let expected = "c.toml:6:16: 2001:db8:2::/48 does not contain the home prefix 2001:db8:1::/64 at \
                     c.toml:5:15, expected one that does";
     assert_eq!(errors(&text), [expected]);
     assert!(
-        Config::parse(FULL, "c.toml").is_ok_and(|c| c.home_agent.is_some_and(|a| a.home_network.is_none()))
+        Config::parse(CONFIG_WITH_EVERY_KEY, "c.toml")
+            .is_ok_and(|c| c.home_agent.is_some_and(|a| a.home_network.is_none()))
     );
 }
 
@@ -44,15 +49,15 @@ fn ndp_proxy_on_the_home_link_is_refused() {
     let keys = "home_prefix = \"2001:db8:1::/64\"\nhome_link = \"h0\"\nndp_proxy = \"h0\"";
     let expected = "c.toml:7:13: h0 is the home link at c.toml:6:13, where the home agent answers already, \
                     expected another interface";
-    assert_eq!(errors(&agent(keys, "2001:db8:a::/64")), [expected]);
-    let config = parse(&agent(&keys.replace("home_link = \"h0\"", ""), "2001:db8:a::/64"));
+    assert_eq!(errors(&home_agent_config(keys, "2001:db8:a::/64")), [expected]);
+    let config = parse(&home_agent_config(&keys.replace("home_link = \"h0\"", ""), "2001:db8:a::/64"));
     assert_eq!(config.home_agent.and_then(|agent| agent.ndp_proxy).as_deref(), Some("h0"));
 }
 
 #[test]
 fn nat_without_networks_that_need_it_is_warned_of() {
     let keys = "home_prefix = \"2001:db8:1::/64\"\nipv4_nat = \"e0\"\nipv6_nat = \"e1\"";
-    let text = agent(keys, "2001:db8:a::/64");
+    let text = home_agent_config(keys, "2001:db8:a::/64");
     let warned = |text: &str| {
         let warnings = parse(text).warnings().into_iter();
         warnings.filter(|warning| warning.contains("_nat")).collect::<Vec<_>>()
@@ -76,9 +81,9 @@ fn pairs_of_prefixes_have_equal_lengths_and_no_other_use() {
     let keys = |pair: &str| {
         format!("home_prefix = \"2001:db8:1::/64\"\nipv6_nat = \"e1\"\nipv6_nat_prefixes = [\"{pair}\"]")
     };
-    let text = |pair: &str| agent(&keys(pair), "fd00:42:1::/64");
+    let text = |pair: &str| home_agent_config(&keys(pair), "fd00:42:1::/64");
     let config = parse(&text("fd00:42::/48 2001:db8:42::/48")).home_agent.expect("a home agent");
-    let pair = TranslatedPrefix { inside: net("fd00:42::/48"), outside: net("2001:db8:42::/48") };
+    let pair = TranslatedPrefix { inside: ipv6_net("fd00:42::/48"), outside: ipv6_net("2001:db8:42::/48") };
     assert_eq!(config.ipv6_nat_prefixes, [pair]);
     let expected = "expected a unique local prefix and another one of the same length, such as \
                     \"fd00:42::/48 2001:db8:42::/48\"";

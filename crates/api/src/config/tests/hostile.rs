@@ -1,9 +1,9 @@
 //! Random configs: each is accepted, or refused with a place and a message. Nothing panics.
 
-use super::{Config, FULL};
+use super::{CONFIG_WITH_EVERY_KEY, Config};
 
 /// Number of configs; `CARNET_ROUNDS` overrides it.
-const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+const CONFIG_COUNT: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(rounds) => rounds,
         Err(_) => panic!("CARNET_ROUNDS is no number"),
@@ -12,10 +12,10 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
 };
 
 /// xorshift64*: the same numbers on every run.
-struct Numbers(u64);
+struct RepeatableNumbers(u64);
 
-impl Numbers {
-    fn under(&mut self, limit: usize) -> usize {
+impl RepeatableNumbers {
+    fn number_below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -24,7 +24,7 @@ impl Numbers {
 }
 
 /// Pieces of configs, and mistakes of people and generators.
-const PIECES: [&str; 28] = [
+const CONFIG_PIECES: [&str; 28] = [
     "0",
     "-1",
     "1e308",
@@ -55,13 +55,13 @@ const PIECES: [&str; 28] = [
     "2026-01-01",
 ];
 
-fn mutated(numbers: &mut Numbers) -> String {
-    let mut lines: Vec<String> = FULL.lines().map(str::to_owned).collect();
-    for _ in 0..=numbers.under(3) {
-        let at = numbers.under(lines.len());
-        let other = lines[numbers.under(lines.len())].clone();
-        let piece = PIECES[numbers.under(PIECES.len())];
-        match numbers.under(7) {
+fn mutated_config(numbers: &mut RepeatableNumbers) -> String {
+    let mut lines: Vec<String> = CONFIG_WITH_EVERY_KEY.lines().map(str::to_owned).collect();
+    for _ in 0..=numbers.number_below(3) {
+        let at = numbers.number_below(lines.len());
+        let other = lines[numbers.number_below(lines.len())].clone();
+        let piece = CONFIG_PIECES[numbers.number_below(CONFIG_PIECES.len())];
+        match numbers.number_below(7) {
             0 => lines[at] = other,
             1 => lines.insert(at, other),
             2 if lines.len() > 1 => drop(lines.remove(at)),
@@ -77,15 +77,15 @@ fn mutated(numbers: &mut Numbers) -> String {
             }
             // Removes some characters.
             5 => {
-                let begin = numbers.under(lines[at].chars().count());
-                let end = begin + 1 + numbers.under(4);
+                let begin = numbers.number_below(lines[at].chars().count());
+                let end = begin + 1 + numbers.number_below(4);
                 let kept = lines[at].chars().enumerate().filter(|(place, _)| !(begin..end).contains(place));
                 lines[at] = kept.map(|(_, character)| character).collect();
             }
             _ => {
                 let line = &mut lines[at];
                 let places: Vec<usize> = line.char_indices().map(|(place, _)| place).collect();
-                let place = places.get(numbers.under(places.len())).copied().unwrap_or_default();
+                let place = places.get(numbers.number_below(places.len())).copied().unwrap_or_default();
                 line.insert_str(place, piece);
             }
         }
@@ -95,10 +95,10 @@ fn mutated(numbers: &mut Numbers) -> String {
 
 #[test]
 fn mutated_configs_are_taken_or_refused_with_a_place() {
-    let mut numbers = Numbers(0x5eed_0000_ca12_4e70);
+    let mut numbers = RepeatableNumbers(0x5eed_0000_ca12_4e70);
     let mut taken = 0;
-    for _ in 0..ROUNDS {
-        let text = mutated(&mut numbers);
+    for _ in 0..CONFIG_COUNT {
+        let text = mutated_config(&mut numbers);
         match Config::parse(&text, "c.toml") {
             Ok(config) => {
                 taken += 1;
@@ -112,5 +112,5 @@ fn mutated_configs_are_taken_or_refused_with_a_place() {
         }
     }
     // A generator whose configs are all refused, or all accepted, would test nothing.
-    assert!(taken > ROUNDS / 100 && taken < ROUNDS / 2, "{taken} of {ROUNDS} were taken");
+    assert!(taken > CONFIG_COUNT / 100 && taken < CONFIG_COUNT / 2, "{taken} of {CONFIG_COUNT} were taken");
 }

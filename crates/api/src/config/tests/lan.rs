@@ -1,6 +1,6 @@
 //! `[[mobile_router.lan]]`: accepted and refused tables.
 
-use super::super::{Allowed, Dhcp, Door, Inbound, PolicyProtocol, disclose};
+use super::super::{AllowedPackets, Dhcp, InboundFilter, InboundPolicy, PolicyProtocol, disclose_config};
 use super::*;
 
 /// Returns the config of a mobile router with two prefixes; `lan` begins on line 10.
@@ -12,11 +12,11 @@ fn config(lan: &str) -> String {
     )
 }
 
-fn lans(lan: &str) -> Vec<Lan> {
-    parse(&config(lan)).mobile_router.expect("a mobile router").lan
+fn lans_of(lan: &str) -> Vec<Lan> {
+    parse(&config(lan)).mobile_router.expect("a mobile router").lan_interfaces
 }
 
-fn refused(lan: &str) -> Vec<String> {
+fn refusals_of_lan(lan: &str) -> Vec<String> {
     let errors = Config::parse(&config(lan), "c.toml").expect_err(lan);
     errors.to_string().lines().map(str::to_owned).collect()
 }
@@ -26,32 +26,35 @@ fn table(keys: &str) -> String {
 }
 
 /// Returns the door of an interface whose table has no keys of the door.
-fn shut() -> Door {
-    Door { inbound: Inbound::Established, ..Door::default() }
+fn filter_of_table_without_keys() -> InboundFilter {
+    InboundFilter { inbound_policy: InboundPolicy::Established, ..InboundFilter::default() }
 }
 
 #[test]
 fn lan_table_contains_the_values_for_hosts() {
-    let found = lans(&table(
+    let found = lans_of(&table(
         "prefixes = ['2001:db8:b:7::/64']\ndns = ['2001:db8:53::53', 'fe80::1']\nsearch = ['Bus.example', \
          'example']\npref64 = '64:ff9b::/96'\nmtu = 1400\ncaptive_portal = \
          'https://portal.example/api?bus=42'\nadvertise = true\n[[mobile_router.lan]]\ninterface = 'i1'",
     ));
     let full = Lan {
         interface: "i0".into(),
-        prefixes: vec![net("2001:db8:b:7::/64")],
+        prefixes: vec![ipv6_net("2001:db8:b:7::/64")],
         ipv4_prefixes: Vec::new(),
-        dns: vec![ip("2001:db8:53::53").into(), ip("fe80::1").into()],
-        search: vec!["bus.example".into(), "example".into()],
-        pref64: Some(net("64:ff9b::/96")),
+        dns_servers: vec![ipv6_address("2001:db8:53::53").into(), ipv6_address("fe80::1").into()],
+        search_domains: vec!["bus.example".into(), "example".into()],
+        nat64_prefix: Some(ipv6_net("64:ff9b::/96")),
         mtu: Some(1400),
         captive_portal: Some("https://portal.example/api?bus=42".into()),
-        delegate: None,
-        advertise: true,
+        delegated_prefix_length: None,
+        sends_router_advertisements: true,
         dhcp: Dhcp::default(),
-        door: shut(),
+        inbound_filter: filter_of_table_without_keys(),
     };
-    assert_eq!(found, [full, Lan { door: shut(), ..Lan::named("i1", true) }]);
+    assert_eq!(
+        found,
+        [full, Lan { inbound_filter: filter_of_table_without_keys(), ..Lan::named("i1", true) }]
+    );
 }
 
 #[test]
@@ -62,16 +65,17 @@ fn lan_table_with_only_an_interface_equals_the_name_but_for_its_door() {
     assert_eq!(parse(&config(&open)), short);
     assert_eq!(parse(&config("lan = ['i0', { interface = 'i1', inbound = 'any' }]")), short);
     assert_eq!(
-        short.mobile_router.map(|it| it.lan),
+        short.mobile_router.map(|it| it.lan_interfaces),
         Some(vec![Lan::named("i0", true), Lan::named("i1", true)])
     );
-    let doors: Vec<Door> = lans(tables).into_iter().map(|lan| lan.door).collect();
-    assert_eq!(doors, [shut(), shut()]);
+    let doors: Vec<InboundFilter> = lans_of(tables).into_iter().map(|lan| lan.inbound_filter).collect();
+    assert_eq!(doors, [filter_of_table_without_keys(), filter_of_table_without_keys()]);
 }
 
 #[test]
 fn advertise_of_lan_table_overrides_that_of_the_router() {
-    let advertise = |lan: &str| -> Vec<bool> { lans(lan).iter().map(|lan| lan.advertise).collect() };
+    let advertise =
+        |lan: &str| -> Vec<bool> { lans_of(lan).iter().map(|lan| lan.sends_router_advertisements).collect() };
     assert_eq!(
         advertise("advertise = false\nlan = ['i0', { interface = 'i1', advertise = true }]"),
         [false, true]
@@ -91,21 +95,26 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
 
 #[test]
 fn door_has_the_values_of_its_table() {
-    let found = lans(&table(
+    let found = lans_of(&table(
         "isolated = true\nallow = [{ protocol = 'tcp', ports = [443, '5000-5010'], to = \
          ['2001:db8:a::77'] }, { protocol = 'icmpv6' }]",
     ));
     let allow = vec![
-        Allowed {
+        AllowedPackets {
             protocol: PolicyProtocol::Tcp,
             ports: vec![443..=443, 5000..=5010],
-            to: vec![ip("2001:db8:a::77").into()],
+            destination_hosts: vec![ipv6_address("2001:db8:a::77").into()],
         },
-        Allowed { protocol: PolicyProtocol::Icmpv6, ports: Vec::new(), to: Vec::new() },
+        AllowedPackets { protocol: PolicyProtocol::Icmpv6, ports: Vec::new(), destination_hosts: Vec::new() },
     ];
     assert_eq!(
-        found[0].door,
-        Door { inbound: Inbound::Established, allow, isolated: true, rate_limit: None }
+        found[0].inbound_filter,
+        InboundFilter {
+            inbound_policy: InboundPolicy::Established,
+            allowed_packets: allow,
+            is_isolated: true,
+            rate_limit: None
+        }
     );
 }
 
@@ -150,7 +159,11 @@ fn check_warns_of_leases_that_do_not_survive() {
 #[test]
 fn rate_limit_is_in_bits_per_second() {
     for (text, rate) in [("100kbit", 100_000), ("20mbit", 20_000_000), ("10gbit", 10_000_000_000)] {
-        assert_eq!(lans(&table(&format!("rate_limit = '{text}'")))[0].door.rate_limit, Some(rate), "{text}");
+        assert_eq!(
+            lans_of(&table(&format!("rate_limit = '{text}'")))[0].inbound_filter.rate_limit,
+            Some(rate),
+            "{text}"
+        );
     }
     let config = parse(&config(&table("rate_limit = '20mbit'")));
     let warning = "mobile_router.lan: rate_limit on i0: the fast path does not carry packets of these hosts";
@@ -206,11 +219,11 @@ fn every_error_of_the_door_names_its_line() {
             format!("c.toml:12:36: `mobile_router.lan.allow.to`: \"camera\" is no address, {host}"),
         ),
     ] {
-        assert_eq!(refused(&table(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&table(keys)), [expected], "{keys}");
     }
     let exceptions = "{ protocol = 'icmpv6' }, ".repeat(33);
     assert!(
-        refused(&table(&format!("allow = [{exceptions}]")))[0]
+        refusals_of_lan(&table(&format!("allow = [{exceptions}]")))[0]
             .ends_with("too many exceptions, expected at most 32")
     );
 }
@@ -219,9 +232,9 @@ fn every_error_of_the_door_names_its_line() {
 fn prefixes_for_routers_need_room_beside_the_interfaces() {
     for keys in ["delegate = 64", "delegate = 58", "prefixes = ['2001:db8:b::/64']\ndelegate = 57"] {
         let length = keys.rsplit(' ').next().and_then(|length| length.parse().ok());
-        assert_eq!(lans(&table(keys))[0].delegate, length, "{keys}");
+        assert_eq!(lans_of(&table(keys))[0].delegated_prefix_length, length, "{keys}");
     }
-    assert!(lans(&table("delegate = 64"))[0].has_dhcpv6(false));
+    assert!(lans_of(&table("delegate = 64"))[0].has_dhcpv6(false));
     let no_room = |length| {
         format!(
             "c.toml:12:12: no /{length} is left beside the interfaces, expected a shorter prefix in \
@@ -247,14 +260,14 @@ fn prefixes_for_routers_need_room_beside_the_interfaces() {
                 .to_owned(),
         ),
     ] {
-        assert_eq!(refused(&table(&keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&table(&keys)), [expected], "{keys}");
     }
     // A prefix that another interface names has no room for routers behind this one.
     let beside = |named: &str| {
         table(&format!("delegate = 64\n[[mobile_router.lan]]\ninterface = 'i1'\nprefixes = ['{named}']"))
     };
-    assert_eq!(refused(&beside("2001:db8:b::/56")), [no_room(64)]);
-    assert_eq!(lans(&beside("2001:db8:b::/57"))[0].delegate, Some(64));
+    assert_eq!(refusals_of_lan(&beside("2001:db8:b::/56")), [no_room(64)]);
+    assert_eq!(lans_of(&beside("2001:db8:b::/57"))[0].delegated_prefix_length, Some(64));
     // A /64 has no room beside the link of its interface.
     let one = config(&table("delegate = 64")).replace(", \"2001:db8:b::/56\"", "");
     let errors = Config::parse(&one, "c.toml").expect_err("no room");
@@ -403,16 +416,16 @@ fn every_config_error_names_its_line() {
             "c.toml:15:7: no prefix is left for this interface, expected `prefixes` in its table".into(),
         ),
     ] {
-        assert_eq!(refused(&table(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lan(&table(keys)), [expected], "{keys}");
     }
     let types = "expected an array of interfaces, or tables [[mobile_router.lan]]";
     assert_eq!(
-        refused("lan = 'i0'"),
+        refusals_of_lan("lan = 'i0'"),
         [format!("c.toml:10:7: `mobile_router.lan`: a string is not permitted here, {types}")]
     );
     let missing = "c.toml:10:1: `mobile_router.lan.interface` is missing, expected an interface name of 1 to \
                    15 characters";
-    assert_eq!(refused("[[mobile_router.lan]]"), [missing]);
+    assert_eq!(refusals_of_lan("[[mobile_router.lan]]"), [missing]);
 }
 
 #[test]
@@ -421,8 +434,8 @@ fn options_too_long_for_an_advertisement_are_refused() {
         let servers: Vec<String> = (0..count).map(|number| format!("'fd00::{number:x}:1'")).collect();
         table(&format!("dns = [{}]", servers.join(", ")))
     };
-    assert_eq!(lans(&servers(75)).iter().map(|lan| lan.dns.len()).sum::<usize>(), 75);
-    let found = refused(&servers(76));
+    assert_eq!(lans_of(&servers(75)).iter().map(|lan| lan.dns_servers.len()).sum::<usize>(), 75);
+    let found = refusals_of_lan(&servers(76));
     assert!(
         matches!(&found[..], [one] if one.ends_with("has room for 75 servers, expected no more")),
         "{found:?}"
@@ -435,20 +448,27 @@ fn options_too_long_for_an_advertisement_are_refused() {
     };
     // 1208 = 18 * 64 + 56.
     let (last, longer) = ("a".repeat(54), "a".repeat(55));
-    assert_eq!(lans(&domains(18, &last)).iter().map(|lan| lan.search.len()).sum::<usize>(), 19);
-    let found = refused(&domains(18, &longer));
+    assert_eq!(lans_of(&domains(18, &last)).iter().map(|lan| lan.search_domains.len()).sum::<usize>(), 19);
+    let found = refusals_of_lan(&domains(18, &longer));
     assert!(
         matches!(&found[..], [one] if one.ends_with("has room for 1208 octets of names, expected no more")),
         "{found:?}"
     );
     assert!(
-        refused(&table(&format!("search = ['{}']", "a".repeat(64))))[0].contains("more than 63 characters")
+        refusals_of_lan(&table(&format!("search = ['{}']", "a".repeat(64))))[0]
+            .contains("more than 63 characters")
     );
     let long = vec!["abcd"; 51].join(".");
-    assert!(refused(&table(&format!("search = ['{long}']")))[0].contains("more than 253 characters"));
+    assert!(refusals_of_lan(&table(&format!("search = ['{long}']")))[0].contains("more than 253 characters"));
     let uri = format!("https://portal.example/{}", "a".repeat(255 - 23));
-    assert_eq!(lans(&table(&format!("captive_portal = '{uri}'")))[0].captive_portal.as_deref(), Some(&*uri));
-    assert!(refused(&table(&format!("captive_portal = '{uri}a'")))[0].contains("more than 255 characters"));
+    assert_eq!(
+        lans_of(&table(&format!("captive_portal = '{uri}'")))[0].captive_portal.as_deref(),
+        Some(&*uri)
+    );
+    assert!(
+        refusals_of_lan(&table(&format!("captive_portal = '{uri}a'")))[0]
+            .contains("more than 255 characters")
+    );
 }
 
 /// The support bundle shows names and tables of interfaces.
@@ -456,8 +476,8 @@ fn options_too_long_for_an_advertisement_are_refused() {
 fn lan_values_are_not_secret() {
     for lan in ["lan = ['i0', 'i1']", &table("dns = ['fd00::1']")] {
         let text = config(lan);
-        let disclosed = disclose(&text).expect("TOML");
-        assert_eq!(disclosed.left_out, [""; 0], "{}", disclosed.text);
-        assert_eq!(parse(&disclosed.text), parse(&text));
+        let disclosed = disclose_config(&text).expect("TOML");
+        assert_eq!(disclosed.left_out_keys, [""; 0], "{}", disclosed.config_text);
+        assert_eq!(parse(&disclosed.config_text), parse(&text));
     }
 }

@@ -1,25 +1,32 @@
 //! `[geonet.multicast]`: accepted configs, and refused ones with the place of the error.
 
 use super::errors::errors;
-use super::geonet::{SMALL, geonet, refused};
-use super::{Duration, FULL, parse};
+use super::geonet::{SMALL_GEONET_CONFIG, geonet_of, refusals_of_lines};
+use super::{CONFIG_WITH_EVERY_KEY, Duration, parse};
 
 #[test]
 fn multicast_keys_are_read() {
     let with = |keys: &str| format!("ipv6_interface = 'gn0'\nmulticast = {{ {keys} }}\n");
-    let multicast = |keys: &str| geonet(&format!("{SMALL}{}", with(keys))).multicast.expect("multicast");
+    let multicast =
+        |keys: &str| geonet_of(&format!("{SMALL_GEONET_CONFIG}{}", with(keys))).multicast.expect("multicast");
     let plain = multicast("lan = ['i0', 'i1']");
-    assert_eq!((plain.lan, plain.unmapped, plain.robustness), (vec!["i0".into(), "i1".into()], false, 2));
+    assert_eq!(
+        (plain.lan_interfaces, plain.forwards_unmapped_groups, plain.robustness_variable),
+        (vec!["i0".into(), "i1".into()], false, 2)
+    );
     let seconds = Duration::from_secs;
     assert_eq!((plain.query_interval, plain.query_response_interval), (seconds(125), seconds(10)));
     let other = multicast(
         "lan = ['i0'], unmapped = true, robustness = 3, query_interval = '20s', query_response_interval = \
          '500ms'",
     );
-    assert_eq!((other.unmapped, other.robustness, other.query_interval), (true, 3, seconds(20)));
+    assert_eq!(
+        (other.forwards_unmapped_groups, other.robustness_variable, other.query_interval),
+        (true, 3, seconds(20))
+    );
     assert_eq!(other.query_response_interval, Duration::from_millis(500));
     let needs = "c.toml:7:13: needs IPv6 over GeoNetworking, expected `geonet.ipv6_interface`";
-    assert_eq!(refused("multicast = { lan = ['i0'] }"), [needs]);
+    assert_eq!(refusals_of_lines("multicast = { lan = ['i0'] }"), [needs]);
     for (keys, expected) in [
         ("", "c.toml:8:13: `geonet.multicast.lan` is missing, expected an array of interfaces"),
         (
@@ -42,16 +49,16 @@ fn multicast_keys_are_read() {
             "c.toml:8:42: `geonet.multicast.robustness`: 0 is out of range, expected an integer from 1 to 7",
         ),
     ] {
-        assert_eq!(refused(&with(keys)), [expected], "{keys}");
+        assert_eq!(refusals_of_lines(&with(keys)), [expected], "{keys}");
     }
     // The interfaces of the mobile router may be named here as well, its uplinks may not.
     let text = |lan: &str| {
         let more =
             format!("ipv6_interface = \"gn0\"\nmulticast = {{ lan = [\"{lan}\"] }}\ninterface = \"wlan1\"");
-        FULL.replace("interface = \"wlan1\"", &more)
+        CONFIG_WITH_EVERY_KEY.replace("interface = \"wlan1\"", &more)
     };
     assert_eq!(
-        parse(&text("i0")).geonet.and_then(|it| it.multicast).map(|it| it.lan),
+        parse(&text("i0")).geonet.and_then(|it| it.multicast).map(|it| it.lan_interfaces),
         Some(vec!["i0".into()])
     );
     let found = errors(&text("wlan0"));

@@ -2,17 +2,17 @@
 //!
 //! `CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api rows_of_the_page` writes the tables of the page.
 
-use super::super::document::sections;
-use super::super::keys::{Absent, Declared, Section};
-use super::{Config, FULL, parse};
+use super::super::document::all_sections;
+use super::super::keys::{AbsentValue, DeclaredKey, Section};
+use super::{CONFIG_WITH_EVERY_KEY, Config, parse};
 
-const PAGE: &str = include_str!("../../../../../docs/config.md");
+const CONFIG_PAGE: &str = include_str!("../../../../../docs/config.md");
 
 /// Head of a table of keys.
-const TABLE: &str = "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n";
+const KEY_TABLE_HEAD: &str = "\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n";
 
 /// Returns a config with every key of a mobile node that has a default.
-fn node() -> String {
+fn mobile_node_config() -> String {
     "[station]\nname = \"n\"\n[mobile_node]\nhome_address = \"2001:db8:1::77\"\nhome_prefix = \
      \"2001:db8:1::/64\"\nhome_agent = \"2001:db8:1::1\"\nudp = true\nheartbeat = \"500ms\"\nheartbeat_idle \
      = \"2s\"\nlifetime = \"90s\"\nauth = \"none\"\nuplink = [{ interface = \"wlan0\" }]\n"
@@ -21,20 +21,20 @@ fn node() -> String {
 
 /// Returns the sections that have a chapter. A mobile node's uplinks and policies share the chapters of a
 /// mobile router's.
-fn chapters() -> Vec<&'static Section> {
-    sections().into_iter().filter(|section| !section.path.starts_with("mobile_node.")).collect()
+fn sections_with_chapter() -> Vec<&'static Section> {
+    all_sections().into_iter().filter(|section| !section.path.starts_with("mobile_node.")).collect()
 }
 
 /// Returns the row of a key.
-fn row(section: &Section, key: &dyn Declared) -> String {
+fn row_of_key(section: &Section, key: &dyn DeclaredKey) -> String {
     let declaration = key.declaration();
     let name = declaration.name;
-    let default = match declaration.absent {
-        Absent::Required => "required".to_owned(),
-        Absent::Nothing => "none".to_owned(),
-        Absent::Default(text) | Absent::Computed(text) => format!("`{text}`"),
+    let default = match declaration.absent_value {
+        AbsentValue::Required => "required".to_owned(),
+        AbsentValue::Nothing => "none".to_owned(),
+        AbsentValue::Default(text) | AbsentValue::Computed(text) => format!("`{text}`"),
     };
-    let own = section.meanings.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
+    let own = section.replaced_meanings.iter().find(|(key, _)| *key == name).map(|(_, meaning)| *meaning);
     let meaning = own.unwrap_or(declaration.meaning);
     assert!(!meaning.is_empty(), "{} needs a sentence", section.path_of(name));
     let meaning: Vec<&str> = meaning.split_whitespace().collect();
@@ -42,15 +42,16 @@ fn row(section: &Section, key: &dyn Declared) -> String {
 }
 
 /// Returns the page with the rows of the declarations in place of its own.
-fn written(page: &str) -> String {
+fn page_with_rows(page: &str) -> String {
     let mut page = page.to_owned();
-    for section in chapters() {
+    for section in sections_with_chapter() {
         let heading = format!("\n## {}\n", section.header);
         let start = page.find(&heading).unwrap_or_else(|| panic!("no chapter {}", section.header));
-        let table = page[start..].find(TABLE).unwrap_or_else(|| panic!("no table in {}", section.header));
-        let first = start + table + TABLE.len();
+        let table =
+            page[start..].find(KEY_TABLE_HEAD).unwrap_or_else(|| panic!("no table in {}", section.header));
+        let first = start + table + KEY_TABLE_HEAD.len();
         let last = first + page[first..].find("\n\n").expect("an end");
-        let rows: Vec<String> = section.keys.iter().map(|key| row(section, *key)).collect();
+        let rows: Vec<String> = section.declared_keys.iter().map(|key| row_of_key(section, *key)).collect();
         page.replace_range(first..last, &rows.join("\n"));
     }
     page
@@ -58,26 +59,26 @@ fn written(page: &str) -> String {
 
 #[test]
 fn rows_of_the_page_are_those_of_the_declarations() {
-    let written = written(PAGE);
+    let written = page_with_rows(CONFIG_PAGE);
     if std::env::var_os("CARNET_UPDATE_CONFIG").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
         std::fs::write(path, written).expect("docs/config.md is written");
         return;
     }
-    for (found, expected) in PAGE.lines().zip(written.lines()) {
+    for (found, expected) in CONFIG_PAGE.lines().zip(written.lines()) {
         assert_eq!(
             found, expected,
             "docs/config.md is not what the declarations say: CARNET_UPDATE_CONFIG=1 cargo test -p \
              carnet-api rows_of_the_page"
         );
     }
-    assert_eq!(PAGE.lines().count(), written.lines().count());
+    assert_eq!(CONFIG_PAGE.lines().count(), written.lines().count());
 }
 
 #[test]
 fn page_has_no_chapter_without_a_section() {
-    for heading in PAGE.lines().filter_map(|line| line.strip_prefix("## ")) {
-        let known = chapters().iter().any(|section| section.header == heading);
+    for heading in CONFIG_PAGE.lines().filter_map(|line| line.strip_prefix("## ")) {
+        let known = sections_with_chapter().iter().any(|section| section.header == heading);
         assert!(heading == "Types" || known, "{heading}");
     }
 }
@@ -87,8 +88,8 @@ fn every_example_of_the_page_parses() {
     // The examples name key files, which the test replaces by their contents.
     let key = "key = \"000102030405060708090a0b0c0d0e0f\"";
     let mut examples = 0;
-    for (index, _) in PAGE.match_indices("```toml\n") {
-        let text = &PAGE[index + "```toml\n".len()..];
+    for (index, _) in CONFIG_PAGE.match_indices("```toml\n") {
+        let text = &CONFIG_PAGE[index + "```toml\n".len()..];
         let text = &text[..text.find("\n```").expect("an end")];
         let text = text.replace("key_file = \"bus-42.key\"", key).replace("key_file = \"bus-43.key\"", key);
         if let Err(errors) = Config::parse(&text, "docs/config.md") {
@@ -101,8 +102,8 @@ fn every_example_of_the_page_parses() {
 
 #[test]
 fn every_declared_key_is_read() {
-    for section in sections() {
-        for key in section.keys.iter().map(|key| key.declaration()) {
+    for section in all_sections() {
+        for key in section.declared_keys.iter().map(|key| key.declaration()) {
             // A date is no valid value of any key.
             let (before, after) = match section.header {
                 "auth" => ("auth = { ", " }\n"),
@@ -126,20 +127,22 @@ fn every_declared_key_is_read() {
 
 #[test]
 fn the_defaults_of_the_page_are_the_defaults() {
-    for section in chapters() {
-        for key in section.keys.iter().map(|key| key.declaration()) {
-            let (Absent::Default(default) | Absent::Computed(default)) = key.absent else { continue };
+    for section in sections_with_chapter() {
+        for key in section.declared_keys.iter().map(|key| key.declaration()) {
+            let (AbsentValue::Default(default) | AbsentValue::Computed(default)) = key.absent_value else {
+                continue;
+            };
             if section.header == "auth" {
                 continue; // inline, below
             }
             let full = match key.name {
                 // These keys of `[geonet.beacon]` need `adaptive = true`.
                 "beacons_in_range" | "shortest" | "longest" | "load_limit" | "company_speed" => {
-                    FULL.replace("interval = \"3s\"\njitter = \"500ms\"", "adaptive = true")
+                    CONFIG_WITH_EVERY_KEY.replace("interval = \"3s\"\njitter = \"500ms\"", "adaptive = true")
                 }
-                _ if section.header == "[mobile_node]" => node(),
-                "recovery" => FULL.replace("planarisation = \"rng\"\n", ""),
-                _ => FULL.to_owned(),
+                _ if section.header == "[mobile_node]" => mobile_node_config(),
+                "recovery" => CONFIG_WITH_EVERY_KEY.replace("planarisation = \"rng\"\n", ""),
+                _ => CONFIG_WITH_EVERY_KEY.to_owned(),
             };
             let mut header = "";
             let absent: String = full
@@ -166,8 +169,9 @@ fn the_defaults_of_the_page_are_the_defaults() {
             assert_eq!(parse(&absent), parse(&given), "{} {}", section.header, key.name);
         }
     }
-    let window = |text| parse(&FULL.replace(", window = \"10s\"", text));
+    let window = |text| parse(&CONFIG_WITH_EVERY_KEY.replace(", window = \"10s\"", text));
     assert_eq!(window(""), window(", window = \"7s\""));
-    let replay = |text| parse(&FULL.replace("replay = \"timestamp\", window = \"10s\"", text));
+    let replay =
+        |text| parse(&CONFIG_WITH_EVERY_KEY.replace("replay = \"timestamp\", window = \"10s\"", text));
     assert_eq!(replay(""), replay("replay = \"sequence\""));
 }

@@ -5,36 +5,39 @@ use std::time::Duration;
 use super::super::{
     FlowAction, Liveness, OwnTraffic, PolicyAction, PolicyProtocol, Roaming, VolumeAction, VolumePeriod,
 };
-use super::{Config, SMALL_ROUTER, parse};
+use super::{Config, SMALL_ROUTER_CONFIG, parse};
 
-const UPLINKS: &str = r#"uplink = [
+const UPLINKS_CONFIG: &str = r#"uplink = [
     { interface = "wlan0", bid = 1 },
     { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" },
     { interface = "s0" },
 ]"#;
 
-fn router(more: &str) -> String {
-    SMALL_ROUTER.replace(r#"uplink = [{ interface = "wlan0" }]"#, &format!("{UPLINKS}\n{more}"))
+fn router_config(more: &str) -> String {
+    SMALL_ROUTER_CONFIG.replace(r#"uplink = [{ interface = "wlan0" }]"#, &format!("{UPLINKS_CONFIG}\n{more}"))
 }
 
 fn errors(text: &str) -> String {
-    Config::parse(&router(text), "c.toml").expect_err("an error").to_string()
+    Config::parse(&router_config(text), "c.toml").expect_err("an error").to_string()
 }
 
 #[test]
 fn heartbeats_are_on_by_default_with_bids() {
-    let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat;
+    let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat_intervals;
     let every = |busy, idle| {
         Some(Liveness {
             busy_interval: Duration::from_millis(busy),
             idle_interval: Duration::from_millis(idle),
         })
     };
-    assert_eq!(heartbeat(SMALL_ROUTER), None);
-    assert_eq!(heartbeat(&router("")), every(250, 1000));
-    assert_eq!(heartbeat(&router("heartbeat = \"off\"")), None);
-    assert_eq!(heartbeat(&router("heartbeat = \"5s\"")), every(5000, 5000));
-    assert_eq!(heartbeat(&router("heartbeat = \"100ms\"\nheartbeat_idle = \"30s\"")), every(100, 30_000));
+    assert_eq!(heartbeat(SMALL_ROUTER_CONFIG), None);
+    assert_eq!(heartbeat(&router_config("")), every(250, 1000));
+    assert_eq!(heartbeat(&router_config("heartbeat = \"off\"")), None);
+    assert_eq!(heartbeat(&router_config("heartbeat = \"5s\"")), every(5000, 5000));
+    assert_eq!(
+        heartbeat(&router_config("heartbeat = \"100ms\"\nheartbeat_idle = \"30s\"")),
+        every(100, 30_000)
+    );
     assert!(errors("heartbeat = \"1ms\"").contains("expected 50ms to 1h"));
 }
 
@@ -43,39 +46,42 @@ fn policies_name_existing_uplinks() {
     let policy = "[[mobile_router.policy]]\nname = \"video\"\ndscp = [46, 0]\nprotocol = \"udp\"\n\
                   ports = [5000, \"6000-6010\"]\nprefixes = [\"2001:db8:100::/48\"]\naction = \"balance\"\n\
                   uplinks = [\"wwan0\", \"wlan0\"]\n";
-    let router = parse(&router(&format!("home_agent_ipv4 = \"192.0.2.1\"\nudp = true\n{policy}")));
+    let router = parse(&router_config(&format!("home_agent_ipv4 = \"192.0.2.1\"\nudp = true\n{policy}")));
     let router = router.mobile_router.expect("a router");
     assert_eq!(router.home_agents.ipv4_addresses, [std::net::Ipv4Addr::new(192, 0, 2, 1)]);
-    assert!(router.udp);
-    let uplinks: Vec<_> =
-        router.uplinks.iter().map(|uplink| (uplink.bid, uplink.cost, uplink.capacity)).collect();
+    assert!(router.always_uses_udp);
+    let uplinks: Vec<_> = router
+        .uplinks
+        .iter()
+        .map(|uplink| (uplink.bid, uplink.uplink_cost, uplink.capacity_kbit_s))
+        .collect();
     assert_eq!(uplinks, [(Some(1), 0, None), (Some(2), 3, Some(20_000)), (None, 0, None)]);
     let [policy] = &router.policies[..] else { panic!("{:?}", router.policies) };
-    assert_eq!(policy.dscp, [46, 0]);
+    assert_eq!(policy.code_points, [46, 0]);
     assert_eq!(policy.protocol, Some(PolicyProtocol::Udp));
     assert_eq!(policy.ports, [5000..=5000, 6000..=6010]);
-    assert_eq!(policy.action, PolicyAction::Tunnel(FlowAction::Balance));
+    assert_eq!(policy.policy_action, PolicyAction::Tunnel(FlowAction::Balance));
     assert_eq!(policy.uplinks, ["wwan0", "wlan0"]);
 }
 
 #[test]
 fn volumes_are_parsed() {
-    let uplinks = parse(&router("")).mobile_router.expect("a router").uplinks;
-    let volumes: Vec<_> = uplinks.iter().map(|uplink| (uplink.volume, uplink.volume_period)).collect();
+    let uplinks = parse(&router_config("")).mobile_router.expect("a router").uplinks;
+    let volumes: Vec<_> = uplinks.iter().map(|uplink| (uplink.volume_limit, uplink.volume_period)).collect();
     let month = VolumePeriod::Month;
     assert_eq!(volumes, [(None, month), (Some(5_000_000_000), VolumePeriod::Day), (None, month)]);
     let with = |text: &str| {
-        let text = router("").replace("volume = \"5GB\", volume_period = \"day\"", text);
+        let text = router_config("").replace("volume = \"5GB\", volume_period = \"day\"", text);
         match Config::parse(&text, "c.toml") {
-            Ok(config) => Ok(config.mobile_router.expect("a router").uplinks[1].volume),
+            Ok(config) => Ok(config.mobile_router.expect("a router").uplinks[1].volume_limit),
             Err(errors) => Err(errors.to_string()),
         }
     };
     assert_eq!(with("volume = \"750kB\""), Ok(Some(750_000)));
     let text = "volume = \"5GB\", volume_day = 17, volume_action = \"stop\", roaming = \"never\"";
-    let text = router("").replace("volume = \"5GB\", volume_period = \"day\"", text);
+    let text = router_config("").replace("volume = \"5GB\", volume_period = \"day\"", text);
     let uplink = &parse(&text).mobile_router.expect("a router").uplinks[1];
-    let read = (uplink.volume_day, uplink.volume_action, uplink.roaming);
+    let read = (uplink.volume_day, uplink.volume_action, uplink.roaming_use);
     assert_eq!(read, (17, VolumeAction::Stop, Roaming::Never));
     for (text, expected) in [
         ("volume_day = 0", "expected"),
@@ -93,7 +99,7 @@ fn volumes_are_parsed() {
     }
     let forgets =
         "mobile_router.uplink wwan0: volume without station.state_dir: the used volume is lost at a restart";
-    assert!(parse(&router("")).warnings().iter().any(|warning| warning == forgets));
+    assert!(parse(&router_config("")).warnings().iter().any(|warning| warning == forgets));
     assert!(with("volume = \"0MB\"").expect_err("nothing").contains("permits no packets"));
     assert!(with("volume_period = \"year\"").expect_err("a year").contains("\"year\""));
 }
@@ -101,7 +107,7 @@ fn volumes_are_parsed() {
 #[test]
 fn the_timeout_of_a_signal_is_read_from_the_config() {
     let with = |text: &str| {
-        let text = router("").replace("volume = \"5GB\"", text);
+        let text = router_config("").replace("volume = \"5GB\"", text);
         match Config::parse(&text, "c.toml") {
             Ok(config) => Ok(config.mobile_router.expect("a router").uplinks[1].signal_timeout.as_secs()),
             Err(errors) => Err(errors.to_string()),
@@ -116,21 +122,22 @@ fn the_timeout_of_a_signal_is_read_from_the_config() {
 
 #[test]
 fn own_traffic_is_read_and_needs_ipv4_on_board_for_ipv4() {
-    let with = |text: &str| parse(&router(&format!("own_traffic = \"tunnel\"\n{text}")));
+    let with = |text: &str| parse(&router_config(&format!("own_traffic = \"tunnel\"\n{text}")));
     let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("without ipv4_prefixes"));
     let config = with("");
     assert!(warns(&config));
     assert_eq!(config.mobile_router.expect("a router").own_traffic, OwnTraffic::Tunnel);
     assert!(!warns(&with("ipv4_prefixes = [\"10.42.7.0/24\"]\n")));
-    assert!(!warns(&parse(&router(""))));
+    assert!(!warns(&parse(&router_config(""))));
     assert!(errors("own_traffic = \"direct\"").contains("expected \"uplinks\" or \"tunnel\""));
 }
 
 #[test]
 fn policies_select_interfaces_and_ipv4_networks() {
     let networks = |policy: &str| {
-        let text =
-            router(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{policy}\n"));
+        let text = router_config(&format!(
+            "[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{policy}\n"
+        ));
         let text = text.replace(
             "home_agent = ",
             "prefixes = [\"2001:db8:a::/64\", \"2001:db8:b::/64\"]\nipv4_prefixes = [\"10.42.7.0/24\"]\n\
@@ -138,7 +145,7 @@ fn policies_select_interfaces_and_ipv4_networks() {
         );
         let router = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string())?;
         let router = router.mobile_router.expect("a router");
-        let networks = router.policies[0].networks(&router).into_iter();
+        let networks = router.policies[0].prefix_combinations(&router).into_iter();
         let text = |prefix: Option<ipnet::IpNet>| prefix.map_or("any".into(), |it| it.to_string());
         Ok::<_, String>(networks.map(|it| (text(it.remote), text(it.on_board))).collect::<Vec<_>>())
     };
@@ -169,7 +176,7 @@ fn policies_select_interfaces_and_ipv4_networks() {
 
 #[test]
 fn absence_of_the_home_agent_blocks_by_default() {
-    let with = |text: &str| parse(&router(text));
+    let with = |text: &str| parse(&router_config(text));
     let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("no packet can leave"));
     let config = with("when_home_agent_is_away = \"breakout\"");
     assert!(warns(&config) && config.mobile_router.expect("a router").breaks_out_when_away);
@@ -182,12 +189,12 @@ fn policy_without_the_tunnel_needs_hosts_on_board_and_no_uplinks() {
     let with = |more: &str, lan: &str| {
         let policy = format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"breakout\"\n{more}\n");
         let network = format!("prefixes = [\"2001:db8:a::/64\"]\nlan = {lan}\nhome_agent = ");
-        let text = router(&policy).replace("home_agent = ", &network);
+        let text = router_config(&policy).replace("home_agent = ", &network);
         let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string())?;
         Ok::<_, String>(config.mobile_router.expect("a router").policies[0].clone())
     };
     let policy = with("", "[\"eth0\"]").expect("a policy");
-    assert_eq!((policy.action, policy.uplinks.len()), (PolicyAction::Breakout, 0));
+    assert_eq!((policy.policy_action, policy.uplinks.len()), (PolicyAction::Breakout, 0));
     let policy = with("uplinks = [\"s0\"]", "[\"eth0\"]").expect("an uplink without bid");
     assert_eq!(policy.uplinks, ["s0"]);
     assert!(with("", "[]").expect_err("no lan").contains("expected `mobile_router.lan`"));

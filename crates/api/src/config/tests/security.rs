@@ -1,12 +1,13 @@
 //! `[security.pseudonyms]`: accepted configs, and refused ones.
 
-use super::geonet::{SMALL, refused};
+use super::geonet::{SMALL_GEONET_CONFIG, refusals_of_lines};
 use super::{Duration, Pseudonyms, parse};
 
-const SECURITY: &str = "[security]\nroots = ['root.cert']\ntickets = 'tickets'\n[security.pseudonyms]\n";
+const SECURITY_CONFIG: &str =
+    "[security]\nroots = ['root.cert']\ntickets = 'tickets'\n[security.pseudonyms]\n";
 
-fn pseudonyms(keys: &str) -> Option<Pseudonyms> {
-    let text = format!("{SMALL}address = 'anonymous'\n{SECURITY}{keys}");
+fn pseudonyms_with(keys: &str) -> Option<Pseudonyms> {
+    let text = format!("{SMALL_GEONET_CONFIG}address = 'anonymous'\n{SECURITY_CONFIG}{keys}");
     parse(&text).security.expect("a [security]").pseudonyms
 }
 
@@ -19,7 +20,7 @@ fn pseudonym_keys_are_read() {
         time: (seconds(120), seconds(360)),
         longest_lock: seconds(255),
     };
-    assert_eq!(pseudonyms(""), Some(usual));
+    assert_eq!(pseudonyms_with(""), Some(usual));
     let keys = "min_first_distance = '1m'\nmax_first_distance = '1m'\ndistance = '2km'\nmin_time = '0s'\n\
                 max_time = '1h'\nlongest_lock = '0s'\n";
     let other = Pseudonyms {
@@ -28,9 +29,12 @@ fn pseudonym_keys_are_read() {
         time: (seconds(0), seconds(3600)),
         longest_lock: seconds(0),
     };
-    assert_eq!(pseudonyms(keys), Some(other));
+    assert_eq!(pseudonyms_with(keys), Some(other));
     assert_eq!(
-        parse(&format!("{SMALL}[security]\nroots = ['root.cert']\n")).security.expect("one").pseudonyms,
+        parse(&format!("{SMALL_GEONET_CONFIG}[security]\nroots = ['root.cert']\n"))
+            .security
+            .expect("one")
+            .pseudonyms,
         None
     );
 }
@@ -39,23 +43,23 @@ fn pseudonym_keys_are_read() {
 fn settings_that_reveal_a_pseudonym_are_refused() {
     let anonymous = "address = 'anonymous'\n";
     for (lines, expected) in [
-        (SECURITY.to_owned(), "expected `geonet.address` = \"anonymous\""),
+        (SECURITY_CONFIG.to_owned(), "expected `geonet.address` = \"anonymous\""),
         (
-            format!("{anonymous}[facilities]\nstation_id = 7\n{SECURITY}"),
+            format!("{anonymous}[facilities]\nstation_id = 7\n{SECURITY_CONFIG}"),
             "expected no `facilities.station_id`",
         ),
         (
-            format!("{anonymous}{}", SECURITY.replace("tickets = 'tickets'\n", "")),
+            format!("{anonymous}{}", SECURITY_CONFIG.replace("tickets = 'tickets'\n", "")),
             "expected `security.tickets`",
         ),
-        (format!("{anonymous}{SECURITY}min_time = '7m'\n"), "min_time is above max_time"),
+        (format!("{anonymous}{SECURITY_CONFIG}min_time = '7m'\n"), "min_time is above max_time"),
         (
-            format!("{anonymous}{SECURITY}max_first_distance = '7m'\n"),
+            format!("{anonymous}{SECURITY_CONFIG}max_first_distance = '7m'\n"),
             "min_first_distance is above max_first_distance",
         ),
-        (format!("{anonymous}{SECURITY}distance = '7'\n"), "\"7\" is no length"),
+        (format!("{anonymous}{SECURITY_CONFIG}distance = '7'\n"), "\"7\" is no length"),
     ] {
-        let errors = refused(&lines);
+        let errors = refusals_of_lines(&lines);
         assert!(matches!(&errors[..], [error] if error.contains(expected)), "{lines}: {errors:?}");
     }
 }

@@ -7,23 +7,23 @@ use std::path::PathBuf;
 use super::*;
 
 /// The key pairs of RFC 7748 6.1.
-const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
-const PUBLIC: [&str; 2] =
+const PRIVATE_KEY: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const PUBLIC_KEYS: [&str; 2] =
     ["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=", "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="];
 
 /// A folder with key files, which is removed at the end.
-struct Folder(PathBuf);
+struct KeyFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl KeyFolder {
+    fn new(name: &str) -> KeyFolder {
         let path = std::env::temp_dir().join(format!("carnet-api-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a folder");
-        let folder = Folder(path);
-        folder.write("own.key", PRIVATE, 0o600);
+        let folder = KeyFolder(path);
+        folder.write_file("own.key", PRIVATE_KEY, 0o600);
         folder
     }
 
-    fn write(&self, name: &str, text: &str, mode: u32) {
+    fn write_file(&self, name: &str, text: &str, mode: u32) {
         let path = self.0.join(name);
         fs::write(&path, format!("{text}\n")).expect("a key");
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("a mode");
@@ -37,24 +37,24 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for KeyFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn agent() -> String {
+fn home_agent_config() -> String {
     format!(
         "[station]\nname = \"agent\"\nprivate_key_file = \"own.key\"\n[home_agent]\naddress = \
          \"2001:db8:1::1\"\nhome_prefix = \"2001:db8:1::/64\"\n[[home_agent.mobile_router]]\nhome_address = \
          \"2001:db8:1::5\"\nauth = {{ public_key = \"{}\" }}\n",
-        PUBLIC[0]
+        PUBLIC_KEYS[0]
     )
 }
 
-fn router() -> String {
-    let keys = format!("home_agent_key = \"{}\"", PUBLIC[1]);
-    SMALL_ROUTER
+fn router_config() -> String {
+    let keys = format!("home_agent_key = \"{}\"", PUBLIC_KEYS[1]);
+    SMALL_ROUTER_CONFIG
         .replace("auth = \"none\"", &keys)
         .replace("\"bus-42\"\n", "\"bus-42\"\nprivate_key_file = \"own.key\"\n")
 }
@@ -66,137 +66,148 @@ const RADIO: &str =
 /// Packets between vehicles leave in the clear only by order, and the status says so.
 #[test]
 fn direct_encryption_off_permits_direct_routes_and_neighbours_in_the_clear() {
-    let folder = Folder::new("direct");
+    let folder = KeyFolder::new("direct");
     let off = |text: &str| {
-        let config = router().replace("uplink", &format!("direct_encryption = \"off\"\n{text}uplink"));
-        folder.parse(&config).expect("a config").encryption()
+        let config = router_config().replace("uplink", &format!("direct_encryption = \"off\"\n{text}uplink"));
+        folder.parse(&config).expect("a config").describe_encryption()
     };
     assert_eq!(off("").as_deref(), Some("encrypted"));
     let in_part = Some("encrypted, packets between vehicles in the clear");
     assert_eq!(off("direct_routes = [\"2001:db8:a::/48\"]\n").as_deref(), in_part);
-    let config = router().replace("uplink", "direct_encryption = \"off\"\nuplink") + RADIO;
-    assert_eq!(folder.parse(&config).expect("a config").encryption().as_deref(), in_part);
+    let config = router_config().replace("uplink", "direct_encryption = \"off\"\nuplink") + RADIO;
+    assert_eq!(folder.parse(&config).expect("a config").describe_encryption().as_deref(), in_part);
 }
 
 #[test]
 fn key_pairs_of_both_ends_are_read() {
-    let folder = Folder::new("pairs");
-    folder.write("shared.key", PUBLIC[1], 0o600);
-    let config = folder.parse(&agent()).expect("a config");
-    assert_eq!(config.encryption().as_deref(), Some("encrypted"));
+    let folder = KeyFolder::new("pairs");
+    folder.write_file("shared.key", PUBLIC_KEYS[1], 0o600);
+    let config = folder.parse(&home_agent_config()).expect("a config");
+    assert_eq!(config.describe_encryption().as_deref(), Some("encrypted"));
     let private_key = config.station.private_key.as_ref().expect("a key");
-    let private = private_key.present.octets();
+    let private = private_key.present_key.octets();
     assert_eq!((private[0], private[31]), (0x77, 0x2a));
-    assert!(private_key.next.is_none() && private_key.file.ends_with("own.key"));
+    assert!(private_key.next_key.is_none() && private_key.key_file.ends_with("own.key"));
     let agent = config.home_agent.expect("a home agent");
     assert_eq!(agent.tunnel_port, 51820);
-    let keys = agent.mobile_routers[0].auth.sessions().expect("keys").clone();
+    let keys = agent.mobile_routers[0].node_auth.session_keys().expect("keys").clone();
     assert_eq!((keys.public_keys[0].0[0], keys.preshared_key), (0x85, None));
 
-    let with_psk = router().replace("uplink", "preshared_key_file = \"shared.key\"\nuplink");
+    let with_psk = router_config().replace("uplink", "preshared_key_file = \"shared.key\"\nuplink");
     let mut config = folder.parse(&with_psk).expect("a config");
     let router = config.mobile_router.as_ref().expect("a router");
     assert_eq!(router.home_agent_port, 51820);
-    let keys = router.auth.sessions().expect("keys");
+    let keys = router.auth.session_keys().expect("keys");
     assert_eq!(keys.preshared_key.as_ref().expect("a key").octets()[0], 0xde);
     config.wipe_keys();
-    assert_eq!(config.station.private_key.expect("a key").present.octets(), [0; 32]);
-    let keys = config.mobile_router.expect("a router").auth.sessions().expect("keys").clone();
+    assert_eq!(config.station.private_key.expect("a key").present_key.octets(), [0; 32]);
+    let keys = config.mobile_router.expect("a router").auth.session_keys().expect("keys").clone();
     assert_eq!(keys.preshared_key.expect("a key").octets(), [0; 32]);
 
     // Two home agents with a key each.
     let several = with_psk
         .replace("home_agent = \"2001:db8:1::1\"", "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\"]")
-        .replace(&format!("\"{}\"", PUBLIC[1]), &format!("[\"{}\", \"{}\"]", PUBLIC[1], PUBLIC[0]));
+        .replace(
+            &format!("\"{}\"", PUBLIC_KEYS[1]),
+            &format!("[\"{}\", \"{}\"]", PUBLIC_KEYS[1], PUBLIC_KEYS[0]),
+        );
     let config = folder.parse(&several).expect("a config");
-    assert_eq!(config.mobile_router.expect("a router").auth.sessions().expect("keys").public_keys.len(), 2);
-    let clear = parse(SMALL_ROUTER);
-    assert_eq!(clear.encryption().as_deref(), Some("in the clear"));
+    assert_eq!(
+        config.mobile_router.expect("a router").auth.session_keys().expect("keys").public_keys.len(),
+        2
+    );
+    let clear = parse(SMALL_ROUTER_CONFIG);
+    assert_eq!(clear.describe_encryption().as_deref(), Some("in the clear"));
 }
 
 #[test]
 fn next_private_key_is_read_beside_the_present_one() {
-    let folder = Folder::new("next");
-    folder.write("own.key.next", PUBLIC[1], 0o600);
-    let mut config = folder.parse(&agent()).expect("a config");
+    let folder = KeyFolder::new("next");
+    folder.write_file("own.key.next", PUBLIC_KEYS[1], 0o600);
+    let mut config = folder.parse(&home_agent_config()).expect("a config");
     let keys = config.station.private_key.as_ref().expect("a key");
-    let first: Vec<u8> = keys.newest_first().map(|key| key.octets()[0]).collect();
+    let first: Vec<u8> = keys.keys_newest_first().map(|key| key.octets()[0]).collect();
     assert_eq!(first, [0xde, 0x77]);
     config.wipe_keys();
     let keys = config.station.private_key.expect("a key");
-    assert!(keys.newest_first().all(|key| key.octets() == [0; 32]));
+    assert!(keys.keys_newest_first().all(|key| key.octets() == [0; 32]));
 
-    folder.write("own.key.next", PUBLIC[1], 0o644);
-    let error = folder.parse(&agent()).expect_err("an open file");
+    folder.write_file("own.key.next", PUBLIC_KEYS[1], 0o644);
+    let error = folder.parse(&home_agent_config()).expect_err("an open file");
     assert!(error.contains("other users may read or write own.key.next (mode 0644)"), "{error}");
-    folder.write("own.key.next", "", 0o600);
-    let error = folder.parse(&agent()).expect_err("an empty file");
+    folder.write_file("own.key.next", "", 0o600);
+    let error = folder.parse(&home_agent_config()).expect_err("an empty file");
     assert!(error.contains("own.key.next: the key has 0 characters"), "{error}");
 }
 
 #[test]
 fn mistakes_in_keys_are_reported() {
-    let folder = Folder::new("mistakes");
-    folder.write("open.key", PRIVATE, 0o640);
-    folder.write("short.key", "abc", 0o600);
+    let folder = KeyFolder::new("mistakes");
+    folder.write_file("open.key", PRIVATE_KEY, 0o640);
+    folder.write_file("short.key", "abc", 0o600);
     let second = format!(
         "[[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::6\"\nauth = {{ public_key = \"{}\" }}\n",
-        PUBLIC[0]
+        PUBLIC_KEYS[0]
     );
-    let key = format!("\"{}\"", PUBLIC[1]);
+    let key = format!("\"{}\"", PUBLIC_KEYS[1]);
     for (text, expected) in [
         (
-            agent().replace("own.key", "open.key"),
+            home_agent_config().replace("own.key", "open.key"),
             "c.toml:3:20: `station.private_key_file`: other users may read or write open.key (mode 0640), \
              expected mode 0600 (chmod 600)",
         ),
         (
-            agent().replace("own.key", "short.key"),
+            home_agent_config().replace("own.key", "short.key"),
             "c.toml:3:20: `station.private_key_file`: short.key: the key has 3 characters, expected a key of \
              44 characters (base64, 32 octets), as `carnet key` prints it",
         ),
         (
-            agent().replace("private_key_file = \"own.key\"\n", ""),
+            home_agent_config().replace("private_key_file = \"own.key\"\n", ""),
             "c.toml:8:8: encrypted sessions need a private key of this station, expected \
              `station.private_key_file`",
         ),
-        (agent() + &second, "c.toml:12:8: the public key is that at c.toml:9:8, expected another"),
         (
-            agent().replace("hSDw", "hSD-"),
+            home_agent_config() + &second,
+            "c.toml:12:8: the public key is that at c.toml:9:8, expected another",
+        ),
+        (
+            home_agent_config().replace("hSDw", "hSD-"),
             "c.toml:9:23: `auth.public_key`: the key is no base64, expected a key of 44 characters (base64, \
              32 octets), as `carnet key` prints it",
         ),
         (
-            agent().replace("auth = { ", "auth = { spi = 300, "),
+            home_agent_config().replace("auth = { ", "auth = { spi = 300, "),
             "c.toml:9:16: `auth.spi`: found this key beside `public_key`, expected one of the two",
         ),
         (
-            router().replace("home_agent_key", "#"),
+            router_config().replace("home_agent_key", "#"),
             "c.toml:5:1: `mobile_router.auth` is missing, expected authentication to be chosen: \
              { public_key = \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \"none\", or \
              `home_agent_key`",
         ),
         (
-            router().replace("uplink", "auth = \"none\"\nuplink"),
+            router_config().replace("uplink", "auth = \"none\"\nuplink"),
             "c.toml:9:18: `mobile_router.home_agent_key`: found both `auth` and `home_agent_key`, expected \
              one of them",
         ),
         (
-            router().replace(&key, &format!("[{key}, {key}]")),
+            router_config().replace(&key, &format!("[{key}, {key}]")),
             "c.toml:9:18: there are 2 keys for 1 home agents, expected one, or one for each",
         ),
         (
-            router().replace("uplink", "direct_routes = [\"2001:db8:a::/48\"]\nuplink"),
+            router_config().replace("uplink", "direct_routes = [\"2001:db8:a::/48\"]\nuplink"),
             "c.toml:9:18: direct routes are in the clear, expected no `direct_routes`, or \
              direct_encryption = \"off\"",
         ),
         (
-            router() + RADIO,
+            router_config() + RADIO,
             "c.toml:15:8: packets to neighbouring vehicles are in the clear, expected no [geonet.mnpp], or \
              `mobile_router.direct_encryption = \"off\"`",
         ),
         (
-            router().replace("home_agent_key = ", "auth = { public_key = ").replace("=\"\nup", "=\" }\nup"),
+            router_config()
+                .replace("home_agent_key = ", "auth = { public_key = ")
+                .replace("=\"\nup", "=\" }\nup"),
             "c.toml:9:8: `mobile_router.auth`: a mobile router names the home agent's key, expected \
              `home_agent_key`",
         ),

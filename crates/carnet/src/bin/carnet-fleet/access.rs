@@ -27,14 +27,14 @@ use tokio_rustls::rustls::{
 use zeroize::Zeroizing;
 
 /// Maximum size of a file that `[access]` names, in octets.
-const MOST: u64 = 1 << 20;
+const MAX_ACCESS_FILE_SIZE: u64 = 1 << 20;
 
-const NO_TLS: &str = "expected TLS, as store has https://";
+const ERROR_NO_TLS: &str = "expected TLS, as store has https://";
 
 /// The table `[access]` of the config: paths of files.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Files {
+pub struct AccessFiles {
     ca: Option<PathBuf>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
@@ -44,36 +44,36 @@ pub struct Files {
 
 /// Contents of the files that the table `[access]` names.
 #[derive(Debug, Default)]
-pub struct Access {
+pub struct StoreAccess {
     /// TLS settings for servers with `https://`; `None` for other servers.
-    pub tls: Option<Arc<Tls>>,
+    pub tls_settings: Option<Arc<TlsSettings>>,
     /// User of etcd in whose name all requests are sent; `None` if etcd has no users.
-    pub user: Option<Arc<User>>,
+    pub etcd_user: Option<Arc<EtcdUser>>,
 }
 
 /// TLS settings: which certificates a server has to present, and the client's own certificate.
-pub struct Tls {
-    connector: TlsConnector,
+pub struct TlsSettings {
+    tls_connector: TlsConnector,
     /// Path of the file with the authorities, for error messages.
-    ca: PathBuf,
+    authority_file: PathBuf,
 }
 
 /// A user of etcd.
-pub struct User {
+pub struct EtcdUser {
     /// Name of the user.
     pub name: String,
     password: Zeroizing<String>,
 }
 
 #[derive(Serialize)]
-struct Question<'q> {
+struct TokenRequestBody<'q> {
     name: &'q str,
     password: &'q str,
 }
 
-impl Files {
+impl AccessFiles {
     /// Makes the relative paths in `[access]` start at this folder.
-    pub fn begin_in(&mut self, folder: &Path) {
+    pub fn resolve_paths_in(&mut self, folder: &Path) {
         let paths = [&mut self.ca, &mut self.certificate, &mut self.key, &mut self.password_file];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&*path);
@@ -84,7 +84,7 @@ impl Files {
     ///
     /// # Errors
     /// Returns the mistake and its place.
-    pub fn read(&self, encrypted: bool) -> anyhow::Result<Access> {
+    pub fn read_files(&self, encrypted: bool) -> anyhow::Result<StoreAccess> {
         if !encrypted {
             for (name, there) in [
                 ("ca", self.ca.is_some()),
@@ -98,18 +98,21 @@ impl Files {
                 "access.user: expected etcd servers with https:// only, because http:// sends the password \
                  unencrypted; found http://"
             );
-            return Ok(Access::default());
+            return Ok(StoreAccess::default());
         }
         let ca = self.ca.as_ref().context(
             "access.ca: expected the file with the authorities of etcd's certificates, because the key \
              store has https://",
         )?;
-        Ok(Access { tls: Some(Arc::new(self.tls(ca)?)), user: self.user()?.map(Arc::new) })
+        Ok(StoreAccess {
+            tls_settings: Some(Arc::new(self.tls_settings(ca)?)),
+            etcd_user: self.read_user()?.map(Arc::new),
+        })
     }
 
-    fn tls(&self, ca: &Path) -> anyhow::Result<Tls> {
+    fn tls_settings(&self, ca: &Path) -> anyhow::Result<TlsSettings> {
         let mut roots = RootCertStore::empty();
-        for authority in certificates("ca", ca)? {
+        for authority in read_certificates("ca", ca)? {
             roots.add(authority).map_err(|error| {
                 anyhow!("access.ca: {}: expected certificates of authorities: {error}", ca.display())
             })?;
@@ -119,8 +122,8 @@ impl Files {
             .with_root_certificates(roots);
         let config = match (&self.certificate, &self.key) {
             (Some(certificate), Some(key)) => {
-                let chain = certificates("certificate", certificate)?;
-                config.with_client_auth_cert(chain, private_key(key)?).map_err(|error| match error {
+                let chain = read_certificates("certificate", certificate)?;
+                config.with_client_auth_cert(chain, read_private_key(key)?).map_err(|error| match error {
                     rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => anyhow!(
                         "access.key: expected the key of the certificate in {}, found another in {}",
                         certificate.display(),
@@ -143,17 +146,17 @@ impl Files {
                  config"
             ),
         };
-        Ok(Tls { connector: Arc::new(config).into(), ca: ca.to_owned() })
+        Ok(TlsSettings { tls_connector: Arc::new(config).into(), authority_file: ca.to_owned() })
     }
 
-    fn user(&self) -> anyhow::Result<Option<User>> {
+    fn read_user(&self) -> anyhow::Result<Option<EtcdUser>> {
         match (&self.user, &self.password_file) {
             (Some(name), Some(file)) => {
                 ensure!(
                     !name.is_empty(),
                     "access.user: expected the name of an etcd user, found an empty text"
                 );
-                Ok(Some(User { name: name.clone(), password: password(file)? }))
+                Ok(Some(EtcdUser { name: name.clone(), password: read_password(file)? }))
             }
             (None, None) => Ok(None),
             (Some(_), None) => bail!(
@@ -169,13 +172,13 @@ impl Files {
 }
 
 /// Reads the certificates in a file, which has at least one.
-fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+fn read_certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let mut octets = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut octets));
+    let read = File::open(path).and_then(|file| file.take(MAX_ACCESS_FILE_SIZE + 1).read_to_end(&mut octets));
     let length = read.with_context(|| format!("access.{name}: cannot read {}", path.display()))?;
     ensure!(
-        length as u64 <= MOST,
-        "access.{name}: {}: expected a file of at most {MOST} octets",
+        length as u64 <= MAX_ACCESS_FILE_SIZE,
+        "access.{name}: {}: expected a file of at most {MAX_ACCESS_FILE_SIZE} octets",
         path.display()
     );
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&octets).collect();
@@ -187,13 +190,13 @@ fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'s
 }
 
 /// Reads a secret from a file that only its owner may read.
-fn secret(name: &str, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+fn read_secret(name: &str, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
     let octets = key_file::read_key_file(path);
     octets.map(Zeroizing::new).with_context(|| format!("access.{name}: cannot take {}", path.display()))
 }
 
-fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_slice(&secret("key", path)?).map_err(|error| match error {
+fn read_private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(&read_secret("key", path)?).map_err(|error| match error {
         pem::Error::NoItemsFound => {
             anyhow!("access.key: {}: expected a key in PEM that is not encrypted, found none", path.display())
         }
@@ -202,8 +205,8 @@ fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
 }
 
 /// Reads the password, which is the only line of a file.
-fn password(path: &Path) -> anyhow::Result<Zeroizing<String>> {
-    let octets = secret("password_file", path)?;
+fn read_password(path: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let octets = read_secret("password_file", path)?;
     let line = octets.strip_suffix(b"\n").unwrap_or(&octets);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = std::str::from_utf8(line).ok();
@@ -212,42 +215,45 @@ fn password(path: &Path) -> anyhow::Result<Zeroizing<String>> {
         .with_context(|| format!("access.password_file: {}: expected one line of text", path.display()))
 }
 
-impl User {
+impl EtcdUser {
     #[cfg(test)]
-    pub fn new(name: &str, password: &str) -> User {
-        User { name: name.into(), password: Zeroizing::new(password.into()) }
+    pub fn new(name: &str, password: &str) -> EtcdUser {
+        EtcdUser { name: name.into(), password: Zeroizing::new(password.into()) }
     }
 
     /// Returns the body of the request for a token, with the user's name and password.
-    pub fn question(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+    pub fn token_request_body(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         // The buffer starts with its full size: if it had to grow, it would leave a copy of the password in
         // memory.
         let longest = 64 + 6 * (self.name.len() + self.password.len());
         let mut text = Zeroizing::new(Vec::with_capacity(longest));
-        serde_json::to_writer(&mut *text, &Question { name: &self.name, password: &self.password })?;
+        serde_json::to_writer(&mut *text, &TokenRequestBody { name: &self.name, password: &self.password })?;
         Ok(text)
     }
 }
 
-impl Tls {
+impl TlsSettings {
     /// Starts TLS over a connection to the server of this name.
     ///
     /// # Errors
     /// Returns an error if another server answers, or if the server speaks no TLS.
-    pub async fn over(
+    pub async fn start_tls_over(
         &self,
         name: &ServerName<'static>,
         stream: TcpStream,
     ) -> anyhow::Result<TlsStream<TcpStream>> {
-        self.connector.connect(name.clone(), stream).await.map_err(|error| {
-            let expected = match in_tls(&error) {
+        self.tls_connector.connect(name.clone(), stream).await.map_err(|error| {
+            let expected = match tls_error_in(&error) {
                 Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-                    format!("expected a certificate from an authority in {} (access.ca)", self.ca.display())
+                    format!(
+                        "expected a certificate from an authority in {} (access.ca)",
+                        self.authority_file.display()
+                    )
                 }
                 Some(rustls::Error::InvalidCertificate(_)) => {
                     format!("expected a certificate that holds for {}", name.to_str())
                 }
-                Some(rustls::Error::InvalidMessage(_)) => NO_TLS.into(),
+                Some(rustls::Error::InvalidMessage(_)) => ERROR_NO_TLS.into(),
                 // If etcd closes a connection before it has read all octets of the client, it resets the
                 // connection.
                 None if matches!(
@@ -255,7 +261,7 @@ impl Tls {
                     io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset
                 ) =>
                 {
-                    NO_TLS.into()
+                    ERROR_NO_TLS.into()
                 }
                 _ => "TLS".into(),
             };
@@ -265,7 +271,7 @@ impl Tls {
 }
 
 /// Returns the TLS error that caused this error; `None` if the cause is no TLS error.
-fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
+fn tls_error_in<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     // `source` of an I/O error skips the error that the I/O error contains, so the contained error comes
     // first.
     error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
@@ -275,7 +281,7 @@ fn in_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
 /// the handshake.
 pub fn refuses_certificate(error: &anyhow::Error) -> bool {
     matches!(
-        error.chain().find_map(in_tls),
+        error.chain().find_map(tls_error_in),
         Some(rustls::Error::AlertReceived(
             AlertDescription::BadCertificate
                 | AlertDescription::CertificateExpired
@@ -290,13 +296,13 @@ pub fn refuses_certificate(error: &anyhow::Error) -> bool {
 
 // Keys and passwords must not appear in logs.
 
-impl Debug for Tls {
+impl Debug for TlsSettings {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Tls").field("ca", &self.ca).finish_non_exhaustive()
+        formatter.debug_struct("Tls").field("ca", &self.authority_file).finish_non_exhaustive()
     }
 }
 
-impl Debug for User {
+impl Debug for EtcdUser {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
     }

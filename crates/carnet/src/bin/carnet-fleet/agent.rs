@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, UnboundedSender, ch
 use tokio::time::timeout;
 
 /// Time that an ending process has to remove its routes and addresses.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Event that a home agent's process reports.
 #[derive(Debug)]
@@ -42,11 +42,11 @@ pub enum AgentEvent {
 #[derive(Debug, Clone)]
 pub struct AgentParameters {
     /// Path of the carnet program.
-    pub program: PathBuf,
+    pub carnet_program: PathBuf,
     /// Path of the home agent's config.
     pub config: PathBuf,
     /// Directory of the sockets between this program and the process.
-    pub directory: PathBuf,
+    pub socket_directory: PathBuf,
     /// Name of the seat.
     pub name: String,
 }
@@ -56,10 +56,12 @@ impl AgentParameters {
     ///
     /// # Errors
     /// Returns the mistakes in the config.
-    pub fn check(&self) -> anyhow::Result<toml::Table> {
-        let program = self.program.display();
-        let checked =
-            std::process::Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
+    pub fn check_agent_config(&self) -> anyhow::Result<toml::Table> {
+        let program = self.carnet_program.display();
+        let checked = std::process::Command::new(&self.carnet_program)
+            .args(["check", "--config"])
+            .arg(&self.config)
+            .output();
         let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
         // Ignore the warnings here, because the home agent logs them when it runs. One says that state_dir is
         // missing, which is right in a fleet.
@@ -91,67 +93,67 @@ enum AgentMessage {
 
 /// A home agent's process that runs or is starting.
 #[derive(Debug)]
-pub struct Agent {
-    begin: Option<Sender<BTreeMap<String, String>>>,
-    messages: UnboundedSender<AgentMessage>,
+pub struct AgentProcess {
+    records_sender: Option<Sender<BTreeMap<String, String>>>,
+    message_sender: UnboundedSender<AgentMessage>,
     /// Events that the process reports.
     pub events: UnboundedReceiver<AgentEvent>,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts a process that waits for its records.
-    pub fn start(recipe: AgentParameters) -> Agent {
+    pub fn start(recipe: AgentParameters) -> AgentProcess {
         let (begin, begun) = channel(1);
         let (tell, told) = unbounded_channel();
         let (say, news) = unbounded_channel();
         tokio::spawn(async move {
-            let ended = live(recipe, begun, told, &say).await;
+            let ended = run_process(recipe, begun, told, &say).await;
             let (why, told) = ended.unwrap_or_else(|error| (format!("{error:#}"), false));
             let _ = say.send(AgentEvent::Ended(why, told));
         });
-        Agent { begin: Some(begin), messages: tell, events: news }
+        AgentProcess { records_sender: Some(begin), message_sender: tell, events: news }
     }
 
     /// Passes the records to the process, which then becomes the active home agent. The caller calls this
     /// function at most once.
-    pub fn begin(&self, records: BTreeMap<String, String>) {
-        if let Some(begin) = &self.begin {
+    pub fn begin_with_records(&self, records: BTreeMap<String, String>) {
+        if let Some(begin) = &self.records_sender {
             let _ = begin.try_send(records);
         }
     }
 
     /// Stops the process; [`AgentEvent::Ended`] follows.
     pub fn stop(&mut self) {
-        self.begin = None;
+        self.records_sender = None;
     }
 
     /// Tells the process that the store has its oldest commit.
-    pub fn written(&self) {
-        let _ = self.messages.send(AgentMessage::Written);
+    pub fn acknowledge_oldest_commit(&self) {
+        let _ = self.message_sender.send(AgentMessage::Written);
     }
 
     /// Tells an active process to read its config file again.
-    pub fn reload(&self) {
-        let _ = self.messages.send(AgentMessage::Reload);
+    pub fn reload_config(&self) {
+        let _ = self.message_sender.send(AgentMessage::Reload);
     }
 }
 
 /// Returns the paths of two sockets of a seat's home agent: one for the records, one for readiness.
-pub fn sockets(directory: &Path, seat: &str) -> [PathBuf; 2] {
+pub fn socket_paths(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }
 
 /// Runs the home agent's process from its start to its end.
-async fn live(
+async fn run_process(
     recipe: AgentParameters,
     mut begun: Receiver<BTreeMap<String, String>>,
     mut told: UnboundedReceiver<AgentMessage>,
     say: &UnboundedSender<AgentEvent>,
 ) -> anyhow::Result<(String, bool)> {
-    let [store, ready] = sockets(&recipe.directory, &recipe.name);
-    let (listener, _store) = bound(&store, UnixListener::bind)?;
-    let (readiness, _ready) = bound(&ready, UnixDatagram::bind)?;
-    let mut child = Command::new(&recipe.program)
+    let [store, ready] = socket_paths(&recipe.socket_directory, &recipe.name);
+    let (listener, _store) = bind_socket(&store, UnixListener::bind)?;
+    let (readiness, _ready) = bind_socket(&ready, UnixDatagram::bind)?;
+    let mut child = Command::new(&recipe.carnet_program)
         .args(["run", "--config"])
         .arg(&recipe.config)
         .arg("--store")
@@ -160,7 +162,7 @@ async fn live(
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .with_context(|| format!("cannot start {}", recipe.program.display()))?;
+        .with_context(|| format!("cannot start {}", recipe.carnet_program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
     // The records, or a reload, may come before the process is ready. A SIGHUP before the process has a
     // handler for it would end it.
@@ -168,13 +170,13 @@ async fn live(
     let mut notice = [0; 256];
     loop {
         tokio::select! {
-            status = child.wait() => return Ok((of(status?), false)),
+            status = child.wait() => return Ok((describe_exit(status?), false)),
             records = begun.recv() => match (records, &mut taken) {
-                (Some(records), Some((_, stream))) => give(stream, &records).await?,
+                (Some(records), Some((_, stream))) => send_records(stream, &records).await?,
                 (Some(records), None) => early = Some(records),
                 (None, _) => {
                     drop((listener, taken));
-                    return Ok((end(&mut child).await?, true));
+                    return Ok((wait_for_end(&mut child).await?, true));
                 }
             },
             Ok(length) = readiness.recv(&mut notice) => {
@@ -185,14 +187,14 @@ async fn live(
             Ok((stream, _)) = listener.accept(), if taken.is_none() => {
                 let (read, mut write) = stream.into_split();
                 if let Some(records) = early.take() {
-                    give(&mut write, &records).await?;
+                    send_records(&mut write, &records).await?;
                 }
                 taken = Some((BufReader::new(read).lines(), write));
                 if std::mem::take(&mut early_reload) {
-                    reload(&child);
+                    send_reload_signal(&child);
                 }
             }
-            line = next_line(&mut taken) => {
+            line = next_line_of(&mut taken) => {
                 // The end of the connection means that the process is ending.
                 let Some(line) = line? else {
                     taken = None;
@@ -208,7 +210,7 @@ async fn live(
                     let _ = stream.write_all(b"\n").await;
                 }
                 (AgentMessage::Written, None) => {}
-                (AgentMessage::Reload, Some(_)) => reload(&child),
+                (AgentMessage::Reload, Some(_)) => send_reload_signal(&child),
                 (AgentMessage::Reload, None) => early_reload = true,
             },
         }
@@ -216,14 +218,14 @@ async fn live(
 }
 
 /// Sends SIGHUP to the process, or no signal if the process has already ended.
-fn reload(child: &Child) {
+fn send_reload_signal(child: &Child) {
     if let Some(process) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(process), Signal::SIGHUP);
     }
 }
 
 /// Sends all records. The process reads all of them before any other work.
-async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -> anyhow::Result<()> {
+async fn send_records(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let mut text = Vec::new();
     for record in records {
         serde_json::to_writer(&mut text, &record)?;
@@ -234,7 +236,7 @@ async fn give(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, String>) -
 }
 
 /// Returns the next line of the process. Safe to cancel.
-async fn next_line(
+async fn next_line_of(
     taken: &mut Option<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>,
 ) -> std::io::Result<Option<String>> {
     match taken {
@@ -253,7 +255,7 @@ impl Drop for SocketPath {
 }
 
 /// Binds a socket, and replaces a socket that a crash has left.
-fn bound<S>(
+fn bind_socket<S>(
     path: &Path,
     bind: impl FnOnce(PathBuf) -> std::io::Result<S>,
 ) -> anyhow::Result<(S, SocketPath)> {
@@ -267,17 +269,17 @@ fn bound<S>(
 
 /// Waits until the process has ended and has removed its routes and addresses. The process ends because its
 /// connection has ended.
-async fn end(child: &mut Child) -> anyhow::Result<String> {
-    if let Ok(status) = timeout(FAREWELL, child.wait()).await {
-        return Ok(of(status?));
+async fn wait_for_end(child: &mut Child) -> anyhow::Result<String> {
+    if let Ok(status) = timeout(SHUTDOWN_TIMEOUT, child.wait()).await {
+        return Ok(describe_exit(status?));
     }
     child.kill().await?;
     bail!(
         "the home agent's process did not end within {} s after SIGTERM, so carnet-fleet killed it",
-        FAREWELL.as_secs()
+        SHUTDOWN_TIMEOUT.as_secs()
     )
 }
 
-fn of(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     status.to_string()
 }

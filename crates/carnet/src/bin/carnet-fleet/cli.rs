@@ -19,7 +19,7 @@ pub(crate) enum Command {
     Run {
         /// The config file; docs/fleet.md describes it.
         #[command(flatten)]
-        file: File,
+        file: ConfigFile,
         /// Log filter: a level such as `debug`, or targets with levels such as `carnet=debug` (default:
         /// RUST_LOG, else info).
         #[arg(long, value_name = "FILTER")]
@@ -30,14 +30,14 @@ pub(crate) enum Command {
     Check {
         /// The config file.
         #[command(flatten)]
-        file: File,
+        file: ConfigFile,
     },
     /// Show which member is the leader, and which members are alive. Exit status: 0 with a leader, 1 without
     /// one or if etcd does not answer, 2 for a mistake in the config.
     Status {
         /// The config file.
         #[command(flatten)]
-        file: File,
+        file: ConfigFile,
         /// Print the state as JSON.
         #[arg(long)]
         json: bool,
@@ -46,7 +46,7 @@ pub(crate) enum Command {
 
 /// The path of a config file, as an argument or as the option `--config`.
 #[derive(Debug, Args)]
-pub(crate) struct File {
+pub(crate) struct ConfigFile {
     /// The config file.
     #[arg(value_name = "FILE", required_unless_present = "named")]
     config: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub(crate) struct File {
     named: Option<PathBuf>,
 }
 
-impl File {
+impl ConfigFile {
     /// Returns the path of the config file.
     pub(crate) fn path(self) -> PathBuf {
         // clap has checked that one of the two is present.

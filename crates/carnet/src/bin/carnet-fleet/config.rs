@@ -12,13 +12,13 @@ use nix::net::if_::if_nametoindex;
 use serde::Deserialize;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::access::Files;
+use crate::access::AccessFiles;
 use crate::agent::AgentParameters;
-use crate::etcd::Server;
+use crate::etcd::StoreServer;
 use crate::links::WatchedLinks;
 
-const ENCRYPTED: &str = "https://";
-const CLEAR: &str = "http://";
+const HTTPS_SCHEME: &str = "https://";
+const HTTP_SCHEME: &str = "http://";
 
 /// Content of the config file.
 #[derive(Debug, Deserialize)]
@@ -30,15 +30,15 @@ pub struct Config {
     pub store: Vec<String>,
     /// Certificates and user for the servers.
     #[serde(default)]
-    pub access: Files,
+    pub access: AccessFiles,
     /// Prefix of all keys of this fleet in the store.
-    #[serde(default = "carnet")]
+    #[serde(default = "default_program_name")]
     pub fleet: String,
     /// Directory of the sockets between this program and its home agents.
-    #[serde(default = "run_directory")]
+    #[serde(default = "default_run_directory")]
     pub directory: PathBuf,
     /// Path of the carnet program.
-    #[serde(default = "carnet_program")]
+    #[serde(default = "default_carnet_program")]
     pub program: PathBuf,
     /// Times that replace the defaults.
     #[serde(default)]
@@ -69,15 +69,15 @@ pub struct Times {
     reach_ms: Option<u64>,
 }
 
-fn carnet() -> String {
+fn default_program_name() -> String {
     "carnet".into()
 }
 
-fn run_directory() -> PathBuf {
+fn default_run_directory() -> PathBuf {
     "/run/carnet-fleet".into()
 }
 
-fn carnet_program() -> PathBuf {
+fn default_carnet_program() -> PathBuf {
     "carnet".into()
 }
 
@@ -93,7 +93,7 @@ fn is_interface(text: &str) -> bool {
 }
 
 /// Parses a neighbour, with the interface that a link-local address needs.
-fn neighbour(text: &str) -> Option<ProbedNeighbour> {
+fn parse_neighbour(text: &str) -> Option<ProbedNeighbour> {
     let (address, interface) = match text.split_once('%') {
         Some((address, interface)) => (address, Some(interface)),
         None => (text, None),
@@ -108,8 +108,8 @@ fn neighbour(text: &str) -> Option<ProbedNeighbour> {
 }
 
 /// Splits the URL of a server into its scheme, and its name with the port.
-fn place(text: &str) -> Option<(&'static str, &str)> {
-    let (scheme, rest) = [ENCRYPTED, CLEAR]
+fn split_server_url(text: &str) -> Option<(&'static str, &str)> {
+    let (scheme, rest) = [HTTPS_SCHEME, HTTP_SCHEME]
         .into_iter()
         .find_map(|scheme| Some((scheme, text.strip_prefix(scheme)?.trim_end_matches('/'))))?;
     let (host, port) = rest.rsplit_once(':')?;
@@ -139,12 +139,12 @@ impl Config {
     ///
     /// # Errors
     /// Returns the mistake and its place in the file.
-    pub fn load(path: &Path) -> anyhow::Result<Config> {
+    pub fn load_config(path: &Path) -> anyhow::Result<Config> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config: Config = toml::from_str(&text).with_context(|| path.display().to_string())?;
         let beside = path.parent().unwrap_or(Path::new("."));
         config.config = beside.join(&config.config);
-        config.access.begin_in(beside);
+        config.access.resolve_paths_in(beside);
         config.check().with_context(|| path.display().to_string())?;
         Ok(config)
     }
@@ -162,7 +162,7 @@ impl Config {
             "directory: expected an absolute path, found {:?}",
             self.directory.display().to_string()
         );
-        self.servers()?;
+        self.store_servers()?;
         ensure!(
             self.members.contains(&self.member),
             "members: expected the name of this member, {:?}, in the list",
@@ -179,17 +179,17 @@ impl Config {
         }
         for text in &self.reach {
             ensure!(
-                neighbour(text).is_some(),
+                parse_neighbour(text).is_some(),
                 "reach: expected unicast addresses of IPv6, link-local ones with an interface \
                  (fe80::1%eth0), found {text:?}"
             );
         }
         ensure!(
-            self.silence() >= Duration::from_millis(100),
+            self.silence_limit() >= Duration::from_millis(100),
             "times: expected a reach_ms of at least 100, found {}",
-            self.silence().as_millis()
+            self.silence_limit().as_millis()
         );
-        let times = self.seat();
+        let times = self.seat_config();
         ensure!(
             times.keep_alive_interval >= Duration::from_millis(10)
                 && times.lease >= times.keep_alive_interval * 4,
@@ -202,11 +202,11 @@ impl Config {
     }
 
     /// Returns the parameters of the home agent's process.
-    pub fn recipe(&self) -> AgentParameters {
+    pub fn agent_parameters(&self) -> AgentParameters {
         AgentParameters {
-            program: self.program.clone(),
+            carnet_program: self.program.clone(),
             config: self.config.clone(),
-            directory: self.directory.clone(),
+            socket_directory: self.directory.clone(),
             name: self.seat.clone(),
         }
     }
@@ -217,18 +217,18 @@ impl Config {
     /// # Errors
     /// Returns the mistakes in the home agent's config.
     pub fn check_agent(&self) -> anyhow::Result<Vec<String>> {
-        let table = self.recipe().check()?;
+        let table = self.agent_parameters().check_agent_config()?;
         let mut warnings = Vec::new();
         if table.get("station").and_then(|station| station.get("state_dir")).is_some() {
             warnings.push("config: station.state_dir is not used: the state is in etcd".to_owned());
         }
-        let of_neighbours = self.reach.iter().filter_map(|text| neighbour(text)?.interface);
+        let of_neighbours = self.reach.iter().filter_map(|text| parse_neighbour(text)?.interface);
         for interface in self.links.iter().cloned().chain(of_neighbours) {
             if if_nametoindex(interface.as_str()).is_err() {
                 warnings.push(format!("links, reach: there is no interface {interface} here now"));
             }
         }
-        let seat = self.seat();
+        let seat = self.seat_config();
         if seat.grace_period < seat.lease {
             let (patience, lease) = (seat.grace_period.as_millis(), seat.lease.as_millis());
             warnings.push(format!("times: a patience_ms of {patience} is less than the lease_ms of {lease}"));
@@ -240,45 +240,49 @@ impl Config {
     ///
     /// # Errors
     /// Returns the mistake in the servers' URLs.
-    pub fn servers(&self) -> anyhow::Result<Vec<Server>> {
+    pub fn store_servers(&self) -> anyhow::Result<Vec<StoreServer>> {
         let first = self.store.first().context("store: expected at least one server of etcd")?;
-        let encrypted = first.starts_with(ENCRYPTED);
+        let encrypted = first.starts_with(HTTPS_SCHEME);
         let mut places = Vec::new();
         for text in &self.store {
-            let (scheme, place) = place(text).with_context(|| {
+            let (scheme, place) = split_server_url(text).with_context(|| {
                 format!(
                     "store: expected https://HOST:PORT or http://HOST:PORT, with an address of IPv6 in \
                      brackets, found {text:?}"
                 )
             })?;
-            let same = (scheme == ENCRYPTED) == encrypted;
+            let same = (scheme == HTTPS_SCHEME) == encrypted;
             ensure!(
                 same,
                 "store: expected https:// for all etcd servers or for none, found {first:?} and {text:?}"
             );
             places.push(place);
         }
-        let access = self.access.read(encrypted)?;
+        let access = self.access.read_files(encrypted)?;
         let server = |place: &str| {
-            let name = access.tls.as_ref().map(|tls| anyhow::Ok((tls.clone(), name(place)?)));
-            anyhow::Ok(Server::new(place, name.transpose()?, access.user.clone()))
+            let name = access.tls_settings.as_ref().map(|tls| anyhow::Ok((tls.clone(), name(place)?)));
+            anyhow::Ok(StoreServer::new(place, name.transpose()?, access.etcd_user.clone()))
         };
         places.into_iter().map(server).collect()
     }
 
     /// Returns the time without any answer after which neighbours count as missing.
-    fn silence(&self) -> Duration {
+    fn silence_limit(&self) -> Duration {
         Duration::from_millis(self.times.reach_ms.unwrap_or(1000))
     }
 
     /// Returns the links and neighbours that this member has to watch.
-    pub fn links(&self) -> WatchedLinks {
-        let reach = self.reach.iter().filter_map(|text| neighbour(text)).collect();
-        WatchedLinks { links: self.links.clone(), reach, silence: self.silence() }
+    pub fn watched_links(&self) -> WatchedLinks {
+        let reach = self.reach.iter().filter_map(|text| parse_neighbour(text)).collect();
+        WatchedLinks {
+            required_interfaces: self.links.clone(),
+            neighbours_to_reach: reach,
+            silence_limit: self.silence_limit(),
+        }
     }
 
     /// Returns the config of the seat.
-    pub fn seat(&self) -> SeatConfig {
+    pub fn seat_config(&self) -> SeatConfig {
         let mut seat = SeatConfig::new(&self.member, self.members.clone());
         let set = |time: &mut Duration, ms: Option<u64>| {
             if let Some(ms) = ms {
@@ -293,7 +297,7 @@ impl Config {
         // requests, of which four must have no answer. So if a fault cuts off all members, the last member
         // may report it later than the first by this time.
         if !self.reach.is_empty() {
-            seat.cut_off_wait = seat.cut_off_wait.max(self.silence() * 2);
+            seat.cut_off_wait = seat.cut_off_wait.max(self.silence_limit() * 2);
         }
         seat.lease_margin = seat.lease_margin.min(seat.lease / 4);
         seat

@@ -15,19 +15,19 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
-use crate::agent::{self, Agent, AgentParameters};
-use crate::etcd::{Connection, Prefix, Server};
-use crate::links::Verdict;
+use crate::agent::{self, AgentParameters, AgentProcess};
+use crate::etcd::{EtcdConnection, KeyPrefix, StoreServer};
+use crate::links::LinkVerdict;
 
 /// Pause before the restart of a home agent that has ended unexpectedly.
-const PAUSE: Duration = Duration::from_secs(1);
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two attempts to watch the store.
-const AGAIN: Duration = Duration::from_millis(200);
+const WATCH_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Time without a message of a watch after which the etcd server counts as failed. A standby writes every
 /// second, and a leader more often.
-const SILENT: Duration = Duration::from_secs(3);
+const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of attempts at one transaction that run at the same time.
-const ATTEMPTS: usize = 4;
+const MAX_PARALLEL_ATTEMPTS: usize = 4;
 
 /// Message of the tasks that access the store.
 #[derive(Debug)]
@@ -42,53 +42,53 @@ enum StoreMessage {
 #[derive(Debug, Clone)]
 pub struct StoreLocation {
     /// Servers of the store.
-    pub servers: Vec<Server>,
+    pub store_servers: Vec<StoreServer>,
     /// Prefix of the seat's keys.
-    pub prefix: Prefix,
+    pub prefix: KeyPrefix,
 }
 
 /// State of the home agent's process on this machine.
 #[derive(Debug)]
-enum Process {
+enum AgentProcessState {
     /// No process runs, and none starts before this time. If this member becomes the leader, the next process
     /// gets these records.
     None(Instant, Option<BTreeMap<String, String>>),
     /// The process is started and waits for its records.
-    Standby(Agent),
-    Active(Agent),
+    Standby(AgentProcess),
+    Active(AgentProcess),
     /// The process is ending. If this member becomes the leader, the next process gets these records.
-    Ending(Agent, Option<BTreeMap<String, String>>),
+    Ending(AgentProcess, Option<BTreeMap<String, String>>),
 }
 
 /// The keeper: one seat, with its store and the home agent's process.
-pub struct Keeper {
+pub struct SeatKeeper {
     name: String,
-    seat: Seat,
+    seat_state: Seat,
     /// Random number of this carnet-fleet process. It differs from the numbers of earlier processes of this
     /// member.
-    number: u64,
-    began: Instant,
+    process_number: u64,
+    started_at: Instant,
     store_location: StoreLocation,
     agent_parameters: AgentParameters,
-    transactions: UnboundedSender<(RequestId, Transaction)>,
-    store: UnboundedReceiver<StoreMessage>,
-    from_store: UnboundedSender<StoreMessage>,
+    transaction_sender: UnboundedSender<(RequestId, Transaction)>,
+    store_receiver: UnboundedReceiver<StoreMessage>,
+    store_message_sender: UnboundedSender<StoreMessage>,
     watch_task: Option<JoinHandle<()>>,
     watch_number: u64,
     watch_timeout: Duration,
-    lost_store: bool,
-    process: Process,
-    role: Role,
-    member: String,
-    links: watch::Receiver<Verdict>,
+    has_lost_store: bool,
+    agent_process: AgentProcessState,
+    seat_role: Role,
+    member_name: String,
+    link_verdict: watch::Receiver<LinkVerdict>,
     /// Results of the checks of a changed config on a standby.
-    checked: UnboundedReceiver<Result<(), String>>,
+    checked_configs: UnboundedReceiver<Result<(), String>>,
     check_results: UnboundedSender<Result<(), String>>,
     /// Whether another carnet-fleet process uses the name of this member.
     has_rival_process: bool,
 }
 
-impl Keeper {
+impl SeatKeeper {
     /// Creates a keeper; `links` has the present verdict on this member's links to its routers.
     pub fn new(
         name: String,
@@ -96,72 +96,78 @@ impl Keeper {
         process: u64,
         place: StoreLocation,
         recipe: AgentParameters,
-        links: watch::Receiver<Verdict>,
-    ) -> Keeper {
+        links: watch::Receiver<LinkVerdict>,
+    ) -> SeatKeeper {
         let (transactions, to_make) = unbounded_channel();
         let (from_store, store) = unbounded_channel();
         let (tell_checked, checked) = unbounded_channel();
-        tokio::spawn(make(name.clone(), place.clone(), config.lease, to_make, from_store.clone()));
-        Keeper {
-            member: config.member.clone(),
-            watch_timeout: SILENT + config.keep_alive_interval * 2,
-            seat: Seat::new(config, process, Time::ZERO),
-            number: process,
+        tokio::spawn(execute_transactions(
+            name.clone(),
+            place.clone(),
+            config.lease,
+            to_make,
+            from_store.clone(),
+        ));
+        SeatKeeper {
+            member_name: config.member.clone(),
+            watch_timeout: WATCH_SILENCE_LIMIT + config.keep_alive_interval * 2,
+            seat_state: Seat::new(config, process, Time::ZERO),
+            process_number: process,
             name,
-            began: Instant::now(),
+            started_at: Instant::now(),
             store_location: place,
             agent_parameters: recipe,
-            transactions,
-            store,
-            from_store,
+            transaction_sender: transactions,
+            store_receiver: store,
+            store_message_sender: from_store,
             watch_task: None,
             watch_number: 0,
-            lost_store: false,
-            process: Process::None(Instant::now(), None),
-            role: Role::WithoutStore,
-            links,
-            checked,
+            has_lost_store: false,
+            agent_process: AgentProcessState::None(Instant::now(), None),
+            seat_role: Role::WithoutStore,
+            link_verdict: links,
+            checked_configs: checked,
             check_results: tell_checked,
             has_rival_process: false,
         }
     }
 
     fn now(&self) -> Time {
-        Time::ZERO + self.began.elapsed()
+        Time::ZERO + self.started_at.elapsed()
     }
 
     /// Runs until `end` is true. Then the keeper gives up the leadership, and returns when the home agent's
     /// process has ended. `reload` receives requests to read the home agent's config again.
-    pub async fn run(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
+    pub async fn run_until_end(mut self, mut end: watch::Receiver<bool>, mut reload: UnboundedReceiver<()>) {
         let mut ending = false;
-        self.hear_links();
+        self.handle_link_verdict();
         loop {
-            self.carry_out();
-            if ending && !matches!(self.seat.role(), Role::Leader | Role::FormerLeader) {
-                match &mut self.process {
-                    Process::None(..) => return,
-                    Process::Standby(_) => self.stop(),
-                    Process::Active(_) | Process::Ending(..) => {}
+            self.carry_out_actions();
+            if ending && !matches!(self.seat_state.role(), Role::Leader | Role::FormerLeader) {
+                match &mut self.agent_process {
+                    AgentProcessState::None(..) => return,
+                    AgentProcessState::Standby(_) => self.stop_agent(),
+                    AgentProcessState::Active(_) | AgentProcessState::Ending(..) => {}
                 }
             }
-            let mut due = self.began + Duration::from_nanos(self.seat.next_timeout().as_nanos());
-            if let Process::None(from, _) = &self.process {
+            let mut due = self.started_at + Duration::from_nanos(self.seat_state.next_timeout().as_nanos());
+            if let AgentProcessState::None(from, _) = &self.agent_process {
                 due = due.min(*from);
             }
             tokio::select! {
-                Some(news) = self.store.recv() => self.hear_store(news),
-                news = agent_news(&mut self.process) => self.hear_agent(news),
-                Ok(()) = self.links.changed() => self.hear_links(),
+                Some(news) = self.store_receiver.recv() => self.handle_store_message(news),
+                news = next_agent_event(&mut self.agent_process) => self.handle_agent_event(news),
+                Ok(()) = self.link_verdict.changed() => self.handle_link_verdict(),
                 () = tokio::time::sleep_until(due.into()) => {
-                    self.seat.handle_timeout(self.now());
-                    self.prepare();
+                    self.seat_state.handle_timeout(self.now());
+                    self.prepare_standby();
                 }
-                Some(()) = reload.recv() => self.reload(),
-                Some(checked) = self.checked.recv() => self.renew(checked),
+                Some(()) = reload.recv() => self.reload_agent_config(),
+                Some(checked) = self.checked_configs.recv() => self.replace_standby(checked),
                 _ = end.changed(), if !ending => {
                     ending = true;
                     let now = self.now();
-                    self.seat.retire(now);
+                    self.seat_state.retire(now);
                 }
             }
         }
@@ -170,88 +176,88 @@ impl Keeper {
     /// Makes the home agent use its changed config. A leader's process reads the config itself. A standby's
     /// process is replaced after a check of the config. A process that starts later reads the changed config
     /// in any case.
-    fn reload(&self) {
+    fn reload_agent_config(&self) {
         info!("home agent {}: reloads its config", self.name);
-        match &self.process {
-            Process::Active(agent) => agent.reload(),
-            Process::Standby(_) => {
+        match &self.agent_process {
+            AgentProcessState::Active(agent) => agent.reload_config(),
+            AgentProcessState::Standby(_) => {
                 let (recipe, tell) = (self.agent_parameters.clone(), self.check_results.clone());
                 tokio::task::spawn_blocking(move || {
-                    let checked = recipe.check().map(drop).map_err(|error| format!("{error:#}"));
+                    let checked = recipe.check_agent_config().map(drop).map_err(|error| format!("{error:#}"));
                     let _ = tell.send(checked);
                 });
             }
-            Process::None(..) | Process::Ending(..) => {}
+            AgentProcessState::None(..) | AgentProcessState::Ending(..) => {}
         }
     }
 
     /// Replaces the standby's process after the check of the config. If the config has mistakes, the process
     /// stays and uses the config of its start.
-    fn renew(&mut self, checked: Result<(), String>) {
-        match (checked, &self.process) {
+    fn replace_standby(&mut self, checked: Result<(), String>) {
+        match (checked, &self.agent_process) {
             (Err(why), _) => {
                 error!("home agent {}: cannot apply the changed config: {why}", self.name)
             }
-            (Ok(()), Process::Standby(_)) => {
+            (Ok(()), AgentProcessState::Standby(_)) => {
                 info!("home agent {}: the standby process restarts with the changed config", self.name);
-                self.stop();
+                self.stop_agent();
             }
             // The standby's process became active during the check, so it reads the config itself.
-            (Ok(()), Process::Active(agent)) => agent.reload(),
-            (Ok(()), Process::None(..) | Process::Ending(..)) => {}
+            (Ok(()), AgentProcessState::Active(agent)) => agent.reload_config(),
+            (Ok(()), AgentProcessState::None(..) | AgentProcessState::Ending(..)) => {}
         }
     }
 
     /// Starts a standby's process if the pause is over.
-    fn prepare(&mut self) {
-        if let Process::None(from, wanted) = &mut self.process
+    fn prepare_standby(&mut self) {
+        if let AgentProcessState::None(from, wanted) = &mut self.agent_process
             && *from <= Instant::now()
         {
-            let (agent, wanted) = (Agent::start(self.agent_parameters.clone()), wanted.take());
-            self.process = match wanted {
+            let (agent, wanted) = (AgentProcess::start(self.agent_parameters.clone()), wanted.take());
+            self.agent_process = match wanted {
                 Some(records) => {
-                    agent.begin(records);
-                    Process::Active(agent)
+                    agent.begin_with_records(records);
+                    AgentProcessState::Active(agent)
                 }
-                None => Process::Standby(agent),
+                None => AgentProcessState::Standby(agent),
             };
         }
     }
 
     /// Stops the home agent's process, standby or active.
-    fn stop(&mut self) {
-        let nothing = Process::None(Instant::now(), None);
-        self.process = match std::mem::replace(&mut self.process, nothing) {
-            Process::Active(mut agent) | Process::Standby(mut agent) => {
+    fn stop_agent(&mut self) {
+        let nothing = AgentProcessState::None(Instant::now(), None);
+        self.agent_process = match std::mem::replace(&mut self.agent_process, nothing) {
+            AgentProcessState::Active(mut agent) | AgentProcessState::Standby(mut agent) => {
                 agent.stop();
-                Process::Ending(agent, None)
+                AgentProcessState::Ending(agent, None)
             }
-            Process::Ending(agent, _) => Process::Ending(agent, None),
-            Process::None(from, _) => Process::None(from, None),
+            AgentProcessState::Ending(agent, _) => AgentProcessState::Ending(agent, None),
+            AgentProcessState::None(from, _) => AgentProcessState::None(from, None),
         };
     }
 
-    fn hear_store(&mut self, news: StoreMessage) {
+    fn handle_store_message(&mut self, news: StoreMessage) {
         let now = self.now();
         match news {
-            StoreMessage::Outcome(id, outcome) => self.seat.handle_outcome(now, id, outcome),
+            StoreMessage::Outcome(id, outcome) => self.seat_state.handle_outcome(now, id, outcome),
             StoreMessage::Snapshot(follow, snapshot) if follow == self.watch_number => {
-                if std::mem::take(&mut self.lost_store) {
+                if std::mem::take(&mut self.has_lost_store) {
                     info!("home agent {}: this member can watch etcd again", self.name);
                 }
-                self.seat.handle_snapshot(now, snapshot);
+                self.seat_state.handle_snapshot(now, snapshot);
             }
             StoreMessage::Events(follow, events) if follow == self.watch_number => {
                 for (revision, events) in events {
-                    self.look_for_doubles(&events);
-                    self.seat.handle_events(now, revision, events);
+                    self.check_for_second_process(&events);
+                    self.seat_state.handle_events(now, revision, events);
                 }
             }
             StoreMessage::Lost(follow, why) if follow == self.watch_number => {
-                if !std::mem::replace(&mut self.lost_store, true) {
+                if !std::mem::replace(&mut self.has_lost_store, true) {
                     warn!("home agent {}: this member cannot watch etcd: {why}", self.name);
                 }
-                self.seat.handle_lost(now);
+                self.seat_state.handle_lost(now);
             }
             // The keeper no longer waits for this attempt, so it ignores the result.
             _ => {}
@@ -260,34 +266,34 @@ impl Keeper {
 
     /// Warns if two machines use the same member name. Other members would take them for one member, and
     /// would not notice the failure of one of them.
-    fn look_for_doubles(&mut self, events: &[Event]) {
+    fn check_for_second_process(&mut self, events: &[Event]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
             match &event.key {
-                Key::Member(name) if *name == self.member => Some(Presence::of(value).process),
+                Key::Member(name) if *name == self.member_name => Some(Presence::of(value).process),
                 Key::Owner => {
                     let token = Token::of(value)?;
-                    (token.member == self.member).then_some(token.process)
+                    (token.member == self.member_name).then_some(token.process)
                 }
                 _ => None,
             }
         });
         // An earlier process of this member writes no more, so another number shows a second machine with its
         // name.
-        if processes.any(|process| process != self.number)
+        if processes.any(|process| process != self.process_number)
             && !std::mem::replace(&mut self.has_rival_process, true)
         {
             warn!(
                 "home agent {}: another process uses the member name {} too; expected each name on one \
                  machine",
-                self.name, self.member
+                self.name, self.member_name
             );
         }
     }
 
-    fn hear_links(&mut self) {
-        let verdict = self.links.borrow_and_update().clone();
-        if self.seat.handle_links(self.now(), verdict.is_ok()) {
+    fn handle_link_verdict(&mut self) {
+        let verdict = self.link_verdict.borrow_and_update().clone();
+        if self.seat_state.handle_links(self.now(), verdict.is_ok()) {
             match verdict {
                 Ok(()) => info!("home agent {}: this member reaches the mobile routers again", self.name),
                 Err(why) => {
@@ -297,51 +303,54 @@ impl Keeper {
         }
     }
 
-    fn hear_agent(&mut self, news: agent::AgentEvent) {
+    fn handle_agent_event(&mut self, news: agent::AgentEvent) {
         let now = self.now();
         match news {
             // An ending process may still report events, which must not count for the next process.
             agent::AgentEvent::Working | agent::AgentEvent::Commit(..)
-                if !matches!(self.process, Process::Active(_)) => {}
+                if !matches!(self.agent_process, AgentProcessState::Active(_)) => {}
             agent::AgentEvent::Working => {
                 info!("home agent {}: its process on this member is active now", self.name);
-                self.seat.handle_working(now);
+                self.seat_state.handle_working(now);
             }
-            agent::AgentEvent::Commit(number, changes) => self.seat.commit(now, number, changes),
+            agent::AgentEvent::Commit(number, changes) => self.seat_state.commit(now, number, changes),
             agent::AgentEvent::Ended(why, told) => {
-                let nothing = Process::None(Instant::now() + PAUSE, None);
-                match std::mem::replace(&mut self.process, nothing) {
-                    Process::Ending(_, next) => {
+                let nothing = AgentProcessState::None(Instant::now() + RESTART_PAUSE, None);
+                match std::mem::replace(&mut self.agent_process, nothing) {
+                    AgentProcessState::Ending(_, next) => {
                         if !told {
                             warn!("home agent {}: its process ended with an error: {why}", self.name);
                         }
-                        self.process = Process::None(Instant::now(), next);
+                        self.agent_process = AgentProcessState::None(Instant::now(), next);
                     }
-                    Process::Active(_) => {
+                    AgentProcessState::Active(_) => {
                         warn!("home agent {}: the active process has ended: {why}", self.name);
-                        self.seat.handle_ended(now);
+                        self.seat_state.handle_ended(now);
                     }
-                    Process::Standby(_) | Process::None(..) => {
+                    AgentProcessState::Standby(_) | AgentProcessState::None(..) => {
                         warn!("home agent {}: the standby process has ended: {why}", self.name);
-                        self.seat.handle_unready(now);
+                        self.seat_state.handle_unready(now);
                     }
                 }
             }
         }
     }
 
-    fn carry_out(&mut self) {
-        while let Some(output) = self.seat.poll_output() {
+    fn carry_out_actions(&mut self) {
+        while let Some(output) = self.seat_state.poll_output() {
             match output {
-                Output::ReadAndWatch => self.follow(),
-                Output::Transact(id, transaction) => drop(self.transactions.send((id, transaction))),
+                Output::ReadAndWatch => self.follow_role(),
+                Output::Transact(id, transaction) => drop(self.transaction_sender.send((id, transaction))),
                 Output::WritePresence(value) => {
-                    let (place, key) = (self.store_location.clone(), Key::Member(self.member.clone()));
+                    let (place, key) = (self.store_location.clone(), Key::Member(self.member_name.clone()));
                     tokio::spawn(async move {
                         // The next write of the presence has the same content, so a lost write does no harm.
-                        for server in &place.servers {
+                        for server in &place.store_servers {
                             let put = async {
-                                Connection::to(server).await?.put(&place.prefix, &key, &value).await
+                                EtcdConnection::connect_to(server)
+                                    .await?
+                                    .put_value(&place.prefix, &key, &value)
+                                    .await
                             };
                             if matches!(timeout(Duration::from_secs(1), put).await, Ok(Ok(()))) {
                                 return;
@@ -355,50 +364,53 @@ impl Keeper {
                         self.name,
                         records.len()
                     );
-                    let nothing = Process::None(Instant::now(), None);
-                    self.process = match std::mem::replace(&mut self.process, nothing) {
-                        Process::Standby(agent) | Process::Active(agent) => {
-                            agent.begin(records);
-                            Process::Active(agent)
+                    let nothing = AgentProcessState::None(Instant::now(), None);
+                    self.agent_process = match std::mem::replace(&mut self.agent_process, nothing) {
+                        AgentProcessState::Standby(agent) | AgentProcessState::Active(agent) => {
+                            agent.begin_with_records(records);
+                            AgentProcessState::Active(agent)
                         }
-                        Process::Ending(agent, _) => Process::Ending(agent, Some(records)),
-                        Process::None(from, _) => Process::None(from, Some(records)),
+                        AgentProcessState::Ending(agent, _) => {
+                            AgentProcessState::Ending(agent, Some(records))
+                        }
+                        AgentProcessState::None(from, _) => AgentProcessState::None(from, Some(records)),
                     };
                 }
                 Output::Stop(why) => {
                     info!("home agent {}: this member stops its process: {why}", self.name);
-                    self.stop();
+                    self.stop_agent();
                 }
                 Output::Committed(_) => {
-                    if let Process::Active(agent) = &self.process {
-                        agent.written();
+                    if let AgentProcessState::Active(agent) = &self.agent_process {
+                        agent.acknowledge_oldest_commit();
                     }
                 }
                 Output::Log(text) => info!("home agent {}: this member {text}", self.name),
             }
         }
-        let role = self.seat.role();
-        if std::mem::replace(&mut self.role, role) != role {
-            let owner = self.seat.owner().unwrap_or("unknown");
-            info!("home agent {}: this member {}; leader: {owner}", self.name, words(role));
+        let role = self.seat_state.role();
+        if std::mem::replace(&mut self.seat_role, role) != role {
+            let owner = self.seat_state.owner().unwrap_or("unknown");
+            info!("home agent {}: this member {}; leader: {owner}", self.name, role_name(role));
         }
     }
 
-    fn follow(&mut self) {
+    fn follow_role(&mut self) {
         if let Some(following) = self.watch_task.take() {
             following.abort();
         }
         let first = self.watch_number == 0;
         self.watch_number += 1;
-        let (place, tell, number) = (self.store_location.clone(), self.from_store.clone(), self.watch_number);
+        let (place, tell, number) =
+            (self.store_location.clone(), self.store_message_sender.clone(), self.watch_number);
         let silent = self.watch_timeout;
         self.watch_task = Some(tokio::spawn(async move {
             if !first {
-                sleep(AGAIN).await;
+                sleep(WATCH_RETRY_PAUSE).await;
             }
             // Successive watches use different servers.
-            let server = &place.servers[number as usize % place.servers.len()];
-            let error = match follow(server, &place.prefix, number, silent, &tell).await {
+            let server = &place.store_servers[number as usize % place.store_servers.len()];
+            let error = match follow_store(server, &place.prefix, number, silent, &tell).await {
                 Ok(never) => match never {},
                 Err(error) => error,
             };
@@ -407,7 +419,7 @@ impl Keeper {
     }
 }
 
-fn words(role: Role) -> &'static str {
+fn role_name(role: Role) -> &'static str {
     match role {
         Role::WithoutStore => "has no answer from etcd",
         Role::Standby => "is a standby",
@@ -416,30 +428,30 @@ fn words(role: Role) -> &'static str {
     }
 }
 
-async fn agent_news(process: &mut Process) -> agent::AgentEvent {
+async fn next_agent_event(process: &mut AgentProcessState) -> agent::AgentEvent {
     match process {
-        Process::Standby(agent) | Process::Active(agent) | Process::Ending(agent, _) => {
-            match agent.events.recv().await {
-                Some(news) => news,
-                None => std::future::pending().await,
-            }
-        }
-        Process::None(..) => std::future::pending().await,
+        AgentProcessState::Standby(agent)
+        | AgentProcessState::Active(agent)
+        | AgentProcessState::Ending(agent, _) => match agent.events.recv().await {
+            Some(news) => news,
+            None => std::future::pending().await,
+        },
+        AgentProcessState::None(..) => std::future::pending().await,
     }
 }
 
 /// Reads all keys and watches them, and starts again when the watch ends.
-async fn follow(
-    server: &Server,
-    prefix: &Prefix,
+async fn follow_store(
+    server: &StoreServer,
+    prefix: &KeyPrefix,
     number: u64,
     silent: Duration,
     tell: &UnboundedSender<StoreMessage>,
 ) -> anyhow::Result<std::convert::Infallible> {
-    let snapshot = Connection::to(server).await?.read(prefix).await?;
+    let snapshot = EtcdConnection::connect_to(server).await?.read_seat(prefix).await?;
     let known = snapshot.revision;
     // The watch begins before the seat gets the snapshot of all keys, so that the watch misses no change.
-    let mut watch = Connection::to(server).await?.watch(prefix, known).await?;
+    let mut watch = EtcdConnection::connect_to(server).await?.watch_seat(prefix, known).await?;
     tell.send(StoreMessage::Snapshot(number, snapshot))?;
     loop {
         let changes = timeout(silent, watch.next()).await;
@@ -453,7 +465,7 @@ async fn follow(
 /// Executes the transactions one after the other. If a transaction takes too long, the seat repeats it, and
 /// this task tries the next server. Earlier attempts continue, because a slow store may answer each of them
 /// late.
-async fn make(
+async fn execute_transactions(
     name: String,
     place: StoreLocation,
     patience: Duration,
@@ -464,7 +476,7 @@ async fn make(
     let mut failing = false;
     loop {
         tokio::select! {
-            asked = to_make.recv(), if attempts.len() < ATTEMPTS => {
+            asked = to_make.recv(), if attempts.len() < MAX_PARALLEL_ATTEMPTS => {
                 let Some(mut latest) = asked else { return };
                 while let Ok(later) = to_make.try_recv() {
                     latest = later;
@@ -472,8 +484,8 @@ async fn make(
                 if !attempts.is_empty() {
                     turn += 1;
                 }
-                let server = place.servers[turn % place.servers.len()].clone();
-                let attempt = attempt(server, place.prefix.clone(), connection.take(), latest);
+                let server = place.store_servers[turn % place.store_servers.len()].clone();
+                let attempt = attempt_transaction(server, place.prefix.clone(), connection.take(), latest);
                 attempts.spawn(async move { timeout(patience, attempt).await.ok() });
             }
             Some(ended) = attempts.join_next() => match ended.ok().flatten() {
@@ -504,17 +516,18 @@ async fn make(
 }
 
 /// Makes one attempt at a transaction.
-async fn attempt(
-    server: Server,
-    prefix: Prefix,
-    open: Option<Connection>,
+async fn attempt_transaction(
+    server: StoreServer,
+    prefix: KeyPrefix,
+    open: Option<EtcdConnection>,
     (id, transaction): (RequestId, Transaction),
-) -> anyhow::Result<(Connection, RequestId, Outcome)> {
+) -> anyhow::Result<(EtcdConnection, RequestId, Outcome)> {
     let mut open = match open {
         Some(open) => open,
-        None => Connection::to(&server).await?,
+        None => EtcdConnection::connect_to(&server).await?,
     };
-    let outcome = open.transact(&prefix, &transaction).await.with_context(|| server.address.clone())?;
+    let outcome =
+        open.execute_transaction(&prefix, &transaction).await.with_context(|| server.address.clone())?;
     Ok((open, id, outcome))
 }
 

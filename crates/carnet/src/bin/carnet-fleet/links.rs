@@ -12,34 +12,34 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 /// Number of unanswered requests after which neighbours count as missing.
-const ATTEMPTS: u32 = 4;
+const UNANSWERED_REQUEST_LIMIT: u32 = 4;
 /// Pause after a failed request of this program to the kernel.
-const AGAIN: Duration = Duration::from_secs(1);
+const REQUEST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Links and neighbours that this member of the fleet watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedLinks {
     /// Interfaces that must all have a carrier.
-    pub links: Vec<String>,
+    pub required_interfaces: Vec<String>,
     /// Neighbours, of which at least one must answer.
-    pub reach: Vec<ProbedNeighbour>,
+    pub neighbours_to_reach: Vec<ProbedNeighbour>,
     /// Time without any answer after which neighbours count as missing.
-    pub silence: Duration,
+    pub silence_limit: Duration,
 }
 
 /// Verdict on the links: connected, or the reason why not.
-pub type Verdict = Result<(), String>;
+pub type LinkVerdict = Result<(), String>;
 
 /// Watchers of the links and the neighbours.
-struct Links {
-    carriers: CarrierWatch,
+struct LinkWatchers {
+    carrier_watch: CarrierWatch,
     /// Sender of requests to neighbours; `None` without neighbours.
-    echoes: Option<EchoRequests>,
-    asking: Interval,
+    echo_requests: Option<EchoRequests>,
+    request_interval: Interval,
     /// Number of requests since the last answer of a neighbour.
-    unanswered: u32,
+    unanswered_requests: u32,
     /// Whether a neighbour answers; `None` as long as the program does not know.
-    reached: Option<bool>,
+    neighbour_answers: Option<bool>,
 }
 
 impl WatchedLinks {
@@ -47,26 +47,36 @@ impl WatchedLinks {
     ///
     /// # Errors
     /// Returns an error if the kernel does not permit to watch links or to send requests.
-    pub async fn begin(self) -> anyhow::Result<Receiver<Verdict>> {
+    pub async fn start_watching(self) -> anyhow::Result<Receiver<LinkVerdict>> {
         let (tell, mut verdict) = channel(Ok(()));
-        if !self.links.is_empty() || !self.reach.is_empty() {
-            let mut asking = interval(self.silence / ATTEMPTS);
+        if !self.required_interfaces.is_empty() || !self.neighbours_to_reach.is_empty() {
+            let mut asking = interval(self.silence_limit / UNANSWERED_REQUEST_LIMIT);
             asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let reached = self.reach.is_empty().then_some(true);
-            let echoes = reached.is_none().then(|| EchoRequests::open(self.reach)).transpose()?;
-            let carriers = CarrierWatch::open(self.links)?;
-            tokio::task::spawn_local(Links { carriers, echoes, asking, unanswered: 0, reached }.watch(tell));
+            let reached = self.neighbours_to_reach.is_empty().then_some(true);
+            let echoes =
+                reached.is_none().then(|| EchoRequests::open(self.neighbours_to_reach)).transpose()?;
+            let carriers = CarrierWatch::open(self.required_interfaces)?;
+            tokio::task::spawn_local(
+                LinkWatchers {
+                    carrier_watch: carriers,
+                    echo_requests: echoes,
+                    request_interval: asking,
+                    unanswered_requests: 0,
+                    neighbour_answers: reached,
+                }
+                .watch_links(tell),
+            );
             verdict.changed().await?;
         }
         Ok(verdict)
     }
 }
 
-impl Links {
+impl LinkWatchers {
     /// Sends the first verdict, and then each changed verdict.
-    async fn watch(mut self, tell: Sender<Verdict>) {
+    async fn watch_links(mut self, tell: Sender<LinkVerdict>) {
         let mut told = None;
-        let mut found = self.verdict();
+        let mut found = self.current_verdict();
         loop {
             let failed = found.is_err();
             let verdict = found.unwrap_or_else(|error| Some(Err(format!("unknown: {error}"))));
@@ -77,25 +87,25 @@ impl Links {
                 }
             }
             if failed {
-                sleep(AGAIN).await;
+                sleep(REQUEST_RETRY_PAUSE).await;
             }
-            found = self.wait().await.and_then(|()| self.verdict());
+            found = self.wait_for_change().await.and_then(|()| self.current_verdict());
         }
     }
 
     /// Returns the present verdict; `None` as long as the state of a link or neighbour is unknown.
-    fn verdict(&mut self) -> anyhow::Result<Option<Verdict>> {
-        if let Some(name) = self.carriers.first_interface_without_carrier()? {
+    fn current_verdict(&mut self) -> anyhow::Result<Option<LinkVerdict>> {
+        if let Some(name) = self.carrier_watch.first_interface_without_carrier()? {
             return Ok(Some(Err(format!("{name} is not there, or has no carrier"))));
         }
-        let missed = || format!("no neighbour in reach has answered {ATTEMPTS} requests");
-        Ok(self.reached.map(|reached| reached.then_some(()).ok_or_else(missed)))
+        let missed = || format!("no neighbour in reach has answered {UNANSWERED_REQUEST_LIMIT} requests");
+        Ok(self.neighbour_answers.map(|reached| reached.then_some(()).ok_or_else(missed)))
     }
 
     /// Waits until the verdict may have changed.
-    async fn wait(&mut self) -> anyhow::Result<()> {
+    async fn wait_for_change(&mut self) -> anyhow::Result<()> {
         let answered = async {
-            match &self.echoes {
+            match &self.echo_requests {
                 Some(echoes) => echoes.wait_for_reply().await,
                 None => pending().await,
             }
@@ -105,15 +115,15 @@ impl Links {
             biased;
             answered = answered => {
                 answered?;
-                (self.unanswered, self.reached) = (0, Some(true));
+                (self.unanswered_requests, self.neighbour_answers) = (0, Some(true));
             }
-            changed = self.carriers.carrier_changed() => changed?,
-            _ = self.asking.tick() => if let Some(echoes) = &mut self.echoes {
-                if self.unanswered >= ATTEMPTS {
-                    self.reached = Some(false);
+            changed = self.carrier_watch.carrier_changed() => changed?,
+            _ = self.request_interval.tick() => if let Some(echoes) = &mut self.echo_requests {
+                if self.unanswered_requests >= UNANSWERED_REQUEST_LIMIT {
+                    self.neighbour_answers = Some(false);
                 }
                 echoes.send_requests();
-                self.unanswered = self.unanswered.saturating_add(1);
+                self.unanswered_requests = self.unanswered_requests.saturating_add(1);
             }
         }
         Ok(())

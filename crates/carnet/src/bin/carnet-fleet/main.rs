@@ -7,7 +7,7 @@
 //! `carnet_fleet` explains how, and why there are never two leaders.
 //!
 //! * [`config`] reads the config file, [`keeper`] runs a seat.
-//! * [`alone`] ensures that there is one program for each seat in a directory.
+//! * [`seat_lock`] ensures that there is one program for each seat in a directory.
 //! * [`links`] watches whether routers are reachable.
 //! * [`status`] shows the state of a seat.
 //! * [`etcd`] communicates with the store; [`access`] reads certificates and passwords for it. [`agent`]
@@ -18,7 +18,6 @@
 
 mod access;
 mod agent;
-mod alone;
 mod cli;
 mod config;
 #[path = "../../crash.rs"]
@@ -31,6 +30,7 @@ mod log;
 #[cfg(test)]
 #[path = "../../scratch.rs"]
 mod scratch;
+mod seat_lock;
 mod status;
 
 use std::process::ExitCode;
@@ -43,45 +43,47 @@ use tokio::sync::watch;
 use tokio::task::LocalSet;
 use tracing::info;
 
-use alone::SeatLock;
 use cli::{Cli, Command};
 use config::Config;
-use etcd::Prefix;
-use keeper::{Keeper, StoreLocation};
+use etcd::KeyPrefix;
+use keeper::{SeatKeeper, StoreLocation};
+use seat_lock::SeatLock;
 
 /// Exit status for a mistake in the config.
-const MISTAKE: u8 = 2;
+const EXIT_CONFIG_MISTAKE: u8 = 2;
 
 fn main() -> ExitCode {
     let refuse = |error: anyhow::Error, code: ExitCode| {
-        eprintln!("carnet-fleet: {}", log::escaped(&format!("{error:#}")));
+        eprintln!("carnet-fleet: {}", log::escape_for_terminal(&format!("{error:#}")));
         code
     };
     let loaded = match Cli::parse().command {
         Command::Check { file } => {
-            Config::load(&file.path()).and_then(|config| config.check_agent()).map(|warnings| {
+            Config::load_config(&file.path()).and_then(|config| config.check_agent()).map(|warnings| {
                 warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
                 None
             })
         }
-        Command::Status { file, json } => Config::load(&file.path()).map(|config| Some((config, Some(json)))),
-        Command::Run { file, log } => Config::load(&file.path())
-            .and_then(|config| log::start(log.as_deref()).map(|()| Some((config, None)))),
+        Command::Status { file, json } => {
+            Config::load_config(&file.path()).map(|config| Some((config, Some(json))))
+        }
+        Command::Run { file, log } => Config::load_config(&file.path())
+            .and_then(|config| log::start_log(log.as_deref()).map(|()| Some((config, None)))),
     };
     let (config, shown) = match loaded {
         Ok(Some(asked)) => asked,
         Ok(None) => return ExitCode::SUCCESS,
-        Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
+        Err(error) => return refuse(error, ExitCode::from(EXIT_CONFIG_MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     // Tasks of this set stay on this thread, which the task that watches the links needs.
     let here = LocalSet::new();
     let work = async {
         match shown {
-            Some(json) => status::show(&config, json).await,
+            Some(json) => status::show_status(&config, json).await,
             None => {
-                crash::install();
-                run(config).await.map(|()| true)
+                crash::install_panic_hook();
+                run_keeper(config).await.map(|()| true)
             }
         }
     };
@@ -92,21 +94,30 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(config: Config) -> anyhow::Result<()> {
+async fn run_keeper(config: Config) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let directory = &config.directory;
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let _alone = SeatLock::take(directory, &config.seat)?;
+    let _alone = SeatLock::take_lock(directory, &config.seat)?;
     crash::keep_reports(directory, &format!("{}.member", config.seat));
-    let servers = config.servers()?;
+    let servers = config.store_servers()?;
     let (end, ending) = watch::channel(false);
-    let place = StoreLocation { servers, prefix: Prefix::of(&config.fleet, &config.seat) };
-    let links = config.links().begin().await.context("cannot watch the links (links, reach)")?;
-    let keeper = Keeper::new(config.seat.clone(), config.seat(), random()?, place, config.recipe(), links);
+    let place =
+        StoreLocation { store_servers: servers, prefix: KeyPrefix::of_seat(&config.fleet, &config.seat) };
+    let links =
+        config.watched_links().start_watching().await.context("cannot watch the links (links, reach)")?;
+    let keeper = SeatKeeper::new(
+        config.seat.clone(),
+        config.seat_config(),
+        random_number()?,
+        place,
+        config.agent_parameters(),
+        links,
+    );
     let (reload, reloads) = unbounded_channel();
-    let keeper = tokio::spawn(keeper.run(ending, reloads));
+    let keeper = tokio::spawn(keeper.run_until_end(ending, reloads));
     info!("member {} is up, for the seat {}", config.member, config.seat);
     loop {
         tokio::select! {
@@ -124,7 +135,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
 }
 
 /// Returns 64 random bits.
-fn random() -> anyhow::Result<u64> {
+fn random_number() -> anyhow::Result<u64> {
     let mut octets = [0; 8];
     let mut file = std::fs::File::open("/dev/urandom").context("no random numbers")?;
     std::io::Read::read_exact(&mut file, &mut octets)?;

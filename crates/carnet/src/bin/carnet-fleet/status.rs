@@ -22,15 +22,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::agent;
 use crate::config::Config;
-use crate::etcd::{Connection, Prefix, READ, SeatOverview, Server, Watch};
+use crate::etcd::{EtcdConnection, KeyPrefix, READ_TIMEOUT, SeatOverview, SeatWatch, StoreServer};
 
 /// State of a seat, as JSON.
 #[derive(Debug, Serialize)]
-struct Status {
+struct SeatStatus {
     seat: String,
     /// Name of the leader.
     owner: Option<String>,
-    state: State,
+    state: SeatState,
     /// Last member that wrote as the leader, or that gave up the leadership.
     last: Option<LastLeader>,
     members: Vec<Member>,
@@ -43,7 +43,7 @@ struct Status {
 /// State of the seat in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum SeatState {
     /// The leader's home agent is active and serves its routers.
     Working,
     /// The leader's home agent is starting.
@@ -109,73 +109,82 @@ struct LocalMember {
 /// State that the store has sent so far.
 #[derive(Debug)]
 struct ReceivedState {
-    seat: SeatConfig,
+    seat_config: SeatConfig,
     /// Leader's entry; its token is `None` if another version of this program wrote it.
-    owner: Option<Option<Token>>,
+    leader_entry: Option<Option<Token>>,
     /// Whether the leader has written its entry since this command started.
-    fresh: bool,
-    present: BTreeMap<String, Presence>,
+    leader_wrote_lately: bool,
+    present_members: BTreeMap<String, Presence>,
 }
 
 impl ReceivedState {
     fn new(seat: SeatConfig, overview: &SeatOverview) -> ReceivedState {
-        let owner = overview.owner.as_deref().map(Token::of);
-        ReceivedState { seat, owner, fresh: false, present: BTreeMap::new() }
+        let owner = overview.owner_value.as_deref().map(Token::of);
+        ReceivedState {
+            seat_config: seat,
+            leader_entry: owner,
+            leader_wrote_lately: false,
+            present_members: BTreeMap::new(),
+        }
     }
 
-    fn hear(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         match (event.key, event.value) {
             (Key::Owner, value) => {
-                (self.owner, self.fresh) = (value.as_deref().map(Token::of), true);
+                (self.leader_entry, self.leader_wrote_lately) = (value.as_deref().map(Token::of), true);
             }
-            (Key::Member(name), Some(value)) => drop(self.present.insert(name, Presence::of(&value))),
+            (Key::Member(name), Some(value)) => drop(self.present_members.insert(name, Presence::of(&value))),
             (Key::Member(_), None) | (Key::Record(_), _) => {}
         }
     }
 
-    fn token(&self) -> Option<&Token> {
-        self.owner.as_ref()?.as_ref()
+    fn leader_token(&self) -> Option<&Token> {
+        self.leader_entry.as_ref()?.as_ref()
     }
 
-    fn state(&self) -> State {
-        match (&self.owner, self.fresh) {
-            (None, _) => State::New,
-            (Some(None), _) => State::Unknown,
-            (Some(Some(Token { state: TokenState::Free(_), .. })), _) => State::Free,
-            (Some(Some(_)), false) => State::Silent,
-            (Some(Some(Token { state: TokenState::Starting, .. })), true) => State::Starting,
-            (Some(Some(Token { state: TokenState::Working, .. })), true) => State::Working,
+    fn state(&self) -> SeatState {
+        match (&self.leader_entry, self.leader_wrote_lately) {
+            (None, _) => SeatState::New,
+            (Some(None), _) => SeatState::Unknown,
+            (Some(Some(Token { state: TokenState::Free(_), .. })), _) => SeatState::Free,
+            (Some(Some(_)), false) => SeatState::Silent,
+            (Some(Some(Token { state: TokenState::Starting, .. })), true) => SeatState::Starting,
+            (Some(Some(Token { state: TokenState::Working, .. })), true) => SeatState::Working,
         }
     }
 
-    fn owner(&self) -> Option<&str> {
-        let has_it = matches!(self.state(), State::Working | State::Starting);
-        self.token().filter(|_| has_it).map(|token| token.member.as_str())
+    fn leader_name(&self) -> Option<&str> {
+        let has_it = matches!(self.state(), SeatState::Working | SeatState::Starting);
+        self.leader_token().filter(|_| has_it).map(|token| token.member.as_str())
     }
 
     /// Returns whether all members and the leader have written since this command started.
-    fn has_heard_all(&self) -> bool {
-        let owner = self.owner();
-        let heard = |name: &String| owner == Some(name) || self.present.contains_key(name);
-        owner.is_some() && self.seat.members.iter().all(heard)
+    fn has_received_all(&self) -> bool {
+        let owner = self.leader_name();
+        let heard = |name: &String| owner == Some(name) || self.present_members.contains_key(name);
+        owner.is_some() && self.seat_config.members.iter().all(heard)
     }
 
     /// Returns for how long the command waits for writes.
-    fn patience(&self) -> Duration {
-        if self.state() == State::Silent { MEMBER_TIMEOUT.max(self.seat.lease) } else { MEMBER_TIMEOUT }
+    fn time_to_wait(&self) -> Duration {
+        if self.state() == SeatState::Silent {
+            MEMBER_TIMEOUT.max(self.seat_config.lease)
+        } else {
+            MEMBER_TIMEOUT
+        }
     }
 
     /// Returns the members of the config, and further members that have written.
-    fn members(&self) -> Vec<Member> {
-        let owner = self.owner();
-        let listed = |name: &str| self.seat.members.iter().any(|one| one == name);
-        let mut others: Vec<&str> = self.present.keys().map(String::as_str).chain(owner).collect();
+    fn member_list(&self) -> Vec<Member> {
+        let owner = self.leader_name();
+        let listed = |name: &str| self.seat_config.members.iter().any(|one| one == name);
+        let mut others: Vec<&str> = self.present_members.keys().map(String::as_str).chain(owner).collect();
         others.retain(|name| !listed(name));
         others.sort_unstable();
         others.dedup();
-        let all = self.seat.members.iter().map(String::as_str).chain(others);
+        let all = self.seat_config.members.iter().map(String::as_str).chain(others);
         all.map(|name| {
-            let present = self.present.get(name);
+            let present = self.present_members.get(name);
             let state = match present {
                 _ if owner == Some(name) => MemberState::Owner,
                 Some(_) => MemberState::Waits,
@@ -192,24 +201,24 @@ impl ReceivedState {
 ///
 /// # Errors
 /// Returns an error if the state cannot be read or printed.
-pub async fn show(config: &Config, json: bool) -> anyhow::Result<bool> {
-    let status = ask(config).await?;
+pub async fn show_status(config: &Config, json: bool) -> anyhow::Result<bool> {
+    let status = request_status(config).await?;
     let text = match json {
         true => serde_json::to_string_pretty(&status)? + "\n",
-        false => status.text(),
+        false => status.to_text(),
     };
     std::io::stdout().write_all(text.as_bytes()).context("cannot print")?;
     Ok(status.owner.is_some())
 }
 
-async fn ask(config: &Config) -> anyhow::Result<Status> {
-    let prefix = Prefix::of(&config.fleet, &config.seat);
-    let servers = config.servers()?;
+async fn request_status(config: &Config) -> anyhow::Result<SeatStatus> {
+    let prefix = KeyPrefix::of_seat(&config.fleet, &config.seat);
+    let servers = config.store_servers()?;
     let asked: Vec<_> = servers
         .iter()
         .map(|server| {
             let (server, prefix) = (server.clone(), prefix.clone());
-            tokio::spawn(async move { overview(&server, &prefix).await })
+            tokio::spawn(async move { seat_overview(&server, &prefix).await })
         })
         .collect();
     let (mut store, mut answers) = (Vec::new(), Vec::new());
@@ -224,56 +233,64 @@ async fn ask(config: &Config) -> anyhow::Result<Status> {
         store.push(ServerState { server: server.address.clone(), error });
     }
     for (server, overview) in answers {
-        match listen(server, &prefix, config.seat(), &overview).await {
-            Ok(heard) => return Ok(Status::of(config, &heard, overview.nodes, store)),
+        match receive_seat_state(server, &prefix, config.seat_config(), &overview).await {
+            Ok(heard) => return Ok(SeatStatus::from_received(config, &heard, overview.node_count, store)),
             Err(error) => {
                 let failed = store.iter_mut().find(|one| one.server == server.address);
                 failed.into_iter().for_each(|one| one.error = Some(format!("{error:#}")));
             }
         }
     }
-    Ok(Status {
+    Ok(SeatStatus {
         seat: config.seat.clone(),
         owner: None,
-        state: State::Unreachable,
+        state: SeatState::Unreachable,
         last: None,
         members: Vec::new(),
         nodes: None,
         store,
-        here: here(config),
+        here: local_member(config),
     })
 }
 
-async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<SeatOverview> {
-    let answer = async { Connection::to(server).await?.overview(prefix).await };
-    in_time(answer).await
+async fn seat_overview(server: &StoreServer, prefix: &KeyPrefix) -> anyhow::Result<SeatOverview> {
+    let answer = async { EtcdConnection::connect_to(server).await?.seat_overview(prefix).await };
+    within_time_limit(answer).await
 }
 
-async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    timeout(READ, answer).await.unwrap_or_else(|_| bail!("etcd did not answer within {} s", READ.as_secs()))
+async fn within_time_limit<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    timeout(READ_TIMEOUT, answer)
+        .await
+        .unwrap_or_else(|_| bail!("etcd did not answer within {} s", READ_TIMEOUT.as_secs()))
 }
 
-async fn listen(
-    server: &Server,
-    prefix: &Prefix,
+async fn receive_seat_state(
+    server: &StoreServer,
+    prefix: &KeyPrefix,
     seat: SeatConfig,
     overview: &SeatOverview,
 ) -> anyhow::Result<ReceivedState> {
-    let watch = async { Connection::to(server).await?.watch(prefix, overview.revision).await };
-    let mut watch: Watch = in_time(watch).await?;
+    let watch =
+        async { EtcdConnection::connect_to(server).await?.watch_seat(prefix, overview.store_revision).await };
+    let mut watch: SeatWatch = within_time_limit(watch).await?;
     let (began, mut listener) = (Instant::now(), ReceivedState::new(seat, overview));
-    while !listener.has_heard_all() {
-        let Ok(changes) = timeout_at(began + listener.patience(), watch.next()).await else { break };
+    while !listener.has_received_all() {
+        let Ok(changes) = timeout_at(began + listener.time_to_wait(), watch.next()).await else { break };
         for event in changes?.into_values().flatten() {
-            listener.hear(event);
+            listener.handle_event(event);
         }
     }
     Ok(listener)
 }
 
-impl Status {
-    fn of(config: &Config, heard: &ReceivedState, nodes: u64, store: Vec<ServerState>) -> Status {
-        let last = heard.token().map(|token| LastLeader {
+impl SeatStatus {
+    fn from_received(
+        config: &Config,
+        heard: &ReceivedState,
+        nodes: u64,
+        store: Vec<ServerState>,
+    ) -> SeatStatus {
+        let last = heard.leader_token().map(|token| LastLeader {
             member: token.member.clone(),
             process: token.process.to_string(),
             transaction: token.count,
@@ -282,19 +299,19 @@ impl Status {
                 TokenState::Starting | TokenState::Working => None,
             },
         });
-        Status {
+        SeatStatus {
             seat: config.seat.clone(),
-            owner: heard.owner().map(str::to_owned),
+            owner: heard.leader_name().map(str::to_owned),
             state: heard.state(),
             last,
-            members: heard.members(),
+            members: heard.member_list(),
             nodes: Some(nodes),
             store,
-            here: here(config),
+            here: local_member(config),
         }
     }
 
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, value: &str| {
             let _ = writeln!(out, "{name:<17} {value}");
@@ -302,19 +319,21 @@ impl Status {
         let last = self.last.as_ref();
         let last_member = last.map_or("an unknown member", |last| &last.member);
         let owner = match self.state {
-            State::Working => format!("{last_member}, whose home agent works"),
-            State::Starting => format!("{last_member}, whose home agent is starting"),
-            State::Free => match last.and_then(|last| last.gives_to.as_ref()) {
+            SeatState::Working => format!("{last_member}, whose home agent works"),
+            SeatState::Starting => format!("{last_member}, whose home agent is starting"),
+            SeatState::Free => match last.and_then(|last| last.gives_to.as_ref()) {
                 Some(to) => format!("no leader: {last_member} gives the leadership to {to}"),
                 None => format!("no leader: {last_member} has given the leadership up"),
             },
-            State::Silent => format!(
+            SeatState::Silent => format!(
                 "no leader: {last_member} was the last one, and no longer writes to \
                                       the store"
             ),
-            State::New => "nobody yet".to_owned(),
-            State::Unknown => "unknown: another version of carnet-fleet wrote the leader's entry".to_owned(),
-            State::Unreachable => "unknown: no server of the store answers".to_owned(),
+            SeatState::New => "nobody yet".to_owned(),
+            SeatState::Unknown => {
+                "unknown: another version of carnet-fleet wrote the leader's entry".to_owned()
+            }
+            SeatState::Unreachable => "unknown: no server of the store answers".to_owned(),
         };
         line("seat", &self.seat);
         line("owner", &owner);
@@ -344,14 +363,14 @@ impl Status {
     }
 }
 
-fn here(config: &Config) -> LocalMember {
-    LocalMember { member: config.member.clone(), runs: runs(&config.directory, &config.seat) }
+fn local_member(config: &Config) -> LocalMember {
+    LocalMember { member: config.member.clone(), runs: program_runs(&config.directory, &config.seat) }
 }
 
 /// Returns whether a program of this seat runs on this machine, by a connection to its socket. The program
 /// does not notice the connection.
-fn runs(directory: &Path, seat: &str) -> Option<bool> {
-    let [_, ready] = agent::sockets(directory, seat);
+fn program_runs(directory: &Path, seat: &str) -> Option<bool> {
+    let [_, ready] = agent::socket_paths(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {
         Ok(()) => Some(true),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
@@ -367,40 +386,47 @@ mod tests {
 
     use super::*;
 
-    fn listener(owner: Option<&str>) -> ReceivedState {
+    fn received_state(owner: Option<&str>) -> ReceivedState {
         let seat = SeatConfig::new("anna", vec!["anna".into(), "bruno".into()]);
-        ReceivedState::new(seat, &SeatOverview { revision: 7, owner: owner.map(str::to_owned), nodes: 0 })
+        ReceivedState::new(
+            seat,
+            &SeatOverview { store_revision: 7, owner_value: owner.map(str::to_owned), node_count: 0 },
+        )
     }
 
-    fn token(member: &str, state: TokenState) -> String {
+    fn token_value(member: &str, state: TokenState) -> String {
         Token { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
     }
 
     /// Asserts the state and the leader that the command would report.
-    fn says(listener: &ReceivedState, owner: Option<&str>, expected: &str) {
+    fn assert_state_and_leader(listener: &ReceivedState, owner: Option<&str>, expected: &str) {
         let config: Config = toml::from_str(
             "member = 'anna'\nstore = []\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna', \
              'bruno']\ndirectory = '/nonexistent'",
         )
         .expect("a config");
-        let status = Status::of(&config, listener, 0, Vec::new());
+        let status = SeatStatus::from_received(&config, listener, 0, Vec::new());
         assert_eq!(status.owner.as_deref(), owner);
-        assert!(status.text().contains(expected), "{}", status.text());
+        assert!(status.to_text().contains(expected), "{}", status.to_text());
     }
 
     /// An entry that the leader wrote before the command started does not prove that the leader is alive.
     #[test]
     fn status_names_a_leader_only_after_its_keep_alive() {
-        let working = token("anna", TokenState::Working);
-        let mut listener = listener(Some(&working));
-        says(&listener, None, "no leader: anna was the last one, and no longer writes to the store\n");
-        listener.hear(Event { key: Key::Owner, value: Some(working) });
-        says(&listener, Some("anna"), "anna, whose home agent works\n");
-        assert!(!listener.has_heard_all());
+        let working = token_value("anna", TokenState::Working);
+        let mut listener = received_state(Some(&working));
+        assert_state_and_leader(
+            &listener,
+            None,
+            "no leader: anna was the last one, and no longer writes to the store\n",
+        );
+        listener.handle_event(Event { key: Key::Owner, value: Some(working) });
+        assert_state_and_leader(&listener, Some("anna"), "anna, whose home agent works\n");
+        assert!(!listener.has_received_all());
         let waits = Presence { process: 1, cut_off: true }.to_text();
-        listener.hear(Event { key: Key::Member("bruno".into()), value: Some(waits) });
-        assert!(listener.has_heard_all());
-        says(
+        listener.handle_event(Event { key: Key::Member("bruno".into()), value: Some(waits) });
+        assert!(listener.has_received_all());
+        assert_state_and_leader(
             &listener,
             Some("anna"),
             "  anna            has the seat\n  bruno           waits, cut off from routers\n",
@@ -410,42 +436,51 @@ mod tests {
     /// The time after which the leader counts as failed is at least the configured lease.
     #[test]
     fn status_shows_leader_with_valid_lease() {
-        let mut listener = listener(Some(&token("anna", TokenState::Working)));
-        assert_eq!(listener.patience(), MEMBER_TIMEOUT);
-        listener.seat.lease = MEMBER_TIMEOUT * 2;
-        assert_eq!(listener.patience(), MEMBER_TIMEOUT * 2);
-        listener.hear(Event { key: Key::Owner, value: Some(token("bruno", TokenState::Starting)) });
-        assert_eq!(listener.patience(), MEMBER_TIMEOUT);
-        says(&listener, Some("bruno"), "bruno, whose home agent is starting\n");
+        let mut listener = received_state(Some(&token_value("anna", TokenState::Working)));
+        assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT);
+        listener.seat_config.lease = MEMBER_TIMEOUT * 2;
+        assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT * 2);
+        listener
+            .handle_event(Event { key: Key::Owner, value: Some(token_value("bruno", TokenState::Starting)) });
+        assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT);
+        assert_state_and_leader(&listener, Some("bruno"), "bruno, whose home agent is starting\n");
     }
 
     #[test]
     fn status_names_no_leader_after_handing_over() {
-        let mut listener = listener(Some(&token("anna", TokenState::Free(Some("bruno".into())))));
-        says(&listener, None, "no leader: anna gives the leadership to bruno\n");
-        listener.hear(Event { key: Key::Owner, value: Some(token("anna", TokenState::Free(None))) });
-        says(&listener, None, "no leader: anna has given the leadership up\n");
-        assert!(!listener.has_heard_all());
-        listener.hear(Event { key: Key::Owner, value: None });
-        says(&listener, None, "nobody yet\n");
-        listener.hear(Event { key: Key::Owner, value: Some("of another version".into()) });
-        says(&listener, None, "unknown: another version of carnet-fleet wrote the leader's entry\n");
+        let mut listener = received_state(Some(&token_value("anna", TokenState::Free(Some("bruno".into())))));
+        assert_state_and_leader(&listener, None, "no leader: anna gives the leadership to bruno\n");
+        listener.handle_event(Event {
+            key: Key::Owner,
+            value: Some(token_value("anna", TokenState::Free(None))),
+        });
+        assert_state_and_leader(&listener, None, "no leader: anna has given the leadership up\n");
+        assert!(!listener.has_received_all());
+        listener.handle_event(Event { key: Key::Owner, value: None });
+        assert_state_and_leader(&listener, None, "nobody yet\n");
+        listener.handle_event(Event { key: Key::Owner, value: Some("of another version".into()) });
+        assert_state_and_leader(
+            &listener,
+            None,
+            "unknown: another version of carnet-fleet wrote the leader's entry\n",
+        );
     }
 
     /// The configs of two members may list different members.
     #[test]
     fn status_lists_unconfigured_members_that_write() {
-        let mut listener = listener(None);
-        listener.hear(Event { key: Key::Owner, value: Some(token("dora", TokenState::Working)) });
+        let mut listener = received_state(None);
+        listener
+            .handle_event(Event { key: Key::Owner, value: Some(token_value("dora", TokenState::Working)) });
         let waits = Presence::default().to_text();
-        listener.hear(Event { key: Key::Member("carla".into()), value: Some(waits) });
-        says(
+        listener.handle_event(Event { key: Key::Member("carla".into()), value: Some(waits) });
+        assert_state_and_leader(
             &listener,
             Some("dora"),
             "  carla           waits, not in this config\n  dora            has the seat, not",
         );
         let members: Vec<Value> =
-            listener.members().iter().map(|one| serde_json::to_value(one).expect("JSON")).collect();
+            listener.member_list().iter().map(|one| serde_json::to_value(one).expect("JSON")).collect();
         let silent = json!({"name": "anna", "state": "silent", "cut_off": false, "listed": true});
         assert_eq!((members.len(), &members[0]), (4, &silent));
     }

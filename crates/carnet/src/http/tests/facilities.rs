@@ -2,20 +2,21 @@
 
 use serde_json::json;
 
-use super::Bench;
+use super::TestServer;
 
 #[tokio::test]
 async fn started_events_get_names_and_wrong_requests_get_errors() {
-    let bench = Bench::answering().await;
-    let made = bench.client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
+    let bench = TestServer::start_answering().await;
+    let made = bench.api_client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
     assert_eq!(made, json!({"action_id": {"originating_station_id": 7, "sequence_number": 1}}));
     // The API accepts a name or a number, also a number with the fraction zero.
     for cause in [json!("stationary_vehicle"), json!(94.0)] {
-        let again = bench.client.post_for("/v1/denm", &json!({"cause": cause, "validity_s": 600.0})).await;
+        let again =
+            bench.api_client.post_for("/v1/denm", &json!({"cause": cause, "validity_s": 600.0})).await;
         assert_eq!(again.expect("a name"), made);
     }
     let action = json!({"originating_station_id": 7, "sequence_number": 1});
-    bench.client.post("/v1/denm/cancel", &json!({"action_id": action})).await.expect("an end");
+    bench.api_client.post_json("/v1/denm/cancel", &json!({"action_id": action})).await.expect("an end");
     for (path, body, expected) in [
         ("/v1/denm", json!({}), "cause is missing"),
         ("/v1/denm", json!({"cause": 1}), "largest number of events"),
@@ -30,15 +31,15 @@ async fn started_events_get_names_and_wrong_requests_get_errors() {
         ("/v1/denm/update", json!({"cause": 94}), "action_id is missing"),
         ("/v1/denm/negate", json!({}), "action_id is missing"),
     ] {
-        let told = bench.client.post(path, &body).await.expect_err(path).to_string();
+        let told = bench.api_client.post_json(path, &body).await.expect_err(path).to_string();
         assert!(told.contains(expected), "{path}: {told}");
     }
 }
 
 #[tokio::test]
 async fn ldm_request_applies_its_filter() {
-    let bench = Bench::answering().await;
-    let map = bench.client.get("/v1/ldm?type=cam&station_type=bus").await.expect("a map");
+    let bench = TestServer::start_answering().await;
+    let map = bench.api_client.get("/v1/ldm?type=cam&station_type=bus").await.expect("a map");
     assert_eq!(map, json!({"stations": [], "events": []}));
     for (path, expected) in [
         ("/v1/ldm?area=nowhere", "there is no area nowhere"),
@@ -50,7 +51,7 @@ async fn ldm_request_applies_its_filter() {
         ("/v1/gnrecv?prot=2001", "\"prot\" is not known, expected port"),
         ("/v1/gnrecv?port=65536", "port is \"65536\", expected a number"),
     ] {
-        let told = bench.client.get(path).await.expect_err(path).to_string();
+        let told = bench.api_client.get(path).await.expect_err(path).to_string();
         assert!(told.contains(expected), "{path}: {told}");
     }
 }

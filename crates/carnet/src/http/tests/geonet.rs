@@ -11,63 +11,67 @@ use carnet_wire::geonet::GnAddress;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
 
-use super::Bench;
-use crate::request::Request;
+use super::TestServer;
+use crate::request::StationRequest;
 
-const OTHER: GnAddress = GnAddress(0x1400_0200_0000_0002);
+const OTHER_STATION: GnAddress = GnAddress(0x1400_0200_0000_0002);
 
 /// Answers the GeoNetworking requests, which the run loop of the other tests does not answer.
-pub(super) fn answer(request: Request) {
+pub(super) fn answer_request(request: StationRequest) {
     match request {
-        Request::Neighbours(reply) => drop(reply.send(Ok(vec![location()]))),
-        Request::Locations(reply) => drop(reply.send(Err("this station does no GeoNetworking".into()))),
-        Request::Areas(reply) => drop(reply.send(Ok(vec![area()]))),
-        Request::SetArea { area, reply } => drop(reply.send(match area.name.as_str() {
+        StationRequest::Neighbours(reply) => drop(reply.send(Ok(vec![test_location()]))),
+        StationRequest::Locations(reply) => {
+            drop(reply.send(Err("this station does no GeoNetworking".into())))
+        }
+        StationRequest::Areas(reply) => drop(reply.send(Ok(vec![test_area()]))),
+        StationRequest::SetArea { area, reply } => drop(reply.send(match area.name.as_str() {
             "crossing" => Err("it is of the config".to_owned()),
             _ => Ok(()),
         })),
-        Request::RemoveArea { reply, .. } => drop(reply.send(Ok(()))),
-        Request::GnSend { packet, reply } => drop(reply.send(match packet.transport {
+        StationRequest::RemoveArea { reply, .. } => drop(reply.send(Ok(()))),
+        StationRequest::GnSend { packet, reply } => drop(reply.send(match packet.transport {
             GnTransport::Gbc { area: GnArea::Name(name) } if name != "crossing" => {
                 Err(format!("there is no area {name}"))
             }
             _ => Ok(()),
         })),
-        Request::GnPing { ping, reply } => {
+        StationRequest::GnPing { ping, reply } => {
             let (sender, receiver) = mpsc::channel(1);
             drop(reply.send(Ok(receiver)));
-            tokio::spawn(pings(ping, sender));
+            tokio::spawn(answer_pings(ping, sender));
         }
-        Request::GnReceive(reply) => {
+        StationRequest::GnReceive(reply) => {
             let (sender, receiver) = broadcast::channel(2);
             // The loop sends one message more than the channel can hold.
             for hops in 7..=9 {
-                drop(sender.send(received(hops)));
+                drop(sender.send(received_payload(hops)));
             }
             drop(reply.send(Ok(receiver)));
         }
-        Request::Dcc(reply) => drop(reply.send(Err("this station has no congestion control".into()))),
-        Request::Channel { channel, reply } => drop(reply.send(match channel.busy_percent {
+        StationRequest::Dcc(reply) => drop(reply.send(Err("this station has no congestion control".into()))),
+        StationRequest::Channel { channel, reply } => drop(reply.send(match channel.busy_percent {
             busy if busy > 100.0 => Err("busy_percent is too much".to_owned()),
             _ => Ok(()),
         })),
-        Request::Services(reply) => drop(reply.send(Ok(Vec::new()))),
-        Request::Security(reply) => drop(reply.send(Err("this station signs nothing".into()))),
-        Request::Pseudonym { pseudonym, reply } => drop(reply.send(match pseudonym.lock_s {
+        StationRequest::Services(reply) => drop(reply.send(Ok(Vec::new()))),
+        StationRequest::Security(reply) => drop(reply.send(Err("this station signs nothing".into()))),
+        StationRequest::Pseudonym { pseudonym, reply } => drop(reply.send(match pseudonym.lock_s {
             Some(_) => Ok(()),
             None => Err("there is no other ticket".to_owned()),
         })),
-        Request::Groups(reply) => drop(reply.send(Ok(vec![group()]))),
-        Request::Drain(reply) => drop(reply.send(None)),
-        Request::BeginDrain { reply, .. } | Request::Revoke { reply, .. } | Request::EndDrain(reply) => {
+        StationRequest::Groups(reply) => drop(reply.send(Ok(vec![test_group()]))),
+        StationRequest::Drain(reply) => drop(reply.send(None)),
+        StationRequest::BeginDrain { reply, .. }
+        | StationRequest::Revoke { reply, .. }
+        | StationRequest::EndDrain(reply) => {
             drop(reply.send(Err("this station is no home agent".into())));
         }
-        Request::Vehicle(reply) => drop(reply.send(Ok(Vehicle::default()))),
-        Request::SetVehicle { vehicle, reply } => drop(reply.send(match vehicle.role.as_deref() {
+        StationRequest::Vehicle(reply) => drop(reply.send(Ok(Vehicle::default()))),
+        StationRequest::SetVehicle { vehicle, reply } => drop(reply.send(match vehicle.role.as_deref() {
             Some("king") => Err("role is \"king\"".to_owned()),
             _ => Ok(()),
         })),
-        Request::Denm { wish, denm, reply, .. } => drop(reply.send(match (wish, denm.cause.0) {
+        StationRequest::Denm { wish, denm, reply, .. } => drop(reply.send(match (wish, denm.cause.0) {
             (DenmWish::Trigger, 94) => {
                 let action_id = ActionId { originating_station_id: 7, sequence_number: 1 };
                 Ok(Some(Triggered { action_id }))
@@ -75,35 +79,35 @@ pub(super) fn answer(request: Request) {
             (DenmWish::Trigger, _) => Err("this station already has the largest number of events".to_owned()),
             _ => Ok(None),
         })),
-        Request::Ldm { filter, reply } => drop(reply.send(match filter.area {
+        StationRequest::Ldm { filter, reply } => drop(reply.send(match filter.area {
             Some(GnArea::Name(name)) => Err(format!("there is no area {name}")),
             _ => Ok(Ldm::default()),
         })),
-        Request::Messages { reply, .. } => drop(reply.send(Err("no facilities".into()))),
+        StationRequest::Messages { reply, .. } => drop(reply.send(Err("no facilities".into()))),
         // This arm names all other requests, so that a new request without an arm does not compile.
-        Request::Status(_)
-        | Request::Bindings(_)
-        | Request::Uplinks(_)
-        | Request::Lan(_)
-        | Request::Tunnels(_)
-        | Request::Routes(_)
-        | Request::Policies(_)
-        | Request::Keys(_)
-        | Request::ReadKeys(_)
-        | Request::Counters(_)
-        | Request::Handover { .. }
-        | Request::Portal { .. }
-        | Request::Signal { .. } => unreachable!("answered before"),
+        StationRequest::Status(_)
+        | StationRequest::Bindings(_)
+        | StationRequest::Uplinks(_)
+        | StationRequest::Lan(_)
+        | StationRequest::Tunnels(_)
+        | StationRequest::Routes(_)
+        | StationRequest::Policies(_)
+        | StationRequest::Keys(_)
+        | StationRequest::ReadKeys(_)
+        | StationRequest::Counters(_)
+        | StationRequest::Handover { .. }
+        | StationRequest::Portal { .. }
+        | StationRequest::Signal { .. } => unreachable!("answered before"),
     }
 }
 
 /// Answers every second request of a ping.
-async fn pings(ping: GnPingRequest, sender: mpsc::Sender<GnPingEvent>) {
+async fn answer_pings(ping: GnPingRequest, sender: mpsc::Sender<GnPingEvent>) {
     for sequence in 1..=ping.count {
         let event = match sequence % 2 {
             1 => GnPingEvent::Answer(GnPingAnswer {
                 sequence,
-                gn_address: OTHER,
+                gn_address: OTHER_STATION,
                 mac: MacAddress([2, 0, 0, 0, 0, 2]),
                 latitude: 48.5,
                 longitude: 2.5,
@@ -121,9 +125,9 @@ async fn pings(ping: GnPingRequest, sender: mpsc::Sender<GnPingEvent>) {
     let _ = sender.send(done).await;
 }
 
-fn location() -> Location {
+fn test_location() -> Location {
     Location {
-        gn_address: OTHER,
+        gn_address: OTHER_STATION,
         mac: MacAddress([2, 0, 0, 0, 0, 2]),
         latitude: 48.5,
         longitude: 2.5,
@@ -134,7 +138,7 @@ fn location() -> Location {
     }
 }
 
-fn area() -> Area {
+fn test_area() -> Area {
     Area {
         name: "crossing".into(),
         origin: AreaOrigin::Config,
@@ -153,7 +157,7 @@ fn area() -> Area {
     }
 }
 
-fn group() -> Group {
+fn test_group() -> Group {
     Group {
         group: "ff1e::42".parse().expect("an address"),
         interface: "lan0".into(),
@@ -165,14 +169,14 @@ fn group() -> Group {
     }
 }
 
-fn received(remaining_hop_limit: u8) -> GnReceived {
+fn received_payload(remaining_hop_limit: u8) -> GnReceived {
     GnReceived {
         packet_type: GnPacketType::Shb,
         next_header: GnNextHeader::Any,
         port: None,
         source_port: None,
         port_info: None,
-        source: OTHER,
+        source: OTHER_STATION,
         latitude: 48.5,
         longitude: 2.5,
         remaining_hop_limit,
@@ -194,30 +198,30 @@ fn packet(transport: GnTransport) -> GnSendRequest {
 
 #[tokio::test]
 async fn stations_and_areas_are_answered_as_json() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     assert_eq!(
-        bench.client.get("/v1/neighbours").await.expect("neighbours"),
+        bench.api_client.get("/v1/neighbours").await.expect("neighbours"),
         json!([{"gn_address": "1400:0200:0000:0002", "mac": "02:00:00:00:00:02", "latitude": 48.5,
                 "longitude": 2.5, "speed_mps": -1.5, "heading_deg": 90.0, "age_ms": 120, "neighbour": true}])
     );
     assert_eq!(
-        bench.client.get("/v1/areas").await.expect("areas"),
+        bench.api_client.get("/v1/areas").await.expect("areas"),
         json!([{"name": "crossing", "origin": "config", "shape": "circle", "around": null, "latitude": 48.5,
                 "longitude": 2.5, "distance_a_m": 300, "distance_b_m": null, "angle_deg": null, "insid\
                     e": true,
                 "group": null, "prefixes": [], "ipv6_interface": null, "remaining_s": null}])
     );
     assert_eq!(
-        bench.client.get("/v1/groups").await.expect("groups"),
+        bench.api_client.get("/v1/groups").await.expect("groups"),
         json!([{"group": "ff1e::42", "interface": "lan0", "exclude": true, "sources": [], "mapped": true,
                 "querier": null, "remaining_s": 260.0}])
     );
-    assert_eq!(bench.refused("/v1/locations").await, "this station does no GeoNetworking");
+    assert_eq!(bench.refusal_of_path("/v1/locations").await, "this station does no GeoNetworking");
 }
 
 #[tokio::test]
 async fn an_area_is_set_and_removed_or_refused_with_the_reason() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     let near = AreaRequest {
         name: "near".into(),
         around: GnAround::Here,
@@ -228,10 +232,14 @@ async fn an_area_is_set_and_removed_or_refused_with_the_reason() {
         group: None,
         lifetime_ms: None,
     };
-    bench.client.post("/v1/areas", &near).await.expect("set");
-    bench.client.post("/v1/areas/remove", &AreaRemoval { name: "near".into() }).await.expect("removed");
+    bench.api_client.post_json("/v1/areas", &near).await.expect("set");
+    bench
+        .api_client
+        .post_json("/v1/areas/remove", &AreaRemoval { name: "near".into() })
+        .await
+        .expect("removed");
     let refused = async |area: AreaRequest| {
-        bench.client.post("/v1/areas", &area).await.expect_err("refused").to_string()
+        bench.api_client.post_json("/v1/areas", &area).await.expect_err("refused").to_string()
     };
     assert_eq!(refused(AreaRequest { name: "crossing".into(), ..near.clone() }).await, "it is of the config");
     let place = GnAround::Place(GnPlace { latitude: 91.0, longitude: 0.0 });
@@ -255,12 +263,12 @@ async fn an_area_is_set_and_removed_or_refused_with_the_reason() {
 
 #[tokio::test]
 async fn a_packet_is_sent_or_refused_with_the_reason() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     let refused = async |packet: &GnSendRequest| {
-        bench.client.post("/v1/gnsend", packet).await.expect_err("refused").to_string()
+        bench.api_client.post_json("/v1/gnsend", packet).await.expect_err("refused").to_string()
     };
     let area = |name: &str| GnTransport::Gbc { area: GnArea::Name(name.to_owned()) };
-    bench.client.post("/v1/gnsend", &packet(area("crossing"))).await.expect("sent");
+    bench.api_client.post_json("/v1/gnsend", &packet(area("crossing"))).await.expect("sent");
     assert_eq!(refused(&packet(area("moon"))).await, "there is no area moon");
 
     let shb = || packet(GnTransport::Shb {});
@@ -290,20 +298,21 @@ async fn a_packet_is_sent_or_refused_with_the_reason() {
     ] {
         assert_eq!(refused(&packet).await, reason);
     }
-    let error = bench.client.post("/v1/gnsend", &json!({"payload": ""})).await.expect_err("no transport");
+    let error =
+        bench.api_client.post_json("/v1/gnsend", &json!({"payload": ""})).await.expect_err("no transport");
     assert!(error.to_string().contains("missing field `transport`"), "{error}");
 }
 
 #[tokio::test]
 async fn the_answers_to_a_ping_are_a_stream_that_ends() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     let ping = |count, timeout_ms| GnPingRequest {
         target: GnTarget::Area("crossing".into()),
         count,
         interval_ms: 1,
         timeout_ms,
     };
-    let mut events = bench.client.post_and_follow("/v1/gnping", &ping(2, 1)).await.expect("a stream");
+    let mut events = bench.api_client.post_and_follow("/v1/gnping", &ping(2, 1)).await.expect("a stream");
     let mut seen = Vec::new();
     while let Some(event) = events.next().await.expect("a stream") {
         seen.push(event);
@@ -323,7 +332,7 @@ async fn the_answers_to_a_ping_are_a_stream_that_ends() {
         (ping(65536, 1), "count is 65536, expected 1 to 65535"),
         (ping(1, 0), "timeout_ms is 0, expected 1 to 3600000"),
     ] {
-        let error = bench.client.post_and_follow("/v1/gnping", &ping).await.expect_err("refused");
+        let error = bench.api_client.post_and_follow("/v1/gnping", &ping).await.expect_err("refused");
         assert_eq!(error.to_string(), reason);
     }
 }
@@ -331,12 +340,14 @@ async fn the_answers_to_a_ping_are_a_stream_that_ends() {
 /// If the client goes away, the ping ends: the run loop sees that its channel is closed.
 #[tokio::test]
 async fn a_ping_ends_when_its_client_disconnects() {
-    let (bench, mut requests) = Bench::new().await;
+    let (bench, mut requests) = TestServer::new().await;
     let ping =
         GnPingRequest { target: GnTarget::Area("a".into()), count: 9, interval_ms: 1000, timeout_ms: 1000 };
     let client =
-        tokio::spawn(async move { bench.client.post_and_follow("/v1/gnping", &ping).await.map(|_| bench) });
-    let Some(Request::GnPing { reply, .. }) = requests.recv().await else { panic!("no ping") };
+        tokio::spawn(
+            async move { bench.api_client.post_and_follow("/v1/gnping", &ping).await.map(|_| bench) },
+        );
+    let Some(StationRequest::GnPing { reply, .. }) = requests.recv().await else { panic!("no ping") };
     let (sender, receiver) = mpsc::channel(1);
     reply.send(Ok(receiver)).expect("a server that waits");
     // Dropping the answer drops the stream, and with it the connection.
@@ -346,8 +357,8 @@ async fn a_ping_ends_when_its_client_disconnects() {
 
 #[tokio::test]
 async fn a_slow_reader_of_payloads_learns_how_many_it_missed() {
-    let bench = Bench::answering().await;
-    let mut payloads = bench.client.follow("/v1/gnrecv").await.expect("a stream");
+    let bench = TestServer::start_answering().await;
+    let mut payloads = bench.api_client.follow_events("/v1/gnrecv").await.expect("a stream");
     let note = payloads.next().await.expect("a stream").expect("a note");
     assert_eq!((&note["event"], &note["count"]), (&json!("missed"), &json!(1)));
     for hops in [8, 9] {
@@ -364,18 +375,18 @@ async fn a_slow_reader_of_payloads_learns_how_many_it_missed() {
 
 #[tokio::test]
 async fn payload_streams_end_with_the_server() {
-    let (bench, mut requests) = Bench::new().await;
+    let (bench, mut requests) = TestServer::new().await;
     let (sender, receiver) = broadcast::channel(1);
     tokio::spawn(async move {
         while let Some(request) = requests.recv().await {
-            let Request::GnReceive(reply) = request else { panic!("{request:?}") };
+            let StationRequest::GnReceive(reply) = request else { panic!("{request:?}") };
             drop(reply.send(Ok(receiver.resubscribe())));
         }
     });
-    let mut payloads = bench.client.follow("/v1/gnrecv").await.expect("a stream");
-    sender.send(received(1)).expect("a reader");
+    let mut payloads = bench.api_client.follow_events("/v1/gnrecv").await.expect("a stream");
+    sender.send(received_payload(1)).expect("a reader");
     assert_eq!(payloads.next().await.expect("a stream").expect("a payload")["remaining_hop_limit"], 1);
-    bench.server.shutdown().await;
+    bench.api_server.shutdown().await;
     let end = tokio::time::timeout(std::time::Duration::from_secs(5), payloads.next()).await.expect("no end");
     assert_eq!(end.expect("a stream"), None);
 }

@@ -7,23 +7,23 @@ use carnet_api::model::{
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Bench;
+use super::TestServer;
 
-const PAGE: &str = include_str!("../../../../../docs/api.md");
+const API_PAGE: &str = include_str!("../../../../../docs/api.md");
 /// Source files that contain the paths of the server.
-const SOURCES: [&str; 3] =
+const ROUTE_SOURCES: [&str; 3] =
     [include_str!("../../http.rs"), include_str!("../geonet.rs"), include_str!("../facilities.rs")];
 
 /// Returns method and path of every request on the page.
-fn requests() -> Vec<(&'static str, &'static str)> {
-    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+fn requests_on_page() -> Vec<(&'static str, &'static str)> {
+    let rows = API_PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let requests = rows.filter_map(|(request, _)| request.split_once(' '));
     requests.filter(|(method, _)| ["GET", "POST"].contains(method)).collect()
 }
 
 /// Returns the example of a body on the page, after the heading of its request.
-fn body(path: &str) -> Value {
-    let heading = |method| PAGE.split_once(&format!("\n`{method} {path}`"));
+fn example_body_of(path: &str) -> Value {
+    let heading = |method| API_PAGE.split_once(&format!("\n`{method} {path}`"));
     let (_, rest) = heading("POST").or_else(|| heading("PUT")).unwrap_or_else(|| panic!("no body of {path}"));
     let (_, rest) = rest.split_once("```json\n").expect("a body");
     let (json, _) = rest.split_once("\n```").expect("its end");
@@ -32,21 +32,21 @@ fn body(path: &str) -> Value {
 
 #[test]
 fn api_page_lists_every_path_of_the_server() {
-    for source in SOURCES {
+    for source in ROUTE_SOURCES {
         for path in source.split('"').filter(|text| text.starts_with("/v1/")) {
-            assert!(requests().iter().any(|(_, listed)| *listed == path), "{path}");
+            assert!(requests_on_page().iter().any(|(_, listed)| *listed == path), "{path}");
         }
     }
 }
 
 #[tokio::test]
 async fn server_has_every_request_of_the_api_page() {
-    assert!(requests().len() > 15);
-    let bench = Bench::answering().await;
-    for (method, path) in requests() {
+    assert!(requests_on_page().len() > 15);
+    let bench = TestServer::start_answering().await;
+    for (method, path) in requests_on_page() {
         let answer = match method {
-            "GET" => bench.client.follow(path).await.map(drop),
-            _ => bench.client.post_and_follow(path, &body(path)).await.map(drop),
+            "GET" => bench.api_client.follow_events(path).await.map(drop),
+            _ => bench.api_client.post_and_follow(path, &example_body_of(path)).await.map(drop),
         };
         if let Err(error) = answer {
             let error = error.to_string();
@@ -60,7 +60,7 @@ async fn server_has_every_request_of_the_api_page() {
 
 /// Returns method and path of every request in `docs/openapi.json`, which `carnet-api` generates from the
 /// types.
-fn described() -> Vec<(String, String)> {
+fn requests_in_openapi() -> Vec<(String, String)> {
     let description = include_str!("../../../../../docs/openapi.json");
     let description: Value = serde_json::from_str(description).expect("JSON");
     let paths = description["paths"].as_object().expect("paths").clone();
@@ -73,18 +73,18 @@ fn described() -> Vec<(String, String)> {
 
 #[test]
 fn openapi_has_every_request_of_the_api_page() {
-    let described = described();
+    let described = requests_in_openapi();
     let has = |method: &str, path: &str| described.iter().any(|(m, p)| m == method && p == path);
-    for (method, path) in requests().into_iter().chain([("PUT", "/v1/vehicle")]) {
+    for (method, path) in requests_on_page().into_iter().chain([("PUT", "/v1/vehicle")]) {
         assert!(has(method, path), "{method} {path} is not in docs/openapi.json");
     }
-    assert_eq!(described.len(), requests().len() + 1);
+    assert_eq!(described.len(), requests_on_page().len() + 1);
 }
 
 #[tokio::test]
 async fn server_accepts_exactly_the_methods_of_openapi() {
-    let bench = Bench::answering().await;
-    let described = described();
+    let bench = TestServer::start_answering().await;
+    let described = requests_in_openapi();
     for (_, path) in &described {
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let mut stream = tokio::net::UnixStream::connect(bench.socket()).await.expect("a connection");
@@ -103,51 +103,51 @@ async fn server_accepts_exactly_the_methods_of_openapi() {
 
 #[tokio::test]
 async fn request_body_must_be_a_json_object() {
-    let bench = Bench::answering().await;
+    let bench = TestServer::start_answering().await;
     // serde would read a struct from an array, too: here a handover, and an event on the road.
     for (path, body) in
         [("/v1/handover", serde_json::json!(["wlan0"])), ("/v1/denm", serde_json::json!([null, 94]))]
     {
-        let error = bench.client.post(path, &body).await.expect_err(path).to_string();
+        let error = bench.api_client.post_json(path, &body).await.expect_err(path).to_string();
         assert!(error.contains("expected an object"), "{path}: {error}");
     }
 }
 
 #[test]
 fn server_accepts_every_example_body_of_the_api_page() {
-    fn read<T: serde::de::DeserializeOwned>(path: &str) {
-        serde_json::from_value::<T>(body(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    fn assert_body_is_readable<T: serde::de::DeserializeOwned>(path: &str) {
+        serde_json::from_value::<T>(example_body_of(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
-    for (_, path) in requests().into_iter().filter(|(method, _)| *method == "POST") {
+    for (_, path) in requests_on_page().into_iter().filter(|(method, _)| *method == "POST") {
         match path {
-            "/v1/handover" => read::<HandoverRequest>(path),
-            "/v1/portal" => read::<PortalRequest>(path),
-            "/v1/drain" => read::<DrainRequest>(path),
-            "/v1/drain/end" | "/v1/keys/read" => read::<Value>(path),
-            "/v1/revoke" => read::<RevokeRequest>(path),
-            "/v1/channel" => read::<ChannelRequest>(path),
-            "/v1/pseudonym" => read::<PseudonymRequest>(path),
-            "/v1/signal" => read::<SignalRequest>(path),
-            "/v1/areas" => read::<AreaRequest>(path),
-            "/v1/areas/remove" => read::<AreaRemoval>(path),
+            "/v1/handover" => assert_body_is_readable::<HandoverRequest>(path),
+            "/v1/portal" => assert_body_is_readable::<PortalRequest>(path),
+            "/v1/drain" => assert_body_is_readable::<DrainRequest>(path),
+            "/v1/drain/end" | "/v1/keys/read" => assert_body_is_readable::<Value>(path),
+            "/v1/revoke" => assert_body_is_readable::<RevokeRequest>(path),
+            "/v1/channel" => assert_body_is_readable::<ChannelRequest>(path),
+            "/v1/pseudonym" => assert_body_is_readable::<PseudonymRequest>(path),
+            "/v1/signal" => assert_body_is_readable::<SignalRequest>(path),
+            "/v1/areas" => assert_body_is_readable::<AreaRequest>(path),
+            "/v1/areas/remove" => assert_body_is_readable::<AreaRemoval>(path),
             "/v1/denm" | "/v1/denm/update" | "/v1/denm/cancel" | "/v1/denm/negate" => {
-                read::<DenmRequest>(path);
+                assert_body_is_readable::<DenmRequest>(path);
             }
-            "/v1/gnsend" => read::<GnSendRequest>(path),
-            "/v1/gnping" => read::<GnPingRequest>(path),
+            "/v1/gnsend" => assert_body_is_readable::<GnSendRequest>(path),
+            "/v1/gnping" => assert_body_is_readable::<GnPingRequest>(path),
             other => panic!("{other}: what is its body?"),
         }
     }
-    read::<Vehicle>("/v1/vehicle");
+    assert_body_is_readable::<Vehicle>("/v1/vehicle");
 }
 
 /// Source file that declares the events.
-const EVENTS: &str = include_str!("../../../../mobility/src/event.rs");
+const EVENTS_SOURCE: &str = include_str!("../../../../mobility/src/event.rs");
 
 #[test]
 fn api_page_lists_every_event_with_its_fields() {
-    let (_, table) = PAGE.split_once("| event | fields | when |").expect("the table of events");
-    let (_, declared) = EVENTS.split_once("pub enum Event {").expect("the events");
+    let (_, table) = API_PAGE.split_once("| event | fields | when |").expect("the table of events");
+    let (_, declared) = EVENTS_SOURCE.split_once("pub enum Event {").expect("the events");
     let mut row = "";
     for line in declared.lines().filter(|line| !line.trim_start().starts_with("//")) {
         let name = line.trim().trim_end_matches(" {");
@@ -169,7 +169,7 @@ fn api_page_lists_every_event_with_its_fields() {
 
 #[test]
 fn example_program_of_the_api_page_is_the_tested_one() {
-    let (_, rest) = PAGE.split_once("```python\n").expect("an example");
+    let (_, rest) = API_PAGE.split_once("```python\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     assert_eq!(example, include_str!("../../../../../docs/examples/stop-ahead.py"));
     assert!(example.lines().count() <= 20);

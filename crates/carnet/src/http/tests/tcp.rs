@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use carnet_api::config::Http;
+use carnet_api::config::TcpApi;
 use carnet_api::model::{
     AddressFamily, HomeAgentStatus, NatStatus, NdpProxyStatus, OutsideCount, Policy, Uplink,
 };
@@ -12,15 +12,15 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-struct Port {
+struct OpenPort {
     address: SocketAddr,
-    server: Server,
-    _scratch: Scratch,
+    api_server: ApiServer,
+    _scratch_folder: ScratchFolder,
 }
 
-impl Port {
-    async fn open(tokens: Option<&str>) -> Port {
-        let scratch = Scratch::new();
+impl OpenPort {
+    async fn open_port(tokens: Option<&str>) -> OpenPort {
+        let scratch = ScratchFolder::new();
         // Returns a port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = free.local_addr().expect("an address");
@@ -33,16 +33,16 @@ impl Port {
         });
         let (requests, receiver) = mpsc::channel(4);
         let (events, _) = broadcast::channel(4);
-        tokio::spawn(run_loop(receiver));
+        tokio::spawn(answer_requests(receiver));
         let socket = scratch.path().join("s.sock");
         let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
-        let http = Http { address, tokens, pages };
-        let server = serve(&socket, Some(&http), requests, events).await.expect("a server");
-        Port { address, server, _scratch: scratch }
+        let http = TcpApi { address, token_file: tokens, dashboard_directory: pages };
+        let server = serve_api(&socket, Some(&http), requests, events).await.expect("a server");
+        OpenPort { address, api_server: server, _scratch_folder: scratch }
     }
 
     /// Sends a request, and returns the status and the whole answer of the server.
-    async fn ask(&self, request: &str) -> (u16, String) {
+    async fn send_request(&self, request: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).await.expect("a connection");
         let request = format!("{request}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
@@ -55,31 +55,31 @@ impl Port {
 
 #[tokio::test]
 async fn loopback_port_answers_read_requests() {
-    let port = Port::open(None).await;
-    let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
+    let port = OpenPort::open_port(None).await;
+    let (status, answer) = port.send_request("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 200);
     assert!(answer.contains("\"name\":\"bus-42\""), "{answer}");
-    let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: evil.example").await;
+    let (status, answer) = port.send_request("GET /v1/status HTTP/1.1\r\nHost: evil.example").await;
     assert_eq!(status, 403, "{answer}");
     let post = "POST /v1/handover HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Content-Length: 16";
-    let (status, answer) = port.ask(post).await;
+    let (status, answer) = port.send_request(post).await;
     assert_eq!(status, 403, "{answer}");
     assert!(answer.contains("use the UNIX socket for commands"), "{answer}");
-    port.server.shutdown().await;
+    port.api_server.shutdown().await;
     assert!(TcpStream::connect(port.address).await.is_err());
 }
 
 #[tokio::test]
 async fn if_tokens_exist_every_client_needs_one() {
-    let port = Port::open(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
-    let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
+    let port = OpenPort::open_port(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
+    let (status, answer) = port.send_request("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 401);
     assert!(answer.to_lowercase().contains("www-authenticate: bearer"), "{answer}");
     let get =
         |token: &str| format!("GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer {token}");
-    assert_eq!(port.ask(&get("0123456789abcdef")).await.0, 200);
-    assert_eq!(port.ask(&get("0123456789abcdee")).await.0, 401);
+    assert_eq!(port.send_request(&get("0123456789abcdef")).await.0, 200);
+    assert_eq!(port.send_request(&get("0123456789abcdee")).await.0, 401);
     let body = "{\"uplink\":null}";
     let post = |token: &str| {
         format!(
@@ -88,12 +88,12 @@ async fn if_tokens_exist_every_client_needs_one() {
             body.len()
         )
     };
-    assert_eq!(port.ask(&post("0123456789abcdef")).await.0, 403);
-    assert_eq!(port.ask(&post("fedcba9876543210")).await.0, 204);
+    assert_eq!(port.send_request(&post("0123456789abcdef")).await.0, 403);
+    assert_eq!(port.send_request(&post("fedcba9876543210")).await.0, 204);
 }
 
 /// Opens a connection from an address of this machine, and sends one octet of a header.
-async fn begin(from: [u8; 4], to: SocketAddr) -> TcpStream {
+async fn begin_request(from: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind((from, 0).into()).expect("an address of this machine");
     let mut stream = socket.connect(to).await.expect("a connection");
@@ -107,15 +107,16 @@ async fn is_ended(stream: &mut TcpStream) -> bool {
     read.is_ok_and(|read| !read.is_ok_and(|octets| octets > 0))
 }
 
-const READ: &str = "GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer 0123456789abcdef";
+const READ_REQUEST: &str =
+    "GET /v1/status HTTP/1.1\r\nHost: ha.example\r\nAuthorization: Bearer 0123456789abcdef";
 
 /// Clients without a token, from one address or from many, do not keep other clients out. A client that has
 /// presented a valid token stays connected.
 #[tokio::test]
 async fn slow_connections_of_strangers_make_room_for_others() {
-    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
     let mut events = TcpStream::connect(port.address).await.expect("a connection");
-    let request = READ.replace("status", "events");
+    let request = READ_REQUEST.replace("status", "events");
     events.write_all(format!("{request}\r\n\r\n").as_bytes()).await.expect("sent");
     let mut begun = [0; 12];
     events.read_exact(&mut begun).await.expect("an answer");
@@ -124,9 +125,11 @@ async fn slow_connections_of_strangers_make_room_for_others() {
     for from_one in [true, false] {
         let mut slow = Vec::new();
         for n in 0..80 {
-            slow.push(begin(if from_one { [127, 0, 0, 9] } else { [127, 0, 1, n] }, port.address).await);
+            slow.push(
+                begin_request(if from_one { [127, 0, 0, 9] } else { [127, 0, 1, n] }, port.address).await,
+            );
         }
-        let asked = tokio::time::timeout(Duration::from_secs(5), port.ask(READ)).await;
+        let asked = tokio::time::timeout(Duration::from_secs(5), port.send_request(READ_REQUEST)).await;
         assert_eq!(asked.expect("an answer beside slow connections").0, 200);
         let mut left = 0;
         for stream in &mut slow {
@@ -147,8 +150,8 @@ async fn slow_connections_of_strangers_make_room_for_others() {
 /// A client that sends single octets at long intervals cannot keep a connection without a request.
 #[tokio::test]
 async fn the_server_closes_a_connection_whose_request_header_is_late() {
-    let port = Port::open(Some("read 0123456789abcdef\n")).await;
-    let mut stream = begin([127, 0, 0, 1], port.address).await;
+    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
+    let mut stream = begin_request([127, 0, 0, 1], port.address).await;
     for _ in 0..25 {
         let read = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 64])).await;
         if read.is_ok_and(|read| !read.is_ok_and(|octets| octets > 0)) {
@@ -164,15 +167,15 @@ async fn the_server_closes_a_connection_whose_request_header_is_late() {
 /// A client without a valid token gets one answer, and then its connection ends.
 #[tokio::test]
 async fn a_connection_without_a_token_ends_after_its_answer() {
-    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
     for (request, status) in [
         ("GET /v1/status HTTP/1.1\r\nHost: x", "401"),
         ("POST /v1/handover HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000", "401"),
         ("GET / HTTP/1.1\r\nHost: x", "200"),
-        (READ, "200"),
+        (READ_REQUEST, "200"),
     ] {
         let mut stream = TcpStream::connect(port.address).await.expect("a connection");
-        let twice = format!("{request}\r\n\r\n{READ}\r\n\r\n");
+        let twice = format!("{request}\r\n\r\n{READ_REQUEST}\r\n\r\n");
         stream.write_all(twice.as_bytes()).await.expect("sent");
         let mut answer = Vec::new();
         let all = stream.read_to_end(&mut answer);
@@ -182,7 +185,7 @@ async fn a_connection_without_a_token_ends_after_its_answer() {
         let answers = answer.matches("HTTP/1.1 ").count();
         assert_eq!(
             (ended, answers),
-            if request == READ { (false, 2) } else { (true, 1) },
+            if request == READ_REQUEST { (false, 2) } else { (true, 1) },
             "{request}: {answer}"
         );
     }
@@ -192,12 +195,12 @@ async fn a_connection_without_a_token_ends_after_its_answer() {
 async fn busy_port_is_opened_once_it_is_free() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
-    let scratch = Scratch::new();
+    let scratch = ScratchFolder::new();
     let (requests, _receiver) = mpsc::channel(1);
     let (events, _) = broadcast::channel(1);
-    let http = Http { address, tokens: None, pages: "/nowhere".into() };
+    let http = TcpApi { address, token_file: None, dashboard_directory: "/nowhere".into() };
     let socket = scratch.path().join("s.sock");
-    let server = serve(&socket, Some(&http), requests, events).await.expect("a server");
+    let server = serve_api(&socket, Some(&http), requests, events).await.expect("a server");
     assert!(socket.exists(), "the socket does not wait for the port");
     drop(taken);
     let mut stream = loop {
@@ -216,9 +219,10 @@ async fn busy_port_is_opened_once_it_is_free() {
 
 #[tokio::test]
 async fn only_dashboard_files_are_served_without_token() {
-    let port = Port::open(Some("read 0123456789abcdef\n")).await;
+    let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
     for (path, kind) in [("/", "text/html"), ("/main.js", "text/javascript"), ("/style.css", "text/css")] {
-        let (status, answer) = port.ask(&format!("GET {path} HTTP/1.1\r\nHost: station.example")).await;
+        let (status, answer) =
+            port.send_request(&format!("GET {path} HTTP/1.1\r\nHost: station.example")).await;
         assert_eq!(status, 200, "{path}");
         assert!(answer.contains(&format!("content-type: {kind}; charset=utf-8\r\n")), "{path}: {answer}");
         assert!(
@@ -239,15 +243,22 @@ async fn only_dashboard_files_are_served_without_token() {
         "/tokens",
         "//main.js",
     ] {
-        assert_eq!(port.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost")).await.0, 401, "{path}");
+        assert_eq!(
+            port.send_request(&format!("GET {path} HTTP/1.1\r\nHost: localhost")).await.0,
+            401,
+            "{path}"
+        );
     }
-    let (status, answer) = port.ask("GET /nothing.html HTTP/1.1\r\nHost: localhost").await;
+    let (status, answer) = port.send_request("GET /nothing.html HTTP/1.1\r\nHost: localhost").await;
     assert!(status == 404 && answer.contains("the dashboard is not installed"), "{answer}");
-    assert_eq!(port.ask("POST /main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0").await.0, 401);
+    assert_eq!(
+        port.send_request("POST /main.js HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0").await.0,
+        401
+    );
 }
 
 /// Returns the command for promtool, also if `tools/setup.sh test` has installed it.
-fn promtool() -> Option<Command> {
+fn promtool_command() -> Option<Command> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/promtool");
     let tool = if unpacked.exists() { unpacked } else { "promtool".into() };
     let found = Command::new(&tool).arg("--version").output().is_ok();
@@ -260,8 +271,8 @@ fn promtool() -> Option<Command> {
 
 #[tokio::test]
 async fn metrics_have_the_format_of_prometheus() {
-    let port = Port::open(None).await;
-    let (status, answer) = port.ask("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1").await;
+    let port = OpenPort::open_port(None).await;
+    let (status, answer) = port.send_request("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1").await;
     assert_eq!(status, 200);
     assert!(answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
     assert!(answer.contains("\ncarnet_tunnel_encapsulated_total 18446744073709551615\n"), "{answer}");
@@ -270,7 +281,7 @@ async fn metrics_have_the_format_of_prometheus() {
 
 #[test]
 fn promtool_accepts_metrics_and_alerts() {
-    let Some(mut tool) = promtool() else { return };
+    let Some(mut tool) = promtool_command() else { return };
     let count = OutsideCount { packets_out: 3, octets_out: 300, packets_in: 2, octets_in: 1000 };
     let uplink = |interface: &str, state: &str, rtt_ms| Uplink {
         interface: interface.into(),
@@ -318,7 +329,7 @@ fn promtool_accepts_metrics_and_alerts() {
         home_agent: "not_asked".into(),
         outside: [("wlan0".to_owned(), count)].into(),
     }];
-    let mut status = status();
+    let mut status = test_status();
     status.home_agent = Some(HomeAgentStatus {
         address: "2001:db8:1::1".parse().expect("an address"),
         bindings: 2,
@@ -339,7 +350,7 @@ fn promtool_accepts_metrics_and_alerts() {
             refused: 1,
         }),
     });
-    let text = metrics::text(&status, &uplinks, &policies, Some(&security), &names.collect());
+    let text = metrics::metrics_text(&status, &uplinks, &policies, Some(&security), &names.collect());
     for sample in [
         "carnet_home_agent_nat_in_force{family=\"ipv4\",interface=\"eth0\"} 1\n",
         "carnet_home_agent_nat_packets_total{family=\"ipv4\",interface=\"eth0\",direction=\"out\"} 3\n",
@@ -367,8 +378,12 @@ fn promtool_accepts_metrics_and_alerts() {
 
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus");
     for arguments in [["check", "config", "prometheus.yml"], ["test", "rules", "carnet.rules.test.yml"]] {
-        let said =
-            promtool().expect("promtool").args(arguments).current_dir(&folder).output().expect("its end");
+        let said = promtool_command()
+            .expect("promtool")
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .expect("its end");
         assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stdout));
     }
     // All metrics that the alerts and the dashboard use exist.

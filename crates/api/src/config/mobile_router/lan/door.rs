@@ -3,38 +3,39 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use super::super::super::errors::Sink;
+use super::super::super::errors::ErrorSink;
 use super::super::super::keys::{
-    Disclosure, Key, Kind, Optional, Section, optional, required, text, value, with_default, words,
+    Disclosure, Key, Optional, Section, ValueKind, key_with_default, optional_key, required_key, text_kind,
+    value, words_kind,
 };
-use super::super::super::reader::{At, List, Value};
+use super::super::super::reader::{List, Located, LocatedValue};
 use super::super::super::table::{Table, all};
 use super::super::super::{kinds, values};
-use super::super::transport::{PORT_RANGES, PROTOCOLS, PolicyProtocol};
+use super::super::transport::{PORT_RANGES_KIND, PROTOCOL_KIND, PolicyProtocol};
 
 /// Maximum number of exceptions of an interface, and of ports and destinations of an exception: they bound
 /// the number of rules in the kernel.
-const MAX_ALLOWED: usize = 32;
-const MAX_PARTS: usize = 16;
+const MAX_EXCEPTIONS: usize = 32;
+const MAX_PARTS_PER_EXCEPTION: usize = 16;
 /// Possible rates of a host in bits per second.
-const RATES: RangeInclusive<u64> = 100_000..=10_000_000_000;
+const POSSIBLE_HOST_RATES: RangeInclusive<u64> = 100_000..=10_000_000_000;
 
 /// The door: a stateful firewall that decides which packets from outside reach an interface on board.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Door {
+pub struct InboundFilter {
     /// Which packets from outside pass the door, except for those of `allow`.
-    pub inbound: Inbound,
+    pub inbound_policy: InboundPolicy,
     /// Packets from outside that reach hosts although `inbound` would drop them.
-    pub allow: Vec<Allowed>,
+    pub allowed_packets: Vec<AllowedPackets>,
     /// Whether no packets pass between this interface and others on board.
-    pub isolated: bool,
+    pub is_isolated: bool,
     /// Maximum rate of each host in bits per second and direction; `None` for no limit.
     pub rate_limit: Option<u64>,
 }
 
 /// `inbound`: packets from outside that pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Inbound {
+pub enum InboundPolicy {
     /// All packets.
     Any,
     /// Packets of connections that hosts on board began.
@@ -43,85 +44,94 @@ pub enum Inbound {
 
 /// An exception from `inbound = "established"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
+pub struct AllowedPackets {
     /// Protocol; of ICMP and ICMPv6 only Echo Requests pass.
     pub protocol: PolicyProtocol,
     /// Destination ports; empty for all.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Hosts; empty for every host of the interface.
-    pub to: Vec<IpAddr>,
+    pub destination_hosts: Vec<IpAddr>,
 }
 
-impl Default for Door {
+impl Default for InboundFilter {
     /// Returns the door of an interface of which the config only has the name.
-    fn default() -> Door {
-        Door { inbound: Inbound::Any, allow: Vec::new(), isolated: false, rate_limit: None }
+    fn default() -> InboundFilter {
+        InboundFilter {
+            inbound_policy: InboundPolicy::Any,
+            allowed_packets: Vec::new(),
+            is_isolated: false,
+            rate_limit: None,
+        }
     }
 }
 
-const EXPECTED: &str = "an array of tables such as { protocol = \"tcp\", ports = [443] }";
+const EXPECTED_EXCEPTIONS: &str = "an array of tables such as { protocol = \"tcp\", ports = [443] }";
 const EXPECTED_RATE: &str = "a rate from 100kbit to 10gbit such as \"20mbit\"";
 const EXPECTED_HOSTS: &str = "an array of addresses";
 const EXPECTED_HOST: &str = "an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
 
-const ALLOW_KIND: Kind<List<Exception>> =
-    value("array of tables", EXPECTED, |value| List::read(value, EXPECTED, Exception::read))
-        .with_table(&SECTION, &[])
-        .disclosed(Disclosure::Open);
-const HOSTS: Kind<List<IpAddr>> = value("array of addresses", EXPECTED_HOSTS, |value| {
-    List::read(value, EXPECTED_HOSTS, |item| item.parse(EXPECTED_HOST, host))
+const EXCEPTIONS_KIND: ValueKind<List<Exception>> = value("array of tables", EXPECTED_EXCEPTIONS, |value| {
+    List::read_array(value, EXPECTED_EXCEPTIONS, Exception::read_exception)
+})
+.with_table(&SECTION, &[])
+.with_disclosure(Disclosure::Open);
+const HOSTS_KIND: ValueKind<List<IpAddr>> = value("array of addresses", EXPECTED_HOSTS, |value| {
+    List::read_array(value, EXPECTED_HOSTS, |item| item.parse(EXPECTED_HOST, parse_host))
 });
 
-pub(super) static INBOUND: Key<Inbound> = with_default(
+pub(super) static INBOUND_POLICY: Key<InboundPolicy> = key_with_default(
     "inbound",
-    words(&[("established", Inbound::Established), ("any", Inbound::Any)]),
+    words_kind(&[("established", InboundPolicy::Established), ("any", InboundPolicy::Any)]),
     r#""established""#,
     r#"Packets from outside that reach hosts: `"established"` only those of connections that a host on board
        began, and ICMP errors about these, see [the door](on-board.md#the-door). `"any"`: all packets. An
        interface of which `lan` has only the name has `"any"`."#,
 );
-pub(super) static ALLOW: Key<List<Exception>> = with_default(
+pub(super) static ALLOWED_PACKETS: Key<List<Exception>> = key_with_default(
     "allow",
-    ALLOW_KIND,
+    EXCEPTIONS_KIND,
     "[]",
     "Packets that pass nevertheless, at most 32 tables, see
      [[[mobile_router.lan.allow]]](#mobile_routerlanallow).",
 );
-pub(super) static ISOLATED: Key<bool> = with_default(
+pub(super) static IS_ISOLATED: Key<bool> = key_with_default(
     "isolated",
-    kinds::BOOLEAN,
+    kinds::BOOLEAN_KIND,
     "false",
     "No packets pass between this interface and the other interfaces of `lan`.",
 );
-pub(super) static RATE_LIMIT: Optional<u64> = optional(
+pub(super) static RATE_LIMIT: Optional<u64> = optional_key(
     "rate_limit",
-    text("rate", EXPECTED_RATE, rate),
+    text_kind("rate", EXPECTED_RATE, rate),
     r#"Maximum rate of each host, from it and to it, in `kbit`, `mbit` or `gbit` per second such as
        `"20mbit"`, from 100kbit to 10gbit. Packets above it are dropped. Packets of these hosts do not take
        the fast path. See [on-board.md](on-board.md#a-rate-for-each-host)."#,
 );
 
-static PROTOCOL: Key<PolicyProtocol> = required(
+static PROTOCOL_KEY: Key<PolicyProtocol> = required_key(
     "protocol",
-    PROTOCOLS,
+    PROTOCOL_KIND,
     r#"The protocol. With `"icmp"`, which is that of IPv4, and `"icmpv6"` only Echo Requests (`ping`) pass."#,
 );
-static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
+static PORTS_KEY: Key<List<RangeInclusive<u16>>> = key_with_default(
     "ports",
-    PORT_RANGES,
+    PORT_RANGES_KIND,
     "[]",
     r#"Destination ports, such as `443` or `"5000-5010"`, at most 16. An empty array matches all ports."#,
 );
-static TO: Key<List<IpAddr>> = with_default(
+static DESTINATION_HOSTS: Key<List<IpAddr>> = key_with_default(
     "to",
-    HOSTS,
+    HOSTS_KIND,
     "[]",
     "Addresses of hosts on this interface, at most 16. An empty array matches every host of it.",
 );
 
 /// Keys of the config table `[[mobile_router.lan.allow]]`.
-pub(in crate::config) static SECTION: Section =
-    Section::new("[[mobile_router.lan.allow]]", "mobile_router.lan.allow", &[&PROTOCOL, &PORTS, &TO]);
+pub(in crate::config) static SECTION: Section = Section::new(
+    "[[mobile_router.lan.allow]]",
+    "mobile_router.lan.allow",
+    &[&PROTOCOL_KEY, &PORTS_KEY, &DESTINATION_HOSTS],
+);
 
 /// Parses a rate in bits per second.
 fn rate(text: &str) -> Result<u64, String> {
@@ -137,7 +147,7 @@ fn rate(text: &str) -> Result<u64, String> {
     let Some(rate) = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) else {
         return wrong();
     };
-    if !RATES.contains(&rate) {
+    if !POSSIBLE_HOST_RATES.contains(&rate) {
         return Err(format!("{text:?} is out of range, expected {EXPECTED_RATE}"));
     }
     Ok(rate)
@@ -148,40 +158,46 @@ fn rate(text: &str) -> Result<u64, String> {
 pub(in crate::config) struct Exception {
     ports: List<RangeInclusive<u16>>,
     to: List<IpAddr>,
-    config: Option<Allowed>,
+    config: Option<AllowedPackets>,
 }
 
 impl Exception {
-    fn read(value: &Value<'_>) -> Option<Exception> {
-        let table = Table::of(&SECTION, value)?;
-        let (ports, to) = (table.take(&PORTS).unwrap_or_default(), table.take(&TO).unwrap_or_default());
-        let config =
-            all!(Allowed { protocol: table.take(&PROTOCOL), ports: ports.complete(), to: to.complete() });
+    fn read_exception(value: &LocatedValue<'_>) -> Option<Exception> {
+        let table = Table::of_value(&SECTION, value)?;
+        let (ports, to) = (
+            table.read_key(&PORTS_KEY).unwrap_or_default(),
+            table.read_key(&DESTINATION_HOSTS).unwrap_or_default(),
+        );
+        let config = all!(AllowedPackets {
+            protocol: table.read_key(&PROTOCOL_KEY),
+            ports: ports.complete_items(),
+            destination_hosts: to.complete_items()
+        });
         Some(Exception { ports, to, config })
     }
 
     /// Checks the exception by itself.
-    fn check(&self, sink: &Sink<'_>) {
-        if let Some(first) = self.ports.items.get(MAX_PARTS) {
-            sink.push(first.at, format!("too many ports, expected at most {MAX_PARTS}"));
+    fn check_exception(&self, sink: &ErrorSink<'_>) {
+        if let Some(first) = self.ports.valid_items.get(MAX_PARTS_PER_EXCEPTION) {
+            sink.push(first.offset, format!("too many ports, expected at most {MAX_PARTS_PER_EXCEPTION}"));
         }
-        if let Some(first) = self.to.items.get(MAX_PARTS) {
-            sink.push(first.at, format!("too many hosts, expected at most {MAX_PARTS}"));
+        if let Some(first) = self.to.valid_items.get(MAX_PARTS_PER_EXCEPTION) {
+            sink.push(first.offset, format!("too many hosts, expected at most {MAX_PARTS_PER_EXCEPTION}"));
         }
         let Some(config) = &self.config else { return };
         let is_icmp = matches!(config.protocol, PolicyProtocol::Icmp | PolicyProtocol::Icmpv6);
-        if let Some(port) = self.ports.items.first().filter(|_| is_icmp) {
-            sink.push(port.at, "ICMP has no ports, expected none".to_owned());
+        if let Some(port) = self.ports.valid_items.first().filter(|_| is_icmp) {
+            sink.push(port.offset, "ICMP has no ports, expected none".to_owned());
         }
         let other_family = |address: &IpAddr| match config.protocol {
             PolicyProtocol::Icmp => address.is_ipv6(),
             PolicyProtocol::Icmpv6 => address.is_ipv4(),
             PolicyProtocol::Tcp | PolicyProtocol::Udp => false,
         };
-        if let Some(host) = self.to.items.iter().find(|host| other_family(&host.value)) {
+        if let Some(host) = self.to.valid_items.iter().find(|host| other_family(&host.value)) {
             let family = if host.value.is_ipv4() { "IPv6" } else { "IPv4" };
             let message = format!("{} is not of the protocol's family, expected {family}", host.value);
-            sink.push(host.at, message);
+            sink.push(host.offset, message);
         }
     }
 }
@@ -192,45 +208,45 @@ pub(in crate::config) struct Draft {
     allow: List<Exception>,
     /// Position of the value of `allow`, if the table has it.
     allow_at: Option<usize>,
-    pub config: Option<Door>,
+    pub config: Option<InboundFilter>,
 }
 
 impl Draft {
-    pub(super) fn read(table: &Table<'_>) -> Draft {
-        let allow = table.take(&ALLOW).unwrap_or_default();
-        let allow_at = table.value(&ALLOW).map(|value| value.at());
-        let exceptions = allow.complete().and_then(|all| all.into_iter().map(|it| it.config).collect());
-        let config = all!(Door {
-            inbound: table.take(&INBOUND),
-            allow: exceptions,
-            isolated: table.take(&ISOLATED),
-            rate_limit: table.take(&RATE_LIMIT),
+    pub(super) fn read_table(table: &Table<'_>) -> Draft {
+        let allow = table.read_key(&ALLOWED_PACKETS).unwrap_or_default();
+        let allow_at = table.value(&ALLOWED_PACKETS).map(|value| value.offset());
+        let exceptions = allow.complete_items().and_then(|all| all.into_iter().map(|it| it.config).collect());
+        let config = all!(InboundFilter {
+            inbound_policy: table.read_key(&INBOUND_POLICY),
+            allowed_packets: exceptions,
+            is_isolated: table.read_key(&IS_ISOLATED),
+            rate_limit: table.read_key(&RATE_LIMIT),
         });
         Draft { allow, allow_at, config }
     }
 
     /// Creates the draft of an interface of which the config only has the name.
-    pub(super) fn named() -> Draft {
-        Draft { config: Some(Door::default()), ..Draft::default() }
+    pub(super) fn of_named_interface() -> Draft {
+        Draft { config: Some(InboundFilter::default()), ..Draft::default() }
     }
 
     /// Reports conflicts between the values. `prefixes` are those of the mobile router, of both families;
     /// empty if one of them has an error.
-    pub(super) fn check(&self, prefixes: &[ipnet::IpNet], sink: &Sink<'_>) {
-        if let Some(first) = self.allow.items.get(MAX_ALLOWED) {
-            sink.push(first.at, format!("too many exceptions, expected at most {MAX_ALLOWED}"));
+    pub(super) fn check_values(&self, prefixes: &[ipnet::IpNet], sink: &ErrorSink<'_>) {
+        if let Some(first) = self.allow.valid_items.get(MAX_EXCEPTIONS) {
+            sink.push(first.offset, format!("too many exceptions, expected at most {MAX_EXCEPTIONS}"));
         }
-        let is_open = self.config.as_ref().is_some_and(|door| door.inbound == Inbound::Any);
-        if let Some(at) = self.allow_at.filter(|_| is_open && !self.allow.items.is_empty()) {
+        let is_open = self.config.as_ref().is_some_and(|door| door.inbound_policy == InboundPolicy::Any);
+        if let Some(at) = self.allow_at.filter(|_| is_open && !self.allow.valid_items.is_empty()) {
             sink.push(at, "everything passes already, expected inbound = \"established\"".to_owned());
         }
-        for At { value: exception, .. } in &self.allow.items {
-            exception.check(sink);
+        for Located { value: exception, .. } in &self.allow.valid_items {
+            exception.check_exception(sink);
             let is_on_board = |host: &IpAddr| prefixes.iter().any(|prefix| prefix.contains(host));
-            for host in exception.to.items.iter().filter(|host| !is_on_board(&host.value)) {
+            for host in exception.to.valid_items.iter().filter(|host| !is_on_board(&host.value)) {
                 if !prefixes.is_empty() {
                     let message = "is not on board, expected an address of the mobile network";
-                    sink.push(host.at, format!("{} {message}", host.value));
+                    sink.push(host.offset, format!("{} {message}", host.value));
                 }
             }
         }
@@ -238,9 +254,9 @@ impl Draft {
 }
 
 /// Parses the address of a host.
-fn host(text: &str) -> Result<IpAddr, String> {
+fn parse_host(text: &str) -> Result<IpAddr, String> {
     if text.parse::<std::net::Ipv4Addr>().is_ok() {
-        return values::ipv4_address(text).map(IpAddr::V4);
+        return values::parse_ipv4_address(text).map(IpAddr::V4);
     }
     let wrong = |_| format!("{text:?} is no address, expected {EXPECTED_HOST}");
     text.parse().map(IpAddr::V6).map_err(wrong)

@@ -9,28 +9,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::access::User;
+use crate::access::EtcdUser;
 
-fn transaction() -> Transaction {
+fn test_transaction() -> Transaction {
     let token = Token { member: "anna".into(), process: 1, count: 1, state: TokenState::Starting };
     Transaction { expected: 0, token, changes: Vec::new() }
 }
 
-async fn store() -> (TcpListener, StoreLocation) {
+async fn listening_store() -> (TcpListener, StoreLocation) {
     let listener = TcpListener::bind("[::1]:0").await.expect("a port");
-    let server = Server::new(&listener.local_addr().expect("an address").to_string(), None, None);
-    (listener, StoreLocation { servers: vec![server], prefix: Prefix::of("carnet", "north") })
+    let server = StoreServer::new(&listener.local_addr().expect("an address").to_string(), None, None);
+    (listener, StoreLocation { store_servers: vec![server], prefix: KeyPrefix::of_seat("carnet", "north") })
 }
 
 /// Accepts the next connection, and reads one request from it.
-async fn asked(listener: &TcpListener) -> TcpStream {
+async fn accept_request(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().await.expect("a connection");
-    request(&mut stream).await.expect("a request");
+    read_request(&mut stream).await.expect("a request");
     stream
 }
 
 /// Returns the next request on a connection; `None` after its end.
-async fn request(stream: &mut TcpStream) -> Option<String> {
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let (mut text, mut octets) = (String::new(), [0; 4096]);
     let whole = |text: &str| {
         let (head, body) = text.split_once("\r\n\r\n")?;
@@ -48,14 +48,14 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
 /// transactions would never succeed with a slow etcd.
 #[tokio::test]
 async fn late_answer_of_etcd_still_counts() {
-    let (listener, place) = store().await;
+    let (listener, place) = listening_store().await;
     let (ask, to_make) = unbounded_channel();
     let (tell, mut told) = unbounded_channel();
-    tokio::spawn(make("north".into(), place, Duration::from_secs(3600), to_make, tell));
-    ask.send((1, transaction())).expect("it runs");
-    let mut first = asked(&listener).await;
-    ask.send((2, transaction())).expect("it runs");
-    let _second = asked(&listener).await;
+    tokio::spawn(execute_transactions("north".into(), place, Duration::from_secs(3600), to_make, tell));
+    ask.send((1, test_transaction())).expect("it runs");
+    let mut first = accept_request(&listener).await;
+    ask.send((2, test_transaction())).expect("it runs");
+    let _second = accept_request(&listener).await;
     let body = r#"{"header":{"revision":"7"},"succeeded":true}"#;
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     first.write_all(answer.as_bytes()).await.expect("it is still wanted");
@@ -65,31 +65,32 @@ async fn late_answer_of_etcd_still_counts() {
 
 /// Answers of a store that has one user: the answer to a token request, and the answers to successive
 /// transactions.
-struct Guarded {
-    token: (u16, &'static str),
-    transactions: Vec<(u16, String)>,
+struct StoreWithUser {
+    token_answer: (u16, &'static str),
+    transaction_answers: Vec<(u16, String)>,
     /// If present, the simulated etcd answers a token request only after this notification.
-    gate: Option<Arc<Notify>>,
+    token_gate: Option<Arc<Notify>>,
 }
 
-const TOKEN: (u16, &str) = (200, r#"{"token":"TOKEN"}"#);
-const DONE: &str = r#"{"header":{"revision":"7"},"succeeded":true}"#;
+const TOKEN_ANSWER: (u16, &str) = (200, r#"{"token":"TOKEN"}"#);
+const SUCCESS_ANSWER: &str = r#"{"header":{"revision":"7"},"succeeded":true}"#;
 
-impl Guarded {
+impl StoreWithUser {
     /// Starts the store. Returns its location, and the path and token of each request.
-    async fn begin(self) -> (StoreLocation, UnboundedReceiver<String>) {
-        let (listener, mut place) = store().await;
-        let user = Arc::new(User::new("north", "secret"));
-        place.servers[0] = Server::new(&place.servers[0].address, None, Some(user));
+    async fn start_store(self) -> (StoreLocation, UnboundedReceiver<String>) {
+        let (listener, mut place) = listening_store().await;
+        let user = Arc::new(EtcdUser::new("north", "secret"));
+        place.store_servers[0] = StoreServer::new(&place.store_servers[0].address, None, Some(user));
         let (tell, told) = unbounded_channel();
-        let (answers, count) = (Arc::new(Mutex::new(self.transactions.into_iter())), Arc::new(Mutex::new(0)));
-        let (gate, token) = (self.gate, self.token);
+        let (answers, count) =
+            (Arc::new(Mutex::new(self.transaction_answers.into_iter())), Arc::new(Mutex::new(0)));
+        let (gate, token) = (self.token_gate, self.token_answer);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let (tell, answers, count, gate) =
                     (tell.clone(), answers.clone(), count.clone(), gate.clone());
                 tokio::spawn(async move {
-                    while let Some(text) = request(&mut stream).await {
+                    while let Some(text) = read_request(&mut stream).await {
                         let path = text.split(' ').nth(1).expect("a path");
                         let shown = text.lines().find_map(|line| line.strip_prefix("authorization: "));
                         let _ = tell.send(format!("{path} {}", shown.unwrap_or("-")));
@@ -116,12 +117,15 @@ impl Guarded {
     }
 }
 
-fn asked_of(told: &mut UnboundedReceiver<String>) -> Vec<String> {
+fn take_requests(told: &mut UnboundedReceiver<String>) -> Vec<String> {
     std::iter::from_fn(|| told.try_recv().ok()).collect()
 }
 
-async fn transacted(place: &StoreLocation) -> anyhow::Result<Outcome> {
-    Connection::to(&place.servers[0]).await?.transact(&place.prefix, &transaction()).await
+async fn transaction_result(place: &StoreLocation) -> anyhow::Result<Outcome> {
+    EtcdConnection::connect_to(&place.store_servers[0])
+        .await?
+        .execute_transaction(&place.prefix, &test_transaction())
+        .await
 }
 
 /// The store refuses the token with the error text of etcd up to 3.5, and with that of later versions.
@@ -139,17 +143,24 @@ async fn a_transaction_with_an_expired_token_is_repeated_with_a_new_token() {
         (400, r#"{"code":3,"message":"etcdserver: user name is empty","details":[]}"#),
         (400, r#"{"code":3,"message":"etcdserver: revision of auth store is old","details":[]}"#),
     ] {
-        let transactions = vec![(refused.0, refused.1.to_owned()), (200, DONE.into()), (200, DONE.into())];
-        let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
-        assert_eq!(transacted(&place).await.expect("it is made"), Outcome::Done(7), "{refused:?}");
+        let transactions = vec![
+            (refused.0, refused.1.to_owned()),
+            (200, SUCCESS_ANSWER.into()),
+            (200, SUCCESS_ANSWER.into()),
+        ];
+        let (place, mut told) =
+            StoreWithUser { token_answer: TOKEN_ANSWER, transaction_answers: transactions, token_gate: None }
+                .start_store()
+                .await;
+        assert_eq!(transaction_result(&place).await.expect("it is made"), Outcome::Done(7), "{refused:?}");
         let authenticate = "/v3/auth/authenticate -";
         assert_eq!(
-            asked_of(&mut told),
+            take_requests(&mut told),
             [authenticate, "/v3/kv/txn token1", authenticate, "/v3/kv/txn token2"],
             "{refused:?}"
         );
-        transacted(&place).await.expect("it is made");
-        assert_eq!(asked_of(&mut told), ["/v3/kv/txn token2"]);
+        transaction_result(&place).await.expect("it is made");
+        assert_eq!(take_requests(&mut told), ["/v3/kv/txn token2"]);
     }
 }
 
@@ -164,13 +175,16 @@ async fn transaction_with_unknown_result_is_not_repeated() {
         (403, r#"{"error":"etcdserver: permission denied","code":7}"#),
     ] {
         let transactions = vec![(refused.0, refused.1.to_owned())];
-        let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
-        let error = transacted(&place).await.expect_err("it is not known to be made").to_string();
+        let (place, mut told) =
+            StoreWithUser { token_answer: TOKEN_ANSWER, transaction_answers: transactions, token_gate: None }
+                .start_store()
+                .await;
+        let error = transaction_result(&place).await.expect_err("it is not known to be made").to_string();
         assert!(
             error.starts_with(&format!("etcd refused the request with HTTP status {}", refused.0)),
             "{error}"
         );
-        assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn token1"], "{refused:?}");
+        assert_eq!(take_requests(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn token1"], "{refused:?}");
     }
 }
 
@@ -183,8 +197,14 @@ async fn error_quotes_only_the_start_of_an_unexpected_etcd_answer() {
         ("x".repeat(1 << 20), String::new()),
         ("one\n\u{1b}[2Jtwo\n".into(), "one\u{fffd}\u{fffd}[2Jtwo".into()),
     ] {
-        let (place, _) = Guarded { token: TOKEN, transactions: vec![(503, said)], gate: None }.begin().await;
-        let error = transacted(&place).await.expect_err("it is not known to be made").to_string();
+        let (place, _) = StoreWithUser {
+            token_answer: TOKEN_ANSWER,
+            transaction_answers: vec![(503, said)],
+            token_gate: None,
+        }
+        .start_store()
+        .await;
+        let error = transaction_result(&place).await.expect_err("it is not known to be made").to_string();
         assert_eq!(
             error,
             format!("etcd refused the request with HTTP status 503 Service Unavailable: {told}")
@@ -195,7 +215,7 @@ async fn error_quotes_only_the_start_of_an_unexpected_etcd_answer() {
 /// A faulty server that repeats keys must not make the client read endlessly.
 #[tokio::test]
 async fn endless_pages_of_equal_keys_are_an_error() {
-    let prefix = Prefix::of("carnet", "north");
+    let prefix = KeyPrefix::of_seat("carnet", "north");
     let page = |revision: &str| {
         // Base64 of "/carnet/north/owner".
         let key = "L2Nhcm5ldC9ub3J0aC9vd25lcg==";
@@ -203,14 +223,17 @@ async fn endless_pages_of_equal_keys_are_an_error() {
         (200, format!(r#"{{"header":{{"revision":"{revision}"}},"kvs":[{pair}],"more":true}}"#))
     };
     let transactions = vec![page("18446744073709551615"), page("7"), page("7")];
-    let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
-    let mut open = Connection::to(&place.servers[0]).await.expect("a connection");
-    let error = open.read(&prefix).await.expect_err("it has no end").to_string();
+    let (place, mut told) =
+        StoreWithUser { token_answer: TOKEN_ANSWER, transaction_answers: transactions, token_gate: None }
+            .start_store()
+            .await;
+    let mut open = EtcdConnection::connect_to(&place.store_servers[0]).await.expect("a connection");
+    let error = open.read_seat(&prefix).await.expect_err("it has no end").to_string();
     assert_eq!(error, "expected only the requested keys in etcd's answer, found other keys");
-    assert_eq!(asked_of(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
+    assert_eq!(take_requests(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
     // No revision follows the largest one, but the watch must begin anyway.
     let known = Revision::MAX;
-    assert!(open.watch(&prefix, known).await.is_ok());
+    assert!(open.watch_seat(&prefix, known).await.is_ok());
 }
 
 /// etcd needs some work for each password, even for a wrong one. So the client waits before it sends a
@@ -220,17 +243,23 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
     let token =
         (400, r#"{"error":"etcdserver: authentication failed, invalid user ID or password","code":3}"#);
-    let (place, mut told) = Guarded { token, transactions: Vec::new(), gate: None }.begin().await;
+    let (place, mut told) =
+        StoreWithUser { token_answer: token, transaction_answers: Vec::new(), token_gate: None }
+            .start_store()
+            .await;
     for _ in 0..50 {
-        let error = transacted(&place).await.expect_err("it has no token").to_string();
+        let error = transaction_result(&place).await.expect_err("it has no token").to_string();
         assert_eq!(error, format!("etcd refuses the user \"north\" (access.user): {wrong}"));
     }
-    let shown = asked_of(&mut told).len();
+    let shown = take_requests(&mut told).len();
     assert!(shown < 50, "{shown}");
     for token in [(200, r#"{"token":""}"#), (200, r#"{"token":"two\nlines"}"#), (200, "{}")] {
-        let (place, mut told) = Guarded { token, transactions: Vec::new(), gate: None }.begin().await;
-        transacted(&place).await.expect_err("it has no token");
-        assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -"]);
+        let (place, mut told) =
+            StoreWithUser { token_answer: token, transaction_answers: Vec::new(), token_gate: None }
+                .start_store()
+                .await;
+        transaction_result(&place).await.expect_err("it has no token");
+        assert_eq!(take_requests(&mut told), ["/v3/auth/authenticate -"]);
     }
 }
 
@@ -239,57 +268,71 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
 #[tokio::test]
 async fn token_request_continues_although_its_caller_gave_up() {
     let gate = Arc::new(Notify::new());
-    let transactions = vec![(200, DONE.into())];
-    let (place, mut told) = Guarded { token: TOKEN, transactions, gate: Some(gate.clone()) }.begin().await;
+    let transactions = vec![(200, SUCCESS_ANSWER.into())];
+    let (place, mut told) = StoreWithUser {
+        token_answer: TOKEN_ANSWER,
+        transaction_answers: transactions,
+        token_gate: Some(gate.clone()),
+    }
+    .start_store()
+    .await;
     tokio::select! {
-        outcome = transacted(&place) => panic!("{outcome:?}"),
+        outcome = transaction_result(&place) => panic!("{outcome:?}"),
         asked = told.recv() => assert_eq!(asked.as_deref(), Some("/v3/auth/authenticate -")),
     }
     gate.notify_one();
-    transacted(&place).await.expect("it is made");
-    assert_eq!(asked_of(&mut told), ["/v3/kv/txn token1"]);
+    transaction_result(&place).await.expect("it is made");
+    assert_eq!(take_requests(&mut told), ["/v3/kv/txn token1"]);
 }
 
 /// If etcd has no users, the client sends no token until etcd gets users.
 #[tokio::test]
 async fn etcd_without_authentication_gets_requests_without_token() {
     let token = (400, r#"{"error":"etcdserver: authentication is not enabled","code":9}"#);
-    let transactions = vec![(200, DONE.into()), (200, DONE.into())];
-    let (place, mut told) = Guarded { token, transactions, gate: None }.begin().await;
+    let transactions = vec![(200, SUCCESS_ANSWER.into()), (200, SUCCESS_ANSWER.into())];
+    let (place, mut told) =
+        StoreWithUser { token_answer: token, transaction_answers: transactions, token_gate: None }
+            .start_store()
+            .await;
     for _ in 0..2 {
-        transacted(&place).await.expect("it is made");
+        transaction_result(&place).await.expect("it is made");
     }
-    assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
+    assert_eq!(take_requests(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
 /// An ending home agent may still report a commit. If the answer to this commit went to the next home agent,
 /// that one would send its acknowledgements one commit too early.
 #[tokio::test]
 async fn events_of_an_ending_process_do_not_count_for_the_next() {
-    let (_listener, place) = store().await;
+    let (_listener, place) = listening_store().await;
     let recipe = AgentParameters {
-        program: "/nonexistent".into(),
+        carnet_program: "/nonexistent".into(),
         config: "north.toml".into(),
-        directory: "/nonexistent".into(),
+        socket_directory: "/nonexistent".into(),
         name: "north".into(),
     };
     let config = SeatConfig::new("anna", vec!["anna".into()]);
-    let mut keeper = Keeper::new("north".into(), config, 1, place, recipe.clone(), watch::channel(Ok(())).1);
+    let mut keeper =
+        SeatKeeper::new("north".into(), config, 1, place, recipe.clone(), watch::channel(Ok(())).1);
     let (transactions, mut made) = unbounded_channel();
-    keeper.transactions = transactions;
-    keeper.carry_out();
-    keeper.hear_store(StoreMessage::Snapshot(1, Snapshot { revision: 5, ..Snapshot::default() }));
-    keeper.carry_out();
+    keeper.transaction_sender = transactions;
+    keeper.carry_out_actions();
+    keeper.handle_store_message(StoreMessage::Snapshot(1, Snapshot { revision: 5, ..Snapshot::default() }));
+    keeper.carry_out_actions();
     let (id, taking) = made.try_recv().expect("nobody has the seat");
-    keeper.hear_store(StoreMessage::Outcome(id, Outcome::Done(6)));
+    keeper.handle_store_message(StoreMessage::Outcome(id, Outcome::Done(6)));
     let event = Event { key: Key::Owner, value: Some(taking.token.to_text()) };
-    keeper.hear_store(StoreMessage::Events(1, BTreeMap::from([(6, vec![event])])));
-    keeper.carry_out();
-    assert!(matches!(keeper.process, Process::None(_, Some(_))), "{:?}", keeper.process);
-    keeper.process = Process::Ending(Agent::start(recipe), Some(BTreeMap::new()));
-    keeper.hear_agent(agent::AgentEvent::Commit(1, vec![("own".into(), Some("{}".into()))]));
-    keeper.hear_agent(agent::AgentEvent::Working);
-    keeper.carry_out();
+    keeper.handle_store_message(StoreMessage::Events(1, BTreeMap::from([(6, vec![event])])));
+    keeper.carry_out_actions();
+    assert!(
+        matches!(keeper.agent_process, AgentProcessState::None(_, Some(_))),
+        "{:?}",
+        keeper.agent_process
+    );
+    keeper.agent_process = AgentProcessState::Ending(AgentProcess::start(recipe), Some(BTreeMap::new()));
+    keeper.handle_agent_event(agent::AgentEvent::Commit(1, vec![("own".into(), Some("{}".into()))]));
+    keeper.handle_agent_event(agent::AgentEvent::Working);
+    keeper.carry_out_actions();
     while let Ok((_, transaction)) = made.try_recv() {
         assert_eq!((transaction.changes, transaction.token.state), (Vec::new(), TokenState::Starting));
     }

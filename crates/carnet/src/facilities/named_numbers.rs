@@ -4,7 +4,7 @@ use carnet_api::config::StationType;
 use carnet_api::model::Cause;
 
 /// Names and numbers of the causes of events.
-pub const CAUSES: [(&str, u8); 26] = Cause::NAMES;
+pub const CAUSE_NAMES: [(&str, u8); 26] = Cause::NAMES;
 
 /// Returns the name of a number. A number without a name is returned as digits.
 pub fn name(names: &[(&str, u8)], number: u8) -> String {
@@ -13,18 +13,18 @@ pub fn name(names: &[(&str, u8)], number: u8) -> String {
 }
 
 /// Returns the number of a name; a text of digits is also a number.
-pub fn number(names: &[(&str, u8)], text: &str) -> Option<u8> {
+pub fn number_of_name(names: &[(&str, u8)], text: &str) -> Option<u8> {
     let known = names.iter().find(|(name, _)| *name == text);
     known.map(|(_, number)| *number).or_else(|| text.parse().ok())
 }
 
 /// Returns the names and numbers of station types.
-pub fn station_types() -> [(&'static str, u8); 13] {
-    StationType::NAMES.map(|(name, kind)| (name, kind.number()))
+pub fn station_type_names() -> [(&'static str, u8); 13] {
+    StationType::STATION_TYPE_NAMES.map(|(name, kind)| (name, kind.type_number()))
 }
 
 /// Returns the names as a list for a sentence.
-pub fn list(names: &[(&str, u8)]) -> String {
+pub fn list_names(names: &[(&str, u8)]) -> String {
     names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
@@ -65,6 +65,6 @@ mod tests {
             ("signal_violation", CauseCodeType::SIGNAL_VIOLATION),
             ("dangerous_situation", CauseCodeType::DANGEROUS_SITUATION),
         ];
-        assert_eq!(CAUSES, expected.map(|(name, code)| (name, code.0)));
+        assert_eq!(CAUSE_NAMES, expected.map(|(name, code)| (name, code.0)));
     }
 }

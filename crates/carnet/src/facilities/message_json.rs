@@ -23,16 +23,18 @@ use serde_json::{Map, Value};
 use super::ReceivedMessage;
 
 /// Version of the JSON format.
-const VERSION: &str = "1.1.3";
+const JSON_FORMAT_VERSION: &str = "1.1.3";
 
 /// Returns a message in the envelope for other gateways, with its source and time (milliseconds since 1970).
-pub fn envelope(kind: MessageKind, source: &str, milliseconds: u64, message: Value) -> Value {
+pub fn message_in_envelope(kind: MessageKind, source: &str, milliseconds: u64, message: Value) -> Value {
     let kind = match kind {
         MessageKind::Cam => "cam",
         MessageKind::Denm => "denm",
     };
     let mut all = Map::new();
-    for (name, text) in [("type", kind), ("origin", "self"), ("version", VERSION), ("source_uuid", source)] {
+    for (name, text) in
+        [("type", kind), ("origin", "self"), ("version", JSON_FORMAT_VERSION), ("source_uuid", source)]
+    {
         all.insert(name.to_owned(), text.into());
     }
     all.insert("timestamp".to_owned(), milliseconds.into());
@@ -41,63 +43,63 @@ pub fn envelope(kind: MessageKind, source: &str, milliseconds: u64, message: Val
 }
 
 /// Returns a JSON object with these numeric fields.
-fn numbers(fields: &[(&str, i64)]) -> Map<String, Value> {
+fn object_of_numbers(fields: &[(&str, i64)]) -> Map<String, Value> {
     let mut all = Map::new();
-    fields.iter().for_each(|(name, number)| put(&mut all, name, *number));
+    fields.iter().for_each(|(name, number)| put_value(&mut all, name, *number));
     all
 }
 
-fn put(object: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
+fn put_value(object: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     object.insert(name.to_owned(), value.into());
 }
 
 /// Returns the first `width` bits as a text of `0` and `1`, the first bit first.
-fn bits(value: u8, width: usize) -> String {
+fn bits_as_text(value: u8, width: usize) -> String {
     format!("{value:0width$b}")
 }
 
 /// Returns a CAM without its envelope, and the values that filters use.
-pub fn cam(cam: &Cam) -> (ReceivedMessage, Value) {
+pub fn cam_as_json(cam: &Cam) -> (ReceivedMessage, Value) {
     let parameters = &cam.cam.cam_parameters;
     let basic = &parameters.basic_container;
-    let (position, confidence) = position(&basic.reference_position);
-    let mut container = numbers(&[("station_type", basic.station_type.0.into())]);
-    put(&mut container, "reference_position", position);
-    put(&mut container, "confidence", confidence);
-    let mut message = numbers(&[
+    let (position, confidence) = position_as_json(&basic.reference_position);
+    let mut container = object_of_numbers(&[("station_type", basic.station_type.0.into())]);
+    put_value(&mut container, "reference_position", position);
+    put_value(&mut container, "confidence", confidence);
+    let mut message = object_of_numbers(&[
         ("protocol_version", cam.header.protocol_version.0.into()),
         ("station_id", cam.header.station_id.0.into()),
         ("generation_delta_time", cam.cam.generation_delta_time.0.into()),
     ]);
-    put(&mut message, "basic_container", container);
+    put_value(&mut message, "basic_container", container);
     let high = match &parameters.high_frequency_container {
-        HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => high_frequency(high),
+        HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => high_frequency_as_json(high),
         _ => Map::new(),
     };
-    put(&mut message, "high_frequency_container", high);
+    put_value(&mut message, "high_frequency_container", high);
     if let Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) =
         &parameters.low_frequency_container
     {
-        put(&mut message, "low_frequency_container", low_frequency(low));
+        put_value(&mut message, "low_frequency_container", low_frequency_as_json(low));
     }
     let heard = ReceivedMessage {
         kind: MessageKind::Cam,
-        place: basic.reference_position.position(),
+        message_position: basic.reference_position.position(),
         station_type: basic.station_type.0,
-        cause: None,
-        json: String::new(),
+        event_cause: None,
+        json_text: String::new(),
     };
     (heard, message.into())
 }
 
-fn high_frequency(high: &BasicVehicleContainerHighFrequency) -> Map<String, Value> {
+fn high_frequency_as_json(high: &BasicVehicleContainerHighFrequency) -> Map<String, Value> {
     let mode = match high.curvature_calculation_mode {
         CurvatureCalculationMode::YawRateUsed => 0,
         CurvatureCalculationMode::YawRateNotUsed => 1,
         _ => 2,
     };
     let acceleration = high.longitudinal_acceleration;
-    let mut container = numbers(&[
+    let mut container = object_of_numbers(&[
         ("heading", high.heading.heading_value.0.into()),
         ("speed", high.speed.speed_value.0.into()),
         ("drive_direction", high.drive_direction as i64),
@@ -108,7 +110,7 @@ fn high_frequency(high: &BasicVehicleContainerHighFrequency) -> Map<String, Valu
         ("longitudinal_acceleration", acceleration.longitudinal_acceleration_value.0.into()),
         ("yaw_rate", high.yaw_rate.yaw_rate_value.0.into()),
     ]);
-    let mut confidence = numbers(&[
+    let mut confidence = object_of_numbers(&[
         ("heading", high.heading.heading_confidence.0.into()),
         ("speed", high.speed.speed_confidence.0.into()),
         ("vehicle_length", high.vehicle_length.vehicle_length_confidence_indication as i64),
@@ -117,60 +119,60 @@ fn high_frequency(high: &BasicVehicleContainerHighFrequency) -> Map<String, Valu
         ("curvature", high.curvature.curvature_confidence as i64),
     ]);
     if let Some(control) = high.acceleration_control {
-        put(&mut container, "acceleration_control", bits(control.0, 7));
+        put_value(&mut container, "acceleration_control", bits_as_text(control.0, 7));
     }
     if let Some(lane) = high.lane_position {
-        put(&mut container, "lane_position", lane.0);
+        put_value(&mut container, "lane_position", lane.0);
     }
     if let Some(lateral) = high.lateral_acceleration {
-        put(&mut container, "lateral_acceleration", lateral.lateral_acceleration_value.0);
-        put(&mut confidence, "lateral_acceleration", lateral.lateral_acceleration_confidence.0);
+        put_value(&mut container, "lateral_acceleration", lateral.lateral_acceleration_value.0);
+        put_value(&mut confidence, "lateral_acceleration", lateral.lateral_acceleration_confidence.0);
     }
     if let Some(vertical) = high.vertical_acceleration {
-        put(&mut container, "vertical_acceleration", vertical.vertical_acceleration_value.0);
-        put(&mut confidence, "vertical_acceleration", vertical.vertical_acceleration_confidence.0);
+        put_value(&mut container, "vertical_acceleration", vertical.vertical_acceleration_value.0);
+        put_value(&mut confidence, "vertical_acceleration", vertical.vertical_acceleration_confidence.0);
     }
-    put(&mut container, "confidence", confidence);
+    put_value(&mut container, "confidence", confidence);
     container
 }
 
-fn low_frequency(low: &BasicVehicleContainerLowFrequency) -> Map<String, Value> {
-    let mut container = numbers(&[("vehicle_role", low.vehicle_role as i64)]);
-    put(&mut container, "exterior_lights", bits(low.exterior_lights.0, 8));
-    put(&mut container, "path_history", path(&low.path_history));
+fn low_frequency_as_json(low: &BasicVehicleContainerLowFrequency) -> Map<String, Value> {
+    let mut container = object_of_numbers(&[("vehicle_role", low.vehicle_role as i64)]);
+    put_value(&mut container, "exterior_lights", bits_as_text(low.exterior_lights.0, 8));
+    put_value(&mut container, "path_history", path(&low.path_history));
     container
 }
 
 /// Returns the JSON fields of a position, and separately the confidences of these fields.
-fn position(reference: &ReferencePosition) -> (Map<String, Value>, Map<String, Value>) {
+fn position_as_json(reference: &ReferencePosition) -> (Map<String, Value>, Map<String, Value>) {
     let ellipse = reference.position_confidence_ellipse;
-    let position = numbers(&[
+    let position = object_of_numbers(&[
         ("latitude", reference.latitude.0.into()),
         ("longitude", reference.longitude.0.into()),
         ("altitude", reference.altitude.altitude_value.0.into()),
     ]);
-    let mut confidence = numbers(&[("altitude", reference.altitude.altitude_confidence as i64)]);
-    let ellipse = numbers(&[
+    let mut confidence = object_of_numbers(&[("altitude", reference.altitude.altitude_confidence as i64)]);
+    let ellipse = object_of_numbers(&[
         ("semi_major_confidence", ellipse.semi_major_confidence.0.into()),
         ("semi_minor_confidence", ellipse.semi_minor_confidence.0.into()),
         ("semi_major_orientation", ellipse.semi_major_orientation.0.into()),
     ]);
-    put(&mut confidence, "position_confidence_ellipse", ellipse);
+    put_value(&mut confidence, "position_confidence_ellipse", ellipse);
     (position, confidence)
 }
 
 fn path(history: &PathHistory) -> Vec<Value> {
     let point = |point: &PathPoint| {
         let delta = point.path_position;
-        let position = numbers(&[
+        let position = object_of_numbers(&[
             ("delta_latitude", delta.delta_latitude.0.into()),
             ("delta_longitude", delta.delta_longitude.0.into()),
             ("delta_altitude", delta.delta_altitude.0.into()),
         ]);
         let mut point_ = Map::new();
-        put(&mut point_, "path_position", position);
+        put_value(&mut point_, "path_position", position);
         if let Some(time) = point.path_delta_time {
-            put(&mut point_, "path_delta_time", time.0);
+            put_value(&mut point_, "path_delta_time", time.0);
         }
         Value::Object(point_)
     };
@@ -178,57 +180,57 @@ fn path(history: &PathHistory) -> Vec<Value> {
 }
 
 /// Returns a DENM without its envelope, and the values that filters use.
-pub fn denm(denm: &Denm) -> (ReceivedMessage, Value) {
+pub fn denm_as_json(denm: &Denm) -> (ReceivedMessage, Value) {
     let body = &denm.denm;
-    let mut message = numbers(&[
+    let mut message = object_of_numbers(&[
         ("protocol_version", denm.header.protocol_version.0.into()),
         ("station_id", denm.header.station_id.0.into()),
     ]);
-    put(&mut message, "management_container", management(&body.management));
+    put_value(&mut message, "management_container", management_as_json(&body.management));
     if let Some(situation) = &body.situation {
-        put(&mut message, "situation_container", self::situation(situation));
+        put_value(&mut message, "situation_container", self::situation_as_json(situation));
     }
     if let Some(location) = &body.location {
-        put(&mut message, "location_container", self::location(location));
+        put_value(&mut message, "location_container", self::location_as_json(location));
     }
     if let Some(alacarte) = &body.alacarte {
         let mut container = Map::new();
         if let Some(lane) = alacarte.lane_position {
-            put(&mut container, "lane_position", lane.0);
+            put_value(&mut container, "lane_position", lane.0);
         }
         if let Some(solution) = alacarte.positioning_solution {
             let number = PositioningSolutionType::ALL.iter().position(|known| *known == solution);
             container.extend(number.map(|number| ("positioning_solution".to_owned(), number.into())));
         }
-        put(&mut message, "alacarte_container", container);
+        put_value(&mut message, "alacarte_container", container);
     }
     let heard = ReceivedMessage {
         kind: MessageKind::Denm,
-        place: body.management.event_position.position(),
+        message_position: body.management.event_position.position(),
         station_type: body.management.station_type.0,
-        cause: body.situation.as_ref().map(|situation| situation.event_type.cause_code.0),
-        json: String::new(),
+        event_cause: body.situation.as_ref().map(|situation| situation.event_type.cause_code.0),
+        json_text: String::new(),
     };
     (heard, message.into())
 }
 
-fn management(management: &ManagementContainer) -> Map<String, Value> {
+fn management_as_json(management: &ManagementContainer) -> Map<String, Value> {
     let action = management.action_id;
     let milliseconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
-    let mut container = numbers(&[
+    let mut container = object_of_numbers(&[
         ("detection_time", milliseconds(management.detection_time.0)),
         ("reference_time", milliseconds(management.reference_time.0)),
         ("validity_duration", management.validity_duration.0.into()),
         ("station_type", management.station_type.0.into()),
     ]);
-    let action = numbers(&[
+    let action = object_of_numbers(&[
         ("originating_station_id", action.originating_station_id.0.into()),
         ("sequence_number", action.sequence_number.0.into()),
     ]);
-    put(&mut container, "action_id", action);
-    let (position, confidence) = position(&management.event_position);
-    put(&mut container, "event_position", position);
-    put(&mut container, "confidence", confidence);
+    put_value(&mut container, "action_id", action);
+    let (position, confidence) = position_as_json(&management.event_position);
+    put_value(&mut container, "event_position", position);
+    put_value(&mut container, "confidence", confidence);
     let optional = [
         ("termination", management.termination.map(|it| it as i64)),
         ("relevance_distance", management.relevance_distance.map(|it| it as i64)),
@@ -241,39 +243,39 @@ fn management(management: &ManagementContainer) -> Map<String, Value> {
     container
 }
 
-fn situation(situation: &SituationContainer) -> Map<String, Value> {
-    let mut container = numbers(&[("information_quality", situation.information_quality.0.into())]);
+fn situation_as_json(situation: &SituationContainer) -> Map<String, Value> {
+    let mut container = object_of_numbers(&[("information_quality", situation.information_quality.0.into())]);
     for (name, cause) in
         [("event_type", Some(situation.event_type)), ("linked_cause", situation.linked_cause)]
     {
         if let Some(cause) = cause {
             let cause = [("cause", cause.cause_code.0.into()), ("subcause", cause.sub_cause_code.0.into())];
-            put(&mut container, name, numbers(&cause));
+            put_value(&mut container, name, object_of_numbers(&cause));
         }
     }
     container
 }
 
-fn location(location: &LocationContainer) -> Map<String, Value> {
+fn location_as_json(location: &LocationContainer) -> Map<String, Value> {
     let (mut container, mut confidence) = (Map::new(), Map::new());
     if let Some(speed) = location.event_speed {
-        put(&mut container, "event_speed", speed.speed_value.0);
-        put(&mut confidence, "event_speed", speed.speed_confidence.0);
+        put_value(&mut container, "event_speed", speed.speed_value.0);
+        put_value(&mut confidence, "event_speed", speed.speed_confidence.0);
     }
     if let Some(heading) = location.event_position_heading {
-        put(&mut container, "event_position_heading", heading.heading_value.0);
-        put(&mut confidence, "event_position_heading", heading.heading_confidence.0);
+        put_value(&mut container, "event_position_heading", heading.heading_value.0);
+        put_value(&mut confidence, "event_position_heading", heading.heading_confidence.0);
     }
     if let Some(road) = location.road_type {
-        put(&mut container, "road_type", road as i64);
+        put_value(&mut container, "road_type", road as i64);
     }
     let trace = |history: &PathHistory| {
         let mut trace = Map::new();
-        put(&mut trace, "path_history", path(history));
+        put_value(&mut trace, "path_history", path(history));
         Value::Object(trace)
     };
-    put(&mut container, "traces", location.traces.0.iter().map(trace).collect::<Vec<_>>());
-    put(&mut container, "confidence", confidence);
+    put_value(&mut container, "traces", location.traces.0.iter().map(trace).collect::<Vec<_>>());
+    put_value(&mut container, "confidence", confidence);
     container
 }
 
@@ -289,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    fn nowhere() -> (Value, Value) {
+    fn unavailable_position_as_json() -> (Value, Value) {
         let ellipse = json!({
             "semi_major_confidence": 4095, "semi_minor_confidence": 4095, "semi_major_orientation": 3601
         });
@@ -297,7 +299,7 @@ mod tests {
         (position, json!({"position_confidence_ellipse": ellipse, "altitude": 15}))
     }
 
-    fn point() -> (PathHistory, Value) {
+    fn path_point_with_json() -> (PathHistory, Value) {
         let point = PathPoint { path_delta_time: Some(PathDeltaTime(3)), ..PathPoint::default() };
         let delta = json!({"delta_latitude": 131_072, "delta_longitude": 131_072, "delta_altitude": 12_800});
         (PathHistory(vec![point]), json!([{"path_position": delta, "path_delta_time": 3}]))
@@ -305,7 +307,7 @@ mod tests {
 
     #[test]
     fn cam_json_has_the_format_of_mqtt_gateways() {
-        let (history, path) = point();
+        let (history, path) = path_point_with_json();
         let high = BasicVehicleContainerHighFrequency {
             acceleration_control: Some(AccelerationControl::BRAKE_PEDAL_ENGAGED),
             lane_position: Some(LanePosition(1)),
@@ -327,7 +329,7 @@ mod tests {
             ..Cam::default()
         };
         message.header.station_id = StationId(42);
-        let (position, confidence) = nowhere();
+        let (position, confidence) = unavailable_position_as_json();
         let expected = json!({
             "protocol_version": 2, "station_id": 42, "generation_delta_time": 0,
             "basic_container": {"station_type": 0, "reference_position": position, "confidence": confidence},
@@ -343,10 +345,10 @@ mod tests {
             "low_frequency_container": {"vehicle_role": 0, "exterior_lights": "00100000", "path_histor\
                 y": path},
         });
-        let (heard, found) = cam(&message);
+        let (heard, found) = cam_as_json(&message);
         assert_eq!(found, expected);
-        assert_eq!((heard.place, heard.cause), (None, None));
-        let whole = envelope(MessageKind::Cam, "car-7", 1_795_338_000_123, Value::Null);
+        assert_eq!((heard.message_position, heard.event_cause), (None, None));
+        let whole = message_in_envelope(MessageKind::Cam, "car-7", 1_795_338_000_123, Value::Null);
         let expected = json!({"type": "cam", "origin": "self", "version": "1.1.3", "source_uuid": "car-7",
             "timestamp": 1_795_338_000_123_u64, "message": null});
         assert_eq!(whole, expected);
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn denm_json_has_the_format_of_mqtt_gateways() {
-        let (history, path) = point();
+        let (history, path) = path_point_with_json();
         let cause = CauseCode { cause_code: CauseCodeType(94), sub_cause_code: SubCauseCodeType(2) };
         let mut message = Denm::default();
         message.denm.management.termination = Some(Termination::IsNegation);
@@ -369,7 +371,7 @@ mod tests {
             positioning_solution: Some(PositioningSolutionType::Dgnss),
             ..AlacarteContainer::default()
         });
-        let (position, confidence) = nowhere();
+        let (position, confidence) = unavailable_position_as_json();
         let action = json!({"originating_station_id": 0, "sequence_number": 0});
         let expected = json!({
             "protocol_version": 2, "station_id": 0,
@@ -382,7 +384,7 @@ mod tests {
                 "confidence": {"event_speed": 127}},
             "alacarte_container": {"lane_position": -1, "positioning_solution": 2},
         });
-        let (heard, found) = denm(&message);
-        assert_eq!((found, heard.cause), (expected, Some(94)));
+        let (heard, found) = denm_as_json(&message);
+        assert_eq!((found, heard.event_cause), (expected, Some(94)));
     }
 }

@@ -1,12 +1,12 @@
 //! Refused configs whose values are valid alone but conflict, and refused whole files.
 
 use super::super::Config;
-use super::SMALL_ROUTER;
-use super::errors::{check, errors};
+use super::SMALL_ROUTER_CONFIG;
+use super::errors::{check_errors, errors};
 
 #[test]
 fn contradicting_values_of_several_sections_are_refused() {
-    check(&[
+    check_errors(&[
         (
             "\"2001:db8:1::1234\"",
             "\"2001:db8:9::1234\"",
@@ -229,7 +229,7 @@ fn errors_of_one_line_are_in_the_order_of_the_sections() {
 
 #[test]
 fn all_errors_of_a_file_are_reported_together() {
-    let text = SMALL_ROUTER
+    let text = SMALL_ROUTER_CONFIG
         .replace("\"bus-42\"", "\"bus 42\"")
         .replace("2001:db8:1::1234", "fe80::1")
         .replace("auth = \"none\"", "colour = \"red\"")

@@ -15,7 +15,7 @@ use carnet_its::cdd::{
 };
 
 /// Names of the standard's light bits, the first bit first.
-const LIGHTS: [&str; 8] = [
+const EXTERIOR_LIGHT_NAMES: [&str; 8] = [
     "low_beam_headlights_on",
     "high_beam_headlights_on",
     "left_turn_signal_on",
@@ -25,7 +25,7 @@ const LIGHTS: [&str; 8] = [
     "fog_light_on",
     "parking_lights_on",
 ];
-const CONTROLS: [&str; 7] = [
+const ACCELERATION_CONTROL_NAMES: [&str; 7] = [
     "brake_pedal_engaged",
     "gas_pedal_engaged",
     "emergency_brake_engaged",
@@ -38,7 +38,7 @@ const CONTROLS: [&str; 7] = [
 /// Returns the vehicle data as a CAM; `role` is the vehicle's role if the report has no role.
 ///
 /// # Errors Returns the mistake, with the expected value.
-pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
+pub fn cam_of_vehicle(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     let mut cam = Cam::default();
     let parameters = &mut cam.cam.cam_parameters;
     let HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) =
@@ -46,10 +46,10 @@ pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     else {
         return Err("a vehicle has a vehicle's container".into());
     };
-    if let Some(speed) = scaled("speed_mps", vehicle.speed_mps, 100.0, 0, 16_382)? {
+    if let Some(speed) = scale_value("speed_mps", vehicle.speed_mps, 100.0, 0, 16_382)? {
         high.speed.speed_value = SpeedValue(speed as u16);
     }
-    if let Some(heading) = scaled("heading_deg", vehicle.heading_deg, 10.0, 0, 3600)? {
+    if let Some(heading) = scale_value("heading_deg", vehicle.heading_deg, 10.0, 0, 3600)? {
         high.heading.heading_value = HeadingValue(heading as u16 % 3600);
     }
     high.drive_direction = match vehicle.drive_direction.as_deref() {
@@ -60,13 +60,13 @@ pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
             return Err(format!("drive_direction is {other:?}, expected forward or backward"));
         }
     };
-    if let Some(curvature) = scaled("curvature_per_m", vehicle.curvature_per_m, 10_000.0, -1022, 1022)? {
+    if let Some(curvature) = scale_value("curvature_per_m", vehicle.curvature_per_m, 10_000.0, -1022, 1022)? {
         high.curvature.curvature_value = CurvatureValue(curvature as i16);
     }
-    if let Some(rate) = scaled("yaw_rate_dps", vehicle.yaw_rate_dps, 100.0, -32_766, 32_766)? {
+    if let Some(rate) = scale_value("yaw_rate_dps", vehicle.yaw_rate_dps, 100.0, -32_766, 32_766)? {
         high.yaw_rate.yaw_rate_value = YawRateValue(rate as i16);
     }
-    let acceleration = |name, value| scaled(name, value, 10.0, -160, 160);
+    let acceleration = |name, value| scale_value(name, value, 10.0, -160, 160);
     let along = "longitudinal_acceleration_mps2";
     if let Some(value) = acceleration(along, vehicle.longitudinal_acceleration_mps2)? {
         high.longitudinal_acceleration.longitudinal_acceleration_value =
@@ -84,20 +84,24 @@ pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
                 ..VerticalAcceleration::default()
             }
         });
-    let angle = scaled("steering_wheel_angle_deg", vehicle.steering_wheel_angle_deg, 1.0 / 1.5, -511, 511)?;
+    let angle =
+        scale_value("steering_wheel_angle_deg", vehicle.steering_wheel_angle_deg, 1.0 / 1.5, -511, 511)?;
     high.steering_wheel_angle = angle.map(|value| SteeringWheelAngle {
         steering_wheel_angle_value: SteeringWheelAngleValue(value as i16),
         ..SteeringWheelAngle::default()
     });
-    high.lane_position = vehicle.lane.map(lane).transpose()?;
+    high.lane_position = vehicle.lane.map(lane_position).transpose()?;
     if let Some(control) = &vehicle.acceleration_control {
-        high.acceleration_control =
-            Some(AccelerationControl(bits("acceleration_control", control, &CONTROLS)?));
+        high.acceleration_control = Some(AccelerationControl(bits_from_names(
+            "acceleration_control",
+            control,
+            &ACCELERATION_CONTROL_NAMES,
+        )?));
     }
-    if let Some(length) = scaled("length_m", vehicle.length_m, 10.0, 1, 1021)? {
+    if let Some(length) = scale_value("length_m", vehicle.length_m, 10.0, 1, 1021)? {
         high.vehicle_length.vehicle_length_value = VehicleLengthValue(length as u16);
     }
-    if let Some(width) = scaled("width_m", vehicle.width_m, 10.0, 1, 60)? {
+    if let Some(width) = scale_value("width_m", vehicle.width_m, 10.0, 1, 60)? {
         high.vehicle_width = VehicleWidth(width as u8);
     }
     let role = match &vehicle.role {
@@ -109,18 +113,22 @@ pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
         }
     };
     let vehicle_role = VehicleRole::ALL.get(role as usize).copied().unwrap_or_default();
-    parameters.special_vehicle_container = special(vehicle, vehicle_role)?;
+    parameters.special_vehicle_container = special_container(vehicle, vehicle_role)?;
     parameters.low_frequency_container =
         Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(BasicVehicleContainerLowFrequency {
             vehicle_role,
-            exterior_lights: ExteriorLights(bits("exterior_lights", &vehicle.exterior_lights, &LIGHTS)?),
+            exterior_lights: ExteriorLights(bits_from_names(
+                "exterior_lights",
+                &vehicle.exterior_lights,
+                &EXTERIOR_LIGHT_NAMES,
+            )?),
             ..BasicVehicleContainerLowFrequency::default()
         }));
     cam.to_octets().map_err(|error| error.to_string())
 }
 
 /// Returns the special container of vehicles with this role.
-fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, String> {
+fn special_container(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, String> {
     let light_bar_siren_in_use =
         LightBarSirenInUse(u8::from(vehicle.light_bar) << 1 | u8::from(vehicle.siren));
     let special = match role {
@@ -159,7 +167,7 @@ fn special(vehicle: &Vehicle, role: VehicleRole) -> Result<Option<Special>, Stri
 }
 
 /// Converts a value to the standard's units; `None` stays `None`.
-pub fn scaled(
+pub fn scale_value(
     name: &str,
     value: Option<f64>,
     scale: f64,
@@ -176,14 +184,14 @@ pub fn scaled(
 }
 
 /// Converts a lane number to the standard's lane position.
-pub fn lane(lane: i8) -> Result<LanePosition, String> {
+pub fn lane_position(lane: i8) -> Result<LanePosition, String> {
     if (LanePosition::LEAST..=LanePosition::MOST).contains(&lane) {
         return Ok(LanePosition(lane));
     }
     Err(format!("lane is {lane}, expected {} to {}", LanePosition::LEAST, LanePosition::MOST))
 }
 
-fn bits(name: &str, given: &[String], names: &[&str]) -> Result<u8, String> {
+fn bits_from_names(name: &str, given: &[String], names: &[&str]) -> Result<u8, String> {
     given.iter().try_fold(0, |bits, word| {
         let bit = names.iter().position(|known| known == word);
         let bit =
@@ -196,20 +204,21 @@ fn bits(name: &str, given: &[String], names: &[&str]) -> Result<u8, String> {
 mod tests {
     use super::*;
 
-    fn cam(json: &str) -> Result<Cam, String> {
+    fn cam_from_json(json: &str) -> Result<Cam, String> {
         let vehicle: Vehicle = serde_json::from_str(json).expect("a vehicle");
-        message(&vehicle, Role::Default).map(|octets| Cam::from_octets(&octets).expect("a CAM"))
+        cam_of_vehicle(&vehicle, Role::Default).map(|octets| Cam::from_octets(&octets).expect("a CAM"))
     }
 
     #[test]
     fn vehicle_data_is_converted_to_units_of_the_standard() {
-        let cam =
-            cam(r#"{"speed_mps": 13.89, "heading_deg": 360, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01,
+        let cam = cam_from_json(
+            r#"{"speed_mps": 13.89, "heading_deg": 360, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01,
                 "longitudinal_acceleration_mps2": -16, "steering_wheel_angle_deg": 15, "lane": -1,
                 "length_m": 12,
                 "exterior_lights": ["low_beam_headlights_on", "parking_lights_on"],
-                "acceleration_control": ["brake_pedal_engaged"], "role": "rescue", "siren": true}"#)
-            .expect("a CAM");
+                "acceleration_control": ["brake_pedal_engaged"], "role": "rescue", "siren": true}"#,
+        )
+        .expect("a CAM");
         let parameters = cam.cam.cam_parameters;
         let HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) =
             parameters.high_frequency_container
@@ -257,7 +266,7 @@ mod tests {
             ),
             (r#"{"role": "rescue", "embarkation": true}"#, "embarkation goes with the role public_transport"),
         ] {
-            let told = cam(json).expect_err(json);
+            let told = cam_from_json(json).expect_err(json);
             assert!(told.contains(expected), "{json}: {told}");
         }
     }

@@ -17,7 +17,7 @@ use nix::fcntl::{Flock, FlockArg};
 #[derive(Debug)]
 pub struct SeatLock {
     path: PathBuf,
-    _lock: Flock<File>,
+    _locked_file: Flock<File>,
 }
 
 impl SeatLock {
@@ -25,7 +25,7 @@ impl SeatLock {
     ///
     /// # Errors
     /// Returns an error that names the process with the lock, or an error if the file cannot be created.
-    pub fn take(directory: &Path, seat: &str) -> anyhow::Result<SeatLock> {
+    pub fn take_lock(directory: &Path, seat: &str) -> anyhow::Result<SeatLock> {
         let path = directory.join(format!("{seat}.lock"));
         let cannot = || format!("cannot lock {}", path.display());
         loop {
@@ -47,7 +47,7 @@ impl SeatLock {
                     {
                         lock.set_len(0).with_context(cannot)?;
                         write!(lock, "{}", std::process::id()).with_context(cannot)?;
-                        return Ok(SeatLock { path, _lock: lock });
+                        return Ok(SeatLock { path, _locked_file: lock });
                     }
                 }
                 Err((mut file, Errno::EWOULDBLOCK)) => {
@@ -83,9 +83,9 @@ mod tests {
         fs::create_dir_all(&directory).expect("a directory");
         // A crash has left this file, so no process has a lock on it.
         fs::write(directory.join("north.lock"), "4711").expect("a file");
-        let first = SeatLock::take(&directory, "north").expect("there is none");
-        let _other = SeatLock::take(&directory, "south").expect("another seat");
-        let refused = SeatLock::take(&directory, "north").expect_err("there is one").to_string();
+        let first = SeatLock::take_lock(&directory, "north").expect("there is none");
+        let _other = SeatLock::take_lock(&directory, "south").expect("another seat");
+        let refused = SeatLock::take_lock(&directory, "north").expect_err("there is one").to_string();
         let own = format!(
             "already runs for the home agent (seat) north on this machine: process {} has locked ",
             std::process::id()
@@ -93,7 +93,7 @@ mod tests {
         assert!(refused.contains(&own), "{refused}");
         drop(first);
         assert!(!directory.join("north.lock").exists());
-        drop(SeatLock::take(&directory, "north").expect("it has gone"));
+        drop(SeatLock::take_lock(&directory, "north").expect("it has gone"));
         fs::remove_dir_all(&directory).expect("nobody uses it");
     }
 }

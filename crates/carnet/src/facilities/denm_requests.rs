@@ -10,14 +10,14 @@ use carnet_its::cdd::{
 use carnet_its::denm::{AlacarteContainer, Denm, LocationContainer, SituationContainer};
 use carnet_station::io::{Area, DenmOrder, DenmWish};
 
-use super::vehicle::{lane, scaled};
+use super::vehicle_data::{lane_position, scale_value};
 
 /// Maximum repetition duration and validity in milliseconds: one day.
-const LONGEST_MS: u64 = 86_400_000;
+const MAX_DURATION_MS: u64 = 86_400_000;
 /// Minimum interval between messages about an event, in milliseconds.
-const SHORTEST_MS: u64 = 10;
+const MIN_REPETITION_MS: u64 = 10;
 /// Traffic directions for which an event is relevant, in the standard's order.
-const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
+const TRAFFIC_DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
     ("all", RelevanceTrafficDirection::AllTrafficDirections),
     ("upstream", RelevanceTrafficDirection::UpstreamTraffic),
     ("downstream", RelevanceTrafficDirection::DownstreamTraffic),
@@ -28,7 +28,7 @@ const DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
 ///
 /// # Errors
 /// Returns the mistake, with the expected value.
-pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String> {
+pub fn denm_for_station(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String> {
     let mut denm = Denm::default();
     let management = &mut denm.denm.management;
     match (wish, request.action_id) {
@@ -48,8 +48,8 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         ("repetition_interval_ms", request.repetition_interval_ms),
         ("repetition_duration_ms", request.repetition_duration_ms),
     ] {
-        if let Some(value) = value.filter(|value| !(SHORTEST_MS..=LONGEST_MS).contains(value)) {
-            return Err(format!("{name} is {value}, expected {SHORTEST_MS} to {LONGEST_MS}"));
+        if let Some(value) = value.filter(|value| !(MIN_REPETITION_MS..=MAX_DURATION_MS).contains(value)) {
+            return Err(format!("{name} is {value}, expected {MIN_REPETITION_MS} to {MAX_DURATION_MS}"));
         }
     }
     if request.repetition_interval_ms.is_some() != request.repetition_duration_ms.is_some() {
@@ -83,12 +83,12 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
         .and_then(|interval| u16::try_from(interval).ok())
         .filter(|interval| *interval <= TransmissionInterval::MOST)
         .map(TransmissionInterval);
-    management.relevance_distance = request.relevance_distance_m.map(relevance);
+    management.relevance_distance = request.relevance_distance_m.map(relevance_distance);
     management.relevance_traffic_direction = match request.relevance_traffic_direction.as_deref() {
         None => None,
         Some(word) => {
-            let known = DIRECTIONS.iter().find(|(name, _)| *name == word);
-            let names = DIRECTIONS.map(|(name, _)| name).join(", ");
+            let known = TRAFFIC_DIRECTIONS.iter().find(|(name, _)| *name == word);
+            let names = TRAFFIC_DIRECTIONS.map(|(name, _)| name).join(", ");
             let known = known
                 .ok_or_else(|| format!("relevance_traffic_direction is {word:?}, expected one of {names}"))?;
             Some(known.1)
@@ -109,11 +109,11 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
             },
             ..SituationContainer::default()
         });
-        denm.denm.location = location(request)?;
+        denm.denm.location = location_container(request)?;
         let temperature = request
             .temperature_c
             .map(|degrees| Temperature(degrees.clamp(Temperature::LEAST, Temperature::MOST)));
-        let lane = request.lane.map(lane).transpose()?;
+        let lane = request.lane.map(lane_position).transpose()?;
         denm.denm.alacarte = (temperature.is_some() || lane.is_some()).then(|| AlacarteContainer {
             lane_position: lane,
             external_temperature: temperature,
@@ -124,9 +124,9 @@ pub fn message(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String>
 }
 
 /// Returns the movement of an event as a location container.
-fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> {
-    let speed = scaled("event_speed_mps", request.event_speed_mps, 100.0, 0, 16_382)?;
-    let heading = scaled("event_heading_deg", request.event_heading_deg, 10.0, 0, 3600)?;
+fn location_container(request: &DenmRequest) -> Result<Option<LocationContainer>, String> {
+    let speed = scale_value("event_speed_mps", request.event_speed_mps, 100.0, 0, 16_382)?;
+    let heading = scale_value("event_heading_deg", request.event_heading_deg, 10.0, 0, 3600)?;
     if speed.is_none() && heading.is_none() {
         return Ok(None);
     }
@@ -144,14 +144,14 @@ fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> 
 }
 
 /// Returns the standard's smallest relevance distance that contains this distance.
-fn relevance(metres: u32) -> RelevanceDistance {
+fn relevance_distance(metres: u32) -> RelevanceDistance {
     let classes = RelevanceDistance::ALL.iter().copied();
     let mut fitting = classes.filter(|class| *class != RelevanceDistance::Over10km);
     fitting.find(|class| metres <= class.to_metres().into()).unwrap_or(RelevanceDistance::Over10km)
 }
 
 /// Returns the order for the station; `area` is the destination area of the message.
-pub fn order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmOrder {
+pub fn denm_order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmOrder {
     DenmOrder {
         wish,
         denm,
@@ -166,14 +166,14 @@ pub fn order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<
 mod tests {
     use super::*;
 
-    fn denm(wish: DenmWish, json: &str) -> Result<Denm, String> {
+    fn denm_from_json(wish: DenmWish, json: &str) -> Result<Denm, String> {
         let request: DenmRequest = serde_json::from_str(json).expect("a request");
-        message(wish, &request).map(|octets| Denm::from_octets(&octets).expect("a DENM"))
+        denm_for_station(wish, &request).map(|octets| Denm::from_octets(&octets).expect("a DENM"))
     }
 
     #[test]
     fn denm_request_is_converted_to_units_of_the_standard() {
-        let told = denm(
+        let told = denm_from_json(
             DenmWish::Trigger,
             r#"{"cause": 94, "sub_cause": 2, "information_quality": 3, "validity_s": 60,
                 "position": {"latitude": 48.8375, "longitude": 2.1008}, "relevance_distance_m": 201,
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn cancelling_an_event_needs_only_its_action_id() {
         let end = r#"{"action_id": {"originating_station_id": 7, "sequence_number": 3}}"#;
-        let told = denm(DenmWish::Cancel, end).expect("a DENM").denm;
+        let told = denm_from_json(DenmWish::Cancel, end).expect("a DENM").denm;
         assert_eq!(told.management.action_id.sequence_number, SequenceNumber(3));
         assert_eq!((told.situation, told.location), (None, None));
     }
@@ -216,7 +216,7 @@ mod tests {
             (10_000, RelevanceDistance::LessThan10km),
             (10_001, RelevanceDistance::Over10km),
         ] {
-            assert_eq!(relevance(metres), class, "{metres}");
+            assert_eq!(relevance_distance(metres), class, "{metres}");
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
                 "relevance_traffic_direction is \"left\", expected one of all, upstream",
             ),
         ] {
-            let told = denm(wish, json).expect_err(json);
+            let told = denm_from_json(wish, json).expect_err(json);
             assert!(told.contains(expected), "{json}: {told}");
         }
     }

@@ -6,18 +6,18 @@ use carnet_its::ldm::{EventObject, LocalDynamicMap, StationTypes};
 use carnet_station::io::MessageKind;
 use carnet_wire::geonet::GeoArea;
 
-use super::Filter;
+use super::MessageFilter;
 
 /// Returns the objects that pass the filter; `area` is the present place of the filter's area.
-pub fn ldm(map: &LocalDynamicMap, now: Time, filter: &Filter, area: Option<&GeoArea>) -> Ldm {
+pub fn filtered_ldm(map: &LocalDynamicMap, now: Time, filter: &MessageFilter, area: Option<&GeoArea>) -> Ldm {
     let mut ldm = Ldm::default();
-    if filter.has(MessageKind::Cam) {
+    if filter.accepts_kind(MessageKind::Cam) {
         let stations = map.stations_in(now, area, StationTypes::ALL);
         let wanted = stations.iter().filter(|object| filter.has_station_type(object.station_type.0));
         ldm.stations = wanted.map(|object| LdmStation::new(object, now)).collect();
         ldm.stations.sort_by_key(|station| station.station_id);
     }
-    if filter.has(MessageKind::Denm) {
+    if filter.accepts_kind(MessageKind::Denm) {
         let cause = |object: &EventObject| object.event_type.map(|cause| cause.cause_code.0);
         let events = map.events_in(now, area);
         let wanted = events.iter().filter(|object| {

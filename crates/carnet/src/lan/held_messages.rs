@@ -12,48 +12,53 @@ const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
 /// Messages that wait, the oldest first.
 #[derive(Debug)]
 pub struct HeldMessages<M> {
-    queue: VecDeque<Held<M>>,
+    waiting_messages: VecDeque<WaitingMessage<M>>,
     limit: usize,
 }
 
 #[derive(Debug)]
-struct Held<M> {
+struct WaitingMessage<M> {
     /// Number of the commit with the records; `None` until the caller has made it.
-    commit: Option<u64>,
-    since: Time,
+    commit_number: Option<u64>,
+    waiting_since: Time,
     interface: String,
-    message: M,
+    held_message: M,
 }
 
 impl<M> HeldMessages<M> {
     /// Creates a queue with at most `limit` messages.
     pub fn new(limit: usize) -> HeldMessages<M> {
-        HeldMessages { queue: VecDeque::new(), limit }
+        HeldMessages { waiting_messages: VecDeque::new(), limit }
     }
 
     /// Adds a message of an interface. If the queue is full, drops the oldest one. `commit` is the number of
     /// the commit with its records, or `None` if the caller will set it ([`Self::set_commit`]).
     pub fn push(&mut self, now: Time, commit: Option<u64>, interface: String, message: M) {
-        if self.queue.len() >= self.limit {
-            self.queue.pop_front();
+        if self.waiting_messages.len() >= self.limit {
+            self.waiting_messages.pop_front();
         }
-        self.queue.push_back(Held { commit, since: now, interface, message });
+        self.waiting_messages.push_back(WaitingMessage {
+            commit_number: commit,
+            waiting_since: now,
+            interface,
+            held_message: message,
+        });
     }
 
     /// Sets the commit of the messages that have none.
     pub fn set_commit(&mut self, commit: u64) {
-        for held in self.queue.iter_mut().filter(|held| held.commit.is_none()) {
-            held.commit = Some(commit);
+        for held in self.waiting_messages.iter_mut().filter(|held| held.commit_number.is_none()) {
+            held.commit_number = Some(commit);
         }
     }
 
     /// Returns the next message whose commit is on the disk, with its interface; `None` without one. `commit`
     /// is the last commit that is on the disk. Drops messages that have waited for too long.
     pub fn pop_written(&mut self, now: Time, commit: u64) -> Option<(String, M)> {
-        let is_written = |held: &Held<M>| held.commit.is_some_and(|of| of <= commit);
-        while let Some(held) = self.queue.pop_front_if(|held| is_written(held)) {
-            if now < held.since + MAX_HOLD_TIME {
-                return Some((held.interface, held.message));
+        let is_written = |held: &WaitingMessage<M>| held.commit_number.is_some_and(|of| of <= commit);
+        while let Some(held) = self.waiting_messages.pop_front_if(|held| is_written(held)) {
+            if now < held.waiting_since + MAX_HOLD_TIME {
+                return Some((held.interface, held.held_message));
             }
         }
         None
