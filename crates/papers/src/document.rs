@@ -257,7 +257,7 @@ fn result_tables(results: &Results) -> anyhow::Result<String> {
         }
         let _ = write!(text, "\nNot comparable:\n\n");
         for figure in paper.figures.iter().filter(|figure| !figure.differs.is_empty()) {
-            let _ = writeln!(text, "* {}: {}", figure.title, figure.differs.join(" "));
+            let _ = writeln!(text, "* **{}.** {}", figure.title, figure.differs.join(" "));
         }
     }
     Ok(text)
