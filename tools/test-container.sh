@@ -77,7 +77,9 @@ until_holds 10 "addresses" sh -c "! ip -n $home address show tentative | grep -q
 look "$home" >"$work/before"
 
 mkdir "$work/etc" "$work/run" "$work/state"
-cp packaging/examples/home.toml "$work/etc/carnet.toml"
+own=${program:-${CARGO_TARGET_DIR:-target}/$(uname -m)-unknown-linux-musl/release/carnet}
+home_key=$("$own" key --out "$work/etc/home.key") bus_key=$("$own" key --out "$work/bus-42.key")
+sed "s|public_key = \"[^\"]*\"|public_key = \"$bus_key\"|" packaging/examples/home.toml >"$work/etc/carnet.toml"
 # As docs/operating.md has it, but for the places.
 rights="--cap-drop all --cap-add net_admin,net_raw,net_bind_service,bpf,perfmon --security-opt no-new-privileges --security-opt unmask=/proc/sys"
 rights="$rights --security-opt seccomp=packaging/container/seccomp.json"
@@ -114,10 +116,9 @@ grep -q '^CapEff:.*000000c000003000$' "/proc/$process/status" || fail "other rig
 held "it keeps the four capabilities that a home agent needs, and no other"
 
 # A mobile router registers, and a packet of its network comes back from the home agent.
-own=${program:-${CARGO_TARGET_DIR:-target}/$(uname -m)-unknown-linux-musl/release/carnet}
 # With the first of the example's uplinks, and a place of its own for its socket.
 awk '/^\[\[mobile_router.uplink/ && uplinks++ { exit } 1' packaging/examples/bus-42.toml |
-  sed "s|^state_dir = .*|socket = \"$work/bus.sock\"|" >"$work/bus.toml"
+  sed "s|^state_dir = .*|socket = \"$work/bus.sock\"|; s|^home_agent_key = .*|home_agent_key = \"$home_key\"|" >"$work/bus.toml"
 ip netns exec "$bus" "$own" run --config "$work/bus.toml" >"$work/bus.log" 2>&1 &
 router=$!
 registered() { says 2001:db8:f1::2 podman exec "$container" carnet show bindings; }

@@ -70,6 +70,8 @@ inside bash -n /usr/share/bash-completion/completions/carnet-fleet
 for example in "$root"/usr/share/doc/carnet/examples/*.toml; do
   name=$(basename "$example")
   install --mode 640 --group "$(stat -c %g "$root/etc/carnet")" "$example" "$root/etc/carnet/$name"
+  key=$(sed -n 's/^private_key_file = "\([^"]*\)".*/\1/p' "$example")
+  [ -z "$key" ] || inside carnet key --out "/etc/carnet/$key" >/dev/null
 done
 for example in "$root"/etc/carnet/*.toml; do
   name=/etc/carnet/$(basename "$example")
@@ -89,6 +91,7 @@ for link in eth0 lan wlan0 net; do ip -n "$space" link set "$link" up; done
 capabilities=$(sed -n 's/^AmbientCapabilities=//p' packaging/systemd/carnet@.service | tr 'A-Z' 'a-z' | sed 's/cap_/+/g; s/ /,/g')
 user=$(inside id -u carnet) group=$(inside id -g carnet)
 install -d -m 750 -o "$user" -g "$group" "$root/run/carnet" "$root/run/carnet-fleet" "$root/var/lib/carnet"
+chown "$user:$group" "$root/etc/carnet/bus-42.key"
 # udev gives it this mode.
 device=$(stat -c %a /dev/net/tun)
 chmod 666 /dev/net/tun

@@ -78,7 +78,7 @@ if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   (cd "$cache/root/$modules" && cp modules.* "$tree/$modules/" &&
     for part in drivers/virtio fs/9p fs/netfs fs/fscache fs/overlayfs net/9p net/ipv6 net/sched net/bridge net/802 \
-      net/llc net/netfilter net/wireless net/mac80211 net/rfkill \
+      net/llc net/netfilter net/ipv4/netfilter net/wireless net/mac80211 net/rfkill \
       $(cd kernel && find drivers/net/wireless -name 'mac80211_hwsim.ko*') lib/libcrc32c.ko net/xfrm crypto arch/x86/crypto lib/crypto net/ipv4/udp_tunnel.ko \
       drivers/net/wireguard drivers/net/veth.ko drivers/net/tun.ko drivers/net/dummy.ko; do
       mkdir -p "$tree/$modules/kernel/${part%/*}"
@@ -92,7 +92,8 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 # All of them here, with the parts of ESP's cipher: later the kernel finds no modprobe that it could ask.
 for module in virtio_pci 9pnet_virtio 9p overlay tun veth dummy bridge ip6_tunnel sch_ingress cls_bpf \
-  crc32c_generic nf_tables sch_tbf esp6 xfrm_user ctr ghash-generic drbg gcm seqiv wireguard; do
+  crc32c_generic nf_tables nf_conntrack nf_conntrack_netlink nft_ct nft_chain_nat nft_nat nft_masq nft_limit \
+  nft_reject_inet nft_log nft_fib_inet nft_quota nft_hash nft_numgen nft_tproxy nft_socket sch_tbf esp6 xfrm_user ctr ghash-generic drbg gcm seqiv wireguard; do
   modprobe $module
 done
 modprobe mac80211_hwsim radios=0

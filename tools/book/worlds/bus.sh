@@ -35,6 +35,20 @@ ip route add default via 2001:db8:f1::1 dev wlan0 metric 10
 ip route add default via 2001:db8:f2::1 dev wwan0 metric 20
 
 cp "$TOP"/packaging/examples/bus-42.toml "$TOP"/packaging/examples/home.toml /etc/carnet
+# `own-keys FILE`: the public keys of this world take the place of those in the config of an example, whose private keys
+# nobody has.
+for name in home bus-42; do "$PROGRAM" key --out /etc/carnet/$name.key >~/$name.public; done
+cat >"$(dirname "$(command -v carnet)")/own-keys" <<'END'
+#!/bin/sh -eu
+sed -i "s|^home_agent_key = \"[^\"]*\"|home_agent_key = \"$(cat ~/home.public)\"|; s|public_key = \"[^\"]*\"|public_key = \"$(cat ~/bus-42.public)\"|" "$1"
+END
+chmod +x "$(dirname "$(command -v carnet)")/own-keys"
+own-keys /etc/carnet/bus-42.toml
+own-keys /etc/carnet/home.toml
+if [ -n "${shared:-}" ]; then
+  auth='auth = { spi = 300, key = "000102030405060708090a0b0c0d0e0f" }'
+  sed -i "s|^auth = .*|$auth|; s|^home_agent_key = .*|$auth|; /^private_key_file/d" /etc/carnet/bus-42.toml /etc/carnet/home.toml
+fi
 cat >>/etc/carnet/bus-42.toml <<'END'
 
 [geonet]
@@ -79,6 +93,7 @@ if [ -e ~/stations ]; then
 fi
 # Also one that the page has ended.
 while ip link show carnet0 >/dev/null 2>&1 || [ -n "$(ls /run/carnet/*.sock 2>/dev/null)" ]; do sleep 0.02; done
+own-keys "/etc/carnet/$1.toml"
 carnet run --config "/etc/carnet/$1.toml"
 for _ in $(seq 200); do
   ! grep -q '^\[mobile_router' "/etc/carnet/$1.toml" || carnet status | grep -q '^mobile router  *registered' || { sleep 0.05; continue; }

@@ -1,0 +1,3 @@
+# The same with a shared key (RFC 4285) in place of key pairs.
+shared=yes
+. "$WORLDS/bus.sh"
