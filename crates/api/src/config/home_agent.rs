@@ -136,6 +136,14 @@ impl HomeAgent {
                     .to_owned(),
             );
         }
+        let has_sessions = |router: &AllowedRouter| matches!(router.node_auth, Auth::Sessions(_));
+        if !has_state_dir && self.mobile_routers.iter().any(has_sessions) {
+            warnings.push(
+                "home_agent without station.state_dir: after a restart the home agent does not know the next \
+                 keys that mobile routers have announced (`carnet key rotate`)"
+                    .to_owned(),
+            );
+        }
         warnings
     }
 }

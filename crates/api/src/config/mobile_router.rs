@@ -199,6 +199,12 @@ impl MobileRouter {
                  timestamps)"
             ));
         }
+        if matches!(self.auth, Auth::Sessions(_)) && !has_state_dir {
+            warnings.push(format!(
+                "{table} without station.state_dir: a start with an earlier clock than before gets no answer, \
+                 because the timestamps of handshakes must grow"
+            ));
+        }
         if self.breaks_out_when_away && self.lan_interfaces.is_empty() {
             warnings.push(format!(
                 "{table}.when_home_agent_is_away = \"breakout\" without lan: no packet can leave without the \

@@ -49,6 +49,7 @@ impl Querier {
         &self.used_timing
     }
 
+    /// Returns whether this router is the querier.
     pub fn is_querier(&self) -> bool {
         matches!(self.state, QuerierState::Querier { .. })
     }

@@ -120,6 +120,21 @@ fn key_pairs_of_both_ends_are_read() {
     assert_eq!(clear.describe_encryption().as_deref(), Some("in the clear"));
 }
 
+/// Timestamps of handshakes and announced keys are in the state directory.
+#[test]
+fn key_pair_without_state_dir_has_a_warning() {
+    let folder = KeyFolder::new("state");
+    for (config, expected) in [
+        (home_agent_config(), "home_agent without station.state_dir: after a restart"),
+        (router_config(), "mobile_router without station.state_dir: a start with an earlier clock"),
+    ] {
+        let warnings = folder.parse(&config).expect("a config").warnings();
+        assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
+        let stored = config.replace("[station]", "[station]\nstate_dir = \"/var/lib/carnet\"");
+        assert!(folder.parse(&stored).expect("a config").warnings().is_empty());
+    }
+}
+
 #[test]
 fn next_private_key_is_read_beside_the_present_one() {
     let folder = KeyFolder::new("next");
