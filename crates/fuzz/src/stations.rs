@@ -401,7 +401,7 @@ impl StationNetwork {
         self.check_status(number);
     }
 
-    /// Takes a station's outputs. Packets for the other station go under way.
+    /// Takes a station's outputs. Packets for the other station enter the simulated network.
     fn drain_outputs(&mut self, number: usize) {
         let mut outputs = 0;
         while let Some(output) = self.stations[number].poll_output() {

@@ -205,7 +205,7 @@ pub(crate) struct Installer {
     conditional_settings: Vec<ConditionalSetting>,
     /// Table of the packet filter, which has all rules of the desired state.
     pub(crate) rule_table: RuleTable,
-    /// Source prefixes of packets from tunnels whose addresses the packet rules change by NAT.
+    /// Prefixes of mobile networks. The packet rules translate the sources in these prefixes (NAT).
     nat_sources: Vec<Ipv6Net>,
     /// The packet filter's rules of all programs.
     ruleset_watch: RulesetWatch,

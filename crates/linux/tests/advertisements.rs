@@ -62,8 +62,8 @@ async fn wait_for_advertisement(platform: &mut Platform, peer: &PeerNamespace) {
     .await;
 }
 
-/// Waits until the obstacles contain each of these texts.
-async fn wait_for_obstacles(platform: &mut Platform, texts: &[&str]) {
+/// Waits until the platform reports an obstacle with each of these texts.
+async fn wait_for_obstacle_messages(platform: &mut Platform, texts: &[&str]) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let is_told =
         |platform: &Platform, text: &&str| platform.obstacle_messages().iter().any(|it| it.contains(text));
@@ -80,7 +80,7 @@ fn home_agent_ignores_advertised_default_route_if_it_has_another() {
     in_new_namespace(|scratch| async move {
         let peer = PeerNamespace::new();
         let mut platform = open_home_agent(&scratch, &peer);
-        wait_for_obstacles(
+        wait_for_obstacle_messages(
             &mut platform,
             &["this machine has no other default route", "it has no permanent address on that link"],
         )
@@ -126,7 +126,7 @@ fn home_agent_keeps_only_default_route_of_home_link() {
         wait_until_link_is_up("up0");
         run_ip("-6 route add default via fe80::1 dev up0 metric 2048");
         let why = "a Router Advertisement has already given this machine a default route";
-        wait_for_obstacles(&mut platform, &[why]).await;
+        wait_for_obstacle_messages(&mut platform, &[why]).await;
         assert_eq!(stopped_setting_values()[0], "1");
         platform.close().unwrap();
         assert!(has_learnt_default_route());

@@ -73,7 +73,8 @@ pub struct CurvePoint {
     pub paper: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the curve: `plain`, `ipv4`, `subject`, `router`.
+    /// Name of the curve: `plain` and `ipv4` are forwarding without a tunnel, `subject` is the implementation
+    /// under test, and `router` is the mobile router's own ping.
     pub series: String,
     /// Text of the second variable's value.
     #[serde(rename = "with")]

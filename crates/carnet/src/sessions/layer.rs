@@ -994,7 +994,7 @@ impl Sessions {
             }
             Output::Established { path, pair, route } => {
                 self.note_keys_in_use(now, path, pair, route);
-                tracing::debug!("the session of {} is established", self.name(path));
+                tracing::debug!("the encrypted session of {} is established", self.name(path));
                 if let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) {
                     (slot.unanswered_since, slot.is_unanswered) = (None, false);
                 }

@@ -39,7 +39,7 @@ fn reachable_stations(air: &RadioChannel, start: usize, among: &BTreeSet<usize>)
     found
 }
 
-/// Results of all placements.
+/// Counts of stations over all random placements of the stations.
 #[derive(Debug, Default)]
 struct PlacementResults {
     /// Number of stations inside the area that have a path from the source. The next field counts those of
