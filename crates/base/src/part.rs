@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_whose_feature_is_off_is_absent() {
+    fn part_without_its_cargo_feature_is_absent() {
         let mut on = Part::<u8, true>::new(Some(1));
         assert_eq!(
             (on.get().copied(), on.get_mut().copied(), on.take(), on.take()),

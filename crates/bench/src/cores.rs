@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_from_proc() {
+    fn processor_times_are_parsed_from_proc_files() {
         assert_eq!(parse_busy_seconds("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"), Some(4.33));
         let line = "12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 1 0 9 1 1";
         assert_eq!(parse_process_seconds(line), Some(4.0));

@@ -70,7 +70,7 @@ fn fuzz_targets_accept_every_corpus_file() {
 
 /// Tests many more mutations of messages of hosts, because hosts on board may be hostile.
 #[test]
-fn hundred_thousand_mutations_of_messages_of_hosts() {
+fn fuzz_targets_accept_hundred_thousand_mutated_host_messages() {
     for target in FUZZ_TARGETS.iter().filter(|target| ["dhcp", "dns"].contains(&target.name)) {
         let files = corpus_of(target);
         let mut rng = Rng::new(2);

@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn datagram_with_the_id_of_another_query_is_passed_without_its_octets() {
+    async fn datagram_with_wrong_query_id_is_reported_without_its_octets() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a socket");
         let to = server.local_addr().expect("an address");
         let (sender, mut answers) = mpsc::channel(4);

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_checksum_behind_ethernet_header_is_completed() {
+    fn incomplete_checksum_after_ethernet_header_is_completed() {
         let mut octets = frame_with_unfinished_checksum(14 + 40, 6, 60);
         assert!(matches!(check_frame_checksum(&mut octets), ReadOutcome::Frame));
         let changed: Vec<usize> = octets

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_begin_after_three_changes_and_double_up_to_a_minute() {
+    fn setting_is_restored_after_doubling_pauses_from_the_fourth_change() {
         let mut contest = SettingContest::default();
         let pauses: Vec<u32> = (0..12)
             .map(|_| {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn contest_is_over_after_two_minutes_without_a_change() {
+    fn setting_contest_ends_two_minutes_after_the_last_foreign_change() {
         let mut contest = SettingContest::default();
         (0..5).for_each(|_| drop(contest.count_foreign_change("x is 0")));
         assert_eq!(contest.obstacle().as_deref(), Some("x is 0; this station restores it in 2 s"));

@@ -73,7 +73,7 @@ fn route_from_source(address: &str) -> String {
 
 /// Another program provides the uplink's default route. The gateway need not be in the uplink's subnet.
 #[test]
-fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
+fn ipv4_table_of_an_uplink_is_restored_after_every_kind_of_removal() {
     in_new_namespace(|scratch| async move {
         create_two_links();
         run_ip("addr add 10.2.0.185/24 dev v0");
@@ -534,7 +534,7 @@ fn setting_name_cannot_leave_its_sysctl_directory() {
 }
 
 #[test]
-fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
+fn local_rule_moves_with_first_tunnel_rule_and_returns_after_the_last() {
     in_new_namespace(|scratch| async move {
         let usual = ["0: from all lookup local proto kernel", "32766: from all lookup main proto kernel"];
         let mut platform = scratch.open_platform();

@@ -383,7 +383,7 @@ fn router_advertisement_is_reported() {
 }
 
 #[test]
-fn entry_waits_for_its_interface() {
+fn kernel_entry_is_installed_when_its_interface_appears() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         events_for(&mut platform, Duration::from_millis(50)).await;

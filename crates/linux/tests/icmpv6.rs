@@ -228,7 +228,7 @@ fn listener_receives_requested_types_and_no_own_messages() {
 
 /// Routers answer a mobile router's Echo Requests from their link-local addresses, which are in `fe80::/10`.
 #[test]
-fn echo_replies_from_link_local_addresses_are_heard() {
+fn listener_receives_echo_replies_from_link_local_addresses() {
     in_new_namespace(|scratch| async move {
         let peer = create_home_link();
         let mut platform = scratch.open_platform_watching("h0", false);

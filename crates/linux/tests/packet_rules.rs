@@ -217,7 +217,7 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
 }
 
 #[test]
-fn counts_outlive_the_replacement_of_the_table() {
+fn packet_counts_survive_replacement_of_the_nftables_table() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         let kind = TrafficKind::Policy("p".into());

@@ -203,7 +203,7 @@ prop_assert!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).is_on_g
 
 /// The expected positions are on a geodesic, computed with an error of nanometres.
 #[test]
-fn reckoning_follows_the_geodesic(
+fn dead_reckoning_follows_the_geodesic(
 latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
 speed in 0.0..100.0f64, track in 0.0..360.0f64, seconds in 0.0..10.0f64,
 ) {

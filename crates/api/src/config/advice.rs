@@ -165,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_the_documentation_are_reported() {
+    fn check_warns_of_keys_copied_from_the_documentation() {
         let told = advice_for_routers(&[(300, DOCUMENTED_KEYS[0]), (301, B)], "");
         assert_eq!(told, [format!("home_agent.mobile_router 2001:db8:1::a0: {DOCUMENTED_KEY_ADVICE}")]);
     }
 
     /// Each key that a page of the documentation contains causes advice.
     #[test]
-    fn the_documentation_prints_no_other_keys() {
+    fn check_knows_every_key_printed_in_the_documentation() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
         for page in std::fs::read_dir(folder).expect("the pages").map(|entry| entry.expect("a page").path()) {
             if page.extension().is_none_or(|extension| extension != "md") {

@@ -216,7 +216,7 @@ mod tests {
     /// This list has every secret key of the config. With a new secret key the test fails, so that its
     /// developer decides about the key.
     #[test]
-    fn secret_config_keys_have_no_value_in_the_bundle() {
+    fn bundle_redacts_values_of_secret_config_keys() {
         let expected = [
             "auth.key",
             "auth.former.key",
@@ -235,7 +235,7 @@ mod tests {
     /// If messages are refused, a maintainer first needs to know whether they are authenticated, so the word
     /// `none` is not removed.
     #[test]
-    fn the_word_none_for_a_missing_key_is_not_removed() {
+    fn bundle_shows_auth_none_instead_of_redacting_it() {
         let text = "[mobile_router]\nauth = \"none\"\n[[home_agent.mobile_router]]\nauth = \"swordfish\"\n";
         let disclosed = disclose_config(text).expect("TOML");
         assert!(
@@ -281,7 +281,7 @@ interface = "wwan0"
     }
 
     #[test]
-    fn former_keys_are_secret_as_well() {
+    fn bundle_redacts_former_keys() {
         let text = r#"
 [[home_agent.mobile_router]]
 home_address = "2001:db8::2"
@@ -303,7 +303,7 @@ auth = { spi = 301, key_file = "new.key", former = [
     }
 
     #[test]
-    fn values_of_unknown_keys_are_left_out() {
+    fn bundle_redacts_values_of_unknown_config_keys() {
         let text = r#"
 passwort = "geheim"
 [station]

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn error_places_count_lines_and_characters() {
+    fn config_error_counts_columns_in_characters() {
         let text = "é = 1\nkey = 2\n";
         assert_eq!(line_and_column(text, 0), (1, 1));
         assert_eq!(line_and_column(text, 3), (1, 3));

@@ -191,7 +191,7 @@ fn ipv6_address(text: &str) -> Ipv6Addr {
 }
 
 #[test]
-fn home_agent_may_be_one_address_a_list_or_discover() {
+fn home_agent_key_accepts_an_address_a_list_or_discover() {
     let parse = |text: &str| {
         let text = CONFIG_WITH_EVERY_KEY.replace("home_agent_ipv4 = \"192.0.2.1\"\n", "").replace(
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
@@ -214,7 +214,7 @@ fn home_agent_may_be_one_address_a_list_or_discover() {
 }
 
 #[test]
-fn one_key_for_several_home_agents_needs_per_agent() {
+fn config_with_one_key_for_several_home_agents_must_set_per_agent() {
     let errors = |home_agent: &str, auth: &str| {
         let text = SMALL_ROUTER_CONFIG
             .replace("home_agent = \"2001:db8:1::1\"", &format!("home_agent = {home_agent}"));
@@ -564,7 +564,7 @@ fn auth_with_former_keys(former: &str) -> Result<Auth, String> {
 }
 
 #[test]
-fn former_keys_are_accepted_beside_the_one_that_is_signed_with() {
+fn config_parses_former_keys_beside_the_signing_key() {
     let one =
         |spi: u32| format!("{{ spi = {spi}, key = \"000000000000000000000000000000{:02x}\" }}", spi % 256);
     let auth = auth_with_former_keys(&one(300)).expect("a config");
@@ -579,7 +579,7 @@ fn former_keys_are_accepted_beside_the_one_that_is_signed_with() {
 }
 
 #[test]
-fn errors_in_former_keys_name_their_place() {
+fn config_errors_in_former_keys_name_line_and_column() {
     let key = "key = \"00000000000000000000000000000001\"";
     for (former, expected) in [
         ("", "c.toml:8:94: `auth.former`: there are 0 keys, expected 1 to 3, or no `former`".to_owned()),

@@ -52,7 +52,7 @@ fn locations_and_payloads_have_the_documented_json() {
 }
 
 #[test]
-fn ping_target_kind_follows_from_its_text() {
+fn parser_recognises_kind_of_ping_target() {
     for (text, station) in [
         ("1400:0200:0000:0002", GnStation::Address(GnAddress(0x1400_0200_0000_0002))),
         ("02:00:00:00:00:02", GnStation::Mac(MacAddress([2, 0, 0, 0, 0, 2]))),

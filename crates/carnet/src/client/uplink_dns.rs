@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn first_place_with_a_server_counts() {
+    fn client_takes_dns_servers_of_first_file_that_names_any() {
         let scratch = ScratchFolder::new();
         let root = scratch.path();
         let found = || stored_servers(root, "wlan0", 3);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_of_each_family_comes_first() {
+    fn dns_server_list_begins_with_one_server_of_each_address_family() {
         let all = addresses(&["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4", "2001:db8::53"]);
         let expected = addresses(&["192.0.2.1", "2001:db8::53", "192.0.2.2", "192.0.2.3"]);
         assert_eq!(preferred_servers(all), expected);

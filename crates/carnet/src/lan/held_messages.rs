@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_leave_in_order_after_their_commit_and_not_too_late() {
+    fn held_messages_are_sent_in_order_after_their_commit_or_expire() {
         let at = Time::from_secs;
         let mut held = HeldMessages::new(3);
         for message in 0..4 {

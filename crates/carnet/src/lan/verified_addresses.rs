@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_belongs_to_the_host_that_answered_last_and_for_ten_minutes() {
+    fn verified_address_belongs_to_last_answering_host_for_ten_minutes() {
         let (one, two) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let at = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
         let lan = || "lan0".to_owned();

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_after_a_pause_are_read_at_once_and_frequent_packets_together() {
+    fn reader_reads_a_lone_packet_at_once_and_frequent_packets_in_batches() {
         let (begin, ms) = (Instant::now(), Duration::from_millis);
         let mut gathering = ReadPause::default();
         gathering.record_read(begin, 1, true);

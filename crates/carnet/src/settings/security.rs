@@ -377,7 +377,7 @@ mod tests {
 
     /// The entity checks certificates against this `Now`, so its date must equal the date of the tests.
     #[test]
-    fn test_date_equals_date_of_security_entity() {
+    fn security_entity_uses_the_date_of_the_tests() {
         let now = SecurityTime {
             time: Time::ZERO,
             certificate_time: Time64::from_wall_time(date_after_days(0), 5),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lan_shows_what_hosts_are_told_and_their_leases() {
+    fn show_lan_prints_advertised_host_values_and_leases() {
         let lan = Lan {
             interface: "eth1".into(),
             state: "up".into(),

@@ -81,7 +81,7 @@ pub fn exchange_tcp_streams(bed: &Testbed) {
 }
 
 #[test]
-fn tcp_is_forwarded_unchanged_in_super_packets() {
+fn tunnel_forwards_tcp_gso_packets_unchanged() {
     if !can_run_or_report() {
         return;
     }
@@ -155,7 +155,7 @@ pub fn udp_burst_arrives(from: &Host, source: Ipv6Addr, to: &Host, destination: 
 }
 
 #[test]
-fn udp_bursts_arrive_as_single_datagrams() {
+fn tunnel_delivers_udp_gso_bursts_as_single_datagrams() {
     if !can_run_or_report() {
         return;
     }

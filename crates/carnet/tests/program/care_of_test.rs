@@ -39,7 +39,7 @@ fn binding_has_state(agent: &Station, state: &str) -> bool {
 }
 
 #[test]
-fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
+fn home_agent_sends_no_packet_to_untested_care_of_address_in_handover() {
     if !can_run_or_report() {
         return;
     }

@@ -227,22 +227,22 @@ fn check_inbound_filter(path: &str) {
 }
 
 #[test]
-fn door_holds_on_the_slow_path_and_while_carnet_is_dead() {
+fn inbound_filter_works_on_slow_path_and_after_carnet_dies() {
     check_inbound_filter("tun");
 }
 
 #[test]
-fn door_holds_with_bpf_programs_and_while_carnet_is_dead() {
+fn inbound_filter_works_with_bpf_programs_and_after_carnet_dies() {
     check_inbound_filter("bpf");
 }
 
 #[test]
-fn door_holds_with_xdp_programs_and_while_carnet_is_dead() {
+fn inbound_filter_works_with_xdp_programs_and_after_carnet_dies() {
     check_inbound_filter("xdp");
 }
 
 #[test]
-fn open_door_has_no_rules_and_a_warning() {
+fn interface_open_to_inbound_packets_has_no_rules_and_a_warning() {
     if !can_run_or_report() {
         return;
     }
@@ -350,7 +350,7 @@ impl HostFlows {
 /// The flows rest several times for less than the timeout, and for twice the timeout in all: they go on.
 /// After a longer rest, the door refuses packets of the correspondent until the host sends.
 #[test]
-fn idle_flows_pass_the_door_until_the_kernel_forgets_them() {
+fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
     if !can_run_or_report() {
         return;
     }

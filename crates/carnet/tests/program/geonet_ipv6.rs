@@ -112,17 +112,17 @@ fn check_hosts_ping_each_other(interfaces: [&str; 3], path: &str) {
 }
 
 #[test]
-fn hosts_ping_each_other_over_one_hop_and_two_by_frames() {
+fn hosts_ping_over_one_and_two_geonetworking_hops_by_ethernet_frames() {
     check_hosts_ping_each_other(FRAME_INTERFACES, "tun");
 }
 
 #[test]
-fn hosts_ping_each_other_over_one_hop_and_two_by_the_fast_path() {
+fn hosts_ping_over_one_and_two_geonetworking_hops_by_the_fast_path() {
     check_hosts_ping_each_other(FRAME_INTERFACES, "bpf");
 }
 
 #[test]
-fn hosts_ping_each_other_over_one_hop_and_two_by_udp() {
+fn hosts_ping_over_one_and_two_geonetworking_hops_by_udp() {
     check_hosts_ping_each_other(
         [
             "udp:192.0.2.1:8947,192.0.2.2:8947",
@@ -295,7 +295,7 @@ fn start_fails_if_virtual_interface_exists() {
 /// The recording has the packets of the virtual interface, and the BPF programs' reports about their packets.
 /// So a replay gives the same outputs.
 #[test]
-fn a_recording_replays_ipv6() {
+fn recording_of_ipv6_over_geonetworking_replays_equally() {
     if !can_run_or_report() {
         return;
     }

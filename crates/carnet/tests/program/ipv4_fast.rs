@@ -102,7 +102,7 @@ fn tunnels_in_udp_take_the_fast_path() {
 /// If an interface accepts no super packets or computes no checksums, the kernel segments and computes
 /// checksums after the tunnel encapsulation.
 #[test]
-fn super_packets_inside_ipv4_are_split_behind_the_tunnel() {
+fn kernel_segments_gso_packets_after_ipv4_tunnel_encapsulation() {
     if !can_run_or_report() {
         return;
     }

@@ -361,7 +361,7 @@ fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
 /// The door is shut for IPv4 as well. Only packets of connections that the host began pass, and pings if the
 /// config permits them.
 #[test]
-fn ipv4_host_is_behind_the_door() {
+fn inbound_filter_protects_ipv4_hosts() {
     if !can_run_or_report() {
         return;
     }
@@ -391,7 +391,7 @@ fn ipv4_host_is_behind_the_door() {
 /// The home agent's config has no IPv4 prefix for the router, so it refuses this prefix. IPv6 goes on, and
 /// the host on board gets an ICMP error at once.
 #[test]
-fn refused_ipv4_prefix_does_not_disturb_ipv6() {
+fn router_with_refused_ipv4_prefix_still_forwards_ipv6() {
     if !can_run_or_report() {
         return;
     }

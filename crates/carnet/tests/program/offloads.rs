@@ -123,21 +123,21 @@ fn check_bursts_arrive(path: &str, off: &[&str]) {
 }
 
 #[test]
-fn fast_path_forwards_super_packets_in_one_piece() {
+fn fast_path_forwards_gso_packets_without_segmentation() {
     if can_run_or_report() {
         check_bursts_arrive("bpf", &[]);
     }
 }
 
 #[test]
-fn super_packets_are_split_behind_the_tunnel() {
+fn kernel_segments_gso_packets_after_tunnel_encapsulation() {
     if can_run_or_report() {
         check_bursts_arrive("bpf", &["tso", "gso", "tx-udp-segmentation"]);
     }
 }
 
 #[test]
-fn super_packets_are_split_with_checksums_behind_the_tunnel() {
+fn kernel_segments_and_checksums_gso_packets_after_tunnel_encapsulation() {
     if can_run_or_report() {
         check_bursts_arrive("bpf", &["tso", "gso", "tx-udp-segmentation", "tx"]);
     }

@@ -164,7 +164,7 @@ fn networkd_configures_a_host_on_board() {
 }
 
 #[test]
-fn clients_with_the_habits_of_android_and_windows_get_what_they_ask_for() {
+fn dhcp_clients_that_behave_like_android_and_windows_get_requested_options() {
     let scapy = Command::new("/usr/bin/python3").args(["-c", "import scapy.all"]).output();
     if !scapy.is_ok_and(|output| output.status.success()) {
         assert_ne!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref(), Ok("1"), "scapy is missing");

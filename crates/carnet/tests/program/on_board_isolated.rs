@@ -144,11 +144,11 @@ fn check_isolation_on(path: &str) {
 }
 
 #[test]
-fn isolated_interface_is_apart_on_the_slow_path() {
+fn slow_path_forwards_no_packet_between_isolated_interface_and_others() {
     check_isolation_on("tun");
 }
 
 #[test]
-fn isolated_interface_is_apart_with_bpf_programs() {
+fn bpf_programs_forward_no_packet_between_isolated_interface_and_others() {
     check_isolation_on("bpf");
 }

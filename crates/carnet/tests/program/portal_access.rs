@@ -272,7 +272,7 @@ fn only_the_host_reaches_the_portal_beside_the_xdp_path() {
 }
 
 #[test]
-fn access_ends_with_its_uplink() {
+fn portal_access_ends_when_its_uplink_goes_down() {
     if !can_run_or_report() {
         return;
     }

@@ -92,7 +92,7 @@ fn a_late_interface_delays_no_other_interface() {
 
 /// A recording that began before the station knew its address replays unchanged.
 #[test]
-fn a_recording_from_before_the_interface_replays() {
+fn recording_begun_before_the_radio_interface_exists_replays() {
     if !can_run_or_report() {
         return;
     }

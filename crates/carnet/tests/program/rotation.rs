@@ -119,7 +119,7 @@ fn change_of_a_key_continues_after_a_kill() {
 }
 
 #[test]
-fn change_waits_for_a_router_that_is_away_unless_the_operator_ends_it() {
+fn key_rotation_waits_for_offline_router_unless_operator_ends_it() {
     if !can_run_or_report() {
         return;
     }

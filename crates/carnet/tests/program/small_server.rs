@@ -158,7 +158,7 @@ fn shows_translated_packets(agent: &Station, path: &str) {
 }
 
 #[test]
-fn unique_local_prefix_gets_a_routed_one_in_both_directions() {
+fn home_agent_translates_unique_local_prefix_in_both_directions() {
     if !can_run_or_report() {
         return;
     }

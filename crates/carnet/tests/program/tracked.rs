@@ -150,12 +150,12 @@ fn check_rules_hold(path: &str) {
 }
 
 #[test]
-fn rules_hold_for_tracked_flows_of_bpf_programs() {
+fn firewall_rules_apply_to_tracked_flows_of_bpf_programs() {
     check_rules_hold("bpf");
 }
 
 #[test]
-fn rules_hold_for_tracked_flows_of_xdp_programs() {
+fn firewall_rules_apply_to_tracked_flows_of_xdp_programs() {
     check_rules_hold("xdp");
 }
 

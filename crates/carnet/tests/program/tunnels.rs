@@ -229,7 +229,7 @@ fn a_handover_while_both_uplinks_work_loses_no_packet() {
 /// The old path works until the router has answered at the new care-of address. The home agent does not test
 /// a recently used address again.
 #[test]
-fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
+fn handover_with_care_of_address_test_loses_no_packet_on_tun_or_bpf() {
     if !can_run_or_report() {
         return;
     }

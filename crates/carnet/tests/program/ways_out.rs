@@ -58,7 +58,7 @@ fn source_for_destination(host: &Host, destination: &str) -> String {
 }
 
 #[test]
-fn programs_of_the_router_take_the_tunnel_if_configured() {
+fn local_programs_of_the_router_use_the_tunnel_if_configured() {
     if !can_run_or_report() {
         return;
     }
@@ -166,7 +166,7 @@ const SECOND_UPLINK_ADDRESSES: [&str; 2] = [CARE_OF_ADDRESSES[1], "203.0.113.10"
 const ON_BOARD_ADDRESSES: [&str; 2] = [ON_BOARD_HOST, "10.42.7.5"];
 
 #[test]
-fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
+fn breakout_policy_sends_selected_packets_by_the_active_uplink() {
     if !can_run_or_report() {
         return;
     }
@@ -242,7 +242,7 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
 /// NAT does not change messages of Neighbor Discovery and Multicast Listener Discovery, nor answers to
 /// connections that began outside. So the router must not send them past the tunnel.
 #[test]
-fn packets_that_nat_leaves_out_do_not_leave_with_the_address_of_their_host() {
+fn router_drops_breakout_packets_that_nat_does_not_translate() {
     if !can_run_or_report() {
         return;
     }
@@ -276,7 +276,7 @@ fn packets_that_nat_leaves_out_do_not_leave_with_the_address_of_their_host() {
 }
 
 #[test]
-fn hosts_leave_by_the_uplink_only_while_the_home_agent_is_away() {
+fn hosts_break_out_only_while_the_home_agent_is_unreachable() {
     if !can_run_or_report() {
         return;
     }

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reorder_rule_holds_the_expected_packets() {
+    fn each_reorder_rule_buffers_the_expected_packets() {
         // Packet 4 came over more hops than packet 1, and packets 2 and 3 arrive after it. Packet 8 came over
         // as many hops as packet 5, and packets 6 and 7 arrive after it.
         let packets =

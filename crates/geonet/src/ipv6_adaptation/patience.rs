@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_acks_of_lost_segment_leave_after_delay_then_at_once() {
+    fn only_first_duplicate_ack_of_a_lost_segment_is_delayed() {
         let mut patience = delay_after_two_segments(ReorderRule::Changed);
         patience.handle_delivery(time_at_ms(1), &data_segment(3), 2);
         assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(2)));
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_that_are_no_duplicates_pass() {
+    fn station_does_not_delay_acks_that_are_no_duplicates() {
         let mut patience = delay_after_two_segments(ReorderRule::Always);
         patience.handle_delivery(time_at_ms(1), &data_segment(3), 2);
         let ack = || TestSegment { from_host: true, acknowledgement: 2 * MSS, ..PLAIN_SEGMENT };

@@ -50,7 +50,7 @@ fn pon_gna_bv_02_duplicate_address_detection() {
 /// A neighbour buffers a packet of this station (SCF) and sends it after this station's restart. This is no
 /// address conflict: a station with the same address would send beacons.
 #[test]
-fn packets_from_before_a_restart_are_no_conflict() {
+fn own_packets_from_before_a_restart_are_no_address_conflict() {
     let before = |iut: &RouterUnderTest| {
         SimulatedStation { position_vector: iut.pv(), ..station_with_same_address() }
             .with_earlier_timestamp(5_000)

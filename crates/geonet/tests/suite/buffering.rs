@@ -167,7 +167,7 @@ fn cap_fpb_bv_01_overflow() {
 
 /// Outside its area, a GBC waits for a neighbour that is nearer to the area.
 #[test]
-fn a_broadcast_waits_for_a_neighbour_on_the_way() {
+fn geobroadcast_waits_for_a_neighbour_nearer_to_its_area() {
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
     iut.make_neighbours(&[SimulatedStation::e()]);
     iut.request_payload_with_scf(Transport::GeoBroadcast(etsi_area_2()), b"x").expect("accepted");

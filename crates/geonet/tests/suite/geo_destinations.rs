@@ -84,7 +84,7 @@ impl AreasAndRouter {
 }
 
 #[test]
-fn area_around_a_place_stays_and_area_around_station_moves() {
+fn area_around_own_station_moves_with_it_and_fixed_area_stays() {
     let mut plane = AreasAndRouter::new();
     plane
         .set_area("there", destination_around(AreaCentre::Place(SimulatedStation::c().position())), None)

@@ -395,7 +395,7 @@ const CONVERTED_FIELDS: [&str; 8] = [
 ];
 
 #[test]
-fn messages_of_version_1_keep_their_values_as_version_2() {
+fn version_1_messages_keep_their_values_when_converted_to_version_2() {
     let cams = cams_of_version_1();
     let denms = denms_of_version_1();
     let Some(read) = decode_with_tshark("kept-cam1.pcap", port::CAM, &cams) else { return };

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_names_its_sender_and_its_target() {
+    fn arp_request_contains_sender_and_target_addresses() {
         let sender = ArpSender { link_address: [2, 0, 0, 0, 0, 1], address: Ipv4Addr::new(10, 42, 7, 1) };
         let packet = arp_request(sender, Ipv4Addr::new(10, 42, 7, 9));
         assert_eq!(packet[24..], [10, 42, 7, 9]);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_packets_and_probes_of_hosts_have_no_sender() {
+    fn invalid_arp_packets_and_arp_probes_have_no_sender() {
         let host = ArpSender { link_address: [2, 0, 0, 0, 0, 1], address: Ipv4Addr::UNSPECIFIED };
         let probe = arp_request(host, Ipv4Addr::new(10, 42, 7, 9));
         assert_eq!(sender_of(&probe), None);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packet_has_lengths_and_checksums() {
+    fn dhcp_frame_has_valid_lengths_and_checksums() {
         let datagram = ServerMessage {
             link_destination: [0xff; 6],
             source: Ipv4Addr::new(10, 42, 7, 1),

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lease_ends_by_the_date_and_lasts_whole_if_the_date_is_wrong() {
+    fn restored_lease_ends_at_its_date_or_runs_in_full_if_clock_is_wrong() {
         let since = WallTime::from_unix_nanos(1_700_000_000_000_000_000);
         let lease = StoredLease {
             address: Ipv4Addr::new(10, 42, 7, 9),

@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_name_has_only_valid_characters() {
+    fn dhcp_host_name_keeps_only_valid_characters() {
         for (sent, name) in [
             ("Camera_1", Some("camera-1")),
             ("Anna's phone", Some("annas-phone")),

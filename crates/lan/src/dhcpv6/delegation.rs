@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_get_distinct_blocks_beside_the_used_networks_until_none_is_free() {
+    fn delegator_gives_each_router_a_free_prefix_until_none_is_left() {
         let config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/63"], 64);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         let given: Vec<_> =
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_another_length_do_not_overlap_the_used_networks() {
+    fn delegated_prefix_of_another_length_overlaps_no_used_network() {
         let config = config("2001:db8:a::/56", &["2001:db8:a::/64", "2001:db8:a:1f::/64"], 60);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         assert_eq!(
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_get_no_part_of_the_networks_of_another_interface() {
+    fn delegator_gives_no_prefix_of_another_interface() {
         let mut config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/64"], 64);
         config.interfaces[0].networks_of_others.push(ipv6_net("2001:db8:a:4::/62"));
         config.interfaces[1].networks_of_others.push(ipv6_net("2001:db8:a::/62"));
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn delegations_survive_a_restart_and_end_by_the_date() {
+    fn restored_prefix_delegation_ends_at_its_date() {
         let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
         let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
         let first = delegate_to(&mut delegator, 0, &delegation_client("i0", 1));
@@ -563,7 +563,7 @@ mod tests {
     }
 
     #[test]
-    fn delegation_ends_with_its_lifetime_or_by_its_router_alone() {
+    fn only_its_router_can_release_a_delegation_before_it_expires() {
         let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         let (one, two) = (delegation_client("i0", 1), delegation_client("i0", 2));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn renewal_from_another_address_changes_the_route_alone() {
+    fn renewal_from_another_address_changes_only_the_route_of_the_delegation() {
         let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         let one = delegation_client("i0", 1);

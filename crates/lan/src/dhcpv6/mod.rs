@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_break_the_rules_of_identities_are_dropped() {
+    fn dhcpv6_server_drops_messages_with_wrong_client_or_server_identifier() {
         let (mut server, mut delegator) = (new_server(), new_delegator(false));
         let without_client =
             [&[kind::MESSAGE_SOLICIT, 1, 2, 3][..], &message_of_router(1, false, &[])[18..]].concat();

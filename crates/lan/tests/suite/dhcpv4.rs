@@ -82,7 +82,7 @@ fn renewal_extends_the_lease_and_is_answered_by_unicast() {
 }
 
 #[test]
-fn renewal_of_a_lost_lease_is_granted_unless_another_client_has_the_address() {
+fn server_renews_unknown_lease_if_its_address_is_free() {
     let mut world = TestNetwork::new(config());
     let renewal = |client, address| MessageBuilder::new(DHCP_REQUEST, client).with_source(address);
     assert_eq!(world.send_message(&renewal(1, address(104))), []);
@@ -126,7 +126,7 @@ fn released_address_goes_to_the_same_client_again() {
 }
 
 #[test]
-fn declined_address_rests_and_the_client_gets_another() {
+fn server_withholds_declined_address_and_offers_client_another() {
     let mut world = TestNetwork::new(config());
     let first = world.obtain_address(1).expect("an address");
     assert_eq!(
@@ -184,7 +184,7 @@ fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
 }
 
 #[test]
-fn answer_of_the_client_itself_is_no_conflict() {
+fn arp_answer_of_the_client_itself_is_no_address_conflict() {
     let mut world = TestNetwork::new(config());
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1));
     let host = ArpSender { link_address: mac(1), address: address(100) };
@@ -193,7 +193,7 @@ fn answer_of_the_client_itself_is_no_conflict() {
 }
 
 #[test]
-fn reservation_gives_its_host_the_address_and_no_other_host() {
+fn server_gives_reserved_address_only_to_its_host() {
     let reservation =
         Reservation { link_address: mac(1), address: address(105), name: Some("camera".into()) };
     let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..config() });
@@ -210,7 +210,7 @@ fn reservation_gives_its_host_the_address_and_no_other_host() {
 }
 
 #[test]
-fn client_identifier_goes_before_the_link_layer_address() {
+fn server_identifies_client_by_identifier_before_link_layer_address() {
     let mut world = TestNetwork::new(config());
     let discover = |client| MessageBuilder::new(DHCP_DISCOVER, client).with_option(61, b"\xffidentity");
     world.send_message(&discover(1));
@@ -222,7 +222,7 @@ fn client_identifier_goes_before_the_link_layer_address() {
 }
 
 #[test]
-fn client_that_selects_another_server_frees_its_offer_and_shows_that_server() {
+fn server_withdraws_offer_and_reports_other_server_that_client_selects() {
     let mut world = TestNetwork::new(config());
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1));
     world.advance_time(SECOND);
@@ -236,7 +236,7 @@ fn client_that_selects_another_server_frees_its_offer_and_shows_that_server() {
 }
 
 #[test]
-fn inform_gets_the_values_without_a_lease() {
+fn server_answers_dhcp_inform_without_a_lease() {
     let mut world = TestNetwork::new(config());
     let answers = world.send_message(&MessageBuilder::new(DHCP_INFORM, 1).with_source(address(20)));
     assert_eq!((answers[0].kind, answers[0].yiaddr), (DHCP_ACK, Ipv4Addr::UNSPECIFIED));
@@ -290,7 +290,7 @@ fn leases_survive_restart_of_server() {
 }
 
 #[test]
-fn changed_range_ends_an_address_at_its_renewal() {
+fn server_refuses_renewal_of_address_outside_changed_range() {
     let mut world = TestNetwork::new(config());
     let leased = world.obtain_address(1).expect("an address");
     let range = (address(200), address(209));

@@ -58,7 +58,7 @@ fn invalid_messages_are_dropped_by_reason() {
 
 /// Random link-layer addresses use up the free addresses. Leases and reservations stay.
 #[test]
-fn starvation_leaves_leases_and_reservations() {
+fn starvation_attack_takes_no_lease_or_reservation() {
     let reservation = Reservation { link_address: mac(7), address: address(50), name: None };
     let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..config() });
     let mine = world.obtain_address(1).expect("an address");
@@ -191,7 +191,7 @@ proptest! {
 
     /// The server answers any octets, or counts the reason for which it drops them.
     #[test]
-    fn server_counts_any_octets_as_received(
+    fn server_answers_or_counts_every_datagram_it_receives(
         client in 0..4u32,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
         length in 0..400usize,

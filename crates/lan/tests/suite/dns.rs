@@ -165,7 +165,7 @@ fn response_code(octets: &[u8]) -> u8 {
 }
 
 #[test]
-fn query_is_forwarded_with_another_id_and_answered_with_its_own() {
+fn forwarder_replaces_query_id_and_restores_it_in_the_answer() {
     let mut world = TestNetwork::new(1);
     let (asked, answers) = world.send_query(&query_message(77, "Www.Example.net", A));
     assert!(answers.is_empty());
@@ -184,7 +184,7 @@ fn query_is_forwarded_with_another_id_and_answered_with_its_own() {
 }
 
 #[test]
-fn second_query_is_answered_from_the_cache_until_the_time_is_over() {
+fn forwarder_answers_second_query_from_cache_until_ttl_expires() {
     let mut world = TestNetwork::new(1);
     let (asked, _) = world.send_query(&query_message(1, "www.example.net", A));
     world.answer_query(&asked[0], &answer_message(&asked[0].octets, "www.example.net", 300));
@@ -201,7 +201,7 @@ fn second_query_is_answered_from_the_cache_until_the_time_is_over() {
 }
 
 #[test]
-fn name_that_does_not_exist_is_cached_as_long_as_the_zone_says() {
+fn forwarder_caches_nonexistent_name_for_the_zones_negative_ttl() {
     let mut world = TestNetwork::new(1);
     let (asked, _) = world.send_query(&query_message(1, "no.example.net", A));
     let mut data = [name("ns.example.net"), name("mail.example.net")].concat();
@@ -218,7 +218,7 @@ fn name_that_does_not_exist_is_cached_as_long_as_the_zone_says() {
 }
 
 #[test]
-fn forged_answers_are_dropped_and_the_right_one_is_taken() {
+fn forwarder_drops_forged_answers_and_accepts_the_real_one() {
     let mut world = TestNetwork::new(2);
     let (asked, _) = world.send_query(&query_message(1, "www.example.net", A));
     let right = answer_message(&asked[0].octets, "www.example.net", 300);
@@ -241,7 +241,7 @@ fn forged_answers_are_dropped_and_the_right_one_is_taken() {
 }
 
 #[test]
-fn silent_server_is_followed_by_the_next_and_the_query_fails_in_the_end() {
+fn forwarder_tries_silent_servers_in_turn_and_then_fails_the_query() {
     let mut world = TestNetwork::new(2);
     let (first, _) = world.send_query(&query_message(1, "www.example.net", A));
     let (asked, answers) = world.advance_time(Duration::from_secs(9));
@@ -262,7 +262,7 @@ fn silent_server_is_followed_by_the_next_and_the_query_fails_in_the_end() {
 }
 
 #[test]
-fn answer_to_an_earlier_attempt_counts() {
+fn forwarder_accepts_answer_to_its_earlier_attempt() {
     let mut world = TestNetwork::new(1);
     let (first, _) = world.send_query(&query_message(1, "www.example.net", A));
     world.advance_time(Duration::from_secs(3));
@@ -273,7 +273,7 @@ fn answer_to_an_earlier_attempt_counts() {
 }
 
 #[test]
-fn truncated_answer_is_asked_for_over_a_connection() {
+fn forwarder_repeats_query_over_tcp_after_truncated_answer() {
     let mut world = TestNetwork::new(1);
     let (asked, _) = world.send_query(&query_message(1, "www.example.net", A));
     let mut truncated = answer_message(&asked[0].octets, "www.example.net", 300);
@@ -293,7 +293,7 @@ fn truncated_answer_is_asked_for_over_a_connection() {
 }
 
 #[test]
-fn second_truncated_answer_does_not_end_the_query_over_a_connection() {
+fn second_truncated_answer_does_not_end_the_query_over_tcp() {
     let mut world = TestNetwork::new(1);
     let (first, _) = world.send_query(&query_message(1, "www.example.net", A));
     let (second, _) = world.advance_time(Duration::from_millis(900));
@@ -312,7 +312,7 @@ fn second_truncated_answer_does_not_end_the_query_over_a_connection() {
 }
 
 #[test]
-fn answer_of_maximum_length_stays_whole_over_a_connection() {
+fn forwarder_passes_answer_of_maximum_length_over_tcp() {
     let mut world = TestNetwork::new(1);
     let with_extension = dns_message(1, 0x0100, "www.example.net", A, [0, 0, 1], &opt_record(1232));
     let (asked, _) = world.send_from_host(9, Transport::Tcp, &with_extension);
@@ -326,7 +326,7 @@ fn answer_of_maximum_length_stays_whole_over_a_connection() {
 }
 
 #[test]
-fn answer_with_an_extension_among_its_records_is_dropped() {
+fn forwarder_drops_answer_with_opt_record_in_answer_section() {
     let mut world = TestNetwork::new(1);
     let (asked, _) = world.send_query(&query_message(1, "www.example.net", A));
     let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
@@ -337,7 +337,7 @@ fn answer_with_an_extension_among_its_records_is_dropped() {
 }
 
 #[test]
-fn negative_answer_is_not_stored_for_longer_than_its_alias_is_valid() {
+fn forwarder_caches_negative_answer_no_longer_than_its_cname() {
     for (flags, minimum, valid) in [(0x8183, 3600, 5), (0x8180, 4, 4)] {
         let mut world = TestNetwork::new(1);
         let (asked, _) = world.send_query(&query_message(1, "www.example.net", A));
@@ -356,7 +356,7 @@ fn negative_answer_is_not_stored_for_longer_than_its_alias_is_valid() {
 }
 
 #[test]
-fn clients_with_one_question_cause_one_query() {
+fn forwarder_sends_one_query_for_equal_questions_of_several_clients() {
     let mut world = TestNetwork::new(1);
     let (asked, _) = world.send_from_host(1, Transport::Udp, &query_message(1, "www.example.net", A));
     for host in 2..10 {
@@ -376,7 +376,7 @@ fn clients_with_one_question_cause_one_query() {
 }
 
 #[test]
-fn one_host_cannot_use_up_the_queries() {
+fn one_host_cannot_use_up_the_query_limit_of_the_forwarder() {
     let mut world = TestNetwork::new(1);
     for number in 0..200u16 {
         world.send_from_host(1, Transport::Udp, &query_message(number, &format!("n{number}.example.net"), A));
@@ -387,7 +387,7 @@ fn one_host_cannot_use_up_the_queries() {
 }
 
 #[test]
-fn one_host_with_many_addresses_cannot_use_up_the_queries() {
+fn one_host_with_many_addresses_cannot_use_up_the_query_limit() {
     let mut world = TestNetwork::new(1);
     let flood = |world: &mut TestNetwork, link_address: Option<LinkAddress>, first: u16| {
         for number in first..first + 200 {
@@ -446,7 +446,7 @@ const NO_RECORD_ANSWER: Option<(u8, u8)> = Some((0, 0));
 const NO_NAME_ANSWER: Option<(u8, u8)> = Some((3, 0));
 
 #[test]
-fn forwarder_answers_for_hosts_on_board() {
+fn forwarder_answers_queries_for_names_of_hosts_on_board() {
     let mut world = network_with_hosts(&["Bus.example"]);
     for text in ["tablet", "Tablet.lan", "tablet.bus.example"] {
         let (code, count, octets) = local(&mut world, text, A).expect("an answer");
@@ -470,7 +470,7 @@ fn forwarder_answers_for_hosts_on_board() {
 }
 
 #[test]
-fn host_on_board_has_the_ipv6_addresses_that_are_known() {
+fn forwarder_answers_with_known_ipv6_addresses_of_host_on_board() {
     let mut world = TestNetwork::new(1);
     let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
@@ -525,7 +525,7 @@ fn host_on_board_has_the_ipv6_addresses_that_are_known() {
 }
 
 #[test]
-fn hosts_of_an_isolated_network_are_unknown_to_other_networks() {
+fn forwarder_hides_hosts_of_isolated_network_from_other_networks() {
     let isolated = BoardNetwork { network_number: 2, is_isolated: true };
     let other = BoardNetwork { network_number: 3, is_isolated: false };
     let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
@@ -583,7 +583,7 @@ fn hosts_of_an_isolated_network_are_unknown_to_other_networks() {
 }
 
 #[test]
-fn queries_about_local_names_never_leave_the_vehicle() {
+fn forwarder_sends_no_query_about_local_names_upstream() {
     let mut world = network_with_hosts(&["bus.example", "lan"]);
     for text in ["nobody.lan", "x.tablet.lan", "a.b.c.lan", "\u{ff}.lan", "nobody"] {
         for kind in [A, AAAA, PTR, HTTPS, ANY] {
@@ -618,7 +618,7 @@ fn queries_about_local_names_never_leave_the_vehicle() {
 }
 
 #[test]
-fn reverse_names_of_the_prefixes_on_board_never_leave_the_vehicle() {
+fn forwarder_sends_no_reverse_query_about_prefixes_on_board_upstream() {
     let mut world = network_with_hosts(&["bus.example"]);
     let ip6 = |address: &str, digits: usize| {
         let address: std::net::Ipv6Addr = address.parse().expect("an address");
@@ -658,7 +658,7 @@ fn reverse_names_of_the_prefixes_on_board_never_leave_the_vehicle() {
 }
 
 #[test]
-fn invalid_queries_get_an_error_or_nothing() {
+fn forwarder_answers_invalid_queries_with_an_error_or_drops_them() {
     let mut world = TestNetwork::new(1);
     let valid = query_message(5, "www.example.net", A);
     for length in 0..4 {
@@ -690,7 +690,7 @@ proptest! {
     /// For any octets of a host or a server, the forwarder answers, drops or asks a server. Its memory stays
     /// within its limits.
     #[test]
-    fn forwarder_keeps_its_limits_for_any_octets(
+    fn forwarder_keeps_its_limits_for_arbitrary_datagrams(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         length in 0..120usize,
         of_server in any::<bool>(),

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn super_packets_are_segmented_to_ethernet_mtu() {
+    fn gso_packets_are_segmented_to_minimum_mtu() {
         let mut whole = ipv6_packet_with(6, 20 + 20_000);
         let PacketKind::Super(mut segments) = finish_checksum_of(&mut whole) else { panic!("not seen") };
         let (mut payload, mut buffer) = (Vec::new(), vec![0; 2000]);

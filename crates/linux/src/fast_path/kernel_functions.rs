@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_and_offsets_are_found_among_types() {
+    fn kernel_functions_and_offsets_are_found_in_btf() {
         let found = KernelFunctions::find_in_types(&btf_types_without("")).expect("all functions");
         let low_half = if cfg!(all(target_endian = "big", target_pointer_width = "64")) { 4 } else { 0 };
         assert_eq!(

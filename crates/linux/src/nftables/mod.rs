@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_for_one_link_layer_address_take_its_interface_from_the_fast_path() {
+    fn mark_rule_for_a_link_layer_address_keeps_its_interface_off_the_fast_path() {
         let packets = PacketMatch { input_interface: Some("lan0".into()), ..PacketMatch::default() };
         let mark = carnet_nemo::forwarding::packet_rules::Mark { mask: 1, value: 1 };
         let (chain, verdict) = (Chain::Early, Verdict::SetMark(mark));

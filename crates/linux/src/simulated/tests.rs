@@ -137,7 +137,7 @@ fn ipv4_routers(machine: &mut SimulatedMachine, name: &str) -> Option<Vec<Ipv4Ad
 
 /// ConnMan installs a default route for one service only, and for each service a route to its gateway.
 #[test]
-fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route() {
+fn gateway_with_host_route_is_the_router_if_no_default_route_exists() {
     let (kernel, _, mut machine) = new_machine(5);
     kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![]));
@@ -160,7 +160,7 @@ fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route
 /// DHCP exchanges an interface's only IPv4 address. The kernel then drops all IPv4 routes of the interface
 /// without an event.
 #[test]
-fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_address() {
+fn uplink_table_is_restored_after_kernel_drops_it_with_last_address() {
     let (kernel, _, mut machine) = new_machine(6);
     let (own, home_agent, gateway) =
         (ipv4_address("10.2.0.185"), ipv4_address("198.51.100.2"), ipv4_address("10.2.0.1"));
@@ -262,7 +262,7 @@ fn operator_messages(machine: &mut SimulatedMachine) -> Vec<String> {
 
 /// When another program changes a setting, the kernel sends only an event about the setting.
 #[test]
-fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
+fn setting_changed_by_another_program_is_restored_and_reported_at_once() {
     let (kernel, _, mut machine) = new_machine(8);
     for entry in one_entry_of_each_kind() {
         machine.apply_change(&EntryChange::Set(entry)).expect("there");
@@ -287,7 +287,7 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
 /// A hardening file turns a setting off that was on before carnet started. When carnet ends, the setting
 /// stays off.
 #[test]
-fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
+fn setting_that_the_operator_changed_during_the_run_is_not_undone() {
     let (kernel, _, mut machine) = new_machine(12);
     kernel.set_switch("all", "forwarding", "1");
     machine.apply_change(&EntryChange::Set(one_entry_of_each_kind()[1].clone())).expect("there");
@@ -299,7 +299,7 @@ fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
 }
 
 #[test]
-fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
+fn strict_rp_filter_of_all_interfaces_is_overridden_and_reported() {
     let (kernel, _, mut machine) = new_machine(9);
     let setting = SysctlSetting { interface: "w0".into(), name: "rp_filter".into(), value: "2".into() };
     machine
@@ -321,7 +321,7 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
 
 /// carnet restores a setting that another program keeps changing, with growing pauses, and never stops.
 #[test]
-fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
+fn repeatedly_changed_setting_is_restored_after_growing_pauses() {
     let (kernel, _, mut machine) = new_machine(10);
     for entry in one_entry_of_each_kind() {
         machine.apply_change(&EntryChange::Set(entry)).expect("there");
@@ -391,7 +391,7 @@ fn only_lasting_refusal_of_kernel_is_logged() {
 }
 
 #[test]
-fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again() {
+fn local_rule_restored_by_another_program_is_removed_again() {
     let (kernel, _, mut machine) = new_machine(11);
     for entry in one_entry_of_each_kind() {
         machine.apply_change(&EntryChange::Set(entry)).expect("there");
@@ -458,7 +458,7 @@ fn entry_in_unknown_state_is_installed_and_removed_correctly() {
 /// An operator removes carnet's address and adds an equal one. The address then belongs to the operator and
 /// must stay, even if carnet is killed at any time.
 #[test]
-fn address_of_another_program_in_place_of_carnets_stays() {
+fn operators_address_that_replaced_carnets_address_stays() {
     let address = &one_entry_of_each_kind()[3];
     let ForwardingEntry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) =
         &**address

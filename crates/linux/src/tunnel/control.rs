@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gathering_control_messages_wake_no_reader() {
+    async fn reader_waits_until_gathering_deadline_for_control_messages() {
         let (queues, mut to) = two_queues();
         let until = Instant::now() + 3 * SOON_AFTER;
         let mut gathering = Box::pin(queues.queue_readable(Some(until)));

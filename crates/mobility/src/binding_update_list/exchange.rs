@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_exchange_is_not_hastened_before_its_next_transmission() {
+    fn trigger_does_not_send_refused_exchange_before_its_scheduled_time() {
         let mut exchange = exchange();
         exchange.apply_event(Time::ZERO, Event::Transmission { rivals: 1 });
         exchange.apply_event(Time::ZERO, Event::Refusal(Time::from_secs(32)));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn single_exchange_is_sent_once_until_its_answer() {
+    fn exchange_without_rivals_is_transmitted_once_until_its_answer() {
         let mut exchange = Exchange::sent_once(Vec::new(), Time::ZERO);
         exchange.apply_event(Time::ZERO, Event::Transmission { rivals: 1 });
         for event in [Event::Haste, Event::Recovery, Event::Delay(SECOND), Event::Response] {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn fourth_correction_does_not_hasten_the_next_transmission() {
+    fn fourth_corrected_request_is_not_sent_early() {
         let mut exchange = exchange();
         exchange.schedule_transmission(Time::from_secs(9));
         for second in 1..4 {

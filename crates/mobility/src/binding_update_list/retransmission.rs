@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn second_care_of_address_follows_a_quarter_of_a_second_behind_the_first() {
+    fn second_care_of_address_is_tried_250_ms_after_the_first() {
         let mut request = Retransmission::to_home_agent(true);
         for (index, wait) in [(0, 0.25), (1, 1.5), (0, 0.25), (1, 3.0)] {
             assert_eq!(request.address_index(), index);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn fourth_correction_is_not_followed() {
+    fn fourth_corrected_request_is_refused() {
         let mut request = Retransmission::to_home_agent(false);
         assert_eq!([(); 4].map(|()| request.record_correction()), [true, true, true, false]);
     }

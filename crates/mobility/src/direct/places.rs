@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn source_with_most_entries_makes_room_first() {
+    fn entries_of_network_with_most_entries_are_replaced_first() {
         let mut places: Vec<(usize, u64)> =
             (0..32).map(|number| (number, network(1, number as u16))).collect();
         for number in 0..100 {
@@ -129,7 +129,7 @@ mod tests {
 
     /// All entries are in the /48 of one fleet; each member of the fleet has a /56.
     #[test]
-    fn parts_of_one_network_count_as_parties() {
+    fn members_of_one_48_network_count_separately() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();
         assert_eq!(removable_entries(network(1, 0x1200), &places).len(), 32);
         assert!(removable_entries(network(1, 0xab10), &places).is_empty());

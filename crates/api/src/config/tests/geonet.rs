@@ -117,7 +117,7 @@ fn station_types_have_the_numbers_of_the_standard() {
 }
 
 #[test]
-fn beacons_are_fixed_or_adaptive() {
+fn config_accepts_fixed_or_adaptive_beacon_interval() {
     let interval =
         |text: &str| geonet_of(&format!("{SMALL_GEONET_CONFIG}beacon = {{ {text} }}\n")).beacon.interval;
     assert_eq!(

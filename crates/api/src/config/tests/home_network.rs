@@ -55,7 +55,7 @@ fn ndp_proxy_on_the_home_link_is_refused() {
 }
 
 #[test]
-fn nat_without_networks_that_need_it_is_warned_of() {
+fn check_warns_of_nat_that_no_mobile_network_needs() {
     let keys = "home_prefix = \"2001:db8:1::/64\"\nipv4_nat = \"e0\"\nipv6_nat = \"e1\"";
     let text = home_agent_config(keys, "2001:db8:a::/64");
     let warned = |text: &str| {
@@ -77,7 +77,7 @@ fn nat_without_networks_that_need_it_is_warned_of() {
 }
 
 #[test]
-fn pairs_of_prefixes_have_equal_lengths_and_no_other_use() {
+fn nat_prefix_pairs_need_equal_lengths_and_may_not_overlap() {
     let keys = |pair: &str| {
         format!("home_prefix = \"2001:db8:1::/64\"\nipv6_nat = \"e1\"\nipv6_nat_prefixes = [\"{pair}\"]")
     };

@@ -94,7 +94,7 @@ fn mutated_config(numbers: &mut RepeatableNumbers) -> String {
 }
 
 #[test]
-fn mutated_configs_are_taken_or_refused_with_a_place() {
+fn parser_accepts_mutated_config_or_names_line_of_error() {
     let mut numbers = RepeatableNumbers(0x5eed_0000_ca12_4e70);
     let mut taken = 0;
     for _ in 0..CONFIG_COUNT {

@@ -31,7 +31,7 @@ fn filter_of_table_without_keys() -> InboundFilter {
 }
 
 #[test]
-fn lan_table_contains_the_values_for_hosts() {
+fn config_reads_host_values_of_lan_table() {
     let found = lans_of(&table(
         "prefixes = ['2001:db8:b:7::/64']\ndns = ['2001:db8:53::53', 'fe80::1']\nsearch = ['Bus.example', \
          'example']\npref64 = '64:ff9b::/96'\nmtu = 1400\ncaptive_portal = \
@@ -58,7 +58,7 @@ fn lan_table_contains_the_values_for_hosts() {
 }
 
 #[test]
-fn lan_table_with_only_an_interface_equals_the_name_but_for_its_door() {
+fn lan_table_with_only_an_interface_filters_inbound_packets_by_default() {
     let short = parse(&config("lan = ['i0', 'i1']"));
     let tables = "[[mobile_router.lan]]\ninterface = 'i0'\n[[mobile_router.lan]]\ninterface = 'i1'";
     let open = tables.replace("'\n[", "'\ninbound = 'any'\n[") + "\ninbound = 'any'";
@@ -94,7 +94,7 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
 }
 
 #[test]
-fn door_has_the_values_of_its_table() {
+fn config_reads_inbound_filter_of_lan_table() {
     let found = lans_of(&table(
         "isolated = true\nallow = [{ protocol = 'tcp', ports = [443, '5000-5010'], to = \
          ['2001:db8:a::77'] }, { protocol = 'icmpv6' }]",
@@ -119,7 +119,7 @@ fn door_has_the_values_of_its_table() {
 }
 
 #[test]
-fn check_warns_of_open_doors() {
+fn check_warns_of_lan_interface_without_inbound_filter() {
     let open = |lan: &str| {
         let warnings = parse(&config(lan)).warnings();
         warnings.into_iter().filter(|warning| warning.contains("lan")).collect::<Vec<_>>()
@@ -171,7 +171,7 @@ fn rate_limit_is_in_bits_per_second() {
 }
 
 #[test]
-fn every_error_of_the_door_names_its_line() {
+fn every_config_error_of_the_inbound_filter_names_its_line() {
     let host = "expected an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
     for (keys, expected) in [
         (

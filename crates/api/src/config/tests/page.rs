@@ -58,7 +58,7 @@ fn page_with_rows(page: &str) -> String {
 }
 
 #[test]
-fn rows_of_the_page_are_those_of_the_declarations() {
+fn config_page_lists_exactly_the_declared_keys() {
     let written = page_with_rows(CONFIG_PAGE);
     if std::env::var_os("CARNET_UPDATE_CONFIG").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
@@ -76,7 +76,7 @@ fn rows_of_the_page_are_those_of_the_declarations() {
 }
 
 #[test]
-fn page_has_no_chapter_without_a_section() {
+fn every_chapter_of_the_config_page_describes_a_config_section() {
     for heading in CONFIG_PAGE.lines().filter_map(|line| line.strip_prefix("## ")) {
         let known = sections_with_chapter().iter().any(|section| section.header == heading);
         assert!(heading == "Types" || known, "{heading}");
@@ -126,7 +126,7 @@ fn every_declared_key_is_read() {
 }
 
 #[test]
-fn the_defaults_of_the_page_are_the_defaults() {
+fn config_page_states_the_defaults_of_the_parser() {
     for section in sections_with_chapter() {
         for key in section.declared_keys.iter().map(|key| key.declaration()) {
             let (AbsentValue::Default(default) | AbsentValue::Computed(default)) = key.absent_value else {

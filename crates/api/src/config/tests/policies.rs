@@ -121,7 +121,7 @@ fn the_timeout_of_a_signal_is_read_from_the_config() {
 }
 
 #[test]
-fn own_traffic_is_read_and_needs_ipv4_on_board_for_ipv4() {
+fn check_warns_that_own_ipv4_traffic_needs_an_ipv4_prefix() {
     let with = |text: &str| parse(&router_config(&format!("own_traffic = \"tunnel\"\n{text}")));
     let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("without ipv4_prefixes"));
     let config = with("");
@@ -175,7 +175,7 @@ fn policies_select_interfaces_and_ipv4_networks() {
 }
 
 #[test]
-fn absence_of_the_home_agent_blocks_by_default() {
+fn router_does_not_break_out_by_default_while_home_agent_is_away() {
     let with = |text: &str| parse(&router_config(text));
     let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("no packet can leave"));
     let config = with("when_home_agent_is_away = \"breakout\"");
@@ -185,7 +185,7 @@ fn absence_of_the_home_agent_blocks_by_default() {
 }
 
 #[test]
-fn policy_without_the_tunnel_needs_hosts_on_board_and_no_uplinks() {
+fn breakout_policy_needs_lan_interfaces_and_names_no_uplinks() {
     let with = |more: &str, lan: &str| {
         let policy = format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"breakout\"\n{more}\n");
         let network = format!("prefixes = [\"2001:db8:a::/64\"]\nlan = {lan}\nhome_agent = ");

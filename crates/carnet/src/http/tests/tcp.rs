@@ -113,7 +113,7 @@ const READ_REQUEST: &str =
 /// Clients without a token, from one address or from many, do not keep other clients out. A client that has
 /// presented a valid token stays connected.
 #[tokio::test]
-async fn slow_connections_of_strangers_make_room_for_others() {
+async fn server_closes_slow_unauthenticated_connections_to_accept_new_ones() {
     let port = OpenPort::open_port(Some("read 0123456789abcdef\n")).await;
     let mut events = TcpStream::connect(port.address).await.expect("a connection");
     let request = READ_REQUEST.replace("status", "events");

@@ -661,7 +661,7 @@ mod tests {
     }
 
     #[test]
-    fn key_of_either_end_changes_and_the_old_one_ends() {
+    fn key_rotation_of_either_end_retires_the_old_key() {
         for end in [TestEnd::Router, TestEnd::Agent] {
             let mut stations = TestStations::new(true);
             assert!(stations.pass_packets_both_ways());
@@ -690,7 +690,7 @@ mod tests {
 
     /// `kill -9` of each end before each datagram of a change.
     #[test]
-    fn change_of_a_key_that_a_kill_interrupts_continues() {
+    fn key_rotation_continues_after_either_end_is_killed() {
         /// Changes the key of an end, and returns the number of datagrams of the change.
         fn change_key_with_kill(end: TestEnd, victim: Option<TestEnd>, at: usize) -> usize {
             let mut stations = TestStations::new(true);
@@ -719,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn end_without_a_state_directory_accepts_no_next_key() {
+    fn peer_without_state_directory_accepts_no_next_key() {
         let mut stations = TestStations::new(false);
         let old = stations.accepted_keys(TestEnd::Router);
         write_key_file(&next_key_file(&stations.key_file(TestEnd::Router)), 7);
@@ -735,7 +735,7 @@ mod tests {
 
     /// The home agent accepts a key only from the session of the newest key in use.
     #[test]
-    fn key_that_the_present_key_does_not_announce_is_refused() {
+    fn home_agent_refuses_key_announced_outside_session_of_present_key() {
         let mut stations = TestStations::new(true);
         let old = stations.accepted_keys(TestEnd::Router)[0];
         let next = stations.rotate_key(TestEnd::Router, 7);
@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn message_about_keys_is_read_with_its_padding_only() {
+    fn key_message_parser_ignores_zero_padding_and_refuses_other_octets() {
         let key = PublicKey::from([7; 32]);
         let mut padded = build_key_message(ANNOUNCEMENT_TYPE, key).to_vec();
         padded.resize(48, 0);

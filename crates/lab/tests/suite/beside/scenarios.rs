@@ -231,7 +231,7 @@ fn run_wire_cut_scenario(name: &str, target: &str, action: &str) -> (String, ser
 }
 
 #[test]
-fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
+fn permanently_cut_link_fails_the_expectation_that_no_ping_is_lost() {
     let _beside = share_machine();
     if !can_run_small_scenario("wire_cut_for_good") {
         return;
@@ -388,7 +388,7 @@ at_least = 4
 "#;
 
 #[test]
-fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
+fn fcd_export_from_second_0_runs_and_loses_packets_without_position() {
     let mut export = String::from("<fcd-export>\n");
     for tenth in 0..100 {
         let seconds = f64::from(tenth) / 10.0;
@@ -481,7 +481,7 @@ fn expectations_decide_the_exit_status() {
 /// If the stations start slowly, the lab begins the run again with more time, so that no vehicle moves before
 /// its station runs.
 #[test]
-fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
+fn lab_repeats_run_with_more_time_if_stations_start_slowly() {
     let _beside = share_machine();
     if !can_run_small_scenario("run_whose_stations_are_slow") {
         return;

@@ -164,7 +164,7 @@ fn device_gets_only_packets_of_the_slow_path() {
 }
 
 #[test]
-fn home_addresses_with_one_care_of_address_share_a_device_and_the_smallest_mtu() {
+fn bindings_with_one_care_of_address_share_a_tunnel_device() {
     let mut tunnels = DesiredTunnels::default();
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let mut other = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true);
@@ -186,7 +186,7 @@ fn home_addresses_with_one_care_of_address_share_a_device_and_the_smallest_mtu()
 }
 
 #[test]
-fn a_tunnel_without_a_device_stays_with_the_slow_path() {
+fn slow_path_handles_tunnel_without_a_device() {
     let mut tunnels = DesiredTunnels::default();
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let slow = BTreeSet::from([(TABLE_MAIN, ipv6_net(MOBILE_NETWORK_PREFIX))]);

@@ -501,7 +501,7 @@ fn handover_is_one_write_to_the_same_slot() {
 /// carnet adds a tunnel before it removes the old one, so for a moment two tunnels may transmit. The one set
 /// last does.
 #[test]
-fn tunnel_set_last_transmits() {
+fn only_the_most_recently_set_tunnel_transmits() {
     for (first, second) in [(0, 1), (1, 0)] {
         let mut trial = RandomTest::new(64, 256);
         let way =
@@ -620,7 +620,7 @@ fn prefixes_around_slow_path_binding_do_not_match_its_packets() {
 /// A removed binding makes room only at the end of the commit. Until then the new binding's packets must not
 /// go to a binding whose prefix contains the new binding's prefix.
 #[test]
-fn waiting_binding_does_not_use_prefix_of_another() {
+fn packets_of_waiting_binding_do_not_match_prefix_of_another_binding() {
     let mut trial = RandomTest::new(3, 9);
     let router = |node, inner| numbered_tunnel(TunnelEnd::MobileRouter, node, 0, inner, true, 1460);
     let prefixes = |names: &[&str]| names.iter().map(|name| prefix(name)).collect::<Vec<_>>();

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn range_without_key_is_the_upper_half() {
+    fn dhcp_range_defaults_to_upper_half_of_prefix() {
         let range = |prefix: &str| {
             let range = Dhcp::default().default_range_in(prefix.parse().expect("a prefix"))?;
             Some(format!("{}-{}", range.0, range.1))

@@ -253,7 +253,7 @@ fn fast_path_checks_inner_source_of_reverse_tunnel() {
 /// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address, the station sends no packet into the
 /// tunnel. It still accepts packets through the tunnel of the previous care-of address.
 #[test]
-fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
+fn fast_path_only_receives_at_previous_care_of_address() {
     run_on_every_bench(|bench| {
         let (source, destination) = inner_addresses_inwards(bench);
         let (far, near) = inner_addresses_outwards(bench);
