@@ -201,8 +201,8 @@ impl MobileRouter {
         }
         if matches!(self.auth, Auth::Sessions(_)) && !has_state_dir {
             warnings.push(format!(
-                "{table} without station.state_dir: a start with an earlier clock than before gets no answer, \
-                 because the timestamps of handshakes must grow"
+                "{table} without station.state_dir: after a restart with an earlier clock the home agent \
+                 does not answer, because the timestamps of handshakes must grow"
             ));
         }
         if self.breaks_out_when_away && self.lan_interfaces.is_empty() {

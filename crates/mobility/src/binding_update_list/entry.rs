@@ -21,8 +21,8 @@ const MAX_REMOVALS: u32 = 5;
 /// One entry of the Binding Update List.
 #[derive(Debug, Clone)]
 pub struct BindingUpdateListEntry {
-    /// Index of the uplink. For the binding without a Binding Identifier, this is the uplink of the last Binding
-    /// Update.
+    /// Index of the uplink. For the binding without a Binding Identifier, this is the uplink of the last
+    /// Binding Update.
     pub uplink: usize,
     /// The Binding Identifier, if the entry has one.
     pub bid: Option<Bid>,

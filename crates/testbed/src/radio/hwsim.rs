@@ -188,7 +188,8 @@ impl Hwsim {
         }
     }
 
-    /// Passes on to the model's channel a frame that a radio has sent. Returns `None` for an incomplete message.
+    /// Passes on to the model's channel a frame that a radio has sent. Returns `None` for an incomplete
+    /// message.
     fn handle_frame(&mut self, heard: &ReceivedMessage<'_>, channel: &mut Channel) -> Option<()> {
         let transmitter = heard.attribute(attribute::ADDR_TRANSMITTER)?;
         let radio = (0..self.radio_count).find(|number| radio_mac(*number) == transmitter)?;

@@ -126,7 +126,7 @@ fn key_pair_without_state_dir_has_a_warning() {
     let folder = KeyFolder::new("state");
     for (config, expected) in [
         (home_agent_config(), "home_agent without station.state_dir: after a restart"),
-        (router_config(), "mobile_router without station.state_dir: a start with an earlier clock"),
+        (router_config(), "mobile_router without station.state_dir: after a restart with an earlier clock"),
     ] {
         let warnings = folder.parse(&config).expect("a config").warnings();
         assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
