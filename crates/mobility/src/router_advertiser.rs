@@ -655,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn advertises_when_the_interface_comes_up_and_answers_solicitations_without_haste() {
+    fn advertiser_sends_when_interface_comes_up_and_delays_answers() {
         let mut advertiser = advertiser();
         assert_eq!(advertiser.handle_link_message(Time::ZERO, &solicitation()), Ok(()));
         assert_eq!(advertiser.poll_timeout(), None);
@@ -679,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_prefixes_are_sent_to_mobile_routers_at_once_and_repeated() {
+    fn advertiser_sends_changed_prefixes_at_once_and_repeats_them() {
         let mut advertiser = advertiser();
         advertiser.handle_interface(Time::ZERO, &interface(true));
         advertiser.handle_timeout(Time::ZERO);
@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn a_home_agent_advertises_itself_until_it_stops() {
+    fn advertiser_announces_home_agent_until_it_stops() {
         let offer = Offer {
             address: "2001:db8:1::1".parse().expect("address"),
             home_prefix: "2001:db8:1::/64".parse().expect("prefix"),
@@ -748,7 +748,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_prefixes_are_withdrawn() {
+    fn advertiser_withdraws_refused_prefixes() {
         let mut advertiser = advertiser();
         advertiser.handle_interface(Time::ZERO, &interface(true));
         advertiser.set_contents(Time::ZERO, Some(1460), false);
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn a_solicitation_from_beyond_the_link_is_not_believed() {
+    fn router_solicitation_with_hop_limit_64_is_refused() {
         let mut advertiser = advertiser();
         advertiser.handle_interface(Time::ZERO, &interface(true));
         advertiser.handle_timeout(Time::ZERO);

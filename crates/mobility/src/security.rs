@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_that_is_covered_is_noticed() {
+    fn changed_bit_in_octets_covered_by_the_mac_fails_verification() {
         let (care_of, home) = addresses();
         let field = authentication_field(&golden()).expect("parses").expect("present");
         for at in field.covered_range.start..field.data_range.end {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn each_home_agent_has_a_key_of_its_own() {
+    fn each_home_agent_has_its_own_derived_key() {
         let agent = |text: &str| text.parse::<Ipv6Addr>().expect("address");
         let common = Authentication::PerAgent(association());
         let of = |text| common.for_home_agent(agent(text)).signing_association().expect("a key").clone();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_association_is_the_one_that_the_message_names() {
+    fn spi_of_a_message_selects_its_security_association() {
         let (care_of, home) = addresses();
         let new = SecurityAssociation { spi: 301, key: Key::new([7; 16]), ..association() };
         let keys = |associations| {
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn each_home_agent_has_keys_of_its_own_while_they_change() {
+    fn each_home_agent_has_its_own_keys_during_a_key_change() {
         let agent: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let new = SecurityAssociation { spi: 301, key: Key::new([7; 16]), ..association() };
         let both = vec![new.clone(), association()];
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_not_printed() {
+    fn debug_output_hides_the_shared_key() {
         assert!(!format!("{:?}", association()).contains("15"));
     }
 }

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_counted_from_the_first_of_a_key() {
+    fn sequence_numbers_are_counted_from_the_first_update_under_a_key() {
         assert_eq!(count_used_numbers(0, None, 7), 1);
         assert_eq!(count_used_numbers(0, Some(6), 40_000), 1);
         assert_eq!(count_used_numbers(1, Some(65_535), 0), 2);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_are_in_order_across_the_end_of_the_era() {
+    fn timestamp_comparison_works_across_the_end_of_the_ntp_era() {
         assert!(is_later(1 << 32, u64::MAX));
         assert!(!is_later(u64::MAX, 1 << 32));
         assert!(!is_later(7, 7));

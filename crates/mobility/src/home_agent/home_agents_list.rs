@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn preference_lifetime_and_flags_are_those_of_the_last_advertisement() {
+    fn home_agents_list_takes_preference_and_lifetime_of_last_advertisement() {
         let mut list = HomeAgentsList::default();
         let at = Time::from_secs;
         list.handle_advertisement(at(0), &received_advertisement("fe80::2", true, Some((true, 5, 100))))

@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_node_data_is_freed_with_its_last_user() {
+    fn node_frees_rare_state_with_its_last_former_path() {
         let mut node = Node::default();
         let path = |text: &str, until| FormerPath {
             agent: AGENT.into(),

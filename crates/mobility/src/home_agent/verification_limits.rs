@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn no_source_is_limited_below_total_rate() {
+    fn no_source_is_limited_while_total_update_rate_is_low() {
         let mut admission = UnboundSourceLimits::new(1);
         for second in 0..10 {
             assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_source_has_its_share_of_updates() {
+    fn each_source_may_send_its_share_of_binding_updates() {
         let mut admission = UnboundSourceLimits::new(1);
         count_allowed_updates(&mut admission, 0, 1_000_000, |_| source(1));
         let of_one = count_allowed_updates(&mut admission, 1, 1_000_000, |_| source(1));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_64_count_as_one_source() {
+    fn addresses_of_one_64_prefix_count_as_one_source() {
         let place = |secret, source: Ipv6Addr| {
             let mut admission = UnboundSourceLimits::new(secret);
             while admission.full_again_at.is_empty() {

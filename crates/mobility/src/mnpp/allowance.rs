@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn source_beyond_its_rate_limits_no_other_source() {
+    fn prefix_tests_above_the_limit_of_one_station_limit_no_other_station() {
         let (mut allowance, now) = (AnswerLimit::new(), Time::from_secs(100));
         let answered = (0..1000).filter(|_| allowance.allow_answer(now, station(1), false)).count();
         assert_eq!(answered, STATION_BURST as usize);
@@ -95,7 +95,7 @@ mod tests {
 
     /// A station that uses other addresses in between does not get a full limit again.
     #[test]
-    fn source_keeps_its_used_share() {
+    fn station_with_many_addresses_gets_no_second_answer_limit() {
         let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
         while allowance.allow_answer(now, station(0), true) {}
         let mut answered = 0;

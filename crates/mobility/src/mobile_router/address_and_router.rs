@@ -514,7 +514,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_those_of_the_default_policy_table() {
+    fn address_labels_equal_the_default_policy_table() {
         for (address, expected) in [
             ("2001:db8::1", 1),
             ("2002:c000:201::1", 2),
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_candidate_comes_last_for_longer_each_time() {
+    fn failed_candidate_ranks_last_for_doubling_times() {
         let mut failed = FailedCandidates::default();
         let address: IpAddr = "2001:db8::1".parse().expect("an address");
         let mut now = Time::from_secs(1);

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_are_padded_and_printable() {
+    fn captive_portal_uri_parser_strips_padding_and_refuses_other_octets() {
         assert_eq!(parse_uri(b"https://portal.example/\0\0\0").as_deref(), Some("https://portal.example/"));
         for none in [
             &b"\0\0\0\0\0\0"[..],

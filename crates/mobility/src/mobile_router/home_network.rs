@@ -153,7 +153,7 @@ mod tests {
     /// RFC 4887 6.2: the whole home prefix shows the home link, and so does its part with the home agent.
     /// Other parts and shorter prefixes do not show the home link.
     #[test]
-    fn the_home_link_is_where_the_home_agent_is() {
+    fn prefix_of_the_home_agents_address_identifies_the_home_link() {
         let aggregated = config("2001:db8:1::/48");
         let is = |config: &MobileRouterConfig, prefix: &str| {
             config.is_home_link(prefix.parse().expect("a prefix"))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefix_of_an_address_shows_its_link() {
+    fn address_prefix_decides_whether_an_address_is_on_the_home_link() {
         let aggregated = config("2001:db8:1::/48");
         let is = |address: &str, prefix_length| {
             let address = address.parse().expect("an address");

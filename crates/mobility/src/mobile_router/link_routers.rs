@@ -562,7 +562,7 @@ mod tests {
     const B: &str = "2001:db8:f2::/64";
 
     #[test]
-    fn address_fits_the_router_that_advertises_its_prefix() {
+    fn address_belongs_to_the_router_that_advertises_its_prefix() {
         let mut heard = LinkRouters::default();
         assert_eq!(
             hear_advertisement(&mut heard, 1000, "fe80::a", &[A], None).previous_advertisement_at,
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn omitted_prefix_is_suspected_until_it_is_advertised_again() {
+    fn omitted_prefix_counts_as_outdated_until_it_is_advertised_again() {
         let mut heard = LinkRouters::default();
         hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
         assert!(
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn renumbering_there_and_back_suspects_each_prefix_in_turn() {
+    fn repeated_renumbering_makes_each_omitted_prefix_count_as_outdated() {
         let mut heard = LinkRouters::default();
         for (second, now) in [(0, A), (10, B), (20, A), (30, B)] {
             for part in [0, 200] {
@@ -630,7 +630,7 @@ mod tests {
     /// RFC 4861 6.2.3: a router may split its prefixes over several advertisements. It answers a solicitation
     /// with all of them.
     #[test]
-    fn router_that_splits_its_prefixes_makes_none_suspected() {
+    fn prefix_split_over_several_advertisements_is_not_outdated() {
         for apart in [1, 299, 301, 2000, 60_000] {
             let mut heard = LinkRouters::default();
             hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
@@ -651,7 +651,7 @@ mod tests {
 
     /// The router answers a solicitation with one part only.
     #[test]
-    fn router_that_answers_in_part_makes_prefixes_suspected_three_times_at_most() {
+    fn router_that_omits_prefixes_in_answers_is_solicited_three_times_at_most() {
         let mut heard = LinkRouters::default();
         let mut suspected = 0;
         for turn in 0..60 {
@@ -738,7 +738,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_s_neighbour_entry_tells_whether_a_router_answers() {
+    fn kernels_neighbour_entry_shows_whether_a_router_is_reachable() {
         let mut heard = LinkRouters::default();
         let router = parse_address("fe80::a");
         assert!(heard.neighbour_changed(router, NeighbourState::Failed));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn notice_that_was_withheld_for_longer_than_the_window_is_refused() {
+    fn router_refuses_home_agent_message_older_than_its_timestamp_window() {
         for (received, taken) in [(10, true), (60, true), (80, false), (86_400, false)] {
             let mut notices = told_at_zero();
             assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn router_goes_on_after_a_clock_that_was_ahead_and_takes_none_of_its_notices_again() {
+    fn router_accepts_no_replay_after_home_agents_clock_was_ahead() {
         let year = 31_536_000;
         let mut notices = told_at_zero();
         assert!(notices.accept_timestamp(Time::from_secs(1), ntp_timestamp(1), None));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_of_the_router_counts_where_it_sends_timestamps() {
+    fn router_with_timestamps_compares_messages_with_its_own_clock() {
         let window = Duration::from_secs(7);
         let clock = |seconds| Some((WallTime::from_unix_nanos((START + seconds) * 1_000_000_000), window));
         let mut notices = told_at_zero();

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_path_lives_again_after_the_answers_that_its_owner_demands() {
+    fn failed_path_recovers_after_the_configured_number_of_answers() {
         for (of_failed, phases) in [(1, [false; 3]), (3, [true, true, false])] {
             let mut path = PathLiveness::new(
                 RequiredAnswers { after_failure: of_failed, ..RequiredAnswers::default() },
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn path_that_another_message_has_shown_to_work_proves_itself() {
+    fn failed_path_that_delivers_another_message_still_needs_three_answers() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         path.handle_other_sign(true);
         assert!(!path.is_proving(), "it had not failed");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_is_late_and_not_lost_and_older_heartbeats_are() {
+    fn late_heartbeat_answer_counts_and_older_heartbeats_count_as_lost() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         for number in 0..3 {
             path.record_sent(at(number * 100), number);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trip_is_not_measured_if_two_probes_have_one_number() {
+    fn equal_sequence_numbers_of_two_probes_give_no_round_trip_time() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         path.record_sent(at(0), 7);
         path.record_sent(at(100), 7);

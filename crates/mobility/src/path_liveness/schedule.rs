@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn series_that_has_enough_heartbeats_sends_no_more_and_is_judged_by_the_first() {
+    fn heartbeat_series_ends_at_its_limit_and_fails_by_its_first_heartbeat() {
         let timing = IntervalSchedule {
             interval: millis(60),
             is_series: true,
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn sequence_waits_for_the_answer_and_then_for_its_pauses() {
+    fn next_heartbeat_waits_for_answer_timeout_and_then_for_its_pause() {
         let sequence = AnswerSchedule {
             interval: millis(1000),
             answer_timeout: millis(200),

@@ -25,7 +25,7 @@ fn an_authentic_update_is_accepted_and_the_answer_signed() {
 
 /// RFC 4285 5.1: the MAC covers the care-of address that the update registers.
 #[test]
-fn the_alternate_care_of_address_is_the_one_in_the_mac() {
+fn mac_covers_the_alternate_care_of_address() {
     let mut agent = TestAgent::new(authenticated_config());
     let answer = agent.expect_acceptance(
         &TestUpdate::explicit_update(1).with_alternate_address(OTHER_CARE_OF).with_signature(),
@@ -35,7 +35,7 @@ fn the_alternate_care_of_address_is_the_one_in_the_mac() {
 
 /// RFC 4285 5.1.1: "the Home Agent MUST send BA with Status Code MIPV6-AUTH-FAIL", signed.
 #[test]
-fn a_wrong_mac_is_answered_146() {
+fn wrong_mac_gets_status_146() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let answer = agent.expect_refusal(
@@ -135,7 +135,7 @@ fn a_signed_update_that_is_moved_into_udp_creates_no_binding() {
 /// An attacker who forwards a Binding Update from another IPv4 address looks like a NAT (RFC 5555 4.2). If
 /// the operator says that there is no NAT, only the address that the message names counts.
 #[test]
-fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
+fn home_agent_without_nat_binds_only_the_care_of_address_in_the_message() {
     let here = || MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
     let forms = [
         TestUpdate::explicit_update(1).sent_on_ipv4_network().with_option(here()).with_signature(),
@@ -227,7 +227,7 @@ fn update_with_option_behind_authenticator_gets_no_answer() {
 
 /// RFC 4285 5.1.1: the home agent ignores the option of a node that has no security association.
 #[test]
-fn node_without_key_may_send_authentication_option() {
+fn home_agent_ignores_authentication_option_of_node_without_key() {
     let mut agent = TestAgent::new(config());
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     assert_eq!(answer.options().spi, None);
@@ -253,7 +253,7 @@ fn refusing_acknowledgements_are_signed() {
 /// RFC 6275 9.5.1 with RFC 4285 6: the home agent remembers the number after the binding has ended, so that
 /// old messages cannot be replayed.
 #[test]
-fn the_sequence_number_is_remembered_beyond_the_binding() {
+fn home_agent_remembers_sequence_number_after_the_binding_ends() {
     let mut agent = TestAgent::new(authenticated_config());
     let recorded = TestUpdate::explicit_update(10).with_signature();
     agent.expect_acceptance(&recorded);
@@ -304,7 +304,7 @@ fn an_acknowledgement_returns_a_valid_timestamp_unchanged() {
 /// RFC 4285 6: the home agent answers a timestamp outside the window with status 144. The answer's timestamp
 /// has the high half of the home agent's clock and the low half of the update's.
 #[test]
-fn a_timestamp_too_far_off_is_answered_144() {
+fn timestamp_outside_the_window_gets_status_144() {
     let mut agent = agent_with_timestamps();
     for at in [
         subtract_from_wall_time(agent.wall_time(), Duration::from_secs(8)),
@@ -321,7 +321,7 @@ fn a_timestamp_too_far_off_is_answered_144() {
 
 /// RFC 4285 6: "MUST be greater than all previously accepted timestamps".
 #[test]
-fn a_timestamp_that_is_not_later_than_the_last_is_answered_144() {
+fn timestamp_not_later_than_the_last_gets_status_144() {
     let mut agent = agent_with_timestamps();
     let at = agent.wall_time();
     agent.expect_acceptance(&update_with_timestamp(1, at));
@@ -332,7 +332,7 @@ fn a_timestamp_that_is_not_later_than_the_last_is_answered_144() {
 
 /// RFC 4285 6: the home agent remembers the timestamp after the binding has ended.
 #[test]
-fn the_timestamp_is_remembered_beyond_the_binding() {
+fn home_agent_remembers_timestamp_after_the_binding_ends() {
     let mut agent = agent_with_timestamps();
     let at = agent.wall_time() + Duration::from_secs(6);
     let recorded = update_with_timestamp(1, at);
@@ -350,7 +350,7 @@ fn the_timestamp_is_remembered_beyond_the_binding() {
 
 /// RFC 4285 6: the home agent demands a timestamp, and answers an update without one with status 145.
 #[test]
-fn a_missing_timestamp_is_answered_145() {
+fn missing_timestamp_gets_status_145() {
     let mut agent = agent_with_timestamps();
     agent.expect_refusal(&TestUpdate::explicit_update(1).with_signature(), 145);
 }

@@ -50,7 +50,7 @@ fn restarted_agent(agent: &TestAgent, stored: Vec<StoredBinding>, config: HomeAg
 }
 
 #[test]
-fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than_the_update() {
+fn home_agent_tests_new_care_of_address_by_echo_no_longer_than_the_update() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     let update = from(CARE_OF, 1);
     agent.expect_acceptance(&update);
@@ -89,7 +89,7 @@ fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than
 }
 
 #[test]
-fn address_that_never_answers_gets_sixteen_small_probes_for_each_update_and_two_a_second_at_most() {
+fn silent_care_of_address_gets_at_most_16_probes_for_each_update() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     agent.expect_acceptance(&from(CARE_OF, 1).lifetime(150));
     assert_eq!(agent.warnings().len(), 0);
@@ -117,7 +117,7 @@ fn address_that_never_answers_gets_sixteen_small_probes_for_each_update_and_two_
 }
 
 #[test]
-fn late_answer_counts_and_a_lost_probe_is_sent_again() {
+fn home_agent_repeats_lost_probe_and_accepts_late_answer() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     agent.expect_acceptance(&from(CARE_OF, 1));
     let (_, first) = take_echo_requests(&mut agent).remove(0);
@@ -131,7 +131,7 @@ fn late_answer_counts_and_a_lost_probe_is_sent_again() {
 }
 
 #[test]
-fn address_that_was_left_lately_needs_no_test_and_one_that_never_passed_does() {
+fn only_a_recently_tested_care_of_address_needs_no_new_test() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     agent.expect_acceptance(&from(CARE_OF, 1));
     assert!(answer_last_echo_request(&mut agent));
@@ -165,7 +165,7 @@ fn address_that_was_left_lately_needs_no_test_and_one_that_never_passed_does() {
 }
 
 #[test]
-fn former_path_serves_only_if_it_was_tested() {
+fn former_care_of_address_gets_packets_only_if_it_was_tested() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     let former = |agent: &TestAgent| -> Vec<(String, bool)> {
         let former = agent.home_agent.bindings().former_paths(addr(HOME)).iter();
@@ -179,7 +179,7 @@ fn former_path_serves_only_if_it_was_tested() {
 }
 
 #[test]
-fn restart_keeps_what_is_tested_and_goes_on_with_what_is_not() {
+fn care_of_test_results_survive_a_restart_and_open_tests_continue() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     agent.expect_acceptance(&from(CARE_OF, 1));
     let stored = |agent: &TestAgent| agent.home_agent.stored(agent.now, agent.wall_time());
@@ -204,7 +204,7 @@ fn restart_keeps_what_is_tested_and_goes_on_with_what_is_not() {
 }
 
 #[test]
-fn care_of_test_off_believes_every_authentic_address() {
+fn home_agent_without_care_of_test_accepts_every_authentic_address() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&from(CARE_OF, 1));
     agent.expect_acceptance(&from(OTHER_CARE_OF, 2));
@@ -213,7 +213,7 @@ fn care_of_test_off_believes_every_authentic_address() {
 }
 
 #[test]
-fn each_binding_identifier_and_each_port_behind_a_nat_has_a_test_of_its_own() {
+fn each_binding_identifier_and_each_nat_port_has_its_own_care_of_test() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     agent.expect_acceptance(
         &TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF).with_bid(2, OTHER_CARE_OF),
@@ -248,7 +248,7 @@ fn each_binding_identifier_and_each_port_behind_a_nat_has_a_test_of_its_own() {
 }
 
 #[test]
-fn tokens_do_not_repeat_after_a_reload() {
+fn care_of_test_tokens_do_not_repeat_after_a_reload() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     agent.home_agent = carnet_mobility::HomeAgent::new(config_with_care_of_test()).with_tokens(Rng::new(9));
     let mut tokens = std::collections::BTreeSet::new();
@@ -271,7 +271,7 @@ fn tokens_do_not_repeat_after_a_reload() {
 }
 
 #[test]
-fn signed_update_with_address_of_third_party_is_acknowledged_and_not_believed() {
+fn signed_update_with_address_of_third_party_stays_untested() {
     let mut config = authenticated_config();
     config.nodes[0].care_of_test = true;
     let mut agent = TestAgent::new(config);
@@ -282,7 +282,7 @@ fn signed_update_with_address_of_third_party_is_acknowledged_and_not_believed() 
 }
 
 #[test]
-fn one_update_with_sixteen_bindings_causes_sixteen_probes_for_each_within_the_limit_of_its_node() {
+fn update_with_16_bindings_keeps_its_probes_within_the_limit_of_its_node() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     let mut update = TestUpdate::explicit_update(1).with_overwrite_flag().lifetime(150);
     for bid in 1..=16 {
@@ -303,7 +303,7 @@ fn one_update_with_sixteen_bindings_causes_sixteen_probes_for_each_within_the_li
 }
 
 #[test]
-fn answers_of_addresses_that_were_left_untested_count_for_no_other() {
+fn probe_answer_of_a_former_address_proves_no_other_address() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     let reply = |agent: &mut TestAgent| {
         let (_, probe) = take_echo_requests(agent).pop().expect("a probe");

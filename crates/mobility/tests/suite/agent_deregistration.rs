@@ -135,7 +135,7 @@ fn deregistered_entry_is_forgotten_after_ten_seconds() {
 
 /// A new registration within `MAX_DELETE_BCE_TIMEOUT` (10 s) keeps its full lifetime.
 #[test]
-fn registration_after_deregistration_stays() {
+fn registration_soon_after_deregistration_keeps_its_lifetime() {
     let mut agent = agent_with_binding();
     agent.expect_acceptance(&TestUpdate::implicit_update(11).lifetime(0));
     agent.advance_time(5.0);
@@ -147,7 +147,7 @@ fn registration_after_deregistration_stays() {
 /// After a de-registration the home agent still accepts packets on their way from the last care-of address,
 /// but no longer from the address before it.
 #[test]
-fn deregistration_ends_grace_of_old_care_of_address() {
+fn deregistration_ends_grace_period_of_the_care_of_address_before_last() {
     let mut agent = agent_with_binding();
     agent.expect_acceptance(&TestUpdate::explicit_update(11).from(OTHER_CARE_OF));
     agent.expect_acceptance(&TestUpdate::implicit_update(12).from(OTHER_CARE_OF).lifetime(0));

@@ -62,7 +62,7 @@ fn endpoint_strings(here: &str, there: &str) -> (String, String) {
 /// Conformance item 61; RFC 5555 4.2: the outer source equals the address in the option, so there is no NAT
 /// and packets go in plain IPv4. The answer goes inside UDP to the home address, without a routing header.
 #[test]
-fn without_a_nat_packets_go_in_plain_ipv4() {
+fn home_agent_encapsulates_in_plain_ipv4_without_a_nat() {
     for update in [plain_update(1), update_with_identifier(1)] {
         let mut agent = TestAgent::new(config());
         let answer = expect_acceptance_over_ipv4(&mut agent, NODE_ENDPOINT, &update);
@@ -78,7 +78,7 @@ fn without_a_nat_packets_go_in_plain_ipv4() {
 /// NAT. Packets go in UDP to the outer address and port. The answer reports the NAT and the keepalive
 /// interval to the node.
 #[test]
-fn behind_a_nat_packets_go_in_udp_to_the_address_that_we_see() {
+fn home_agent_sends_in_udp_to_the_outer_address_of_node_behind_nat() {
     for update in [plain_update(1), update_with_identifier(1)] {
         let mut agent = TestAgent::new(config());
         let answer = expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &update);
@@ -106,7 +106,7 @@ fn update_without_ipv4_address_counts_as_behind_nat() {
 
 /// RFC 5555 3.1.3, 4.5: the home agent grants the F flag; 3.2.2: "all 1s ... keepalives are not needed".
 #[test]
-fn udp_is_used_when_the_node_or_the_operator_wants_it() {
+fn home_agent_encapsulates_in_udp_if_node_or_operator_requests_it() {
     let forced = BindingUpdateFlags { force_udp: true, ..ROUTER_FLAGS };
     let mut agent = TestAgent::new(config());
     let answer = expect_acceptance_over_ipv4(&mut agent, NODE_ENDPOINT, &plain_update(1).with_flags(forced));
@@ -192,7 +192,7 @@ fn a_data_packet_from_an_unbound_address_gets_a_binding_error_and_changes_no_bin
 /// Design: the MAC covers the IPv4 care-of address that the node names, as an IPv4-mapped address, also in
 /// the answer.
 #[test]
-fn the_mac_covers_the_address_that_the_node_names() {
+fn mac_covers_the_ipv4_care_of_address_in_the_option() {
     let mapped = "::ffff:192.0.2.77";
     for update in [plain_update(1), update_with_identifier(1)] {
         let mut agent = TestAgent::new(authenticated_config());
@@ -309,7 +309,7 @@ fn registration_and_deregistration_work_inside_ipv4() {
 
 /// The home agent refuses addresses that no node can have as care-of address: status 174.
 #[test]
-fn care_of_addresses_that_no_host_can_have_are_refused() {
+fn home_agent_refuses_care_of_addresses_that_no_host_can_have() {
     for remote in [
         "udp:0.0.0.0:4191",
         "udp:127.0.0.1:4191",
@@ -365,7 +365,7 @@ fn ipv4_home_addresses_are_refused() {
 /// Refusals, Binding Errors and Parameter Problems leave inside the encapsulation of the packet that caused
 /// them.
 #[test]
-fn every_answer_is_sent_back_on_the_path_of_its_request() {
+fn home_agent_answers_on_the_path_of_the_request() {
     let mut agent = TestAgent::new(config());
     expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &plain_update(5));
     assert_eq!(send_over_ipv4(&mut agent, NEW_NAT_ENDPOINT, &plain_update(5)).status(), 135);

@@ -27,7 +27,7 @@ fn agent_of_many_nodes() -> TestAgent {
 }
 
 #[test]
-fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
+fn nodes_register_during_a_flood_of_forged_updates() {
     let mut rng = Rng::new(12);
     let mut agent = agent_of_many_nodes();
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };

@@ -114,7 +114,7 @@ fn flow_bindings_change_order() {
 /// Conformance item 58; RFC 6089 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that
 /// the summary names stays.
 #[test]
-fn unnamed_flow_binding_is_removed() {
+fn flow_binding_missing_from_the_summary_is_removed() {
     let mut agent = agent_with_flow();
     agent.expect_acceptance(&refresh_update(4).with_flow_summary(&[4, 4]).with_flow(5, 20, 6000, &[1]));
     assert_eq!(describe_flows(&agent), [(4, 10, vec![2]), (5, 20, vec![1])]);
@@ -212,7 +212,7 @@ fn unknown_selector_format_gets_status_133() {
 
 /// RFC 6089 4.3: a flow stays while its bindings are gone, and works again when the bindings are back.
 #[test]
-fn flow_without_registered_binding_waits() {
+fn flow_binding_stays_while_its_bindings_are_gone() {
     let mut agent = agent_with_flow();
     agent.expect_acceptance(
         &TestUpdate::implicit_update(4).lifetime(0).with_known_bid(2).with_flow_summary(&[4]),

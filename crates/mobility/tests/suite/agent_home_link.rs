@@ -12,7 +12,7 @@ const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: tru
 /// Conformance item 39, TAHI BU_DAD; RFC 6275 10.3.1: the home address is tested before the first
 /// acknowledgement.
 #[test]
-fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
+fn home_agent_acknowledges_after_duplicate_address_detection() {
     let mut agent = TestAgent::on_home_link(config());
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
     assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
@@ -27,7 +27,7 @@ fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
 /// RFC 6275 10.3.1: the home agent tests the address also on a new link, on which its own address is still
 /// tentative.
 #[test]
-fn home_address_test_works_without_own_link_address() {
+fn home_agent_performs_dad_without_own_link_layer_address() {
     let mut agent = TestAgent::on_fresh_home_link(config());
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
     assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
@@ -39,7 +39,7 @@ fn home_address_test_works_without_own_link_address() {
 /// RFC 6275 10.4.1: while its link-local address is tentative, the home agent answers solicitations and
 /// advertises from its own global address.
 #[test]
-fn addresses_are_defended_before_the_links_own_address_can_be_used() {
+fn home_agent_defends_home_addresses_before_its_link_local_address_is_usable() {
     let mut agent = TestAgent::on_fresh_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(1.5);
@@ -68,7 +68,7 @@ fn addresses_are_defended_before_the_links_own_address_can_be_used() {
 
 /// Conformance item 39: a virtual home link needs no duplicate address detection.
 #[test]
-fn a_virtual_home_link_needs_no_test() {
+fn virtual_home_link_needs_no_duplicate_address_detection() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     agent.advance_time(10.0);
@@ -77,7 +77,7 @@ fn a_virtual_home_link_needs_no_test() {
 
 /// Conformance item 39; RFC 6275 10.3.1: "Unless this home agent already has a binding".
 #[test]
-fn a_refresh_or_a_move_is_not_tested_again() {
+fn refresh_or_handover_repeats_no_duplicate_address_detection() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(5.0);
@@ -89,7 +89,7 @@ fn a_refresh_or_a_move_is_not_tested_again() {
 
 /// Conformance item 39; RFC 6275 10.3.1: a conflict is answered 134, and the address is not defended.
 #[test]
-fn a_conflict_is_answered_134() {
+fn home_address_conflict_gets_status_134() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
     let answers = agent.send_foreign_advertisement(HOME);
@@ -125,7 +125,7 @@ fn dad_probe_of_another_node_is_a_conflict() {
 /// Conformance items 39 and 40; RFC 6275 10.3.1: with the L flag the home agent tests the link-local address
 /// too, and a conflict there refuses the registration.
 #[test]
-fn the_l_flag_tests_the_link_local_address_as_well() {
+fn l_flag_extends_dad_to_the_link_local_address() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1).with_flags(WITH_LINK_LOCAL));
     assert_eq!(agent.take_dad_targets(), [addr(HOME), addr(HOME_LINK_LOCAL)]);
@@ -136,7 +136,7 @@ fn the_l_flag_tests_the_link_local_address_as_well() {
 /// Retransmissions during the test: the home agent sends one probe and one answer, to the last transmission
 /// (RFC 6275 11.8).
 #[test]
-fn updates_during_the_test_are_answered_once() {
+fn home_agent_answers_retransmitted_updates_once_after_dad() {
     let mut agent = TestAgent::on_home_link(config());
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
     agent.advance_time(0.5);
@@ -151,7 +151,7 @@ fn updates_during_the_test_are_answered_once() {
 
 /// RFC 6275 10.3.2: a node that de-registers during the test of its first registration gets no binding.
 #[test]
-fn a_deregistration_during_the_test_ends_it() {
+fn deregistration_ends_running_duplicate_address_detection() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(0.3);
@@ -166,7 +166,7 @@ fn a_deregistration_during_the_test_ends_it() {
 /// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the home agent multicasts an advertisement, which
 /// directs packets of the home link to it.
 #[test]
-fn the_home_address_is_advertised() {
+fn home_agent_advertises_home_address_on_home_link() {
     for (update, router) in [(TestUpdate::explicit_update(1), true), (TestUpdate::node_update(1), false)] {
         let mut agent = TestAgent::on_home_link(config());
         agent.send_update(&update);
@@ -227,7 +227,7 @@ fn solicitations_for_a_bound_home_address_are_answered() {
 /// TAHI HA_4_4_1; RFC 6275 10.3.2: after the de-registration the home agent neither advertises nor answers
 /// for the address.
 #[test]
-fn no_proxy_answers_after_deregistration() {
+fn home_agent_sends_no_proxy_advertisement_after_deregistration() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(1.2);
@@ -240,7 +240,7 @@ fn no_proxy_answers_after_deregistration() {
 
 /// RFC 6275 10.4.1: after the lifetime the home agent no longer answers for the address.
 #[test]
-fn no_proxy_answers_after_lifetime() {
+fn home_agent_sends_no_proxy_advertisement_after_binding_expires() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1).lifetime(1));
     agent.advance_time(1.1);

@@ -93,7 +93,7 @@ fn a_key_under_another_spi_is_wrong() {
 
 /// The home agent accepts each number once, under whichever key.
 #[test]
-fn a_recording_under_the_old_key_is_old_under_every_key() {
+fn update_recorded_under_the_old_key_is_refused_after_key_change() {
     let mut agent = TestAgent::new(config_with_authentication(Authentication::SharedKey(test_association())));
     let recorded = TestUpdate::explicit_update(10).with_signature();
     agent.expect_acceptance(&recorded);
@@ -108,7 +108,7 @@ fn a_recording_under_the_old_key_is_old_under_every_key() {
 }
 
 #[test]
-fn a_timestamp_under_the_old_key_is_old_under_every_key() {
+fn timestamp_seen_under_the_old_key_is_refused_under_the_new_key() {
     let timed = |of| SecurityAssociation {
         replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
         ..of
@@ -131,7 +131,7 @@ fn a_timestamp_under_the_old_key_is_old_under_every_key() {
 /// A node that was out of the config, or that needed no key meanwhile, has its old key again: replayed
 /// updates stay old.
 #[test]
-fn a_recording_is_old_when_its_node_comes_back() {
+fn update_recorded_before_its_node_left_the_config_is_refused_later() {
     let mut without = authenticated_config();
     without.nodes = vec![node("2001:db8:1::9", &["2001:db8:99::/64"])];
     let by_word = config_with_authentication(Authentication::None);
@@ -197,7 +197,7 @@ fn a_recording_is_old_when_its_node_comes_back() {
 /// Updates that the router signed while the home agent demanded no key are old as well, as long as the
 /// binding lasts.
 #[test]
-fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
+fn sequence_number_accepted_without_key_is_old_under_the_key() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(10).with_signature());
     reload_config(&mut agent, config_with_authentication(Authentication::None));
@@ -213,7 +213,7 @@ fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
 /// While the home agent demands no key, an attacker can send any number. When it demands the key again, the
 /// updates signed before are still old.
 #[test]
-fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
+fn unauthenticated_sequence_number_makes_no_recorded_update_valid() {
     for (ahead, last) in [(32_767, 1000), (4097, 1000), (4096, 5096)] {
         let mut agent = TestAgent::new(authenticated_config());
         let recorded = TestUpdate::explicit_update(9).with_signature();
@@ -231,7 +231,7 @@ fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
 /// Earlier versions stored no SPI. If possible, the home agent takes a stored number without SPI for the
 /// number of a signed message.
 #[test]
-fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
+fn stored_sequence_number_without_spi_counts_as_signed() {
     let mut agent = TestAgent::new(authenticated_config());
     let recorded = TestUpdate::explicit_update(10).with_signature();
     agent.expect_acceptance(&recorded);

@@ -40,7 +40,7 @@ fn wrong_checksum_takes_precedence_over_other_errors() {
 
 /// RFC 6275 6.1.1: the checksum's pseudo-header has the home address, not the care-of address.
 #[test]
-fn a_checksum_over_the_care_of_address_is_wrong() {
+fn checksum_over_the_care_of_address_is_refused() {
     let mut agent = TestAgent::new(config());
     let update = TestUpdate::explicit_update(1);
     let mut header = update.mobility_header();
@@ -53,7 +53,7 @@ fn a_checksum_over_the_care_of_address_is_wrong() {
 /// Conformance item 29, TAHI HA_1_1_1 and 1_1_5; RFC 6275 9.2, 9.3.3: a Binding Error with status 2, with and
 /// without a binding.
 #[test]
-fn an_unknown_type_is_answered_with_a_binding_error() {
+fn unknown_message_type_draws_a_binding_error() {
     let mut agent = TestAgent::new(config());
     for sequence in 1..3 {
         let answers =
@@ -68,7 +68,7 @@ fn an_unknown_type_is_answered_with_a_binding_error() {
 
 /// RFC 6275 9.3.3: the home address is unspecified when no option named one.
 #[test]
-fn a_binding_error_without_home_address() {
+fn binding_error_for_packet_without_home_address_has_unspecified_address() {
     let mut agent = TestAgent::new(config());
     let mut update = TestUpdate::explicit_update(1);
     update.home_address = None;
@@ -78,7 +78,7 @@ fn a_binding_error_without_home_address() {
 
 /// Known message types that a home agent does not expect draw no Binding Error.
 #[test]
-fn messages_for_another_role_get_no_answer() {
+fn home_agent_does_not_answer_message_types_for_other_roles() {
     let mut agent = TestAgent::new(config());
     for kind in [0, 6] {
         let packet = altered_packet(&TestUpdate::explicit_update(1), |header| header[2] = kind);
@@ -89,7 +89,7 @@ fn messages_for_another_role_get_no_answer() {
 /// Conformance item 30, TAHI HA_1_1_2 and 1_1_6; RFC 6275 9.2: Parameter Problem 0 at the Payload Proto
 /// field.
 #[test]
-fn a_wrong_payload_proto_is_answered_with_a_parameter_problem() {
+fn wrong_payload_proto_draws_a_parameter_problem() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     let before = agent.describe_bindings();
@@ -107,7 +107,7 @@ fn a_wrong_payload_proto_is_answered_with_a_parameter_problem() {
 
 /// Conformance item 31, TAHI HA_1_1_4 and 1_1_7; RFC 6275 9.2: Parameter Problem 0 at the Header Len field.
 #[test]
-fn a_header_too_short_is_answered_with_a_parameter_problem() {
+fn too_short_mobility_header_draws_a_parameter_problem() {
     let mut agent = TestAgent::new(config());
     let packet = altered_packet(&TestUpdate::explicit_update(1), |header| {
         header.truncate(8);
@@ -184,7 +184,7 @@ fn answers_to_unknown_sources_are_rate_limited() {
 /// Answers to unknown message types have their own limit: a burst of 20, then 20 per second, as documented.
 /// Sources that use it up do not delay the Binding Errors that report lost bindings.
 #[test]
-fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
+fn answers_to_unknown_message_types_are_rate_limited() {
     let mut agent = TestAgent::new(config());
     let unknown = altered_packet(&TestUpdate::explicit_update(1), |header| header[2] = 255);
     let answered =

@@ -79,7 +79,7 @@ fn bindings_are_ordered_by_priority() {
 /// Conformance item 46; RFC 5648 6.2: "the same BID but different care-of address" moves the binding. The
 /// home agent still accepts packets from the old address.
 #[test]
-fn a_known_bid_with_another_address_moves() {
+fn known_bid_with_another_address_moves_its_binding() {
     let mut agent = agent_with_two_bindings();
     agent.expect_acceptance(&TestUpdate::explicit_update(3).from(THIRD_CARE_OF).with_bid(1, THIRD_CARE_OF));
     assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, THIRD_CARE_OF), (2, OTHER_CARE_OF)]));
@@ -179,7 +179,7 @@ fn bid_option_with_invalid_address_gets_status_164() {
 
 /// Conformance item 51; RFC 5648 6.2: an option without an address needs a known BID.
 #[test]
-fn an_unknown_bid_without_address_is_167_in_its_option() {
+fn unknown_bid_without_address_gets_status_167_in_its_option() {
     let mut agent = agent_with_two_bindings();
     let answer = agent.expect_refusal(&TestUpdate::explicit_update(3).with_known_bid(7), 4);
     assert_eq!(acknowledgement_options(&answer).bid_statuses, [(7, 167)]);
@@ -234,7 +234,7 @@ fn h_flag_in_bid_option_gets_status_169() {
 
 /// RFC 5648 4.4: the operator's config causes status 166 or 168.
 #[test]
-fn settings_of_the_operator_cause_status_166_or_168() {
+fn config_without_multiple_care_of_addresses_causes_status_166_or_168() {
     let with = |multiple_care_of_addresses| {
         TestAgent::new(HomeAgentConfig { multiple_care_of_addresses, ..config() })
     };
@@ -344,7 +344,7 @@ fn prefixes_and_r_flag_belong_to_all_bindings_of_a_node() {
 
 /// Design: the MAC covers the first care-of address that a Binding Identifier option names, not the source.
 #[test]
-fn the_mac_covers_the_address_that_the_option_names() {
+fn mac_covers_the_first_care_of_address_in_a_bid_option() {
     let mut agent = TestAgent::new(authenticated_config());
     let update = TestUpdate::explicit_update(1)
         .from(THIRD_CARE_OF)

@@ -66,7 +66,7 @@ fn deregistration_without_bid_ends_all_bindings() {
 
 /// Each binding has its own lifetime. The home agent forgets the sequence number when the last binding ends.
 #[test]
-fn bindings_end_one_by_one() {
+fn each_binding_of_a_node_expires_at_its_own_time() {
     let mut agent = agent_with_two_bindings();
     agent.advance_time(30.0);
     agent.expect_acceptance(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF));
@@ -83,7 +83,7 @@ fn bindings_end_one_by_one() {
 /// RFC 6275 10.3.1: the home agent runs one duplicate address detection for the home address, and then
 /// answers each update that has arrived meanwhile.
 #[test]
-fn the_home_address_is_tested_once_for_all_bindings() {
+fn duplicate_address_detection_runs_once_for_all_bindings_of_a_node() {
     let mut agent = TestAgent::on_home_link(config());
     assert!(
         agent
@@ -146,7 +146,7 @@ fn number_of_updates_waiting_for_dad_is_bounded() {
 
 /// A de-registration can end a registration that still waits for duplicate address detection.
 #[test]
-fn binding_under_test_can_be_deregistered() {
+fn deregistration_of_a_binding_during_dad_is_accepted() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_bid(2, OTHER_CARE_OF));
     let answer = agent.expect_acceptance(&TestUpdate::implicit_update(2).lifetime(0).with_known_bid(1));
@@ -163,7 +163,7 @@ fn binding_under_test_can_be_deregistered() {
 
 /// The home agent defends the home address until the last binding has ended.
 #[test]
-fn the_home_address_is_defended_while_any_binding_lasts() {
+fn home_agent_defends_home_address_while_any_binding_lasts() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_bid(2, OTHER_CARE_OF));
     agent.advance_time(1.0);

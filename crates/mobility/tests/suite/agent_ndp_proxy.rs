@@ -66,7 +66,7 @@ fn home_agent_answers_and_announces_its_own_address_on_link_of_ndp_proxy() {
 }
 
 #[test]
-fn scan_of_mobile_network_gets_limited_number_of_answers_and_stops_no_neighbor_check() {
+fn ndp_proxy_limits_answers_to_an_address_scan() {
     let mut agent = agent_with_ndp_proxy();
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     let solicit = |agent: &mut TestAgent, number: u32, to: Option<&str>| {

@@ -94,7 +94,7 @@ fn the_home_agent_requests_the_refresh_of_an_expiring_binding_once() {
 /// RFC 5142 5, with RFC 4285 instead of IPsec: the home agent signs and repeats the Home Agent Switch until
 /// the node de-registers.
 #[test]
-fn a_switch_is_signed_repeated_and_answered_by_leaving() {
+fn home_agent_repeats_signed_switch_until_node_deregisters() {
     let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let wall = agent.wall_time();
@@ -141,7 +141,7 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
 
 /// RFC 5905 6: on 2036-02-07 at 06:28:16 the NTP seconds begin anew; later messages are still newer.
 #[test]
-fn messages_after_2036_are_newer_than_before() {
+fn messages_after_the_ntp_era_ends_in_2036_are_newer_than_before() {
     let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
     agent.now = Time::ZERO + WallTime::from_unix_nanos(2_085_978_493_000_000_000).distance(WALL_START);
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
@@ -280,7 +280,7 @@ fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
 
 /// RFC 5846 6.2.2, 6.3 and 7: only the acknowledgement with the right number and MAC ends a revocation.
 #[test]
-fn a_revocation_ends_only_with_its_own_acknowledgement() {
+fn home_agent_accepts_only_the_acknowledgement_of_its_own_revocation() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let wall = agent.wall_time();
@@ -316,7 +316,7 @@ fn a_revocation_ends_only_with_its_own_acknowledgement() {
 /// RFC 5846 6.3: without an answer the home agent repeats the revocation, and then "the initiator SHOULD
 /// clean up".
 #[test]
-fn unanswered_revocation_is_repeated_and_then_final() {
+fn home_agent_repeats_unanswered_revocation_and_then_removes_the_binding() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     let wall = agent.wall_time();
@@ -348,7 +348,7 @@ fn pair_registered_for(seconds: f64) -> AgentAndRouters {
 }
 
 #[test]
-fn router_refuses_revocation_that_an_attacker_has_withheld() {
+fn router_refuses_revocation_that_an_attacker_delayed() {
     let withheld = revocation_indication(&mut pair_registered_for(10.0));
     let mut pair = pair_registered_for(10.0);
     assert_eq!(pair.deliver_to_router(0, &withheld), Ok(()));
@@ -366,7 +366,7 @@ fn router_refuses_revocation_that_an_attacker_has_withheld() {
 
 /// The acknowledgement of a de-registration carries no timestamp of the home agent.
 #[test]
-fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
+fn router_refuses_delayed_revocation_after_removal_of_another_binding() {
     let indication = |road: &mut VehicleOnRoad| {
         let wall = WALL_START + road.now.saturating_since(Time::ZERO);
         road.agent.handle_revocation(road.now, wall, addr(HOME), &[]).expect("bound");
@@ -387,7 +387,7 @@ fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
 /// The home agent's clock was ahead and is right again. When an acknowledgement has told the router the right
 /// time, the router accepts present timestamps, although they are smaller than earlier ones.
 #[test]
-fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
+fn router_accepts_revocation_after_home_agent_corrects_its_clock() {
     let mut pair = pair_registered_for(10.0);
     let year = Duration::from_secs(31_536_000);
     let ordinary = pair.wall_start;
@@ -409,7 +409,7 @@ fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
 
 /// A second revocation covers the bindings of the first as well.
 #[test]
-fn second_revocation_includes_the_first() {
+fn second_revocation_covers_the_bindings_of_the_first() {
     for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
         let mut agent = crate::agent_multiple::agent_with_two_bindings();
         let wall = agent.wall_time();
@@ -462,7 +462,7 @@ fn claim_of_other(agent: &mut TestAgent) {
 /// An answer of another home agent to duplicate address detection is no conflict. The node's former home
 /// agent answers for the home address until the node has left it.
 #[test]
-fn a_node_may_come_from_another_home_agent_of_the_home_link() {
+fn node_may_move_between_home_agents_of_the_home_link() {
     let mut agent = TestAgent::on_home_link(config());
     announce_other_agent(&mut agent);
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty(), "it is being tested");

@@ -20,7 +20,7 @@ fn agent_with_two_prefixes() -> TestAgent {
 /// Conformance item 1; RFC 3963 6.2, 6.6: the home agent answers with status 0 and the R flag, and forwards
 /// the prefix.
 #[test]
-fn an_authorised_prefix_is_forwarded() {
+fn home_agent_forwards_an_authorised_prefix() {
     let mut agent = TestAgent::new(config());
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1));
     assert!(answer.mobile_router());
@@ -53,7 +53,7 @@ fn home_agent_without_routers_answers_r_flag_with_140() {
 /// Conformance item 4; RFC 3963 6.2: "MUST discard the Binding Update": status 142, and the registered
 /// binding stays.
 #[test]
-fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
+fn foreign_prefix_gets_status_142_and_the_earlier_binding_stays() {
     let mut agent = TestAgent::new(config());
     agent.expect_refusal(&TestUpdate::implicit_update(1).prefix(SECOND_PREFIX), 142);
     assert!(agent.home_binding().is_none());
@@ -97,7 +97,7 @@ fn invalid_prefixes_are_refused_with_status_141() {
 
 /// A list with too many prefixes is refused and takes no memory.
 #[test]
-fn too_many_prefixes_are_answered_141() {
+fn too_many_prefixes_get_status_141() {
     let mut agent = TestAgent::new(config());
     let update = (0..60).fold(TestUpdate::implicit_update(1), |update, _| update.prefix(PREFIX));
     agent.expect_refusal(&update, 141);
@@ -114,7 +114,7 @@ fn implicit_mode_forwards_the_configured_prefixes() {
 
 /// Conformance item 7; RFC 3963 6.2, 6.6: status 143 if the prefix table has no entry for this home address.
 #[test]
-fn implicit_mode_without_a_table_entry_is_answered_143() {
+fn implicit_mode_without_a_prefix_table_entry_gets_status_143() {
     let mut two = config();
     two.nodes = vec![node(HOME, &[]), node("2001:db8:1::5678", &[SECOND_PREFIX])];
     TestAgent::new(two).expect_refusal(&TestUpdate::implicit_update(1), 143);
@@ -122,7 +122,7 @@ fn implicit_mode_without_a_table_entry_is_answered_143() {
 
 /// Conformance item 8; RFC 3963 4.1: without the R flag the home agent forwards only the home address.
 #[test]
-fn without_r_no_prefix_is_forwarded() {
+fn home_agent_forwards_no_prefix_without_the_r_flag() {
     let mut agent = TestAgent::new(config());
     let answer = agent.expect_acceptance(&TestUpdate::node_update(1).prefix(PREFIX));
     assert!(!answer.mobile_router());
@@ -131,7 +131,7 @@ fn without_r_no_prefix_is_forwarded() {
 
 /// Conformance item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding is answered 139.
 #[test]
-fn a_changed_r_flag_is_answered_139() {
+fn refresh_with_changed_r_flag_gets_status_139() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     agent.expect_refusal(&TestUpdate::node_update(2).from(OTHER_CARE_OF), 139);
@@ -165,7 +165,7 @@ fn repeated_prefixes_count_once() {
 
 /// RFC 3963 6.1.2: a router may register a part of its prefix, but not a prefix that contains it.
 #[test]
-fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
+fn home_agent_accepts_part_of_own_prefix_but_no_shorter_prefix() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::implicit_update(1).prefix("2001:db8:a:0:8000::/65"));
     assert_eq!(forwarded_prefixes(&agent), [net("2001:db8:a:0:8000::/65")]);
@@ -175,7 +175,7 @@ fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
 
 /// Conformance item 14; RFC 3963 6.2: the home agent serves a home address out of the router's own prefix.
 #[test]
-fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
+fn home_agent_accepts_home_address_inside_the_mobile_network_prefix() {
     let home = "2001:db8:a::1";
     let mut aggregated = config();
     aggregated.nodes = vec![node(home, &[PREFIX])];
@@ -186,7 +186,7 @@ fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
 
 /// Conformance item 20; RFC 3963 6.1.2: the home agent refuses a prefix of another router, which keeps it.
 #[test]
-fn a_prefix_of_another_router_is_not_given_away() {
+fn home_agent_refuses_registered_prefix_of_another_router() {
     let other = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(node(other, &[SECOND_PREFIX]));
@@ -223,7 +223,7 @@ fn update_of_third_node(sequence: u16, care_of: &str) -> TestUpdate {
 
 /// The home agent refuses its own address and home addresses as care-of addresses: status 174.
 #[test]
-fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
+fn home_agent_refuses_addresses_of_other_nodes_as_care_of_addresses() {
     let mut agent = agent_with_three_nodes();
     for care_of in [AGENT, SECOND_HOME, THIRD_HOME] {
         agent.expect_refusal(&TestUpdate::explicit_update(1).with_alternate_address(care_of), 174);
@@ -237,7 +237,7 @@ fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
 
 /// A care-of address behind the router itself would be a tunnel into the tunnel.
 #[test]
-fn a_care_of_address_in_the_own_prefix_is_refused() {
+fn home_agent_refuses_care_of_address_inside_the_routers_own_prefix() {
     let mut agent = agent_with_three_nodes();
     agent.expect_refusal(&TestUpdate::explicit_update(1).with_alternate_address("2001:db8:a::5"), 174);
     agent.expect_refusal(&TestUpdate::implicit_update(1).from("2001:db8:a::5"), 174);

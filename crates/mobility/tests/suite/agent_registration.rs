@@ -25,7 +25,7 @@ fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
 /// Conformance item 23; RFC 6275 9.5.4: the answer to an update with a Home Address option has a type 2
 /// routing header.
 #[test]
-fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
+fn acknowledgement_contains_home_address_in_type_2_routing_header() {
     let mut agent = TestAgent::new(config());
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1));
     assert_eq!(answer.source, addr(AGENT));
@@ -49,7 +49,7 @@ fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
 /// Conformance items 24 and 26; RFC 6275 9.5.1, 9.5.4: the home agent registers the option's address and
 /// answers to the source.
 #[test]
-fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
+fn home_agent_binds_alternate_care_of_address_and_answers_the_source() {
     let mut agent = TestAgent::new(config());
     let answer =
         agent.expect_acceptance(&TestUpdate::explicit_update(1).with_alternate_address(OTHER_CARE_OF));
@@ -83,7 +83,7 @@ fn updates_with_an_invalid_home_address_get_no_answer() {
 /// Conformance item 25; RFC 6275 9.5.1 and 10.3.1: the answer copies the number; an answer with status 135
 /// has the last accepted number.
 #[test]
-fn sequence_numbers_are_copied_and_old_ones_refused_with_the_last() {
+fn refusal_of_old_sequence_number_contains_the_last_accepted_one() {
     let mut agent = TestAgent::new(config());
     assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(15)).sequence(), 15);
     // TAHI SEQ; design decision 8: 32783 is old, as the example of 9.5.1 says.
@@ -108,7 +108,7 @@ fn without_a_binding_any_sequence_number_is_accepted() {
 
 /// A refused Binding Update is no "previous valid Binding Update": its number is not remembered (9.5.1).
 #[test]
-fn the_number_of_a_refused_update_is_not_remembered() {
+fn home_agent_does_not_store_sequence_number_of_refused_update() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(10));
     agent.expect_refusal(&TestUpdate::implicit_update(500).prefix(SECOND_PREFIX), 142);
@@ -206,7 +206,7 @@ fn the_old_care_of_address_is_kept_for_the_grace_period() {
 
 /// Conformance item 36; RFC 6275 9.5.1: an update without H for a home registration is answered 139.
 #[test]
-fn an_update_without_h_for_a_home_registration_is_answered_139() {
+fn update_without_h_flag_for_a_home_registration_gets_status_139() {
     let mut agent = TestAgent::new(config());
     let correspondent =
         TestUpdate::implicit_update(2).with_flags(BindingUpdateFlags { acknowledge: true, ..NO_FLAGS });
@@ -228,7 +228,7 @@ fn home_registration_with_nonce_indices_gets_no_answer() {
 
 /// TAHI HA_2_2_1, 2_2_2; RFC 6275 10.3.1: status 132 with and without the A flag; RFC 3963 6.2 (item 14).
 #[test]
-fn a_home_address_outside_every_served_prefix_is_answered_132() {
+fn home_address_outside_every_served_prefix_gets_status_132() {
     let mut agent = TestAgent::new(config());
     for acknowledge in [true, false] {
         let flags = BindingUpdateFlags { acknowledge, ..ROUTER_FLAGS };
@@ -276,7 +276,7 @@ fn reserved_bits_are_ignored() {
 /// TAHI HA_2_1_10, 2_1_11; RFC 6275 10.3.1: K requires dynamically keyed IPsec, which carnet does not
 /// support.
 #[test]
-fn the_k_flag_is_always_answered_with_zero() {
+fn acknowledgement_always_clears_the_k_flag() {
     let mut agent = TestAgent::new(config());
     for (sequence, key_management) in [(1, true), (2, false)] {
         let answer = agent.expect_acceptance(
@@ -301,7 +301,7 @@ fn acknowledgement_has_no_refresh_advice() {
 
 /// The bindings of several nodes are independent.
 #[test]
-fn bindings_are_kept_apart_by_home_address() {
+fn home_agent_keeps_separate_bindings_for_each_home_address() {
     let mut two = config();
     two.nodes.push(node("2001:db8:1::5678", &[SECOND_PREFIX]));
     let mut agent = TestAgent::new(two);

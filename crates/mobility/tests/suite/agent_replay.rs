@@ -44,7 +44,7 @@ fn update_with_timestamp(agent: &TestAgent, sequence: u16) -> TestUpdate {
 
 /// RFC 6275 9.5.1 and 15.3: a number 32,767 ahead is newer, and then the key has no number left.
 #[test]
-fn a_key_without_sequence_numbers_left_needs_timestamps() {
+fn key_without_remaining_sequence_numbers_requires_timestamps() {
     let mut agent = TestAgent::new(authenticated_config());
     let recorded = TestUpdate::explicit_update(10).with_signature();
     agent.expect_acceptance(&recorded);
@@ -73,7 +73,7 @@ fn a_key_without_sequence_numbers_left_needs_timestamps() {
 
 /// The log distinguishes an old number from a wrong MAC, and mentions keys only for a wrong MAC.
 #[test]
-fn a_refusal_says_whether_the_number_is_old_or_the_mac_is_wrong() {
+fn log_of_a_refusal_distinguishes_old_sequence_number_from_wrong_mac() {
     let reasons = |agent: &mut TestAgent| {
         let reason = |event: Event| match event {
             Event::BindingRefused { status, reason, .. } => Some((status, reason)),
@@ -125,7 +125,7 @@ fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
 /// All keys share the node's numbers. So after 32,768 numbers under the new key, an update that was recorded
 /// under the old key counts as newer again. Only the demand for a timestamp refuses it.
 #[test]
-fn the_numbers_of_one_key_count_for_the_others() {
+fn all_keys_of_a_node_share_its_sequence_numbers() {
     let mut agent = TestAgent::new(config_with_keys(&[new_association(), test_association()]));
     let recorded = TestUpdate::explicit_update(1).with_signature();
     agent.expect_acceptance(&recorded);
@@ -166,7 +166,7 @@ fn a_new_key_has_all_sequence_numbers() {
 /// The home agent reads the state of an earlier version, which has no counts of numbers. It counts from then
 /// on.
 #[test]
-fn state_without_counts_is_read() {
+fn home_agent_reads_stored_state_without_sequence_number_counts() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(7).with_signature());
     let mut stored = agent.home_agent.stored(agent.now, agent.wall_time());
@@ -224,7 +224,7 @@ fn receive_at_wall_time(agent: &mut TestAgent, update: &TestUpdate, wall: WallTi
 /// Router and home agent over a simulated network: the router uses timestamps on demand, also if its clock is
 /// wrong, and stays registered.
 #[test]
-fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
+fn router_uses_timestamps_when_its_key_has_no_sequence_numbers_left() {
     for clock_ahead in [0, 100_000] {
         let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
         pair.routers[0].clock_lead = Duration::from_secs(clock_ahead);
@@ -253,7 +253,7 @@ fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
 /// Without stored state a router starts with a number from the minutes of its clock. So restarts do not use
 /// up a fleet's key.
 #[test]
-fn a_router_without_state_starts_with_the_minutes_of_its_clock() {
+fn router_without_state_derives_first_sequence_number_from_its_clock() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.attach_both_uplinks();
     pair.register_router();

@@ -94,7 +94,7 @@ fn time_at_care_of_address_survives_a_restart() {
 /// The home agent accepts packets from the old care-of address for the rest of the grace period, also after a
 /// reload.
 #[test]
-fn the_old_care_of_address_is_kept_for_the_rest_of_its_grace() {
+fn restored_old_care_of_address_keeps_the_rest_of_its_grace_period() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF));
@@ -123,7 +123,7 @@ fn storing_state_twice_gives_equal_records() {
 }
 
 #[test]
-fn a_binding_whose_lifetime_has_ended_does_not_come_back() {
+fn expired_binding_is_not_restored_after_a_restart() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(7));
     let next = restarted_agent(&agent, 60.0, config());

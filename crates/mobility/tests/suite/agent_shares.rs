@@ -32,7 +32,7 @@ fn agent_with_greedy_node() -> TestAgent {
 /// An attacker has taken over a node and sends as many authentic Binding Updates as possible, each from
 /// another care-of address.
 #[test]
-fn a_node_with_many_updates_gets_its_share_and_all_other_nodes_register() {
+fn node_with_many_updates_does_not_keep_other_nodes_from_registering() {
     let mut agent = agent_with_greedy_node();
     let mut sequences: BTreeMap<u32, u16> = BTreeMap::new();
     let (mut greedy, mut last) = (0, String::new());
@@ -135,7 +135,7 @@ fn bulk_registrations_count_against_the_same_limit() {
 
 /// Forged updates do not use up the limit of the node in whose name they are sent.
 #[test]
-fn forged_updates_cost_their_node_nothing_of_its_share() {
+fn forged_updates_do_not_use_up_the_update_limit_of_the_node() {
     let mut agent = agent_with_greedy_node();
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
     agent.expect_acceptance(
@@ -227,7 +227,7 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
 
 /// Authentic updates that are refused cost as much verification, so they count against the limit too.
 #[test]
-fn refused_updates_of_a_node_are_within_its_share() {
+fn refused_updates_count_against_the_update_limit_of_their_node() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let foreign = TestUpdate::explicit_update(2).prefix("2001:db8:ffff::/64").with_signature();
@@ -290,7 +290,7 @@ fn replayed_updates_do_not_use_up_answers_of_node() {
 /// The home agent refuses an old number under any signature. Above its limit of answers it verifies no MAC of
 /// such updates. It always serves a router that continues from its last number.
 #[test]
-fn recordings_that_are_not_answered_are_not_verified() {
+fn home_agent_verifies_no_mac_of_replayed_updates_above_its_answer_limit() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1000).with_signature());
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
@@ -311,7 +311,7 @@ fn recordings_that_are_not_answered_are_not_verified() {
 
 /// The home agent verifies no MAC of an acknowledgement without an outstanding revocation.
 #[test]
-fn an_acknowledgement_of_no_revocation_is_not_verified() {
+fn home_agent_verifies_no_mac_of_unsolicited_revocation_acknowledgement() {
     let mut agent = TestAgent::new(authenticated_config());
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
     let kind = RevocationKind::Acknowledgement { status: revocation_status::SUCCESS };

@@ -183,11 +183,11 @@ fn run_schedules(count: u64, traffic: bool) {
 }
 
 #[test]
-fn a_thousand_bad_days_without_traffic() {
+fn router_recovers_from_a_thousand_random_fault_schedules_without_traffic() {
     run_schedules(SCHEDULE_COUNT, false);
 }
 
 #[test]
-fn a_thousand_bad_days_with_traffic() {
+fn router_recovers_from_a_thousand_random_fault_schedules_with_traffic() {
     run_schedules(SCHEDULE_COUNT, true);
 }

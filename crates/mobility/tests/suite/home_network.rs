@@ -36,7 +36,7 @@ fn setup_with_home_network() -> PairSetup {
 /// registered prefixes". A visitor gets no address out of these prefixes. The home agent does not answer for
 /// unregistered prefixes.
 #[test]
-fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
+fn home_agent_answers_solicitations_for_registered_mobile_networks() {
     let mut agent = agent_with_home_network();
     assert!(agent.send_solicitation(HOST_ON_BOARD, "fe80::9").is_empty());
     agent.send_update(&TestUpdate::implicit_update(1).prefix(PREFIX_ON_BOARD));
@@ -70,7 +70,7 @@ fn no_answer_is_sent_for_addresses_outside_the_home_prefix() {
 
 /// RFC 4887 5.3: "it will know that it should not perform any DAD".
 #[test]
-fn a_home_address_beside_the_home_link_is_not_tested_there() {
+fn home_address_outside_the_home_link_needs_no_dad() {
     let home = "2001:db8:a::1";
     let nodes = vec![node(home, &[PREFIX])];
     let mut agent = TestAgent::on_home_link(HomeAgentConfig { nodes, ..config() });
@@ -96,7 +96,7 @@ fn router_in_another_mobile_network_is_away_from_home() {
 
 /// A link is the home link if its prefix is a part of the home prefix and contains the home agent's address.
 #[test]
-fn home_link_is_the_prefix_part_with_the_home_agent() {
+fn home_link_is_identified_by_the_prefix_of_the_home_agents_address() {
     let mut pair = AgentAndRouters::new(setup_with_home_network().with_home_link());
     pair.attach_uplink(0, "cell", OTHER_CARE_OF);
     pair.register_router();
@@ -140,7 +140,7 @@ fn answers_to_solicitation(
 /// RFC 4887 6.2.1: at home the router performs "ND proxying for all addresses in its MNPs", only for these
 /// addresses and only at home.
 #[test]
-fn at_home_the_router_answers_for_the_hosts_on_board() {
+fn router_at_home_answers_solicitations_for_hosts_on_board() {
     let mut pair = AgentAndRouters::new(setup_with_home_network().with_home_link());
     pair.attach_uplink(0, "cell", OTHER_CARE_OF);
     pair.register_router();

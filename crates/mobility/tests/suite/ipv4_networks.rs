@@ -282,7 +282,7 @@ fn ipv4_prefixes_end_with_the_binding() {
 
 /// RFC 5648: all bindings of a node share the prefixes.
 #[test]
-fn ipv4_prefixes_hold_for_all_bindings_of_a_node() {
+fn all_bindings_of_a_node_share_its_ipv4_prefixes() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(
         &TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_option(ipv4_home_option(IPV4_PREFIX, true)),
@@ -302,7 +302,7 @@ fn ipv4_prefixes_hold_for_all_bindings_of_a_node() {
 }
 
 #[test]
-fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
+fn ipv4_prefixes_survive_a_restart_unless_removed_from_the_config() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_option(ipv4_home_option(IPV4_PREFIX, true)));
     let stored = agent.home_agent.stored(agent.now, agent.wall_time());
@@ -326,7 +326,7 @@ fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
 
 /// A router behind another one has a care-of address in the other router's IPv4 prefix.
 #[test]
-fn home_agent_refuses_ipv4_care_of_addresses_in_a_ring() {
+fn home_agent_refuses_ipv4_care_of_addresses_that_form_a_tunnel_loop() {
     let mut config = config();
     config.ipv4_address = Some(address("192.0.2.1"));
     let inside = |update: TestUpdate| update.sent_on_ipv4_network();
@@ -495,7 +495,7 @@ fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
 
 /// RFC 5555 4.4.2: without the option in the acknowledgement the router has no IPv4 binding.
 #[test]
-fn router_reports_once_that_the_home_agent_knows_no_ipv4_prefixes() {
+fn router_reports_once_that_home_agent_does_not_support_ipv4_prefixes() {
     let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
     pair.is_agent_down = true;
     pair.attach_uplink(0, "wifi", CARE_OF);
@@ -516,7 +516,7 @@ fn router_reports_once_that_the_home_agent_knows_no_ipv4_prefixes() {
 /// RFC 5555 3.2.1: every status from 128 on refuses the prefix, and the length in the answer overrides the
 /// requested one.
 #[test]
-fn router_reads_every_status_and_length() {
+fn router_applies_every_ipv4_status_and_prefix_length_of_the_answer() {
     let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
     pair.is_agent_down = true;
     pair.attach_uplink(0, "wifi", CARE_OF);
@@ -546,7 +546,7 @@ fn router_reads_every_status_and_length() {
 
 /// With Binding Identifiers (RFC 5648) each update names the IPv4 prefixes too, also over an IPv4 uplink.
 #[test]
-fn router_with_identifiers_registers_ipv4_prefixes_over_all_uplinks() {
+fn router_with_bids_registers_ipv4_prefixes_over_all_uplinks() {
     let router = MobileRouterConfig { ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX)], ..road::config() };
     let mut agent = road::agent_config();
     agent.nodes[0] = with_ipv4_prefixes(agent.nodes[0].clone(), &[IPV4_PREFIX]);

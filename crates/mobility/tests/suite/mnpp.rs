@@ -434,7 +434,7 @@ fn answers_to_prefix_tests_are_rate_limited() {
 }
 
 #[test]
-fn a_path_that_works_in_one_direction_only_is_not_used() {
+fn router_does_not_use_radio_path_that_works_in_one_direction_only() {
     let mut world = RadioNetwork::two_vehicles();
     world.bring_into_range(A, B);
     world.pairs_in_range.remove(&(A, B));
@@ -704,7 +704,7 @@ fn probes_detect_failure_two_hops_away() {
 /// A router with two prefixes: the second is proven only after the contact began, and lost while the contact
 /// lasts.
 #[test]
-fn routes_follow_the_proofs_of_a_station_that_is_met() {
+fn router_has_routes_only_for_proven_prefixes_of_a_neighbour() {
     let second = prefix("2001:db8:b2::/64");
     let mut both = config(B);
     both.prefixes.push(second);

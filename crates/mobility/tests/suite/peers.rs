@@ -68,7 +68,7 @@ fn implicit_registration_of_umip() {
 /// A restarted UMIP begins at a random number: without a key the home agent accepts any number after the
 /// binding has ended.
 #[test]
-fn a_restarted_umip_gets_back_in() {
+fn restarted_umip_registers_again_after_its_binding_expires() {
     let mut agent = agent_for_umip();
     agent.receive_packet(&hex(IMPLICIT_UPDATE));
     let answers = agent.receive_packet(&hex(EXPLICIT_UPDATE));

@@ -125,7 +125,7 @@ fn a_fully_used_uplink_keeps_its_traffic() {
 
 /// The router leaves a full uplink that fails.
 #[test]
-fn full_uplink_that_dies_is_left() {
+fn router_leaves_full_uplink_that_fails() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     let now = road.now;
     road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
@@ -139,7 +139,7 @@ fn full_uplink_that_dies_is_left() {
 /// Only heartbeats show that an uplink is full, and that it no longer is. After a reload without heartbeats
 /// the uplink does not count as full.
 #[test]
-fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
+fn reload_without_heartbeats_clears_the_full_state_of_an_uplink() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     let now = road.now;
     road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
@@ -158,7 +158,7 @@ fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
 
 /// The uplink delivers packets to the router but loses all that the router sends.
 #[test]
-fn an_uplink_that_only_receives_is_left() {
+fn router_leaves_uplink_that_loses_every_sent_packet() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     run_flow(&mut road, 1.0, 5, 5);
     road.network_mut("wifi").loss_probability = 1.0;
@@ -195,7 +195,7 @@ fn uplink_that_is_full_for_long_stays_full() {
 /// An uplink without traffic has long round trips for another reason than a queue. The shortest round trip of
 /// the last minutes becomes the new base.
 #[test]
-fn path_that_has_become_longer_is_not_full_for_ever() {
+fn uplink_with_permanently_longer_delay_stops_counting_as_full() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     run_flow(&mut road, 1.0, 5, 5);
     road.network_mut("wifi").delay_range = (Duration::from_millis(500), Duration::from_millis(510));
@@ -208,7 +208,7 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
 /// A Binding Update over a full uplink takes seconds. The router sends the updates of other uplinks first, so
 /// that they do not overtake it (RFC 6275 9.5.1).
 #[test]
-fn updates_behind_a_full_queue_are_not_overtaken() {
+fn router_sends_update_over_full_uplink_after_updates_over_others() {
     for seed in 1..=15 {
         let mut road = VehicleOnRoad::with_configs(config(), agent_config(), seed);
         for (number, name) in ["wifi", "cell", "sat"].into_iter().enumerate() {

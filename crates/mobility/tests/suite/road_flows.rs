@@ -60,7 +60,7 @@ fn describe_policy(road: &VehicleOnRoad) -> String {
 /// RFC 6089 5.2.2.1: the router describes a flow for each selector, in the Binding Update that registers its
 /// uplinks (5.3.1: identifiers come first).
 #[test]
-fn policies_are_flow_bindings() {
+fn router_registers_each_policy_as_flow_bindings() {
     let road = road_with_policies(vec![example_policy("video", FlowAction::Failover, &["cell", "sat"])]);
     let expected = [(1, FlowAction::Failover, vec![2, 3]), (2, FlowAction::Failover, vec![2, 3])];
     assert_eq!(flows_at_agent(&road), expected);
@@ -89,7 +89,7 @@ fn every_binding_update_names_the_flows() {
 /// RFC 6089 4.3: a flow that has lost one of its uplinks uses the remaining ones, and all of them when the
 /// uplink is back.
 #[test]
-fn flows_follow_their_uplinks() {
+fn flow_uses_remaining_uplinks_while_one_is_down() {
     let mut road =
         road_with_policies(vec![example_policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
     road.detach_uplink("cell");
@@ -221,7 +221,7 @@ fn a_poor_uplink_is_avoided_by_policies() {
 
 /// Weights follow the measured capacity; small changes cause no Binding Update.
 #[test]
-fn weights_follow_the_capacity() {
+fn flow_weights_follow_the_measured_capacity() {
     let mut config =
         config_with_policies(vec![example_policy("video", FlowAction::Balance, &["wifi", "cell"])]);
     for (uplink, capacity) in config.uplinks.iter_mut().zip([300_000, 200_000, 1000]) {

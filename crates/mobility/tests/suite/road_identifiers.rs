@@ -184,7 +184,7 @@ fn uplink_lost_before_acknowledgement_is_deregistered() {
 
 /// A handover by the operator changes only priorities: the router loses no packets and de-registers nothing.
 #[test]
-fn a_handover_is_a_change_of_priority() {
+fn handover_between_registered_uplinks_changes_only_priorities() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.run_on_router(|router, now, wall| router.handle_handover(now, wall, Some("sat")))
         .expect("an uplink");
@@ -200,7 +200,7 @@ fn a_handover_is_a_change_of_priority() {
 /// RFC 5648 5.7: the acknowledgement has no Binding Identifier option: the router sends plain registrations
 /// from then on.
 #[test]
-fn an_agent_without_identifiers_gets_plain_registrations() {
+fn home_agent_without_bid_support_gets_plain_registrations() {
     let mut road = VehicleOnRoad::new(VehicleOnRoad::config_without_key());
     road.is_agent_down = true;
     road.attach_all_uplinks();
@@ -263,7 +263,7 @@ fn status_168_ends_bulk_registration() {
 
 /// RFC 5648 5.7, status 165: "MUST set 'O' flag". The router replaces a former plain binding.
 #[test]
-fn status_165_is_answered_by_the_o_flag() {
+fn router_sets_the_o_flag_after_status_165() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     // The home agent gets a plain binding without the router's knowledge.
     road.agent = carnet_mobility::HomeAgent::new(road.agent_config.clone());
@@ -429,7 +429,7 @@ fn reloaded_config_changes_bindings() {
 
 /// Some uplinks have no identifier: the router registers one plain binding while such an uplink is the best.
 #[test]
-fn identifiers_and_the_plain_binding_take_turns() {
+fn router_registers_one_plain_binding_while_uplink_without_bid_is_best() {
     let mut config = config();
     config.uplinks[0].bid = None;
     let mut road = VehicleOnRoad::new(config);

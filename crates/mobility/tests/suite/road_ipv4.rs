@@ -38,7 +38,7 @@ fn endpoint_text(endpoint: Endpoint) -> String {
 /// RFC 5555 4.2, 4.4.2: the Binding Update leaves in UDP, with the home address and the IPv4 Care-of Address
 /// option. Behind a NAT data goes in UDP too.
 #[test]
-fn an_ipv4_uplink_behind_a_nat_suffices() {
+fn router_registers_over_a_single_ipv4_uplink_behind_nat() {
     for config in [config(), config_without_identifiers()] {
         let identified = config.uplinks[0].bid.is_some();
         let road = road_behind_nat(config, 120);
@@ -61,7 +61,7 @@ fn an_ipv4_uplink_behind_a_nat_suffices() {
 /// RFC 5555 4.2: without a NAT data goes in plain IPv4, unless the router asks for UDP; Binding Updates
 /// always go in UDP.
 #[test]
-fn without_a_nat_data_goes_in_plain_ipv4() {
+fn router_encapsulates_in_plain_ipv4_without_a_nat() {
     for (force_udp, config) in [
         (false, config()),
         (true, config()),
@@ -97,7 +97,7 @@ fn router_uses_udp_if_network_drops_protocol_41() {
 
 /// RFC 8305: the router prefers IPv6, and does not try IPv4 if IPv6 works.
 #[test]
-fn ipv6_is_preferred_where_both_work() {
+fn router_prefers_ipv6_if_both_ip_versions_work() {
     for config in [config(), config_without_identifiers()] {
         let mut road = VehicleOnRoad::new(config);
         road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
@@ -152,7 +152,7 @@ fn first_acknowledged_address_of_uplink_is_used() {
 
 /// The chosen address family fails: the second family takes over, without another uplink.
 #[test]
-fn the_other_ip_version_takes_over() {
+fn uplink_switches_to_the_other_ip_version_when_one_fails() {
     let mut road = VehicleOnRoad::new(config());
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
     road.advance_seconds(5.0);
@@ -430,7 +430,7 @@ fn trying_ipv6_does_not_affect_other_uplinks() {
 /// The network delivers Binding Updates over IPv6 but loses their answers. Attempts to return to IPv6, each
 /// of which costs a moment, become rare.
 #[test]
-fn ipv6_that_works_one_way_only_is_tried_less_and_less_often() {
+fn router_retries_ipv6_that_loses_answers_at_growing_intervals() {
     let mut road = VehicleOnRoad::new(config());
     road.network_mut("wifi").loses_incoming_ipv6 = true;
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));

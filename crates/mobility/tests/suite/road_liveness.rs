@@ -263,7 +263,7 @@ fn used_up_volume_ranks_uplink_last() {
 
 /// The router compares the volume with the interface's counters. The used volume survives a restart.
 #[test]
-fn octets_use_up_a_volume() {
+fn sent_and_received_octets_use_up_the_volume_of_an_uplink() {
     let mut config = config();
     config.uplinks[0].volume_octets = Some(1_000_000);
     let mut road = VehicleOnRoad::new(config.clone());
@@ -367,7 +367,7 @@ fn each_level_of_a_volume_is_reported_once() {
 
 /// An uplink that must not roam is down while its modem is in another operator's network.
 #[test]
-fn an_uplink_that_must_not_roam_is_down_abroad() {
+fn uplink_that_must_not_roam_is_down_in_another_operators_network() {
     let mut config = config();
     config.uplinks[0].never_roams = true;
     let mut road = VehicleOnRoad::new(config);
@@ -443,7 +443,7 @@ fn home_agent_without_heartbeat_support_is_tolerated() {
 
 /// A Binding Error has no authentication: the first answer to a heartbeat refutes one that came earlier.
 #[test]
-fn the_first_heartbeat_response_disproves_a_denial_of_heartbeats() {
+fn first_heartbeat_response_overrides_binding_error_about_heartbeats() {
     let mut road = VehicleOnRoad::new(config());
     road.attach_all_uplinks();
     road.advance_while(1.0, "a heartbeat", |road| road.sent_heartbeats.is_empty());
@@ -457,7 +457,7 @@ fn the_first_heartbeat_response_disproves_a_denial_of_heartbeats() {
 /// The router also ignores a Binding Error about heartbeats while another path gets answers, even on a new
 /// uplink. Otherwise it would no longer detect failed paths.
 #[test]
-fn a_denial_of_heartbeats_is_ignored_while_one_path_answers() {
+fn router_ignores_binding_error_about_heartbeats_while_a_path_answers() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.advance_seconds(2.0);
     road.detach_uplink("wifi");
@@ -614,7 +614,7 @@ fn last_remaining_uplink_carries_both_directions() {
 /// All uplinks fail, and one comes back much later: the failure of another uplink is not the reason of this
 /// move.
 #[test]
-fn the_reason_of_a_move_is_not_an_old_failure() {
+fn logged_handover_reason_is_no_earlier_failure() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.detach_uplink("sat");
     for name in ["wifi", "cell"] {

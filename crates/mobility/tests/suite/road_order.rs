@@ -27,7 +27,7 @@ fn is_about_keys(event: &Event) -> bool {
 /// Three uplinks of two families for half an hour, with three seeds. Each packet has its own random delay of
 /// 0 to 200 ms.
 #[test]
-fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
+fn home_agent_refuses_no_update_as_old_despite_random_uplink_delays() {
     let mut updates = 0;
     for seed in 1..=3 {
         let mut road = VehicleOnRoad::with_configs(config(), agent_config(), seed);
@@ -59,7 +59,7 @@ fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
 /// A Binding Update of one uplink waits only for the outstanding answer of another. Three uplinks that
 /// register separately take three round trips.
 #[test]
-fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
+fn router_sends_next_update_as_soon_as_the_outstanding_one_is_answered() {
     let mut road = VehicleOnRoad::new(config());
     road.network_mut("wifi").delay_range = (Duration::from_millis(20), Duration::from_millis(20));
     road.attach_uplink("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
@@ -89,7 +89,7 @@ fn update_does_not_wait_for_answer_over_dead_uplink() {
 
 /// An urgent Binding Update does not wait for an answer over an uplink that is gone.
 #[test]
-fn a_removal_does_not_wait_for_an_answer_by_the_uplink_that_is_gone() {
+fn deregistration_of_lost_uplink_waits_for_no_answer_over_it() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.attach_uplink("wifi", Some("2001:db8:f1::20"), None);
     assert_eq!(road.sent_updates.len(), 1);
@@ -125,7 +125,7 @@ fn status_135_without_an_outstanding_update_is_dropped() {
 /// A late acknowledgement for another care-of address than the last update's does not cause the warning of a
 /// wrong key. The warning of a wrong key names the cause.
 #[test]
-fn key_warnings_name_the_error_of_the_acknowledgement() {
+fn warning_of_a_wrong_key_names_the_cause() {
     let said = |answer: &dyn Fn(&mut TestAcknowledgement)| {
         let mut road = VehicleOnRoad::new(config());
         road.is_agent_down = true;

@@ -96,7 +96,7 @@ fn captive_portal_is_found_and_uplink_returns_after_login() {
 }
 
 #[test]
-fn uplinks_without_any_answer_are_probed_one_at_a_time_and_ever_more_seldom() {
+fn router_probes_silent_uplinks_for_portals_one_by_one_and_less_often() {
     let mut road = registered_road(config_with_probes());
     for name in ["wifi", "cell", "sat"] {
         road.set_losing_everything(name, true);

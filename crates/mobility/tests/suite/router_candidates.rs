@@ -132,7 +132,7 @@ pub fn answer_solicitation(pair: &mut AgentAndRouters, router: &str) {
 /// RFC 8978: the router comes back with another prefix, and the old prefix is no longer routed. The old
 /// address stays preferred, because the kernel does not remove it.
 #[test]
-fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
+fn router_leaves_flash_renumbered_address_once_the_new_one_is_usable() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         let mut pair = registered_pair(setup);
         pair.link_messages.clear();
@@ -159,7 +159,7 @@ fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
 /// The new prefix is advertised. Another router, which has failed, had advertised the old prefix, so no
 /// advertisement omits it: the router detects the failure by missing answers.
 #[test]
-fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
+fn router_tries_other_candidates_at_once_when_the_current_one_fails() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
@@ -196,7 +196,7 @@ fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
 
 /// Two routers advertise one prefix for one address: only the next hop changes.
 #[test]
-fn second_router_of_the_same_prefix_takes_over_when_the_first_does_not_answer() {
+fn second_router_of_a_prefix_takes_over_from_the_silent_first() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
@@ -214,7 +214,7 @@ fn second_router_of_the_same_prefix_takes_over_when_the_first_does_not_answer() 
 
 /// A roam with loss of carrier: the kernel has kept address and default route of the old network.
 #[test]
-fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_came_up() {
+fn address_uses_router_that_advertised_its_prefix_after_link_up() {
     let mut pair = registered_pair(setup_with_heartbeats());
     let before = pair.first_router().uplinks()[0].care_of_addresses();
     assert_eq!(before, [IpAddr::V6(addr(CARE_OF))]);
@@ -262,7 +262,7 @@ fn own_router_advertises(pair: &mut AgentAndRouters) {
 /// route of the link visited in between. So the first Binding Update leaves through the router of that other
 /// link, before the own router advertises.
 #[test]
-fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own_router_advertises() {
+fn update_sent_via_wrong_next_hop_is_repeated_when_right_one_advertises() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         let mut pair = registered_pair(setup);
         back_by_the_router_of_the_other_link(&mut pair);
@@ -277,7 +277,7 @@ fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own
 /// A move without loss of carrier and without heartbeats: the advertisement of the new router makes carnet
 /// solicit the router in use.
 #[test]
-fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
+fn new_router_replaces_router_that_answers_no_solicitation() {
     for answers in [false, true] {
         let mut pair = registered_pair(PairSetup::plain_setup());
         pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
@@ -302,7 +302,7 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
 
 /// dhcpcd keeps one default route for each metric: the new router gives an address and no default route.
 #[test]
-fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
+fn advertising_router_without_kernel_route_replaces_silent_default_router() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         let mut pair = registered_pair(setup);
         pair.dead_addresses = vec![addr(CARE_OF)];
@@ -328,7 +328,7 @@ fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
 
 /// Default routers in the kernel's list, from the operator or a network manager, come first while they work.
 #[test]
-fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
+fn advertising_router_without_kernel_route_ranks_behind_default_routers() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     answer_solicitation(&mut pair, ROUTER_A);
@@ -355,7 +355,7 @@ fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
 
 /// An access point or a bridge that has just given carrier may lose the first Router Solicitation.
 #[test]
-fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
+fn router_solicitations_have_short_intervals_after_link_up() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(0.3);
@@ -374,7 +374,7 @@ fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
 /// dhcpcd removes the link-local address with the carrier. A router answers a solicitation without source
 /// address by multicast, up to 3 s later (RFC 4861 6.2.6).
 #[test]
-fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
+fn router_solicitation_is_sent_once_link_local_address_is_usable() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(0.3);
@@ -510,7 +510,7 @@ fn candidates_come_in_the_order_of_source_address_selection() {
 
 /// The first router deprecates its prefix, and the second does not.
 #[test]
-fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
+fn deprecated_address_of_first_router_ranks_behind_address_of_second() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     let mut known = autoconfigured_addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]);
@@ -522,7 +522,7 @@ fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
 /// RFC 6275 11.5.5: an address that the kernel configured on the home link and has kept does not show that
 /// the router is at home.
 #[test]
-fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
+fn kept_home_prefix_address_does_not_identify_the_home_link() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     let home = AT_HOME;
     // The router comes home.
@@ -590,7 +590,7 @@ fn run_with_answers(pair: &mut AgentAndRouters, seconds: u32, answered: impl Fn(
 /// RFC 6275 11.5.1 and 11.5.5: at home no heartbeat runs, and the next advertisement of a new link may come
 /// late.
 #[test]
-fn home_link_is_left_when_its_router_does_not_answer() {
+fn router_leaves_home_link_when_its_home_router_does_not_answer() {
     for (setup, within) in
         [(setup_with_heartbeats(), MAX_OUTAGE), (PairSetup::plain_setup(), Duration::from_millis(2200))]
     {
@@ -632,7 +632,7 @@ fn advance_until_solicited(pair: &mut AgentAndRouters) -> Duration {
 /// RFC 6275 11.5.1: the router of the new link answers a Router Solicitation, and the home router does not.
 /// Both a first visit of that link and a second visit after a return home are tested.
 #[test]
-fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
+fn router_leaves_home_link_when_router_of_another_link_answers() {
     for (setup, limit) in [(setup_with_heartbeats(), 500), (PairSetup::plain_setup(), 1200)] {
         let limit = Duration::from_millis(limit);
         let mut pair = pair_at_home(setup);
@@ -658,7 +658,7 @@ fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
 
 /// carnet solicits the home router at once, and no longer the router of the former link.
 #[test]
-fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
+fn router_leaves_home_link_as_fast_right_after_coming_home() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.link_messages.clear();
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
@@ -676,7 +676,7 @@ fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
 
 /// The kernel has kept address and default route of the link that the router visited before it came home.
 #[test]
-fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_now() {
+fn router_of_formerly_visited_link_ranks_behind_advertising_router() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
@@ -698,7 +698,7 @@ fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_no
 }
 
 #[test]
-fn home_link_is_kept_when_its_second_router_advertises_while_answers_are_lost() {
+fn router_stays_home_when_second_router_advertises_and_answers_are_lost() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
@@ -714,7 +714,7 @@ fn home_link_is_kept_when_its_second_router_advertises_while_answers_are_lost() 
 
 /// RFC 4861 6.3.7: Router Solicitations are limited.
 #[test]
-fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always() {
+fn router_solicitations_stay_rare_while_home_router_misses_answers() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     let solicitations = |pair: &AgentAndRouters| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
     run_with_answers(&mut pair, 10, |_| true);
@@ -742,7 +742,7 @@ fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always
 
 /// The router comes home without loss of carrier, and the kernel's list has only the visited link's router.
 #[test]
-fn home_link_counts_though_the_kernel_s_list_lacks_its_router() {
+fn router_detects_home_link_without_a_kernel_route_to_home_router() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.dead_addresses = vec![addr(CARE_OF)];
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
@@ -754,7 +754,7 @@ fn home_link_counts_though_the_kernel_s_list_lacks_its_router() {
 
 /// A restarted home router advertises, or answers the Router Solicitation.
 #[test]
-fn home_link_counts_again_when_its_router_is_back() {
+fn router_is_home_again_when_the_home_router_returns() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     run_with_answers(&mut pair, 3, |_| true);
     pair.advance_seconds(3.0);
@@ -766,7 +766,7 @@ fn home_link_counts_again_when_its_router_is_back() {
 }
 
 #[test]
-fn home_link_is_kept_when_answers_are_lost() {
+fn router_stays_home_when_some_answers_are_lost() {
     // Maximum number of probes per minute. At first the home router answers only every fourth.
     for (setup, most) in [(setup_with_heartbeats(), 240), (PairSetup::plain_setup(), 60)] {
         let mut pair = pair_at_home(setup);
@@ -782,7 +782,7 @@ fn home_link_is_kept_when_answers_are_lost() {
 /// A home router that never answers, as on a point-to-point link. Another router that advertises there still
 /// puts the home link in doubt.
 #[test]
-fn home_link_is_kept_when_its_router_never_answers() {
+fn router_stays_home_when_home_router_has_never_answered() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     pair.advance_seconds(60.0);
     assert!(is_at_home(&pair) && pair.first_router().is_home());
@@ -795,7 +795,7 @@ fn home_link_is_kept_when_its_router_never_answers() {
 
 /// While the link-local address is tentative no solicitation can leave, so none is unanswered.
 #[test]
-fn home_link_is_kept_while_no_solicitation_can_be_sent() {
+fn router_stays_home_while_it_can_send_no_solicitation() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     run_with_answers(&mut pair, 3, |_| true);
     pair.link_messages.clear();
@@ -815,7 +815,7 @@ fn home_link_is_kept_while_no_solicitation_can_be_sent() {
 
 /// RFC 6275 7.3 and 11.5.1: a router that misses its announced advertisements is left.
 #[test]
-fn router_that_misses_its_advertisements_is_left() {
+fn uplink_leaves_router_that_misses_its_announced_advertisements() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     let mut message = router_advertisement("wifi", ROUTER_A, &[NETWORK]);
     nd::NdOption::AdvertisementInterval(1000).emit_into(&mut message.message);
@@ -837,7 +837,7 @@ fn router_that_misses_its_advertisements_is_left() {
 /// RFC 6724 rules 5.5 and 6: the router advertises a unique local prefix, and DHCPv6 gives a global address,
 /// which no advertisement names.
 #[test]
-fn global_address_of_dhcpv6_comes_before_the_unique_local_one_that_is_advertised() {
+fn global_dhcpv6_address_ranks_before_advertised_unique_local_address() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_A, &["fd00:1::/64"]);
@@ -849,7 +849,7 @@ fn global_address_of_dhcpv6_comes_before_the_unique_local_one_that_is_advertised
 
 /// The candidate in use is the second one, because the home agent does not answer over the first.
 #[test]
-fn reload_keeps_the_candidate_that_works() {
+fn reload_keeps_the_working_care_of_address_candidate() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
@@ -871,7 +871,7 @@ fn reload_keeps_the_candidate_that_works() {
 /// With Binding Identifiers, a Binding Update leaves before the link's own router advertises, and so by the
 /// router of the other link.
 #[test]
-fn update_with_identifier_that_left_by_the_router_of_another_link_is_sent_again() {
+fn update_with_bid_sent_via_wrong_next_hop_is_sent_again() {
     for mut setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         setup.routers[0].uplinks[0].bid = Some(1);
         setup.routers[0].uplinks[1].bid = Some(2);
@@ -941,7 +941,7 @@ fn each_ipv4_router_has_a_table_and_each_address_that_of_its_router() {
 }
 
 #[test]
-fn ipv4_address_is_that_of_the_router_s_subnet_or_the_route_s_source() {
+fn ipv4_care_of_address_is_in_subnet_of_router_or_source_of_route() {
     let is = |address: &str, router: &str| Attachment::Foreign {
         ipv6: None,
         ipv4: Some((parse_ipv4_address(address), parse_ipv4_address(router))),
@@ -962,7 +962,7 @@ fn ipv4_address_is_that_of_the_router_s_subnet_or_the_route_s_source() {
 }
 
 #[test]
-fn missing_default_route_of_ipv4_is_named() {
+fn uplink_reports_missing_ipv4_default_router() {
     assert_eq!(ipv4_in_use(&["10.2.0.185/24"], vec![]), Attachment::Down("no default router (IPv4)"));
     assert_eq!(ipv4_in_use(&[], vec![]), Attachment::Down("no usable address"));
 }
@@ -970,7 +970,7 @@ fn missing_default_route_of_ipv4_is_named() {
 /// A host on the link advertises in the router's name. It omits a prefix and names it again, without end. Few
 /// of these advertisements cause a Router Solicitation.
 #[test]
-fn advertisements_without_end_that_omit_a_prefix_draw_few_router_solicitations() {
+fn endless_advertisements_that_omit_prefixes_cause_few_solicitations() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     pair.link_messages.clear();
     for turn in 0..1000 {

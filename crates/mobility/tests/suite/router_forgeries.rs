@@ -73,7 +73,7 @@ fn tunnel_keeps_its_router_when_a_default_router_forges_the_home_prefix() {
 
 /// The router tries the return over each router of the home link in turn, because one of them is forged.
 #[test]
-fn return_is_tried_over_the_next_home_router_when_the_first_one_is_forged() {
+fn router_returns_home_over_next_home_router_if_the_first_is_forged() {
     for first in [FORGER, HOME_ROUTER] {
         let mut pair = visiting_pair(PairSetup::plain_setup());
         let second = if first == FORGER { HOME_ROUTER } else { FORGER };
@@ -92,7 +92,7 @@ fn return_is_tried_over_the_next_home_router_when_the_first_one_is_forged() {
 /// The home agent is down. The router returns home as soon as the home agent is back, although the visited
 /// link's address is still there.
 #[test]
-fn return_goes_on_after_an_outage_of_the_home_agent() {
+fn router_completes_return_home_after_an_outage_of_the_home_agent() {
     for setup in all_setups() {
         let mut pair = visiting_pair(setup);
         pair.dead_routers = vec![addr(ROUTER_A)];
@@ -113,7 +113,7 @@ fn return_goes_on_after_an_outage_of_the_home_agent() {
 /// Two routers have advertised the home prefix before the kernel's list has them. The one that advertised
 /// last answers no probe.
 #[test]
-fn home_router_that_never_answers_is_left_for_another_one() {
+fn router_leaves_home_router_that_answers_no_probe_for_another() {
     let mut pair = visiting_pair(setup_with_heartbeats());
     pair.dead_routers.clear();
     pair.detach_uplink(0, "wifi");
@@ -135,7 +135,7 @@ fn home_router_that_never_answers_is_left_for_another_one() {
 
 /// The operator's address shows the home link. A forged advertisement of the home prefix comes and ends.
 #[test]
-fn home_link_that_an_address_shows_stays_when_a_forged_home_router_ends() {
+fn static_address_identifies_home_link_after_a_forged_home_router_expires() {
     let mut pair = visiting_pair(setup_with_heartbeats());
     pair.detach_uplink(0, "wifi");
     pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", AT_HOME]), default_routes(&[ROUTER_B]));
@@ -205,7 +205,7 @@ fn count_probes_until_served(pair: &mut AgentAndRouters, answering: &[&str], mos
 
 /// An outage of 2 s, beside 15 forged prefixes.
 #[test]
-fn service_is_back_soon_after_an_outage_on_a_link_with_many_forged_prefixes() {
+fn router_recovers_soon_from_outage_on_link_with_many_forged_prefixes() {
     for setup in all_setups() {
         for (router, first) in [(FORGER, FORGER), (FORGER, ROUTER_A), (ROUTER_A, ROUTER_A)] {
             let mut pair = visiting_pair(setup.clone());
@@ -229,7 +229,7 @@ fn service_is_back_soon_after_an_outage_on_a_link_with_many_forged_prefixes() {
 
 /// An outage of 2 s, beside 12 forged default routers that advertise the prefix of the address.
 #[test]
-fn service_is_back_soon_after_an_outage_on_a_link_with_many_forged_routers() {
+fn router_recovers_soon_from_outage_on_link_with_many_forged_routers() {
     for setup in all_setups() {
         let mut pair = visiting_pair(setup);
         let forged: Vec<String> = (1..=12).map(|index| format!("fe80::bad:{index:x}")).collect();
@@ -250,7 +250,7 @@ fn service_is_back_soon_after_an_outage_on_a_link_with_many_forged_routers() {
 
 /// Each proven candidate stays among the few that the router tries.
 #[test]
-fn candidates_on_a_link_with_many_forged_prefixes_are_few_and_the_proven_one_is_among_the_first_two() {
+fn router_keeps_proven_candidate_among_the_first_two_despite_forgeries() {
     let mut pair = visiting_pair(setup_with_heartbeats());
     advertise_hostile_prefixes(&mut pair, FORGER, FORGER);
     pair.dead_addresses.push(addr(CARE_OF));
@@ -354,7 +354,7 @@ fn registration_is_renewed_at_once_when_its_address_gets_another_router() {
 /// The operator has configured address and default route. A host advertises the prefix of the address, and is
 /// a default router in the kernel's list.
 #[test]
-fn operator_s_default_route_is_used_when_a_stranger_advertises_the_prefix_of_a_static_address() {
+fn static_address_keeps_operators_default_route_despite_forged_router() {
     const OPERATOR_ROUTER: &str = "fe80::c";
     for gateways in [[OPERATOR_ROUTER, FORGER], [FORGER, OPERATOR_ROUTER]] {
         for was_registered in [true, false] {

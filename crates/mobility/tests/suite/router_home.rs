@@ -37,7 +37,7 @@ fn sent_advertisements(pair: &AgentAndRouters) -> Vec<nd::NeighborAdvertisement>
 /// The first registration waits for duplicate address detection of the home address: 1.5 s suffice (RFC 6275
 /// 13).
 #[test]
-fn the_first_registration_passes_the_test_of_the_address_without_retransmission() {
+fn router_does_not_retransmit_first_registration_during_dad() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup().with_home_link());
     pair.attach_uplink(0, "cell", OTHER_CARE_OF);
     let took = pair.register_router();
@@ -48,7 +48,7 @@ fn the_first_registration_passes_the_test_of_the_address_without_retransmission(
 /// The home agent's duplicate address detection before the first registration takes a second, which is no
 /// round trip. Without heartbeats the next acknowledgement measures the round trip.
 #[test]
-fn duplicate_address_detection_is_not_taken_for_a_round_trip() {
+fn router_does_not_measure_dad_delay_as_round_trip_time() {
     let mut setup = PairSetup::plain_setup().with_home_link();
     setup.routers[0].uplinks[1].bid = Some(2);
     let mut pair = AgentAndRouters::new(setup);
@@ -84,7 +84,7 @@ fn a_neighbour_with_the_home_address_delays_the_registration() {
 /// RFC 6275 11.5.5: the de-registration has the A and H flags, lifetime 0, the home address as source, and no
 /// Home Address option.
 #[test]
-fn coming_home_deregisters_from_the_home_address() {
+fn router_coming_home_deregisters_from_its_home_address() {
     let mut pair = pair_away_from_home();
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(1.0); // the second uplink works, so wifi has to settle first
@@ -107,7 +107,7 @@ fn coming_home_deregisters_from_the_home_address() {
 /// Until it answers, the home agent sends everything to the care-of address, and the router still sends
 /// everything into the tunnel.
 #[test]
-fn the_tunnel_is_used_until_the_return_is_acknowledged() {
+fn router_uses_tunnel_until_its_return_home_is_acknowledged() {
     let mut pair = pair_away_from_home();
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", AT_HOME);
@@ -132,7 +132,7 @@ fn the_tunnel_is_used_until_the_return_is_acknowledged() {
 /// The same uplink comes home and keeps the old address: until the answer the router sends from the address
 /// that the home agent still accepts.
 #[test]
-fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
+fn router_uses_old_address_at_home_until_deregistration_is_acknowledged() {
     let mut pair = pair_away_from_home();
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.set_interface(0, "cell", true, &["fe80::2", AT_HOME, OTHER_CARE_OF], &["fe80::ff"]);
@@ -149,7 +149,7 @@ fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
 /// The router leaves home before the answer. The home agent may have received the de-registration, so the
 /// router registers again.
 #[test]
-fn a_return_that_is_broken_off_is_put_right() {
+fn router_that_leaves_home_before_the_answer_registers_again() {
     let mut pair = pair_away_from_home();
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(1.012);
@@ -229,7 +229,7 @@ fn a_refused_deregistration_is_tried_again_and_not_announced() {
 
 /// RFC 6275 10.3.2: status 133 means that there was no binding to end; the router is at home all the same.
 #[test]
-fn starting_at_home_is_answered_133() {
+fn router_that_starts_at_home_accepts_status_133() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup().with_home_link());
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(1.0);
@@ -256,7 +256,7 @@ fn the_deregistration_is_repeated_until_it_is_answered() {
 
 /// A router that leaves home registers, and the home agent tests and defends the address again.
 #[test]
-fn leaving_home_registers_again() {
+fn router_leaving_home_registers_again() {
     let mut pair = pair_away_from_home();
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(30.0);
@@ -269,7 +269,7 @@ fn leaving_home_registers_again() {
 
 /// RFC 6275 10.3.2: a refresh from the visited link that arrives after the de-registration does not undo it.
 #[test]
-fn a_late_refresh_from_abroad_does_not_undo_the_return() {
+fn late_refresh_from_visited_link_does_not_undo_the_return_home() {
     let mut pair = pair_away_from_home();
     let late = TestUpdate::explicit_update(
         pair.first_router().registration().expect("registered").sequence.wrapping_add(1),
@@ -294,7 +294,7 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
 
 /// A shutdown at home waits for an outstanding de-registration.
 #[test]
-fn a_shutdown_at_home_finishes_the_deregistration() {
+fn router_shut_down_at_home_finishes_the_deregistration() {
     let mut pair = pair_away_from_home();
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", AT_HOME);

@@ -99,7 +99,7 @@ fn home_link_is_kept_when_one_of_its_two_routers_fails() {
 /// RFC 6275 11.5.1: a move without loss of carrier. If no router of the new link is heard, each router of the
 /// home link has 1.2 s.
 #[test]
-fn router_leaves_home_link_that_has_two_routers() {
+fn router_leaves_home_link_with_two_silent_home_routers() {
     for apart in [100, 3000, 60_000] {
         for (is_heard, limit) in [(true, 500), (false, 2500)] {
             let mut pair = home_with_two_routers(setup_with_heartbeats(), apart);
@@ -206,7 +206,7 @@ fn coming_home_with_identifier() -> AgentAndRouters {
 
 /// With Binding Identifiers, the router leaves home before the home agent has answered the de-registration.
 #[test]
-fn return_with_identifiers_that_is_broken_off_is_put_right() {
+fn router_with_bids_that_leaves_home_before_the_answer_registers_again() {
     let mut pair = coming_home_with_identifier();
     pair.advance_seconds(1.0);
     assert!(is_at_home(&pair));
@@ -220,7 +220,7 @@ fn return_with_identifiers_that_is_broken_off_is_put_right() {
 
 /// RFC 3963 5.8: until the acknowledgement of the return, traffic leaves by the tunnel.
 #[test]
-fn tunnel_with_identifiers_is_used_until_the_return_is_acknowledged() {
+fn router_with_bids_uses_tunnel_until_return_is_acknowledged() {
     let mut pair = coming_home_with_identifier();
     assert!(is_at_home(&pair) && !pair.first_router().is_home());
     for _ in 0..20 {

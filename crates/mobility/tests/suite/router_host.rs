@@ -24,7 +24,7 @@ fn flags_of_update(update: &ReceivedPacket) -> (bool, bool, bool) {
 /// RFC 3963 5.1: without the R flag the home agent keeps a mobile node's binding, and its answer lacks the R
 /// flag too.
 #[test]
-fn a_node_registers_without_the_flag_of_routers() {
+fn mobile_node_registers_without_the_r_flag() {
     let mut pair = AgentAndRouters::new(host_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
@@ -41,7 +41,7 @@ fn a_node_registers_without_the_flag_of_routers() {
 /// The node moves and refreshes as a router does, and never changes the kind of its registration (status
 /// 139).
 #[test]
-fn a_node_stays_registered_while_it_moves() {
+fn mobile_node_stays_registered_while_it_moves() {
     let mut pair = AgentAndRouters::new(host_setup());
     pair.attach_both_uplinks();
     pair.register_router();

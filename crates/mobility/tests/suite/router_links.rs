@@ -49,7 +49,7 @@ fn registered_care_of_address(pair: &AgentAndRouters) -> Option<std::net::Ipv6Ad
 /// The router of the old network is gone, but the kernel has kept the old address. The uplink uses the
 /// address of the router that is there.
 #[test]
-fn another_network_without_loss_of_carrier_is_registered_at_once() {
+fn router_registers_at_once_in_new_network_without_carrier_loss() {
     let mut pair = in_the_first_network();
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)), "no address there yet");
@@ -135,7 +135,7 @@ fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
 
 /// The kernel's report and the advertisement may come in any order.
 #[test]
-fn router_follows_new_prefix_advertised_last() {
+fn router_moves_to_the_prefix_that_is_advertised_last() {
     let mut pair = in_the_first_network();
     set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
@@ -168,7 +168,7 @@ fn a_static_address_is_used_on_a_link_without_advertisements() {
 
 /// A default route without gateway: the router heard last is at the other end.
 #[test]
-fn a_point_to_point_link_follows_the_router_heard_last() {
+fn point_to_point_uplink_uses_the_router_that_advertised_last() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     set_addresses_and_routers(&mut pair, &[CARE_OF], &["::"]);
     pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
@@ -189,7 +189,7 @@ fn update_sources(pair: &AgentAndRouters) -> Vec<(u64, std::net::Ipv6Addr)> {
 /// The preferred uplink has carrier, address and router, but leads nowhere: after three updates the router
 /// uses the next uplink.
 #[test]
-fn an_uplink_without_answers_is_given_up_for_another() {
+fn router_replaces_uplink_without_answers_by_another() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.dead_addresses = vec![addr(CARE_OF)];
     pair.attach_both_uplinks();
@@ -208,7 +208,7 @@ fn an_uplink_without_answers_is_given_up_for_another() {
 /// The registered uplink leads nowhere at a refresh. The router keeps the old path until the new one is
 /// acknowledged. After a minute it tries the preferred uplink again, and uses it if it works.
 #[test]
-fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
+fn router_avoids_silently_failed_uplink_for_a_while() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_both_uplinks();
     pair.register_router();
@@ -247,7 +247,7 @@ fn waiting_traffic_does_not_keep_a_dead_uplink() {
 
 /// A demotion ends when the uplink has lost and regained its attachment, or by the operator's command.
 #[test]
-fn a_demotion_ends_with_the_attachment_or_by_the_operator_s_word() {
+fn demotion_of_an_uplink_ends_by_reattachment_or_operator_command() {
     for by_operator in [true, false] {
         let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
         pair.dead_addresses = vec![addr(CARE_OF)];
@@ -282,7 +282,7 @@ fn a_forced_uplink_is_not_demoted() {
 /// The home agent is down: the router tries each uplink in turn, then the back-off continues without flapping
 /// between uplinks. When the home agent is back, the router finds an uplink that works.
 #[test]
-fn a_dead_home_agent_makes_no_uplink_flap() {
+fn unreachable_home_agent_causes_no_uplink_flapping() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_both_uplinks();
     pair.register_router();
@@ -303,7 +303,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
 
 /// With one uplink the router follows the back-off of RFC 6275 11.8 in all cases.
 #[test]
-fn the_only_uplink_is_kept() {
+fn router_keeps_its_only_uplink_without_answers() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);

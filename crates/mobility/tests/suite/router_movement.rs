@@ -22,7 +22,7 @@ fn registered_pair() -> AgentAndRouters {
 
 /// RFC 3963 5.3: the router tunnels nothing before the acknowledgement.
 #[test]
-fn there_is_no_path_before_the_first_acknowledgement() {
+fn router_has_no_path_before_the_first_acknowledgement() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     assert_eq!(pair.first_router().state(), State::Disconnected);
     pair.attach_uplink(0, "wifi", CARE_OF);
@@ -83,7 +83,7 @@ fn the_old_path_stays_while_the_new_one_is_not_acknowledged() {
 
 /// A hard cut: the path changes at the instant at which the Binding Update leaves.
 #[test]
-fn after_a_hard_cut_traffic_follows_the_update_at_once() {
+fn router_sends_traffic_right_after_the_update_after_link_loss() {
     let mut pair = registered_pair();
     pair.detach_uplink(0, "wifi");
     let (sent, update) = pair.sent_updates().remove(0);
@@ -100,7 +100,7 @@ fn after_a_hard_cut_traffic_follows_the_update_at_once() {
 /// A hard cut with the rate limit reached: the router sends no data before the update that announces the new
 /// address.
 #[test]
-fn after_a_hard_cut_no_data_precede_the_update() {
+fn router_sends_no_data_before_the_update_after_link_loss() {
     let mut pair = registered_pair();
     pair.link_conditions = Link::LOSES_EVERYTHING;
     for round in 0..6 {
@@ -144,7 +144,7 @@ fn a_preferred_uplink_must_stay_up_before_it_is_used_again() {
 
 /// A flapping preferred uplink does not draw the traffic back and forth.
 #[test]
-fn a_flapping_preferred_uplink_is_left_alone() {
+fn router_does_not_return_to_flapping_preferred_uplink() {
     let mut pair = registered_pair();
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(10.0);
@@ -217,7 +217,7 @@ fn interrupted_registration_is_completed() {
 
 /// The answer is lost and the router returns to the first uplink on its own: it registers again.
 #[test]
-fn return_to_old_uplink_before_answer_is_registered() {
+fn router_that_returns_to_old_uplink_before_the_answer_registers_again() {
     let mut pair = registered_pair();
     pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, Some("cell")))
         .expect("handover");
@@ -274,7 +274,7 @@ fn reload_keeps_accepting_packets_to_old_care_of_address() {
 /// Conformance item 64; RFC 3963 5.6: on a visited link the router sends no Neighbor Discovery messages but
 /// Router Solicitations.
 #[test]
-fn a_visited_link_hears_router_solicitations_only() {
+fn router_sends_only_router_solicitations_on_visited_link() {
     let mut pair = registered_pair();
     pair.set_interface(0, "wifi", false, &[], &[]);
     pair.set_interface(0, "wifi", true, &["fe80::2"], &[]);
@@ -289,7 +289,7 @@ fn a_visited_link_hears_router_solicitations_only() {
 
 /// A router that is being shut down de-registers from the address that its traffic uses.
 #[test]
-fn a_shutdown_deregisters() {
+fn shutdown_deregisters_the_router() {
     let mut pair = registered_pair();
     pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
     let update = pair.last_update();

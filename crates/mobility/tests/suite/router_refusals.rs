@@ -73,7 +73,7 @@ fn pauses_between_updates(mut pair: AgentAndRouters, status: u8, is_answered: bo
 /// RFC 6275 11.7.3 and 11.8: statuses 129 and 131 to 133 may pass soon, above all if the home agent has
 /// acknowledged this router before. The pauses double.
 #[test]
-fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
+fn router_retries_after_temporary_refusals_with_doubling_pauses() {
     for status in [129, 131, 132, 133] {
         for is_answered in [true, false] {
             let known = pauses_between_updates(registered_by_hand(), status, is_answered);
@@ -87,7 +87,7 @@ fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
 /// The home agent has only just started and refuses the refresh once: two seconds later the router is
 /// registered again.
 #[test]
-fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_seconds() {
+fn registered_router_retries_two_seconds_after_a_temporary_refusal() {
     for status in [129, 131, 132, 133] {
         let mut pair = registered_by_hand();
         pair.answer_last_update(status).expect("an answer");
@@ -110,7 +110,7 @@ fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_
 /// After ten minutes the router asks again by a single update. The service starts only when the home agent
 /// accepts it.
 #[test]
-fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
+fn router_retries_every_ten_minutes_after_a_refusal() {
     for status in [140, 141, 142, 143] {
         let mut pair = pair_without_agent();
         pair.answer_last_update(status).expect("an answer");
@@ -180,7 +180,7 @@ fn accepted_update_after_refusal_ends_the_pause() {
 
 /// For a router with a key only an acceptance with a right MAC counts.
 #[test]
-fn an_acceptance_after_a_refusal_has_to_be_signed() {
+fn router_ignores_unsigned_acceptance_after_a_refusal() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
@@ -202,7 +202,7 @@ fn an_acceptance_after_a_refusal_has_to_be_signed() {
 /// A refused router without an uplink asks once, as soon as it has one. After a temporary refusal it retries
 /// as usual.
 #[test]
-fn a_refused_router_without_uplink_asks_when_it_has_one() {
+fn refused_router_retries_once_when_an_uplink_comes_up() {
     let mut pair = pair_without_agent();
     pair.answer_last_update(140).expect("an answer");
     pair.detach_uplink(0, "wifi");
@@ -234,7 +234,7 @@ fn prefixes_are_not_advertised_after_141_and_142() {
 
 /// The operator's command makes the router ask at once.
 #[test]
-fn the_operator_may_begin_anew_after_a_refusal() {
+fn operator_command_makes_refused_router_retry_at_once() {
     let mut pair = pair_without_agent();
     pair.answer_last_update(142).expect("an answer");
     pair.clear_records();
@@ -247,7 +247,7 @@ fn the_operator_may_begin_anew_after_a_refusal() {
 
 /// RFC 3963 5.3: the answer lacks the R flag: the router de-registers and does not register again.
 #[test]
-fn an_answer_without_r_ends_in_a_deregistration() {
+fn router_deregisters_after_acknowledgement_without_r_flag() {
     for mut pair in [pair_without_agent(), registered_by_hand()] {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
         answer.mobile_router = false;
@@ -268,7 +268,7 @@ fn an_answer_without_r_ends_in_a_deregistration() {
 /// The uplink goes away meanwhile: the remaining de-registrations leave from the router's current address, or
 /// not at all.
 #[test]
-fn a_deregistration_follows_the_router() {
+fn deregistration_is_repeated_from_the_current_care_of_address() {
     let mut pair = pair_without_agent();
     pair.attach_uplink(0, "cell", OTHER_CARE_OF);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
@@ -308,7 +308,7 @@ fn a_duplicate_of_status_135_is_ignored() {
 
 /// A home agent that always answers 135 causes no storm of updates (UMIP sends 200 a second then).
 #[test]
-fn endless_status_135_ends_in_the_back_off() {
+fn repeated_status_135_falls_back_to_retransmission_back_off() {
     let mut pair = pair_without_agent();
     for _ in 0..300 {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 135);
@@ -322,7 +322,7 @@ fn endless_status_135_ends_in_the_back_off() {
 /// RFC 6275 11.7.3 with 9.5.1: 139 means that the home agent has a binding of another kind; the router
 /// removes it.
 #[test]
-fn status_139_starts_over() {
+fn router_removes_foreign_binding_and_registers_again_after_status_139() {
     let mut setup = PairSetup::plain_setup();
     setup.seed = 5;
     let mut pair = AgentAndRouters::new(setup);
@@ -368,7 +368,7 @@ fn status_146_is_followed_by_a_pause() {
 /// The home agent answers forgeries with status 146. While a binding is registered, an attacker is a more
 /// likely cause of 146 than a new key. The router continues its refresh.
 #[test]
-fn status_146_does_not_hold_up_a_refresh() {
+fn status_146_does_not_delay_the_refresh_of_a_binding() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
@@ -435,7 +435,7 @@ fn pair_with_clock_lead(ahead: Duration) -> AgentAndRouters {
 
 /// RFC 4285 6: with 144 "the Mobile Node MUST adjust its timestamp".
 #[test]
-fn a_wrong_clock_is_adjusted_by_status_144() {
+fn router_adjusts_its_timestamps_after_status_144() {
     for ahead in [0, 5, 3600, 86_400 * 365] {
         let mut pair = pair_with_clock_lead(Duration::from_secs(ahead));
         pair.attach_uplink(0, "wifi", CARE_OF);
@@ -503,7 +503,7 @@ fn timestamps_last_beyond_the_end_of_the_ntp_era() {
 
 /// A home agent that always answers 144 causes no storm of updates.
 #[test]
-fn endless_status_144_ends_in_the_back_off() {
+fn repeated_status_144_falls_back_to_retransmission_back_off() {
     let mut pair = pair_with_clock_lead(Duration::ZERO);
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);

@@ -98,7 +98,7 @@ fn refreshes_are_retransmitted_from_one_second_on() {
 
 /// A move starts a back-off of its own (RFC 6275 11.8: "for different care-of addresses").
 #[test]
-fn a_move_begins_the_back_off_anew() {
+fn router_restarts_retransmission_back_off_after_a_move() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
@@ -114,7 +114,7 @@ fn a_move_begins_the_back_off_anew() {
 /// RFC 6275 11.8: never more than `MAX_UPDATE_RATE` updates a second, however the uplinks flap (the pair
 /// checks this at every update). The update for the final state still leaves.
 #[test]
-fn flapping_uplinks_do_not_break_the_rate() {
+fn flapping_uplinks_never_exceed_the_update_rate_limit() {
     let mut pair = unheard_pair();
     for round in 0..200 {
         pair.attach_uplink(0, "wifi", if round % 2 == 0 { CARE_OF } else { "2001:db8:f3::10" });
@@ -130,7 +130,7 @@ fn flapping_uplinks_do_not_break_the_rate() {
 
 /// A tentative address is no care-of address; UMIP, for example, wrongly sends from one.
 #[test]
-fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
+fn router_sends_no_update_from_a_tentative_duplicate_or_own_address() {
     let mut pair = unheard_pair();
     let mut interface = Interface {
         name: "wifi".into(),
@@ -365,7 +365,7 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
 /// every two seconds. A home agent that acknowledges and still refuses packets has another fault; the router
 /// asks it at growing intervals.
 #[test]
-fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_until_it_is_acknowledged() {
+fn icmp_errors_about_tunnelled_packets_cause_an_update_every_two_seconds() {
     let errors = |pair: &mut AgentAndRouters, seconds: u32| {
         let start = pair.now;
         pair.clear_records();
@@ -400,7 +400,7 @@ fn errors_about_tunnelled_packets_make_the_router_register_every_two_seconds_unt
 
 /// After five minutes without a hint, or after a real change, the router follows a hint at once again.
 #[test]
-fn a_first_hint_is_followed_at_once_again() {
+fn router_follows_first_binding_error_at_once_after_five_quiet_minutes() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
@@ -496,7 +496,7 @@ fn a_router_that_knows_its_sequence_number_registers_at_once() {
 /// Hints that any sender can forge in the home agent's name do not delay hints that quote a packet of the
 /// router.
 #[test]
-fn forged_hints_do_not_delay_proven_ones() {
+fn forged_binding_errors_do_not_delay_icmp_errors_that_quote_a_packet() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();

@@ -31,7 +31,7 @@ fn stays_on_wifi(pair: &mut AgentAndRouters, dbm: i32) -> bool {
 }
 
 #[test]
-fn an_uplink_is_left_at_poor_and_taken_at_good() {
+fn router_leaves_uplink_at_poor_signal_and_returns_at_good_signal() {
     let mut pair = pair_on_wifi();
     let readings = [
         (-49, true),

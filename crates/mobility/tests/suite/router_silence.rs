@@ -126,7 +126,7 @@ fn a_refused_uplink_shows_the_reason() {
 /// RFC 4861 6.3.7, RFC 7559: an unanswered Binding Update does not shorten the pauses between Router
 /// Solicitations. They begin anew when a path falls silent that had answers.
 #[test]
-fn silent_home_agent_has_routers_solicited_ever_more_seldom() {
+fn router_solicitations_become_rarer_while_home_agent_is_silent() {
     let without_identifiers =
         road::config().uplinks.into_iter().map(|uplink| UplinkConfig { bid: None, ..uplink });
     let without_identifiers = MobileRouterConfig { uplinks: without_identifiers.collect(), ..road::config() };

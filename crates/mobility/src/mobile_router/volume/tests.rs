@@ -117,7 +117,7 @@ fn weeks_begin_on_monday() {
 }
 
 #[test]
-fn growth_of_counters_is_used_volume() {
+fn used_volume_is_the_growth_of_interface_counters() {
     let mut machine = SimulatedMachine::new(20_000 * DAY_S, MONTH);
     machine.total = 500;
     machine.volume = StoredVolume::new(octets(1, 500));
@@ -141,7 +141,7 @@ fn growth_of_counters_is_used_volume() {
 }
 
 #[test]
-fn a_period_begins_with_nothing_used() {
+fn new_volume_period_begins_with_zero_used_octets() {
     let mut machine = SimulatedMachine::new(noon_of_day(20_000).cast_unsigned(), VolumePeriod::Day);
     assert!(machine.count_octets(100));
     machine.wait_seconds(11 * HOUR_S);
@@ -159,7 +159,7 @@ fn a_period_begins_with_nothing_used() {
 /// A vehicle without a battery-backed clock starts with the date of its image or of its last stop; the clock
 /// is set later.
 #[test]
-fn volume_survives_a_start_with_the_clock_in_another_month() {
+fn used_volume_survives_a_restart_with_the_clock_in_another_month() {
     // The right date is 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
     let right = noon_of_day(19_768).cast_unsigned();
     for wrong in [noon_of_day(19_732).cast_unsigned(), noon_of_day(20_605).cast_unsigned(), 12 * HOUR_S] {
@@ -184,7 +184,7 @@ fn volume_survives_a_start_with_the_clock_in_another_month() {
 
 /// A clock that is behind must not reopen an earlier period, which would have volume left.
 #[test]
-fn a_clock_that_is_behind_opens_no_period() {
+fn clock_that_is_behind_starts_no_new_volume_period() {
     let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), MONTH);
     machine.count_octets(900);
     machine.restart_machine(noon_of_day(19_732).cast_unsigned());
@@ -199,7 +199,7 @@ fn a_clock_that_is_behind_opens_no_period() {
 
 /// A faulty receiver sets the clock to another year and back.
 #[test]
-fn a_clock_that_jumps_and_returns_loses_no_packet() {
+fn volume_counts_every_octet_while_the_clock_jumps_and_returns() {
     let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), MONTH);
     for _ in 0..10 {
         machine.count_octets(100);
@@ -253,7 +253,7 @@ fn long_run_keeps_few_volume_records() {
 /// present period must contain exactly the octets that were counted in it. If the clock was wrong, its ends
 /// may be wrong by up to a day.
 #[test]
-fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
+fn volume_is_exact_after_random_clock_errors_and_restarts() {
     for seed in 0..2000_u64 {
         let mut rng = Rng::from_seed(Seed::Number(seed));
         let below = |rng: &mut Rng, end: u64| rng.u64() % end;

@@ -156,7 +156,7 @@ fn flood_of_stations_replaces_only_its_own_entries() {
 /// The table is full of stations that only claim prefixes. A new station gets an entry as soon as they have
 /// failed their tests, and gets its own test although they claim again and again.
 #[test]
-fn first_stations_do_not_keep_the_whole_table() {
+fn new_station_replaces_stations_that_failed_their_prefix_test() {
     // Z comes last in the order of addresses.
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = RadioNetwork::new([A, Z].map(|mac| (mac, config(mac))));
@@ -221,7 +221,7 @@ fn flood_does_not_prevent_proof_of_real_neighbour() {
 }
 
 #[test]
-fn answer_to_last_or_previous_test_counts() {
+fn router_accepts_answer_to_last_or_previous_prefix_test() {
     for (late, accepted) in [(0, false), (1, true), (2, true)] {
         let mut world = RadioNetwork::two_vehicles();
         world.are_tunnels_working = false;
@@ -239,7 +239,7 @@ fn answer_to_last_or_previous_test_counts() {
 }
 
 #[test]
-fn a_test_without_tunnel_is_neither_sent_nor_counted() {
+fn router_without_tunnel_sends_no_prefix_test() {
     let mut world = RadioNetwork::two_vehicles();
     let now = world.now;
     world.machine_mut(A).handle_tunnel(now, false);
