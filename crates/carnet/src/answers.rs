@@ -1,5 +1,5 @@
-//! Adds to the status of the wings what only the program and the platform know, and writes log texts for
-//! events.
+//! Completes the status of the wings with facts that only the program and the platform know. Also writes the
+//! log texts of events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub fn station_status(
     }
 }
 
-/// Returns the status of the home agent, with the platform's part of its NAT.
+/// Returns the status of the home agent, with the platform's status of the NAT.
 fn home_agent(
     mut agent: model::HomeAgentStatus,
     platform: Option<&Platform>,
@@ -188,8 +188,8 @@ fn traffic_by_interface(
     found
 }
 
-/// Returns the answer to `GET /v1/uplinks`: the station's uplinks, with the first obstacle on this machine
-/// and the traffic to captive portals.
+/// Returns the answer to `GET /v1/uplinks`: the station's uplinks. Each has the first fault that this machine
+/// reports about it, and its traffic to captive portals.
 pub fn uplinks(
     station: &Station,
     obstacles: &[String],
@@ -207,7 +207,8 @@ pub fn uplinks(
         .collect()
 }
 
-/// Returns the answer to `GET /v1/policies`: the station's policies, with their traffic without the tunnel.
+/// Returns the answer to `GET /v1/policies`: the station's policies, each with the traffic that left without
+/// the tunnel.
 pub fn policy_status(station: &Station, traffic: &TrafficCounts) -> Vec<model::Policy> {
     let policies = station.nemo().policy_status().into_iter();
     policies
@@ -218,8 +219,8 @@ pub fn policy_status(station: &Station, traffic: &TrafficCounts) -> Vec<model::P
         .collect()
 }
 
-/// Returns the answer to `GET /v1/tunnels`: the station's tunnels, with the path and the packets of a fast
-/// path.
+/// Returns the answer to `GET /v1/tunnels`: the station's tunnels, each with its data path and the packets
+/// that the fast path counted.
 pub fn tunnel_status(platform: Option<&Platform>, station: &Station) -> Vec<model::Tunnel> {
     let tunnels = station.nemo().tunnel_status().into_iter();
     let Some(platform) = platform else { return tunnels.map(|(_, tunnel)| tunnel).collect() };
@@ -369,7 +370,7 @@ pub fn event_text(event: &Event) -> String {
     }
 }
 
-/// Returns the networks of a binding for people. A single IPv4 address without a network beside it is the
+/// Returns the networks of a binding as text for people. A single IPv4 address without other networks is the
 /// IPv4 home address of a mobile node.
 fn describe_networks(prefixes: &[Ipv6Net], ipv4_prefixes: &[Ipv4Net]) -> String {
     match (prefixes, ipv4_prefixes) {

@@ -61,7 +61,7 @@ pub fn check_config_file(path: &Path) -> ExitCode {
     }
 }
 
-/// Returns warnings about key files that other users may read. Files of other kinds that are readable are
+/// Returns warnings about key files that other users may read. Other secret files that others may read are
 /// errors instead, because the station refuses them.
 fn files_of_secrets_readable_by_others(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));

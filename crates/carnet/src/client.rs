@@ -27,8 +27,8 @@ use tokio::net::UnixStream;
 /// Default directory of the stations' sockets.
 pub const SOCKET_DIRECTORY: &str = "/run/carnet";
 
-/// Time limit of an answer. It is longer than the server's own time limit, so that the server's error message
-/// arrives.
+/// Time limit for an answer of the station. It is longer than the server's own time limit, so that an error
+/// message of the server arrives first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Access to the API of a station.
@@ -38,7 +38,8 @@ pub struct ApiClient {
 }
 
 impl ApiClient {
-    /// Selects the station at `socket`, or else the only station in `directory`.
+    /// Selects the station whose socket is `socket`, or otherwise the only station with a socket in
+    /// `directory`.
     pub fn find_station(socket: Option<PathBuf>, directory: &Path) -> anyhow::Result<ApiClient> {
         if let Some(socket) = socket {
             return Ok(ApiClient { socket });
@@ -138,7 +139,7 @@ impl ApiClient {
             .with_context(|| format!("cannot reach the station at {}", self.socket.display()))?;
         let (mut sender, connection) =
             self.explain_lost_station(http1::handshake(TokioIo::new(stream)).await)?;
-        // The task ends with the connection, and the request also gets the connection's errors.
+        // The task ends with the connection. The request itself also reports the connection's errors.
         tokio::spawn(connection);
         let request = Request::builder()
             .method(method)

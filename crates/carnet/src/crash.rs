@@ -27,8 +27,8 @@ const MAX_CRASH_REPORTS: usize = 4;
 const MAX_REPORT_LENGTH: usize = 64 << 10;
 /// Maximum number of characters of a panic's message in a report.
 const MAX_PANIC_MESSAGE_LENGTH: usize = 1000;
-/// Number of panics of one process that get a backtrace. If panics unwind instead of ending the process, a
-/// peer may be able to cause many.
+/// Number of panics of one process that get a backtrace. If the process survives panics (unwinding), a peer
+/// may be able to cause many.
 const MAX_BACKTRACES: u32 = 4;
 
 /// Directory of the crash reports, and the station's name in their file names.

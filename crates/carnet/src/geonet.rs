@@ -47,11 +47,11 @@ use crate::settings::{self, GeonetPathChoice};
 pub const GEONET_BUILT_IN: bool = cfg!(feature = "geonet");
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED_BUFFER_LENGTH: usize = 1024;
-/// Number of log messages about the position that may follow at once. Later, the log has one message for each
-/// [`POSITION_LOG_INTERVAL`].
+/// Number of log messages about the position that may follow each other without a pause. Later, the log has
+/// one message for each [`POSITION_LOG_INTERVAL`].
 const POSITION_LOG_BURST: u32 = 10;
-/// Number of changes of the interface's link-layer address that may follow at once. Later, one change is
-/// possible for each [`POSITION_LOG_INTERVAL`].
+/// Number of changes of the interface's link-layer address that may follow each other without a pause. Later,
+/// one change is possible for each [`POSITION_LOG_INTERVAL`].
 const ADDRESS_CHANGE_BURST: u32 = 5;
 const POSITION_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest age of the position in a packet: [`MAX_POSITION_AGE`] for a station at rest,
@@ -73,18 +73,18 @@ pub enum GeonetEvent {
     Link(LinkEvent),
     /// An event of the positioning.
     Position(PositionEvent),
-    /// Requests of pings are due: the caller calls [`Geonet::ping_requests`].
+    /// A ping has to send a request: the caller calls [`Geonet::ping_requests`].
     Ping,
-    /// A new position for the router is due: the caller calls [`Geonet::report_position`].
+    /// The router needs a new position: the caller calls [`Geonet::report_position`].
     Update,
     /// An event of the virtual interfaces.
     Virtual(VirtualLinkEvent),
-    /// A report of the fast path is due: the caller calls [`Geonet::take_report`].
+    /// The counts of the fast path have to be read: the caller calls [`Geonet::take_report`].
     Report,
     /// An event of the multicast interfaces.
     Multicast(MulticastEvent),
-    /// The programs of the fast path are loaded. If they cannot be loaded and the config demands them, the
-    /// value is the reason.
+    /// The kernel has loaded the programs of the fast path, or has refused them. The value is the reason of a
+    /// refusal if the config demands the fast path.
     FastPath(std::result::Result<(), String>),
 }
 
@@ -96,28 +96,29 @@ pub struct Geonet {
     pub interfaces: VirtualInterfaces,
     /// Interfaces of the mobile network whose multicast packets go over GeoNetworking.
     pub multicast_lans: MulticastLans,
-    /// Maximum payload of a frame on the link, in octets, as the router knows it; `None` before the router
-    /// knows it.
+    /// Maximum payload of a frame on the link, in octets, that the router was told last; `None` before.
     link_mtu: Option<u32>,
-    /// Number of octets in the radio's queue of which the router was informed last.
+    /// Number of octets in the radio's queue that the router was told last.
     radio_backlog: u32,
     position_source: PositionSource,
     config: config::Geonet,
     /// GN address of the station. The station may derive it from an interface's address; it is `None` until
     /// this interface exists.
     address: Option<GnAddress>,
-    /// Link-layer address that the link's interface had last.
+    /// Link-layer address of the link's interface at the last check.
     station_mac: Mac,
     /// State of the link in the last log message.
     reported_link_state: Option<LinkState>,
-    /// Rate limit of changes of the interface's address, so that two programs do not fight over the address.
+    /// Rate limit of changes of the interface's address. Without it, carnet and another program could set the
+    /// address in turn without end.
     address_change_limiter: RateLimiter,
     payload_sender: broadcast::Sender<GnReceived>,
     running_pings: RunningPings,
     /// State of the positioning, in one word.
     state: &'static str,
     reckoner: PositionReckoner,
-    /// Whether the station has facilities, so that it needs the quality of positions.
+    /// Whether the station has facilities. If so, it needs the quality of positions, and checks whether to
+    /// send a CAM.
     checks_cam_generation: bool,
     position_quality: PositionQuality,
     /// Time at which the router received its last position.
@@ -196,7 +197,8 @@ impl Geonet {
         self.address
     }
 
-    /// Stores the router's new address, and gives the link's interface the MID of this address.
+    /// Stores the router's new GN address, and sets the link-layer address of the link's interface to its
+    /// MID.
     pub fn set_station_address(&mut self, now: Time, address: GnAddress) {
         if self.address != Some(address) {
             self.address = Some(address);
@@ -204,7 +206,7 @@ impl Geonet {
         }
     }
 
-    /// Sets the interface's address to the station's address, or warns that the two differ.
+    /// Sets the interface's link-layer address to that of the station, or warns that the two differ.
     fn align_interface_address(&mut self, now: Time) {
         self.station_mac = self.frame_link.address();
         let Some(wanted) = self.address.map(GnAddress::mid) else { return };
@@ -264,7 +266,7 @@ impl Geonet {
         Ok(())
     }
 
-    /// Returns frames of this station for which the link reports that no acknowledgement came.
+    /// Returns the frames of this station that the radio sent without getting an acknowledgement.
     pub fn take_unacknowledged(&mut self) -> Result<Vec<Frame>> {
         let (mut frames, source) = (Vec::new(), self.frame_link.address());
         self.frame_link.take_unacknowledged(|destination, packet| {
@@ -275,8 +277,8 @@ impl Geonet {
 
     /// Queues a frame. If the frame cannot be sent, the link counts it.
     pub fn send_frame(&mut self, now: Time, frame: &Frame) {
-        // The first frame with a new address must not leave under the previous address: a receiver could link
-        // both addresses.
+        // The first frame with a new link-layer address must not leave while the interface still has the
+        // previous one. A receiver could otherwise link the two addresses.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.set_station_address(now, settings::geonet::gn_address(&self.config, frame.source));
         }
@@ -311,8 +313,8 @@ impl Geonet {
         None
     }
 
-    /// Returns the largest payload of a frame of the link, if the link knows it and the router does not have
-    /// it yet.
+    /// Returns the largest payload of a frame on the link, if it differs from the value that the router was
+    /// told last.
     pub fn take_changed_mtu(&mut self) -> Option<u32> {
         let mtu = Some(self.frame_link.mtu()).filter(|mtu| *mtu > 0);
         if mtu.is_none() || mtu == self.link_mtu {
@@ -322,7 +324,8 @@ impl Geonet {
         mtu
     }
 
-    /// Converts an event of the positioning to a position for the router and a message for the operator.
+    /// Converts an event of the positioning to a position for the router, and to a log message for the
+    /// operator.
     pub fn convert_position_event(
         &mut self,
         now: Time,
@@ -368,15 +371,15 @@ impl Geonet {
         (position, news.filter(|_| self.position_log_limiter.allow(now)))
     }
 
-    /// Returns the present position if the router's position is half a metre or a tenth of a second behind
-    /// it; otherwise returns `None`.
+    /// Returns the present position if it is half a metre away from the router's position, or a tenth of a
+    /// second newer. Otherwise returns `None`.
     pub fn present_position(&mut self, now: Time) -> Option<Position> {
         let told = self.position_reported_at?;
         (now.saturating_since(told) >= self.max_position_age()).then(|| self.report_position(now)).flatten()
     }
 
-    /// Returns the number of octets that wait in the link and at the gate of congestion control. Returns
-    /// `None` if the number has not changed, or if congestion marking is off.
+    /// Returns the number of octets that wait in the radio's queue and in congestion control. Returns `None`
+    /// if the number has not changed, or if congestion marking is off.
     pub fn take_changed_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion_gate().map_or(0, Gate::backlog_octets);
@@ -426,8 +429,8 @@ impl Geonet {
         self.position_quality
     }
 
-    /// Handles a payload for the upper layer: passes the answer to a ping to its ping, and any other payload
-    /// to the listeners.
+    /// Handles a payload for the upper layer. An answer to a ping goes to that ping; any other payload goes
+    /// to the clients of `GET /v1/gnrecv`.
     pub fn handle_delivered(&mut self, now: Time, delivered: Delivered) {
         let echo = (delivered.next_header == echo::BTP_B_NEXT_HEADER)
             .then(|| EchoMessage::parse(&delivered.payload));
@@ -438,7 +441,7 @@ impl Geonet {
         }
     }
 
-    /// Passes a payload for the host to the listeners as well.
+    /// Passes a copy of a payload for the host to the clients of `GET /v1/gnrecv`.
     pub fn copy_to_listeners(&self, delivered: &Delivered) {
         if self.payload_sender.receiver_count() > 0 {
             let _heard = self.payload_sender.send(received_payload(delivered.clone()));
@@ -450,8 +453,8 @@ impl Geonet {
         self.payload_sender.subscribe()
     }
 
-    /// Returns the requests of pings that are due. If a ping goes to an area that moves, its request has the
-    /// present place of the area.
+    /// Returns the requests that the pings have to send now. If the target of a ping is an area that moves,
+    /// the request has the area's present position.
     pub fn ping_requests(&mut self, now: Time, station: &Station) -> Vec<GeonetRequest> {
         let names: Vec<String> = self.running_pings.area_names().map(str::to_owned).collect();
         for name in names {
@@ -485,7 +488,7 @@ impl Geonet {
         self.running_pings.abandon_ping(identifier);
     }
 
-    /// Returns the name of the interface for which the router waits, for a log text.
+    /// Returns the name of the interface that the router needs but that does not exist yet, for a log text.
     pub fn awaited_interface(&self) -> String {
         format!("the interface {}", self.config.interface.name().unwrap_or("of the link"))
     }
@@ -503,7 +506,7 @@ impl Geonet {
         }
     }
 
-    /// Returns the present time of position vectors.
+    /// Returns the present time as a timestamp of a position vector.
     pub fn timestamp(&self, wall: WallTime) -> Timestamp {
         let milliseconds = i64::try_from(wall.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         Timestamp::from_unix_milliseconds(milliseconds, self.position_source.leap_seconds())
@@ -528,8 +531,8 @@ impl Geonet {
 /// Waits for [`Geonet::next_event`]; without GeoNetworking it never returns.
 pub async fn next_event(geonet: &mut Part<Geonet, GEONET_BUILT_IN>) -> Result<GeonetEvent> {
     match geonet.get_mut() {
-        // Without this condition, the compiler would keep the state of this future in memory, although it is
-        // never reached.
+        // With this condition, the compiler removes the future in a program without GeoNetworking, so that it
+        // needs no memory.
         #[cfg(feature = "geonet")]
         Some(geonet) => geonet.next_event().await,
         _ => pending().await,

@@ -86,7 +86,10 @@ pub async fn rotate_key(mut config: Config, arguments: &RotateArguments) -> anyh
         let keys: Keys = serde_json::from_value(client.get("/v1/keys").await?)
             .context("cannot understand the station's answer")?;
         if keys.public_keys.first() != Some(&next_public.to_string()) {
-            bail!("the running station has another next key than the file {}: restart it", next.display());
+            bail!(
+                "the running station does not use the key in {}: restart it, and run this command again",
+                next.display()
+            );
         }
         if keys.missing.is_empty() || Instant::now() >= end {
             break keys.missing;

@@ -8,20 +8,20 @@ use toml::de::{DeTable, DeValue};
 use super::auth::Auth;
 use super::{Config, MobileRouter};
 
-/// Keys that the documentation contains, so that they are not secret.
+/// Shared keys that the documentation prints, so that they are not secret.
 const DOCUMENTED_KEYS: [&str; 3] = [
     "000102030405060708090a0b0c0d0e0f",
     "101112131415161718191a1b1c1d1e1f",
     "20553b8f1d4cd6e0e61441e44ffb349d",
 ];
 
-/// Returns the keys of an `auth`, with their SPIs.
+/// Returns the shared keys of an `auth`, each with its SPI.
 fn keys_with_spi(auth: &Auth) -> impl Iterator<Item = (u32, &Key)> {
     let own = auth.mac().map(|mac| (mac.spi, &mac.shared_key));
     own.into_iter().chain(auth.former_keys().iter().map(|former| (former.spi, &former.former_key)))
 }
 
-/// Returns whether the documentation prints a key.
+/// Returns whether the documentation prints this shared key.
 fn is_documented(key: &Key) -> bool {
     let digits: String = key.octets().iter().map(|octet| format!("{octet:02x}")).collect();
     DOCUMENTED_KEYS.contains(&digits.as_str())
@@ -75,8 +75,8 @@ impl Config {
 const DOCUMENTED_KEY_ADVICE: &str = "this key is printed in the documentation, so it is not secret; \
                                     expected a key made by `openssl rand -hex 16`";
 
-/// Lists the first two routers by name and counts the others. Returns `None` for a single router, which may
-/// use an SPI twice.
+/// Lists the first two routers by name and counts the others. Returns `None` if the list has only one router:
+/// one router may use an SPI twice.
 fn list_two_names(mut routers: Vec<String>) -> Option<String> {
     routers.dedup();
     match routers.as_slice() {
@@ -86,13 +86,13 @@ fn list_two_names(mut routers: Vec<String>) -> Option<String> {
     }
 }
 
-/// Returns the value of a key.
+/// Returns the value of a config key; `None` if the table does not have the key.
 fn value<'a, 't>(table: &'a DeTable<'t>, name: &str) -> Option<&'a DeValue<'t>> {
     table.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value.get_ref())
 }
 
-/// Returns advice about uplinks without a priority beside uplinks with one. The text of the config shows
-/// whether a key is present, because an absent key has a default value.
+/// Returns advice about uplinks without a priority if other uplinks have one. The function reads the text of
+/// the config, because in `router` an absent priority has already become the default.
 fn advice_on_uplinks_without_priority(router: &MobileRouter, text: &str) -> Vec<String> {
     let Ok(document) = DeTable::parse(text) else { return Vec::new() };
     let Some(DeValue::Table(table)) = value(document.get_ref(), router.table()) else { return Vec::new() };
@@ -124,7 +124,7 @@ fn advice_on_uplinks_without_priority(router: &MobileRouter, text: &str) -> Vec<
 mod tests {
     use super::*;
 
-    /// Returns the advice for a config with these routers (SPI and key) and these uplinks.
+    /// Returns the advice for a config with mobile routers (each with an SPI and a key) and uplinks.
     fn advice_for_routers(routers: &[(u32, &str)], uplinks: &str) -> Vec<String> {
         let mut text = "[station]\nname = \"n\"\n[home_agent]\naddress = \"2001:db8:1::1\"\n\
                         home_prefix = \"2001:db8:1::/64\"\n"

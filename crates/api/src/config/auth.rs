@@ -14,7 +14,8 @@ use super::session_keys::{PublicKey, SecretKey, SessionKeys};
 use super::table::Table;
 use super::{kinds, session_keys, values};
 
-/// Maximum number of keys that a node may have at a time.
+/// Maximum number of shared keys that a node may have at a time: the key that signs, and those of
+/// `auth.former`.
 const MAX_FORMER_KEYS: usize = 4;
 
 /// `auth`: how Binding Updates and Acknowledgements are authenticated.
@@ -22,14 +23,15 @@ const MAX_FORMER_KEYS: usize = 4;
 pub enum Auth {
     /// No authentication. [`warnings`](super::Config::warnings) reports it.
     None,
-    /// IPsec between home address and home agent (RFC 4877); an IKE daemon makes its security associations.
+    /// IPsec between home address and home agent (RFC 4877). An IKE daemon sets up the security associations.
     Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
     Mac(SharedKeyAuth),
-    /// Messages inside encrypted sessions (`docs/tunnel.md`), with an allocation of its own.
+    /// Messages inside encrypted sessions (`docs/tunnel.md`). The keys are in a `Box`, so that the other
+    /// variants stay small.
     Sessions(Box<SessionKeys>),
-    /// Mobility message authentication option with several keys, while an operator changes the key. A home
-    /// agent may have very many routers, so this rare state has its own allocation.
+    /// Mobility message authentication option with several keys, while an operator changes the key. The keys
+    /// are in a `Box`: a home agent may have very many routers, and few of them change their key.
     Changing(Box<AuthWithFormerKeys>),
 }
 
@@ -42,21 +44,21 @@ pub struct SharedKeyAuth {
     pub shared_key: carnet_base::Key,
     /// Protection against replays.
     pub replay_protection: ReplayProtection,
-    /// Whether each home agent has its own key, derived from this one and the home agent's address. `None`
-    /// means no; with several home agents it is an error.
+    /// Whether each home agent has its own key, derived from this key and the home agent's address. `None`
+    /// means no, which is an error if there are several home agents.
     pub per_agent: Option<bool>,
 }
 
-/// `auth` with `auth.former`.
+/// Shared keys while an operator changes the key: the key that signs, and the keys of `auth.former`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthWithFormerKeys {
     /// Key that signs messages.
     pub mac: SharedKeyAuth,
-    /// Other accepted keys, at least one, each with its own SPI.
+    /// Other keys whose signatures the node accepts, at least one, each with its own SPI.
     pub former_keys: Vec<FormerKey>,
 }
 
-/// One key of `auth.former`. The other values of `auth` hold for it as well.
+/// One key of `auth.former`. The replay protection and other values of `auth` apply to this key too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerKey {
     /// Security Parameters Index, 256 or above.
@@ -96,7 +98,7 @@ impl Auth {
         }
     }
 
-    /// Returns the other accepted keys.
+    /// Returns the keys of `auth.former`, which the node accepts but does not sign with.
     pub fn former_keys(&self) -> &[FormerKey] {
         match self {
             Auth::Changing(changing) => &changing.former_keys,
@@ -105,7 +107,7 @@ impl Auth {
     }
 }
 
-/// Expected value in an error message: `auth`.
+/// Text after "expected" in the error message for a wrong `auth`.
 pub(super) const EXPECTED_AUTH: &str = "authentication to be chosen: { public_key = \"...\" }, \
                                    { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
 
@@ -303,7 +305,8 @@ fn read_shared_key(
     }
 }
 
-/// Reads the other accepted keys. A message names its key by the SPI, so each key needs a different SPI.
+/// Reads the keys of `auth.former`. Each key needs a different SPI, because a received message says by its
+/// SPI which key signed it.
 fn read_former_keys(table: &Table<'_>, spi: Option<Located<u32>>) -> Option<Vec<FormerKey>> {
     let Some(value) = table.value(&FORMER_KEYS) else { return Some(Vec::new()) };
     let tables = table.tables(&FORMER_KEYS)?;
@@ -326,7 +329,7 @@ fn read_former_keys(table: &Table<'_>, spi: Option<Located<u32>>) -> Option<Vec<
         spis.push(spi);
         Some(FormerKey { spi: spi.value, former_key: key? })
     });
-    // Reads all keys, so that each error is reported.
+    // Read all keys before checking for failures, so that every error is reported.
     keys.collect::<Vec<_>>().into_iter().collect()
 }
 
@@ -339,7 +342,8 @@ fn read_key(text: &str, config_file: &str) -> Result<carnet_base::Key, String> {
     read_shared_key_of(content.trim_ascii())
 }
 
-/// Parses the largest permitted difference to the home agent's clock; it must be above zero.
+/// Parses the largest permitted difference between a message's timestamp and the home agent's clock. The
+/// difference must be above zero.
 fn parse_replay_window(text: &str) -> Result<Duration, String> {
     match values::parse_duration(text)? {
         Duration::ZERO => Err(format!("{text:?} is too short, expected a duration above zero")),

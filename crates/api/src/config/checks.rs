@@ -1,5 +1,5 @@
-//! Checks of values in different tables of a config file. The declaration of a key checks a single value; the
-//! file of a table checks values of that table against each other.
+//! Checks between values of different tables of a config file. Other modules check values within one table,
+//! and the declaration of a key checks its value alone.
 
 use std::collections::HashMap;
 use std::net::Ipv6Addr;
@@ -112,8 +112,8 @@ fn check_ipsec(draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     }
 }
 
-/// Checks that a station with public keys of other ends has a private key, and that no two mobile routers
-/// have the same public key. Reports keys whose packets would leave in the clear.
+/// Checks that a station whose peers have public keys has a private key itself, and that no two mobile
+/// routers have the same public key. Reports config keys that would let packets leave in the clear.
 fn check_sessions(draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     let routers = draft.home_agent.as_ref().map(|agent| agent.allowed_routers.as_slice()).unwrap_or_default();
     let nodes = routers.iter().filter_map(|router| router.auth.as_ref());
@@ -165,7 +165,7 @@ fn check_sessions(draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     }
 }
 
-/// Checks that a station that is both home agent and mobile router has separate addresses for each.
+/// Checks that a station that is both home agent and mobile router has separate addresses for the two roles.
 fn check_both_roles(
     agent: &home_agent::UncheckedHomeAgent,
     router: &mobile_router::UncheckedMobileRouter,
@@ -198,7 +198,7 @@ fn check_both_roles(
     }
 }
 
-/// Checks that no other role uses the radio interface.
+/// Checks that neither the home agent nor the mobile router uses the interface of the radio.
 fn check_radio(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     let Some(at) = &geonet.interface else { return };
     let Some(name) = at.value.name() else { return };
@@ -208,7 +208,7 @@ fn check_radio(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: 
     }
 }
 
-/// Returns the interfaces of the other roles, each with its use as text.
+/// Returns the interfaces of all roles except GeoNetworking, each with its use in words.
 fn interfaces(draft: &UncheckedConfig) -> Vec<(&Located<String>, &'static str)> {
     let router = draft.mobile_router.as_ref();
     let uplinks = router.map(|router| router.uplinks.as_slice()).unwrap_or_default();
@@ -223,8 +223,8 @@ fn interfaces(draft: &UncheckedConfig) -> Vec<(&Located<String>, &'static str)> 
     uplinks.chain(lan).chain(home_link).chain(proxy).collect()
 }
 
-/// Checks the interfaces that carnet creates for IPv6 over GeoNetworking: no other interface has such a name.
-/// Areas need the main interface, and each group leads to one area.
+/// Checks the interfaces that carnet creates for IPv6 over GeoNetworking. No other interface may have their
+/// names. Areas need the main interface, and each multicast group belongs to only one area.
 fn check_ipv6(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
     let areas = geonet.areas.as_slice();
     let main = geonet.ipv6_interface.as_ref();
@@ -278,8 +278,8 @@ fn check_mnpp(geonet: &geonet::UncheckedGeonet, draft: &UncheckedConfig, sink: &
     }
 }
 
-/// Checks the interfaces of `geonet.multicast`: each must be no uplink and no interface that carnet creates,
-/// and be listed once.
+/// Checks the interfaces of `geonet.multicast`: none is an uplink or an interface that carnet creates, and
+/// none is listed twice.
 fn check_multicast(
     geonet: &geonet::UncheckedGeonet,
     others: &[(&Located<String>, &'static str)],

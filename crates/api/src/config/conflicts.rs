@@ -27,9 +27,9 @@ pub(super) fn home_address(
     }
 }
 
-/// Checks that no prefix contains the home agent. Otherwise packets to the home agent would enter the tunnel
-/// to it.
-pub(super) fn check_not_inside(
+/// Checks that no prefix contains the home agent's address. Otherwise packets to the home agent would enter
+/// the tunnel that ends there.
+pub(super) fn check_home_agent_outside_prefixes(
     agent: Option<Located<Ipv6Addr>>,
     prefixes: &List<Ipv6Net>,
     sink: &ErrorSink<'_>,
@@ -46,9 +46,10 @@ pub(super) fn check_not_inside(
     }
 }
 
-/// Checks that no prefix is part of another. A home agent's config may have very many prefixes.
+/// Checks that no two prefixes overlap. Uses a sorted map, because a home agent's config may have very many
+/// prefixes.
 pub(super) fn check_disjoint<P: Copy + Display + Into<IpNet>>(prefixes: &[Located<P>], sink: &ErrorSink<'_>) {
-    // Index of the first prefix in the list, by first address and length.
+    // Prefixes checked so far: their index in `prefixes`, by first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
         let (first, last, length) = range_of_prefix(prefix.value.into());
@@ -83,8 +84,8 @@ fn range_of_prefix(prefix: IpNet) -> (u128, u128, u8) {
 }
 
 /// Checks that no IPv4 prefix contains an IPv4 address of a home agent. Otherwise packets to the home agent
-/// would enter the tunnel to it.
-pub(super) fn check_not_inside_ipv4(
+/// would enter the tunnel that ends there.
+pub(super) fn check_ipv4_home_agents_outside_prefixes(
     agents: &[Located<Ipv4Addr>],
     prefixes: &List<Ipv4Net>,
     sink: &ErrorSink<'_>,

@@ -72,7 +72,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Returns whether only this machine, or a neighbour on the link, can reach the address.
+/// Returns whether only this machine or its neighbours on the link can reach the address.
 fn is_near(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(address) => address.is_loopback() || address.is_link_local(),

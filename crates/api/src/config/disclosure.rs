@@ -15,8 +15,8 @@ use super::keys::{Disclosure, KeyDeclaration, Section};
 /// Text that replaces a removed value.
 pub const LEFT_OUT_MARK: &str = "LEFT OUT";
 
-/// Number of hexadecimal digits in a row that count as a key, in any value. Names of certificates have only
-/// 16.
+/// Number of consecutive hexadecimal digits from which a value counts as a key. Names of certificates have
+/// only 16 digits.
 const DIGITS_OF_A_KEY: usize = 32;
 
 /// A config without its secrets.
@@ -24,7 +24,7 @@ const DIGITS_OF_A_KEY: usize = 32;
 pub struct DisclosedConfig {
     /// The config, in TOML.
     pub config_text: String,
-    /// Keys whose value was removed.
+    /// Config keys whose values are secrets and were removed.
     pub left_out_keys: Vec<String>,
     /// The removed values, so that a caller can search other texts for them.
     pub removed_secrets: Vec<String>,
@@ -32,7 +32,7 @@ pub struct DisclosedConfig {
     pub secret_files: Vec<PathBuf>,
 }
 
-/// Returns the keys of a config that hold a secret, or name a file that does.
+/// Returns the config keys whose value is a secret, or the path of a file that contains a secret.
 pub fn secret_keys() -> Vec<String> {
     let keys = |disclosure| {
         let sections = all_sections().into_iter();
@@ -44,8 +44,8 @@ pub fn secret_keys() -> Vec<String> {
     keys(Disclosure::Secret).chain(keys(Disclosure::PathOfSecret)).collect()
 }
 
-/// Removes the secrets of a config. Returns `None` if the text is no TOML, because then no part of it is
-/// known to be public.
+/// Removes the secrets of a config. Returns `None` if the text is no TOML, because the function then cannot
+/// find the secrets.
 pub fn disclose_config(text: &str) -> Option<DisclosedConfig> {
     let document = DeTable::parse(text).ok()?;
     let mut disclosed = DisclosedConfig::default();
@@ -176,8 +176,7 @@ fn write_value(out: &mut String, value: &DeValue<'_>) {
             }
             out.push(']');
         }
-        // A key whose value others may see never has a table as its value. If a table is here nevertheless,
-        // hide its content.
+        // A key with disclosure `Open` never has a table as its value. If there is one nevertheless, hide it.
         DeValue::Table(_) => write_quoted(out, LEFT_OUT_MARK),
     }
 }
@@ -197,7 +196,7 @@ fn write_quoted(out: &mut String, text: &str) {
 /// Returns a key as TOML writes it.
 fn key_as_toml(name: &str) -> std::borrow::Cow<'_, str> {
     let bare = |octet: u8| octet.is_ascii_alphanumeric() || octet == b'_' || octet == b'-';
-    // An unknown name may be a secret that an operator has written in the wrong place.
+    // An operator may have written a secret in place of the name of a config key. Hide such a name.
     if name.len() >= DIGITS_OF_A_KEY && name.bytes().all(|octet| octet.is_ascii_hexdigit()) {
         return "left_out".into();
     }
@@ -213,8 +212,8 @@ fn key_as_toml(name: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// This list has every secret key of the config. With a new secret key the test fails, so that its
-    /// developer decides about the key.
+    /// The list has every secret key of the config. The test fails if a developer adds a secret key without
+    /// adding it here.
     #[test]
     fn bundle_redacts_values_of_secret_config_keys() {
         let expected = [
@@ -232,8 +231,8 @@ mod tests {
         assert_eq!(secret_keys(), expected);
     }
 
-    /// If messages are refused, a maintainer first needs to know whether they are authenticated, so the word
-    /// `none` is not removed.
+    /// If messages are refused, a maintainer first needs to know whether they are authenticated. So the
+    /// support bundle shows the word `none`.
     #[test]
     fn bundle_shows_auth_none_instead_of_redacting_it() {
         let text = "[mobile_router]\nauth = \"none\"\n[[home_agent.mobile_router]]\nauth = \"swordfish\"\n";

@@ -1,7 +1,7 @@
 //! The whole config file: its tables and their values.
 //!
-//! A [`UncheckedConformance`] has every value that the checks compare, with its position in the file. It also
-//! has the config of each table that has no errors.
+//! [`UncheckedConfig`] has every value that the checks between tables compare, with its position in the file.
+//! It also has the config of each table that has no errors.
 
 use toml::de::DeTable;
 

@@ -55,7 +55,7 @@ impl ConfigErrors {
     }
 
     /// Creates the errors of a text that is no TOML. One mistake makes the parser report several errors, so
-    /// only the first error of each line counts.
+    /// the function returns only the first error of each line.
     pub(super) fn syntax_errors(sink: ErrorSink<'_>, errors: &[toml::de::Error]) -> ConfigErrors {
         for error in errors {
             let span = error.span().unwrap_or_default();
@@ -77,7 +77,7 @@ impl ConfigErrors {
         errors
     }
 
-    /// Returns the errors.
+    /// Returns the errors in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
@@ -113,12 +113,13 @@ impl<'t> ErrorSink<'t> {
         self.file
     }
 
-    /// Records an error at an octet of the text.
+    /// Records an error at this octet of the text.
     pub(super) fn push(&self, at: usize, message: impl Into<String>) {
         self.found_errors.borrow_mut().push((at, message.into()));
     }
 
-    /// Formats the position of an octet as `FILE:LINE:COL`, for a message that names a second place.
+    /// Formats the position of an octet as `FILE:LINE:COL`, for a message about a conflict between two places
+    /// of the file.
     pub(super) fn format_position(&self, at: usize) -> String {
         let (line, column) = line_and_column(self.config_text, at);
         format!("{}:{line}:{column}", self.file)
@@ -140,7 +141,7 @@ impl<'t> ErrorSink<'t> {
     }
 }
 
-/// Returns the line of a text that contains an octet.
+/// Returns the line that contains the octet `at`.
 fn line_at(text: &str, at: usize) -> &str {
     let (before, after) = text.split_at_checked(at).unwrap_or((text, ""));
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -148,7 +149,8 @@ fn line_at(text: &str, at: usize) -> &str {
     &text[start..before.len() + end]
 }
 
-/// Returns the message for a line with a string without quotation marks, the most frequent mistake.
+/// Returns the error message for a line whose string has no quotation marks, the most frequent mistake;
+/// `None` for any other line.
 fn message_for_unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();

@@ -176,7 +176,7 @@ static SERVICE_TABLE: Section =
 /// Position of the table in the file, and its values.
 pub(super) struct UncheckedFacilities {
     pub table_offset: usize,
-    /// Whether the operator has configured the station ID.
+    /// Whether the config has a station ID.
     pub has_a_number: bool,
     /// Config of the table; `None` if the table has an error.
     pub config: Option<Facilities>,

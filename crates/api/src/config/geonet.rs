@@ -62,7 +62,8 @@ pub struct Geonet {
     pub beacon: Beacon,
     /// Radio range in metres (`itsGnDefaultMaxCommunicationRange`).
     pub range_m: u16,
-    /// Version of EN 302 636-4-1 whose rules apply where versions differ.
+    /// Forwarding of packets from an unknown sender, for which the versions of EN 302 636-4-1 have different
+    /// rules.
     pub unknown_sender: UnknownSender,
     /// Parameters of the standard without a key in this table.
     pub mib_parameters: Mib,
@@ -160,8 +161,8 @@ impl StationType {
 /// `geonet.address` (`itsGnLocalAddrConfMethod`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeonetAddress {
-    /// The GN address is made of the interface's link-layer address. The router changes the GN address if
-    /// another station has the same one.
+    /// The router derives the GN address from the interface's link-layer address. It changes the GN address
+    /// if another station has the same one.
     Auto,
     /// The GN address has this link-layer address.
     Managed(MacAddress),
@@ -344,7 +345,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The parsed table, with the values that the checks compare with other tables.
+/// The parsed `[geonet]`, with the values that the checks compare with other tables.
 pub(super) struct UncheckedGeonet {
     pub interface: Option<Located<GeonetInterface>>,
     /// Whether the security entity sets the GN address. It is also true if the key has an error.

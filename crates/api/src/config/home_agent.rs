@@ -12,7 +12,9 @@ use carnet_mobility::home_agent::{MultipleCareOfAddresses, TranslatedPrefix};
 use ipnet::Ipv6Net;
 
 use super::auth::Auth;
-use super::conflicts::{check_disjoint, check_not_inside, check_not_inside_ipv4, home_address};
+use super::conflicts::{
+    check_disjoint, check_home_agent_outside_prefixes, check_ipv4_home_agents_outside_prefixes, home_address,
+};
 use super::errors::ErrorSink;
 use super::keys::{
     Key, Optional, Section, TableKey, ValueKind, integer_kind, key_with_default, optional_key, required_key,
@@ -54,7 +56,8 @@ pub struct HomeAgent {
     pub ipv4_nat: Option<String>,
     /// Interface at which packets with unique local source addresses get the machine's address.
     pub ipv6_nat: Option<String>,
-    /// Unique local prefixes that get another prefix there, in both directions.
+    /// Unique local prefixes that the home agent translates at the interface `ipv6_nat`, each to another
+    /// prefix, in both directions.
     pub ipv6_nat_prefixes: Vec<TranslatedPrefix>,
     /// Longest granted lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub max_lifetime: Duration,
@@ -224,7 +227,7 @@ static NDP_PROXY: Optional<String> = optional_key(
      mobile networks (RFC 4861 7.2.8). It answers at most 500 multicast solicitations a second. The home link
      stays virtual. It must be another interface than `home_link`.",
 );
-/// Maximum number of pairs of prefixes, which bounds the number of rules in the kernel.
+/// Maximum number of prefixes in `ipv6_nat_prefixes`, which bounds the number of rules in the kernel.
 const MAX_TRANSLATED_PREFIXES: usize = 16;
 const EXPECTED_PREFIX_PAIRS: &str = "an array of pairs of prefixes";
 const EXPECTED_PREFIX_PAIR: &str =
@@ -236,7 +239,8 @@ const PREFIX_PAIRS_KIND: ValueKind<List<TranslatedPrefix>> =
         })
     });
 
-/// Parses two prefixes of the same length: a unique local one, and one that the Internet routes.
+/// Parses two prefixes of the same length: a unique local prefix, and the prefix on the Internet that
+/// replaces it.
 fn parse_prefix_pair(text: &str) -> Result<TranslatedPrefix, String> {
     let wrong = |what: String| Err(format!("{what}, expected {EXPECTED_PREFIX_PAIR}"));
     let Some((inside, outside)) = text.split_once(' ') else {
@@ -246,7 +250,7 @@ fn parse_prefix_pair(text: &str) -> Result<TranslatedPrefix, String> {
     if inside.prefix_len() != outside.prefix_len() {
         return wrong(format!("{inside} and {outside} differ in length"));
     }
-    // A prefix that contains all unique local addresses, or more, has other addresses as well.
+    // A prefix shorter than /7 contains addresses that are not unique local (RFC 4193).
     let is_unique_local = |prefix: Ipv6Net| prefix.prefix_len() >= 7 && prefix.network().is_unique_local();
     if !is_unique_local(inside) {
         return wrong(format!("{inside} is not unique local"));
@@ -461,8 +465,12 @@ impl UncheckedHomeAgent {
                     );
                 }
             }
-            check_not_inside(self.address, &router.prefixes, sink);
-            check_not_inside_ipv4(self.ipv4_address.as_slice(), &router.ipv4_prefixes, sink);
+            check_home_agent_outside_prefixes(self.address, &router.prefixes, sink);
+            check_ipv4_home_agents_outside_prefixes(
+                self.ipv4_address.as_slice(),
+                &router.ipv4_prefixes,
+                sink,
+            );
             prefixes.extend(&router.prefixes.valid_items);
             ipv4_prefixes.extend(&router.ipv4_prefixes.valid_items);
         }
@@ -478,7 +486,7 @@ impl UncheckedHomeAgent {
         }
     }
 
-    /// Checks the pairs of prefixes of the NAT.
+    /// Checks the translated prefixes of the NAT (`ipv6_nat_prefixes`).
     fn check_nat_prefixes(&self, sink: &ErrorSink<'_>) {
         let pairs = &self.nat_prefixes.valid_items;
         if let Some(first) = pairs.first().filter(|_| !self.has_ipv6_nat) {
@@ -525,7 +533,7 @@ impl UncheckedHomeAgent {
                 if let Some(home) = router.home_address.filter(|home| home.value == peer.value) {
                     taken(&home, "the home address");
                 }
-                check_not_inside(Some(*peer), &router.prefixes, sink);
+                check_home_agent_outside_prefixes(Some(*peer), &router.prefixes, sink);
             }
         }
         for auth in self

@@ -1,9 +1,9 @@
 //! Declarations of config keys.
 //!
-//! The file of a section declares each of its keys once: name, type, default, and the sentence of
-//! `docs/config.md`. [Tables](super::table) read values and defaults by the declaration. The
-//! [disclosure](super::disclosure) decides by it which values others may see. A test writes the rows of the
-//! page.
+//! The module of each table declares its keys once: name, type, default, and the sentence in
+//! `docs/config.md`. [Tables](super::table) read values and defaults according to the declarations. The
+//! [disclosure](super::disclosure) reads from them which values others may see. A test writes the rows of
+//! `docs/config.md` from them.
 
 use super::reader::{LocatedValue, words_in_quotes};
 
@@ -14,9 +14,10 @@ pub(super) struct Section {
     pub header: &'static str,
     /// Dotted path before a key in messages; empty at the top.
     pub path: &'static str,
-    /// Keys, in the order of the page.
+    /// Keys, in the order of `docs/config.md`.
     pub declared_keys: &'static [&'static dyn DeclaredKey],
-    /// Sentences of the page that replace those of the declarations, by key.
+    /// Sentences in `docs/config.md` that replace the sentence of a key's declaration, each with the key's
+    /// name.
     #[cfg(test)]
     pub replaced_meanings: &'static [(&'static str, &'static str)],
 }
@@ -37,7 +38,8 @@ impl Section {
         }
     }
 
-    /// Creates a table with the keys of another table. `meanings` has the sentences of the page that differ.
+    /// Creates a table with the keys of another table. `meanings` has the sentences of `docs/config.md` that
+    /// differ.
     pub(super) const fn with_meanings(self, meanings: &'static [(&'static str, &'static str)]) -> Section {
         #[cfg(not(test))]
         let _ = meanings;
@@ -72,7 +74,7 @@ pub(super) struct KeyDeclaration {
     /// Sentences about the key for `docs/config.md`. Only the test of this page uses them.
     #[cfg(test)]
     pub meaning: &'static str,
-    /// Name of the type on the page; `None` if the form of the value determines it.
+    /// Name of the type in `docs/config.md`; `None` if the form of the value determines the name.
     #[cfg(test)]
     type_name: Option<&'static str>,
 }
@@ -86,7 +88,7 @@ pub(super) enum AbsentValue {
     Nothing,
     /// An absent key has this value, written in TOML and read like a value of the file.
     Default(&'static str),
-    /// The value of an absent key depends on other keys; the string describes it on the page.
+    /// The value of an absent key depends on other keys; the string describes it in `docs/config.md`.
     Computed(&'static str),
 }
 
@@ -109,17 +111,18 @@ pub(super) trait DeclaredKey: Sync {
     /// Returns the declaration.
     fn declaration(&self) -> &KeyDeclaration;
 
-    /// Returns the type in the words of the page.
+    /// Returns the name of the type as in `docs/config.md`.
     #[cfg(test)]
     fn type_name(&self) -> String;
 }
 
-/// The type of a config value: its form (string, number, array) with a check, and its name on the page.
+/// The type of a config value: its form (string, number, array) with a check, and its name in
+/// `docs/config.md`.
 pub(super) struct ValueKind<T: 'static> {
     value_form: ValueForm<T>,
     disclosure: Disclosure,
     section_below: Option<&'static Section>,
-    /// Name on the page; `None` if the name follows from the form.
+    /// Name in `docs/config.md`; `None` if the form determines the name.
     #[cfg(test)]
     name: Option<&'static str>,
 }
@@ -158,7 +161,7 @@ pub(super) const fn words_kind<T>(words: &'static [(&'static str, T)]) -> ValueK
     kind(None, ValueForm::Words(words))
 }
 
-/// Creates the type of a value that is one of these words, with a name for the page.
+/// Creates the type of a value that is one of these words, with the type's name in `docs/config.md`.
 pub(super) const fn named_words_kind<T>(
     name: &'static str,
     words: &'static [(&'static str, T)],
@@ -221,7 +224,7 @@ impl<T> ValueForm<T> {
         }
     }
 
-    /// Returns the name on the page.
+    /// Returns the name of the type in `docs/config.md`.
     #[cfg(test)]
     fn type_name(&self) -> String {
         match self {
@@ -290,7 +293,7 @@ pub(super) const fn optional_key<T>(
     Optional(new_key(name, kind, AbsentValue::Nothing, meaning))
 }
 
-/// Declares a key whose default its section computes.
+/// Declares a key whose default depends on other keys; the code of its table computes the default.
 pub(super) const fn computed_key<T>(
     name: &'static str,
     kind: ValueKind<T>,
@@ -422,7 +425,7 @@ impl<T> Optional<T> {
 }
 
 impl TableKey {
-    /// Returns the section of the tables.
+    /// Returns the section whose keys the tables have.
     pub(super) fn table_section(&self) -> &'static Section {
         self.table_section
     }

@@ -17,7 +17,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::auth::{self, Auth};
 use super::conflicts::{
-    check_disjoint, check_not_inside, check_not_inside_ipv4, home_address, refuse_taken_interface,
+    check_disjoint, check_home_agent_outside_prefixes, check_ipv4_home_agents_outside_prefixes, home_address,
+    refuse_taken_interface,
 };
 use super::errors::ErrorSink;
 use super::keys::{
@@ -36,7 +37,7 @@ pub use uplink::{Roaming, Uplink, VolumePeriod};
 
 /// Default interval of heartbeats, with which the router detects a failed path within a second.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
-/// Maximum number of prefixes of a direct route.
+/// Maximum number of mobile network prefixes of a router with direct routes.
 const MAX_DIRECT_ROUTES: usize = 8;
 /// Maximum number of DNS servers of the forwarder.
 const MAX_DNS_FORWARD: usize = 8;
@@ -89,7 +90,8 @@ pub struct MobileRouter {
     pub requires_direct_encryption: bool,
     /// Whether the router asks the home agent for changes of the home prefix.
     pub prefix_discovery: bool,
-    /// URL that the router requests over uplinks without answers of the home agent, to find a captive portal.
+    /// URL that the router requests over an uplink on which the home agent does not answer, to find a captive
+    /// portal.
     pub captive_portal_probe: Option<ProbeUrl>,
     /// Authentication of Binding Updates.
     pub auth: Auth,
@@ -110,7 +112,7 @@ pub struct HomeAgents {
     pub discovers_home_agents: bool,
 }
 
-/// URL of plain HTTP whose answer shows a captive portal.
+/// HTTP URL (without TLS) that the router requests to find a captive portal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeUrl {
     /// Address and port of the web server.
@@ -134,7 +136,7 @@ impl MobileRouter {
         self.lan_interfaces.iter().zip(shares)
     }
 
-    /// Returns the interfaces of the mobile network, each with a prefix of its hosts.
+    /// Returns the interfaces of the mobile network, each with every prefix of its hosts.
     pub fn lan_networks(&self) -> Vec<(&Lan, IpNet)> {
         let ipv6 = share_out_prefixes(
             &self.prefixes,
@@ -157,8 +159,8 @@ impl MobileRouter {
         ipv6.chain(ipv4).collect()
     }
 
-    /// Returns the parts of the mobile network prefixes that routers on board cannot get: the links of the
-    /// interfaces, and the home address.
+    /// Returns the networks that carnet does not delegate to routers on board: the links of the interfaces,
+    /// and the home address.
     pub fn undelegated_networks(&self) -> Vec<Ipv6Net> {
         let links = self.lan_networks().into_iter().filter_map(|(_, network)| match network {
             IpNet::V6(network) => Some(lan::link_prefix(network)),
@@ -167,7 +169,7 @@ impl MobileRouter {
         links.chain([self.home_address.into()]).collect()
     }
 
-    /// Returns the prefixes that the config names for other interfaces than this one.
+    /// Returns the prefixes that the config assigns to the other interfaces of the mobile network.
     pub fn networks_of_others(&self, lan: &Lan) -> Vec<Ipv6Net> {
         let others = self.lan_interfaces.iter().filter(|other| other.interface != lan.interface);
         others.flat_map(|other| other.prefixes.iter().copied()).collect()
@@ -875,7 +877,11 @@ impl UncheckedMobileRouter {
         self.check_key(sink);
         check_disjoint(&self.mobile_network.prefixes.valid_items, sink);
         check_disjoint(&self.mobile_network.ipv4_prefixes.valid_items, sink);
-        check_not_inside_ipv4(self.home_agents_ipv4(), &self.mobile_network.ipv4_prefixes, sink);
+        check_ipv4_home_agents_outside_prefixes(
+            self.home_agents_ipv4(),
+            &self.mobile_network.ipv4_prefixes,
+            sink,
+        );
         self.check_advertised(sink);
         let MobileNetworkKeys {
             prefixes,
@@ -914,7 +920,7 @@ impl UncheckedMobileRouter {
                     format!("{} is there at {place} already, expected another", agent.value),
                 );
             }
-            check_not_inside(Some(*agent), &self.mobile_network.prefixes, sink);
+            check_home_agent_outside_prefixes(Some(*agent), &self.mobile_network.prefixes, sink);
         }
         let whole = self.ipv4_addresses.all_valid
             && self.home_agents.as_ref().is_some_and(|agents| agents.addresses.all_valid);
@@ -1018,7 +1024,8 @@ impl UncheckedMobileRouter {
         }
     }
 
-    /// Checks that direct routes have prefixes that can be proven, and that the station is no home agent.
+    /// Checks that the prefixes of a router with direct routes can be proven, and that the station is no home
+    /// agent.
     fn check_direct_routes(&self, is_home_agent: bool, sink: &ErrorSink<'_>) {
         let Some(first) = self.mobile_network.direct_routes.valid_items.first() else { return };
         if is_home_agent {

@@ -1,12 +1,12 @@
 //! The config file (TOML): types, defaults, reading and checking.
 //!
-//! [`Config::load_file`] reads a file. It returns a [`Config`] in which every value has been checked, alone
-//! and against the others. Otherwise it returns [`ConfigErrors`] with all errors of the file, each at its
-//! line and column. Each section has a file. It declares the keys of the section (`keys`), reads them into
-//! the types that the program uses, and compares them with each other. A test writes the rows of
+//! [`Config::load_file`] reads a file. It returns a [`Config`] whose values have been checked alone and
+//! against each other. Otherwise it returns [`ConfigErrors`] with all errors of the file, each with its line
+//! and column. Each section of the file has a module here. The module declares the section's keys (`keys`),
+//! reads them into the types of the program, and compares them with each other. A test writes the rows of
 //! `docs/config.md` from the declarations.
 //!
-//! An undeclared key is refused as unknown, with the nearest known one.
+//! An undeclared key is an error, whose message has the most similar known key.
 
 mod advice;
 mod auth;
@@ -145,13 +145,12 @@ impl Config {
         match (sink.into_errors(), draft.into_config()) {
             (None, Some(config)) => Ok(config),
             (Some(errors), _) => Err(errors),
-            // All errors of the file have been reported before, so this error can only come from a bug of the
-            // reader.
+            // All errors of the file have been reported above, so only a bug of the reader leads here.
             (None, None) => Err(ConfigErrors::single_error(file_name, text, 0, "the config is not complete")),
         }
     }
 
-    /// Overwrites all keys with zeros, once a station has been built from the config.
+    /// Overwrites all keys with zeros. Called once the station has been built from the config.
     pub fn wipe_keys(&mut self) {
         let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
         let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
@@ -167,12 +166,12 @@ impl Config {
         routers.chain(own).any(|auth| *auth == Auth::Ipsec)
     }
 
-    /// Returns whether some tunnels of this station are in encrypted sessions.
+    /// Returns whether this station has encrypted sessions.
     pub fn has_sessions(&self) -> bool {
         self.all_auths().any(|auth| auth.session_keys().is_some())
     }
 
-    /// Returns the encryption of the tunnels in words; `None` if the station has none.
+    /// Returns the encryption of the tunnels in words; `None` if the station has no tunnels.
     pub fn describe_encryption(&self) -> Option<String> {
         let all = self.all_auths().count();
         let encrypted = self.all_auths().filter(|auth| auth.session_keys().is_some()).count();
@@ -190,7 +189,7 @@ impl Config {
         }
     }
 
-    /// Returns how this station and its mobile routers authenticate.
+    /// Returns the `auth` values of this station and of its mobile routers.
     fn all_auths(&self) -> impl Iterator<Item = &Auth> {
         let routers = self.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
         routers.map(|router| &router.node_auth).chain(self.mobile_router.iter().map(|router| &router.auth))

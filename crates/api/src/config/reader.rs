@@ -110,7 +110,7 @@ impl<'t> LocatedValue<'t> {
         text
     }
 
-    /// Returns the parsed value, or reports its error.
+    /// Returns the parsed value. After a parse error, reports the error and returns `None`.
     pub(super) fn accept_parsed<T>(&self, parsed: Result<T, String>) -> Option<T> {
         parsed.map_err(|message| self.report_error(&message)).ok()
     }
@@ -124,7 +124,7 @@ impl<'t> LocatedValue<'t> {
         self.accept_parsed(parse(self.read_text(expected)?))
     }
 
-    /// Reads one of a few words; returns its index.
+    /// Reads a string that must be one of these words; returns the index of the word.
     pub(super) fn read_word(&self, words: &[&str]) -> Option<usize> {
         let expected = words_in_quotes(words);
         let text = self.read_text(&expected)?;
@@ -151,7 +151,7 @@ impl<'t> LocatedValue<'t> {
         }
     }
 
-    /// Reads an integer or a float that `check` accepts.
+    /// Reads an integer or a float as a number that `check` accepts.
     pub(super) fn read_number<T>(
         &self,
         expected: &str,

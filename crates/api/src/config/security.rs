@@ -1,4 +1,4 @@
-//! `[security]`: the trusted certificates, and the station's own.
+//! `[security]`: the trusted certificates, and the certificates of the station.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -229,8 +229,7 @@ fn read_pseudonyms(table: &Table<'_>) -> Option<Pseudonyms> {
         (&MIN_CHANGE_TIME, &MAX_CHANGE_TIME, time.0 > time.1),
     ];
     for (least, most, wrong) in pairs {
-        // If the file has only one of the two keys, the error is at this key, because the other value is the
-        // default.
+        // If the file has only one of the two keys, report the error there: the other value is the default.
         if let Some(value) = table.value(least).or_else(|| table.value(most)).filter(|_| wrong) {
             let (least, most) = (least.declaration().name, most.declaration().name);
             value.report_error(&format!("{least} is above {most}, expected {most} or less"));

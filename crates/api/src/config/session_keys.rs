@@ -34,7 +34,8 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// A private or preshared key. Its two halves are wiped, and `Debug` does not show them.
+/// A private or preshared key, in two halves of 16 octets. Both are overwritten when dropped, and `Debug`
+/// does not show them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretKey([Key; 2]);
 
@@ -58,7 +59,7 @@ impl SecretKey {
     }
 }
 
-/// The private key of this station, and the next one while the key is exchanged.
+/// The private key of this station, and the next private key while an operator replaces the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateKey {
     /// File of the present key. The next key is in the file with this name and the ending of
@@ -103,9 +104,10 @@ pub fn next_key_file(file: &Path) -> PathBuf {
 /// The keys of one remote end of encrypted sessions, or of several home agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionKeys {
-    /// Public keys. A mobile router has one for all home agents, or one for each in their order.
+    /// Public keys. A mobile router has one key for all home agents, or one for each, in the order of the
+    /// home agents.
     pub public_keys: Vec<PublicKey>,
-    /// The preshared key, if both ends have one.
+    /// The preshared key; `None` if the two ends have none.
     pub preshared_key: Option<SecretKey>,
 }
 
@@ -167,7 +169,7 @@ fn decode_base64(text: &str) -> Result<[u8; KEY_LENGTH], String> {
     if text.len() != BASE64_KEY_LENGTH {
         return Err(format!("the key has {} characters, expected {EXPECTED_KEY}", text.chars().count()));
     }
-    // The decoder needs room for three octets for each four characters.
+    // The decoder needs three octets for each four characters.
     let mut buffer = [0; BASE64_KEY_LENGTH / 4 * 3];
     let decoded = STANDARD.decode_slice(text, &mut buffer);
     let octets = buffer.first_chunk().copied().filter(|_| matches!(decoded, Ok(KEY_LENGTH)));
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn keys_are_base64_of_32_octets() {
-        // RFC 7748 6.1: the public key of Alice.
+        // The test vector of RFC 7748 6.1: the public key of Alice.
         let key = parse_public_key("hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=").expect("a key");
         assert_eq!(
             format!("{key:?}"),

@@ -34,7 +34,8 @@ pub struct Station {
 pub enum Sandbox {
     /// The process gives up all rights that the kernel lets it give up.
     Auto,
-    /// The process gives up all rights that it does not need; otherwise the station does not start.
+    /// The process gives up all rights that it does not need. If the kernel does not permit this, the station
+    /// does not start.
     Required,
     /// The process gives up no rights.
     Off,
@@ -143,7 +144,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// Reads the table; `None` if it has an error.
+/// Reads the table; `None` if the table has an error.
 pub(super) fn read_table(table: &Table<'_>) -> Option<Station> {
     let name = table.read_key(&NAME);
     let socket = table.read_key(&SOCKET).map(|socket| {

@@ -1,4 +1,5 @@
-//! Tests of the config file: accepted configs, refused ones with the place of the error, and the page.
+//! Tests of the config file: accepted configs, refused configs with the position of the error, and
+//! `docs/config.md`.
 
 mod conflicts_between_tables;
 mod dhcp;
@@ -231,8 +232,8 @@ fn config_with_one_key_for_several_home_agents_must_set_per_agent() {
         (one, ", per_agent = false", ""),
         (two, "", refused),
         (two, ", per_agent = false", refused),
-        // With one key for several home agents, timestamps do not suffice: by RFC 4285 6 a home agent accepts
-        // a recorded message for some seconds.
+        // If several home agents share one key, timestamps do not stop replays. By RFC 4285 6, a home agent
+        // accepts a message for some seconds, even a recorded message to another home agent.
         (two, ", replay = \"timestamp\"", refused),
         (two, ", per_agent = true", ""),
         (found, "", refused),
@@ -612,8 +613,8 @@ fn config_errors_in_former_keys_name_line_and_column() {
     }
 }
 
-/// A home agent may have very many routers with one key each, so the support for several keys must not cost
-/// them memory.
+/// A home agent may have very many routers with one key each. Support for several keys must not cost memory
+/// for them.
 #[test]
 fn association_with_one_key_needs_no_heap_memory() {
     assert_eq!(size_of::<Auth>(), size_of::<SharedKeyAuth>());

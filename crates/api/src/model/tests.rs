@@ -1,4 +1,4 @@
-//! The JSON as others rely on it.
+//! Tests that the JSON keeps the form on which other programs rely.
 
 use carnet_wire::address::{MacAddress, Octets};
 use carnet_wire::geonet::GnAddress;

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use schema::ApiTypes;
 
-/// Files with types of the API: of the API itself, of the wings and of the machines below them. Of two types
-/// with one name that of the later file counts: `Area` of `status.rs`, and not the form of recordings in
+/// Files with types of the API: the API's own types, those of the wings, and those of the machines below. Two
+/// files define a type `Area`. The later file counts: `Area` of `status.rs`, not the one of recordings in
 /// `position.rs`.
 const API_SOURCES: [&str; 16] = [
     "crates/cits/src/position.rs",
@@ -237,7 +237,7 @@ fn openapi_description_matches_the_sources() {
 fn every_public_type_of_the_api_is_described() {
     let document = openapi_document();
     let described = document["components"]["schemas"].as_object().expect("schemas");
-    // Types that model.rs re-exports, and its own.
+    // Types that model.rs re-exports, and types that it defines.
     let source = read_file("crates/api/src/model.rs");
     let declared = source.lines().filter_map(|line| {
         line.strip_prefix("pub struct ")
@@ -250,7 +250,7 @@ fn every_public_type_of_the_api_is_described() {
     let (lists, _) = lists.split_once("\n///").expect("its end");
     let listed =
         lists.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with(char::is_uppercase));
-    // `ParseTargetError` is a Rust error, and in no body.
+    // `ParseTargetError` is a Rust error, which no body contains.
     for name in declared.chain(listed.map(str::to_owned)).filter(|name| name != "ParseTargetError") {
         assert!(
             described.contains_key(&name),
@@ -261,7 +261,7 @@ fn every_public_type_of_the_api_is_described() {
 
 #[test]
 fn serialized_answers_match_the_openapi_description() {
-    // Compares three types with their schemas: serde must write exactly the fields that the schema has.
+    // For three types, compare what serde writes with the schema: the fields must be the same.
     let document = openapi_document();
     let fields = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name];

@@ -1,8 +1,8 @@
-//! JSON Schema (2020-12) of Rust types, from their source: the JSON of serde for a struct or an enum, with
-//! its comments.
+//! Generates the JSON Schema (2020-12) of Rust types from their source. A schema describes the JSON that
+//! serde writes for a struct or an enum, and has the comments of the type.
 //!
-//! The module knows what the API's types use and refuses everything else. So the test fails on a new
-//! construct.
+//! The module supports only the Rust constructs that the API's types use. It refuses all others, so that the
+//! test fails on a new construct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Fields, GenericArgument, Item, Meta, PathArguments, Token, Type, Variant};
 
-/// Returns bounds that handlers check but the type does not have, to add to the schema of a field. The API
-/// answers a request outside of them with 422.
+/// Returns the bounds of a field that the handlers check although the Rust type does not have them. The
+/// schema gets these bounds. The API answers a request outside of them with 422.
 fn bounds_of_field(name: &str, field: &str) -> Value {
     match (name, field) {
         ("AreaRequest", "name") => {
@@ -139,7 +139,7 @@ impl SerdeAttributes {
     }
 }
 
-/// Returns the comment, without examples and links.
+/// Returns the doc comment as plain text, without examples and links.
 fn comment_text(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {

@@ -60,8 +60,8 @@ fn api_page_lists_exactly_the_reasons_of_states() {
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
-        // On the page, the drop reasons of the GeoNetworking link are beside those of the router, but they
-        // are defined in another crate.
+        // The page lists the drop reasons of the GeoNetworking link with those of the router, but another
+        // crate defines them.
         let page: BTreeSet<&str> = counters_on_page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))
@@ -120,7 +120,7 @@ fn security_answer_names_only_the_signing_ticket() {
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(wall, 5) };
     let key = |number: u8| PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
-    // Returns a validity period that begins `begin` hours after this time of yesterday.
+    // Returns a validity period of `hours` hours that begins `begin` hours after the same time of yesterday.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(
             now.certificate_time.to_seconds().0 - (24 * HOUR_IN_SECONDS) as u32

@@ -10,7 +10,7 @@ use carnet_api::model::{Binding, Drain, DrainRequest, RevokeRequest, Role};
 use super::ApiClient;
 use crate::{UNEXPECTED_ANSWER, cli, find_station, print_escaped};
 
-/// Interval between two requests for the progress.
+/// Interval between two requests for the progress of a drain.
 const STATUS_REQUEST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Starts a drain and waits for its end, or ends a drain.

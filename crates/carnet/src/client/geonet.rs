@@ -38,7 +38,7 @@ pub async fn ping_target(command: GnPing) -> anyhow::Result<()> {
     bail!("the station ended the GeoNetworking ping before its last packet")
 }
 
-/// Sets an area in the station, or removes it.
+/// Sets or removes an area of the station.
 pub async fn change_area(command: AreaCommand) -> anyhow::Result<()> {
     let (station, name) = (command.station.socket.clone(), command.name.clone());
     let area = exit_on_mistake("area", command.into_area_request());

@@ -1,16 +1,16 @@
-//! DNS servers of an uplink, as the program that configures the uplink has stored them, for `carnet portal`.
+//! DNS servers of an uplink, as stored by the program that configures the uplink. `carnet portal` needs them.
 //!
-//! The first of these places that names a server counts:
+//! The first of these sources that has a server counts:
 //!
 //! 1. systemd-resolved, with the servers that NetworkManager or `resolvectl` gave it for the interface;
-//! 2. systemd-networkd, with those of DHCP and of Router Advertisements;
+//! 2. systemd-networkd, with the servers from DHCP and Router Advertisements;
 //! 3. the lease files of ISC's dhclient, of which the last lease of the interface counts;
 //! 4. dhcpcd's part of `resolv.conf` for the interface.
 //!
-//! The command reads these files, not the station: the station's sandbox does not show them. Servers of
-//! Router Advertisements are known to the station itself. Left out: `/etc/resolv.conf`, whose servers may
-//! belong to another uplink, and NetworkManager without systemd-resolved, netifd and ConnMan, which store no
-//! servers of one interface in a file.
+//! The command reads these files, because the station's sandbox hides them from the station. The station
+//! itself knows the servers of Router Advertisements. Two kinds of sources are left out. The servers in
+//! `/etc/resolv.conf` may belong to another uplink. NetworkManager without systemd-resolved, netifd and
+//! ConnMan store no file with the servers of one interface.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,17 +22,17 @@ use nix::net::if_::if_nametoindex;
 
 /// Maximum number of octets that are read of a file.
 const MAX_FILE_SIZE: u64 = 1 << 20;
-/// Maximum number of servers: that of the station.
+/// Maximum number of servers, the same as in the station.
 const MAX_DNS_SERVERS: usize = 4;
 
-/// Returns the DNS servers of an uplink, those that the station uses first in front; none if no file names
-/// one.
+/// Returns the DNS servers of an uplink, first those that the station uses first; empty if no file has a
+/// server.
 pub fn dns_servers_of_uplink(uplink: &str) -> Vec<IpAddr> {
     let index = if_nametoindex(uplink).unwrap_or_default();
     preferred_servers(stored_servers(Path::new("/"), uplink, index))
 }
 
-/// Returns the servers of the first place below `root` that names one.
+/// Returns the servers of the first source below the directory `root` that has any.
 fn stored_servers(root: &Path, uplink: &str, index: u32) -> Vec<IpAddr> {
     // A name such as `..` is no interface, and must not lead to another file.
     if uplink.contains('/') || uplink.starts_with('.') {
@@ -88,12 +88,12 @@ fn servers_of_resolv_conf(text: &str) -> Vec<IpAddr> {
     lines.filter_map(|server| address(server.trim())).collect()
 }
 
-/// Parses the address of a server that the station accepts.
+/// Parses the address of a DNS server; `None` if the station would not accept it.
 fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().filter(|address| may_be_dns_server(*address))
 }
 
-/// Puts the first server of each address family in front, and cuts the list.
+/// Moves the first server of each address family to the front, and shortens the list to its maximum.
 fn preferred_servers(mut servers: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut first: Vec<IpAddr> = Vec::new();
     for is_family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {

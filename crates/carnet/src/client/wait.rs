@@ -11,10 +11,10 @@ use super::{ApiClient, SOCKET_DIRECTORY};
 use crate::UNEXPECTED_ANSWER;
 use crate::cli::{AwaitedState, Station};
 
-/// Interval between two requests.
+/// Interval between two requests for the status.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Progress of a station towards the state.
+/// Progress of a station towards the state for which the command waits.
 #[derive(Debug, PartialEq, Eq)]
 enum WaitProgress {
     Done,
@@ -22,7 +22,7 @@ enum WaitProgress {
     NotYet(String),
 }
 
-/// Waits until a station has reached the wanted state.
+/// Waits until a station has reached a state.
 ///
 /// # Errors
 /// Returns the reason if the station has not reached the state after `limit`, or can never reach it.
@@ -38,7 +38,7 @@ pub async fn wait_until_reached(
             Ok(Ok(WaitProgress::Done)) => return Ok(()),
             Ok(Ok(WaitProgress::NotYet(why))) => last = why,
             Ok(Err(error)) if error.downcast_ref::<StateUnreachable>().is_some() => return Err(error),
-            // The station may not run yet, so the command tries again.
+            // The station may not have started yet, so the command tries again.
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => {}
         }
@@ -72,7 +72,7 @@ async fn request_progress(station: &Station, wanted: AwaitedState) -> anyhow::Re
     Ok(registration_progress(&status, &uplinks).ok_or(StateUnreachable)?)
 }
 
-/// Returns whether the mobile router is registered; `None` if the station has no mobile router.
+/// Returns the progress of the mobile router's registration; `None` if the station has no mobile router.
 fn registration_progress(status: &Status, uplinks: &[Uplink]) -> Option<WaitProgress> {
     let router = status.mobile_router.as_ref()?;
     if router.state == "home" {

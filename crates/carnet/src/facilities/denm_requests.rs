@@ -1,4 +1,4 @@
-//! Converts an application's request about an event on the road to the DENM for the station.
+//! Converts an application's request about an event on the road to the DENM that the station sends.
 
 use carnet_api::model::DenmRequest;
 use carnet_cits::position::tenths_of_microdegrees;
@@ -24,7 +24,7 @@ const TRAFFIC_DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
     ("opposite", RelevanceTrafficDirection::OppositeTraffic),
 ];
 
-/// Returns the DENM for the station.
+/// Returns the DENM that the station sends for a request.
 ///
 /// # Errors
 /// Returns the mistake, with the expected value.
@@ -123,7 +123,7 @@ pub fn denm_for_station(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>
     denm.to_octets().map_err(|error| error.to_string())
 }
 
-/// Returns the movement of an event as a location container.
+/// Returns the location container for an event that moves; `None` if the request has no movement.
 fn location_container(request: &DenmRequest) -> Result<Option<LocationContainer>, String> {
     let speed = scale_value("event_speed_mps", request.event_speed_mps, 100.0, 0, 16_382)?;
     let heading = scale_value("event_heading_deg", request.event_heading_deg, 10.0, 0, 3600)?;
@@ -150,7 +150,8 @@ fn relevance_distance(metres: u32) -> RelevanceDistance {
     fitting.find(|class| metres <= class.to_metres().into()).unwrap_or(RelevanceDistance::Over10km)
 }
 
-/// Returns the order for the station; `area` is the destination area of the message.
+/// Returns the order to the station to trigger, update or end the event; `area` is the destination area of
+/// the DENM.
 pub fn denm_order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmOrder {
     DenmOrder {
         wish,

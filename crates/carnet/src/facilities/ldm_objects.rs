@@ -8,7 +8,7 @@ use carnet_wire::geonet::GeoArea;
 
 use super::MessageFilter;
 
-/// Returns the objects that pass the filter; `area` is the present place of the filter's area.
+/// Returns the objects that pass the filter; `area` is the present position of the filter's area.
 pub fn filtered_ldm(map: &LocalDynamicMap, now: Time, filter: &MessageFilter, area: Option<&GeoArea>) -> Ldm {
     let mut ldm = Ldm::default();
     if filter.accepts_kind(MessageKind::Cam) {

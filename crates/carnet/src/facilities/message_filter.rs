@@ -86,9 +86,9 @@ impl MessageFilter {
         self.event_causes.as_ref().is_none_or(|causes| cause.is_some_and(|cause| causes.contains(&cause)))
     }
 
-    /// Returns whether a message passes the filter; `area` is the present place of the filter's area.
+    /// Returns whether a message passes the filter; `area` is the present position of the filter's area.
     pub fn accepts_message(&self, heard: &ReceivedMessage, area: Option<&GeoArea>) -> bool {
-        // The end of an event only has its action ID, without a place, so only the kind decides.
+        // A DENM that ends an event has only the action ID and no position, so only its kind is compared.
         let Some(place) = heard.message_position else { return self.accepts_kind(heard.kind) };
         self.accepts_kind(heard.kind)
             && self.has_station_type(heard.station_type)

@@ -37,7 +37,7 @@ pub const ERROR_NO_FACILITIES: &str =
 #[derive(Debug)]
 pub struct ReceivedMessage {
     pub kind: MessageKind,
-    /// Position of the message's station or event; `None` passes every area filter.
+    /// Position of the station or event that the message describes. `None` passes every area filter.
     pub message_position: Option<Position>,
     pub station_type: u8,
     pub event_cause: Option<u8>,
@@ -70,7 +70,7 @@ pub struct Applications {
     last_triggered: Option<ActionId>,
     /// Last report of an application about the vehicle.
     pub vehicle_report: Vehicle,
-    /// Quality of positions that the program last passed to the station.
+    /// Quality of the position that the program last reported to the station.
     last_position_quality: Option<PositionQuality>,
 }
 
@@ -85,14 +85,15 @@ impl Applications {
         }
     }
 
-    /// Returns the quality of positions for the station if the quality has changed since the previous call.
+    /// Returns the quality of the position if it has changed since the previous call, otherwise `None`.
     pub fn changed_quality(&mut self, quality: PositionQuality) -> Option<PositionQuality> {
         (self.last_position_quality.replace(quality) != Some(quality)).then_some(quality)
     }
 
-    /// Passes a message to the applications. `milliseconds` is the date; `map` has the known events.
+    /// Passes a message to the applications. `milliseconds` is the time since 1970; `map` has the known
+    /// events.
     pub fn pass_message(&self, milliseconds: u64, message: &Message, map: Option<&LocalDynamicMap>) {
-        // If no application listens, the message need not be decoded.
+        // If no application listens, do not decode the message.
         if self.message_sender.receiver_count() == 0 {
             return;
         }
@@ -102,15 +103,15 @@ impl Applications {
             }
             MessageKind::Denm => Denm::from_octets(&message.octets).ok().map(|denm| {
                 let (mut heard, json) = message_json::denm_as_json(&denm);
-                // The message about the end of an event lacks the cause, so it comes from the map.
+                // A DENM that ends an event lacks the cause, so the cause comes from the map.
                 let known = map.and_then(|map| map.event(denm.denm.management.action_id));
                 let known = known.and_then(|event| event.event_type).map(|cause| cause.cause_code.0);
                 heard.event_cause = heard.event_cause.or(known);
                 (heard, json)
             }),
         };
-        // A CAM that cannot be decoded completely does not reach applications. The map knows its station from
-        // the first fields nevertheless.
+        // A CAM that cannot be decoded completely does not reach applications. Its first fields suffice for
+        // the station's entry in the map.
         if let Some((mut heard, json)) = told {
             heard.json_text =
                 message_json::message_in_envelope(message.kind, &self.name, milliseconds, json).to_string();
@@ -136,7 +137,7 @@ impl Applications {
         self.last_triggered = Some(action);
     }
 
-    /// Returns the action ID of the last triggered event, and forgets it.
+    /// Returns the action ID of the event that was triggered last. A second call returns `None`.
     pub fn take_triggered_event(&mut self) -> Option<Triggered> {
         self.last_triggered.take().map(|action_id| Triggered { action_id })
     }

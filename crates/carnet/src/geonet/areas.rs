@@ -14,10 +14,10 @@ use crate::settings::geonet::area_of_config;
 const MAX_LISTED_AREAS: usize = 10;
 
 impl Geonet {
-    /// Returns the present place of the area with this name.
+    /// Returns the present position of the area with this name.
     ///
     /// # Errors
-    /// Returns an error if the area does not exist, or if its place is unknown.
+    /// Returns an error if the area does not exist, or if its position is unknown.
     pub(super) fn area_by_name(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
         if let Some(area) = self.config.areas.iter().find(|area| area.name == name) {
             return Ok(area_of_config(area));
@@ -87,7 +87,8 @@ impl Geonet {
         }
     }
 
-    /// Returns the answer to `GET /v1/areas`: areas of the config, then those that the station knows.
+    /// Returns the answer to `GET /v1/areas`: first the areas of the config, then the areas that operators
+    /// have set and that the station has learnt.
     pub fn list_areas(&self, now: Time, station: &Station) -> Vec<model::Area> {
         let plane = station.geonet_plane();
         let own = plane.and_then(|plane| plane.own_place());

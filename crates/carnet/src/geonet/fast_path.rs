@@ -29,9 +29,9 @@ pub(super) struct GeonetFastPath {
     is_needed: bool,
     /// Addresses that the host has on the topological interface.
     addresses: Vec<Ipv6Addr>,
-    /// Whether the station has received the input that the fast path exists.
+    /// Whether the station has been told that the fast path exists.
     is_announced: bool,
-    /// Time of the next report, if the fast path has work.
+    /// Time at which the counts of the fast path are read next; `None` if the fast path has nothing to do.
     next_report_at: Option<Time>,
 }
 
@@ -85,8 +85,8 @@ impl GeonetFastPath {
         }
     }
 
-    /// Handles a failure to load the BPF programs: logs it, or returns an error if the config demands the
-    /// fast path.
+    /// Handles a failure to load the BPF programs: writes a log message, or returns an error if the config
+    /// demands the fast path.
     fn continue_without(&self, why: &str) -> Result<(), String> {
         if self.is_needed {
             let needed = settings::requirements_of_path(carnet_linux::DataPath::Bpf);
@@ -115,8 +115,8 @@ impl GeonetFastPath {
 }
 
 impl Geonet {
-    /// Attaches the fast path to the present interfaces. Returns whether a fast path exists now, if this has
-    /// changed; otherwise `None`. `is_router` says whether the station has a GeoNetworking router.
+    /// Attaches the fast path to the present interfaces. Returns whether the fast path exists now if this has
+    /// changed, otherwise `None`. `is_router` says whether the station has a GeoNetworking router.
     pub fn attach_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { frame_link: link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
@@ -160,8 +160,8 @@ impl Geonet {
         }
     }
 
-    /// Returns the work that the fast path has done since the previous call. While the fast path is in use,
-    /// the caller calls this function as often as packets need a new position.
+    /// Returns the counts of the packets that the fast path has handled since the previous call. While the
+    /// fast path is in use, the caller calls this function as often as packets need a new position.
     pub fn take_report(&mut self, now: Time) -> Option<FastPathReport> {
         let freshness = self.max_position_age();
         self.update_listeners();
@@ -171,7 +171,8 @@ impl Geonet {
         Some(report)
     }
 
-    /// Makes the fast path leave packets to the slow path if a client listens to received payloads.
+    /// Tells the fast path whether a client of `GET /v1/gnrecv` listens. If so, the fast path leaves packets
+    /// to the slow path.
     pub fn update_listeners(&mut self) {
         let is_heard = self.payload_sender.receiver_count() > 0;
         if let Some(path) = &mut self.fast_path.path {

@@ -18,7 +18,7 @@ use tracing::{error, info};
 #[derive(Debug)]
 pub struct VirtualInterfaces {
     virtual_links: Option<VirtualLinks>,
-    /// Interfaces that the config requires, by number.
+    /// Virtual interfaces that the station wants, by number.
     desired_links: BTreeMap<u32, VirtualLink>,
     /// Names of the interfaces that are uplinks. On these interfaces the host accepts roadside units as
     /// routers.
@@ -29,7 +29,8 @@ pub struct VirtualInterfaces {
 }
 
 impl VirtualInterfaces {
-    /// Prepares for virtual interfaces. Those in `uplinks` accept default routers from Router Advertisements.
+    /// Prepares for virtual interfaces. The interfaces in `uplinks` accept default routers from Router
+    /// Advertisements.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses to report events.

@@ -7,15 +7,15 @@ use super::super::table::{Table, all};
 /// Values of the config table `geonet.dcc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dcc {
-    /// Algorithm that controls the gate.
+    /// Congestion control algorithm, which decides when the next packet may leave.
     pub algorithm: DccAlgorithm,
-    /// Table of TS 102 687 that reactive control uses.
+    /// Table of TS 102 687 from which reactive control takes the time between packets.
     pub time_on_air: DccTimeOnAir,
     /// Data rate of the radio in Mbit/s.
     pub data_rate: u8,
     /// Maximum number of waiting packets of each priority.
     pub queue_length: u16,
-    /// Busy ratio of the channel in percent that is assumed without a report.
+    /// Channel busy ratio in percent that the station assumes while the radio reports none.
     pub assumed_busy: u8,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn read_table(table: &Table<'_>) -> Option<Dcc> {
         algorithm: table.read_key(&ALGORITHM),
         time_on_air: table.read_key(&TIME_ON_AIR),
         data_rate: table.read_key(&DATA_RATE),
-        // The gate lets at most 20 packets a second pass, so a queue above the limit of this key would only
+        // The gate of congestion control passes at most 20 packets a second, so a longer queue would only
         // delay packets.
         queue_length: table.read_key(&QUEUE_LENGTH),
         assumed_busy: table.read_key(&ASSUMED_BUSY),

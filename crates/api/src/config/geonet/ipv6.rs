@@ -26,7 +26,8 @@ pub struct Ipv6 {
     pub reorder_wait: Duration,
     /// Rule by which a packet counts as having overtaken others.
     pub reorder_rule: ReorderRule,
-    /// Whether the packets behind a missing packet wait, or only the host's duplicate acknowledgements.
+    /// Whether all later packets wait while an earlier packet is missing, or only duplicate acknowledgements
+    /// of the host's TCP.
     pub reorder_hold: ReorderHold,
     /// Number of octets in the radio's queue above which packets are marked with Congestion Experienced.
     pub congestion_mark: Option<u32>,
@@ -114,7 +115,8 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, without the interface, which is a key of the table above.
+/// Values of `[geonet.ipv6]`. The interface is missing here, because it is the key `ipv6_interface` of
+/// `[geonet]`.
 #[derive(Clone)]
 pub(super) struct UncheckedIpv6 {
     pub dynamic_interface: Option<Located<String>>,

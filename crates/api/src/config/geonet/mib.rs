@@ -350,7 +350,8 @@ pub(super) fn read_table(table: &Table<'_>) -> Option<Mib> {
     })
 }
 
-/// Reads a duration that must not exceed the value of another key, which also limits the default.
+/// Reads a duration that must not exceed the value of another key. A default above that value is lowered to
+/// it.
 fn check_at_most(
     table: &Table<'_>,
     key: &Key<Duration>,

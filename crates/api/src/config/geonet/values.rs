@@ -50,8 +50,8 @@ pub(super) fn parse_reorder_wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the time for which the link to a next hop must last. It has a maximum, because present speeds do
-/// not predict positions in a later time.
+/// Parses the time for which the link to a next hop must last. The time has a maximum, because the present
+/// speed predicts positions only for a short time.
 pub(super) fn parse_link_lifetime(text: &str) -> Result<Duration, String> {
     let span = values::parse_duration(text)?;
     match span <= Duration::from_secs(10) {
@@ -80,7 +80,7 @@ pub(super) fn query_response_interval(text: &str) -> Result<Duration, String> {
     parse_between(text, 0, 8_387)
 }
 
-/// Parses a duration from `least` to `most` seconds, but not below 100 ms.
+/// Parses a duration from `least` to `most` seconds. The minimum is 100 ms if `least` is 0.
 fn parse_between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let time = values::parse_duration(text)?;
     let least = Duration::from_secs(least).max(Duration::from_millis(100));
@@ -90,7 +90,7 @@ fn parse_between(text: &str, least: u64, most: u64) -> Result<Duration, String> 
     }
 }
 
-/// Parses the subnet of an area, which has room for interface identifiers.
+/// Parses the subnet of an area, a /64 or shorter, so that interface identifiers fit in.
 pub(super) fn parse_subnet(text: &str) -> Result<Ipv6Net, String> {
     let prefix = values::prefix(text)?;
     match prefix.prefix_len() {

@@ -7,7 +7,7 @@ use super::super::kinds;
 use super::super::reader::Located;
 use super::super::table::{Table, all};
 
-/// `[[home_agent.peer]]`: another home agent to which mobile routers can go.
+/// `[[home_agent.peer]]`: another home agent at which the same mobile routers may register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAgent {
     /// Address.

@@ -37,18 +37,19 @@ const MAX_URI_LENGTH: usize = 255;
 pub struct Lan {
     /// Name of the interface.
     pub interface: String,
-    /// Prefixes of the interface. If empty, the interface shares the prefixes that no other interface has.
+    /// Prefixes of the interface. If empty, the interface gets a share of the prefixes that no other
+    /// interface's table has.
     pub prefixes: Vec<Ipv6Net>,
-    /// IPv4 prefixes of the interface. If empty, the interface shares the prefixes that no other interface
-    /// has.
+    /// IPv4 prefixes of the interface. If empty, the interface gets a share of the prefixes that no other
+    /// interface's table has.
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// DNS servers for hosts.
     pub dns_servers: Vec<IpAddr>,
     /// Domain names that hosts append to short names.
     pub search_domains: Vec<String>,
-    /// Prefix of the NAT64.
+    /// NAT64 prefix that the Router Advertisements announce to hosts.
     pub nat64_prefix: Option<Ipv6Net>,
-    /// MTU for hosts; `None` for one with which packets fit into the tunnel.
+    /// MTU that hosts get; `None` for an MTU at which their packets fit into the tunnel.
     pub mtu: Option<u32>,
     /// URI of the captive portal's API.
     pub captive_portal: Option<String>,
@@ -58,12 +59,12 @@ pub struct Lan {
     pub sends_router_advertisements: bool,
     /// DHCP for IPv4.
     pub dhcp: Dhcp,
-    /// Packets from outside that reach hosts.
+    /// Firewall for packets from outside to hosts on this interface.
     pub inbound_filter: InboundFilter,
 }
 
 impl Lan {
-    /// Creates an interface of which the config only has the name.
+    /// Creates the config of an interface that the config file only names.
     pub(in crate::config) fn named(interface: &str, advertise: bool) -> Lan {
         Lan {
             interface: interface.to_owned(),
@@ -229,7 +230,7 @@ pub(in crate::config) struct Draft {
     search: List<String>,
     /// Value of the key `advertise`, if present; the outer `None` if the key has an error.
     pub advertise: Option<Option<bool>>,
-    /// Position of the first value in the table that Router Advertisements contain.
+    /// Position of the first value in the table that hosts get by Router Advertisements.
     for_hosts: Option<usize>,
     delegate: Option<Located<u8>>,
     dhcp: dhcp::UncheckedDhcp,
@@ -288,7 +289,7 @@ impl Draft {
         })
     }
 
-    /// Creates the draft of an interface of which the config only has the name.
+    /// Creates the draft of an interface that the config file only names.
     fn of_interface(interface: Located<String>) -> Draft {
         let config = Lan::named(&interface.value, true);
         Draft {
@@ -433,8 +434,8 @@ pub(super) fn link_prefix(prefix: Ipv6Net) -> Ipv6Net {
     Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).unwrap_or(prefix)
 }
 
-/// Reports a table whose routers shall get prefixes, but cannot. `used` are the networks that no router gets,
-/// and `advertise` is the value of `[mobile_router]`.
+/// Reports an interface that cannot delegate prefixes to routers although it has `delegate`. `advertise` is
+/// the value of `[mobile_router]`.
 pub(super) fn check_delegation(
     lans: &[Located<Draft>],
     prefixes: &List<Ipv6Net>,
@@ -451,7 +452,7 @@ pub(super) fn check_delegation(
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         share_out_prefixes(&values(prefixes), interfaces);
     for (index, lan) in lans.iter().map(|lan| &lan.value).enumerate() {
-        // A router gets no part of a prefix that another interface names.
+        // Prefixes that another interface's table has are not delegated on this interface.
         let of_lans =
             named.iter().map(|(owner, prefix)| if *owner == index { link_prefix(*prefix) } else { *prefix });
         let links = of_lans.chain(shared.iter().map(|(_, prefix)| link_prefix(*prefix)));
@@ -478,8 +479,8 @@ fn has_room(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
     if prefix.prefix_len() > length || used.iter().any(|used| used.contains(&prefix)) {
         return false;
     }
-    // The parts of this length that have addresses of a used network: one part for a long prefix, and several
-    // for a short one. Used networks do not overlap.
+    // The parts of this length that overlap a used network: one part if the network is longer, several if it
+    // is shorter. Used networks do not overlap each other.
     let number = |bits: u8| 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
     let inside = || used.iter().filter(|used| prefix.contains(*used));
     let part = |used: &Ipv6Net| Ipv6Net::new(used.network(), length).ok().map(|part| part.trunc());

@@ -50,7 +50,7 @@ pub enum PolicyAction {
     Breakout,
 }
 
-/// Prefixes at both ends of the packets of a policy, of one address family.
+/// Pair of prefixes, of one address family, that the packets of a policy have at their two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyNetworks {
     /// Prefix of the hosts at the other end; `None` for any.
@@ -60,7 +60,7 @@ pub struct PolicyNetworks {
 }
 
 impl Policy {
-    /// Returns the prefixes of the policy's packets, in each combination of both ends.
+    /// Returns each pair of a remote prefix and an on-board prefix that packets of the policy may have.
     pub fn prefix_combinations(&self, router: &MobileRouter) -> Vec<PolicyNetworks> {
         let remote = values_or_any(self.prefixes.iter().copied());
         let shares = router.lan_networks().into_iter();
@@ -73,7 +73,8 @@ impl Policy {
         all.filter(|networks| self.is_of_one_family(networks)).collect()
     }
 
-    /// Returns the number of flow bindings of the policy, or of selectors for packets without the tunnel.
+    /// Returns the number of flow bindings that the policy needs, or of selectors if its packets leave
+    /// without the tunnel.
     fn flow_binding_count(&self, router: &MobileRouter) -> usize {
         // A port matches source or destination, so each port needs two flows.
         let ports = (self.ports.len() * 2).max(1);
@@ -99,7 +100,7 @@ impl Policy {
     }
 }
 
-/// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
+/// Returns each value as `Some`. Without values, returns a single `None`, which stands for any value.
 pub fn values_or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }

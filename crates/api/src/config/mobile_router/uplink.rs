@@ -232,7 +232,8 @@ impl Draft {
     }
 }
 
-/// Reads `signal`. An uplink changes only at the thresholds, so that it does not flap.
+/// Reads `signal`. The router stops using the uplink at one threshold and uses it again at the other, so that
+/// the uplink does not flap.
 fn read_thresholds(value: &LocatedValue<'_>) -> Option<SignalThresholds> {
     let table = Table::of_value(&SIGNAL_TABLE, value)?;
     let (good, poor) = (table.read_key(&GOOD_SIGNAL_DBM), table.read_key_with_offset(&POOR_SIGNAL_DBM));

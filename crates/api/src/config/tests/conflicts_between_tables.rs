@@ -214,7 +214,7 @@ fn example_config_files_are_accepted() {
     }
 }
 
-/// Two errors at the first octet of the file: they must be in the order of the sections.
+/// If two errors are at the first octet of the file, they must be in the order of the sections.
 #[test]
 fn errors_of_one_line_are_in_the_order_of_the_sections() {
     let found = errors("mobile_node.udp = true\n[mobile_router]\n");
@@ -258,7 +258,8 @@ fn all_errors_of_a_file_are_reported_together() {
     );
 }
 
-/// Keys that IPsec excludes: IPsec works between two fixed addresses, and the kernel must see all packets.
+/// Config keys that cannot be combined with IPsec: IPsec works between two fixed addresses, and the kernel
+/// must process all packets.
 #[test]
 fn keys_that_ipsec_excludes_are_refused() {
     let config = |path: &str, home_agent: &str, more: &str| {

@@ -9,7 +9,7 @@ pub(super) fn errors(text: &str) -> Vec<String> {
     }
 }
 
-/// Changes the full config at one place and compares the errors.
+/// Makes one replacement in [`CONFIG_WITH_EVERY_KEY`] for each case, and compares the errors.
 pub(super) fn check_errors(cases: &[(&str, &str, &[&str])]) {
     for (from, to, expected) in cases {
         assert_eq!(CONFIG_WITH_EVERY_KEY.matches(from).count(), 1, "{from} is not one place");

@@ -639,8 +639,8 @@ fn ipv6_interfaces_and_groups_must_be_unique() {
     for (lines, expected) in cases {
         assert_eq!(refusals_of_lines(&lines), expected, "{lines}");
     }
-    // A roadside unit may be an access router: the main interface may be an uplink, and no other interface
-    // may.
+    // A roadside unit may be the access router of a vehicle. So the main interface may be an uplink, but no
+    // other interface of IPv6 over GeoNetworking may.
     let text = CONFIG_WITH_EVERY_KEY
         .replace("interface = \"wlan1\"", "ipv6_interface = \"wwan0\"\ninterface = \"wlan1\"");
     assert_eq!(parse(&text).geonet.and_then(|it| it.ipv6).map(|it| it.interface), Some("wwan0".into()));
@@ -648,7 +648,7 @@ fn ipv6_interfaces_and_groups_must_be_unique() {
         text.replace("\"wwan0\"\ninterface", "\"gn0\"\nipv6 = { dynamic_interface = \"wwan0\" }\ninterface");
     let found = errors(&text);
     assert!(matches!(found.as_slice(), [one] if one.contains("\"wwan0\" is an uplink already")), "{found:?}");
-    // The interfaces of the other roles and of the radio are in use already.
+    // An interface that another role or the radio uses is refused.
     let text = CONFIG_WITH_EVERY_KEY
         .replace("interface = \"wlan1\"", "ipv6_interface = \"i0\"\ninterface = \"wlan1\"");
     let found = errors(&text);

@@ -21,7 +21,7 @@ fn an_aggregated_home_network_contains_the_mobile_networks() {
         home_agent_config("home_prefix = \"2001:db8:1::/48\"\nhome_link = \"h0\"", "2001:db8:1:a::/64");
     let config = parse(&text).home_agent.expect("a home agent");
     assert!(config.home_prefix.contains(&config.mobile_routers[0].prefixes[0]));
-    // The part of the home prefix that contains the home agent must not be a mobile network prefix.
+    // A mobile network prefix must not be the part of the home prefix that contains the home agent's address.
     let told = errors(&text.replace("2001:db8:1:a::/64", "2001:db8:1::/64"));
     assert!(told[0].contains("contains the home agent 2001:db8:1::1"), "{told:?}");
 }

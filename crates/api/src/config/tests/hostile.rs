@@ -1,4 +1,4 @@
-//! Random configs: each is accepted, or refused with a place and a message. Nothing panics.
+//! Random configs: the reader accepts each, or refuses it with a position and a message. Nothing panics.
 
 use super::{CONFIG_WITH_EVERY_KEY, Config};
 
@@ -11,7 +11,7 @@ const CONFIG_COUNT: usize = match option_env!("CARNET_ROUNDS") {
     None => 3000,
 };
 
-/// xorshift64*: the same numbers on every run.
+/// Pseudorandom numbers of xorshift64*, the same on every run.
 struct RepeatableNumbers(u64);
 
 impl RepeatableNumbers {
@@ -23,7 +23,7 @@ impl RepeatableNumbers {
     }
 }
 
-/// Pieces of configs, and mistakes of people and generators.
+/// Parts of configs, and mistakes that people and config generators make.
 const CONFIG_PIECES: [&str; 28] = [
     "0",
     "-1",
@@ -111,6 +111,6 @@ fn parser_accepts_mutated_config_or_names_line_of_error() {
             }
         }
     }
-    // A generator whose configs are all refused, or all accepted, would test nothing.
+    // If the reader refused or accepted all random configs, this test would find nothing.
     assert!(taken > CONFIG_COUNT / 100 && taken < CONFIG_COUNT / 2, "{taken} of {CONFIG_COUNT} were taken");
 }

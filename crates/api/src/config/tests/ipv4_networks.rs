@@ -12,8 +12,7 @@ fn config_with_prefixes(router: &str, first: &str, second: &str) -> String {
     let mut text = CONFIG_WITH_EVERY_KEY.to_owned();
     for (place, prefixes) in [(ROUTER_PREFIXES, router), (FIRST_PREFIXES, first), (SECOND_PREFIXES, second)] {
         assert_eq!(text.matches(place).count(), 1);
-        // The new key gets the line directly behind `place`, so that the test knows the line numbers of later
-        // errors.
+        // The new key goes onto the line behind `place`, so that the line numbers of later errors are known.
         text = text.replace(place, &format!("{place}ipv4_prefixes = [{prefixes}]\n"));
     }
     text
@@ -90,7 +89,7 @@ fn overlapping_ipv4_prefixes_are_refused_in_one_router_and_between_routers() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains(&format!("{second} overlaps {first} at c.toml:22:18")), "{found:?}");
     }
-    // Neighbouring prefixes do not overlap.
+    // Adjacent prefixes do not overlap.
     let text = config_with_prefixes("", "\"10.42.7.0/25\"", "\"10.42.7.128/25\", \"10.42.8.0/21\"");
     assert!(Config::parse(&text, "c.toml").is_ok());
 }

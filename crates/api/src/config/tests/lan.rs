@@ -81,7 +81,7 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
         [false, true]
     );
     assert_eq!(advertise("lan = ['i0', { interface = 'i1', advertise = false }]"), [true, false]);
-    // If nothing is advertised, a prefix may have any length.
+    // If carnet advertises no prefix, a prefix may have any length.
     let long = config("lan = [{ interface = 'i1', advertise = false }]").replace("b::/56", "b::/72");
     assert!(Config::parse(&long, "c.toml").is_ok());
     let long = config("advertise = false\nlan = [{ interface = 'i1', advertise = true }]")
@@ -151,7 +151,7 @@ fn check_warns_of_leases_that_do_not_survive() {
           dhcp_enabled = false"]
     );
     assert_eq!(leases("state_dir = '/var/lib/carnet'", prefixes, lan), Vec::<String>::new());
-    // Without an IPv4 prefix carnet gives no addresses.
+    // On an interface without an IPv4 prefix, carnet gives hosts no addresses.
     assert_eq!(leases("", "", "lan = ['i0']"), Vec::<String>::new());
     assert_eq!(leases("", "'10.42.7.0/24'", "lan = ['i0']").len(), 1, "an interface by its name alone");
 }
@@ -262,13 +262,13 @@ fn prefixes_for_routers_need_room_beside_the_interfaces() {
     ] {
         assert_eq!(refusals_of_lan(&table(&keys)), [expected], "{keys}");
     }
-    // A prefix that another interface names has no room for routers behind this one.
+    // Routers on this interface get no part of a prefix that another interface's table has.
     let beside = |named: &str| {
         table(&format!("delegate = 64\n[[mobile_router.lan]]\ninterface = 'i1'\nprefixes = ['{named}']"))
     };
     assert_eq!(refusals_of_lan(&beside("2001:db8:b::/56")), [no_room(64)]);
     assert_eq!(lans_of(&beside("2001:db8:b::/57"))[0].delegated_prefix_length, Some(64));
-    // A /64 has no room beside the link of its interface.
+    // A /64 is the link of the interface, so no part of it can be delegated.
     let one = config(&table("delegate = 64")).replace(", \"2001:db8:b::/56\"", "");
     let errors = Config::parse(&one, "c.toml").expect_err("no room");
     assert_eq!(errors.to_string().trim_end(), no_room(64));
@@ -441,12 +441,12 @@ fn options_too_long_for_an_advertisement_are_refused() {
         "{found:?}"
     );
 
-    // Each name has 62 octets of text, so 64 octets.
+    // Each name has 62 characters, which are 64 octets in the option.
     let domains = |count: u32, last: &str| -> String {
         let domains: Vec<String> = (0..count).map(|number| format!("'{number:0>53}.bus.test'")).collect();
         table(&format!("search = [{}, '{last}']", domains.join(", ")))
     };
-    // 1208 = 18 * 64 + 56.
+    // The option holds 1208 octets: 18 names of 64 octets and one of 56.
     let (last, longer) = ("a".repeat(54), "a".repeat(55));
     assert_eq!(lans_of(&domains(18, &last)).iter().map(|lan| lan.search_domains.len()).sum::<usize>(), 19);
     let found = refusals_of_lan(&domains(18, &longer));
@@ -471,7 +471,7 @@ fn options_too_long_for_an_advertisement_are_refused() {
     );
 }
 
-/// The support bundle shows names and tables of interfaces.
+/// The support bundle shows the names and tables of the interfaces of the mobile network.
 #[test]
 fn lan_values_are_not_secret() {
     for lan in ["lan = ['i0', 'i1']", &table("dns = ['fd00::1']")] {

@@ -51,7 +51,7 @@ fn multicast_keys_are_read() {
     ] {
         assert_eq!(refusals_of_lines(&with(keys)), [expected], "{keys}");
     }
-    // The interfaces of the mobile router may be named here as well, its uplinks may not.
+    // The interfaces may also be those of the mobile router's mobile network, but not its uplinks.
     let text = |lan: &str| {
         let more =
             format!("ipv6_interface = \"gn0\"\nmulticast = {{ lan = [\"{lan}\"] }}\ninterface = \"wlan1\"");

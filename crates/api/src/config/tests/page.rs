@@ -25,7 +25,7 @@ fn sections_with_chapter() -> Vec<&'static Section> {
     all_sections().into_iter().filter(|section| !section.path.starts_with("mobile_node.")).collect()
 }
 
-/// Returns the row of a key.
+/// Returns the row of `docs/config.md` about a key.
 fn row_of_key(section: &Section, key: &dyn DeclaredKey) -> String {
     let declaration = key.declaration();
     let name = declaration.name;
@@ -41,7 +41,7 @@ fn row_of_key(section: &Section, key: &dyn DeclaredKey) -> String {
     format!("| `{name}` | {} | {default} | {} |", key.type_name(), meaning.join(" "))
 }
 
-/// Returns the page with the rows of the declarations in place of its own.
+/// Returns the page `docs/config.md` with its rows replaced by those of the declarations.
 fn page_with_rows(page: &str) -> String {
     let mut page = page.to_owned();
     for section in sections_with_chapter() {

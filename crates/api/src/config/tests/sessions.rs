@@ -29,7 +29,7 @@ impl KeyFolder {
         fs::set_permissions(&path, Permissions::from_mode(mode)).expect("a mode");
     }
 
-    /// Parses a config beside the key files. Its errors have no path of the folder.
+    /// Parses a config whose key files are in this folder. Removes the folder's path from the errors.
     fn parse(&self, text: &str) -> Result<Config, String> {
         let file = self.0.join("c.toml").display().to_string();
         let folder = format!("{}/", self.0.display());
@@ -59,11 +59,11 @@ fn router_config() -> String {
         .replace("\"bus-42\"\n", "\"bus-42\"\nprivate_key_file = \"own.key\"\n")
 }
 
-/// A radio with neighbouring vehicles.
+/// Config of a radio with direct routes to neighbouring vehicles (MNPP).
 const RADIO: &str =
     "[geonet]\ninterface = \"eth1\"\nposition = \"fixed:48,11\"\nipv6_interface = \"gn0\"\nmnpp = {}\n";
 
-/// Packets between vehicles leave in the clear only by order, and the status says so.
+/// With `direct_encryption = "off"`, packets between vehicles leave in the clear, and the status says so.
 #[test]
 fn direct_encryption_off_permits_direct_routes_and_neighbours_in_the_clear() {
     let folder = KeyFolder::new("direct");
@@ -104,7 +104,7 @@ fn key_pairs_of_both_ends_are_read() {
     let keys = config.mobile_router.expect("a router").auth.session_keys().expect("keys").clone();
     assert_eq!(keys.preshared_key.expect("a key").octets(), [0; 32]);
 
-    // Two home agents with a key each.
+    // Two home agents with different public keys.
     let several = with_psk
         .replace("home_agent = \"2001:db8:1::1\"", "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\"]")
         .replace(
@@ -120,7 +120,8 @@ fn key_pairs_of_both_ends_are_read() {
     assert_eq!(clear.describe_encryption().as_deref(), Some("in the clear"));
 }
 
-/// Timestamps of handshakes and announced keys are in the state directory.
+/// A station with encrypted sessions stores timestamps of handshakes and announced keys in its state
+/// directory.
 #[test]
 fn key_pair_without_state_dir_has_a_warning() {
     let folder = KeyFolder::new("state");

@@ -21,8 +21,8 @@ const MAX_RANGE_ADDRESSES: u32 = 16_384;
 /// Maximum number of reservations, and of options.
 const MAX_RESERVATIONS: usize = 1024;
 const MAX_EXTRA_OPTIONS: usize = 64;
-/// Codes of the DHCP options that the operator cannot set, because other config keys or the server determine
-/// them: addresses, times and so on.
+/// Codes of the DHCP options that the operator cannot set, because other config keys or the DHCP server
+/// determine their values.
 const OPTIONS_OF_CARNET: [u8; 26] =
     [0, 1, 3, 6, 12, 15, 26, 28, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 61, 80, 81, 82, 108, 114, 119, 255];
 
@@ -52,7 +52,7 @@ pub struct DhcpReservation {
     pub name: Option<String>,
 }
 
-/// An option of the operator.
+/// A DHCP option that the operator has configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DhcpOption {
     /// Code of the option.
@@ -74,8 +74,8 @@ impl Default for Dhcp {
 }
 
 impl Dhcp {
-    /// Returns the addresses for hosts without reservation in this prefix: the range, or else the upper half
-    /// of the prefix. Returns `None` if the prefix has no room for hosts.
+    /// Returns the addresses for hosts without reservation in this prefix: the configured range, or otherwise
+    /// the upper half of the prefix. Returns `None` if the prefix has no room for hosts.
     pub fn default_range_in(&self, prefix: Ipv4Net) -> Option<(Ipv4Addr, Ipv4Addr)> {
         let (first, last) = host_range_of(prefix)?;
         let half = u32::from(prefix.network()) + (1 << (31 - prefix.prefix_len()));
@@ -153,7 +153,7 @@ pub(super) struct UncheckedDhcp {
     address_range: Option<Located<(Ipv4Addr, Ipv4Addr)>>,
     reservations: List<DhcpReservation>,
     options: List<DhcpOption>,
-    /// Position of the first of the keys, except `dhcp_enabled`.
+    /// Position of the first DHCP key other than `dhcp_enabled`; `None` if there is no such key.
     first_key_offset: Option<usize>,
     pub config: Option<Dhcp>,
 }
@@ -183,7 +183,7 @@ impl UncheckedDhcp {
         }
     }
 
-    /// Returns the values of an interface of which the config only has the name.
+    /// Returns the values for an interface that the config file only names.
     pub(super) fn of_named_interface() -> UncheckedDhcp {
         UncheckedDhcp { enabled: Some(true), config: Some(Dhcp::default()), ..UncheckedDhcp::default() }
     }
@@ -235,7 +235,7 @@ impl UncheckedDhcp {
         self.check_lists(sink);
     }
 
-    /// Checks that no reservation and no option occurs twice, and that there are not too many.
+    /// Checks that no reservation and no option occurs twice, and that neither list is too long.
     fn check_lists(&self, sink: &ErrorSink<'_>) {
         check_unique(&self.reservations.valid_items, "reserved", |it| Some(it.mac), sink);
         check_unique(&self.reservations.valid_items, "reserved", |it| Some(it.address), sink);

@@ -54,7 +54,7 @@ pub struct AllowedPackets {
 }
 
 impl Default for InboundFilter {
-    /// Returns the door of an interface of which the config only has the name.
+    /// Returns the door of an interface that the config file only names.
     fn default() -> InboundFilter {
         InboundFilter {
             inbound_policy: InboundPolicy::Any,
@@ -176,7 +176,7 @@ impl Exception {
         Some(Exception { ports, to, config })
     }
 
-    /// Checks the exception by itself.
+    /// Checks the values of this exception against each other.
     fn check_exception(&self, sink: &ErrorSink<'_>) {
         if let Some(first) = self.ports.valid_items.get(MAX_PARTS_PER_EXCEPTION) {
             sink.push(first.offset, format!("too many ports, expected at most {MAX_PARTS_PER_EXCEPTION}"));
@@ -225,7 +225,7 @@ impl Draft {
         Draft { allow, allow_at, config }
     }
 
-    /// Creates the draft of an interface of which the config only has the name.
+    /// Creates the draft of an interface that the config file only names.
     pub(super) fn of_named_interface() -> Draft {
         Draft { config: Some(InboundFilter::default()), ..Draft::default() }
     }
