@@ -58,18 +58,17 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for receiving the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause between two attempts to bind the port of `station.http`; below, the same pause as a text for the
-/// log.
+/// Pause between two attempts to bind the port of `station.http`. The log message below names the same pause.
 const BIND_RETRY_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
 const BIND_RETRY_MESSAGE: &str = "the station continues without this port, and tries to open it every 5 s";
 
-/// Time for which the ending server waits for answers under way.
+/// Time for which a stopping server waits until it has sent the answers in progress.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// File mode of the socket: owner and group may use it.
 const SOCKET_FILE_MODE: u32 = 0o660;
 
-/// A running server. Dropping the value also removes the socket, but cuts off answers that are under way.
+/// A running server. Dropping the value also removes the socket, but aborts answers in progress.
 #[derive(Debug)]
 pub struct ApiServer {
     socket: SocketFile,
@@ -86,10 +85,11 @@ pub fn check_tokens(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Opens the socket, and the port if configured, and serves the API there. When this function returns, the
-/// socket accepts connections. The port also does, unless it could not be bound. In this case the server
-/// tries again, because the station's network does not depend on the port.
+/// socket accepts connections. The port does too, unless it could not be bound. In this case the server tries
+/// again later, because the station's network does not depend on the port.
 ///
-/// `requests` leads to the run loop. `events` brings events in their envelope ([`carnet_api::model::event`]).
+/// The server sends requests to the run loop through `requests`. It receives events from `events`, each in
+/// its envelope ([`carnet_api::model::event`]).
 pub async fn serve_api(
     socket_path: &Path,
     http: Option<&TcpApi>,
@@ -147,8 +147,8 @@ impl ApiServer {
         &self.socket.path
     }
 
-    /// Removes the socket, ends event streams and waits for answers under way. The run loop has to answer
-    /// until this function returns, or must drop the receiver of the requests first.
+    /// Removes the socket, ends event streams, and waits for answers in progress. Until this function
+    /// returns, the run loop must answer requests. Otherwise it must drop the receiver of the requests first.
     pub async fn shutdown(mut self) {
         self.socket.remove();
         self.stop_sender.send_replace(true);
@@ -177,7 +177,8 @@ async fn when_stopped(mut stopped: watch::Receiver<bool>) {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the socket, so that the drop never removes the socket of another station.
+    /// Device and inode of the socket. Dropping the value compares them, so that it never removes the socket
+    /// of another station.
     device_and_inode: Option<(u64, u64)>,
 }
 
@@ -197,8 +198,8 @@ impl Drop for SocketFile {
 }
 
 /// Returns whether the path is a socket without a listener, which a killed station has left. A starting
-/// station calls this function before any change, because a station has more files of that name beside its
-/// socket.
+/// station must call this function before it changes anything. Its other files have the same name as the
+/// socket, and may belong to a running station.
 ///
 /// # Errors
 /// Returns an error if another station uses the socket.
@@ -414,7 +415,7 @@ impl ApiState {
         found.ok_or_else(refusal_while_stopping)
     }
 
-    /// Waits until the run loop has taken the request, and until `answered` has ended.
+    /// Sends a request to the run loop, and waits for its answer (`answered`).
     async fn exchange_with_run_loop(
         &self,
         request: StationRequest,

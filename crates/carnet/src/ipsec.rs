@@ -1,17 +1,17 @@
 //! `carnet ipsec`: prints strongSwan's part of `auth = "ipsec"` (RFC 4877), as a file for swanctl.
 //!
-//! IPsec protects messages in transport mode between home address and home agent. IKEv2 negotiates from any
-//! address of the node to an address of the home agent's machine (`--gateway`). strongSwan calls this
+//! IPsec protects messages in transport mode between home address and home agent. IKEv2 runs between any
+//! address of the node and an address of the home agent's machine (`--gateway`). strongSwan calls this
 //! `transport_proxy`. Security associations do not depend on the care-of address, so a Binding Update from a
 //! new care-of address uses the present security associations. If the address that IKE uses is gone, IKE
-//! begins anew from another address. It does not use MOBIKE (RFC 4555): with MOBIKE, strongSwan (5.9.8)
+//! starts again from another address. It does not use MOBIKE (RFC 4555): with MOBIKE, strongSwan (5.9.8)
 //! replaces the home address by the new address. With `--data` IPsec encrypts all packets of the tunnel as
 //! well: ESP in tunnel mode between the home address and the gateway, inside carnet's tunnel. The ends of
-//! this ESP tunnel do not move, so uplinks and policies work as before. (RFC 4877 7.2.4 uses the care-of
-//! address instead, so that each movement changes the security association.)
+//! this ESP tunnel do not change, so uplinks and policies work as before. (RFC 4877 7.2.4 uses the care-of
+//! address instead, so that each handover changes the security association.)
 //!
 //! Addresses identify the two ends (RFC 4877 7.3: ID_IPV6_ADDR): the home address, and the home agent's
-//! address. The operator configures secrets and certificates, and everything else of strongSwan.
+//! address. The operator configures secrets and certificates, and the rest of strongSwan.
 
 use std::fmt::Write as _;
 use std::net::Ipv6Addr;
@@ -108,8 +108,8 @@ fn write_connections(text: &mut String, wanted: &Ipsec, pair: &AssociationEnds<'
              remote {{\n      auth = {auth}\n      id = {remote}\n    }}\n"
         );
     };
-    // The home agent does not know the address of a node before the node starts IKE, so the home agent's
-    // config starts no negotiation.
+    // The home agent does not know a node's address before the node starts IKE. So the home agent's file
+    // never starts a negotiation.
     let actions = if is_agent { "" } else { TRAP_ACTIONS };
     let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
     let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);

@@ -1,8 +1,8 @@
 //! `carnet key`: makes a key pair for the encrypted tunnel (X25519), as `wg genkey` and `wg pubkey` do.
 //! `carnet key rotate`: changes the key of a running station (decision 0091).
 //!
-//! Only one of the two keys goes to standard output, so that a script can use it. The public key goes there
-//! if a file takes the private key.
+//! Only one of the two keys goes to standard output, so that a script can use it. It is the public key if the
+//! private key goes into a file.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,10 +23,11 @@ use crate::client::{ApiClient, SOCKET_DIRECTORY};
 
 /// Time between two queries of the station.
 const QUERY_INTERVAL: Duration = Duration::from_millis(200);
-/// Remote ends that an error names.
+/// Maximum number of remote ends that an error message names.
 const MAX_NAMED_ENDS: usize = 5;
 
-/// Makes a key pair, and writes the private key into a new file, or to standard output without one.
+/// Makes a key pair. Writes the private key into the new file `out`, or to standard output if `out` is
+/// `None`.
 ///
 /// # Errors
 /// Returns an error if the file exists or cannot be written, or if the kernel has no random numbers.
@@ -57,7 +58,7 @@ fn random_private_key() -> anyhow::Result<(PrivateKey, Zeroizing<String>)> {
     Ok((private_key, text))
 }
 
-/// Changes the key of a running station.
+/// Changes the private key of a running station.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written, or if the station does not run. Also returns an error if
@@ -114,8 +115,8 @@ pub async fn rotate_key(mut config: Config, arguments: &RotateArguments) -> anyh
     crate::print_escaped(&format!("public key: {next_public}\n"))
 }
 
-/// Makes the next key in a new file with the owner of the present one. Returns its public key. The file
-/// appears complete, because a station that starts reads it.
+/// Makes the next private key in a new file, whose owner is that of the present key's file. Returns the
+/// public key. The function renames a complete file, because a starting station reads the file.
 fn make_next_key(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
     let (private_key, text) = random_private_key()?;
     let mut part = next.as_os_str().to_owned();

@@ -1,8 +1,8 @@
-//! Services for hosts on the interfaces of the mobile network: connects them with sockets, the stored state
-//! and the operator.
+//! Services for hosts on the interfaces of the mobile network. The module connects the services with sockets,
+//! the stored state and the operator.
 //!
 //! The registration of the mobile router does not depend on these services. If an interface is missing, or
-//! another program has the port, the log says so once, and the service tries again.
+//! another program uses a service's port, the log says so once, and the service tries again.
 
 mod dhcpv6;
 mod dns;
@@ -35,10 +35,10 @@ use verified_addresses::VerifiedAddresses;
 
 /// Time until the next attempt to open the sockets of an interface.
 const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum number of messages that wait for the disk.
+/// Maximum number of messages that wait until their records are on the disk.
 const MAX_HELD_MESSAGES: usize = 4096;
 
-/// Place of an interface in the list of services.
+/// Index of an interface in the list of services.
 pub type LinkIndex = usize;
 
 /// The services of all interfaces of the mobile network.
@@ -47,7 +47,7 @@ pub struct LanServices {
     lan_links: Vec<LanLink>,
     /// Messages that wait until a commit of the state is on the disk.
     held_messages: HeldMessages<ServerMessage>,
-    /// Leases of servers that an earlier config had.
+    /// Leases that DHCP servers of an earlier config granted.
     leases_of_former_servers: Vec<StoredLease>,
     dhcpv6: Dhcpv6Service,
     /// DNS forwarder, if the config has one.
@@ -79,16 +79,16 @@ pub struct LanLink {
     port: Option<DhcpPort>,
     /// Link-layer address of the interface while it is up.
     link_address: Option<[u8; 6]>,
-    /// Reason why the sockets are not open.
+    /// Reason why the sockets are not open; `None` if they are open or have not been tried.
     pub open_failure: Option<String>,
     /// Time of the next attempt to open the sockets.
     next_attempt_at: Option<Time>,
-    /// Messages that the kernel refused.
+    /// Number of messages that the kernel refused to send.
     write_errors: u64,
 }
 
 impl LanServices {
-    /// Starts the services of the config with these stored leases.
+    /// Starts the services of a config with the leases that were stored at the last run.
     pub fn new(
         config: &Config,
         leases: &StoredLeases,
@@ -119,10 +119,11 @@ impl LanServices {
         services
     }
 
-    /// Applies a changed config. A server whose interface stays keeps its leases.
+    /// Applies a changed config. A DHCP server keeps its leases if the new config still has its interface.
     pub fn reconfigure(&mut self, config: &Config, now: Time, wall: WallTime) {
         let mut before = std::mem::take(&mut self.lan_links);
-        // A prefix may have another interface now, and a server that is gone may come back.
+        // Keep the other leases: a prefix may move to another interface, and an interface may return to the
+        // config.
         self.leases_of_former_servers.retain(|lease| lease.remaining_time(wall).is_some());
         self.leases_of_former_servers
             .extend(before.iter().flat_map(|link| link.dhcp_server.lease_records(now, wall)));
@@ -170,20 +171,21 @@ impl LanServices {
         dns.set_hosts(self.host_domains.clone(), hosts);
     }
 
-    /// Returns whether the answer to a message depends on IPv6 addresses of hosts that the caller should
-    /// find anew: see [`Self::set_neighbours`].
+    /// Returns whether the answer to a message depends on IPv6 addresses of hosts that the caller must look
+    /// up again and pass to [`Self::set_neighbours`].
     pub fn needs_neighbours(&self, now: Time, message: &DnsMessage) -> bool {
         self.verified_addresses.needs_update(now)
             && self.dns_service.as_ref().is_some_and(|dns| dns.needs_ipv6(message))
     }
 
-    /// Returns the link-layer addresses of the hosts with names, by interface.
+    /// Returns the link-layer addresses of the hosts that have a name, by interface.
     pub fn hosts_with_names(&self) -> Vec<(String, BTreeSet<LinkAddress>)> {
         let hosts = |link: &LanLink| link.dhcp_server.named_hosts().map(|host| host.link_address).collect();
         self.lan_links.iter().map(|link| (link.name.clone(), hosts(link))).collect()
     }
 
-    /// Sets the IPv6 addresses at which hosts have lately answered, with interface and link-layer address.
+    /// Sets the IPv6 addresses at which hosts have lately answered, each with its interface and link-layer
+    /// address.
     pub fn set_neighbours(&mut self, now: Time, found: Vec<(String, Ipv6Addr, LinkAddress)>) {
         self.verified_addresses.update_verified(now, found);
         self.publish_host_names();
@@ -226,7 +228,7 @@ impl LanServices {
     pub async fn next_event(&mut self) -> LanEvent {
         poll_fn(|cx| {
             let ports = self.lan_links.iter().filter_map(|link| link.port.as_ref());
-            // Every socket has to know the task.
+            // Poll every socket: only a polled socket wakes the task later.
             let count = ports.filter(|port| port.poll_readable(cx).is_ready()).count();
             if self.dhcpv6.poll_readable(cx).is_ready() || count > 0 {
                 return Poll::Ready(LanEvent::Packets);
@@ -239,7 +241,8 @@ impl LanServices {
         .await
     }
 
-    /// Sets the addresses from which DNS queries leave past the tunnel; none if they take the tunnel.
+    /// Sets the source addresses of DNS queries that leave outside of the tunnel; none if queries take the
+    /// tunnel.
     pub fn set_uplink_addresses(&mut self, addresses: Vec<IpAddr>) {
         if let Some(dns) = &mut self.dns_service {
             dns.set_uplink_addresses(addresses);
@@ -257,8 +260,8 @@ impl LanServices {
         }
     }
 
-    /// Returns the link-layer address of the host with this address: that of its lease, or that at which the
-    /// host has lately answered.
+    /// Returns the link-layer address of the host with this address. The lease has it, or the kernel's
+    /// neighbour table if the host has lately answered there.
     fn host_at(&self, interface: &str, address: IpAddr) -> Option<LinkAddress> {
         match address.to_canonical() {
             IpAddr::V4(address) => {
@@ -269,7 +272,8 @@ impl LanServices {
         }
     }
 
-    /// Returns when [`Self::process_received`] has work without packets.
+    /// Returns when the caller must call [`Self::process_received`] next even if no packet arrives; `None` if
+    /// never.
     pub fn poll_timeout(&self) -> Option<Time> {
         let dns = self.dns_service.as_ref().and_then(DnsService::poll_timeout);
         let dhcpv6 = self.dhcpv6.poll_timeout();
@@ -288,7 +292,7 @@ impl LanServices {
         }
     }
 
-    /// Returns the next output of a service, with its interface's place.
+    /// Returns the next output of a service, with the index of its interface.
     pub fn poll_output(&mut self) -> Option<(LinkIndex, Output)> {
         let outputs = self.lan_links.iter_mut().enumerate();
         outputs.filter_map(|(place, link)| Some((place, link.dhcp_server.poll_output()?))).next()
@@ -349,7 +353,7 @@ impl LanServices {
     }
 }
 
-/// Returns the reason why a socket with this port cannot be opened, in words.
+/// Explains in words why a socket with this port cannot be opened.
 fn explain_socket_error(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!("another program of this machine has port {port}"),
@@ -390,7 +394,7 @@ impl LanLink {
         }
     }
 
-    /// Opens the sockets, or says why this is impossible.
+    /// Opens the sockets. After a failure, stores the reason and the time of the next attempt.
     fn open_sockets(&mut self, now: Time) {
         self.port = None;
         let before = self.open_failure.take();
@@ -413,7 +417,7 @@ impl LanLink {
         }
     }
 
-    /// Closes the sockets of an interface that is gone.
+    /// Closes the sockets of an interface that has disappeared.
     fn close_sockets(&mut self) {
         (self.port, self.link_address, self.open_failure, self.next_attempt_at) = (None, None, None, None);
         self.dhcp_server.set_address(None);

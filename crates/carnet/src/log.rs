@@ -31,9 +31,9 @@ use tracing_subscriber::{Layer, fmt};
 
 /// Largest number of characters of a log line.
 const MAX_LINE_LENGTH: usize = 2000;
-/// Number of lines that one place in the program may write at once.
+/// Number of lines that one place in the program may write without a pause.
 const LINE_BURST: u32 = 100;
-/// Interval between lines of one place in the program after the burst.
+/// Interval between lines of one place in the program after it has written [`LINE_BURST`] lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts the log. The filter comes from the command line, else from `RUST_LOG`; else the level is info.
@@ -53,7 +53,7 @@ pub fn start_log(filter: Option<&str>) -> anyhow::Result<()> {
     let lines = fmt::layer()
         .with_writer(move || SingleLineWriter { inner_writer: io::stderr(), permits_colours: colours })
         .with_ansi(colours);
-    // A program that a desktop has started inherits JOURNAL_STREAM, but may write to a terminal.
+    // A program started from a desktop inherits JOURNAL_STREAM, although its stderr may be a terminal.
     if !terminal && std::env::var_os("JOURNAL_STREAM").is_some() {
         let lines = lines.event_format(LineLimiter::with_format(fmt::format().without_time()));
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
@@ -104,7 +104,7 @@ fn escape_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns a text as one line of at most `most` characters.
+/// Returns a text as one line, cut to `most` characters.
 pub fn as_single_line(text: &str, most: usize) -> String {
     cut_to(&escape_except(text, |character| character == '\t'), most).into_owned()
 }
@@ -118,15 +118,15 @@ pub fn cut_to(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 thread_local! {
-    /// Number of lines that the log has left out at one place in the program before its next line.
+    /// Number of lines that the log has left out at the place in the program that writes the next line.
     static LEFT_OUT_LINES: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Writes each entry of the log as one line.
 struct SingleLineWriter<W> {
     inner_writer: W,
-    /// Whether the line may contain escape sequences for the log's own colours. The escape sequences of a
-    /// message are escaped before.
+    /// Whether the line may contain escape sequences for the log's own colours. Those in the message's text
+    /// have already been escaped.
     permits_colours: bool,
 }
 
@@ -152,7 +152,7 @@ impl<W: Write> Write for SingleLineWriter<W> {
     }
 }
 
-/// Formats lines, and leaves out lines of a place in the program above its limit.
+/// Formats lines of the log, and leaves out lines above the limit of their place in the program.
 #[derive(Debug)]
 struct LineLimiter<F> {
     inner_format: F,
@@ -165,8 +165,8 @@ impl<F> LineLimiter<F> {
     }
 
     fn limiter_for(metadata: &Metadata<'_>) -> RateLimiter {
-        // Events of the station, such as bindings, have this target. Unauthenticated sources cause no event
-        // at this level, and a home agent with very many routers logs very many.
+        // Events of the station, such as new bindings, have this target. No unauthenticated source can cause
+        // such an event at this level. A home agent with very many routers logs very many of them.
         if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
             return RateLimiter::new(LINE_BURST * 200, LINE_INTERVAL / 100);
         }

@@ -98,7 +98,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the pipe has ended, as in `carnet watch | head`; the command has not failed.
+        // The program that reads the pipe has ended, as in `carnet watch | head`. This is no failure of the
+        // command.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("carnet: {}", log::escape_for_terminal(&format!("{error:#}")));

@@ -82,7 +82,7 @@ pub fn replay_recording(config: &Config, path: &Path, out: &mut impl Write) -> a
     print_outputs(&mut station, start, out)?;
     for line in inputs {
         let line = line?;
-        // The station refuses a command in the replay if it has refused the command during the recording.
+        // The recording also has commands that the station refused. The replay refuses them again.
         let _refusal = station.handle_input(line.time, line.wall, line.input);
         print_outputs(&mut station, line.time, out)?;
     }

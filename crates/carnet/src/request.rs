@@ -45,7 +45,7 @@ pub enum StationRequest {
     Drain(oneshot::Sender<Option<Drain>>),
     /// Command of `POST /v1/drain`.
     BeginDrain {
-        /// Home agents to which the nodes go, and the time limit.
+        /// Home agents to which the mobile nodes shall move, and the time limit.
         drain: DrainRequest,
         /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,

@@ -56,13 +56,13 @@ use crate::{answers, crash, http, log, settings};
 use lan::LanEventLimits;
 use packets::ReadPause;
 
-/// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
+/// Time for which a stopping station waits until the home agent acknowledges the de-registration.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval at which a mostly idle station returns memory to the kernel. Most of this memory is program code
 /// that a request, a reload or a registration has used.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Time after the start at which the station first returns memory: it is registered by then, and needs the
-/// code of its start no longer.
+/// Time after the start at which the station first returns memory. It is registered by then, and no longer
+/// needs the code that runs only at the start.
 const FIRST_IDLE_CHECK: Duration = Duration::from_secs(2);
 /// Number of wake-ups by packets during [`IDLE_CHECK_INTERVAL`] below which the station counts as mostly
 /// idle.
@@ -75,7 +75,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// [`REFUSAL_LOG_INTERVAL`], because any host can send Binding Updates. The counters count all refusals.
 const REFUSAL_LOG_BURST: u32 = 10;
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// Minimum interval between two checks of this machine's settings, which follow events that report a failure.
+/// Minimum interval between two checks of this machine's settings after events that report a failure.
 const SETTINGS_RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest number of characters in the message of an event.
 const MAX_EVENT_MESSAGE_LENGTH: usize = 1000;
@@ -92,8 +92,8 @@ pub fn load_config(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     run_with_secrets(|| Config::load_file(path).map(Box::new))
 }
 
-/// Sets the state directory to the path of the store. So the rest of the program treats a station with a
-/// store as one with stored state.
+/// Sets the state directory of the config to the path of the store. The rest of the program then treats the
+/// station as one that stores its state.
 fn set_state_directory(config: &mut Config, store: Option<&Path>) {
     if let Some(store) = store {
         config.station.state_dir = store.parent().map(Path::to_owned);
@@ -114,8 +114,8 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
 
-    // This check comes before the use of the undo file beside the socket, because that file may belong to
-    // another station.
+    // This check comes before the station uses the undo file beside the socket: that file may belong to
+    // another running station.
     http::is_stale(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
         warn!("cannot remove the network devices that an earlier run of carnet left: {error}");
@@ -153,7 +153,8 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     let mut counting = self::octet_count_timer(&config);
     warn_of_own_address(&config);
     let mut platform = open_platform(&config)?;
-    // The warnings come after the steps that often fail, so that a start that fails logs only the reason.
+    // The warnings come after the steps that often fail. If one of these steps fails, the log has only its
+    // reason.
     for warning in config.warnings() {
         warn!("{warning}");
     }
@@ -180,8 +181,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     _ = interrupt.recv() => None,
     };
     let Some(opened) = opened else {
-        // The program cannot end while a thread waits for the store, so this shutdown of the socket ends the
-        // wait.
+        // The program cannot end while a thread waits for the store. Shutting the socket down ends the wait.
         if let Some(stream) = waits {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
@@ -195,7 +195,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     if let Some(warning) = warning {
         warn!("{warning}");
     }
-    // The runner is on the heap, because a moved value would leave a copy of a mobile router's key.
+    // The runner is on the heap, because moving it would leave a copy of the mobile router's key in memory.
     let mut runner = run_with_secrets(|| {
         StationRunner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new)
     })?;
@@ -206,7 +206,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     runner.carry_out_outputs();
     runner.pass_link_mtu();
     runner.place_fast_path();
-    // Reading config and state needed several times their size, so the program returns this memory now.
+    // Reading config and state needed several times their size. Return this memory now.
     carnet_linux::return_free_memory();
     if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.take_failure()) {
         let why = format!("cannot create geonet.ipv6_interface: {why}");
@@ -283,7 +283,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         runner.process_kernel_event(event);
         Ok(())
         }
-        // The fault may be temporary; the next call reads all state of the kernel again.
+        // The failure may be temporary; the next call reads all state of the kernel again.
         Err(error) if runner.may_recover() && !error.is_fatal() => {
         error!("cannot handle events of the kernel: {error}; carnet will read its state again");
         sleep(PAUSE_AFTER_FAILURE).await;
@@ -390,9 +390,9 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     result
 }
 
-/// Returns an optional part of the program, on which the vehicle's network does not depend. If the part fails
-/// to open, a mobile router or home agent continues without it, and the result is `None`. For a station
-/// without these roles, the failure is an error.
+/// Returns a part of the program on which the vehicle's network does not depend. If the part fails to open, a
+/// mobile router or home agent continues without it, and the result is `None`. For a station without these
+/// roles, the failure is an error.
 fn open_optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(part) => Ok(Some(part)),
@@ -420,8 +420,8 @@ fn confine_process(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan,
     Ok((plan, Some(held)))
 }
 
-/// Opens the kernel's networking, if the station needs it. A station that does only GeoNetworking needs no
-/// tunnel device. It only removes what an earlier run with other roles has left.
+/// Opens the kernel's networking if the station needs it. A station that does only GeoNetworking needs no
+/// tunnel device. It only removes the entries and settings of an earlier run with other roles.
 fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::needs_platform(config) {
         return Ok(Some(Platform::open(settings::platform_config(config))?));
@@ -435,13 +435,14 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     Ok(None)
 }
 
-/// Warns if the kernel has the home agent's address itself. In this case the station never receives Binding
-/// Updates. The kernel answers them with a Parameter Problem for their Home Address option (RFC 8200 4.2).
+/// Warns if an interface of this machine has the home agent's address. The station then receives no Binding
+/// Updates, because the kernel answers them with a Parameter Problem for the Home Address option (RFC 8200
+/// 4.2).
 fn warn_of_own_address(config: &Config) {
     let Some(agent) = &config.home_agent else { return };
     let is_local = |address: Ipv6Addr| std::net::UdpSocket::bind((address, 0)).is_ok();
-    // The second address is in 100::/64, and no machine has it (RFC 6666). If even this address can be bound,
-    // a successful bind does not show that the address is on an interface.
+    // No machine has the second address, which is in 100::/64 (RFC 6666). If it can be bound too, the kernel
+    // permits to bind any address, and the first bind proves nothing.
     if is_local(agent.address) && !is_local(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)) {
         warn!(
             "this machine has home_agent.address {} on an interface: mobile routers cannot register over \
@@ -451,15 +452,15 @@ fn warn_of_own_address(config: &Config) {
     }
 }
 
-/// Returns the timer for checks of whether the station is mostly idle.
+/// Returns the timer for checks whether the station is mostly idle.
 fn idle_check_timer() -> Interval {
     let mut resting = interval_at(Instant::now() + FIRST_IDLE_CHECK, IDLE_CHECK_INTERVAL);
     resting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resting
 }
 
-/// Waits for packets, but for control messages not before `control_from`; without a tunnel device it never
-/// returns.
+/// Waits for packets of the tunnel device. Waits for control messages only from `control_from` on. Without a
+/// tunnel device it never returns.
 async fn packets_readable(tunnel: Option<&TunDevice>, control_from: Option<Instant>) -> std::io::Result<()> {
     match tunnel {
         Some(tunnel) => tunnel.readable(control_from).await,
@@ -467,14 +468,14 @@ async fn packets_readable(tunnel: Option<&TunDevice>, control_from: Option<Insta
     }
 }
 
-/// Returns the timer after which the station counts the octets of the uplinks.
+/// Returns the timer for counting the octets of the uplinks.
 fn octet_count_timer(config: &Config) -> Interval {
     let mut counting = interval(settings::counting_interval(config));
     counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     counting
 }
 
-/// Waits for packets inside IPv4 or UDP; without sockets for them it never returns.
+/// Waits for tunnel packets over IPv4 or UDP; without sockets for them it never returns.
 async fn datagrams_readable(datagrams: Option<&DatagramSockets>) -> std::io::Result<()> {
     match datagrams {
         Some(datagrams) => datagrams.readable().await,
@@ -490,7 +491,7 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
     }
 }
 
-/// Waits for work of the services for hosts; `None` if a time is due.
+/// Waits for an event of the services for hosts. Returns `None` when one of their timers has run out.
 async fn next_lan_event(lan: &mut LanServices) -> Option<LanEvent> {
     let due = lan.poll_timeout();
     tokio::select! {
@@ -511,7 +512,7 @@ fn start_fast_path(platform: &mut Platform, config: &Config, flow_label_key: u64
 /// Logs which data path the station uses.
 ///
 /// # Errors
-/// Returns an error if the config demands another data path.
+/// Returns an error if the config demands a data path that the station does not have.
 fn log_data_path(
     platform: &Platform,
     config: &Config,
@@ -556,7 +557,7 @@ struct StationRunner {
     /// Time at which packets woke the program last.
     woken_by_packets_at: Time,
     read_pause: ReadPause,
-    /// Whether the platform has executed changes that the fast path does not have yet.
+    /// Whether the platform has executed changes that have not been passed to the fast path yet.
     fast_path_outdated: bool,
     geonet: Part<Geonet, GEONET_BUILT_IN>,
     /// Applications that send and receive messages; `None` without facilities.
@@ -573,9 +574,9 @@ struct StationRunner {
     enforced_limits: Option<EnforcedLimits>,
     sandbox_plan: SandboxPlan,
     packet_buffer: PacketBuffer,
-    /// Packet counts of the fast path that the station got last.
+    /// Packet counts of the fast path that were last passed to the station.
     last_tunnel_traffic: Vec<TunnelTraffic>,
-    /// Outputs that wait until a batch of frames has been received; empty at other times.
+    /// Outputs of the frames of a batch that is being received; empty at other times.
     waiting_outputs: Vec<Output>,
     refusal_limiter: RateLimiter,
     /// Uplinks of the config, and whether each was usable at the last check.
@@ -583,11 +584,11 @@ struct StationRunner {
     /// Rate limit of checks of this machine's settings after events that report a failure.
     warning_limiter: RateLimiter,
     portal_probes: PortalProbes,
-    /// Reason why GeoNetworking cannot use the fast path that the config demands.
+    /// Reason why GeoNetworking cannot use the fast path although the config demands it; otherwise `None`.
     geonet_path_refused: Option<String>,
 }
 
-/// Requests that detect captive portals; one is sent at a time, outside of the run loop.
+/// HTTP requests that detect captive portals. One runs at a time, in a task outside of the run loop.
 struct PortalProbes {
     result_sender: mpsc::Sender<(String, PortalProbe)>,
     result_receiver: Option<mpsc::Receiver<(String, PortalProbe)>>,
@@ -600,8 +601,8 @@ impl PortalProbes {
         PortalProbes { result_sender: results, result_receiver: Some(inbox), is_busy: false }
     }
 
-    /// Starts a request over an uplink. If another request is under way, drops the new one; the station
-    /// repeats it.
+    /// Starts a request over an uplink. If another request is running, does nothing: the station asks again
+    /// later.
     fn begin_probe(&mut self, target: ProbeTarget, uplink: String, sources: Vec<IpAddr>) {
         if !std::mem::replace(&mut self.is_busy, true) {
             let results = self.result_sender.clone();
@@ -631,7 +632,7 @@ impl StationRunner {
         let furnished = load_security(&config, Rng::independent_of_seed(header.seed), header.wall);
         let LoadedSecurity { security_entity: security, operator_warnings: warnings } = match furnished {
             Ok(furnished) => furnished,
-            // If signatures fail, the station does not send unsigned packets instead; it continues without
+            // If signing fails, the station must not send unsigned packets. It continues without
             // GeoNetworking.
             Err(error) if platform.is_some() => {
                 warn!("the station continues without GeoNetworking until a restart: {error:#}");
@@ -702,9 +703,9 @@ impl StationRunner {
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
-        // Store the count of the home agent's starts without bindings. For nodes that it no longer serves,
-        // only the replay protection remains; a node without state has no record. If the station has no home
-        // agent now, all records remain for a home agent of a later config.
+        // Store the station's own record, which counts the starts of the home agent. For nodes that it no
+        // longer serves, only the replay protection remains; a node without state has no record. If the
+        // station has no home agent now, all records remain for a home agent of a later config.
         runner.store_state_part(StoredStatePart::Own);
         let now = |runner: &StationRunner, home_address| {
             runner.station.nemo().stored_binding(header.time, header.wall, home_address)
@@ -724,7 +725,7 @@ impl StationRunner {
     }
 
     /// Stores a part of the state. Returns `true` if packets that report this part to a peer must wait until
-    /// the part is on the disk.
+    /// it is on the disk.
     fn store_state_part(&mut self, kept: StoredStatePart) -> bool {
         if !self.state.is_state_stored() {
             return false;
@@ -763,7 +764,7 @@ impl StationRunner {
         Ok(())
     }
 
-    /// Ends GeoNetworking after repeated failures; the network of the vehicle continues without it.
+    /// Stops GeoNetworking after repeated failures. The vehicle's network continues without it.
     fn stop_geonet(&mut self, why: &str) {
         if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::restore_interface) {
             error!("{error}");
@@ -773,8 +774,8 @@ impl StationRunner {
         self.report_event(&Event::Warning { message });
     }
 
-    /// Handles a config that demands a fast path for GeoNetworking if no fast path is available. The station
-    /// ends if it has no other role.
+    /// Handles the case that the config demands a fast path for GeoNetworking but the station has no fast
+    /// path. The station ends if it has no other role.
     fn without_geonet_path(&mut self) -> anyhow::Result<()> {
         let why = self.geonet_path_refused.take().unwrap_or_default();
         if self.platform.is_none() {
@@ -784,7 +785,7 @@ impl StationRunner {
         Ok(())
     }
 
-    /// Gives up the right to load BPF programs once all programs are loaded.
+    /// Gives up the right to load BPF programs once no program has to be loaded any more.
     fn drop_bpf_rights(&mut self) {
         let path =
             self.platform.as_ref().map(|platform| platform.path_being_loaded().unwrap_or(platform.path()));
@@ -796,19 +797,19 @@ impl StationRunner {
         }
     }
 
-    /// Logs the data path after the programs were loaded.
+    /// Logs the data path once the programs have been loaded.
     fn announce_data_path(&mut self, obstacles: &[(carnet_linux::DataPath, String)]) -> anyhow::Result<()> {
         if let Some(platform) = &self.platform {
             log_data_path(platform, &self.config, obstacles)?;
         }
         self.drop_bpf_rights();
-        // Loading has used code that the program does not need later, so it returns this memory now.
+        // Loading used code and memory that the program does not need later. Return this memory now.
         carnet_linux::return_free_memory();
         carnet_linux::return_code_pages();
         Ok(())
     }
 
-    /// Returns whether the station may pause and continue after a failure of the kernel's interfaces.
+    /// Returns whether the station may pause and then continue after a failure of the kernel's interfaces.
     fn may_recover(&self) -> bool {
         self.platform
             .as_ref()
@@ -845,20 +846,19 @@ impl StationRunner {
                 Some(Ok(Some(octets))) => {
                     self.handle_input(Input::Octets { interface: interface.clone(), octets });
                 }
-                // The next count will include the octets of the missed one.
+                // The next reading of the counter includes the octets of the failed one.
                 Some(Err(error)) => tracing::debug!("{error}"),
                 Some(Ok(None)) | None => {}
             }
         }
     }
 
-    /// Returns the socket for Mobility Header messages under IPsec.
+    /// Returns the socket for Mobility Header messages that IPsec protects.
     fn ipsec_socket(&self) -> IpsecSocket {
         self.platform.as_ref().map(Platform::ipsec_socket).unwrap_or_default()
     }
 
-    /// Logs once which rights the process still has, because the operator may be able to complete the
-    /// sandbox.
+    /// Logs once which rights the process still has. The operator may be able to complete the sandbox.
     fn log_sandbox(&self) {
         let Some(held) = &self.enforced_limits else {
             warn!("station.sandbox = \"off\": the process keeps all rights with which it was started");
@@ -888,12 +888,12 @@ impl StationRunner {
         }
     }
 
-    /// Returns the settings of this machine that differ from the station's needs, in words.
+    /// Returns, in words, the settings of this machine with which the station cannot work well.
     fn obstacle_messages(&self) -> Vec<String> {
         self.platform.as_ref().map(Platform::obstacle_messages).unwrap_or_default()
     }
 
-    /// Logs the uplinks that have become usable or unusable.
+    /// Logs which uplinks have become usable or unusable since the last call.
     fn pass_uplink_counters(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
         for uplink in self.station.nemo().uplink_status(clock::now()) {
@@ -960,8 +960,7 @@ impl StationRunner {
     }
 
     fn try_handle_input(&mut self, input: Input) -> Result<(), String> {
-        // The station may send a packet because of this input, and the packet must contain the present
-        // position.
+        // This input may make the station send a packet, which must contain the present position.
         if matches!(input, Input::Timeout | Input::Geonet(_)) {
             self.update_position();
         }
@@ -975,25 +974,24 @@ impl StationRunner {
         result
     }
 
-    /// Executes the outputs of the station in order. Events are logged last, because an acknowledgement must
-    /// not wait for a log.
+    /// Executes the outputs of the station in order. Events are logged last, so that an acknowledgement does
+    /// not wait for the log.
     fn carry_out_outputs(&mut self) {
         self.carry_out_in_burst();
         self.handle_due_timers();
     }
 
-    /// Passes the changes that the platform has executed to the fast path, which must not forward by an older
-    /// state.
+    /// Passes the changes that the platform has executed to the fast path. Otherwise the fast path would
+    /// forward packets by an outdated state.
     fn handle_due_timers(&mut self) {
         if std::mem::take(&mut self.fast_path_outdated) {
             self.platform.iter_mut().for_each(Platform::commit_to_fast_path);
         }
     }
 
-    /// Executes the outputs after one of several packets. Packets that report a change may wait for the disk,
-    /// and so for the end of the burst. In this case the fast path may [catch up](Self::handle_due_timers)
-    /// with all changes at once. A packet that does not wait leaves when the fast path has the earlier
-    /// changes.
+    /// Executes the outputs for one packet of a burst. If packets wait for the disk, they leave only after
+    /// the burst. The fast path may then get all changes of the burst at once ([`Self::handle_due_timers`]).
+    /// A packet that does not wait for the disk leaves as soon as the fast path has the earlier changes.
     fn carry_out_in_burst(&mut self) {
         let (mut told, mut burst) = (Vec::new(), InputOutputs::default());
         while let Some(output) = self.station.poll_output() {
@@ -1060,8 +1058,8 @@ impl StationRunner {
                 }
             }
             NemoOutput::Protect { source, destination, label, message } => {
-                // Without a security association the message is lost. A sender that needs an answer sends the
-                // message again.
+                // Without a security association the kernel drops the message. A sender that needs an answer
+                // sends it again.
                 if let Err(error) = self.ipsec_socket().send(source, destination, label, &message) {
                     tracing::debug!(
                         "cannot send the message from {source} to {destination} under IPsec: {error}"
@@ -1077,7 +1075,7 @@ impl StationRunner {
                 }
             }
             NemoOutput::Icmpv6(message) => {
-                // The link may have disappeared just now. The sender of the message will send it again.
+                // If the link has just disappeared, sending fails. The sender of the message sends it again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
@@ -1172,7 +1170,8 @@ impl StationRunner {
     }
 
     /// Reads the machine's settings again after an event that reports a failure, because the kernel does not
-    /// report all changes. If such a change explains the failure, the event does not blame the home agent.
+    /// report all changes of settings. If a setting may be the cause of a warning, returns the warning with
+    /// this possible cause.
     fn recheck_machine_settings(&mut self, event: &Event) -> Option<Event> {
         let is_failure = match event {
             Event::Warning { .. } | Event::Deregistered { .. } | Event::BindingRemoved { .. } => true,
@@ -1203,7 +1202,7 @@ impl StationRunner {
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,
         };
-        // If no client reads events, skip the text of binding renewals: a home agent has very many.
+        // A home agent renews very many bindings. If no client reads events, do not create their text.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
             Event::Warning { .. }
@@ -1228,8 +1227,8 @@ impl StationRunner {
         }
     }
 
-    /// Runs the loop until the home agent has acknowledged the de-registration, or [`SHUTDOWN_TIMEOUT`] is
-    /// over.
+    /// Runs the loop until the home agent has acknowledged the de-registration, or until [`SHUTDOWN_TIMEOUT`]
+    /// has passed.
     async fn deregister(&mut self, tunnel: Option<&TunDevice>, datagrams: Option<&DatagramSockets>) {
         let protected = self.ipsec_socket();
         while !self.station.is_quiescent() {

@@ -21,22 +21,22 @@ pub use carnet_settings::station_config;
 pub enum GeonetPathChoice {
     /// The station does not use a fast path.
     Never,
-    /// The station uses a fast path if possible.
+    /// The station uses a fast path if the machine permits it.
     Perhaps,
     /// The station uses a fast path, or does not start.
     Certainly,
 }
 
-/// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device only has to
-/// take every packet that the kernel routes into it, with its outer headers, also from links with jumbo
+/// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device must only
+/// accept every packet that the kernel routes into it, with its outer headers, even from links with jumbo
 /// frames.
 const TUNNEL_DEVICE_MTU: u32 = 9216;
 
 /// Returns the platform's settings.
 pub fn platform_config(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
-    // On these links the home agent answers Neighbor Solicitations for addresses whose solicited-node groups
-    // the kernel does not join.
+    // On these links the home agent answers Neighbor Solicitations for other nodes. The kernel joins no
+    // solicited-node groups for their addresses.
     for name in home_agent_links(config) {
         watched.push(WatchedInterface { name: name.clone(), needs_all_multicast: true });
     }
@@ -55,8 +55,8 @@ pub fn platform_config(config: &Config) -> PlatformConfig {
             }
         }
     }
-    // Only home agents distinguish known senders. Each router counts twice, because its previous care-of
-    // address is valid for some time beside the present one.
+    // Only home agents distinguish known senders. Each router counts twice, because for some time its
+    // previous care-of address is valid too.
     let senders = 2 * supported_nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
     PlatformConfig {
@@ -68,8 +68,8 @@ pub fn platform_config(config: &Config) -> PlatformConfig {
     }
 }
 
-/// Returns the part of the config that needs this interface, in words. Returns `None` for uplinks, which come
-/// and go, and have events of their own.
+/// Returns the part of the config that needs this interface, in words. Returns `None` for an uplink, because
+/// uplinks come and go and have their own events.
 pub fn obstacle_without_interface(config: &Config, name: &str) -> Option<String> {
     let router = config.mobile_router.as_ref();
     let lan = router.is_some_and(|router| router.lan_interfaces.iter().any(|lan| lan.interface == name));
@@ -130,14 +130,14 @@ pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     Some(ProbeTarget { address: url.address, url_authority: url.host_and_port, path: url.path })
 }
 
-/// Returns the uplinks whose octets the program counts, for their volume or capacity.
+/// Returns the uplinks whose octets the program counts, because they have a volume limit or a capacity.
 pub fn counted_uplinks(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks.map(|uplink| uplink.interface.clone()).collect()
 }
 
-/// Returns the interval at which the program counts octets. It is shorter if a policy balances by the
-/// capacity of the uplinks.
+/// Returns the interval at which the program counts the octets of uplinks. It is shorter if a policy balances
+/// traffic by the capacity of the uplinks.
 pub fn counting_interval(config: &Config) -> Duration {
     let mut policies = config.mobile_router.iter().flat_map(|router| &router.policies);
     let balances = policies.any(|policy| policy.policy_action == PolicyAction::Tunnel(FlowAction::Balance));
@@ -149,8 +149,8 @@ pub fn undo_file(config: &Config) -> PathBuf {
     config.station.socket.with_extension("undo")
 }
 
-/// Returns whether the station needs more of the kernel than a link for frames: routes, rules and the tunnel
-/// device.
+/// Returns whether the station needs the kernel's routes, rules and a tunnel device, and not only a link for
+/// frames.
 pub fn needs_platform(config: &Config) -> bool {
     config.home_agent.is_some() || config.mobile_router.is_some()
 }

@@ -243,8 +243,8 @@ fn format_bindings(bindings: &[Binding], width: Option<usize>) -> String {
     });
     let columns =
         ["role", "home address", "care-of address", "for", "bid", "prefixes", "state", "left", "sequence"];
-    // The sequence number helps a reader of packet captures. If the table is too wide, the column of sequence
-    // numbers is left out first.
+    // The sequence number helps a reader of packet captures. If the table is too wide, its column is left out
+    // first.
     format_table_without("sequence", "no bindings", &columns, rows.collect(), width)
 }
 
@@ -303,12 +303,12 @@ fn format_uplink_state(uplink: &Uplink) -> String {
         return format!("router {router} does not answer");
     }
     match (uplink.state.as_str(), uplink.retry_s) {
-        // The time until the next attempt is over, and the mobile router is sending to the home agent.
+        // The time of the next attempt has come, and the mobile router is sending to the home agent.
         ("silent", Some(0)) => "no answer, trying again now".to_owned(),
         ("silent", Some(seconds)) => format!("no answer, again in {seconds} s"),
         ("silent", None) => "no answer".to_owned(),
         (state, Some(seconds)) if state.starts_with("refused") => format!("{state}, again in {seconds} s"),
-        // An overloaded uplink keeps its traffic.
+        // An overloaded uplink still carries the traffic that it has.
         ("active" | "standby", _) if uplink.full => "full".to_owned(),
         (state, _) => state_in_words(state),
     }
@@ -437,8 +437,8 @@ fn format_table(none: &str, columns: &[&str], rows: Vec<Vec<String>>, width: Opt
     format_table_without("", none, columns, rows, width)
 }
 
-/// Formats rows like [`format_table`]. If the columns fit only without the column `spare`, leaves this column
-/// out.
+/// Formats rows like [`format_table`]. If the columns fit only without the column `spare`, leaves out this
+/// column.
 fn format_table_without(
     spare: &str,
     none: &str,
@@ -529,8 +529,8 @@ fn format_long_duration(seconds: u32) -> String {
 fn format_utc(seconds: f64) -> String {
     let milliseconds = (seconds * 1000.0).round().max(0.0) as u64;
     let (days, in_day) = (milliseconds / 86_400_000, milliseconds % 86_400_000);
-    // Converts days to a date of the Gregorian calendar. The calculation lets years begin in March, so that
-    // the leap day comes last.
+    // Converts days to a date of the Gregorian calendar. Years begin in March here, so that the leap day is
+    // their last day.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -34,7 +34,7 @@ struct RunningPing {
     request_count: u16,
     interval: Duration,
     answer_timeout: Duration,
-    /// Time of the next request; `None` after the last request.
+    /// Time of the ping's next request; `None` after the last request.
     next_request_at: Option<Time>,
     sent_requests: u16,
     received_answers: u32,
@@ -46,13 +46,13 @@ struct RunningPing {
 #[derive(Debug)]
 struct OutstandingRequest {
     sent_at: Time,
-    /// Stations that have answered a request. If the target of the ping is a single station, its answer ends
-    /// the request.
+    /// Stations that have answered a request of this ping. A single station as target answers each request
+    /// once, and the request is then complete.
     answering_stations: Vec<u64>,
 }
 
 impl RunningPings {
-    /// Creates an empty table of pings. The first ping gets this identifier.
+    /// Creates an empty table of pings. The first ping gets the identifier `next_identifier`.
     pub fn new(next_identifier: u16) -> RunningPings {
         RunningPings { pings_by_identifier: BTreeMap::new(), next_identifier }
     }
@@ -107,19 +107,19 @@ impl RunningPings {
         self.pings_by_identifier.values().filter_map(|ping| ping.area_name.as_deref())
     }
 
-    /// Sets the present place of the area with this name in all pings to it.
+    /// Sets the area's present position in all pings to the area with this name.
     pub fn move_area(&mut self, name: &str, area: Area) {
         let there =
             self.pings_by_identifier.values_mut().filter(|ping| ping.area_name.as_deref() == Some(name));
         there.for_each(|ping| ping.transport = GeonetTransport::GeoBroadcast(area));
     }
 
-    /// Returns when [`RunningPings::handle_timeout`] is due next.
+    /// Returns when the caller must call [`RunningPings::handle_timeout`] next; `None` without a ping.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.pings_by_identifier.values().filter_map(RunningPing::next_action_at).min()
     }
 
-    /// Reports requests whose answers are late, ends finished pings, and returns the requests that are due.
+    /// Reports requests without an answer in time, ends finished pings, and returns the requests to send now.
     pub fn handle_timeout(&mut self, now: Time) -> Vec<GeonetRequest> {
         let mut requests = Vec::new();
         self.pings_by_identifier.retain(|identifier, ping| {
@@ -148,7 +148,7 @@ impl RunningPing {
     }
 
     fn next_action_at(&self) -> Option<Time> {
-        // All requests have the same timeout, so the oldest request is due first.
+        // All requests have the same timeout, so the oldest request times out first.
         let waiting =
             self.outstanding_requests.values().next().map(|waiting| waiting.sent_at + self.answer_timeout);
         waiting.into_iter().chain(self.next_request_at).min()

@@ -1,7 +1,7 @@
 //! Packets that operators send: `POST /v1/gnsend`.
 //!
-//! The router passes its packets to the link and gets no result. So this module refuses a packet if it knows
-//! that the packet cannot leave. The operator then sees the reason.
+//! The router passes its packets to the link and gets no result. So this module refuses a packet that cannot
+//! leave, as far as it can know this. The operator then sees the reason.
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
 use carnet_base::Time;
@@ -64,10 +64,10 @@ impl Geonet {
         })
     }
 
-    /// Returns the present place of an area.
+    /// Returns an area at its present position.
     ///
     /// # Errors
-    /// Returns an error if the area does not exist, or its place is unknown.
+    /// Returns an error if the area does not exist, or if its position is unknown.
     pub fn area_at_present(&self, now: Time, area: &GnArea, station: &Station) -> Result<Area, String> {
         match area {
             GnArea::Name(name) => self.area_by_name(now, name, station),
@@ -107,8 +107,8 @@ impl Geonet {
     }
 }
 
-/// Returns the number of octets before the payload (EN 302 636-4-1 9.8). Basic and Common Header together
-/// have twelve octets.
+/// Returns the length in octets of the GeoNetworking headers (EN 302 636-4-1 9.8). Basic and Common Header
+/// together have twelve octets.
 fn headers_length(transport: &GeonetTransport) -> usize {
     match transport {
         GeonetTransport::GeoUnicast(_) => 60,

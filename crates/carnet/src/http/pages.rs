@@ -1,8 +1,8 @@
-//! The dashboard's files (`station.http_pages`) over TCP: files of a few kinds, from one directory.
+//! The dashboard's files (`station.http_pages`) over TCP: files of a few types, from one directory.
 //!
-//! The files are not a part of the program, which has to fit into the flash of a small router. The page shows
-//! data from the network. So a browser must load nothing from elsewhere and run no script but these files.
-//! The browser must not treat text as markup (Content Security Policy Level 3, Trusted Types).
+//! The files are not in the program, which has to fit into the flash of a small router. The dashboard shows
+//! data from the network. So the browser must load nothing from other servers, and run only the scripts in
+//! these files. It must not interpret text as markup (Content Security Policy Level 3, Trusted Types).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,8 +31,8 @@ pub(super) struct DashboardFile {
 }
 
 impl DashboardFile {
-    /// Returns the file of a URL path. Returns `None` if the path names a folder or a hidden file, or has
-    /// encoded characters.
+    /// Returns the file for a URL path. Returns `None` if the path names a folder or a hidden file, or
+    /// contains percent-encoded characters.
     pub(super) fn file_of_path(path: &str) -> Option<DashboardFile> {
         let name = match path.strip_prefix('/')? {
             "" => "index.html",

@@ -1,15 +1,15 @@
 //! The API over TCP (`station.http`): the rights of clients, and the limits of connections.
 //!
 //! For the UNIX socket, file modes decide; here tokens decide (`station.http_tokens`, RFC 6750 2.1). A `read`
-//! token may read, an `operate` token may do everything. Without a token file the port is on a loopback
-//! address, which the config ensures. Then every program on this machine may read, and none may change
-//! anything. Every page in a browser on this machine reaches that port. So requests without a token must name
-//! `localhost` or an IP address. A page from elsewhere cannot do so (DNS rebinding).
+//! token permits reading, an `operate` token permits everything. Without a token file the port is on a
+//! loopback address, which the config ensures. Then every program on this machine may read, and none may
+//! change anything. Every page in a browser on this machine reaches that port. So requests without a token
+//! must name `localhost` or an IP address. A page of another site cannot send such a request (DNS rebinding).
 //!
 //! An unknown client cannot keep other clients out. The client has [`HEADER_TIMEOUT`] for a header, and its
 //! connection ends after one answer. A connection is *proven* once the server has allowed a request on it. If
-//! all places are used, a new connection takes the place of the oldest unproven one. A source has at most
-//! [`MAX_UNPROVEN_PER_SOURCE`] unproven connections.
+//! the server has [`MAX_CONNECTIONS`] connections, a new one replaces the oldest unproven one. A source has
+//! at most [`MAX_UNPROVEN_PER_SOURCE`] unproven connections.
 //!
 //! Left out: TLS. An operator who opens the port to a network puts a proxy with TLS in front of it
 //! (docs/operating.md).
@@ -146,8 +146,9 @@ impl AuthorizedFlag {
     }
 }
 
-/// Passes a request on if its token allows it. The dashboard's files need no token, because operators enter
-/// their token on these pages. If the request is not allowed, the connection ends with the answer.
+/// Passes a request to its handler if the token allows it. The dashboard's files need no token, because
+/// operators enter their token on these pages. After a request that is not allowed, the connection ends with
+/// the answer.
 async fn guard_request(
     State(gate): State<AccessControl>,
     Extension(proven): Extension<AuthorizedFlag>,
@@ -310,8 +311,8 @@ struct ServedConnection {
 struct ServedConnections(Vec<ServedConnection>);
 
 impl ServedConnections {
-    /// Makes room for a connection from a source; may end another connection for it. Returns whether there is
-    /// room now.
+    /// Makes room for a new connection from a source; may end another connection for this. Returns whether
+    /// there is room.
     fn make_room_for(&mut self, source: IpAddr) -> bool {
         self.0.retain(|place| !place.task_handle.is_finished());
         let is_unproven = |place: &&ServedConnection| !place.authorized_flag.get();
@@ -336,7 +337,7 @@ struct IdleLimitedStream {
 }
 
 impl IdleLimitedStream {
-    /// Restarts the timer for silent connections after a read or write. Returns an error if the timer has run
+    /// Restarts the idle timer after a read or write that succeeded. Returns an error if the timer has run
     /// out.
     fn restart_timer_after<T>(
         &mut self,
@@ -443,7 +444,7 @@ mod tests {
             assert!(format!("{error:#}").contains(expected), "{error:#}");
         }
         assert!(AccessControl::new(Some(Path::new("/nowhere"))).is_err());
-        // A user who can replace the link chooses the tokens, so the server refuses a link.
+        // A user who can replace a symbolic link could choose the tokens, so the server refuses a link.
         let link = scratch.path().join("link");
         std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
         let error = AccessControl::new(Some(&link)).expect_err("a link");

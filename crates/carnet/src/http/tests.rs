@@ -1,4 +1,4 @@
-//! Tests of server and client over a real socket, with a small run loop.
+//! Tests of server and client over a real socket, with a small run loop that answers the requests.
 
 mod facilities;
 mod geonet;
@@ -100,8 +100,8 @@ impl TestServer {
         self.scratch_folder.path().join("run/s.sock")
     }
 
-    /// Creates a server and a client. Also returns the receiver of the requests, because the test itself is
-    /// the run loop.
+    /// Creates a server and a client. Also returns the receiver of the requests, so that the test itself can
+    /// answer as the run loop.
     async fn new() -> (TestServer, mpsc::Receiver<StationRequest>) {
         let scratch = ScratchFolder::new();
         let socket = scratch.path().join("run/s.sock");
@@ -322,8 +322,8 @@ async fn revoke_all_names_every_registered_node() {
                             ..test_binding()
                         };
                         let mut bindings: Vec<Binding> = registered.iter().map(of).collect();
-                        // A station may be a mobile router as well; `revoke` must leave the router's own
-                        // binding.
+                        // A station may be both home agent and mobile router. `carnet revoke` must not revoke
+                        // the binding of its own mobile router.
                         let own = Binding { role: Role::MobileRouter, ..of(&home(9)) };
                         bindings.extend([of(&home(1)), own]);
                         drop(reply.send(bindings));

@@ -1,5 +1,5 @@
-//! DHCPv6 on the interfaces of the mobile network: connects the servers with their sockets. One delegator
-//! gives prefixes to the routers on board of all interfaces.
+//! DHCPv6 on the interfaces of the mobile network. The module connects the servers with their sockets. A
+//! single delegator serves the routers on board of all interfaces.
 
 use std::net::Ipv6Addr;
 use std::task::{Context, Poll};
@@ -28,7 +28,7 @@ const MAX_HELD_REPLIES: usize = 1024;
 pub struct Dhcpv6Service {
     dhcpv6_links: Vec<Dhcpv6Link>,
     prefix_delegator: PrefixDelegator,
-    /// Replies with their destinations that wait until records of delegated prefixes are on the disk.
+    /// Replies, with their destinations, that wait until the records of delegated prefixes are on the disk.
     held_replies: HeldMessages<(Ipv6Addr, Vec<u8>)>,
 }
 
@@ -36,7 +36,7 @@ pub struct Dhcpv6Service {
 struct Dhcpv6Link {
     name: String,
     config: Dhcpv6Config,
-    /// Whether the router itself is the DNS server, if the config names none.
+    /// Whether the router itself is the DNS server of hosts if the config names no DNS server.
     forwards_dns: bool,
     prefixes: Vec<Ipv6Net>,
     dhcpv6_server: Dhcpv6Server,
@@ -57,7 +57,7 @@ impl Dhcpv6Service {
         }
     }
 
-    /// Applies a changed config. Interfaces that are up have to be reported again.
+    /// Applies a changed config. The caller then reports the interfaces that are up again.
     pub fn reconfigure(&mut self, config: &Config) {
         self.dhcpv6_links = Dhcpv6Service::configured_links(config);
         self.prefix_delegator.reconfigure(delegator_config(config));
@@ -96,14 +96,15 @@ impl Dhcpv6Service {
         }
     }
 
-    /// Returns whether messages may be ready; if not, wakes the task when they are.
+    /// Returns whether messages may be ready; if not, the task is woken when a message arrives.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let ports = self.dhcpv6_links.iter().filter_map(|link| link.port.as_ref());
         let count = ports.filter(|port| port.poll_readable(cx).is_ready()).count();
         if count > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Returns when [`Self::process_received`] has work without messages.
+    /// Returns when the caller must call [`Self::process_received`] next even if no message arrives; `None`
+    /// if never.
     pub fn poll_timeout(&self) -> Option<Time> {
         let has_news = self.prefix_delegator.has_changes().then_some(Time::ZERO);
         let retries = self.dhcpv6_links.iter().filter_map(|link| link.next_attempt_at);
@@ -156,7 +157,8 @@ impl Dhcpv6Service {
         &self.prefix_delegator
     }
 
-    /// Holds the replies so far until this commit is on the disk. Without a commit, sends them now.
+    /// Holds the replies so far until the commit with this number is on the disk. If `commit` is `None`,
+    /// sends the replies now.
     pub fn hold_replies(&mut self, now: Time, commit: Option<u64>) {
         self.held_replies.set_commit(commit.unwrap_or_default());
         if commit.is_none() {

@@ -1,9 +1,9 @@
-//! DNS forwarder for hosts of the mobile network: connects it with sockets.
+//! DNS forwarder for hosts of the mobile network. The module connects the forwarder with sockets.
 //!
 //! The forwarder answers on each address that an interface of the mobile network has in a prefix of the
-//! mobile network. Queries to servers have such an address as their source, so that they take the tunnel.
-//! While packets of hosts leave past the tunnel because the home agent is away, the source is an address of
-//! the uplink.
+//! mobile network. Queries to servers have such an address as their source, so that they take the tunnel. If
+//! the home agent is away and packets of hosts leave outside of the tunnel, the source is an address of the
+//! uplink.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,7 +23,8 @@ use tracing::{info, warn};
 
 /// Number of messages that may wait for the run loop.
 const MAX_WAITING_MESSAGES: usize = 256;
-/// Maximum number of hosts whose way back is known. A host without answer sends its query again.
+/// Maximum number of queries for which the way of the answer is stored. A host that gets no answer sends its
+/// query again.
 const MAX_WAITING_CLIENTS: usize = 4096;
 /// Time until the next attempt to open a socket.
 const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,20 +37,20 @@ pub struct DnsService {
     prefixes: Vec<IpNet>,
     /// Interfaces of the mobile network by name.
     networks_by_name: BTreeMap<String, BoardNetwork>,
-    /// Addresses of the uplink by which queries leave while the home agent is away.
+    /// Addresses of the uplink from which queries leave while the home agent is away.
     uplink_addresses: Vec<IpAddr>,
     ports: BTreeMap<(String, IpAddr), DnsSocket>,
-    /// Ways back to hosts, by the number of the client.
+    /// Socket and destination, or TCP connection, of the answer to each host, by the number of the client.
     waiting_clients: BTreeMap<u64, DnsReply>,
     next_client_number: u64,
-    /// Tasks that wait for servers.
+    /// Tasks that wait for an answer of a DNS server, by query.
     query_tasks: BTreeMap<QueryId, Vec<AbortHandle>>,
     message_sender: mpsc::Sender<DnsMessage>,
     message_receiver: mpsc::Receiver<DnsMessage>,
     next_attempt_at: Option<Time>,
 }
 
-/// Sockets at one address.
+/// Sockets at one address of the router.
 #[derive(Debug, Default)]
 struct DnsSocket {
     open_port: Option<DnsPort>,
@@ -92,13 +93,15 @@ impl DnsService {
             if self.dns_forwarder.needs_ipv6(self.network_of_interface(interface), octets))
     }
 
-    /// Returns the network of this name; one that knows no other if the config has no such interface.
+    /// Returns the network on this interface. If the config has no such interface, returns an isolated
+    /// network whose hosts find no other names.
     pub fn network_of_interface(&self, interface: &str) -> BoardNetwork {
         let unknown = BoardNetwork { network_number: self.networks_by_name.len(), is_isolated: true };
         self.networks_by_name.get(interface).copied().unwrap_or(unknown)
     }
 
-    /// Sets the addresses from which queries leave past the tunnel; none if they take the tunnel.
+    /// Sets the source addresses of queries that leave outside of the tunnel; none if queries take the
+    /// tunnel.
     pub fn set_uplink_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.uplink_addresses = addresses;
     }
@@ -115,7 +118,7 @@ impl DnsService {
         ports.map(|((_, address), port)| (*address, port.open_failure.clone())).collect()
     }
 
-    /// Follows the addresses of an interface of the mobile network.
+    /// Handles a change of the addresses of an interface of the mobile network.
     pub fn handle_interface(&mut self, now: Time, interface: &Interface) {
         let ipv4 = interface.ipv4_addresses.iter().map(|own| IpAddr::V4(own.addr()));
         let ipv6 = interface.addresses.iter().filter(|own| !own.tentative && !own.duplicate);
@@ -129,7 +132,7 @@ impl DnsService {
         self.open_missing_sockets(now);
     }
 
-    /// Closes the sockets of an interface that is gone.
+    /// Closes the sockets of an interface that has disappeared.
     pub fn handle_interface_gone(&mut self, name: &str) {
         self.ports.retain(|(interface, _), _| interface != name);
     }
@@ -164,16 +167,16 @@ impl DnsService {
         }
     }
 
-    /// Returns the next message; if none is there, wakes the task when one is.
+    /// Returns the next message. If no message is ready, the task is woken when one arrives.
     pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<DnsMessage> {
         match self.message_receiver.poll_recv(cx) {
             Poll::Ready(Some(message)) => Poll::Ready(message),
-            // The service has a sender itself, so the channel never ends.
+            // The service itself owns a sender, so the channel is never closed.
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when the caller must call [`Self::handle_timeout`] next; `None` if never.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.dns_forwarder.poll_timeout().into_iter().chain(self.next_attempt_at).min()
     }
@@ -239,7 +242,8 @@ impl DnsService {
         }
     }
 
-    /// Returns the source address of a query to this server; `None` without one of its address family.
+    /// Returns the source address of a query to this server; `None` if there is no address of the server's
+    /// address family.
     fn source(&self, server: IpAddr) -> Option<IpAddr> {
         let on_board = self.ports.keys().map(|(_, address)| *address);
         let of_uplink = self.uplink_addresses.iter().copied();

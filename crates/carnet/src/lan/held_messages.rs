@@ -1,12 +1,13 @@
-//! Messages to hosts that wait until records of leases and delegated prefixes are on the disk. Otherwise two
-//! hosts could get one address, because a crash destroys the record of the first.
+//! Messages to hosts that wait until the records of leases and delegated prefixes are on the disk. If the
+//! server sent them earlier, a crash could destroy a record. The server could then give the address to a
+//! second host.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Longest wait of a message. A client without answer sends its request again.
+/// Longest wait of a message. After that time the client has sent its request again.
 const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
 
 /// Messages that wait, the oldest first.
@@ -18,7 +19,7 @@ pub struct HeldMessages<M> {
 
 #[derive(Debug)]
 struct WaitingMessage<M> {
-    /// Number of the commit with the records; `None` until the caller has made it.
+    /// Number of the commit that contains the message's records; `None` until the caller has set it.
     commit_number: Option<u64>,
     waiting_since: Time,
     interface: String,
@@ -31,8 +32,9 @@ impl<M> HeldMessages<M> {
         HeldMessages { waiting_messages: VecDeque::new(), limit }
     }
 
-    /// Adds a message of an interface. If the queue is full, drops the oldest one. `commit` is the number of
-    /// the commit with its records, or `None` if the caller will set it ([`Self::set_commit`]).
+    /// Adds a message to an interface. If the queue is full, drops the oldest message. `commit` is the number
+    /// of the commit with the message's records. It is `None` if the caller sets the number later
+    /// ([`Self::set_commit`]).
     pub fn push(&mut self, now: Time, commit: Option<u64>, interface: String, message: M) {
         if self.waiting_messages.len() >= self.limit {
             self.waiting_messages.pop_front();
@@ -45,15 +47,16 @@ impl<M> HeldMessages<M> {
         });
     }
 
-    /// Sets the commit of the messages that have none.
+    /// Sets the commit number of the messages that have none.
     pub fn set_commit(&mut self, commit: u64) {
         for held in self.waiting_messages.iter_mut().filter(|held| held.commit_number.is_none()) {
             held.commit_number = Some(commit);
         }
     }
 
-    /// Returns the next message whose commit is on the disk, with its interface; `None` without one. `commit`
-    /// is the last commit that is on the disk. Drops messages that have waited for too long.
+    /// Returns the next message whose commit is on the disk, with its interface; `None` if no message is
+    /// ready. `commit` is the last commit on the disk. Drops messages that have waited longer than
+    /// [`MAX_HOLD_TIME`].
     pub fn pop_written(&mut self, now: Time, commit: u64) -> Option<(String, M)> {
         let is_written = |held: &WaitingMessage<M>| held.commit_number.is_some_and(|of| of <= commit);
         while let Some(held) = self.waiting_messages.pop_front_if(|held| is_written(held)) {

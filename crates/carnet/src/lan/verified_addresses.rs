@@ -1,8 +1,8 @@
-//! IPv6 addresses of hosts on board, which the hosts make themselves (RFC 4862).
+//! IPv6 addresses of hosts on board, which the hosts form themselves (RFC 4862).
 //!
-//! The kernel knows at which link-layer address each neighbour answers. An address counts once the host with
-//! the link-layer address of a lease has answered the kernel there. A claim of a host does not count,
-//! because any host can claim another one's link-layer address.
+//! The kernel knows the link-layer address at which each neighbour answers. An address is verified once the
+//! kernel has got an answer there from the link-layer address of a lease. An unsolicited message of a host
+//! does not suffice, because any host can use the link-layer address of another host in it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -11,14 +11,15 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_lan::LinkAddress;
 
-/// Time for which an answer of a host counts.
+/// Time for which an address stays verified after the host's answer.
 const VERIFIED_LIFETIME: Duration = Duration::from_secs(600);
-/// Time until the kernel is asked again: it verifies an address in that time (RFC 4861 10).
+/// Pause until the caller reads the kernel's neighbours again. The kernel verifies an address within this
+/// time (RFC 4861 10).
 const VERIFICATION_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum number of addresses.
+/// Maximum number of verified addresses.
 const MAX_ADDRESSES: usize = 4096;
 
-/// The addresses, by interface, each with its host and the time of the answer.
+/// The verified addresses, by interface, each with its host and the time of the host's answer.
 #[derive(Debug, Default)]
 pub struct VerifiedAddresses {
     hosts_by_address: BTreeMap<(String, Ipv6Addr), (LinkAddress, Time)>,
@@ -26,12 +27,13 @@ pub struct VerifiedAddresses {
 }
 
 impl VerifiedAddresses {
-    /// Returns whether the caller should ask the kernel.
+    /// Returns whether the caller should read the kernel's neighbours again.
     pub fn needs_update(&self, now: Time) -> bool {
         self.updated_at.is_none_or(|updated| now >= updated + VERIFICATION_INTERVAL)
     }
 
-    /// Adds addresses at which hosts have lately answered, and removes those of old answers.
+    /// Adds addresses at which hosts have lately answered, and removes addresses whose answer is older than
+    /// [`VERIFIED_LIFETIME`].
     pub fn update_verified(&mut self, now: Time, found: Vec<(String, Ipv6Addr, LinkAddress)>) {
         self.updated_at = Some(now);
         self.hosts_by_address.retain(|_, (_, since)| now < *since + VERIFIED_LIFETIME);
@@ -43,12 +45,13 @@ impl VerifiedAddresses {
         }
     }
 
-    /// Returns the link-layer address of the host that has lately answered at an address; `None` without one.
+    /// Returns the link-layer address of the host that has lately answered at an address; `None` if no host
+    /// has.
     pub fn host_at_address(&self, interface: &str, address: Ipv6Addr) -> Option<LinkAddress> {
         self.hosts_by_address.get(&(interface.to_owned(), address)).map(|(host, _)| *host)
     }
 
-    /// Returns the addresses of a host, those of the last answers first.
+    /// Returns the verified addresses of a host, the latest answer first.
     pub fn addresses_of_host(&self, interface: &str, host: LinkAddress) -> Vec<Ipv6Addr> {
         let own =
             self.hosts_by_address.iter().filter(|((name, _), (of, _))| name == interface && *of == host);

@@ -9,7 +9,7 @@ use crate::facilities::{ERROR_NO_FACILITIES, MessageFilter, denm_requests, ldm_o
 use crate::request::Answer;
 
 impl StationRunner {
-    /// Returns the present place of an area; `None` if the request has no area.
+    /// Returns an area at its present position; `None` if the request has no area.
     pub(super) fn present_area(&self, area: Option<&GnArea>) -> Answer<Option<Area>> {
         let Some(area) = area else { return Ok(None) };
         self.query_geonet(|geonet, _| geonet.area_at_present(clock::now(), area, &self.station))
@@ -36,8 +36,7 @@ impl StationRunner {
         if self.applications.get().is_none() {
             return Err(ERROR_NO_FACILITIES.into());
         }
-        // An event that is sent only once needs a link now. The message of a repeated event may wait until
-        // the link is back.
+        // A DENM that is sent only once needs a link now. A repeated DENM may wait until the link is back.
         if request.repetition_interval_ms.is_none() {
             self.query_geonet(|geonet, _| geonet.check_link()).flatten()?;
         }

@@ -101,8 +101,8 @@ impl StationRunner {
             GeonetEvent::Ping => {
                 let Some(geonet) = self.geonet.get_mut() else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {
-                    // If a request cannot be sent, no answer arrives, and the ping reports the request as
-                    // lost.
+                    // If the station refuses the request, no answer arrives, and the ping reports the request
+                    // as lost.
                     if let Err(refusal) = self.try_handle_input(Input::Geonet(request)) {
                         tracing::debug!("{refusal}");
                     }
@@ -114,7 +114,7 @@ impl StationRunner {
 
     /// Receives a batch of frames.
     fn receive_radio_frames(&mut self, now: Time, wall: WallTime) -> carnet_linux::Result<()> {
-        // Under a flood of frames the loop never ends by itself, so it ends when a timer is due.
+        // Under a flood of frames the loop would never end, so it ends when a timer of the station is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.handle_input(Input::Timeout);
         }
@@ -189,7 +189,7 @@ impl StationRunner {
         self.carry_out_waiting_outputs();
     }
 
-    /// Executes the outputs that the loop has collected while it received frames.
+    /// Executes the outputs that were collected while a batch of frames was received.
     fn carry_out_waiting_outputs(&mut self) {
         let mut outputs = std::mem::take(&mut self.waiting_outputs);
         for output in outputs.drain(..) {
@@ -215,7 +215,7 @@ impl StationRunner {
 
     /// Passes the largest payload of a radio frame to the station.
     pub(super) fn pass_link_mtu(&mut self) {
-        // If the station has no GeoNetworking router, it does not need the payload size.
+        // A station without a GeoNetworking router does not need this size.
         if self.station.geonet().is_some()
             && let Some(mtu) = self.geonet.get_mut().and_then(Geonet::take_changed_mtu)
         {
@@ -223,7 +223,7 @@ impl StationRunner {
         }
     }
 
-    /// Executes a command of the upper tester, and reports the result to the tester.
+    /// Executes a command of the test system, and reports the result to it.
     pub(super) fn execute_tester_command(&mut self, tester: SocketAddr, message: TesterMessage) {
         let place = self.station.geonet().and_then(|router| router.position_vector()).copied();
         let done = match &message {

@@ -17,8 +17,8 @@ use super::StationRunner;
 use crate::lan::{LanEvent, LinkIndex};
 use crate::state::RecordKey;
 
-/// Number of events about leases at once, and the time until one more, so that hosts that come and go fill
-/// no log. Counters count all.
+/// Number of events about leases that may follow each other without a pause. Later, one event is possible for
+/// each interval below, so that hosts that come and go do not fill the log. The counters count all events.
 const LEASE_EVENT_BURST: u32 = 64;
 const LEASE_EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -55,7 +55,7 @@ impl StationRunner {
         }
     }
 
-    /// Asks the kernel for the IPv6 addresses of hosts with names.
+    /// Reads from the kernel the IPv6 addresses of hosts that have a name.
     fn verify_neighbours(&mut self, now: Time) {
         let Some(platform) = &mut self.platform else { return };
         let mut found = Vec::new();
@@ -68,7 +68,7 @@ impl StationRunner {
         self.lan_services.set_neighbours(now, found);
     }
 
-    /// Executes the outputs of the services. An acknowledgement waits until its lease is on the disk.
+    /// Executes the outputs of the services. A DHCP acknowledgement waits until its lease is on the disk.
     pub(super) fn carry_out_lan(&mut self) {
         let mut has_stored = false;
         while let Some((place, output)) = self.lan_services.poll_output() {
@@ -93,8 +93,8 @@ impl StationRunner {
         }
     }
 
-    /// Executes the outputs of prefix delegation: records, events and routes. Returns whether there were
-    /// records.
+    /// Executes the outputs of prefix delegation: records, events and routes. Returns whether any output was
+    /// a record.
     fn carry_out_delegations(&mut self) -> bool {
         let mut has_stored = false;
         while let Some(output) = self.lan_services.dhcpv6_service_mut().poll_output() {
@@ -142,7 +142,8 @@ impl StationRunner {
         );
     }
 
-    /// Logs an event, and sends it to the readers of events. Warnings have a rate limit of their own.
+    /// Logs an event of a service, and sends it to the clients that read events. Warnings have a rate limit
+    /// of their own.
     fn report_lan_event(
         &mut self,
         is_warning: bool,
@@ -170,7 +171,7 @@ impl StationRunner {
     }
 }
 
-/// Returns an event as a line of the log.
+/// Returns the log text of a DHCP event.
 fn dhcp_event_text(interface: &str, event: &DhcpEvent) -> String {
     match event {
         DhcpEvent::Leased { address, link_address, host_name } => {
@@ -196,7 +197,7 @@ fn dhcp_event_text(interface: &str, event: &DhcpEvent) -> String {
     }
 }
 
-/// Returns an event of prefix delegation as a line of the log.
+/// Returns the log text of an event of prefix delegation.
 fn delegation_text(event: &DelegationEvent) -> String {
     match event {
         DelegationEvent::Delegated(PrefixDelegation { prefix, client, router_address: router, .. }) => {
@@ -232,7 +233,7 @@ fn delegation_fields(event: &DelegationEvent) -> Value {
     }
 }
 
-/// Returns an event as fields of the API.
+/// Returns a DHCP event as fields of the API.
 fn dhcp_event_fields(interface: &str, event: &DhcpEvent) -> Value {
     match event {
         DhcpEvent::Leased { address, link_address, host_name } => json!({

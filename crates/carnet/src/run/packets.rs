@@ -1,4 +1,4 @@
-//! Passes packets between the tunnel device, the sockets of tunnels inside IPv4, and the station.
+//! Passes packets between the tunnel device, the sockets of tunnels over IPv4, and the station.
 
 use std::time::Duration;
 
@@ -14,16 +14,17 @@ use tokio::time::Instant;
 use super::StationRunner;
 use crate::sessions::SessionArrival;
 
-/// Number of packets that the loop handles before other inputs get their turn.
+/// Maximum number of packets that the loop handles before it checks for other inputs.
 const MAX_PACKETS_PER_BATCH: usize = 256;
 /// Maximum number of control messages that the loop handles in one turn: from known senders, and from unknown
 /// senders. The messages of unknown senders take fractions of a millisecond, even if the station verifies
-/// each. Further messages wait in their own queue of the tunnel device and delay no other queue.
+/// each. Further messages wait in a queue of their own in the tunnel device, so they delay no other queue.
 const CONTROL_QUEUE_LIMITS: [(DeviceQueue, usize); 2] =
     [(DeviceQueue::Known, MAX_PACKETS_PER_BATCH), (DeviceQueue::Strangers, 32)];
-/// Time for which the station gathers control messages that come at shorter intervals.
+/// Time for which the station lets control messages gather before it reads them, if they arrive close
+/// together.
 const GATHER_TIME: Duration = Duration::from_millis(4);
-/// Interval below which the station gathers packets, see [`StationRunner::packets`].
+/// Interval between packets below which the station lets packets gather, see [`StationRunner::packets`].
 const FREQUENT_PACKET_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Decides when the station reads control messages that arrive close together, as at a home agent of very
@@ -36,7 +37,8 @@ pub(super) struct ReadPause {
 }
 
 impl ReadPause {
-    /// Records that the station has read `count` messages. `is_all` means that the queue is empty now.
+    /// Records that the station has read `count` messages. `is_all` means that the station has read all
+    /// messages of the queue.
     fn record_read(&mut self, now: Instant, count: usize, is_all: bool) {
         let is_dense = count > 1 || self.last_read_at.is_some_and(|last| now < last + GATHER_TIME);
         self.no_reads_until = (is_all && count > 0 && is_dense).then(|| now + GATHER_TIME);
@@ -54,10 +56,10 @@ impl ReadPause {
 impl StationRunner {
     /// Reads packets from the tunnel device until it is empty or other inputs have waited long enough.
     ///
-    /// Packets may come one by one, but so fast that waking costs more time than handling a packet. In this
-    /// case the task yields the core once before it stops reading. The sender of the packets on this core
-    /// (the host, or the station at the other end) can run, and the next packets come together. A machine
-    /// with a free core does not notice this, nor does a single packet.
+    /// Packets may come one by one, but so fast that waking the task costs more time than handling a packet.
+    /// In this case the task yields the processor once before it stops reading. The sender of the packets (a
+    /// host, or the other station) can then run on this core. Its next packets arrive together. If the sender
+    /// has a core of its own, or sends only a single packet, yielding changes nothing.
     pub(super) async fn packets(&mut self) {
         let (now, wall) = (clock::now(), clock::wall_time());
         // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.
@@ -67,8 +69,8 @@ impl StationRunner {
         let is_frequent = now.saturating_since(self.woken_by_packets_at) < FREQUENT_PACKET_INTERVAL;
         self.woken_by_packets_at = now;
         let (mut count, mut asked, mut has_yielded) = (0, 0, false);
-        // The loop handles all packets that the reader has read: none may stay in the reader while the
-        // program waits for the device.
+        // Handle all packets that the reader has already read. A packet left in the reader would wait there
+        // until the device has a further packet.
         while let Some(reader) =
             self.tunnel_reader.as_mut().filter(|r| count < MAX_PACKETS_PER_BATCH || r.is_inside_burst())
         {
@@ -96,8 +98,8 @@ impl StationRunner {
         }
         if !is_over || asked > 0 {
             self.flush_and_receive();
-            // Here the tasks for the kernel's events, requests and signals run. A task learns of arrived
-            // packets only if the runtime asks the kernel.
+            // Yield, so that the tasks for the kernel's events, requests and signals run. The runtime then
+            // asks the kernel which sockets have packets.
             tokio::task::yield_now().await;
         }
     }
@@ -124,7 +126,7 @@ impl StationRunner {
         asked
     }
 
-    /// Handles the packet that the buffer has from the tunnel device.
+    /// Handles the packet from the tunnel device that is in the buffer.
     fn packet(&mut self, now: Time, wall: WallTime) {
         if let Some(sessions) = self.encrypted_sessions.get_mut() {
             match sessions.receive_ipv6_packet(now, &mut self.packet_buffer) {
@@ -148,7 +150,7 @@ impl StationRunner {
         self.carry_out_verdict(verdict);
     }
 
-    /// Reads packets inside IPv4 or UDP until no packet is left or other inputs have waited long enough.
+    /// Reads tunnel packets over IPv4 or UDP until none is left or other inputs have waited long enough.
     pub(super) async fn handle_datagrams(&mut self) {
         let (now, wall) = (clock::now(), clock::wall_time());
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
@@ -211,8 +213,8 @@ impl StationRunner {
         match verdict {
             ForwardingVerdict::Forward | ForwardingVerdict::Encapsulate { .. }
                 if self.goes_into_session(verdict) => {}
-            // A packet that needs earlier outputs is an output itself, and the station queues it behind them.
-            // So this packet may leave at once.
+            // The station queues a packet behind outputs that the packet needs, and then this code does not
+            // run. So this packet may leave at once.
             ForwardingVerdict::Forward => {
                 if let Some(writer) = &mut self.tunnel_writer {
                     writer.write_in_place(&mut self.packet_buffer);
@@ -227,14 +229,14 @@ impl StationRunner {
         }
     }
 
-    /// Writes the packets that wait so that one system call can write them together.
+    /// Writes the waiting packets, as many as possible with one system call.
     pub(super) fn flush_packets(&mut self) {
         self.tunnel_writer.iter_mut().for_each(TunnelWriter::flush);
         self.datagram_writer.iter_mut().for_each(DatagramWriter::flush);
     }
 
-    /// Ends a burst of packets: updates the fast path, writes waiting packets, and handles the results of
-    /// earlier commits.
+    /// Ends a burst of packets: passes changes to the fast path, writes waiting packets, and handles finished
+    /// commits.
     fn flush_and_receive(&mut self) {
         self.handle_sessions();
         self.handle_due_timers();

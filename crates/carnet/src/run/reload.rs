@@ -13,7 +13,8 @@ use crate::geonet::Geonet;
 use crate::sessions::Sessions;
 use crate::settings;
 
-/// Returns whether two sections `[station]` are equal. The sessions compare the private keys.
+/// Returns whether two sections `[station]` are equal, without their private keys. The encrypted sessions
+/// compare these.
 fn is_same_station(one: &Station, other: &Station) -> bool {
     Station { private_key: None, ..one.clone() } == Station { private_key: None, ..other.clone() }
 }
@@ -67,7 +68,7 @@ impl StationRunner {
             error!("cannot apply the changed config: a change in {section} needs a restart of the station");
             return;
         }
-        // Sessions begin and end with a start, because they need a socket and the state file.
+        // A reload cannot start or end encrypted sessions, because they need a socket and the state file.
         if config.has_sessions() != self.encrypted_sessions.get().is_some()
             || self
                 .encrypted_sessions
@@ -125,8 +126,8 @@ impl StationRunner {
         self.station.reconfigure(now, wall, station_config);
         self.store_state_part(StoredStatePart::Own);
         // For nodes that the home agent no longer serves, only the replay protection remains. This includes
-        // nodes from a time before the home agent was off. Registrations that the config no longer allows are
-        // removed.
+        // nodes that registered before the home agent was switched off. Registrations that the config no
+        // longer allows are removed.
         for stored in before {
             let home_address = stored.home_address;
             if self.station.nemo().stored_binding(now, wall, home_address) != Some(stored) {

@@ -22,7 +22,7 @@ use crate::sessions::Sessions;
 impl StationRunner {
     pub(super) fn answer_request(&mut self, request: StationRequest) {
         let now = clock::now();
-        // If the client has gone away, sending the answer fails, which does no harm.
+        // If the client has disconnected, sending the answer fails, which does no harm.
         match request {
             StationRequest::Status(reply) => {
                 let uptime = now.saturating_since(self.started_at);
@@ -125,7 +125,8 @@ impl StationRunner {
         self.try_handle_input(Input::Command(Command::Portal(order)))
     }
 
-    /// Returns the interface on board at which a host is, by the kernel's neighbours or by its lease.
+    /// Returns the interface on board on which a host is, found in the kernel's neighbour table or in the
+    /// host's lease.
     fn interface_of_host(&mut self, host: MacAddress) -> Answer<String> {
         let lan: Vec<String> =
             self.station.nemo().lan_status().into_iter().map(|lan| lan.interface).collect();

@@ -18,8 +18,8 @@ pub fn dhcp_servers(config: &Config) -> Vec<(String, ServerConfig)> {
     servers.collect()
 }
 
-/// Returns the interfaces on which carnet answers DHCPv6 requests, with the values for hosts. If carnet is
-/// the DNS server there, its address is not among them.
+/// Returns the interfaces on which carnet answers DHCPv6 requests, with the values for hosts. If carnet
+/// itself is the DNS server on an interface, the values lack this server's address.
 pub fn dhcpv6_servers(config: &Config) -> Vec<(String, Dhcpv6Config)> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
     let forwards = !router.dns_forward_servers.is_empty();
@@ -59,7 +59,7 @@ pub fn delegator_config(config: &Config) -> DelegatorConfig {
     }
 }
 
-/// Returns the domains of hosts on board: the first of each interface's search list.
+/// Returns the domains of hosts on board: of each interface, the first domain of its search list.
 pub fn host_domains(config: &Config) -> Vec<String> {
     let mut domains: Vec<String> = Vec::new();
     for lan in config.mobile_router.iter().flat_map(|router| &router.lan_interfaces) {
@@ -68,8 +68,8 @@ pub fn host_domains(config: &Config) -> Vec<String> {
     domains
 }
 
-/// Returns the config of an interface's server; `None` if it has none. `forwards` says whether carnet
-/// forwards DNS queries.
+/// Returns the config of an interface's DHCP server; `None` if the interface has no server. `forwards` says
+/// whether carnet forwards DNS queries.
 fn dhcp_server_config(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<ServerConfig> {
     let range = lan.dhcp.default_range_in(prefix).filter(|_| lan.dhcp.enabled)?;
     let reservations = lan.dhcp.reservations.iter().map(|reservation| Reservation {

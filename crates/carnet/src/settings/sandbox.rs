@@ -1,8 +1,9 @@
 //! Converts the config to the list of rights that the process keeps ([`carnet_linux::sandbox`]).
 //!
 //! The plan allows folders instead of the files in them, because other programs replace files: editors,
-//! config management, programs that measure signals. In a shared folder (`/etc`, a home) the plan allows only
-//! the file. If a new file replaces it, the process cannot read the new file before the next start.
+//! config management, programs that measure signals. In a folder that many programs share (`/etc`, a home),
+//! the plan allows only the file. If a new file replaces this file, the process cannot read it before the
+//! next start.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,7 +16,7 @@ use carnet_linux::sandbox::SandboxPlan;
 use super::lan::{dhcp_servers, dhcpv6_servers};
 use super::{GeonetPathChoice, geonet_path, needs_platform, undo_file};
 
-/// Folders that contain private files of several users.
+/// Folders that programs and users share. The plan never allows such a folder as a whole.
 const SHARED_FOLDERS: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt", "/srv", "/mnt"];
 
 /// Returns the rights that a station with this config needs; `file` is the config file. Creates missing
@@ -116,7 +117,8 @@ pub fn loads_programs_later(config: &Config, path: Option<carnet_linux::DataPath
         || geonet_path(config) != GeonetPathChoice::Never
 }
 
-/// Returns a right that `new` needs and that a process with only the rights of `old` lacks, in words.
+/// Returns, in words, a right that the plan `new` needs and that a process under the plan `old` lacks.
+/// Returns `None` if no right is lacking.
 pub fn missing_right(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
     let inside = |path: &PathBuf| {
         old.readable_paths.iter().chain(&old.writable_folders).any(|known| path.starts_with(known))
@@ -139,21 +141,21 @@ pub fn missing_right(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
 
 /// Adds a folder in which the station creates files.
 fn add_own_folder(plan: &mut SandboxPlan, folder: &Path) {
-    // If the folder cannot be created, the code that writes into it reports the error.
+    // If the folder cannot be created, a later write into it reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     plan.writable_folders.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
 }
 
-/// Adds a folder with all its content, by its real name. If the folder does not exist, adds the folder that
-/// will contain it.
+/// Adds a folder with all its content, without symbolic links in its path. If the folder does not exist, adds
+/// the nearest existing folder above it.
 fn add_readable_folder(plan: &mut SandboxPlan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
     plan.readable_paths.extend(found.filter(|found| !is_shared(found)));
 }
 
-/// Adds the folder of a file. If the file is a link, adds the folder of its target, too.
+/// Adds the folder of a file. If the file is a symbolic link, also adds the folder of its target.
 fn add_folder_of_file(plan: &mut SandboxPlan, file: &Path) {
     plan.config_paths.push(file.to_owned());
     for name in [Some(file.to_owned()), fs::canonicalize(file).ok()].into_iter().flatten() {

@@ -102,7 +102,8 @@ mod certificate_files {
         let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS)?;
         let now =
             SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(date, leap_seconds) };
-        // The program has no polygons of countries, so a certificate for countries is valid nowhere.
+        // The program does not know the borders of countries, so a certificate that is restricted to
+        // countries is valid nowhere.
         let mut entity = Entity::new(config, Box::new(Computes), Box::new(()), rng);
         let mut warnings = Vec::new();
         let holds = |certificate: &Certificate| {
@@ -132,10 +133,10 @@ mod certificate_files {
         for (credential, reason) in credentials.add_credentials(&mut entity, &Computes, now) {
             let (key, path) = match credential {
                 CredentialName::Root(index) => ("roots", security.root_files.get(index)),
-                // The operator has got a warning about the dates before. The entity checks dates again at
-                // each use.
+                // The operator has already got a warning about the dates. The entity checks the dates again
+                // at each use.
                 CredentialName::Authority(_) if is_about_validity_dates(reason) => continue,
-                // The ticket's authority may be missing, because its own dates were not valid.
+                // The authority that issued the ticket may be missing, because its own dates were not valid.
                 CredentialName::Authority(index)
                     if credentials.authorities.get(index).is_some_and(is_over) =>
                 {
@@ -252,7 +253,7 @@ mod tests {
         WallTime::from_unix_nanos((TODAY_UNIX_SECONDS as i64 + days * DAY_IN_SECONDS) as u64 * 1_000_000_000)
     }
 
-    /// Returns a validity period that begins `from` days after today.
+    /// Returns a validity period of `count` days that begins `from` days after today.
     fn validity_of_days(from: i64, count: u16) -> ValidityPeriod {
         let start = Time64::from_wall_time(date_after_days(from), 5).to_seconds();
         ValidityPeriod {
@@ -281,7 +282,8 @@ mod tests {
             CertificateFiles { scratch_folder: scratch, root_certificate: root }
         }
 
-        /// Creates an authority with this number, and a ticket of this authority.
+        /// Creates an authority with this number, and a ticket that it has issued. Returns the path of the
+        /// authority's certificate.
         fn create_authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
             let content = pki::authority_content("aa", signing_key(number).public_key(), validity, None);
             let authority = pki::issue_certificate(
@@ -344,7 +346,7 @@ mod tests {
             .expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("3.cert is not valid yet"), "{warnings:?}");
-        // A month later the other authority is the one that is valid.
+        // A month later the other authority is the valid one.
         let warnings =
             files.load_warnings(authorities, date_after_days(40)).expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");

@@ -30,8 +30,8 @@ HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE
 2001:db8:1::5     -                -      -                                at home     0 of 0 s    65535
 ";
     assert_eq!(show_table(Table::Bindings, two_bindings(), None), expected);
-    // The table needs 107 columns, and 97 without its column for the sequence number, which it then leaves
-    // out.
+    // The table needs 107 columns. If the terminal has fewer, the table leaves out the sequence number and
+    // needs 97.
     assert_eq!(show_table(Table::Bindings, two_bindings(), Some(107)), expected);
     let narrow = "\
 HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE       LEFT

@@ -42,7 +42,7 @@ pub(super) fn answer_request(request: StationRequest) {
         }
         StationRequest::GnReceive(reply) => {
             let (sender, receiver) = broadcast::channel(2);
-            // The loop sends one message more than the channel can hold.
+            // The test sends one message more than the channel can hold.
             for hops in 7..=9 {
                 drop(sender.send(received_payload(hops)));
             }

@@ -135,8 +135,8 @@ async fn server_closes_slow_unauthenticated_connections_to_accept_new_ones() {
         for stream in &mut slow {
             left += usize::from(!is_ended(stream).await);
         }
-        // One source address has only its share of connections. Many sources use all connections except two,
-        // which the event stream and this request have.
+        // A single source address gets at most 8 connections. Many sources get all connections except two,
+        // which the event stream and this request use.
         let expected = if from_one { 8 } else { 62 };
         assert!(left <= expected, "{left} of 80 slow connections are still served");
         // The server has ended the oldest connections, not the newest.
@@ -386,14 +386,14 @@ fn promtool_accepts_metrics_and_alerts() {
             .expect("its end");
         assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stdout));
     }
-    // All metrics that the alerts and the dashboard use exist.
+    // Every metric that the alerts and the dashboard use must exist.
     let families: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     for file in ["carnet.rules.yml", "grafana.json"] {
         let content = fs::read_to_string(folder.join(file)).expect(file);
         for name in content.split(|c: char| !c.is_ascii_lowercase() && c != '_' && !c.is_ascii_digit()) {
             let is_metric = name.starts_with("carnet_");
-            // Metrics of roles that this test's station does not have.
+            // Metrics of roles that the station in this test does not have.
             let elsewhere =
                 name.starts_with("carnet_home_agent_") || name.starts_with("carnet_mobile_router_");
             let elsewhere = elsewhere || name == "carnet_uplink_volume_limit_bytes";
