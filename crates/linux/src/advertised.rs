@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accept_ra_changes_when_machine_needs_no_advertisement() {
+    fn accept_ra_changes_only_if_the_machine_needs_no_advertisement() {
         let objects = |name: &str, origins| {
             let setting = SysctlSetting { interface: "h0".into(), name: name.into(), value: "0".into() };
             assert!(is_under_condition(&setting));

@@ -226,7 +226,7 @@ fn accept_ra_of_0_stays_unchanged() {
 }
 
 #[test]
-fn settings_changed_by_others_come_back_with_the_next_link_event() {
+fn settings_changed_by_other_programs_are_restored_at_next_link_event() {
     in_new_namespace(|scratch| async move {
         run_ip("link add v0 type veth peer name v1");
         let mut platform = scratch.open_platform();

@@ -133,7 +133,7 @@ fn optimistic_address_is_usable_during_duplicate_address_detection() {
 }
 
 #[test]
-fn default_routers_come_in_order_and_without_carnets_own() {
+fn observer_lists_default_routers_in_order_without_carnets_routes() {
     in_new_namespace(|scratch| async move {
         for name in ["v0", "i0"] {
             run_ip(&format!("link add {name} type veth peer name {name}p"));
@@ -182,7 +182,7 @@ fn create_two_links() {
 /// Tests routes for certain sources, a next-hop object with several next hops, and tables to which rules
 /// lead. Also tests a route whose lifetime ends, and a router that does not answer.
 #[test]
-fn default_routes_are_those_that_the_kernel_would_use() {
+fn observer_reports_the_default_routes_that_the_kernel_would_use() {
     in_new_namespace(|scratch| async move {
         create_two_links();
         run_ip("-6 addr add fe80::99/64 dev v0 nodad");
@@ -243,7 +243,7 @@ fn default_routes_are_those_that_the_kernel_would_use() {
 /// With `nexthop_compat_mode` off, a route has only the number of its next-hop object. A change of the object
 /// causes an event about the object only.
 #[test]
-fn default_route_by_next_hop_object_has_the_object_s_router_without_compat_mode() {
+fn observer_finds_router_of_default_route_with_next_hop_object() {
     in_new_namespace(|scratch| async move {
         create_two_links();
         run_ip("-6 addr add fe80::99/64 dev v0 nodad");
@@ -351,7 +351,7 @@ fn send_router_advertisement(peer: &PeerNamespace, lifetime: u16) {
 
 /// The kernel still lists an expired route for a while. An advertisement renews the route, without an event.
 #[test]
-fn router_whose_route_had_expired_is_noticed_when_it_advertises_again() {
+fn observer_reports_expired_default_router_when_it_advertises_again() {
     in_new_namespace(|scratch| async move {
         let peer = PeerNamespace::new();
         peer.create_link("v0", "p0");

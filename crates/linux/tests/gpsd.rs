@@ -233,7 +233,7 @@ fn missing_receiver_is_reported_as_reason() {
 }
 
 #[test]
-fn one_of_two_receivers_is_followed() {
+fn reader_follows_one_of_two_gps_receivers() {
     with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000", "udp://127.0.0.1:5001"]);
         let (good, blind) = (SimulatedReceiver::new(5000), SimulatedReceiver::new(5001));

@@ -38,7 +38,7 @@ fn lost_carrier_is_noticed() {
 }
 
 #[test]
-fn only_replies_of_configured_neighbours_count() {
+fn observer_accepts_replies_of_configured_neighbours_only() {
     in_new_namespace(|_scratch| async {
         let peer = PeerNamespace::new();
         peer.create_link("r0", "p0");

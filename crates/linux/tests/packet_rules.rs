@@ -45,7 +45,7 @@ fn door_rules() -> [PacketRule; 2] {
 }
 
 #[test]
-fn table_has_each_kind_of_rule_as_nft_prints_it() {
+fn nft_prints_each_kind_of_rule_of_the_table() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         let all = PacketMatch::default;
@@ -247,7 +247,7 @@ fn packet_counts_survive_replacement_of_the_nftables_table() {
 }
 
 #[test]
-fn rules_are_in_force_before_later_entries_and_beside_rules_of_others() {
+fn nftables_rules_take_effect_before_later_entries() {
     in_new_namespace(|scratch| async move {
         run_command("nft add table inet other");
         let mut platform = scratch.open_platform();
@@ -273,7 +273,7 @@ fn rules_are_in_force_before_later_entries_and_beside_rules_of_others() {
 }
 
 #[test]
-fn changed_table_is_restored() {
+fn changed_nftables_table_is_restored() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         for rule in &door_rules() {
@@ -301,7 +301,7 @@ fn changed_table_is_restored() {
 }
 
 #[test]
-fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
+fn nftables_table_survives_a_crash_until_the_next_start() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         for rule in &door_rules() {

@@ -78,7 +78,7 @@ fn gpsd_session_is_parsed_in_pieces_of_any_size() {
 }
 
 #[test]
-fn a_fix_has_the_units_of_this_crate() {
+fn gpsd_fix_is_converted_to_geonetworking_units() {
     let fix = fix_of(TPV_REPORT).unwrap();
     let expected = Fix {
         received_at: Time::from_secs(7),
@@ -101,7 +101,7 @@ fn a_fix_has_the_units_of_this_crate() {
 }
 
 #[test]
-fn headings_and_speeds_fit_the_vector() {
+fn headings_and_speeds_are_limited_to_the_position_vector_fields() {
     let mut fix = fix_of(TPV_REPORT).unwrap();
     for (track, expected) in [(0.0, 0), (359.94, 3599), (359.96, 0), (359.999_999, 0), (180.05, 1801)] {
         fix.course_degrees = Some(track);
@@ -229,7 +229,7 @@ trace.state_at(seconds);
 }
 
 #[test]
-fn the_accuracy_indicator_follows_the_confidence() {
+fn position_is_accurate_only_with_confidence_below_half_the_interval() {
     for (confidence, expected) in [
         (None, false),
         (Some(0.0), true),
@@ -319,7 +319,7 @@ impl TrackerDriver {
 }
 
 #[test]
-fn loss_of_position_is_reported_once_with_reason() {
+fn reader_reports_loss_of_position_once_with_reason() {
     let mut driven = TrackerDriver::new();
     driven.tracker.handle_connected(driven.now);
     assert_eq!(driven.advance_clock(2999), []);
@@ -357,7 +357,7 @@ fn incomplete_fix_does_not_prolong_last_fix() {
 }
 
 #[test]
-fn another_receiver_takes_over_when_the_first_is_silent() {
+fn second_gps_receiver_takes_over_when_the_first_is_silent() {
     let mut driven = TrackerDriver::new();
     let other = TPV_REPORT.replace("pts/1", "pts/2");
     driven.receive_line(TPV_REPORT);

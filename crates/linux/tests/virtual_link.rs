@@ -122,7 +122,7 @@ fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
 }
 
 #[test]
-fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
+fn virtual_interface_segments_bursts_and_keeps_checksums_valid() {
     in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
         links.set(virtual_link_config()).unwrap();

@@ -312,7 +312,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
 
     #[test]
-    fn processes_of_a_shell_command_get_sigterm() {
+    fn sigterm_reaches_all_processes_of_a_shell_command() {
         let folder = std::env::temp_dir().join(format!("carnet-lab-group-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let (ready, told) = (folder.join("ready"), folder.join("told"));

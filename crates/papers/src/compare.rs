@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emulated_machine_is_compared_with_another_only() {
+    fn comparison_refuses_a_real_and_an_emulated_machine() {
         let real = run_with_values(&[1.0], &[1.0]);
         let mut emulated = real.clone();
         emulated.machine.emulated = true;
@@ -800,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_compared_with_ratios_only() {
+    fn comparison_drops_repetitions_without_plain_routing_value() {
         let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
         let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
         let old = run_with_values(&own, &plain);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn handover_gap_is_pause_between_answers_less_usual_pause() {
+    fn handover_gap_is_longest_answer_interval_minus_usual_interval() {
         let at = |number: u64, at_ms: u64| (number, at_ms * MILLISECOND, 1.0);
         let moved = 1000 * MILLISECOND;
         let mut answers: Vec<ping::PingAnswer> = (1..=100).map(|n| at(n, 10 * n)).collect();

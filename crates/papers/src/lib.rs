@@ -286,7 +286,7 @@ mod tests {
     use crate::results::tests::test_point;
 
     #[test]
-    fn paper_of_which_nothing_was_measured_is_named() {
+    fn report_names_papers_without_any_measurement() {
         let mut results = Results { papers: vec!["a".into(), "b".into()], ..Results::default() };
         assert_eq!(unmeasured_papers(&results), ["a", "b"]);
         let mut one = test_point("tcp", "plain", None, "", "");

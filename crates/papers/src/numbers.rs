@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_selected_as_in_the_paper() {
+    fn measured_numbers_select_the_values_of_the_paper() {
         let results = test_results();
         let is = |value, range| Some(MeasuredNumber { value, repetition_range: range });
         assert_eq!(number_of_row(&results, "fig2", "highest, router"), is(92.1, Some((92.0, 92.2))));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn mean_of_moves_has_lowest_and_highest_move() {
+    fn mean_handover_value_has_lowest_and_highest_handover() {
         let mut results = test_results();
         for (x, host, router) in [(1.0, 5.0, 4.0), (2.0, 3.0, 4.0), (3.0, 9.0, 6.0)] {
             results.add(test_point("handover", "subject", Some(x), "ms", "ms"), host);

@@ -296,7 +296,7 @@ pub mod tests {
     }
 
     #[test]
-    fn repetitions_of_a_point_are_one_sample() {
+    fn repetitions_of_a_measurement_point_form_one_sample() {
         let results = test_results();
         let curves = results.curves("nemo-basic-support", "udp-rates", None);
         let found: Vec<(&str, usize, usize)> = curves

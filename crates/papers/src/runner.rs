@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn second_varied_parameter_makes_several_curves() {
+    fn second_varied_parameter_gives_one_curve_for_each_value() {
         let papers = all_papers(Effort::Full).expect("are good");
         let of = |paper: &str, id: &str| {
             let paper = papers.iter().find(|one| one.name == paper).expect("is there");

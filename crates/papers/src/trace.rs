@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_have_median_lowest_and_highest() {
+    fn trace_steps_contain_median_lowest_and_highest_echo() {
         let echoes =
             [(0.01, Some(3.0)), (0.02, Some(1.0)), (0.05, Some(9.0)), (0.15, None), (0.25, Some(5.0))];
         assert_eq!(points_in_steps(&echoes, 0.1), [(0.05, 3.0, 1.0, 9.0), (0.25, 5.0, 5.0, 5.0)]);

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_output_has_no_name_of_plane() {
+    fn recorded_output_json_omits_the_protocol_that_sent_it() {
         assert_eq!(recorded_text(NemoOutput::Packet(vec![0, 255])), r#"{"packet":"00ff"}"#);
         assert_eq!(recorded_text(GeonetOutput::VirtualLinkGone(7)), r#"{"virtual_link_gone":7}"#);
         let event = r#"{"event":{"event":"warning","message":"no ticket"}}"#;

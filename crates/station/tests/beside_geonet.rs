@@ -64,7 +64,7 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
 /// rules apply to GeoNetworking interfaces that exist, and to interfaces that a Router Advertisement may
 /// create later.
 #[test]
-fn packets_from_geonetworking_reach_only_the_mobile_network() {
+fn geonetworking_packets_are_forwarded_only_into_the_mobile_network() {
     let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };
     let address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let geonet = |ipv6| GeonetSettings { ipv6_config: ipv6, ..common::geonet(address) };

@@ -87,7 +87,7 @@ impl InternetWorld {
     }
 
     /// Replaces the home agent by another machine that starts with the stored record.
-    fn register_first_uplink(&mut self) {
+    fn replace_home_agent_by_standby(&mut self) {
         let record = serde_json::from_str(&self.net.stored_record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
         self.restart(HOME_AGENT, config_with_test(true), state, 8);
@@ -170,7 +170,7 @@ fn home_agent_forwards_nothing_before_first_care_of_test_answer() {
 }
 
 #[test]
-fn make_before_break_uses_old_path_until_care_of_test_and_loses_nothing() {
+fn make_before_break_handover_uses_old_path_until_care_of_test_succeeds() {
     let mut world = InternetWorld::new(true);
     world.advance_time(1000, false);
     assert_eq!(world.count_lost_during(|world| world.hand_over_to("w1")), 0);
@@ -183,7 +183,7 @@ fn make_before_break_uses_old_path_until_care_of_test_and_loses_nothing() {
 }
 
 #[test]
-fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lately() {
+fn break_before_make_handover_to_untested_address_costs_a_round_trip() {
     let round_trip = 2 * DELAY.as_millis() as usize;
     let break_it = |world: &mut InternetWorld| {
         world.net.reached_addresses.remove(FIRST);
@@ -213,7 +213,7 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
 /// Another home agent of the fleet becomes leader while the new care-of address has not answered the test
 /// yet.
 #[test]
-fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
+fn standby_that_takes_over_sends_nothing_to_untested_care_of_address() {
     for goes_back in [false, true] {
         let mut world = InternetWorld::new(true);
         world.advance_time(1000, false);
@@ -221,7 +221,7 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
         world.hand_over_to("w1");
         world.advance_time(500, true);
         assert_eq!(world.registration_state(), "untested");
-        world.register_first_uplink();
+        world.replace_home_agent_by_standby();
         assert_eq!(world.registration_state(), "untested");
         world.advance_time(1000, true);
         world.advance_time(DELAY.as_millis() as u64, false);
@@ -330,7 +330,7 @@ impl Network for HalfSilentNetwork {
 /// that never answers. It sends to this address only an acknowledgement for each Binding Update, and probes
 /// of 96 octets: 48 at once, then two a second.
 #[test]
-fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
+fn silent_care_of_address_gets_bounded_probes_over_random_registrations() {
     let mut rng = Rng::new(33);
     let mut config = config_with_test(true);
     if let Some(agent) = &mut config.home_agent {
@@ -524,7 +524,7 @@ fn update_flags(overwrite: bool) -> BindingUpdateFlags {
 }
 
 #[test]
-fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
+fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
     for places in [[FIRST, "2001:db8:bad::1"], ["udp:192.0.2.7:40000", "udp:203.0.113.9:40000"]] {
         let mut besieged = AttackedWorld::new(&places[..1], None);
         for (sequence, place) in (1..).zip(places) {
@@ -563,7 +563,7 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
 /// Alternate Care-of Address or flow bindings, and some de-register. In between the home agent restarts or
 /// gets another config.
 #[test]
-fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
+fn silent_care_of_address_gets_no_data_over_random_registrations() {
     const TRUE_ENDPOINTS: [&str; 5] =
         ["2001:db8:f1::1", "2001:db8:f1::2", "2001:db8:f2::1", "udp:192.0.2.7:40000", "udp:192.0.2.8:4191"];
     const FALSE_ENDPOINTS: [&str; 5] = [
@@ -649,7 +649,7 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
 /// A node sees the tokens in the tests of its own addresses. The home agent must not use such a token again
 /// for an address of a third party.
 #[test]
-fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_back() {
+fn care_of_test_tokens_do_not_repeat_after_home_agent_is_reconfigured() {
     let mut tokens = BTreeSet::new();
     let mut besieged = AttackedWorld::new(&[], None);
     for round in 0..3 {

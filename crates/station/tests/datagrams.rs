@@ -180,7 +180,7 @@ fn describe_tables((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<Stri
 /// Each uplink has an IPv4 table of its own, because two modems of the same model may have the same address
 /// and the same gateway.
 #[test]
-fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
+fn uplinks_with_equal_ipv4_networks_have_separate_routing_tables() {
     let same: (&[&str], &[&str]) = (&["192.168.8.100/24"], &["192.168.8.1"]);
     let expected = [
         "0: 0.0.0.0/0 via 192.168.8.1 dev w0",
@@ -194,7 +194,7 @@ fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
 }
 
 #[test]
-fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
+fn ipv4_table_follows_the_lease_of_its_uplink_and_is_removed_with_it() {
     let leased: (&str, &[&str], &[&str]) = ("w0", &["10.2.0.185/24"], &["10.2.0.1"]);
     let renewed: (&str, &[&str], &[&str]) = ("w0", &["10.2.1.7/24"], &["10.2.1.1"]);
     let words = |name: &str, route: &str, address: &str, table: &str| {

@@ -172,7 +172,7 @@ fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
 }
 
 #[test]
-fn a_packet_that_outlives_its_wait_is_dropped() {
+fn gate_drops_packet_that_waits_beyond_its_lifetime() {
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
     let start = world.now;
     world.send_packet(2, 60_000, 1);
@@ -363,7 +363,7 @@ fn packet_forwarded_by_another_station_leaves_the_queue() {
 }
 
 #[test]
-fn own_packets_do_not_outlive_their_address() {
+fn address_change_drops_waiting_packets_of_the_old_address() {
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
     let start = world.now;
     world.send_packet(2, 60_000, 1);

@@ -416,7 +416,7 @@ fn event_with_too_large_area_is_refused_at_once() {
 }
 
 #[test]
-fn services_are_known_while_they_are_announced() {
+fn station_lists_services_while_they_are_announced() {
     let service = AnnouncedService {
         its_aid: ItsAid(36),
         address: Some("2001:db8::1".parse().expect("an address")),

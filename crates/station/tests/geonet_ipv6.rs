@@ -344,7 +344,7 @@ fn backlog_of_radio_marks_packets_with_congestion() {
 /// An area follows another station. Packets to the area's group go to the position of that station. While the
 /// position is unknown, the station does not send them.
 #[test]
-fn group_leads_to_present_position_of_its_area() {
+fn packets_to_group_go_to_present_position_of_its_moving_area() {
     let (mut a, mut b) = (new_station(A), new_station(B));
     for (place, station) in [(0, &mut a), (1000, &mut b)] {
         while station.poll_output().is_some() {}

@@ -154,7 +154,7 @@ fn first_packet(outputs: &[Output]) -> &[u8] {
 /// RFC 6275 11.5.5: a host on the visited link may have forged the advertisement of the home prefix. Until
 /// the home agent acknowledges the return, the tunnel's packets leave by the node's own router.
 #[test]
-fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
+fn tunnel_keeps_its_own_next_hop_until_return_home_is_acknowledged() {
     const FORGER: &str = "fe80::66";
     let (mut station, mut wanted) = start_station(node_config());
     let mut link = interface("w0", FIRST, true);
@@ -272,7 +272,7 @@ fn unused_part_of_extended_home_network_is_unreachable() {
 /// Error. It answers a tunnelled packet of a node without a binding by an ICMPv6 error (RFC 4443 3.1 code 4),
 /// up to a rate limit. It does not answer a tunnelled packet of an unknown source.
 #[test]
-fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
+fn home_agent_reports_missing_binding_by_icmpv6_error_or_binding_error() {
     let mut agent = Station::new(
         agent_config(&["2001:db8:a::/64"]),
         PersistentState::default(),

@@ -149,7 +149,7 @@ fn reload_withdraws_removed_dns_servers_from_hosts() {
 }
 
 #[test]
-fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
+fn station_installs_inbound_filter_first_and_closes_lan_without_one() {
     let mut shut = LanSettings::from("i1");
     shut.inbound_filter = InboundFilter { inbound: Inbound::Established, ..InboundFilter::default() };
     let config = config(vec!["i0".into(), shut]);
@@ -188,7 +188,7 @@ fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
 }
 
 #[test]
-fn status_shows_the_door_of_each_interface() {
+fn lan_status_shows_the_inbound_filter_of_each_interface() {
     let mut shut = LanSettings::from("i1");
     let allowed = AllowedPackets {
         protocol: 6,

@@ -38,7 +38,7 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn scapy_builds_same_router_advertisement() {
+fn router_advertisement_equals_the_one_that_scapy_builds() {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
     let found = Command::new(&python).args(["-c", "import scapy.all"]).output();
     if !found.is_ok_and(|output| output.status.success()) {

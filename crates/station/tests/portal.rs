@@ -143,7 +143,7 @@ fn portal_order() -> PortalOrder {
 }
 
 #[test]
-fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
+fn portal_host_uses_the_uplink_and_its_dns_servers() {
     let mut bench = PortalBench::new();
     assert_eq!((bench.packet_rules(), bench.describe_routing()), (Vec::new(), Vec::new()));
     assert!(!bench.forwards_ipv4_of_uplinks());
@@ -207,7 +207,7 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
 }
 
 #[test]
-fn access_ends_after_its_time_and_leaves_nothing() {
+fn portal_access_expires_and_removes_all_its_entries() {
     let mut bench = PortalBench::new();
     let before: usize = bench.station.nemo().desired_entries().count();
     bench.command_portal(portal_order()).expect("accepted");
@@ -225,7 +225,7 @@ fn access_ends_after_its_time_and_leaves_nothing() {
 }
 
 #[test]
-fn access_ends_by_command_with_the_uplink_with_the_filter_and_at_a_reload_without_its_interface() {
+fn portal_access_ends_by_command_uplink_loss_filter_loss_or_reload() {
     let mut bench = PortalBench::new();
     bench.command_portal(portal_order()).expect("accepted");
     bench.end_portal("w0").expect("accepted");
@@ -254,7 +254,7 @@ fn access_ends_by_command_with_the_uplink_with_the_filter_and_at_a_reload_withou
 }
 
 #[test]
-fn refusal_says_what_was_found_and_what_was_expected() {
+fn refused_portal_order_names_found_and_expected_values() {
     let mut bench = PortalBench::new();
     let refused = |bench: &mut PortalBench, order, expected: &str| {
         let error = bench.command_portal(order).expect_err("refused");

@@ -473,7 +473,7 @@ fn with_applications(pki: &TestPki, number: u8, applications: Vec<PsidSsp>) -> C
 }
 
 #[test]
-fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
+fn station_signs_each_message_with_its_application_identifier() {
     let pki = TestPki::new(1, 2);
     let sender = with_applications(&pki, 11, pki::test_applications(true));
     let mut road = LineOfStations::new(

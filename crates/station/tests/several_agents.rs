@@ -547,7 +547,7 @@ fn only_peers_may_relay_to_registered_nodes() {
 }
 
 #[test]
-fn relay_passes_second_home_agent_and_never_returns() {
+fn relayed_packet_never_returns_to_an_earlier_home_agent() {
     const THIRD: &str = "2001:db8:1::3";
     let to_third = |source: &str, hop_limit| {
         let mut config = per_agent(agent_config_for(AGENT, OTHER));
@@ -671,7 +671,7 @@ fn replayed_to(agent: &str, packet: &[u8]) -> Input {
 /// The MAC of RFC 4285 does not cover the home agent's address, and home agents do not share sequence
 /// numbers. A recorded message must not be valid at another home agent.
 #[test]
-fn message_to_one_home_agent_is_rejected_by_another() {
+fn message_recorded_at_one_home_agent_is_rejected_by_another() {
     let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
     let play = |world: &mut AgentsWorld, expected: [bool; 2]| {
         let recorded = std::mem::take(&mut world.net.recorded_messages);
@@ -725,7 +725,7 @@ fn revoked_router_registers_again_after_ten_minutes() {
 /// The router must then start to wait for its answer anew. Otherwise the router would measure its wait from
 /// the lost registration, and stop waiting at once.
 #[test]
-fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
+fn router_restarts_its_wait_for_home_agent_that_revoked_and_restarted() {
     let mut router = router_config_for(&[AGENT, OTHER], false);
     if let Some(router) = &mut router.mobile_router {
         for (bid, uplink) in (1..).zip(&mut router.router.uplinks) {
@@ -789,7 +789,7 @@ fn unanswered_revocation_ends_the_binding() {
 }
 
 #[test]
-fn forged_or_replayed_requests_of_home_agent_are_ignored() {
+fn router_ignores_forged_or_replayed_home_agent_switch() {
     let key = || {
         let common = carnet_mobility::SecurityAssociation {
             spi: 300,

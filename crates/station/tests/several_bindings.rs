@@ -292,7 +292,7 @@ fn heartbeats_are_answered_over_each_path() {
 /// restores bindings, tunnels and the restart counter. The restart counter changes only at a start without
 /// stored state.
 #[test]
-fn bindings_are_in_status_and_stable_storage() {
+fn status_and_stored_state_contain_every_binding() {
     let mut station = agent_with_three_bindings();
     let shown: Vec<_> =
         station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
@@ -416,7 +416,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
 /// For random registrations, one received packet causes at most four sent packets. The home agent also limits
 /// its own messages to each router.
 #[test]
-fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
+fn received_packet_causes_at_most_four_over_random_registrations() {
     let mut rng = Rng::new(21);
     let mut station = start_for_two();
     let mut now = Time::ZERO;

@@ -242,7 +242,7 @@ fn router_registers_again_at_home_agent_that_lost_its_bindings() {
 /// tunnelled packets (RFC 4443 3.1). The router registers again at once. An error that quotes a packet that
 /// the router has not sent changes nothing.
 #[test]
-fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
+fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
     let mut world = TwoStationWorld::registered_world();
     world.run(Duration::from_secs(5));
     forget_bindings(&mut world);

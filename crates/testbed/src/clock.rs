@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn utc_of_known_moments() {
+    fn known_unix_times_are_formatted_as_utc() {
         assert_eq!(format_utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(format_utc(951_782_400 * SECOND), "2000-02-29 00:00:00 UTC");
         assert_eq!(format_utc(1_798_761_599 * SECOND), "2026-12-31 23:59:59 UTC");
     }
 
     #[test]
-    fn sleeping_until_the_past_returns() {
+    fn sleep_until_a_past_time_returns_at_once() {
         let before = monotonic_now();
         sleep_until(before.saturating_sub(SECOND));
         assert!(monotonic_now() - before < SECOND);

@@ -282,7 +282,7 @@ mod tests {
     use super::explain_missing_tun;
 
     #[test]
-    fn user_without_namespaces_is_told_the_remedy() {
+    fn error_for_unusable_tun_device_names_the_remedy() {
         let told = explain_missing_tun(&Error::from(ErrorKind::PermissionDenied));
         assert!(told.contains("chmod 0666 /dev/net/tun") && told.contains("as root"), "{told}");
         assert!(explain_missing_tun(&Error::from(ErrorKind::NotFound)).ends_with("modprobe tun"));

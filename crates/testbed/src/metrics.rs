@@ -258,7 +258,7 @@ mod tests {
     use crate::traffic::stats::PacketFlow;
 
     #[test]
-    fn section_ends_at_next_action() {
+    fn metrics_section_ends_at_the_next_action() {
         let s = sections_of_run(10, 100, &[("a".into(), 20), ("b".into(), 60)]);
         assert_eq!(s, [("run".into(), 10..100), ("a".into(), 20..60), ("b".into(), 60..100)]);
     }

@@ -840,7 +840,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn station_whose_node_has_no_such_radio_is_a_mistake() {
+    fn scenario_station_on_node_without_its_radio_is_refused() {
         let text = "title='t'\ntimetable.duration='1s'\nmedium.range='9m'\n\
                     [nodes.car]\nradio={interface='wlan1',place=[0,0]}\n[nodes.b]\n[nodes.c]\n\
                     [[links]]\nends=['b:x','c:y']\n";
@@ -853,7 +853,7 @@ mod tests {
     }
 
     #[test]
-    fn route_may_name_a_node() {
+    fn scenario_route_may_name_a_node_as_next_hop() {
         let route = "2001:db8::/64 via {ll:car4} dev gn0";
         assert_eq!(parse_named_address(route), Some(("2001:db8::/64 via ", "car4", " dev gn0")));
         assert_eq!(parse_named_address("default via fe80::1"), None);

@@ -75,7 +75,7 @@ fn unknown_nodes_and_interfaces_are_named_with_those_that_exist() {
 }
 
 #[test]
-fn an_interface_is_on_one_link_only() {
+fn scenario_with_an_interface_on_two_links_is_refused() {
     let told = error_after_replacing("\"b:e0\"]", "\"a:e0\"]");
     assert_eq!(told, "s.toml:8:17: a:e0 is on a link already");
 }
@@ -102,7 +102,7 @@ fn derived_metric_has_exactly_one_definition() {
 }
 
 #[test]
-fn a_transfer_ends_after_it_begins() {
+fn scenario_with_transfer_that_ends_before_it_begins_is_refused() {
     let tcp = "[[traffic.tcp]]\nname = \"t\"\nclient = \"a\"\nserver = \"b\"\nrate = \"0\"\n";
     let told =
         error_after_replacing("[timetable]", &format!("{tcp}begin = \"3s\"\nend = \"2s\"\n[timetable]"));
@@ -280,7 +280,7 @@ fn scenarios_of_the_repository_are_valid() {
 }
 
 #[test]
-fn only_ends_of_a_bridge_are_isolated_and_probes_have_room() {
+fn scenario_with_isolated_non_port_or_too_small_probe_is_refused() {
     let told = error_after_replacing(
         "ends = [\"a:e0\", \"b:e0\"]",
         "ends = [\"a:e0\", \"b:e0\"]\nisolated = [\"a:e0\"]",

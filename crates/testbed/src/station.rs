@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_have_the_interfaces_of_geonetworking() {
+    fn station_settings_contain_the_interfaces_of_geonetworking() {
         let text = "[station]\nname = \"car\"\n[geonet]\ninterface = \"wlan1\"\nipv6_interface = \"gn0\"\n";
         let settings = StationSettings::parse_settings(text).expect("is good");
         assert_eq!(settings.control_socket, Path::new("/run/carnet/car.sock"));

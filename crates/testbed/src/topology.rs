@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_a_pair_or_ports_of_a_bridge() {
+    fn scenario_link_becomes_a_veth_pair_or_bridge_ports() {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes]\na={}\nb={}\n\
                     [[links]]\nends=['a:x','b:y']\n[[links]]\nbridge='home'\nends=['a:h0','b:h0']\n\
                     [[links]]\nemulation={delay='1ms'}\nends=['a:o','b:p']\n";
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_of_many_interfaces_have_one_address() {
+    fn every_lab_interface_has_a_unique_mac_address() {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes.ar]\n[nodes.'a{n}']\ncount=300\n\
                     [nodes.'b{n}']\ncount=300\n[[links]]\nbridge='b'\nends=['ar:x','a{n}:x']\n[[links]]\n\
                     ends=['a{n}:y','b{n}:y']\n";

@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fragments_are_reassembled_to_the_packet(
+        fn ipv4_fragments_are_reassembled_to_the_original_packet(
             length in 0usize..9000, mtu in 68usize..2000, words in 0usize..4, further in 68usize..500,
         ) {
             // Option 7 (Record Route) is only in the first fragment; option 0x83 is in each fragment.
@@ -367,7 +367,7 @@ mod tests {
         }
 
         #[test]
-        fn changed_field_keeps_a_right_checksum_right(class: u8, ttl: u8) {
+        fn ipv4_checksum_stays_valid_after_changing_a_field(class: u8, ttl: u8) {
             let mut octets = packet(10, &[]);
             set_traffic_class(&mut octets, class);
             set_ttl(&mut octets, ttl);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_with_df_is_not_cut() {
+    fn ipv4_packet_with_df_is_not_fragmented() {
         let mut whole = packet(1000, &[]);
         whole[6] = 0x40;
         assert!(split_into_fragments(&whole, 500).is_empty());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn error_quotes_the_packet_and_is_not_answered_itself() {
+    fn icmp_error_quotes_the_packet_and_draws_no_icmp_error() {
         let whole = packet(1000, &[]);
         assert!(may_answer(&whole));
         let error = ErrorMessage::FragmentationNeeded { mtu: 1372 };

@@ -127,7 +127,7 @@ fn mldv1_query_is_recognised_by_length() {
 }
 
 #[test]
-fn mld_packets_that_the_rfc_discards_are_refused() {
+fn mld_packets_that_rfc_3810_discards_are_refused() {
     let changed = |at: usize, octet: u8| {
         let mut packet = hex(REPORT);
         packet[at] = octet;

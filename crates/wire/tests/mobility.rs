@@ -434,7 +434,7 @@ fn authentication_option_must_be_last() {
 }
 
 #[test]
-fn covered_octets_take_the_checksum_as_zero() {
+fn mac_covers_the_checksum_field_as_zero() {
     let mut octets = update_builder().option(&mn_ha_option(&[0; 12])).finish();
     let before = authentication_field(&octets).expect("fine").expect("there");
     let covered = |octets: &[u8]| before.covered_octets(octets).expect("the same header").concat();

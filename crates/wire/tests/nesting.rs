@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn a_shortened_or_changed_option_is_refused(
+    fn truncated_or_changed_nesting_option_is_refused(
         information in any_nesting_information(),
         at in 0usize..4,
         cut in 1usize..8,

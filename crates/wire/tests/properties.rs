@@ -278,7 +278,7 @@ fn any_nd_option() -> impl Strategy<Value = NdOption<'static>> {
 
 /// The length in the pseudo-header has 32 bits (RFC 8200 8.1).
 #[test]
-fn checksum_of_a_long_message() {
+fn checksum_of_long_message_uses_32_bit_length() {
     let (a, b) = (Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
     assert_eq!(upper_layer_checksum(a, b, 0, &vec![0; 0x2_0000]), !2);
     assert_eq!(upper_layer_checksum(a, b, 0, &vec![0; 0x2_0003]), !5);

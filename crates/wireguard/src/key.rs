@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn random_octets_become_a_key_that_other_programs_accept() {
+    fn private_key_from_random_octets_is_valid_for_other_programs() {
         let key = PrivateKey::from_random([0xff; 32]);
         assert_eq!(*key.to_text(), "+P///////////////////////////////////////38=");
         let again: PrivateKey = key.to_text().parse().expect("private key");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_key_is_refused_without_repeating_it() {
+    fn invalid_key_text_is_refused_and_not_quoted_in_the_error() {
         for (text, error) in [
             ("", KeyError::Length(0)),
             ("hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo", KeyError::Length(43)),

@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timestamp_of_another_implementation_has_no_number() {
+    fn timestamp_of_another_implementation_has_no_path_number() {
         assert_eq!(HandshakeTimestamp(0x4000_0000_0000_002a_3b00_0000).path_number(), 0);
         assert_eq!(HandshakeTimestamp(0x4000_0000_0000_002a_3b43_4107).path_number(), 7);
         assert_eq!(HandshakeTimestamp(0x4000_0000_0000_002a_3b43_4207).path_number(), 0);
     }
 
     #[test]
-    fn date_of_a_damaged_file_does_not_overflow() {
+    fn damaged_stored_date_causes_no_timestamp_overflow() {
         let clock = HandshakeClock::new(Time::ZERO, Duration::MAX);
         let number = PathNumber::new(3).expect("in range");
         assert!(clock.unix_time_at(clock.next_marked_time(Time::from_secs(1), number)) > LATEST_START_DATE);
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn marked_time_carries_the_number_and_never_goes_back(
+        fn handshake_timestamp_contains_path_number_and_never_decreases(
             unix in 0u64..4_000_000_000_000_000_000,
             steps in proptest::collection::vec(0u64..2_000_000_000, 1..20),
             number in 0u8..=PathNumber::MAX_NUMBER,

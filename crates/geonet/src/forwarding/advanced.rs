@@ -27,7 +27,7 @@ mod tests {
 
     /// F.4: the sector contains positions nearer than the forwarder and within 30 degrees of its direction.
     #[test]
-    fn sector_angle_decides_whether_forwarder_is_kept() {
+    fn forwarder_is_kept_only_inside_the_sector_angle_and_range() {
         let sender = Position::new(488_000_000, 21_000_000);
         let plane = LocalPlane::new(sender);
         let at = |degrees: f64, metres: f64| {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_link_layer_addresses_and_some_have_prefixes() {
+    fn multicast_groups_map_to_mac_addresses_and_prefixes() {
         assert_eq!(group_mac(ipv6("ff02::1")), ALL_NODES_MAC);
         assert_eq!(group_mac(ipv6("ff02::1:ff12:3456")), [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
         let group = ipv6("ff3e:40:2001:db8:1::1");

@@ -49,7 +49,7 @@ fn pon_tsb_bo_03_duplicates() {
 
 /// Annex A: the duplicate packet list holds the last itsGnDPLLength sequence numbers.
 #[test]
-fn annex_a_the_last_eight() {
+fn annex_a_duplicate_list_keeps_the_last_eight_numbers() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let b = SimulatedStation::b();
     for sequence in 0..9 {

@@ -141,7 +141,7 @@ fn run_placements(area_forwarding: AreaForwarding) -> PlacementResults {
 /// outside delivers it. GeoBroadcast does not leave the area, so it misses stations inside whose only path
 /// leads over stations outside.
 #[test]
-fn geobroadcast_reaches_exactly_the_connected_hosts_inside_over_random_placements() {
+fn geobroadcast_reaches_exactly_the_connected_hosts_inside_the_area() {
     let simple = run_placements(AreaForwarding::Simple);
     println!("simple: {simple:?}");
     assert_eq!((simple.receivers_outside, simple.duplicate_deliveries, simple.split_placements), (0, 0, 0));

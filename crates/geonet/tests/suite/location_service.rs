@@ -246,7 +246,7 @@ fn number_of_location_requests_is_bounded() {
 /// reply and packet each travel the path once. The other waiting packets arrive with the first one. Later
 /// packets leave without a search.
 #[test]
-fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
+fn first_packet_to_unknown_station_arrives_within_two_round_trips() {
     for hops in 1..=8usize {
         let places: Vec<(f64, f64)> = (0..=hops).map(|node| (250.0 * node as f64, 0.0)).collect();
         // At the start the source knows its neighbours, but no station out of range.

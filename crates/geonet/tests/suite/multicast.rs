@@ -204,7 +204,7 @@ fn query_about(sources: &[&str], suppress: bool) -> SentQuery {
 /// RFC 3810 9.6, 9.7: the number of startup queries is the Robustness Variable, and their interval a quarter
 /// of the Query Interval.
 #[test]
-fn general_queries_come_quickly_at_the_start_and_then_slowly() {
+fn querier_sends_general_queries_faster_at_startup() {
     let mut lan = ProxyAndLan::new();
     let mut at = Vec::new();
     lan.proxy = MulticastProxy::new(MulticastConfig {
@@ -402,7 +402,7 @@ fn router_with_lowest_address_becomes_querier() {
 /// A host on board forges a query with the largest Robustness Variable and Query Interval and a response
 /// delay of 0. The router stops its own queries only for its configured timeout, and no membership ends.
 #[test]
-fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() {
+fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
     let mut lan = ProxyAndLan::new();
     lan.advance_time(Duration::from_secs(125));
     lan.send_report(IS_EX, &[]);
@@ -498,7 +498,7 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
 /// A host on board joins and leaves a group repeatedly. The router sends at most two queries in each Last
 /// Listener Query Interval.
 #[test]
-fn listener_that_comes_and_goes_draws_two_queries_a_second() {
+fn flapping_listener_causes_at_most_two_queries_a_second() {
     let mut lan = ProxyAndLan::new();
     for round in 0..2000 {
         lan.send_report(if round % 2 == 0 { TO_EX } else { TO_IN }, &[]);
@@ -643,7 +643,7 @@ fn received_multicast_reaches_only_listeners() {
 }
 
 #[test]
-fn interfaces_of_the_mobile_network_reach_each_other_and_are_one_listener() {
+fn proxy_forwards_between_lan_interfaces_and_merges_their_listeners() {
     let mut lan = ProxyAndLan::new();
     lan.set_addresses("lan2", &[("fe80::5", 64), ("2001:db8:d::1", 64)]);
     let report = version_2_report(IS_IN, GROUP, &[DISTANT_SOURCE]);

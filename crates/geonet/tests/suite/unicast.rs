@@ -154,7 +154,7 @@ fn pon_guc_bo_12_duplicates() {
 /// C.3: the router corrects the destination's position if the destination is a neighbour with a newer
 /// position in the location table.
 #[test]
-fn annex_c_3_position_of_the_destination() {
+fn annex_c_3_forwarder_updates_position_of_the_destination() {
     let b = SimulatedStation::b();
     let newer = b.with_later_timestamp(100).moved_to(position_at(50.0, 250.0));
     for (told, known, is_neighbour, expected) in [

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn route_that_names_an_object_has_the_object_s_next_hops() {
+    fn route_with_next_hop_object_has_the_next_hops_of_the_object() {
         let entries = [1_u32, 9, 2, 9, 4, 9].map(u32::to_ne_bytes).concat();
         let group = decode_object(
             0,

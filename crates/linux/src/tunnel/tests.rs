@@ -161,7 +161,7 @@ fn coalesce_packets(packets: &[Vec<u8>]) -> CollectedFrames {
 
 /// An IPv4 burst has the lengths, the Identifications and both checksums of single packets after it is cut.
 #[test]
-fn ipv4_burst_is_cut_into_packets_with_right_headers() {
+fn ipv4_gso_packet_is_segmented_with_valid_headers() {
     let whole =
         FlowPacket { timestamp: false, ..FlowPacket::tcp_packet(1000, vec![7; 2500]) }.without_checksum();
     let mut packet = vec![0x45, 0xb8, 0, 0, 0xff, 0xff, 0x40, 0, 63, 6, 0, 0, 10, 42, 7, 5, 192, 0, 2, 1];
@@ -226,7 +226,7 @@ fn tcp_segments_have_own_sequence_numbers_and_flags() {
 }
 
 #[test]
-fn tshark_finds_nothing_wrong_in_segments() {
+fn tshark_finds_no_error_in_segmented_packets() {
     let payload: Vec<u8> = (0..9000u32).map(|n| (n * 7) as u8).collect();
     let (tcp, burst) =
         FlowPacket { flags: TCP_FLAG_ACK | TCP_FLAG_PSH, ..FlowPacket::tcp_packet(100, payload.clone()) }
@@ -363,7 +363,7 @@ fn packets_of_different_streams_are_not_coalesced() {
 }
 
 #[test]
-fn a_wrong_checksum_is_never_made_right() {
+fn coalescing_never_corrects_a_wrong_checksum() {
     for damaged in 0..4 {
         for packet in [FlowPacket::udp_packet(vec![7; 64]), FlowPacket::tcp_packet(0, vec![7; 64])] {
             let mut packets: Vec<Vec<u8>> =
@@ -403,7 +403,7 @@ impl BurstDevice for RefusingDevice {
 }
 
 #[test]
-fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
+fn gso_packet_that_the_kernel_refuses_is_written_packet_by_packet() {
     let stream = |packet: FlowPacket| -> Vec<Vec<u8>> {
         (0..5).map(|n| FlowPacket { sequence: n * 64, ..packet.clone() }.with_checksum()).collect()
     };
@@ -440,7 +440,7 @@ fn coalescing_keeps_order_and_does_not_delay_tunnelled_packets() {
 }
 
 #[test]
-fn headers_beyond_packet_end_are_refused() {
+fn segmentation_refuses_headers_beyond_the_packet_end() {
     let (header, packet) = FlowPacket::tcp_packet(0, vec![0; 3000]).as_burst(1000);
     assert!(BurstSegments::new(&header, &packet).is_some());
     let with = |change: &dyn Fn(&mut UnfinishedChecksum, &mut BurstProperties)| {

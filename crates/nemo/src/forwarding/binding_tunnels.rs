@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn breakouts_stand_among_flows_in_the_order_of_policies() {
+    fn distribution_rules_keep_the_order_of_breakouts_and_flows() {
         let policy = |port, flows_before, breaks_out| BreakoutPolicy {
             name: String::new(),
             breaks_out,

@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn last_scope_that_sets_a_key_owns_it() {
+    fn forwarding_entry_belongs_to_the_scope_that_set_it_last() {
         let mut state = DesiredState::new();
         let mut other = route("2001:db8:a::/64", 1);
         if let ForwardingEntry::Route(route) = &mut other {

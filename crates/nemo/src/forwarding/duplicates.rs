@@ -141,7 +141,7 @@ mod tests {
         /// For any sequence of numbers: the window never calls a number a copy if it has not received this
         /// number.
         #[test]
-        fn number_that_never_arrived_is_no_duplicate(
+        fn receive_window_never_takes_a_new_number_for_a_duplicate(
             numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),
         ) {
             let mut window = ReceiveWindow::starting_with(0, 1);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn very_late_packet_does_not_move_the_window() {
+    fn very_late_packet_does_not_move_the_receive_window() {
         let mut window = ReceiveWindow::starting_with(100_000, 1);
         for number in 100_001..100_500 {
             assert_eq!(window.record_packet(number, 1), CopyCheck::First);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_has_the_mark_of_an_empty_place() {
+    fn packet_mark_never_equals_the_mark_of_an_empty_slot() {
         assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| packet_mark(hash) != NO_MARK));
     }
 }

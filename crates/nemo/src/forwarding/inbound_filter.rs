@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn interface_without_packet_filter_needs_no_rule() {
+    fn lan_interface_open_to_inbound_packets_needs_no_filter_rule() {
         assert_eq!(
             rules(&[lan_settings("i0", Inbound::Any), lan_settings("i1", Inbound::Any)]),
             Vec::<String>::new()
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn shut_door_accepts_answers_hosts_on_board_and_exceptions() {
+    fn inbound_filter_accepts_answers_hosts_on_board_and_exceptions() {
         let mut shut = lan_settings("i0", Inbound::Established);
         let port = PortRange { first: 443, last: 443 };
         let host: Ipv6Net = "2001:db8:a::77/128".parse().expect("prefix");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn host_rate_holds_in_both_directions_and_families_before_other_rules() {
+    fn host_rate_limits_both_directions_and_families_before_other_rules() {
         let mut limited = lan_settings("i0", Inbound::Established);
         limited.inbound_filter.host_rate = Some(2_500_000);
         let rules: Vec<PacketRule> = packet_filter_entries(&[], &[], &[limited])
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn host_cannot_use_address_of_another_interface_if_any_interface_has_a_door() {
+    fn inbound_filter_drops_packets_with_address_of_another_lan_interface() {
         let mut isolated = lan_settings("i1", Inbound::Any);
         isolated.inbound_filter.is_isolated = true;
         let named: Ipv6Net = "2001:db8:b::/56".parse().expect("prefix");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_without_filter_closes_networks_whose_door_needs_it() {
+    fn kernel_without_packet_filter_closes_networks_that_need_one() {
         let prefix = |text: &str| text.parse().expect("prefix");
         let prefixes = [prefix("2001:db8:a::/64"), prefix("2001:db8:b::/64")];
         let lans = [lan_settings("i0", Inbound::Any), lan_settings("i1", Inbound::Established)];

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn range_of_a_prefix_becomes_this_prefix() {
+    fn address_range_equal_to_a_prefix_becomes_this_prefix() {
         for text in ["2001:db8::/32", "::/0", "::ffff:10.42.7.0/120", "2001:db8::1/128"] {
             let net: Ipv6Net = text.parse().expect("a prefix");
             assert_eq!(prefix_of_range(Range::new(net.network(), net.broadcast())), Some(net));
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_addresses_are_seen_from_the_host_on_board() {
+    fn breakout_match_swaps_source_and_destination_of_the_selector() {
         let range = |first: [u8; 4], last: [u8; 4]| Some(Range::new(first.into(), last.into()));
         let selector = Ipv4Selector {
             source: range([192, 0, 2, 0], [192, 0, 2, 255]),

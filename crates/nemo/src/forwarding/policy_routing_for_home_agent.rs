@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefix_without_addresses_becomes_shorter_prefixes() {
+    fn prefix_minus_excluded_addresses_is_split_into_longer_prefixes() {
         let prefix: Ipv6Net = "2001:db8:1::/64".parse().expect("a prefix");
         let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
         assert_eq!(prefixes_without_addresses(prefix, &[address("2001:db8:2::1")]), [prefix]);

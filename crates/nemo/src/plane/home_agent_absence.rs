@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn home_agent_is_away_after_ten_seconds_and_back_at_once() {
+    fn home_agent_counts_as_away_after_ten_seconds_and_as_back_at_once() {
         let at = Time::from_secs;
         let mut absence = HomeAgentAbsence::new(true);
         assert_eq!(absence.update_service(at(100), true), None);

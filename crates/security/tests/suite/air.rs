@@ -81,7 +81,7 @@ fn is_signed_by(
 }
 
 #[test]
-fn a_cam_of_a_roadside_unit_verifies() {
+fn recorded_cam_of_a_roadside_unit_verifies() {
     let frame = octets_of_hex(CAM_WITH_CERTIFICATE);
     let message = signed_message_of(&frame);
     let Signer::Certificate(certificate) = &message.signer else { panic!("no certificate") };
@@ -93,7 +93,7 @@ fn a_cam_of_a_roadside_unit_verifies() {
 
 /// The digest in the second CAM is the name of the certificate that the first CAM carries.
 #[test]
-fn the_digest_names_the_certificate_and_verifies() {
+fn message_with_certificate_digest_verifies() {
     let (with_certificate, with_digest) =
         (octets_of_hex(CAM_WITH_CERTIFICATE), octets_of_hex(CAM_WITH_DIGEST));
     let (first, second) = (signed_message_of(&with_certificate), signed_message_of(&with_digest));
@@ -108,7 +108,7 @@ fn the_digest_names_the_certificate_and_verifies() {
 }
 
 #[test]
-fn a_denm_on_a_brainpool_curve_verifies() {
+fn recorded_denm_on_a_brainpool_curve_verifies() {
     let frame = octets_of_hex(DENM_ON_BRAINPOOL_CURVE);
     let message = signed_message_of(&frame);
     let Signer::Certificate(certificate) = &message.signer else { panic!("no certificate") };

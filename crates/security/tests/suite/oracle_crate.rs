@@ -7,7 +7,7 @@ use geonetworking::{Decode, Packet, Validate, ValidationResult};
 use crate::support::{TestPki, now_at_milliseconds};
 
 #[test]
-fn it_verifies_what_carnet_signs_on_every_curve() {
+fn geonetworking_crate_verifies_carnet_signatures_on_every_curve() {
     // On brainpoolP384r1 the crate hashes with SHA-256, although IEEE 1609.2 5.3.1.2.2 requires SHA-384 for
     // 384-bit signatures. On NIST P-384 the crate uses SHA-384.
     for curve in [Curve::NistP256, Curve::BrainpoolP256r1, Curve::NistP384] {

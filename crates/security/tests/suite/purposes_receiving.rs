@@ -371,7 +371,7 @@ fn tc_sec_itss_rcv_cam_12_02_bo() {
 
 /// The receiver rejects a CAM whose header has a field outside the profile.
 #[test]
-fn cam_with_generation_location_or_expiry_is_not_in_profile() {
+fn receiver_rejects_cam_with_generation_location_or_expiry() {
     let place = ThreeDLocation { position: HOME_POSITION, elevation: 4096 };
     assert_eq!(
         receive_changed_cam(|odd| odd.header.generation_location = Some(place)),
@@ -472,7 +472,7 @@ fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
 
 /// Profile of DENM: the receiver requires a generation location and the certificate.
 #[test]
-fn denm_without_location_or_certificate_is_not_in_profile() {
+fn receiver_rejects_denm_without_location_or_certificate() {
     assert_eq!(
         receive_changed_denm(|odd| odd.header.generation_location = None),
         Err(SecurityDrop::NoGenerationLocation)
@@ -492,7 +492,7 @@ fn denm_without_location_or_certificate_is_not_in_profile() {
 /// The receiver rejects a DENM that has expired, one from the future, and one whose generation location is
 /// far from the packet's source.
 #[test]
-fn impossible_times_and_places_are_rejected() {
+fn receiver_rejects_denm_with_impossible_time_or_position() {
     assert_eq!(
         receive_changed_denm(|odd| odd.header.expiry_time = Some(now_at_milliseconds(0).certificate_time)),
         Err(SecurityDrop::Expired)
@@ -558,7 +558,7 @@ fn each_cause_code_needs_its_ssp_bit() {
 
 /// The receiver rejects a message of an application that the ticket lacks.
 #[test]
-fn ticket_without_application_signs_no_message_of_it() {
+fn ticket_without_permission_for_an_application_signs_none_of_its_messages() {
     let mut pki = TestPki::new(Curve::NistP256);
     let denm_only = pki::test_applications(false)[1..2].to_vec();
     let ticket = pki.new_ticket_for_applications(denm_only);
@@ -620,7 +620,7 @@ fn each_policy_accepts_or_rejects_unsigned_packets() {
 /// A forwarder sends the envelope of the source with the router's changes to the Basic Header. Received
 /// copies cost no verification.
 #[test]
-fn a_forwarder_passes_on_what_the_source_signed() {
+fn forwarder_keeps_the_envelope_that_the_source_signed() {
     let mut pki = TestPki::new(Curve::NistP256);
     let (mut source, mut forwarder, mut receiver) =
         (pki.new_car(), pki.new_car(), pki.receiver_with(strict_config()));

@@ -383,7 +383,7 @@ fn tunnelled_packet(from: Ipv6Addr) -> Vec<u8> {
 }
 
 #[test]
-fn nested_router_ignores_offer_of_its_own_network() {
+fn nested_router_ignores_nesting_offer_of_its_own_network() {
     let mut world = NestedNetwork::new(1);
     world.add_router(1, &[("w0", "v1")], true);
     world.advance_seconds(5);

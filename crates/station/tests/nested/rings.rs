@@ -49,7 +49,7 @@ fn router_behind_this_router_is_no_parent() {
 }
 
 #[test]
-fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
+fn two_routers_without_uplinks_do_not_attach_to_each_other() {
     for nesting in [true, false] {
         let mut world = two_routers(nesting);
         // Both routers lose their links at once, and neither knows that the other has lost its link, too.

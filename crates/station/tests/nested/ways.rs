@@ -69,7 +69,7 @@ fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
 }
 
 #[test]
-fn router_without_nesting_costs_one_level() {
+fn router_without_nesting_support_adds_one_encapsulation_level() {
     // Router 2 has nesting switched off. So router 3 sends as a plain nested router behind router 2.
     let mut world = tree_of_routers([true, false, true]);
     assert_eq!(measure_paths(&mut world), [(1, 1), (2, 2), (3, 3)]);
@@ -130,7 +130,7 @@ fn plain_nemo_handover_at_each_level_loses_no_packet() {
 }
 
 #[test]
-fn cut_link_costs_nested_routers_little_more_than_root() {
+fn nested_routers_lose_few_packets_when_the_link_of_the_root_is_cut() {
     let mut world = tree_of_routers([true; 3]);
     let lost = count_lost_while(&mut world, |world| world.set_carrier(1, "w0", false));
     // Each level sends two packets every 10 ms. Packets in transit at the event are lost, and packets that

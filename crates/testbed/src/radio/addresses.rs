@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn datagram_with_two_links_has_both_addresses() {
+    fn netlink_datagram_with_two_links_gives_both_mac_addresses() {
         let (one, two) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let first = encode_new_link(&[
             encode_attribute(IFLA_IFNAME, b"radio\0"),

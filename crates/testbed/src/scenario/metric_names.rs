@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_that_nothing_measures_is_a_mistake() {
+    fn expectation_of_unknown_metric_name_is_refused() {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes.a]\naddresses.x=['2001:db8::1/64']\n\
                     [nodes.b]\naddresses.y=['2001:db8::2/64']\n[[links]]\nends=['a:x','b:y']\n\
                     [[traffic.ping]]\nname='rtt'\nfrom='a'\nto='b'\ninterval='1s'\n\

@@ -693,7 +693,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_not_hexadecimal_has_no_octets() {
+    fn invalid_hexadecimal_text_is_parsed_as_no_octets() {
         assert_eq!(octets_of_hex("0a0b"), [10, 11]);
         assert!(octets_of_hex("0g").is_empty());
     }
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn broadcasts_with_any_intervals_are_never_sent_at_the_same_time() {
+    fn two_broadcasts_are_never_sent_at_the_same_time() {
         for intervals in [&[500, 250][..], &[250, 500], &[1000, 1000, 1000, 1000], &[500, 1000], &[100; 40]] {
             let intervals: Vec<u64> = intervals.iter().map(|interval| interval * MILLISECOND).collect();
             let offsets = sending_offsets(&intervals);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_by_nearest_rank() {
+    fn percentiles_are_computed_by_nearest_rank() {
         let v: Vec<u64> = (1..=100).collect();
         assert_eq!(percentile(&v, 50.0), Some(50));
         assert_eq!(percentile(&v, 99.0), Some(99));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_without_fields_matches_all_and_each_field_narrows_it() {
+    fn selector_without_fields_matches_every_packet() {
         assert!(Ipv6Selector::default().matches(&example_flow()));
         let any = Ipv6Selector::default();
         for (fits, other) in [

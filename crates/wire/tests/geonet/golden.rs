@@ -159,7 +159,7 @@ fn location_service_reply_equals_recorded_packet() {
 }
 
 #[test]
-fn hop_limit_above_its_maximum_is_seen_and_not_judged() {
+fn parser_accepts_and_reports_hop_limit_above_its_maximum() {
     let extended = ExtendedHeader::GeoBroadcast {
         sequence: 0x1234,
         source: car_position(),
@@ -225,7 +225,7 @@ fn next_header_any_is_read_as_the_common_header() {
 }
 
 #[test]
-fn a_payload_of_an_unknown_kind_is_seen_and_not_judged() {
+fn parser_keeps_payload_of_unknown_next_header() {
     for value in 0..=15u8 {
         let mut octets = hex(fixtures::GBC_RECT);
         octets[4] = value << 4;
@@ -347,7 +347,7 @@ fn encoder_writes_length_and_type_of_packet() {
 }
 
 #[test]
-fn a_forwarder_changes_only_the_fields_of_the_forwarder() {
+fn forwarder_changes_only_hop_limit_lifetime_and_destination_position() {
     let newer = ShortPositionVector {
         address: GnAddress(0x1122_3344_5566_7788),
         timestamp: Timestamp(0x99aa_bbcc),

@@ -218,7 +218,7 @@ fn recorded_packets_are_decoded_like_other_crate() {
 }
 
 #[test]
-fn negative_speeds_are_written_alike() {
+fn negative_speeds_are_encoded_like_other_crate() {
     for speed in -16384..=16383 {
         let ours = LongPositionVector { speed, accurate: speed % 2 == 0, ..LongPositionVector::default() };
         let address = theirs::Address::new(false, theirs::StationType::Unknown, [0; 6]);
@@ -232,7 +232,7 @@ fn negative_speeds_are_written_alike() {
 }
 
 #[test]
-fn the_crate_geonetworking_reads_the_same_envelopes() {
+fn geonetworking_crate_and_carnet_decode_equal_secured_packets() {
     for text in fixtures::VANETZA_SECURED {
         let octets = hex(text);
         let decoded = geonetworking::Packet::decode(&octets[..]).expect("vanetza's").decoded;

@@ -15,7 +15,7 @@ fn random_source(number: u32) -> SocketAddr {
 /// The attacker does not know the home agent's public key, so its 100,000 handshakes get no answer. A router
 /// opens its session and sends at once.
 #[test]
-fn forged_handshakes_draw_no_answer_and_delay_neither_data_nor_routers() {
+fn forged_handshakes_draw_no_answer_and_delay_no_data_or_router() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     let mut buffer = [0; 2048];
     let mut forged = [0; 148];
@@ -53,7 +53,7 @@ fn forged_handshakes_draw_no_answer_and_delay_neither_data_nor_routers() {
 /// The attacker knows the public key, but sends from forged addresses. Above 1000 handshakes a second it gets
 /// only cookies. A router sends its initiation again with the cookie, and its session opens without a wait.
 #[test]
-fn flood_with_the_public_key_draws_cookies_and_routers_get_in_at_once() {
+fn routers_open_sessions_at_once_during_a_handshake_flood_with_cookies() {
     let mut network = TestNetwork::new();
     let mut attacker = new_engine(
         carnet_wireguard::PrivateKey::from_random([66; 32]),
@@ -97,7 +97,7 @@ fn flood_with_the_public_key_draws_cookies_and_routers_get_in_at_once() {
 /// An attacker who sees the initiations and knows the public key can forge cookies. The cookies cause at most
 /// one additional initiation in each interval of the retransmission.
 #[test]
-fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
+fn forged_cookies_cause_one_initiation_for_each_retransmission_interval() {
     let mut network = TestNetwork::new();
     let mut buffer = [0; 2048];
     network.open_session(1);
@@ -136,7 +136,7 @@ fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
 /// A router under an attacker's control begins handshakes without end. The home agent accepts 16 at once and
 /// 8 a second.
 #[test]
-fn authentic_handshakes_of_one_path_have_a_share() {
+fn home_agent_limits_authentic_handshakes_of_each_path() {
     let mut network = TestNetwork::new();
     let mut accepted = 0;
     for number in 0..100u8 {
@@ -159,7 +159,7 @@ fn authentic_handshakes_of_one_path_have_a_share() {
 
 /// The renewal of a session waits in a queue of its own, which a flood from other addresses does not fill.
 #[test]
-fn renewal_of_a_session_passes_a_full_queue() {
+fn session_renewal_succeeds_although_a_flood_fills_the_queue() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     let mut buffer = [0; 2048];
     for number in 0..10_000 {

@@ -10,7 +10,7 @@ use crate::network::{
 };
 
 #[test]
-fn payload_that_is_no_ip_packet_passes_in_both_directions() {
+fn session_carries_payload_that_is_no_ip_packet_in_both_directions() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     for text in ["x", "sixteen octets !", "seventeen octets!"] {
         network.send_to_home_agent(1, text.as_bytes()).expect("session");
@@ -95,7 +95,7 @@ fn session_with_traffic_is_renewed_without_loss() {
 
 /// A session without traffic ends, and the router opens it again by itself.
 #[test]
-fn idle_session_of_a_connected_path_comes_back() {
+fn idle_session_of_a_connected_path_is_opened_again() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     let start = network.now;
     network.run_until_time(start + Duration::from_secs(1200));
@@ -153,7 +153,7 @@ fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
 }
 
 #[test]
-fn date_at_start_is_the_later_one_of_clock_and_stored_time() {
+fn handshake_clock_starts_at_the_later_of_clock_and_stored_time() {
     let day = Duration::from_secs(86_400);
     assert_eq!(carnet_wireguard::date_at_start(day, None), day);
     assert_eq!(carnet_wireguard::date_at_start(day, Some(day / 2)), day);

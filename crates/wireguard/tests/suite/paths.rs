@@ -40,7 +40,7 @@ fn handshakes_of_two_paths_that_overtake_each_other_are_both_answered() {
 /// An attacker replays a recorded handshake. It knows the home agent's public key, so it can also write
 /// another index and the MAC that belongs to it. The home agent drops all copies.
 #[test]
-fn recorded_handshake_opens_no_path_again_and_no_other_path() {
+fn home_agent_drops_replayed_handshake_on_every_path() {
     let mut network = TestNetwork::with_established_paths(&[2]);
     network.now += Duration::from_secs(1);
     network.open_session(1);
@@ -65,7 +65,7 @@ fn recorded_handshake_opens_no_path_again_and_no_other_path() {
 }
 
 #[test]
-fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
+fn restarted_home_agent_drops_handshake_recorded_before_the_restart() {
     let mut network = TestNetwork::new();
     network.open_session(1);
     let recording = network.datagrams_on_wire[0].clone();
@@ -101,7 +101,7 @@ fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
 /// An attacker on the path withholds an initiation of the router and sends it from its own address. The home
 /// agent still sends the session's data to the router's address.
 #[test]
-fn initiation_from_another_address_moves_no_session() {
+fn unconfirmed_initiation_from_another_address_moves_no_session() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     network.now += Duration::from_secs(1);
     network.router_engine.renew_handshake(network.now, path(1));
@@ -147,7 +147,7 @@ fn data_from_another_address_move_no_session_before_a_test() {
 /// The home agent sends the response to the source of the handshake. Only a router that receives the response
 /// can confirm it, which proves the address.
 #[test]
-fn handshake_from_another_address_moves_the_session_when_it_is_confirmed() {
+fn session_moves_to_a_new_address_when_its_handshake_is_confirmed() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     network.home_outputs.clear();
     network.now += Duration::from_secs(1);
@@ -184,7 +184,7 @@ fn router_does_not_follow_the_home_agent_to_another_address() {
 }
 
 #[test]
-fn path_numbers_end_at_fifteen() {
+fn path_numbers_range_from_0_to_15() {
     let numbers: Vec<u8> = (0..=15).collect();
     let network = TestNetwork::with_established_paths(&numbers);
     assert_eq!(network.home_agent_engine.session_count(), 16);

@@ -50,7 +50,7 @@ proptest! {
     /// Over random networks, each payload arrives at most once, unchanged, and on its own path. Afterwards
     /// all paths carry payloads again.
     #[test]
-    fn payloads_arrive_once_and_unchanged_over_random_networks(
+    fn payloads_arrive_at_most_once_and_unchanged_over_random_networks(
         steps in proptest::collection::vec(random_fate(), 1..120),
     ) {
         let mut network = TestNetwork::new();

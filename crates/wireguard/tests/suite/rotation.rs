@@ -122,7 +122,7 @@ fn both_ends_change_their_keys_at_once() {
 }
 
 #[test]
-fn traffic_stays_in_the_old_session_until_the_other_end_knows_the_new_key() {
+fn traffic_uses_old_session_until_the_peer_knows_the_new_key() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     let old = index(&mut network);
     network.router_engine.set_private_keys(network.now, vec![next_router_key(), router_key()]);
@@ -145,7 +145,7 @@ fn traffic_stays_in_the_old_session_until_the_other_end_knows_the_new_key() {
 /// The router restarts while it replaces its key. The home agent knows only the old key, both keys, or only
 /// the new key.
 #[test]
-fn restarted_router_gets_in_with_either_key() {
+fn restarted_router_opens_session_with_old_or_new_key() {
     let (old, new) = (router_key().public_key(), next_router_key().public_key());
     for known in [vec![old], vec![new, old], vec![new]] {
         let mut network = TestNetwork::with_established_paths(&[1]);
@@ -164,7 +164,7 @@ fn restarted_router_gets_in_with_either_key() {
 /// The home agent restarts while it replaces its key. The router knows only the old key, both keys, or only
 /// the new key.
 #[test]
-fn restarted_home_agent_is_reached_with_either_key() {
+fn restarted_home_agent_opens_session_with_old_or_new_key() {
     let (old, new) = (home_agent_key().public_key(), next_home_key().public_key());
     for known in [vec![old], vec![new, old], vec![new]] {
         let mut network = TestNetwork::new();
@@ -190,7 +190,7 @@ fn old_key_is_refused_after_the_change() {
 }
 
 #[test]
-fn recorded_handshake_of_the_old_key_opens_no_session_of_the_new_one() {
+fn handshake_recorded_under_the_old_key_opens_no_session_of_the_new_key() {
     let mut network = TestNetwork::new();
     network.open_session(1);
     let recording = network.datagrams_on_wire[0].clone();

@@ -19,14 +19,14 @@ use crate::play::{
 };
 
 #[test]
-fn two_uplinks_as_root() {
-    assert_passes("two_uplinks_as_root", "two-uplinks", LabUser::Root);
+fn scenario_two_uplinks_passes_as_root() {
+    assert_passes("scenario_two_uplinks_passes_as_root", "two-uplinks", LabUser::Root);
 }
 
 #[test]
-fn two_uplinks_over_the_tun_device() {
+fn scenario_two_uplinks_passes_over_the_tun_device() {
     assert_passes_with_options(
-        "two_uplinks_over_the_tun_device",
+        "scenario_two_uplinks_passes_over_the_tun_device",
         "two-uplinks",
         LabUser::Root,
         &["--path", "tun"],
@@ -34,8 +34,13 @@ fn two_uplinks_over_the_tun_device() {
 }
 
 #[test]
-fn two_uplinks_over_xdp() {
-    assert_passes_with_options("two_uplinks_over_xdp", "two-uplinks", LabUser::Root, &["--path", "xdp"]);
+fn scenario_two_uplinks_passes_over_xdp() {
+    assert_passes_with_options(
+        "scenario_two_uplinks_passes_over_xdp",
+        "two-uplinks",
+        LabUser::Root,
+        &["--path", "xdp"],
+    );
 }
 
 /// Checks that no packet between the hosts is lost or duplicated. A release build on an idle machine also
@@ -66,8 +71,8 @@ fn scenario_along_roadside_units_passes() {
 }
 
 #[test]
-fn two_uplinks_without_root() {
-    assert_passes("two_uplinks_without_root", "two-uplinks", LabUser::Nobody);
+fn scenario_two_uplinks_passes_without_root() {
+    assert_passes("scenario_two_uplinks_passes_without_root", "two-uplinks", LabUser::Nobody);
 }
 
 #[test]
@@ -106,8 +111,8 @@ fn scenario_nat_quiet_passes() {
 }
 
 #[test]
-fn nat_cellular_as_root() {
-    assert_passes("nat_cellular_as_root", "nat-cellular", LabUser::Root);
+fn scenario_nat_cellular_passes_as_root() {
+    assert_passes("scenario_nat_cellular_passes_as_root", "nat-cellular", LabUser::Root);
 }
 
 #[test]
@@ -145,29 +150,29 @@ fn scenario_visiting_node_passes() {
 }
 
 #[test]
-fn a_platoon_as_root() {
-    assert_passes("a_platoon_as_root", "platoon", LabUser::Root);
+fn scenario_platoon_passes_as_root() {
+    assert_passes("scenario_platoon_passes_as_root", "platoon", LabUser::Root);
 }
 
 #[test]
-fn a_platoon_without_root() {
-    assert_passes("a_platoon_without_root", "platoon", LabUser::Nobody);
+fn scenario_platoon_passes_without_root() {
+    assert_passes("scenario_platoon_passes_without_root", "platoon", LabUser::Nobody);
 }
 
 #[test]
-fn a_crossing_as_root() {
-    assert_passes("a_crossing_as_root", "crossing", LabUser::Root);
+fn scenario_crossing_passes_as_root() {
+    assert_passes("scenario_crossing_passes_as_root", "crossing", LabUser::Root);
 }
 
 #[test]
-fn a_crossing_without_root() {
-    assert_passes("a_crossing_without_root", "crossing", LabUser::Nobody);
+fn scenario_crossing_passes_without_root() {
+    assert_passes("scenario_crossing_passes_without_root", "crossing", LabUser::Nobody);
 }
 
 /// The scenario has receivers of an event, and four attackers whose messages no station may accept.
 #[test]
-fn a_crossing_with_signatures() {
-    assert_passes("a_crossing_with_signatures", "crossing-signed", LabUser::Root);
+fn scenario_crossing_passes_with_signatures() {
+    assert_passes("scenario_crossing_passes_with_signatures", "crossing-signed", LabUser::Root);
 }
 
 /// A scenario of three nodes without carnet. `a` pings `b` over an emulated link, and `lost` through a router

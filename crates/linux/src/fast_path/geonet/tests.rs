@@ -449,7 +449,7 @@ fn fast_path_sends_own_packets_like_the_router() {
 }
 
 #[test]
-fn uncommon_packets_take_the_slow_path() {
+fn uncommon_geonetworking_packets_take_the_slow_path() {
     run_on_bench(|bench| {
         let good = udp_packet(host_address(1), host_address(2), 100);
         bench.sent_by_slow_path(&ethernet_frame(NEAR_NEIGHBOUR_MAC, STATION_MAC, 0x86dd, &good));

@@ -149,7 +149,7 @@ fn handover_replaces_routes_and_old_device_still_receives() {
 }
 
 #[test]
-fn device_gets_only_packets_of_the_slow_path() {
+fn tunnel_device_without_route_only_receives() {
     let mut tunnels = DesiredTunnels::default();
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     // At home no route leads into the tunnel, but the tunnel still receives packets that are in transit.

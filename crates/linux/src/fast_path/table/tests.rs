@@ -58,7 +58,7 @@ impl ModelMaps {
             ],
             MapOperation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             MapOperation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
-            // Rules are not part of this model; the test `flow_rules_follow_their_binding` covers them.
+            // Rules are not part of this model; the test `fast_path_flow_rules_change_with_their_binding` covers them.
             MapOperation::SetRules(_) | MapOperation::RemoveRules(_) => Vec::new(),
         }
     }
@@ -683,7 +683,7 @@ fn tunnel_ends_of_each_kind_are_encoded_and_decoded() {
 /// The fast path sends through a tunnel inside IPv4 only while its socket exists. Without the socket it
 /// leaves packets to the slow path, which cannot send them either.
 #[test]
-fn a_tunnel_inside_ipv4_follows_its_socket() {
+fn fast_path_tunnel_inside_ipv4_follows_its_socket() {
     let mut trial = RandomTest::new(64, 256);
     let local: Endpoint = "udp:192.0.2.10:4191".parse().unwrap();
     let remote = "udp:198.51.100.2:4191".parse().unwrap();
@@ -716,7 +716,7 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
 
 /// Between any two writes a program sees old rules and old binding, or new rules and new binding.
 #[test]
-fn flow_rules_follow_their_binding() {
+fn fast_path_flow_rules_change_with_their_binding() {
     use carnet_nemo::forwarding::desired::{
         DistributionMember, DistributionRule, FlowAction, FlowDistribution,
     };

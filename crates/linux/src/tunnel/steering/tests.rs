@@ -74,7 +74,7 @@ fn has_place(steering: &SteeringProgram, source: &str) -> bool {
 }
 
 #[test]
-fn sender_changes_queue_when_old_queue_has_none_of_its_packets() {
+fn sender_changes_tun_queue_after_its_packets_left_the_old_one() {
     let Some((steering, mut known)) = loaded_program(0) else { return };
     let router = tunnel_to(ROUTER.parse::<Ipv6Addr>().unwrap().into());
     let before = now();
@@ -116,7 +116,7 @@ fn sender_changes_queue_when_old_queue_has_none_of_its_packets() {
 }
 
 #[test]
-fn departed_sender_is_removed_after_its_last_packet() {
+fn removed_sender_keeps_its_tun_queue_until_its_last_packet() {
     let Some((steering, mut known)) = loaded_program(0) else { return };
     let router = tunnel_to(ROUTER.parse::<Ipv6Addr>().unwrap().into());
     known.add(&router, true);
@@ -216,7 +216,7 @@ proptest! {
     /// Whenever the progress reports a time, all packets whose queue was selected before that time have been
     /// read. The progress also reports times for an empty queue.
     #[test]
-    fn reader_reports_time_before_which_all_packets_were_read(
+    fn tun_reader_reports_time_of_the_last_complete_read(
         steps in prop::collection::vec(random_step(), 1..300),
     ) {
         const QUEUE_CAPACITY: u32 = 5;

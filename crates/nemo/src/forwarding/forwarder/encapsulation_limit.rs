@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_counted_behind_options_and_in_fragments() {
+    fn nesting_counter_counts_headers_after_options_and_in_fragments() {
         let deep = [
             extension_header(protocol::DESTINATION_OPTIONS),
             encapsulation_limit_destination(protocol::IPV6, 3).to_vec(),

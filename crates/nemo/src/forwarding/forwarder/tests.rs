@@ -76,7 +76,7 @@ fn forwarder_pair() -> (Forwarder, Forwarder) {
 }
 
 #[test]
-fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
+fn both_tunnel_ends_drop_packets_with_reserved_inner_addresses() {
     let reserved = ["::", "::1", "::2", "::192.0.2.1", "::ffff:192.0.2.1", "64:ff9b:0:1::1", "ff::1"];
     let genuine = ["64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1", "2001:db8:9::1"];
     // One packet with a reserved source enters the vehicle, another with a reserved destination leaves it.
@@ -268,7 +268,7 @@ fn handover_replaces_tunnel_in_one_step_and_accepts_old_path() {
 }
 
 #[test]
-fn host_gets_icmp_error_while_router_is_not_registered() {
+fn unregistered_router_answers_hosts_with_icmp_errors() {
     let (mut router, _) = forwarder_pair();
     router.remove_tunnel(&new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
     router.add_own_mobile_network("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
@@ -348,7 +348,7 @@ fn shared_care_of_address_serves_remaining_bindings() {
 }
 
 #[test]
-fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_the_tunnel() {
+fn prefix_that_changes_its_home_address_stays_reachable_in_the_tunnel() {
     let (_, mut agent) = forwarder_pair();
     let old = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
     let new = Tunnel { home_address: address("2001:db8:1::5678"), ..old.clone() };
@@ -407,7 +407,7 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
 }
 
 #[test]
-fn fragment_identification_seen_by_host_proves_nothing() {
+fn forwarder_ignores_packet_too_big_that_quotes_only_a_fragment_number() {
     let (_, mut agent) = forwarder_pair();
     let local = address("2001:db8:1::1");
     // The home agent's own answer is fragmented inside the tunnel, so the host sees the fragment
@@ -462,7 +462,7 @@ fn both_tunnel_ends_lower_mss_in_both_directions() {
 }
 
 #[test]
-fn watched_tunnel_reports_its_first_packet() {
+fn forwarder_reports_first_packet_of_a_watched_tunnel() {
     let (mut router, _) = forwarder_pair();
     let ends = tunnel_ends("2001:db8:f1::10", "2001:db8:1::1");
     let send = |router: &mut Forwarder| {

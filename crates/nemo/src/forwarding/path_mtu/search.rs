@@ -348,7 +348,7 @@ mod tests {
 
     /// The sizes of docs/tunnel.md.
     #[test]
-    fn encrypted_path_has_room_for_the_link_header() {
+    fn mtu_of_encrypted_tunnel_leaves_room_for_its_headers() {
         let end = |text: &str| text.parse().expect("endpoint");
         for (text, outer, inner) in [
             ("2001:db8::1", 1500, 1392),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn single_lost_probe_does_not_lower_mtu() {
+    fn single_lost_probe_does_not_lower_path_mtu() {
         assert_eq!(run_search(1460, 1460, 1460, |round, _| round == 0).0, SearchResult::Carries(1460));
         assert_eq!(run_search(1460, 1460, 1460, |round, _| round < 4).0, SearchResult::Carries(1460));
     }

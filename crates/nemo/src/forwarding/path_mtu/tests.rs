@@ -49,7 +49,7 @@ fn run_timers(mtus: &mut PathMtus, mut now: Time, end: Time) -> (usize, usize) {
 }
 
 #[test]
-fn returning_fleet_probes_within_rate_limit() {
+fn path_mtu_probes_of_2000_returning_routers_stay_within_rate_limit() {
     const FLEET_SIZE: u32 = 2000;
     let mut mtus = new_path_mtus();
     for index in 0..FLEET_SIZE {

@@ -363,7 +363,7 @@ fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
 /// The slow path gets all messages of Mobile IPv6: Binding Updates (Home Address option), Binding
 /// Acknowledgements (type 2 routing header), and ICMPv6 errors about outer packets (RFC 2473 8).
 #[test]
-fn packets_to_the_tunnel_ends_take_the_slow_path() {
+fn packets_addressed_to_a_tunnel_end_take_the_slow_path() {
     run_on_every_bench(|bench| {
         let home: Ipv6Addr = address(HOME_ADDRESS);
         let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
@@ -533,7 +533,7 @@ fn truncated_frames_take_the_slow_path() {
 /// If each of two bindings has its care-of address in the other's network, outer packets would loop (RFC 2473
 /// 4.1).
 #[test]
-fn own_outer_packets_do_not_enter_tunnel_again() {
+fn fast_path_does_not_encapsulate_its_own_outer_packets_again() {
     run_on_every_bench(|bench| {
         if bench.station_end != TunnelEnd::HomeAgent {
             return;

@@ -189,7 +189,7 @@ fn ipv4_packet_with_foreign_address_is_dropped_at_both_ends() {
 
 /// RFC 6040 figure 4.
 #[test]
-fn congestion_mark_of_the_outer_header_gets_into_the_ipv4_header() {
+fn decapsulation_copies_congestion_mark_into_the_ipv4_header() {
     for tunnel in TUNNEL_ENDS {
         let (mut router, mut agent) = forwarders_at_both_ends(tunnel, 1400);
         let wire = only_element(
@@ -295,7 +295,7 @@ fn tcp_segment_size_is_lowered_to_the_tunnel_in_ipv4() {
 }
 
 #[test]
-fn host_is_told_when_its_ipv4_prefix_has_no_tunnel() {
+fn router_answers_ipv4_host_without_tunnel_with_icmp_host_unreachable() {
     let mut router = Forwarder::new(&mut Rng::new(1));
     router.add_own_mobile_network(inner_prefixes()[1], address("2001:db8:1::1234"));
     let dropped = send_packet(&mut router, &ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, 100, DONT_FRAGMENT));

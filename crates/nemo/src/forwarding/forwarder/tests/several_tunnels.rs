@@ -222,7 +222,7 @@ fn each_policy_uses_its_tunnel_in_both_directions() {
 }
 
 #[test]
-fn copies_have_one_number_and_the_first_one_passes() {
+fn receiver_passes_only_the_first_copy_of_a_duplicated_packet() {
     for (from, source, destination) in
         [(0, HOST_ADDRESS, CORRESPONDENT_ADDRESS), (1, CORRESPONDENT_ADDRESS, HOST_ADDRESS)]
     {
