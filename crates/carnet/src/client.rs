@@ -218,7 +218,7 @@ mod tests {
     use crate::scratch::ScratchFolder;
 
     #[test]
-    fn the_only_socket_is_the_default() {
+    fn client_uses_the_only_control_socket_by_default() {
         let scratch = ScratchFolder::new();
         let find = || ApiClient::find_station(None, scratch.path()).map(|client| client.socket);
         let directory = scratch.path().display();

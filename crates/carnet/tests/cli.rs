@@ -70,7 +70,7 @@ fn http_response(status: &str, body: &str) -> String {
 
 #[cfg(feature = "wireguard")]
 #[test]
-fn key_pair_is_that_of_wireguard_and_its_file_is_private() {
+fn key_command_writes_private_key_file_and_prints_public_key() {
     use std::os::unix::fs::PermissionsExt;
 
     let path = new_scratch_folder("key");

@@ -264,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn local_plane_agrees_with_geodesic(
+        fn local_plane_offsets_agree_with_the_geodesic(
             lat in -800_000_000i32..800_000_000, lon in -1_800_000_000i32..1_800_000_000,
             azimuth in -180.0f64..180.0, metres in 1.0f64..10_000.0,
         ) {
@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn plane_keeps_distances_of_long_areas_and_distant_places(
+        fn local_plane_keeps_distances_up_to_2000_kilometres(
             lat in -800_000_000i32..800_000_000, lon in -1_800_000_000i32..1_800_000_000,
             azimuth in -180.0f64..180.0, metres in 10_000.0f64..2_000_000.0,
         ) {

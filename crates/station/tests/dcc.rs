@@ -144,7 +144,7 @@ impl ChannelWorld {
 }
 
 #[test]
-fn packets_wait_for_the_gate_in_the_order_of_their_profiles() {
+fn dcc_gate_releases_waiting_packets_in_order_of_their_profiles() {
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
     let start = world.now;
     for (class, content) in [(3, 30), (2, 20), (1, 10), (0, 1), (2, 21)] {

@@ -313,7 +313,7 @@ fn silent_radio_failure_costs_half_a_second() {
 }
 
 #[test]
-fn neighbouring_network_adds_one_route_and_changes_no_other() {
+fn proven_neighbouring_network_adds_exactly_one_route() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
     let before = world.net.kernel_entries[0].clone();
     let rule = |priority, table| {

@@ -314,7 +314,7 @@ fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
 
 /// RFC 6275 9.3.1: a home agent processes the Home Address option if it has a binding for that home address.
 #[test]
-fn home_agent_takes_probe_answers_with_a_home_address_option() {
+fn home_agent_accepts_probe_answers_with_a_home_address_option() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     world.net.route_optimization = true;
     world.start_stations();
@@ -346,7 +346,7 @@ fn is_echo_reply(packet: &[u8]) -> bool {
 
 /// RFC 6275 9.3.2: a home agent that answers like a correspondent node sends its answer outside the tunnel.
 #[test]
-fn router_takes_probe_answers_with_a_routing_header() {
+fn router_accepts_probe_answers_with_a_routing_header() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     world.net.correspondent = Some(AGENT);
     world.start_stations();
@@ -567,7 +567,7 @@ fn handover_changes_mtu_and_advertises_it_at_once() {
 }
 
 #[test]
-fn path_that_becomes_narrow_is_noticed_in_use() {
+fn smaller_path_mtu_is_detected_while_the_path_is_in_use() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
     world.start_stations();
     world.exchange_for(100);

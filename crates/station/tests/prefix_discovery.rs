@@ -151,7 +151,7 @@ fn router_sends_three_solicitations_without_answer() {
 
 /// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
-fn only_home_agents_answer_to_last_solicitation_counts() {
+fn router_accepts_only_its_home_agents_answer_to_its_last_solicitation() {
     let mut world = DiscoveryWorld::new(true, true);
     let identifier = world.net.solicitation_identifiers[0];
     world.send_advertisement("2001:db8:1::9", HOME, identifier, 0, 0);

@@ -55,13 +55,13 @@ fn unknown_keys_are_errors() {
 }
 
 #[test]
-fn invalid_scenario_time_is_reported_with_place() {
+fn invalid_scenario_time_is_reported_with_line_and_column() {
     let told = error_after_replacing("2.5s", "soon");
     assert_eq!(told, "s.toml:14:6: \"soon\" is no time, expected for example \"20s\"");
 }
 
 #[test]
-fn unknown_nodes_and_interfaces_are_named_with_those_that_exist() {
+fn scenario_error_of_unknown_node_lists_existing_nodes_and_interfaces() {
     assert_eq!(
         error_after_replacing("\"b:e0\"]", "\"c:e0\"]"),
         "s.toml:8:17: there is no node \"c\"; the nodes are: a, b"

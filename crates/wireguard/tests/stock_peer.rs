@@ -39,7 +39,7 @@ fn stock_peer_and_engine_exchange_packets_in_both_directions() {
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
         .arg(itself)
-        .args(["--exact", "run_inside_namespace", "--ignored", "--nocapture"])
+        .args(["--exact", "namespace_part_of_stock_peer_test", "--ignored", "--nocapture"])
         .output()
         .expect("unshare");
     let text =
@@ -143,7 +143,7 @@ fn icmp_echo(kind: u8, source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Ve
 
 #[test]
 #[ignore = "the other test runs it in a namespace"]
-fn run_inside_namespace() {
+fn namespace_part_of_stock_peer_test() {
     let (ours, theirs) = (PrivateKey::from_random([21; 32]), PrivateKey::from_random([22; 32]));
     let preshared_key = PresharedKey::from_random([23; 32]);
     run_command(&["mount", "-t", "tmpfs", "tmpfs", "/var/run"]);

@@ -166,7 +166,7 @@ mod tests {
         Title\n";
 
     #[test]
-    fn advisory_concerns_versions_that_are_neither_patched_nor_unaffected() {
+    fn advisory_affects_versions_neither_patched_nor_unaffected() {
         let advisory = parse_advisory(ADVISORY).expect("an advisory").expect("the advisory applies");
         for (version, applies) in [("0.25.0", true), ("0.25.1", false), ("0.2.9", false), ("0.3.0", true)] {
             let version = version.parse().expect("a version");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn withdrawn_and_informational_advisories_are_left_out() {
+    fn check_ignores_withdrawn_and_informational_advisories() {
         for line in ["withdrawn = \"2023-01-01\"", "informational = \"unmaintained\""] {
             let text = ADVISORY.replace("date = \"2022-08-03\"", line);
             assert_eq!(parse_advisory(&text).expect("an advisory"), None);
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_line_of_another_shape_is_refused_with_its_number() {
+    fn malformed_advisory_snapshot_line_is_refused_with_its_number() {
         let error = parse_snapshot("# head\na\tRUSTSEC-1\t>= 1\nb\tRUSTSEC-2\n").expect_err("two columns");
         assert!(error.to_string().starts_with("tools/advisories.tsv:3: expected three columns"), "{error}");
     }
 
     #[test]
-    fn check_fails_for_a_lock_file_with_a_crate_that_an_advisory_concerns() {
+    fn check_fails_for_lock_file_with_an_affected_crate() {
         let root = std::env::temp_dir().join(format!("xtask-advisories-{}", std::process::id()));
         for name in LOCK_FILES {
             let path = root.join(name);

@@ -248,7 +248,7 @@ mod tests {
     use super::edit_distance;
 
     #[test]
-    fn edit_distance_of_config_keys_counts_letters() {
+    fn edit_distance_of_config_keys_counts_changed_letters() {
         assert_eq!(edit_distance("socket", "socket"), 0);
         assert_eq!(edit_distance("sokcet", "socket"), 1);
         assert_eq!(edit_distance("scket", "socket"), 1);

@@ -514,7 +514,7 @@ fn debug_does_not_show_keys() {
 }
 
 #[test]
-fn check_warns_of_unwise_settings() {
+fn check_warns_of_insecure_settings() {
     assert_eq!(
         parse(CONFIG_WITH_EVERY_KEY).warnings(),
         [
@@ -616,7 +616,7 @@ fn config_errors_in_former_keys_name_line_and_column() {
 /// A home agent may have very many routers with one key each. Support for several keys must not cost memory
 /// for them.
 #[test]
-fn association_with_one_key_needs_no_heap_memory() {
+fn authentication_config_with_one_key_needs_no_heap_memory() {
     assert_eq!(size_of::<Auth>(), size_of::<SharedKeyAuth>());
     assert_eq!(size_of::<SharedKeyAuth>(), 32);
 }

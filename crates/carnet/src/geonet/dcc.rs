@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dcc_answer_has_the_values_for_operators() {
+    fn dcc_status_shows_algorithm_and_channel_load() {
         let refused = dcc_status(Time::ZERO, &station_with_dcc(None)).expect_err("refused");
         assert!(refused.contains("no [geonet.dcc]"), "{refused}");
         let mut station =

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_a_client_decides_what_it_may_do() {
+    fn token_of_an_http_client_limits_its_requests() {
         let scratch = ScratchFolder::new();
         let path =
             file(&scratch, &format!("# who\nread {READER_TOKEN}\n\noperate  {OPERATOR_TOKEN}\n"), 0o600);

@@ -207,7 +207,7 @@ async fn request_to_a_hanging_station_times_out() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_of_events_learns_how_many_it_missed() {
+async fn slow_client_of_event_stream_learns_how_many_events_it_missed() {
     let bench = TestServer::start_answering().await;
     let mut events = bench.api_client.follow_events("/v1/events").await.expect("a stream");
     let number = |n: u32| event(1.5, json!({"event": "warning", "message": format!("n{n}\n\u{e9}")}));
@@ -232,7 +232,7 @@ async fn a_slow_reader_of_events_learns_how_many_it_missed() {
 }
 
 #[tokio::test]
-async fn shutdown_does_not_wait_for_a_run_loop_that_is_gone() {
+async fn server_shutdown_does_not_wait_for_an_ended_station() {
     let (TestServer { api_server: server, api_client: client, scratch_folder: _scratch, .. }, mut receiver) =
         TestServer::new().await;
     let question = tokio::spawn(async move { client.get("/v1/status").await });
@@ -259,7 +259,7 @@ async fn api_socket_has_its_mode_and_is_removed_at_the_end() {
 }
 
 #[tokio::test]
-async fn a_dropped_server_removes_only_its_own_socket() {
+async fn stopped_api_server_removes_only_its_own_socket() {
     let TestServer { api_server: server, scratch_folder: scratch, .. } = TestServer::start_answering().await;
     let socket = scratch.path().join("run/s.sock");
     let (requests, _receiver) = mpsc::channel(1);
@@ -274,7 +274,7 @@ async fn a_dropped_server_removes_only_its_own_socket() {
 }
 
 #[tokio::test]
-async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+async fn api_server_replaces_a_stale_socket_and_no_live_one() {
     let scratch = ScratchFolder::new();
     let socket = scratch.path().join("s.sock");
     let try_serve = || async {
@@ -308,7 +308,7 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
 /// `carnet revoke --all`: if a binding has disappeared meanwhile, the command succeeds. If a binding remains,
 /// the command fails.
 #[tokio::test]
-async fn revoke_all_names_every_registered_node() {
+async fn revoke_all_revokes_every_registered_node() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);
     for (stays, expected) in [(false, Ok(())), (true, Err("no binding".to_owned()))] {
         let (bench, mut requests) = TestServer::new().await;

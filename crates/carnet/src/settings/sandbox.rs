@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn reload_beyond_the_sandbox_plan_is_named() {
+    fn reload_names_the_setting_that_exceeds_the_sandbox() {
         let old = SandboxPlan {
             readable_paths: vec!["/a".into()],
             writable_folders: vec!["/b".into()],

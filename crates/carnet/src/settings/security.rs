@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_authority_that_is_not_valid_now_causes_a_warning() {
+    fn authority_certificate_outside_its_validity_causes_a_warning() {
         let files = CertificateFiles::new(validity_of_days(-10, 300));
         let authorities = vec![
             files.create_authority(2, validity_of_days(-1, 30)),

@@ -161,7 +161,7 @@ async fn a_disk_that_refuses_writes_is_logged_once() {
 /// Without a state directory, an acknowledgement waits only for the fast path. In a batch, each
 /// acknowledgement waits only for its own binding.
 #[test]
-fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
+fn packet_is_sent_only_after_the_fast_path_has_earlier_changes() {
     let address = "2001:db8:a::1".parse().expect("an address");
     let change = || {
         let (interface, prefix_length, deprecated) = ("i0".into(), 64, false);

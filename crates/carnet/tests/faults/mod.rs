@@ -371,7 +371,7 @@ const SCHEDULE_COUNT: u64 = match option_env!("CARNET_SCHEDULES") {
 };
 
 #[test]
-fn invariants_hold_under_every_fault() {
+fn station_invariants_hold_under_random_faults() {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
         return run_schedule(seed);
     }

@@ -437,7 +437,7 @@ fn count_road_works(station: &Station, sub_cause: u8) -> usize {
 }
 
 #[test]
-fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart() {
+fn mqtt_bridge_survives_any_message_and_a_broker_restart() {
     if !can_run_or_report() || !has_mosquitto() {
         return;
     }
@@ -530,7 +530,7 @@ fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart()
 }
 
 #[test]
-fn bridge_names_a_refusing_broker_once_with_reason() {
+fn mqtt_bridge_reports_refusing_broker_once_with_reason() {
     if !can_run_or_report() || !has_mosquitto() {
         return;
     }
@@ -553,7 +553,7 @@ fn bridge_names_a_refusing_broker_once_with_reason() {
 }
 
 #[test]
-fn bridge_passes_messages_to_broker_and_events_to_station() {
+fn mqtt_bridge_passes_messages_to_broker_and_events_to_station() {
     if !can_run_or_report() || !has_mosquitto() {
         return;
     }

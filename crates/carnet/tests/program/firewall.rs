@@ -6,7 +6,7 @@ use crate::testbed::{CORRESPONDENT, Testbed};
 const OPERATING_PAGE: &str = include_str!("../../../../docs/operating.md");
 
 #[test]
-fn behind_the_documented_firewall_a_router_registers_and_its_hosts_have_a_network() {
+fn router_behind_documented_firewall_registers_and_serves_its_hosts() {
     if !can_run_or_report() {
         return;
     }

@@ -135,7 +135,7 @@ fn hosts_ping_over_one_and_two_geonetworking_hops_by_udp() {
 
 /// The kernel has the next hops in its tables: changes cause netlink requests, but packets cause none.
 #[test]
-fn sending_a_packet_makes_no_kernel_request() {
+fn sending_ipv6_over_geonetworking_makes_no_netlink_request() {
     if !can_run_or_report() {
         return;
     }
@@ -217,7 +217,7 @@ fn a_multicast_group_is_received_only_inside_its_area() {
 }
 
 #[test]
-fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
+fn gnping_accepts_ipv6_address_and_listener_receives_ipv6_packets() {
     if !can_run_or_report() {
         return;
     }
@@ -274,7 +274,7 @@ fn virtual_interface_follows_radio_and_is_created_again() {
 }
 
 #[test]
-fn start_fails_if_virtual_interface_exists() {
+fn station_does_not_start_if_its_virtual_interface_exists() {
     if !can_run_or_report() {
         return;
     }
@@ -322,7 +322,7 @@ fn recording_of_ipv6_over_geonetworking_replays_equally() {
 
 /// A reload makes a mobile router with other uplinks use roadside units.
 #[test]
-fn a_reload_adds_an_uplink_and_another_reload_removes_it() {
+fn reload_adds_and_removes_an_uplink_over_geonetworking() {
     if !can_run_or_report() {
         return;
     }

@@ -274,7 +274,7 @@ fn check_narrow_udp_tunnel(limit: u64) {
 }
 
 #[test]
-fn two_ipv4_uplinks_are_registered_together() {
+fn router_registers_two_ipv4_uplinks_together() {
     if !can_run_or_report() {
         return;
     }
@@ -342,7 +342,7 @@ fn two_uplinks_with_equal_private_address_both_work() {
 /// default route. When a service loses its carrier, ConnMan removes its routes and moves the default route to
 /// the other service. ConnMan leaves the default route there when the preferred service is back.
 #[test]
-fn preferred_uplink_that_returns_is_used_again_without_a_default_route_of_its_own() {
+fn returning_preferred_uplink_without_default_route_is_used_again() {
     if !can_run_or_report() {
         return;
     }

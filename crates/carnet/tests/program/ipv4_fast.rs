@@ -133,7 +133,7 @@ fn a_station_with_a_fast_path_and_one_without_exchange_packets() {
 
 /// A policy balances several flows over an uplink with IPv6 and an uplink with IPv4 behind a NAT.
 #[test]
-fn balanced_packets_inside_ipv4_take_the_fast_path() {
+fn flows_balanced_over_ipv6_and_ipv4_uplinks_take_the_fast_path() {
     if !can_run_or_report() {
         return;
     }

@@ -332,7 +332,7 @@ fn ipv4_packets_travel_inside_plain_ipv4_without_a_nat() {
 /// Attacks: a host on board sends with a source of another network, and packets arrive that do not come from
 /// the home agent.
 #[test]
-fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
+fn ipv4_packets_with_foreign_addresses_pass_in_no_direction() {
     if !can_run_or_report() {
         return;
     }

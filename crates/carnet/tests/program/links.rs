@@ -5,7 +5,7 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
 
 #[test]
-fn an_uplink_that_vanishes_and_returns_is_used_again() {
+fn removed_uplink_interface_that_returns_is_used_again() {
     if !can_run_or_report() {
         return;
     }

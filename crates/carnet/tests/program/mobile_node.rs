@@ -172,7 +172,7 @@ fn mobile_node_keeps_its_ipv4_home_address_over_ipv6_and_nat_uplinks() {
 
 /// Home agent and node share a link, which is the home link: RFC 6275 11.5.5, 10.4.1.
 #[test]
-fn a_node_comes_home_and_leaves_again() {
+fn mobile_node_comes_home_and_leaves_again() {
     if !can_run_or_report() {
         return;
     }

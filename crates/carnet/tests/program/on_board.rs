@@ -61,7 +61,7 @@ pub(crate) fn run_udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> 
 }
 
 #[test]
-fn real_clients_get_addresses_and_keep_them_over_a_kill() {
+fn dhcp_clients_keep_their_addresses_over_a_kill_of_carnet() {
     if !can_run_or_report() || !has_program("busybox") {
         return;
     }
@@ -95,7 +95,7 @@ fn real_clients_get_addresses_and_keep_them_over_a_kill() {
 }
 
 #[test]
-fn dhclient_gets_an_address_and_gives_it_back() {
+fn dhclient_gets_and_releases_an_address() {
     if !can_run_or_report() || !has_program("dhclient") {
         return;
     }
@@ -124,7 +124,7 @@ fn dhclient_gets_an_address_and_gives_it_back() {
 }
 
 #[test]
-fn thousand_clients_get_thousand_addresses_over_three_kills() {
+fn thousand_dhcp_clients_get_distinct_addresses_over_three_kills() {
     if !can_run_or_report() || !has_program("python3") {
         return;
     }
@@ -172,7 +172,7 @@ fn thousand_clients_get_thousand_addresses_over_three_kills() {
 }
 
 #[test]
-fn hosts_with_fixed_addresses_keep_them_and_another_program_may_have_the_port() {
+fn dhcp_server_leaves_fixed_addresses_and_an_occupied_port_alone() {
     if !can_run_or_report() || !has_program("busybox") {
         return;
     }
@@ -224,7 +224,7 @@ pub fn run_dig(bed: &Testbed, arguments: &str) -> String {
 }
 
 #[test]
-fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
+fn dns_forwarder_resolves_through_the_tunnel_and_knows_hosts_on_board() {
     if !can_run_or_report() || !has_program("dig") || !has_program("busybox") || !has_program("python3") {
         return;
     }
@@ -292,7 +292,7 @@ sendp(packet, iface='eth0', verbose=False)
 ";
 
 #[test]
-fn name_on_board_has_the_ipv6_addresses_at_which_its_host_answers() {
+fn forwarder_answers_with_ipv6_addresses_that_the_host_defends() {
     if !can_run_or_report() || !has_program("dig") || !has_program("busybox") || !has_program("scapy") {
         return;
     }

@@ -26,7 +26,7 @@ fn find_program(places: &[&str], package: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn lease_is_given_back_by_dhcp_release() {
+fn dhcp_release_ends_the_lease() {
     if !can_run_or_report() || !has_program("busybox") || !has_program("dhcp_release") {
         return;
     }

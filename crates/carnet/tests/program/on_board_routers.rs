@@ -41,7 +41,7 @@ fn route(bed: &Testbed, prefix: &str) -> String {
 }
 
 #[test]
-fn dhclient_gets_a_prefix_keeps_it_over_a_kill_and_gives_it_back() {
+fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     if !can_run_or_report() || !has_program("dhclient") {
         return;
     }

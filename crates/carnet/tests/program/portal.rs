@@ -88,7 +88,7 @@ fn has_metric(socket: &Path, line: &str) -> bool {
 }
 
 #[test]
-fn a_captive_portal_is_reported_and_its_uplink_is_used_once_it_forwards_packets() {
+fn uplink_behind_captive_portal_is_reported_and_used_after_login() {
     if !can_run_or_report() {
         return;
     }

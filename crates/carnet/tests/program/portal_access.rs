@@ -254,17 +254,17 @@ fn check_only_host_reaches_portal(path: &str) {
 }
 
 #[test]
-fn only_the_host_reaches_the_portal_on_the_slow_path() {
+fn only_the_permitted_host_reaches_the_portal_on_the_slow_path() {
     check_only_host_reaches_portal("tun");
 }
 
 #[test]
-fn only_the_host_reaches_the_portal_beside_the_bpf_path() {
+fn only_the_permitted_host_reaches_the_portal_beside_the_bpf_path() {
     check_only_host_reaches_portal("bpf");
 }
 
 #[test]
-fn only_the_host_reaches_the_portal_beside_the_xdp_path() {
+fn only_the_permitted_host_reaches_the_portal_beside_the_xdp_path() {
     // The interfaces of the testbed suit XDP only in this run.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
         check_only_host_reaches_portal("xdp");

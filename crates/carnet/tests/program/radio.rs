@@ -49,7 +49,7 @@ fn current_mid(station: &Station) -> String {
 }
 
 #[test]
-fn a_late_interface_delays_no_other_interface() {
+fn missing_radio_interface_delays_no_other_interface() {
     if !can_run_or_report() {
         return;
     }
@@ -200,7 +200,7 @@ fn radio_interface_has_station_address_while_station_runs() {
 /// The location table holds a limited number of neighbours; the test fabricates a hundred times as many
 /// stations.
 #[test]
-fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memory() {
+fn flood_of_fabricated_stations_evicts_no_real_neighbour() {
     if !can_run_or_report() {
         return;
     }

@@ -223,7 +223,7 @@ fn renumbering_of_the_only_uplink_costs_only_detection_time() {
 
 /// Each uplink gets a new prefix in turn, while the other uplink carries the traffic.
 #[test]
-fn renumbering_of_both_uplinks_in_turn_is_survived() {
+fn router_stays_connected_while_both_uplinks_are_renumbered_in_turn() {
     if !can_run_or_report() {
         return;
     }
@@ -255,7 +255,7 @@ fn renumbering_of_both_uplinks_in_turn_is_survived() {
 
 /// RFC 8028 3, BCP 38: two providers are on one link, with source-specific routes as in OpenWrt.
 #[test]
-fn each_of_two_providers_on_a_link_gets_only_its_own_addresses() {
+fn each_of_two_providers_on_a_link_receives_only_its_own_source_addresses() {
     if !can_run_or_report() {
         return;
     }
@@ -382,7 +382,7 @@ fn move_under_ipsec_costs_only_detection_time() {
 /// the kernel has no address of the other network. At the second visit the kernel still has the address from
 /// the first visit.
 #[test]
-fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_only() {
+fn leaving_home_without_carrier_loss_costs_only_duplicate_address_detection() {
     if !can_run_or_report() {
         return;
     }

@@ -93,7 +93,7 @@ fn write_owner_only(path: &Path, text: &str) {
 
 /// The station of this test has every kind of secret. A developer who adds a new kind must add it here, too.
 #[test]
-fn a_bundle_holds_no_secret_of_the_station() {
+fn support_bundle_contains_no_secret_of_the_station() {
     if !can_run_or_report() {
         return;
     }
@@ -271,7 +271,7 @@ fn panic_leaves_a_backtrace_and_a_crash_report_for_the_bundle() {
 }
 
 #[test]
-fn a_bundle_is_made_without_a_station_and_of_a_config_with_mistakes() {
+fn support_bundle_needs_no_running_station_or_valid_config() {
     let folder = std::env::temp_dir().join(format!("carnet-support-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();

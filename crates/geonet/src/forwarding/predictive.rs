@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn prediction_skips_neighbour_that_left_and_chooses_one_that_came() {
+    fn prediction_skips_departed_neighbour_and_chooses_an_arriving_one() {
         // Station 2 moves north at 50 m/s from the edge of the range. Station 3 does not move and is nearer
         // to this station. Station 4 enters the range.
         let heard = [
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn position_in_radio_range_is_recognised() {
+    fn predictor_recognises_position_in_radio_range() {
         let plane = LocalPlane::new(HERE);
         assert!(predictor_at(0).is_place_in_range(plane.position_at(249.0, 0.0)));
         assert!(!predictor_at(0).is_place_in_range(plane.position_at(251.0, 0.0)));

@@ -74,7 +74,7 @@ fn forwarded_octets(air: &RadioChannel) -> (usize, usize) {
 }
 
 #[test]
-fn shaped_download_over_two_hops_leaves_rate_for_warnings() {
+fn source_shapes_its_ipv6_download_to_leave_data_rate_for_warnings() {
     let mut air = three_stations_in_line();
     send_download(&mut air);
     assert_eq!(count_delivered_denms(&air), 11);

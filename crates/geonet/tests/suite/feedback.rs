@@ -208,7 +208,7 @@ fn feedback_brings_packets_over_a_motorway() {
 /// The upper layer takes back packets that wait for a station, because it knows a better path for them; an
 /// extension of the standard.
 #[test]
-fn upper_layer_takes_back_packets_that_wait_for_a_station() {
+fn upper_layer_can_withdraw_packets_that_wait_for_a_station() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let (a, b) = (SimulatedStation::a(), SimulatedStation::b());
     let ipv6 = |to: SimulatedStation, payload: &'static [u8], store: bool| Request {

@@ -384,7 +384,7 @@ pub const RELEASE_2_DENM: [&str; 2] = [
 /// Release 2 uses the ports and the protocolVersion of release 1, and its messages begin in the same way. The
 /// decoder accepts messages of both releases, and receivers of both releases accept carnet's messages.
 #[test]
-fn messages_of_release_2_are_read_without_its_additions() {
+fn release_1_decoder_ignores_additions_of_release_2_messages() {
     let [plain, extended] = RELEASE_2_CAM.map(octets_of_hex);
     let cam = ca::parse_cam(&extended).unwrap();
     assert_eq!((&cam, &encode(&cam).unwrap()), (&ca::parse_cam(&plain).unwrap(), &plain));

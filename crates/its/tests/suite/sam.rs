@@ -194,7 +194,7 @@ fn its_aids_take_one_to_four_octets() {
 }
 
 #[test]
-fn mutated_messages_are_refused_or_mean_the_same_again() {
+fn decoder_refuses_mutated_saem_or_encodes_it_to_an_equal_message() {
     let mut rng = Rng::new(1);
     let messages: Vec<Vec<u8>> = encoded_examples()
         .into_iter()
@@ -390,7 +390,7 @@ fn stored_advertisers(station: &SaService) -> Vec<(GnAddress, u8)> {
 }
 
 #[test]
-fn invalid_announcement_has_no_effect() {
+fn invalid_service_announcement_has_no_effect() {
     let mut station = SaService::new(SaParameters::default(), StationId(1));
     let of = |station: u32, edit: fn(&mut Saem)| {
         let mut message = saem_with_body(SamBody::default());

@@ -159,7 +159,7 @@ fn sam_messages_of_pycrate_are_decoded() {
 
 /// The types of release 1 read messages of release 2, which may have additions.
 #[test]
-fn stations_of_release_1_read_those_of_release_2() {
+fn release_1_decoder_reads_release_2_messages_of_pycrate() {
     // pycrate chose random values for the header, too; this test needs version 2.
     let of_version_2 = |octets: Vec<u8>| [&[2], &octets[1..]].concat();
     for (octets, _) in vectors_named("cam") {
@@ -178,7 +178,7 @@ fn stations_of_release_1_read_those_of_release_2() {
 }
 
 #[test]
-fn without_additions_messages_of_release_2_are_those_of_release_1() {
+fn release_2_messages_without_additions_equal_release_1_messages() {
     let plain = octets_of_hex(RELEASE_2_CAM[0]);
     let cam = Cam::from_octets(&plain).unwrap();
     assert_eq!((cam.cam.cam_parameters.extension_containers.as_ref(), cam.to_octets()), (None, Ok(plain)));

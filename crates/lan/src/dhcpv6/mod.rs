@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn information_request_gets_the_values_that_it_names() {
+    fn dhcpv6_information_request_gets_the_requested_options() {
         let mut expected = vec![7, 1, 2, 3, 0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
         expected.extend(CLIENT_ID_OPTION);
         expected.extend([0, 23, 0, 16]);

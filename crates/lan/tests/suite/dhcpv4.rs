@@ -11,7 +11,7 @@ use super::client::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn client_without_address_gets_an_offer_after_the_probe_and_an_acknowledgement() {
+fn server_probes_address_before_offer_and_then_acknowledges_it() {
     let mut world = TestNetwork::new(config());
     let discover = MessageBuilder::new(DHCP_DISCOVER, 1)
         .with_option(55, &[1, 3, 6, 15, 26, 51, 119])
@@ -57,7 +57,7 @@ fn client_without_address_gets_an_offer_after_the_probe_and_an_acknowledgement()
 }
 
 #[test]
-fn client_that_asks_for_broadcast_gets_broadcast_answers() {
+fn server_broadcasts_answers_to_client_with_broadcast_flag() {
     let mut world = TestNetwork::new(config());
     let discover = MessageBuilder { needs_broadcast: true, ..MessageBuilder::new(DHCP_DISCOVER, 1) };
     world.send_message(&discover);
@@ -67,7 +67,7 @@ fn client_that_asks_for_broadcast_gets_broadcast_answers() {
 }
 
 #[test]
-fn renewal_extends_the_lease_and_is_answered_by_unicast() {
+fn server_answers_renewal_by_unicast_and_extends_the_lease() {
     let mut world = TestNetwork::new(config());
     let leased = world.obtain_address(1).expect("an address");
     world.advance_time(1800 * SECOND);
@@ -145,7 +145,7 @@ fn server_withholds_declined_address_and_offers_client_another() {
 }
 
 #[test]
-fn address_in_use_is_not_offered() {
+fn server_does_not_offer_address_in_use() {
     let mut world = TestNetwork::new(config());
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1));
     let host = ArpSender { link_address: mac(99), address: address(100) };

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_get_numbers_of_kernel_or_are_removed() {
+    fn placeholder_calls_get_kernel_function_numbers_or_are_removed() {
         let functions = KernelFunctions::find_in_types(&btf_types_without("")).expect("all functions");
         let call = |number: u32| {
             let [a, b, c, d] = number.to_ne_bytes();
@@ -276,7 +276,7 @@ mod tests {
 
     /// carnet's two BPF objects with a fast path of tunnels call these functions.
     #[test]
-    fn bpf_objects_have_placeholders() {
+    fn both_bpf_objects_contain_placeholder_calls() {
         for object in [carnet_bpf::TUNNEL_TC, carnet_bpf::TUNNEL_XDP] {
             let mut linked = object.unpack();
             let before = linked.clone();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn multipath_routes_are_noticed_and_forgotten() {
+    fn observer_notices_added_and_removed_multipath_routes() {
         let mut by_source = route("2001:db8::/32", &[]);
         by_source.header.source_prefix_length = 48;
         let several = route("::/0", &[RouteAttribute::MultiPath(Vec::new())]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_with_other_selectors_are_noticed() {
+    fn observer_notices_routing_rules_with_other_selectors() {
         let source = RuleAttribute::Source(std::net::Ipv6Addr::LOCALHOST.into());
         let interface = |name: &str| RuleAttribute::Iifname(name.into());
         let to =

@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn transaction_without_rule_removes_the_table_and_one_with_rule_makes_it_again() {
+    fn nftables_transaction_replaces_table_or_removes_it_if_empty() {
         let kinds = |transaction: &RulesetTransaction| -> Vec<(u16, u16)> {
             split_received(&transaction.octets).map(|message| (message.kind, message.flags)).collect()
         };

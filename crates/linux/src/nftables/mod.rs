@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn nat_of_mobile_networks_leaves_other_packets_of_the_interface_to_the_fast_path() {
+    fn nat_rule_of_mobile_networks_keeps_other_packets_on_the_fast_path() {
         let unique_local: Ipv6Net = "fc00::/7".parse().expect("a prefix");
         let packets = PacketMatch {
             input_interface: Some(TUNNEL_DEVICE.into()),

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_about_flows_leave_packets_to_the_fast_path() {
+    fn rules_that_match_only_flows_keep_packets_on_the_fast_path() {
         use RuleScope::{Flow, Nothing};
         for (family, rule, ipv4, ipv6) in [
             ("inet", "", Nothing, Nothing),
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_dependent_rules_are_named_with_reason() {
+    fn rules_that_match_single_packets_are_reported_with_reason() {
         for (rule, what) in [
             ("limit rate 5/second accept", "limit"),
             ("quota over 10 mbytes drop", "quota"),
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_without_forwarded_packets_do_not_count() {
+    fn ruleset_check_ignores_chains_without_forwarded_packets() {
         for (table, chain, scope) in [
             ("inet t", "type filter hook input priority 0; limit rate 5/second accept", RuleScope::Nothing),
             ("inet t", "type filter hook forward priority 0; policy drop", RuleScope::Flow),

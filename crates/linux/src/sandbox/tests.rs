@@ -114,7 +114,7 @@ impl OutsideObjects {
         let output = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "sandbox::tests::child_process_makes_one_attempt",
+                "sandbox::tests::child_process_of_sandbox_test",
                 "--nocapture",
                 "--test-threads=1",
             ])
@@ -265,7 +265,7 @@ const TASK_VARIABLE: &str = "CARNET_SANDBOX_TASK";
 
 /// Not a test: the code of the child process.
 #[test]
-fn child_process_makes_one_attempt() {
+fn child_process_of_sandbox_test() {
     let Ok(task) = std::env::var(TASK_VARIABLE) else { return };
     let words: Vec<&str> = task.splitn(5, ' ').collect();
     let [attempt, layer, named, other, folder] = words[..] else { panic!("{task}") };

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn signal_of_used_radio_technology_is_taken() {
+    fn modem_signal_is_the_one_of_the_used_radio_technology() {
         let none = DbusValue::List(Vec::new());
         let unknown = radio_measurement("rsrp", -f64::MAX);
         for (radios, dbm) in [

@@ -212,7 +212,7 @@ fn update_without_authentication_gets_no_answer() {
 
 /// RFC 4285 5: "MUST be the last option in a message".
 #[test]
-fn update_with_option_behind_authenticator_gets_no_answer() {
+fn update_with_option_after_authenticator_gets_no_answer() {
     let mut agent = TestAgent::new(authenticated_config());
     let update = TestUpdate::implicit_update(1);
     let association = test_association();
@@ -367,7 +367,7 @@ fn the_mac_is_checked_before_the_timestamp() {
 
 /// RFC 4285 6: "When the Home Agent receives the ... option in Binding Update, it MUST include" it.
 #[test]
-fn unrequested_timestamp_is_returned() {
+fn home_agent_returns_a_timestamp_that_it_did_not_require() {
     let mut agent = TestAgent::new(authenticated_config());
     let at = agent.wall_time();
     assert_eq!(agent.expect_acceptance(&update_with_timestamp(1, at)).options().timestamp, Some(at.to_ntp()));

@@ -111,7 +111,7 @@ fn deregistration_with_old_sequence_number_is_refused() {
 /// Conformance item 38; RFC 6275 10.3.2: the home agent answers an update from before the de-registration
 /// with 135 for `MAX_DELETE_BCE_TIMEOUT`.
 #[test]
-fn a_late_update_does_not_bring_the_binding_back() {
+fn delayed_update_does_not_restore_deregistered_binding() {
     let mut agent = agent_with_binding();
     agent.expect_acceptance(&TestUpdate::implicit_update(12).sent_on_home_link().lifetime(0));
     agent.advance_time(9.5);

@@ -154,7 +154,7 @@ fn changed_nat_mapping_moves_binding_with_next_update() {
 /// A packet from the new address moves no binding. The home agent sends a Binding Error over UDP to that
 /// address, and the node registers.
 #[test]
-fn a_data_packet_from_an_unbound_address_gets_a_binding_error_and_changes_no_binding() {
+fn data_packet_from_unbound_address_draws_a_binding_error() {
     let mut agent = TestAgent::new(authenticated_config());
     expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &update_with_identifier(1).with_signature());
     let before = agent.describe_bindings();

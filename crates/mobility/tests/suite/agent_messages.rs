@@ -200,7 +200,7 @@ fn answers_to_unknown_message_types_are_rate_limited() {
 
 /// Design, "a home agent that lost its bindings": the home agent sends a Binding Error to its own nodes only.
 #[test]
-fn a_home_address_option_without_binding_draws_a_binding_error() {
+fn home_address_option_without_binding_draws_a_binding_error() {
     let mut agent = TestAgent::new(config());
     let unbound = |agent: &mut TestAgent, outer: &str, inner: &str| {
         let now = agent.now;

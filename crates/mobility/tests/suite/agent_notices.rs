@@ -513,7 +513,7 @@ fn proxy_answer_for_anycast_address_lacks_override_flag() {
 
 /// RFC 5555: the packet itself has the home address as destination, so the MAC covers the home address.
 #[test]
-fn a_node_behind_ipv4_receives_the_message_inside_ipv4() {
+fn node_on_ipv4_uplink_receives_home_agent_messages_inside_ipv4() {
     let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
     let (local, remote) = ("udp:192.0.2.1:4191", "udp:198.51.100.7:31000");
     let ends = [endpoint(local), endpoint(remote)];

@@ -145,7 +145,7 @@ fn refresh_with_changed_r_flag_gets_status_139() {
 /// Conformance item 11; RFC 3963 6.2: the home agent stops forwarding a prefix that the refresh does not
 /// name.
 #[test]
-fn a_prefix_left_out_of_a_refresh_is_disabled() {
+fn home_agent_stops_forwarding_prefix_that_a_refresh_omits() {
     let mut agent = agent_with_two_prefixes();
     agent.expect_acceptance(&TestUpdate::explicit_update(1).prefix(SECOND_PREFIX));
     assert_eq!(forwarded_prefixes(&agent), [net(PREFIX), net(SECOND_PREFIX)]);

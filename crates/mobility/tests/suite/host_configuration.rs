@@ -116,7 +116,7 @@ fn router_advertisements_have_configured_host_values() {
 }
 
 #[test]
-fn without_config_hosts_are_told_prefix_and_mtu() {
+fn router_advertisements_without_config_contain_prefix_and_mtu() {
     let mut advertiser = advertiser(HostConfiguration::default(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
     advertiser.set_contents(Time::ZERO, Some(1460), true);

@@ -584,7 +584,7 @@ fn unverified_peers_are_accepted_if_the_config_allows_them() {
 /// Random claims, answers and losses: packets go directly only to the owner of a prefix, and no router wakes
 /// up without reason.
 #[test]
-fn in_random_runs_no_node_receives_packets_of_another_node() {
+fn packets_go_directly_only_to_the_owner_of_their_prefix_in_random_runs() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
         let mut world = RadioNetwork::new([A, B, C].map(|mac| (mac, config(mac))));
@@ -638,7 +638,7 @@ fn in_random_runs_no_node_receives_packets_of_another_node() {
 }
 
 #[test]
-fn a_change_of_the_own_address_withdraws_the_routes() {
+fn change_of_own_address_withdraws_the_routes_to_neighbours() {
     let mut world = RadioNetwork::two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(1));

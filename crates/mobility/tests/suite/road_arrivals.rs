@@ -56,7 +56,7 @@ fn path_failure_under_traffic_is_detected_by_missing_packets() {
 /// A path that drops everything behind a queue of 100 ms, in which heartbeats wait: the router detects the
 /// failure by the missing packets.
 #[test]
-fn path_failure_behind_queue_is_detected_by_missing_packets() {
+fn path_failure_after_a_queue_is_detected_by_missing_packets() {
     for start in 0..20 {
         let mut road = VehicleOnRoad::with_registered_uplinks();
         road.network_mut("wifi").delay_range = (Duration::from_millis(40), Duration::from_millis(60));

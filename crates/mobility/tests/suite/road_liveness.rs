@@ -138,7 +138,7 @@ fn heartbeats_on_idle_paths_are_rare() {
 
 /// The router uses its only uplink whether it works or not, and everything is restored when it works again.
 #[test]
-fn the_only_uplink_is_never_given_up() {
+fn router_never_stops_using_its_only_uplink() {
     let mut road = VehicleOnRoad::new(config());
     road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
     road.advance_seconds(2.0);

@@ -444,7 +444,7 @@ fn router_whose_neighbour_entry_has_failed_ranks_last() {
 /// RFC 8028 3: two providers on one link, each with a source-specific route. Both addresses keep their
 /// routers.
 #[test]
-fn each_address_leaves_by_the_router_of_its_source_specific_route() {
+fn each_source_address_uses_the_router_of_its_source_specific_route() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     let from = |prefix: &str, gateway: &str| Ipv6Router { source: Some(net(prefix)), ..addr(gateway).into() };
     let known = vec![from("fe80::/126", "fe80::c"), from(OTHER_NETWORK, ROUTER_B), from(NETWORK, ROUTER_A)];

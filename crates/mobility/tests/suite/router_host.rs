@@ -55,7 +55,7 @@ fn mobile_node_stays_registered_while_it_moves() {
 /// RFC 6275 11.5.5: back on the home link the node de-registers from its home address and uses the address
 /// itself. The home agent no longer answers for it.
 #[test]
-fn a_node_comes_home_and_leaves_again() {
+fn mobile_node_comes_home_and_leaves_again() {
     let mut pair = AgentAndRouters::new(host_setup().with_home_link());
     pair.attach_uplink(0, "cell", OTHER_CARE_OF);
     pair.register_router();

@@ -407,7 +407,7 @@ fn temporary_refusals_are_tried_again_slowly() {
 
 /// A real home agent answers a foreign prefix with status 142, and the tunnel of the prefix's owner stays.
 #[test]
-fn a_router_with_a_foreign_prefix_is_refused() {
+fn home_agent_refuses_router_with_a_foreign_prefix() {
     let mut setup = PairSetup::plain_setup();
     setup.agent.nodes = vec![node(HOME, &[SECOND_PREFIX])];
     let mut pair = AgentAndRouters::new(setup);

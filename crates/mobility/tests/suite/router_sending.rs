@@ -444,7 +444,7 @@ fn other_binding_errors_are_ignored() {
 
 /// A home agent without its state gets the registration back after the first packet of traffic.
 #[test]
-fn traffic_brings_a_lost_binding_back() {
+fn first_traffic_restores_a_binding_that_the_home_agent_lost() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn mss_is_lowered_behind_extension_headers_and_in_first_fragments() {
+    fn mss_is_lowered_after_extension_headers_and_in_first_fragments() {
         let mss = [2, 4, 0x05, 0xa0];
         let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
         for kind in [protocol::HOP_BY_HOP, protocol::DESTINATION_OPTIONS] {

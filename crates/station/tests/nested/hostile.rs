@@ -298,7 +298,7 @@ fn hosts_on_board_cannot_bypass_the_tunnel() {
 }
 
 #[test]
-fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() {
+fn parent_passes_only_tunnel_packets_to_a_nested_address() {
     let mut world = nested_world();
     let free = address("2001:db8:f1::99");
     feed_router(
@@ -328,7 +328,7 @@ fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() 
 /// Datagrams of an encrypted session have port 4191 at the nested router. Other ports do not pass, but
 /// fragments pass, because they have no port.
 #[test]
-fn parent_passes_sessions_and_no_other_datagrams() {
+fn parent_passes_encrypted_sessions_and_no_other_datagrams() {
     let mut world = nested_world();
     let free = address("2001:db8:f1::99");
     feed_router(

@@ -24,7 +24,7 @@ fn assert_quiet(world: &mut NestedNetwork) {
 }
 
 #[test]
-fn router_behind_this_router_is_no_parent() {
+fn router_does_not_select_its_own_nested_router_as_parent() {
     for nesting in [true, false] {
         let mut world = two_routers(nesting);
         assert_eq!(world.uplink_state(1, "w0"), "active");

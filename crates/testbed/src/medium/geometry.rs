@@ -91,7 +91,7 @@ mod tests {
 
     /// The expected distances are geodesics on WGS 84.
     #[test]
-    fn positions_become_metres_and_back() {
+    fn position_conversion_to_metres_is_reversible() {
         use geographiclib_rs::{Geodesic, InverseGeodesic};
         let wgs84 = Geodesic::wgs84();
         for (latitude, longitude) in [(48.8375, 2.1008), (0.0, -70.0), (-60.0, 179.0)] {

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_at_start_and_end_of_flow_counts() {
+    fn loss_at_start_and_end_of_flow_is_counted() {
         let s = flow_with_arrivals(10, &[3, 4, 5]).statistics_of(&WHOLE_FLOW);
         assert_eq!(s.lost_packets, 7);
         // The outage lasts from the last arrival (153) to the sending of the last packet (190).

@@ -265,7 +265,7 @@ fn malformed_packet_is_refused_with_reason() {
 }
 
 #[test]
-fn octets_behind_geonetworking_payload_are_removed() {
+fn octets_after_geonetworking_payload_are_removed() {
     let beacon = hex(fixtures::BEACON);
     let plain = Packet::parse(&beacon).expect("golden");
     for length in beacon.len()..=1500 {

@@ -216,7 +216,7 @@ fn example_config_files_are_accepted() {
 
 /// If two errors are at the first octet of the file, they must be in the order of the sections.
 #[test]
-fn errors_of_one_line_are_in_the_order_of_the_sections() {
+fn config_errors_of_one_line_are_in_the_order_of_the_sections() {
     let found = errors("mobile_node.udp = true\n[mobile_router]\n");
     assert_eq!(
         &found[..2],
@@ -261,7 +261,7 @@ fn all_errors_of_a_file_are_reported_together() {
 /// Config keys that cannot be combined with IPsec: IPsec works between two fixed addresses, and the kernel
 /// must process all packets.
 #[test]
-fn keys_that_ipsec_excludes_are_refused() {
+fn config_keys_that_ipsec_excludes_are_refused() {
     let config = |path: &str, home_agent: &str, more: &str| {
         format!(
             "[station]\nname = 'bus'\n[dataplane]\npath = '{path}'\n[mobile_router]\nhome_address = \

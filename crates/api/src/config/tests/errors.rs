@@ -163,7 +163,7 @@ fn unknown_config_keys_are_errors_with_a_suggestion() {
 }
 
 #[test]
-fn invalid_single_values_are_reported_with_their_place() {
+fn invalid_single_values_are_reported_with_line_and_column() {
     check_errors(&[
         (
             "name = \"bus-42\"",

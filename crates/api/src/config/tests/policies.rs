@@ -105,7 +105,7 @@ fn volumes_are_parsed() {
 }
 
 #[test]
-fn the_timeout_of_a_signal_is_read_from_the_config() {
+fn config_reads_the_signal_timeout_of_an_uplink() {
     let with = |text: &str| {
         let text = router_config("").replace("volume = \"5GB\"", text);
         match Config::parse(&text, "c.toml") {

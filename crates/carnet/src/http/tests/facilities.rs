@@ -5,7 +5,7 @@ use serde_json::json;
 use super::TestServer;
 
 #[tokio::test]
-async fn started_events_get_names_and_wrong_requests_get_errors() {
+async fn denm_request_returns_action_id_and_wrong_request_an_error() {
     let bench = TestServer::start_answering().await;
     let made = bench.api_client.post_for("/v1/denm", &json!({"cause": 94})).await.expect("a name");
     assert_eq!(made, json!({"action_id": {"originating_station_id": 7, "sequence_number": 1}}));

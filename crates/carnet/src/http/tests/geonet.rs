@@ -356,7 +356,7 @@ async fn a_ping_ends_when_its_client_disconnects() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_of_payloads_learns_how_many_it_missed() {
+async fn slow_client_of_payload_stream_learns_how_many_payloads_it_missed() {
     let bench = TestServer::start_answering().await;
     let mut payloads = bench.api_client.follow_events("/v1/gnrecv").await.expect("a stream");
     let note = payloads.next().await.expect("a stream").expect("a note");

@@ -71,7 +71,7 @@ async fn loopback_port_answers_read_requests() {
 }
 
 #[tokio::test]
-async fn if_tokens_exist_every_client_needs_one() {
+async fn http_port_with_tokens_refuses_clients_without_one() {
     let port = OpenPort::open_port(Some("read 0123456789abcdef\noperate fedcba9876543210\n")).await;
     let (status, answer) = port.send_request("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 401);

@@ -101,7 +101,7 @@ fn incomplete_last_commit_is_removed() {
 /// If any octet before the last commit is damaged, the journal reports the place, and the file stays as it
 /// is.
 #[test]
-fn damaged_journal_is_refused_with_place() {
+fn damaged_journal_is_refused_with_its_position() {
     let scratch = ScratchFolder::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open_journal_at(&path);

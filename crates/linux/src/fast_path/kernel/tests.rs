@@ -269,7 +269,7 @@ fn icmp_errors_about_outer_packets_are_recognised() {
 
 /// RFC 8201 4: a node must discard a Packet Too Big that reports an MTU below the minimum.
 #[test]
-fn path_with_valid_small_mtu_is_narrow() {
+fn only_packet_too_big_with_mtu_from_1280_to_1319_marks_a_narrow_path() {
     let narrow =
         |kind: u8, mtu: u32| narrow_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
     assert_eq!([1280, 1300, 1319].map(|mtu| narrow(2, mtu)), [Some(1280), Some(1300), Some(1319)]);

@@ -58,7 +58,7 @@ impl ModelMaps {
             ],
             MapOperation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             MapOperation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
-            // Rules are not part of this model; the test `fast_path_flow_rules_change_with_their_binding` covers them.
+            // Rules are not part of this model. `fast_path_flow_rules_change_with_their_binding` tests them.
             MapOperation::SetRules(_) | MapOperation::RemoveRules(_) => Vec::new(),
         }
     }
@@ -638,7 +638,7 @@ fn packets_of_waiting_binding_do_not_match_prefix_of_another_binding() {
 }
 
 #[test]
-fn waiting_binding_gets_room_when_another_is_removed() {
+fn waiting_binding_gets_the_slot_of_a_removed_binding() {
     let mut trial = RandomTest::new(2, 256);
     for node in 0..3 {
         trial.set_tunnel(&home_agent_tunnel(node, Vec::new()));

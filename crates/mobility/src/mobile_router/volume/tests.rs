@@ -236,7 +236,7 @@ fn changed_period_kind_keeps_used_volume() {
 
 /// During a long run the oldest days are combined, so that the state stays small.
 #[test]
-fn long_run_keeps_few_volume_records() {
+fn volume_state_stays_small_during_a_long_run() {
     let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), VolumePeriod::Week);
     for _ in 0..400 {
         machine.count_octets(1);

@@ -169,7 +169,7 @@ mod tests {
 
     /// If a file of another program is changed at random, the parser accepts it or refuses it with the line.
     #[test]
-    fn mutated_movement_files_are_taken_or_refused_with_their_line() {
+    fn parser_accepts_mutated_movement_file_or_names_line_of_error() {
         const FCD_FILE: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" \
                            y=\"-1.60\"/>\n</timestep>\n<!-- <x> -->\n<timestep time=\"1.50\">\n<vehicle \
                            id=\"a\" x=\"23.90\" y=\"-1.60\"/>\n<person id=\"b\" x=\"0\" \

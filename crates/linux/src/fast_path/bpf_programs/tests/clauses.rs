@@ -455,7 +455,7 @@ fn packets_with_wrong_length_take_the_slow_path() {
 
 /// The programs leave frames with IEEE 802.1Q tags, IPv4, ARP and other EtherTypes.
 #[test]
-fn frames_of_other_protocols_take_the_slow_path() {
+fn frames_of_other_ethertypes_take_the_slow_path() {
     run_on_every_bench(|bench| {
         let (source, destination) = inner_addresses_inwards(bench);
         let packet = udp_packet(source, destination, 50);

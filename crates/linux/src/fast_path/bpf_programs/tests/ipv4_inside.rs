@@ -549,7 +549,7 @@ fn padding_of_short_frames_does_not_enter_the_tunnel() {
 
 /// If the binding has no IPv4 prefix, the programs leave IPv4 packets of the mobile network to the kernel.
 #[test]
-fn ipv4_packets_without_ipv4_prefix_are_left_alone() {
+fn fast_path_ignores_ipv4_packets_without_an_ipv4_prefix() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {
         let (source, destination) = inwards_addresses(bench);
         sent_frame(&run_on_entering(bench, &ipv4_udp_packet(source, destination, 40)));

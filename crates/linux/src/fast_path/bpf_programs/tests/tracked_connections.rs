@@ -214,7 +214,7 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
 }
 
 #[test]
-fn entries_that_the_kernel_must_handle_take_the_slow_path() {
+fn flows_with_unconfirmed_or_closing_connection_take_the_slow_path() {
     run_with_rules(|bench| {
         let (source, destination) = host_and_correspondent(bench);
         let unusable = [
@@ -246,7 +246,7 @@ fn entries_that_the_kernel_must_handle_take_the_slow_path() {
 }
 
 #[test]
-fn packet_under_nat_takes_slow_path() {
+fn packets_of_a_connection_under_nat_take_the_slow_path() {
     run_with_rules(|bench| {
         let (source, destination) = host_and_correspondent(bench);
         let packet = udp_packet(source, destination, 100);

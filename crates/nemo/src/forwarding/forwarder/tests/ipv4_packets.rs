@@ -307,7 +307,7 @@ fn router_answers_ipv4_host_without_tunnel_with_icmp_host_unreachable() {
 
 /// An ICMPv6 error about an outer packet counts only if it quotes the right flow label, also for IPv4 inside.
 #[test]
-fn packet_too_big_about_a_tunnelled_ipv4_packet_is_passed_on_as_fragmentation_needed() {
+fn packet_too_big_is_translated_for_ipv4_host_as_fragmentation_needed() {
     let (mut router, _) = forwarders_at_both_ends(TUNNEL_ENDS[0], 1460);
     let outer = only_element(
         &send_packet(&mut router, &ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, 1400, DONT_FRAGMENT))
