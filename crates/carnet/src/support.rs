@@ -37,7 +37,7 @@ const CONFIG_DIRECTORY: &str = "/etc/carnet";
 const ARCHIVE_FILE_MODE: u32 = 0o600;
 /// Name of the folder in the archive.
 const ARCHIVE_FOLDER: &str = "carnet-support";
-/// Maximum size of a file in the bundle, in octets. Of a larger file, the bundle has only the end.
+/// Maximum size of a file in the bundle, in octets. The bundle has only the end of a larger file.
 const MAX_FILE_SIZE: usize = 4 << 20;
 
 /// Content of the archive. The command writes the archive only when the content is complete and without
@@ -69,7 +69,7 @@ impl SupportArchive {
         self.left_out_files.push(json!({ "what": what, "why": why }));
     }
 
-    /// Adds a file of this machine, if it can be read.
+    /// Copies a file of this machine into the bundle, if the file can be read.
     fn copy_file(&mut self, name: &str, what: &str, path: &Path) {
         match fs::read(path) {
             Ok(octets) => self.add(name, what, octets),
@@ -100,7 +100,7 @@ pub async fn create_bundle(command: SupportBundle) -> Result<()> {
     machine::add_machine_facts(&mut bundle, process, name.as_deref());
     let out = command.out.unwrap_or_else(|| {
         let name = name.as_deref().unwrap_or("support");
-        // If a file of the same second exists, the new file gets a number.
+        // If a bundle of the same second exists, the new bundle's name gets a number.
         let more = (2..100).map(|number| format!("-{number}"));
         let mut names = std::iter::once(String::new()).chain(more);
         let free = |more: &String| !Path::new(&format!("carnet-{name}-{seconds}{more}.tar.gz")).exists();
@@ -126,8 +126,8 @@ async fn add_station_answers(
     let client = ApiClient::find_station(socket, Path::new(SOCKET_DIRECTORY))?;
     let status = client.get("/v1/status").await?;
     let name = status["name"].as_str().unwrap_or("station");
-    // The station's name becomes a part of file names, so the bundle uses it only if all its characters are
-    // plain.
+    // The name from the station's answer becomes part of file names. The bundle uses it only if all its
+    // characters are plain.
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let name: String = name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
     bundle.add("station/status.json", "carnet status --json", format!("{status:#}\n"));
@@ -151,8 +151,8 @@ async fn add_station_answers(
     Ok((name, process))
 }
 
-/// Returns the config that the command line names, else the config of the station, else all configs in
-/// [`CONFIG_DIRECTORY`].
+/// Returns the config that the command line names. Otherwise returns the config of the station's process, or
+/// else all configs in [`CONFIG_DIRECTORY`].
 fn find_configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     if let Some(path) = named.or_else(|| process.and_then(config_of_process)) {
         return vec![path];

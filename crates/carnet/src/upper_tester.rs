@@ -49,7 +49,7 @@ use crate::geonet::position_of;
 
 /// Whether this program was built with the upper tester. A program for service has none.
 pub const UPPER_TESTER_BUILT_IN: bool = cfg!(feature = "upper-tester");
-/// Error for a config with an upper tester if this program has none.
+/// Error message for a config with an upper tester if this program was built without it.
 pub const WITHOUT_UPPER_TESTER: &str =
     "[conformance]: this program was built without the feature `upper-tester`, expected no such table";
 /// NH values of BTP-A ([`BTP_A`]) and BTP-B ([`BTP_B`]).
@@ -226,11 +226,12 @@ fn indication_message(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
 #[derive(Debug)]
 pub struct UpperTester {
     socket: UdpSocket,
-    /// Address to which the upper tester reports payloads: the address of the last tester that sent a
-    /// message.
+    /// Address to which the upper tester reports payloads: the source address of the last message from a test
+    /// system.
     tester_address: Option<SocketAddr>,
     version: ProtocolVersion,
-    /// Distance of the claimed position from the real position: north and east, in 0.1 microdegree.
+    /// Distance of the claimed position from the real position: north and east, in 0.1 microdegree. A test
+    /// system sets this distance.
     position_displacement: (i32, i32),
 }
 
@@ -325,8 +326,8 @@ impl UpperTester {
         move_position(position_of(now_at), north.checked_neg()?, east.checked_neg()?)
     }
 
-    /// Displaces the claimed position further, and returns it. Returns `None` if the result is not on the
-    /// globe.
+    /// Adds a distance to the displacement of the claimed position, and returns this position. Returns `None`
+    /// if the result is not on the globe.
     pub fn displace_position(
         &mut self,
         now_at: &LongPositionVector,
@@ -360,8 +361,8 @@ pub async fn next_message(
     upper_tester: &mut Part<UpperTester, UPPER_TESTER_BUILT_IN>,
 ) -> (SocketAddr, TesterMessage) {
     match upper_tester.get_mut() {
-        // Without this condition, the compiler would keep the state of this future in memory, although it is
-        // never reached.
+        // With this condition, the compiler removes the future in a program without the upper tester, so that
+        // it needs no memory.
         #[cfg(feature = "upper-tester")]
         Some(upper_tester) => upper_tester.receive_message().await,
         _ => pending().await,

@@ -29,7 +29,7 @@ fn stdout_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns a path for a file of the test with this name. No file exists there yet.
+/// Returns a path for a file of the test with this name. Removes a file that an earlier run left there.
 fn new_scratch_folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("carnet-cli-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -148,7 +148,7 @@ fn check_warns_of_published_keys() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// A script waits for a station that does not start, and gets an error after the time limit.
+/// `carnet status --wait` ends with an error after its time limit if no station starts.
 #[test]
 fn status_wait_ends_after_its_timeout() {
     let nowhere = new_scratch_folder("nowhere.sock");
@@ -194,7 +194,7 @@ fn check_and_run_report_every_config_mistake() {
     );
 }
 
-/// Only a user of the API may read the token file.
+/// `carnet check` refuses a token file that other users may read.
 #[test]
 fn check_reports_mistakes_of_the_token_file() {
     use std::os::unix::fs::PermissionsExt;
@@ -230,7 +230,8 @@ fn check_reports_mistakes_of_the_token_file() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// The command reads the trace that the config names, so that its mistakes show before the station starts.
+/// `carnet check` reads the trace of positions that the config names. So the operator sees its mistakes
+/// before the station starts.
 #[test]
 fn check_reports_mistakes_of_the_position_trace() {
     let (path, trace) = (new_scratch_folder("follows.toml"), new_scratch_folder("drive.trace"));
@@ -256,7 +257,7 @@ fn check_reports_mistakes_of_the_position_trace() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// An upper tester gives control of the station to every program that reaches it.
+/// An upper tester lets every program that reaches its port control the station.
 #[test]
 fn check_accepts_an_upper_tester_only_with_its_feature() {
     let path = new_scratch_folder("tester.toml");
@@ -368,7 +369,7 @@ fn wrong_arguments_have_exit_status_2_and_help_has_examples() {
     }
 }
 
-/// The examples in the packages equal those of the README, and have no mistakes.
+/// The example configs in the packages are those of the README, and have no mistakes.
 #[test]
 fn example_configs_pass_the_check() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -392,7 +393,7 @@ fn example_configs_pass_the_check() {
     }
     let north = root.join("packaging/examples/north.toml");
     let output = run_carnet(&["check", "--config", north.to_str().expect("a path")]);
-    // The state of this example is in etcd, so its config needs no state directory.
+    // The station of this example stores its state in etcd, so its config needs no state directory.
     assert!(
         output.status.success() && stderr_text(&output).contains("without station.state_dir"),
         "{}",

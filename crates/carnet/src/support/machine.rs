@@ -66,7 +66,7 @@ const NAMESPACE_COMMANDS: [(&str, &[&str]); 12] = [
     ("bpf/programs.txt", &["bpftool", "prog"]),
 ];
 
-/// Returns facts about this program.
+/// Returns version, features and similar facts about this program.
 pub(super) fn program_facts() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),

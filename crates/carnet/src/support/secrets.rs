@@ -1,8 +1,8 @@
 //! Values that must not be in a bundle: secrets in the config, and secrets in the files that the config
 //! names.
 //!
-//! The config is in the bundle without its secrets. This module finds copies of the secrets at other places,
-//! such as a line of the log.
+//! The config in the bundle has no secrets. This module finds copies of the secrets elsewhere, such as in a
+//! line of the log.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl KnownSecrets {
         self.unreadable_files.clone()
     }
 
-    /// Removes the secrets from a text, and returns the number of removed places.
+    /// Removes the secrets from a text. Returns in how many places it found one.
     pub(super) fn remove(&self, text: &mut Vec<u8>) -> usize {
         let mut places = 0;
         for word in &self.secret_values {

@@ -91,7 +91,7 @@ fn malformed_upper_tester_messages_are_refused() {
             let (needed, parts) = match &message {
                 TesterMessage::Initialize | TesterMessage::ChangePseudonym => (1, false),
                 TesterMessage::ChangePosition(..) => (9, false),
-                // The payload may be missing, but the upper tester refuses an incomplete payload.
+                // The payload may be missing, but the upper tester refuses a payload that is cut off.
                 TesterMessage::Btp(_) => (5, length > 5),
                 TesterMessage::Gn(_) => (octets.len(), false),
             };
@@ -122,13 +122,13 @@ fn delivered_payload(next_header: u8, payload: &[u8]) -> Delivered {
     }
 }
 
-/// Waits for the result of `what`, with a time limit in case it never arrives.
+/// Waits for the result of `what`. Fails after a time limit.
 async fn with_time_limit<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.expect("within half a minute")
 }
 
-/// The tester that sent the last message gets the events. The payloads of GeoNetworking and BTP events
-/// differ.
+/// The upper tester sends events to the test system that sent the last message. Events of GeoNetworking and
+/// of BTP have different payloads.
 #[tokio::test]
 async fn upper_tester_results_and_events_are_encoded() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
@@ -154,7 +154,7 @@ async fn upper_tester_results_and_events_are_encoded() {
         upper_tester.send_result(from, &message, true);
         upper_tester.report_delivered(&delivered_payload(BTP_B, b"\x07\xd1\x00\x00hello"));
         upper_tester.report_delivered(&delivered_payload(0, b"any"));
-        // The payload is too short for a BTP header.
+        // A payload that is too short for a BTP header.
         upper_tester.report_delivered(&delivered_payload(BTP_A, b"\x07\xd1"));
         let expected = [
             answer.to_owned(),
@@ -171,7 +171,8 @@ async fn upper_tester_results_and_events_are_encoded() {
     }
 }
 
-/// The claimed position must stay on the globe. The message to initialize ends the displacement.
+/// The upper tester refuses a position that is not on the globe. The message UtInitialize ends the
+/// displacement.
 #[tokio::test]
 async fn position_change_of_upper_tester_is_parsed() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };

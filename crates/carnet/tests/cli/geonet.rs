@@ -163,7 +163,8 @@ fn gnrecv_prints_payloads_and_reports_losses_on_standard_error() {
     assert_eq!(error, "carnet: 1970-01-01T00:00:00.000Z missed count=3\n");
 }
 
-/// A client that waits for messages to a port does not get the Router Advertisements that arrive on `gn0`.
+/// A client of `carnet gnrecv` that waits for payloads to a port does not get the Router Advertisements on
+/// `gn0`.
 #[test]
 fn gnrecv_selects_payloads_by_kind_and_port() {
     let payload = |kind: &str, port: &str| {

@@ -47,11 +47,10 @@ use world::{
 
 /// Time limit of the recovery after the last fault.
 const RECOVERY_TIME_LIMIT: Duration = Duration::from_secs(110);
-/// First part of [`RECOVERY_TIME_LIMIT`], in which a router may not have noticed the loss of its binding,
-/// because it sends no packet.
+/// First part of [`RECOVERY_TIME_LIMIT`]. In this time a router that sends no packet may not have noticed
+/// that the home agent lost its binding.
 const TIME_UNTIL_ROUTERS_SEND: Duration = Duration::from_secs(70);
-/// Nanoseconds by which all clocks are ahead of the right time after the faults. No clock was further ahead
-/// before.
+/// Nanoseconds by which all clocks are set forward after the faults. Before that, no clock was further ahead.
 const CLOCK_ADVANCE_NANOSECONDS: i64 = 600_000_000_000;
 /// Maximum number of entries and packets in the memory of a process at the end; the next constant limits the
 /// octets of its journal.
@@ -133,7 +132,7 @@ fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     (StationConfig { home_agent: Some(agent), ..StationConfig::default() }, routers)
 }
 
-/// Returns a Binding Update of a router, with its own key, that requests the network or the home address of
+/// Returns a Binding Update that a router signs with its own key, but for the network or the home address of
 /// the other router. It may also be a Binding Update of an attacker with another key.
 fn update_for_foreign_network(world: &mut SimulatedNetwork, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
@@ -221,8 +220,8 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
             }
         }
         21 => {
-            // If a value equals the value that carnet wants, the test cannot know its owner. The owner of a
-            // setting is also unknown while carnet restores the settings of all interfaces.
+            // If another program's value equals carnet's value, the test cannot know who set it. The same
+            // holds while carnet restores the settings of all interfaces.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.chance(0.2) {
@@ -239,7 +238,7 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
     }
 }
 
-/// Checks that no packet of either direction is lost while a router moves from one uplink to the other.
+/// Checks that no packet is lost, in either direction, while a router moves from one uplink to the other.
 fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, to: usize) {
     let uplink = Some(UPLINKS[to].to_owned());
     let mut numbers = Vec::new();
@@ -274,8 +273,8 @@ fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, to: usiz
 fn check_recovery(world: &mut SimulatedNetwork) {
     // A router may have to send its messages several times.
     world.simulated_link = Link { loss_probability: 0.6, ..link_without_faults(MAX_LINK_DELAY) };
-    // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5). So the test never
-    // sets clocks back for good.
+    // A home agent that has accepted a message from a clock that was ahead rejects messages with an earlier
+    // time (RFC 4285 5). So the test never sets clocks back for good.
     world.clocks_ahead += CLOCK_ADVANCE_NANOSECONDS;
     for node in &mut world.nodes {
         node.kernel.set_failure_probability(0.0);

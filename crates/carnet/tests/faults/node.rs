@@ -68,8 +68,8 @@ pub struct Node {
     pub next_start_at: Option<Time>,
     /// Nanoseconds by which the machine's clock is ahead of the right time.
     pub clock_ahead: i64,
-    /// Number of requests to the kernel and outputs after which the process ends, and the way in which it
-    /// ends; `None` if it goes on.
+    /// Number of steps (requests to the kernel and outputs) after which the process ends, and how it ends.
+    /// `None` if the process goes on.
     crash_after: Option<(u32, ProcessEnd)>,
     /// Error of the last start of the node, if it failed.
     pub last_start_error: String,
@@ -160,8 +160,8 @@ impl Node {
             return;
         };
         self.next_start_at = None;
-        // The kernel must have no entry of an earlier process, apart from entries that this process has just
-        // created.
+        // The kernel must have no entry of an earlier process. Entries that this process has just created do
+        // not count.
         let stale: Vec<String> =
             self.kernel.leftovers().into_iter().filter(|text| !text.contains("carnet0")).collect();
         assert!(stale.is_empty(), "after a start: {stale:#?}");
@@ -215,7 +215,7 @@ impl Node {
     pub fn handle_input(&mut self, now: Time, input: Input) {
         let wall = self.wall_time(now);
         let Some(process) = &mut self.process else { return };
-        // The station may refuse a command; operators would then repeat it.
+        // The station may refuse the command. An operator would then repeat it.
         let _ = process.station.handle_input(now, wall, input);
         self.execute_outputs(now);
     }
@@ -289,8 +289,8 @@ impl Node {
         }
     }
 
-    /// Ends the current commit if the disk has finished it. Without a current commit, begins the next one if
-    /// its wait is over.
+    /// Ends the current commit if the disk has finished it. Without a current commit, begins the next commit
+    /// if its time has come.
     fn continue_commit(&mut self, now: Time) {
         let Some(process) = &mut self.process else { return };
         let Some((at, number, changes)) = process.commit_in_progress.take() else {
@@ -374,7 +374,7 @@ impl Node {
         self.handle_input(now, Input::Command(Command::Shutdown));
     }
 
-    /// Ends the process in the way that `end` names. The machine restarts it later.
+    /// Ends the process as `end` says. The machine restarts it after [`RESTART_DELAY`].
     pub fn end_process(&mut self, now: Time, end: ProcessEnd) {
         self.kernel.set_steps_until_death(None);
         self.crash_after = None;
@@ -420,7 +420,7 @@ impl Node {
                     );
                 } else if self.disk.is_troubled() {
                     // If the kernel refuses to restore the last setting and the disk refuses to record it,
-                    // the original value is lost. The check forgives this case.
+                    // the original value is lost. The check permits this case.
                     self.kernel.accept_own_forwarding();
                 }
             }

@@ -36,11 +36,11 @@ pub const MAX_LINK_DELAY: Duration = Duration::from_millis(20);
 const DATA_PACKET_LENGTH: usize = 60;
 /// Packet number of forged data, which no host may receive.
 const FORGED_PACKET_NUMBER: u32 = u32::MAX;
-/// Time for which both ends accept packets on the previous path, plus the time for which a packet may wait
-/// for the disk.
+/// Time for which a former care-of address is still valid. Both ends accept packets on the previous path for
+/// a while, and a packet may also wait for the disk.
 const BINDING_GRACE_PERIOD: Duration = Duration::from_secs(60);
 const ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(60);
-/// Number of steps without any progress of the clock after which the test fails: only an endless loop reaches
+/// Number of steps without progress of the clock after which the test fails. Only an endless loop reaches
 /// this number.
 const MAX_STEPS_AT_ONE_TIME: u32 = 10_000;
 /// Number of packets on the wire above which the network does not duplicate packets.
@@ -113,9 +113,9 @@ pub struct SimulatedNetwork {
     pub simulated_link: Link,
     pub rng: Rng,
     scheduled_events: Timeline<NetworkEvent>,
-    /// Number of steps since virtual time last advanced.
+    /// Number of steps since the virtual clock last advanced.
     steps_at_this_time: u32,
-    /// Network to which each uplink of each router is connected.
+    /// Network to which each uplink of each router is attached; `None` if it has no network.
     pub attached_networks: [[Option<u64>; 2]; 2],
     /// All care-of addresses that each router has had.
     past_care_of_addresses: [BTreeSet<Ipv6Addr>; 2],
@@ -123,7 +123,7 @@ pub struct SimulatedNetwork {
     last_bound_at: BTreeMap<(usize, Ipv6Addr), Time>,
     /// Last sequence number that each router got acknowledged.
     acknowledged_sequence_numbers: [Option<u16>; 2],
-    /// Last timestamp that the disk had when an acknowledgement left, for each router.
+    /// Timestamp of each router that was on the disk when the last acknowledgement to it left.
     stored_timestamps: [u64; 2],
     /// Binding Updates that attackers have recorded.
     recorded_updates: Vec<Vec<u8>>,
@@ -176,7 +176,8 @@ impl SimulatedNetwork {
         if self.rng.chance(0.3) {
             kernel.set_switch("o0", "forwarding", "1");
         }
-        // The operator has a route with the same destination and metric as one of carnet's routes.
+        // In some runs the operator has a route with the same destination and metric as one of carnet's
+        // routes.
         if index == 0 && self.rng.chance(0.2) {
             kernel.add_route(254, HOME_ADDRESSES[0].into(), 1024, "o0");
         }
@@ -204,7 +205,7 @@ impl SimulatedNetwork {
         }
     }
 
-    /// Moves an uplink to another network; if its interface was removed, it comes back.
+    /// Moves an uplink to another network. If the interface was removed, creates it again.
     pub fn attach_uplink(&mut self, router: usize, uplink: usize, network: Option<u64>) {
         self.attached_networks[router][uplink] = network;
         if self.nodes[1 + router].kernel.is_running(UPLINKS[uplink]).is_none() {
@@ -244,7 +245,7 @@ impl SimulatedNetwork {
         self.now = end;
     }
 
-    /// Executes the next event if the event is due before `end`; returns `false` if no event is.
+    /// Executes the next event if it is due before `end`; otherwise returns `false`.
     pub fn run_next_event(&mut self, end: Time) -> bool {
         let due = self.nodes.iter().map(|node| node.next_action_at(self.now));
         let (at, index) = due
@@ -368,7 +369,8 @@ impl SimulatedNetwork {
             to = Some((0, "eth0"));
         }
         let Some((to, interface)) = to else { return };
-        // If an operator's routes form a loop, the network must not multiply packets in it.
+        // Above this limit, the network duplicates no packets: an operator's routes may form a loop, in which
+        // copies would multiply.
         let duplicate = if self.scheduled_events.len() < MAX_PACKETS_ON_WIRE {
             self.simulated_link.duplication_probability
         } else {
@@ -415,7 +417,7 @@ impl SimulatedNetwork {
         numbers
     }
 
-    /// Lets attackers try all their messages once.
+    /// Sends one message of every kind of attack.
     pub fn attack_once(&mut self) {
         let router = self.rng.below(2) as usize;
         let other = 1 - router;
@@ -449,7 +451,7 @@ impl SimulatedNetwork {
             let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
             other[at] ^= 1 << self.rng.below(8);
             let mut all = [packet, elsewhere, other];
-            // The original message may not have arrived yet, so the attacker's copy may arrive first.
+            // The attacker's copy may arrive before the original message.
             all.rotate_left(self.rng.below(3) as usize);
             for packet in all {
                 self.receive_packet(0, "eth0", packet);
@@ -458,8 +460,8 @@ impl SimulatedNetwork {
         self.run_until_idle();
     }
 
-    /// Returns whether the process of a machine runs and its kernel has all entries. A starting process, or
-    /// one with failures, may still lack rules.
+    /// Returns whether the process of a machine runs and its kernel has all entries. A process that has just
+    /// started or has failed may still lack rules.
     fn has_complete_kernel_state(&self, index: usize) -> bool {
         let process = self.nodes[index].process.as_ref();
         process.is_some_and(|process| process.machine.differences().is_empty())
@@ -535,7 +537,7 @@ impl SimulatedNetwork {
     }
 
     /// Checks invariant 2 at the router, which may be moving to another care-of address. If the home agent
-    /// has lost the binding, the router may not know it until the lifetime ends.
+    /// has lost the binding, the router may use the tunnel until the lifetime ends.
     fn check_router_tunnel(&self, router: usize, packet: &[u8]) {
         let Ok(outer) = Header::parse(packet) else { return };
         if outer.next_header != protocol::IPV6 || outer.destination != HOME_AGENT {
@@ -587,9 +589,9 @@ impl SimulatedNetwork {
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
-        // An attacker may have forwarded an update from another address. The answer then goes to that
-        // address, although the update names another one. If a binding's lifetime is shorter than the wait
-        // for the disk, the binding may be over when the packet leaves.
+        // An attacker may have sent a router's update from another address. The answer then goes to that
+        // address, although the update names another care-of address. If the binding's lifetime is shorter
+        // than the wait for the disk, the binding may have ended when the answer leaves.
         if behind == 0
             && message.lifetime > MAX_STALE_LIFETIME_UNITS
             && self.past_care_of_addresses[router].contains(&destination)
@@ -597,7 +599,7 @@ impl SimulatedNetwork {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
         }
-        // A router without timestamps gets the home agent's time; no record contains this time.
+        // The answer to a router without timestamps contains the home agent's time, which no record contains.
         let settings = self.nodes[1 + router].config.mobile_router.as_ref().expect("a router");
         let has_timestamps = matches!(
             &settings.router.authentication,
@@ -629,8 +631,8 @@ impl SimulatedNetwork {
         for (router, home) in HOME_ADDRESSES.iter().enumerate() {
             let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
             for path in known.flat_map(|node| &node.former) {
-                // The care-of address was bound until now. If the clock was set back, its grace period starts
-                // again.
+                // The binding had this care-of address until now. If the clock was set back, the address's
+                // grace period begins again.
                 self.last_bound_at.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
             }
             let Some(acknowledged) = self.acknowledged_sequence_numbers[router] else { continue };

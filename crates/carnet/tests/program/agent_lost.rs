@@ -19,15 +19,16 @@ fn a_router_retries_until_its_home_agent_answers() {
     std::thread::sleep(seconds(1));
     assert_eq!(router.mobile_router_state(), "registering");
     let mut agent = Station::start(&bed.agent, &bed.agent_config());
-    // The router sends Binding Updates after pauses of 1.5, 3, 6 s and so on, up to 32 s.
+    // A router without an answer repeats its Binding Update after pauses of 1.5, 3, 6 s and so on, up to 32
+    // s.
     wait_until("registered within the back-off", seconds(40), || {
         router.mobile_router_state() == "registered"
     });
     router.terminate();
     agent.terminate();
 
-    // After some time the pauses between Binding Updates are long, but a packet that waits for the tunnel
-    // shortens them.
+    // After a long outage the router pauses for long between Binding Updates. A packet that waits for the
+    // tunnel shortens the pause.
     let router = Station::start(&bed.router, &bed.router_config());
     let reachable = || router.show_json("status")["mobile_router"]["reachable"].as_bool();
     assert_eq!(reachable(), Some(true), "nobody knows better yet");

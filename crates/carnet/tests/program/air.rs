@@ -71,8 +71,8 @@ impl FrameReceiver {
         heard
     }
 
-    /// Returns the next beacon that satisfies the condition `wanted`. Fails after twenty seconds, or later on
-    /// a slow machine.
+    /// Returns the next beacon for which `wanted` returns true. Fails after twenty seconds, or later on a
+    /// slow machine.
     pub fn wait_for_beacon(
         &self,
         what: &str,
@@ -165,7 +165,7 @@ impl FrameSender {
     }
 }
 
-/// Returns a beacon of the station with this MID, from this link-layer address, at this place in degrees.
+/// Returns a beacon frame: link-layer source address, MID of the GN address, and the position in degrees.
 pub fn beacon_frame(mac: [u8; 6], mid: [u8; 6], latitude: f64, longitude: f64) -> Vec<u8> {
     let unix = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis();
     let timestamp = (unix - 1_072_915_200_000 + 5000) as u32;

@@ -1,5 +1,5 @@
-//! Packets that a mobile router does not forward: past the home agent, for unknown hosts, or after its
-//! station has ended.
+//! Packets that a mobile router must not forward. They would bypass the home agent, or go to unknown hosts,
+//! or arrive after its station has ended.
 
 use nix::sys::signal::Signal;
 

@@ -1,5 +1,5 @@
-//! Bursts of hosts with TSO and UDP segmentation offload. They pass both stations in few large packets, and
-//! arrive unchanged, octet by octet.
+//! Hosts send bursts with TSO and UDP segmentation offload. The bursts pass both stations as few large
+//! packets, and arrive unchanged, octet by octet.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -61,7 +61,7 @@ fn exchange_stream(mut connection: TcpStream, to_read: usize) -> Vec<u8> {
     reader.join().expect("the reader")
 }
 
-/// Sends a stream in each direction between the host inside and the correspondent. Checks that both arrive
+/// Sends a stream in each direction between the host on board and the correspondent. Checks that both arrive
 /// unchanged.
 pub fn exchange_tcp_streams(bed: &Testbed) {
     let server = bed.core.run_in_namespace(|| {
@@ -101,16 +101,16 @@ fn tunnel_forwards_tcp_gso_packets_unchanged() {
     );
     let needed = 2 * (STREAM_LENGTH / 1460) as u64;
     assert!(segments.0 >= needed && segments.1 >= needed, "{segments:?}");
-    // Both stations read each packet from the device. A burst counts as one packet, so bursts reduce these
-    // counts.
+    // Each station reads a burst from the device as one packet, so the number of reads is much smaller than
+    // the number of segments.
     assert!(read < segments.0 + segments.1 - needed / 2, "{read} of {segments:?}");
     assert!(written < segments.0 + segments.1 - needed / 4, "{written} of {segments:?}");
     let errors = router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors");
     assert_eq!(errors, 0);
 }
 
-/// Sends bursts of 20 datagrams of 1000 octets, the last one shorter. Each burst follows after the previous
-/// one has arrived.
+/// Sends bursts of 20 datagrams of 1000 octets, of which the last is shorter. The next burst follows when the
+/// previous one has arrived. Returns whether all arrive.
 pub fn udp_burst_arrives(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr) -> bool {
     const DATAGRAM_SIZE: usize = 1000;
     const BURST_LENGTH: usize = 20 * DATAGRAM_SIZE - 300;
@@ -161,10 +161,10 @@ fn tunnel_delivers_udp_gso_bursts_as_single_datagrams() {
     }
     let (bed, agent, router) = start_on_slow_path();
     let before = segment_counts(&bed.router).0;
-    // Packets from before the registration do not count. The kernels' own packets on the link of their tunnel
-    // devices (Router Solicitations, multicast listener reports) never count.
+    // Packets before the registration do not count. Packets of the kernels themselves on the tunnel devices
+    // (Router Solicitations, multicast listener reports) never count.
     let of = |station: &Station| {
-        // Read the part before the sum, because both counters may grow between the two reads.
+        // Read this part of the sum before the whole sum, because both grow between the two reads.
         let scope = station.counter("tunnel.dropped.scope");
         station.sum_of_counters("tunnel.dropped") - scope
     };
@@ -182,8 +182,8 @@ fn tunnel_delivers_udp_gso_bursts_as_single_datagrams() {
     assert_eq!(dropped(), dropped_before, "{} {}", router.show_json("counters"), agent.show_json("counters"));
 }
 
-/// The kernel merges single packets that arrive at a network card, so the station reads few large packets.
-/// After the test the interfaces have their former settings.
+/// The kernel merges single packets that arrive at a network card (GRO), so that the station reads few large
+/// packets. After the test the interfaces have their original settings.
 #[test]
 fn kernel_merges_single_datagrams_of_a_flow() {
     if !can_run_or_report() {
@@ -196,7 +196,7 @@ fn kernel_merges_single_datagrams_of_a_flow() {
     let mut router = Station::start(&bed.router, &(bed.router_config() + tun));
     router.wait_until_registered();
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
-    // The kernel cuts bursts into packets before they reach the cable.
+    // The kernel splits bursts into packets before they reach the cable.
     for (host, interface) in [(&bed.host, "eth0"), (&bed.core, "ha")] {
         let output = host.run_program(&["ethtool", "-K", interface, "tx-udp-segmentation", "off"]);
         assert!(output.status.success(), "ethtool (Debian package ethtool): {}", output_text(&output));
@@ -211,7 +211,7 @@ fn kernel_merges_single_datagrams_of_a_flow() {
     if !(up && down) {
         return;
     }
-    // At each station 1000 datagrams come out of a tunnel, packet by packet, and 1000 enter one.
+    // At each station 1000 datagrams leave a tunnel and 1000 enter a tunnel. Each is a packet of its own.
     let read = [segment_counts(&bed.router).0 - read[0], segment_counts(&bed.agent).0 - read[1]];
     println!("router and agent: {read:?} pieces read for 2000 datagrams each");
     assert!(read.iter().all(|pieces| (1000..1500).contains(pieces)), "{read:?}");

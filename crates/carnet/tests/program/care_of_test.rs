@@ -1,14 +1,14 @@
-//! The test of a new care-of address on the data path. Before the router has answered at the new address, no
-//! packet of a correspondent takes the path to it. The tests run with an old uplink that still works, and
-//! with one that does not.
+//! The test of a new care-of address (`care_of_test`) on the data path. Until the router has answered at the
+//! new address, no packet of a correspondent goes there. Some tests keep the old uplink working, in others it
+//! fails.
 
 use crate::hosts::{can_run_or_report, seconds, wait_until};
 use crate::ipv4::load_nft_rules;
 use crate::station::Station;
 use crate::testbed::{CARE_OF_ADDRESSES, Testbed};
 
-/// Installs rules for packets to the second uplink. They drop the Echo Requests of the test, and count all
-/// other tunnel packets. The inner Next Header is octet 6 of the inner header.
+/// Installs packet filter rules for packets to the second uplink. They drop the Echo Requests of the care-of
+/// test, and count all other tunnel packets. The inner Next Header is octet 6 of the inner header.
 fn count_packets_of_uplinks(bed: &Testbed) {
     let to_new = format!("add rule ip6 watch way ip6 daddr {} ip6 nexthdr 41", CARE_OF_ADDRESSES[1]);
     load_nft_rules(
@@ -25,7 +25,7 @@ fn count_packets_of_uplinks(bed: &Testbed) {
     );
 }
 
-/// Returns the number of packets in the tunnel to the second uplink, without the packets of the test.
+/// Returns the number of tunnel packets to the second uplink, without those of the care-of test.
 fn packets_to_new_care_of_address(bed: &Testbed) -> u64 {
     let output = bed.core.run_program(&["nft", "list", "counter", "ip6", "watch", "data"]);
     let text = String::from_utf8(output.stdout).expect("text");

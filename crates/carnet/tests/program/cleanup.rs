@@ -1,4 +1,4 @@
-//! A station leaves its host unchanged, in whichever way it ends.
+//! A station leaves its host unchanged, no matter how it ends.
 
 use nix::sys::signal::Signal;
 
@@ -13,7 +13,7 @@ fn add_home_link(bed: &Testbed) -> String {
     // A busy kernel notices the new carrier up to a second later.
     other.wait_until_settled();
     bed.agent.wait_until_settled();
-    // The other end of the link disappears with its namespace, so the test must not drop the namespace.
+    // The other end of the link would disappear with its namespace, so keep the namespace.
     std::mem::forget(other);
     bed.agent.wait_until_settled();
     bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n")
@@ -88,7 +88,7 @@ fn a_start_removes_the_settings_of_a_killed_run() {
     }
     let bed = Testbed::new();
     let (agent_before, router_before) = (bed.agent.kernel_state(), bed.router.kernel_state());
-    // The station is killed once, and then twice in a row.
+    // Kill the station once, start it, and then kill it twice in a row.
     for kills in [1, 2] {
         for _ in 0..kills {
             let (mut agent, mut router) = bed.start_stations();
@@ -96,7 +96,7 @@ fn a_start_removes_the_settings_of_a_killed_run() {
             router.end_by_signal(Signal::SIGKILL);
             agent.end_by_signal(Signal::SIGKILL);
         }
-        // Control: carnet's entries exist now. Otherwise the test would prove nothing.
+        // Control: carnet's entries exist now. If they did not, the test would prove nothing.
         assert!(bed.router.run_ip("-6 rule").contains("13501"), "{}", bed.router.run_ip("-6 rule"));
         assert_eq!(bed.router.read_sysctl("all/forwarding"), "1");
         assert_eq!(bed.agent.read_sysctl("all/forwarding"), "1");
@@ -110,7 +110,8 @@ fn a_start_removes_the_settings_of_a_killed_run() {
     }
 }
 
-/// After a crash, the next start may have another config, with fewer entries than the crashed station had.
+/// After a crash, the next start removes the entries of the crashed station even if the config now needs
+/// fewer entries.
 #[test]
 fn a_start_removes_the_settings_of_a_run_with_another_config() {
     if !can_run_or_report() {

@@ -1,5 +1,5 @@
-//! A registered router can make the home agent send packets to a third party. A limit bounds the number of
-//! these packets for each received packet.
+//! A registered router can make the home agent send packets to a third party. The home agent limits how many
+//! copies it sends of each received packet.
 
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::flow::emit_sub_options;
@@ -24,8 +24,8 @@ prefixes = ['2001:db8:d0::/64']
 auth = 'none'
 ";
 
-/// Returns a Binding Update that registers sixteen care-of addresses of a network, with a flow that takes all
-/// sixteen.
+/// Returns a Binding Update that registers sixteen care-of addresses of a network, and a flow binding that
+/// sends packets to all sixteen.
 fn registration_update(home_address: &str, network: &str) -> Vec<u8> {
     let place = |n: u16| parse_address(&format!("{network}{n:x}"));
     let flags = BindingUpdateFlags {
@@ -69,7 +69,7 @@ fn data_packet(destination: &str) -> Vec<u8> {
     packet
 }
 
-/// Returns number and octets of the tunnelled packets that the home agent has sent.
+/// Returns number and octets of the tunnelled packets that the home agent has sent, among the captured ones.
 fn count_tunnelled_copies(heard: &[Vec<u8>]) -> (usize, usize) {
     let from_agent =
         |packet: &&Vec<u8>| packet.get(8..24) == Some(&parse_address(HOME_AGENT_ADDRESS).octets()[..]);
@@ -88,15 +88,15 @@ fn router_sends_at_most_four_copies_of_a_packet() {
         return;
     }
     let bed = Testbed::new();
-    // No node at these care-of addresses would answer the care-of test, so the test is off.
+    // No node answers at these care-of addresses, so the home agent's care-of test must be off.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start(&bed.agent, &(config + NODE_ENTRIES));
     for network in ["2001:db8:c0::/64", "2001:db8:d0::/64"] {
         bed.core.run_ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
     }
     let cannon = RawSender::new(&bed.core);
-    // The first node's care-of addresses are those of a third party. The second node's are in the network of
-    // the first node.
+    // The care-of addresses of the first node belong to a third party. Those of the second node are in the
+    // first node's network.
     for (home_address, network) in
         [("2001:db8:1::5678", "2001:db8:f1::"), ("2001:db8:1::9abc", "2001:db8:c0::")]
     {

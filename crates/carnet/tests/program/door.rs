@@ -1,5 +1,5 @@
-//! The door of the mobile network. From outside, hosts get only packets of connections that they began. This
-//! holds on each data path, and also while carnet is dead.
+//! The door of the mobile network: from outside, hosts get only packets of connections that they began. This
+//! must hold on each data path, and also after carnet was killed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -48,8 +48,8 @@ fn tcp_header(from: u16, to: u16, flags: u8) -> Vec<u8> {
     [&ports[..], &[0, 0, 0, 9, 0, 0, 0, 9, 0x50, flags, 0xff, 0xff, 1, 1, 0, 0]].concat()
 }
 
-/// Returns the packet with this number of an attack from `from`: TCP with any flags, UDP, ICMPv6 messages and
-/// errors, ESP, SCTP, tunnels, extension headers, fragments, unknown protocols.
+/// Returns the packet with this number of an attack. The packets are TCP with any flags, UDP, ICMPv6 messages
+/// and errors, ESP, SCTP, tunnels, extension headers, fragments, and unknown protocols.
 fn attack_packet(number: usize, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
     let (low, high) = (number as u8, (number >> 8) as u16);
     let port = 1024 + number as u16;
@@ -98,7 +98,7 @@ fn send_attack(bed: &Testbed, count: usize) {
     }
 }
 
-/// Returns the captured packets from the correspondent.
+/// Returns the captured packets whose source is the correspondent.
 fn packets_from_outside(sniffer: PacketSniffer) -> Vec<Vec<u8>> {
     std::thread::sleep(seconds(1));
     let source = parse_address(CORRESPONDENT).octets();
@@ -142,11 +142,11 @@ fn check_inbound_filter(path: &str) {
 
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
     send_attack(&bed, ATTACK_PACKET_COUNT);
-    // Packets from the echo server belong to a conversation that the host on board began.
+    // Packets from the echo server may pass, because the host on board began this conversation.
     let began = |packet: &[u8]| packet[6] == 17 && packet[40..42] == ECHO_PORT.to_be_bytes();
     let passed: Vec<_> = packets_from_outside(sniffer).into_iter().filter(|packet| !began(packet)).collect();
     assert!(passed.is_empty(), "{} packets pass on {path}: {:02x?}", passed.len(), passed[0]);
-    // The home agent already drops packets that no tunnel may carry.
+    // The home agent drops packets that must not enter a tunnel, so the door refuses only the others.
     let stopped = refused_packets(&bed.router);
     assert!(stopped as usize > ATTACK_PACKET_COUNT / 2, "the door has seen {stopped} packets");
     if path != "tun" && router.show_json("status")["dataplane"] == path {
@@ -154,7 +154,7 @@ fn check_inbound_filter(path: &str) {
     }
     echo.wait_until_flowing();
 
-    // From now on, the test attacks a door with the exception.
+    // From here on, the door has the exception for UDP port 4433.
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
     let cannon = RawSender::new(&bed.core);
     let open = ipv6_packet(
@@ -170,8 +170,8 @@ fn check_inbound_filter(path: &str) {
     let report = echo.stop();
     assert_eq!(report.lost_packets, 0, "{report:?}");
 
-    // The station is dead, and an attacker on the access network sends packets past the home agent. Only the
-    // door protects the hosts, because the test removes the routing rules.
+    // The station is killed, and an attacker on the access network sends packets past the home agent. The
+    // test removes the routing rules, so that only the door protects the hosts.
     router.end_by_signal(Signal::SIGKILL);
     for priority in [115, 120, 140, 145] {
         while bed
@@ -206,7 +206,7 @@ fn check_inbound_filter(path: &str) {
     let passed = packets_from_outside(sniffer);
     assert!(passed.is_empty(), "{} packets pass after the start", passed.len());
 
-    // A rule of the operator in another nftables table also applies to packets that the door passes.
+    // A rule of the operator in another nftables table also applies to packets that the door accepts.
     wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     run_nft(&bed.router, "add table inet op");
     run_nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
@@ -258,7 +258,7 @@ fn interface_open_to_inbound_packets_has_no_rules_and_a_warning() {
     let lan = router.show_json("status")["mobile_router"]["lan"][0].clone();
     assert_eq!((&lan["inbound"], &lan["isolated"]), (&"any".into(), &false.into()), "{lan}");
     assert_eq!(router.show_json("lan")[0]["inbound"], "any");
-    // After a reload with `inbound = "established"`, the door is shut.
+    // A reload with `inbound = "established"` closes the door again.
     router.reload(&agent_config_with_plain_table(&bed));
     assert!(!bed.core.can_ping(ON_BOARD_HOST), "{}", router.log_text());
     wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
@@ -268,7 +268,7 @@ fn interface_open_to_inbound_packets_has_no_rules_and_a_warning() {
 /// Timeout of connection tracking for a flow without packets, in seconds. The kernel's values are 2 minutes
 /// for UDP, and 5 days for TCP.
 const SECONDS_UNTIL_FORGOTTEN: u64 = 4;
-/// Number of rests of a flow. All rests together are twice as long as the timeout.
+/// Number of pauses in a flow. All pauses together are twice as long as the timeout.
 const REST_COUNT: usize = 4;
 
 /// A UDP flow and a TCP connection that a host on board has begun to the correspondent.
@@ -302,7 +302,7 @@ impl HostFlows {
         flows
     }
 
-    /// Sets how long the ends wait for data.
+    /// Sets the receive timeout of all sockets.
     fn set_receive_timeout(&self, time: Duration) {
         for socket in [&self.host_udp, &self.server_udp] {
             socket.set_read_timeout(Some(time)).expect("a timeout");
@@ -326,7 +326,7 @@ impl HostFlows {
     /// Returns whether the host receives what the server has sent in each flow.
     fn received_by_host(&self) -> (bool, bool) {
         let mut buffer = [0; 4];
-        // The end of a child of another test may interrupt the call.
+        // A signal may interrupt the call, because a child process of another test has ended.
         let received = std::iter::repeat_with(|| self.host_udp.recv(&mut buffer))
             .find(|received| !matches!(received, Err(error) if error.kind() == ErrorKind::Interrupted));
         let datagram = match received.expect("an endless iterator") {
@@ -372,7 +372,7 @@ fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
         let resting = Instant::now();
         std::thread::sleep(seconds(SECONDS_UNTIL_FORGOTTEN) / 2);
         flows.send_from_server();
-        // On a busy machine the rest may be too long, and shows nothing.
+        // On a busy machine the pause may have been too long to prove anything.
         if resting.elapsed() < seconds(SECONDS_UNTIL_FORGOTTEN) * 3 / 4 {
             assert_eq!(flows.received_by_host(), (true, true), "after rest {rests}");
             rests += 1;
@@ -396,7 +396,7 @@ fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
 
     flows.set_receive_timeout(seconds(60));
     flows.send_from_host();
-    // The datagram was lost, and TCP sends its data again.
+    // The door dropped the datagram, but TCP retransmits its data.
     flows.server_udp.send(b"serv").expect("sent");
     assert_eq!(flows.received_by_host(), (true, true), "after the host has sent again");
     router.terminate();

@@ -1,6 +1,6 @@
 //! The facilities as applications see them. An event of one vehicle reaches the stations in its area over two
-//! hops. It appears on their map and among their messages, and a program reacts to it. The vehicle's own data
-//! is in its CAMs.
+//! hops. It is in their map and among their messages, and a program reacts to it. The vehicle's own data is
+//! in its CAMs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -118,7 +118,8 @@ fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
         "quiet",
         Command::new(&python).arg("-u").arg(&example).arg(&middle.control_socket),
     );
-    // Clients get no messages from before they listen, so the test waits.
+    // A client gets only messages that arrive after it has connected, so wait until the clients are
+    // connected.
     std::thread::sleep(seconds(1));
 
     let told = west.run_command(&[
@@ -147,7 +148,7 @@ fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
         output_text(&east.run_command(&["show", "ldm"])).contains(&format!("{id}  stationary_vehicle")),
         "{id}"
     );
-    // The middle station has forwarded the event, but the event is not on its map, because the station is
+    // The middle station has forwarded the event. Its own map does not have the event, because the station is
     // outside of the event's area.
     assert_eq!(events_of(middle), Vec::<Value>::new());
     assert!(events_of(west).is_empty(), "its own is not news to it");
@@ -275,7 +276,7 @@ fn tshark_decodes_every_field_of_the_stations_messages() {
         read("_ws.malformed || _ws.expert.severity >= 0x800000", &["frame.number"]),
         Vec::<String>::new()
     );
-    // CAMs are single-hop broadcasts of traffic class 2 to port 2001.
+    // Read the CAMs that are single-hop broadcasts of traffic class 2 to port 2001.
     let cams = read(
         "its.messageID == 2 && cam.stationType == 6",
         &["geonw.ch.htype", "geonw.ch.tc.id", "btpb.dstport", "its.messageID"],
@@ -309,8 +310,8 @@ fn tshark_decodes_every_field_of_the_stations_messages() {
     );
     assert!(!denms.is_empty() && denms.iter().all(|denm| denm.contains("|2002|2|2|5|4")), "{denms:?}");
 
-    // The recording has the commands of applications and all data of the messages, so a replay sends the same
-    // octets.
+    // The recording contains the commands of applications and the content of all messages. So a replay sends
+    // the same octets.
     let on_air = read("its.messageID == 1", &["denm.detectionTime", "denm.referenceTime"]);
     stations[1].terminate();
     let recording = line.scratch.path_of("s1.jsonl");
@@ -321,8 +322,8 @@ fn tshark_decodes_every_field_of_the_stations_messages() {
     let outputs = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let frames: Vec<String> =
         outputs.filter_map(|line| Some(line["output"]["frame"]["packet"].as_str()?.to_owned())).collect();
-    // The payload follows the Basic and Common Header and 44 octets of GeoBroadcast: the port, and a DENM
-    // with its header.
+    // The DENM follows the Basic and Common Header, 44 octets of GeoBroadcast, and the BTP header with the
+    // port.
     let sent: Vec<Denm> = frames
         .iter()
         .filter_map(|packet| packet.get(2 * 56..)?.strip_prefix("07d20000"))
@@ -376,7 +377,7 @@ impl<'a> ProgramsOnMiddleHost<'a> {
     /// Starts a broker on port 1883, and waits until the broker listens.
     fn start_broker(&self, name: &str, words: &[&str]) -> RunningProgram {
         let broker = self.start(name, &[&["mosquitto"], words].concat());
-        // A client checks the broker, because a broker that refuses clients listens as well.
+        // A broker that still refuses clients listens too, so a client checks that it accepts a message.
         let client = ["mosquitto_pub", "-p", "1883", "-t", "test", "-m", "x"];
         let listens =
             || !output_text(&self.line.hosts[1].run_program(&client)).contains("Connection refused\n");
@@ -472,7 +473,7 @@ fn mqtt_bridge_survives_any_message_and_a_broker_restart() {
     assert!(left.is_some_and(|left| (3000..=3500).contains(&left)), "{left:?}");
     bridge.wait_for_output("it is not what the vehicle says now");
 
-    // A message with faulty content must not prevent the bridge from processing the next message.
+    // A message with malformed content must not stop the bridge.
     let nested = "[".repeat(200_000);
     let huge =
         road_works_event(1, 1, 0, 60).to_string().replace("488375000", &format!("1{}", "0".repeat(400)));
@@ -492,8 +493,8 @@ fn mqtt_bridge_survives_any_message_and_a_broker_restart() {
         beside.publish(&OUT_QUEUE_TOPIC, text);
     }
 
-    // The broker restarts. After the restart, the bridge still updates the right event, and the message that
-    // ends an event still ends it.
+    // After a restart of the broker, an update changes the same event as before, and a termination still ends
+    // it.
     wait_until("the broker has kept its state", seconds(10), || folder.join("mosquitto.db").exists());
     drop(broker);
     let connections = bridge.output_so_far().matches("is connected").count();
@@ -515,8 +516,8 @@ fn mqtt_bridge_survives_any_message_and_a_broker_restart() {
     );
     assert_eq!((count_road_works(west, 8), count_road_works(west, 7)), (1, 0));
 
-    // The bridge restarts. After the restart, it still updates the right event, and the message that ends an
-    // event still ends it.
+    // After a restart of the bridge, an update changes the same event as before, and a termination still ends
+    // it.
     drop(bridge);
     let bridge = beside.start_bridge("bridge2", middle, &more);
     bridge.wait_for_output("is connected");
@@ -567,7 +568,8 @@ fn mqtt_bridge_passes_messages_to_broker_and_events_to_station() {
     let bridge = beside.start_bridge("bridge", middle, &["--vehicle", "bus/state"]);
     bridge.wait_for_output("s1 is connected");
 
-    // The bridge publishes messages of stations, with their place as a quadkey of 22 digits in the topic.
+    // The bridge publishes each message of a station under a topic that contains the station's position, as a
+    // quadkey of 22 digits.
     heard.wait_for_output("road/inQueue/v2x/cam/s1/1/2/0/2/2/0/0/");
     let text = heard.output_so_far();
     let (topic, json) = text.lines().next().and_then(|line| line.split_once(' ')).expect("a message");
@@ -582,8 +584,8 @@ fn mqtt_bridge_passes_messages_to_broker_and_events_to_station() {
     assert!(told.status.success(), "{}", output_text(&told));
     heard.wait_for_output("road/inQueue/v2x/denm/s1/");
 
-    // Another client of the broker publishes an event. The station sends it once to the vehicles around, and
-    // later ends it.
+    // Another client of the broker publishes an event. The station sends it to the vehicles around, and later
+    // sends its termination.
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_ti\
         me": 0,

@@ -31,8 +31,8 @@ fn attached_programs(host: &Host, interface: &'static str) -> Vec<String> {
     let xdp = words.nth(4).map(str::to_owned);
     let filters = host.run_program(&["tc", "filter", "show", "dev", interface, "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
-    // tc prints a line with the handle for each program, and another line with its priority only. Count the
-    // former.
+    // For each program tc prints a line with its handle, and a line with only its priority. Count the lines
+    // with a handle.
     let is_one = |line: &&str| line.contains("bpf") && line.contains(" handle ");
     let filters = filters.lines().filter(is_one).map(str::to_owned);
     let tcx =
@@ -46,7 +46,7 @@ fn attached_programs(host: &Host, interface: &'static str) -> Vec<String> {
     xdp.into_iter().chain(filters).chain(tcx).collect()
 }
 
-/// Returns whether programs are attached by BPF links, which the kernel removes with their process (Linux
+/// Returns whether the kernel attaches programs by BPF links, which it removes when the process ends (Linux
 /// 6.6).
 fn has_tcx(host: &Host) -> bool {
     host.run_in_namespace(|| SchedClassifier::query_tcx("lo", TcAttachType::Ingress).is_ok())
@@ -67,7 +67,8 @@ fn slow_path_packets(host: &Host) -> u64 {
     shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
 }
 
-/// `strace` delays each call that loads a program, as on a slow processor.
+/// The TUN device forwards packets while programs are being loaded. `strace` delays each call that loads a
+/// program, as on a slow processor.
 #[test]
 fn tun_device_forwards_while_fast_path_is_loaded() {
     if !can_run_or_report() || !has_strace() {
@@ -142,7 +143,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let trace = bed.scratch.path_of("agent.trace");
     let file = trace.to_str().expect("a path");
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf,sendto,write,writev"];
-    // With the care-of test, a further change would follow the answer to it.
+    // With the care-of test, the answer to the test would cause a further change of the maps.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start_wrapped(&bed.agent, &config, &wrapper, CARNET_PROGRAM);
     if !matches!(agent.show_json("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
@@ -159,8 +160,8 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
         format!("bpf(BPF_MAP_UPDATE_ELEM, {{map_fd={descriptor},")
     };
     let [bindings, prefixes] = ["BINDINGS", "PREFIXES"].map(writes_to);
-    // A new generation makes the programs ask the kernel for the routes again. The kernel keeps the first 15
-    // octets of a map's name.
+    // A new value of `generation` makes the programs ask the kernel for the routes again. The kernel keeps
+    // the first 15 octets of a map's name.
     let generation = writes_to(".data.generatio");
     let is_route = |call: &String| call.contains("RTM_NEWROUTE") || call.contains("RTM_DELROUTE");
     // An IPv6 header with a routing header behind it, from the home agent's address `2001:db8:...`.
@@ -192,7 +193,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     check("de-registration", &all_calls()[before..], &[]);
 }
 
-/// The thread that forwards packets never waits for the kernel's verifier, whatever interfaces appear.
+/// No interface that appears makes the thread that forwards packets wait for the kernel's verifier.
 #[test]
 fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     if !can_run_or_report() || !has_strace() {
@@ -213,7 +214,7 @@ fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     let before = calls().len();
     bed.agent.run_ip("tuntap add dev bare0 mode tun");
     bed.agent.run_ip("link set bare0 up");
-    // Before Linux 6.6, a tc filter has the program.
+    // Before Linux 6.6, the program is attached as a tc filter.
     let filter = ["tc", "filter", "show", "dev", "bare0", "ingress"];
     let is_attached =
         || calls()[before..].contains("BPF_LINK_CREATE") || !bed.agent.run_program(&filter).stdout.is_empty();
@@ -222,7 +223,8 @@ fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     assert!(!since.contains("BPF_PROG_LOAD"), "{since}");
 }
 
-/// The maps of the programs have a fixed size, so more routers need larger maps.
+/// The maps of the BPF programs have a fixed size. With more routers, the home agent replaces them by larger
+/// maps.
 #[test]
 fn home_agent_enlarges_maps_for_more_routers() {
     if !can_run_or_report() {
@@ -247,7 +249,7 @@ fn home_agent_enlarges_maps_for_more_routers() {
         agent.reload(&format!("{config}\n{more}"));
         agent.wait_for_fast_path();
         if path == "xdp" {
-            // The output contains the number of the attached program, so it changes with a new program.
+            // The output contains the ID of the attached program. A new program has another ID.
             assert_ne!(before, bed.agent.run_program(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
         }
         assert!(has_program(&bed.agent, "ha0", "agent"), "{:?}", attached_programs(&bed.agent, "ha0"));
@@ -256,7 +258,7 @@ fn home_agent_enlarges_maps_for_more_routers() {
             // On this kernel the hosts would need a setup of their own before packets pass.
             continue;
         }
-        // The fast path has kept the binding from before the reload.
+        // The fast path still has the binding that existed before the reload.
         wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
         let before = slow_path_packets(&bed.agent);
         let output = bed.host.run_program(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
@@ -341,7 +343,7 @@ fn interfaces_that_appear_later_get_a_bpf_program() {
             bed.add_lan();
             appears(&bed.router, "lan0", "lan");
         }
-        // A home agent attaches its programs to all its interfaces.
+        // A home agent attaches its programs to each of its interfaces, also to a new one.
         let other = Host::new();
         bed.agent.create_link("more0", &other, "more1");
         appears(&bed.agent, "more0", "agent");
@@ -405,8 +407,8 @@ fn path_bpf_is_an_error_if_kernel_forbids_bpf() {
     }
 }
 
-/// IEEE 802.1Q: a packet with a VLAN tag belongs to another network on the same wire, so the programs leave
-/// it.
+/// A packet with a VLAN tag (IEEE 802.1Q) belongs to another network on the same cable. The programs must
+/// pass it to the kernel unchanged.
 #[test]
 fn fast_path_ignores_packets_of_another_vlan() {
     if !can_run_or_report() {
@@ -443,7 +445,7 @@ s.bind(('eth0', 0))
             let before = router.counter("tunnel.encapsulated");
             let output = bed.host.run_program(&["python3", "-c", SEND_TAGGED_PROGRAM, frame]);
             assert!(output.status.success(), "{}", output_text(&output));
-            // A program processes a packet while it is sent. If a program had accepted these packets, its
+            // The programs process a packet while it is being sent. If they had taken these packets, their
             // counters would show this by now.
             std::thread::sleep(seconds(1) / 5);
             router.counter("tunnel.encapsulated") - before
@@ -456,8 +458,7 @@ s.bind(('eth0', 0))
     }
 }
 
-/// Packets of modems have no link-layer header; these packets enter and leave the tunnel on the fast path as
-/// well.
+/// Packets of a modem have no link-layer header. They too enter and leave the tunnel on the fast path.
 #[test]
 fn fast_path_serves_uplink_without_ethernet_headers() {
     if !can_run_or_report() {

@@ -195,7 +195,7 @@ fn check_stations_reach_each_other(interfaces: [&str; 3], medium: &str) {
     assert_eq!((&packet["payload"], &packet["source"]), (&"c0ffee".into(), &gn_address(west).into()));
     assert!(east.counter("geonet.link.received") > 0 && west.counter("geonet.link.sent") > 0);
 
-    // The area moves with the station in the middle. It contains this station and the stations near it.
+    // This area moves with the station in the middle. It contains this station and the stations close to it.
     let set = ["area", "convoy", "--around", &gn_address(middle), "--radius", "50m", "--lifetime", "10m"];
     assert!(west.run_command(&set).status.success(), "{}", output_text(&west.run_command(&set)));
     let convoy = run_gnping(west, "area:convoy", &["--count", "1", "--timeout", "1s"]);
@@ -253,7 +253,7 @@ fn three_stations_in_a_line_over_udp_reach_each_other() {
     );
 }
 
-/// The station refuses a packet that the link would not take, with an error.
+/// If the link cannot carry a packet, the station refuses the packet with an error.
 #[test]
 fn a_packet_that_cannot_be_sent_is_refused() {
     if !can_run_or_report() {
@@ -296,8 +296,8 @@ fn a_packet_that_cannot_be_sent_is_refused() {
             output_text(&refused)
         );
     }
-    // A packet with store-carry-forward may wait until a station appears. So the command accepts such a
-    // packet although the link is down.
+    // A packet with store-carry-forward may wait until a neighbour appears, so the station accepts it
+    // although the link is down.
     let stored = send(&["gbc", "--circle", &here, "--scf"], 1);
     assert!(stored.status.success(), "{}", output_text(&stored));
     station.terminate();

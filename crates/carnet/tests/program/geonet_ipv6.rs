@@ -71,7 +71,7 @@ fn check_hosts_ping_each_other(interfaces: [&str; 3], path: &str) {
     assert!(shown.contains("mtu 1398"), "{shown}");
     for target in [middle, east] {
         let target = format!("{}%gn0", link_local_address(target));
-        // A packet of the last size takes two fragments.
+        // A packet of the largest size takes two fragments.
         for size in [20, 1000, 1350, 1500] {
             assert_all_answered(west, &target, 10, size);
         }
@@ -81,7 +81,7 @@ fn check_hosts_ping_each_other(interfaces: [&str; 3], path: &str) {
     assert!(counters["geonet.ipv6.settled"].as_u64().is_some_and(|count| count >= 2), "{counters}");
     assert_eq!(counters["geonet.ipv6.dropped.spoofed_source"], 0);
 
-    // Neighbor Discovery messages over both hops resolve addresses that are not made of a MAC address.
+    // For addresses that do not contain a MAC address, Neighbor Discovery messages go over both hops.
     for (index, host) in line.hosts.iter().enumerate() {
         host.run_ip(&format!("-6 addr add 2001:db8:6::{}/64 dev gn0", index + 1));
     }
@@ -133,7 +133,8 @@ fn hosts_ping_over_one_and_two_geonetworking_hops_by_udp() {
     );
 }
 
-/// The kernel has the next hops in its tables: changes cause netlink requests, but packets cause none.
+/// The kernel has the next hops in its tables. Changes of the tables cause netlink requests, but packets
+/// cause none.
 #[test]
 fn sending_ipv6_over_geonetworking_makes_no_netlink_request() {
     if !can_run_or_report() {
@@ -320,7 +321,8 @@ fn recording_of_ipv6_over_geonetworking_replays_equally() {
     }
 }
 
-/// A reload makes a mobile router with other uplinks use roadside units.
+/// After a reload, a mobile router whose new uplink is `gn0` uses roadside units; after a second reload it
+/// does not.
 #[test]
 fn reload_adds_and_removes_an_uplink_over_geonetworking() {
     if !can_run_or_report() {
@@ -361,8 +363,8 @@ fn reload_adds_and_removes_an_uplink_over_geonetworking() {
     assert_same_state(&before, &west.kernel_state(), "after the end");
 }
 
-/// The pair of devices behind the virtual interface survives the kill of a process; the next start removes
-/// the pair in any case.
+/// The pair of devices behind the virtual interface may survive when a process is killed. The next start
+/// removes it.
 #[test]
 fn geonet_fast_path_is_rebuilt_after_crash() {
     if !can_run_or_report() {
@@ -390,8 +392,9 @@ fn geonet_fast_path_is_rebuilt_after_crash() {
     assert_same_state(&before, &west.kernel_state(), "after the end");
 }
 
-/// Hosts send 1500 octets over a radio that carries 1500 octets including its headers. If both ends support
-/// it, they fragment packets, on the slow path and on the fast path. Otherwise hosts get a Packet Too Big.
+/// Hosts send packets of 1500 octets over a radio whose frames carry 1500 octets, including GeoNetworking
+/// headers. If both ends support fragmentation, they fragment these packets, on the slow path and on the fast
+/// path. Otherwise the host gets a Packet Too Big.
 #[test]
 fn large_packets_are_fragmented_if_both_ends_agree() {
     if !can_run_or_report() {

@@ -117,7 +117,7 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
     }
     let vehicles = VehicleLine::new("query_interval = '20s', query_response_interval = '1s'");
     let [_, middle, east] = &vehicles.passenger_hosts;
-    // The area is around the vehicle in the east; the vehicle in the middle is outside of it.
+    // The area surrounds the vehicle in the east. The vehicle in the middle is outside of it.
     let (inside, outside) =
         (open_group_socket(east, MULTICAST_GROUP), open_group_socket(middle, MULTICAST_GROUP));
     [1, 2].iter().for_each(|vehicle| vehicles.wait_for_listener(*vehicle, MULTICAST_GROUP));
@@ -142,8 +142,7 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
         2 + mld_queries(&vehicles.stations[2])
     );
 
-    // The host's kernel leaves the group, and does not answer the query. After that the proxy forwards
-    // nothing.
+    // The host leaves the group and answers no further query, so the proxy stops forwarding.
     drop(inside);
     wait_until("the station knows that nobody listens", seconds(10), || {
         vehicles.forwarded_groups(2).is_empty()
@@ -162,7 +161,7 @@ fn mld_queries(station: &Station) -> u64 {
     station.counter("geonet.multicast.queries")
 }
 
-/// An operator sets an area around another vehicle, for a group that the config does not have.
+/// An operator sets an area around another vehicle at run time, for a group that the config does not name.
 #[test]
 fn group_of_area_set_at_run_time_reaches_the_area() {
     if !can_run_or_report() {

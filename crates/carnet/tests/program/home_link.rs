@@ -7,7 +7,7 @@ use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// Settings of the kernel that permit to learn default routes, addresses and on-link routes from Router
+/// Kernel settings with which an interface learns default routes, addresses and on-link routes from Router
 /// Advertisements.
 const STOPPED_SETTINGS: [&str; 2] = ["home0/accept_ra_defrtr", "home0/accept_ra_pinfo"];
 /// A prefix that the advertisements claim to be on the home link.
@@ -98,8 +98,8 @@ fn home_agent_ignores_default_routes_advertised_on_home_link() {
     drop(advertiser);
 }
 
-/// A rented server often has only one default route, which it has learnt from an advertisement on its home
-/// link.
+/// A rented server often has only one default route, learnt from an advertisement on the link that becomes
+/// its home link. The home agent must keep it.
 #[test]
 fn home_agent_with_default_route_on_home_link_keeps_it_and_warns() {
     if !can_run_or_report() {

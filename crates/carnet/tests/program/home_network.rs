@@ -5,7 +5,7 @@ use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_ADDRESS, Testbed};
 
-/// Address of a host on board, in the vehicle's part of the home prefix.
+/// Address of a host on board. It is in the vehicle's part of the home prefix.
 const ON_BOARD_HOST: &str = "2001:db8:1:a::10";
 /// Address of a host on the home link.
 const HOME_LINK_HOST: &str = "2001:db8:1::50";
@@ -44,7 +44,8 @@ fn home_link_hosts_reach_hosts_on_board_in_aggregated_home_network() {
     neighbour
         .run_ip_batch(&format!("addr add {HOME_LINK_HOST}/48 dev n0\nroute add default via 2001:db8:1::ff"));
     bed.core.run_ip("-6 route add 2001:db8:1::/48 via 2001:db8:f0::2");
-    // During duplicate address detection, the kernel refuses the address as a preferred source of a route.
+    // During duplicate address detection, the kernel does not accept the address as the preferred source of a
+    // route.
     bed.host.run_ip_batch(&format!(
         "addr add {ON_BOARD_HOST}/64 dev eth0 nodad\nroute replace default via 2001:db8:1:a::1 src \
          {ON_BOARD_HOST} metric 5"
@@ -61,14 +62,14 @@ fn home_link_hosts_reach_hosts_on_board_in_aggregated_home_network() {
     let agent = Station::start(&bed.agent, &agent_config);
     let router = Station::start(&bed.router, &router_config);
     router.wait_until_registered();
-    // The router is away: the home agent answers Neighbor Solicitations for the host on board (RFC 4887
-    // 6.4.1).
+    // The router is away from home: the home agent answers Neighbor Solicitations for the host on board (RFC
+    // 4887 6.4.1).
     let (by_agent, by_router) = (mac_address(&bed.agent, "home0"), mac_address(&bed.router, "eth9"));
     let reached = |by: &str| mac_in_neighbour_table(&neighbour, ON_BOARD_HOST).as_deref() == Some(by);
     wait_until("through the tunnel", seconds(20), || reached(&by_agent));
     assert!(!neighbour.can_ping("2001:db8:1:b::10"), "nobody has that address");
-    // The router is at home: it answers itself (6.2.1), and the route from elsewhere leads to its home
-    // address.
+    // The router is at home: it answers Neighbor Solicitations itself (6.2.1). The route from outside leads
+    // to its home address.
     bed.router.run_ip("-6 addr add 2001:db8:1::99/48 dev eth9");
     wait_until("the vehicle is at home", seconds(20), || agent.bindings().is_empty());
     wait_until("over the home link", seconds(20), || reached(&by_router));

@@ -35,7 +35,7 @@ fn fields_of_advertisements(capture: &Path, filter: &str) -> Vec<String> {
     ] {
         command.args(["-e", field]);
     }
-    // If the capture still runs, its last packet may be incomplete in the file.
+    // If the capture still runs, the last packet in its file may be incomplete.
     let output = command.output().expect("tshark");
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
 }

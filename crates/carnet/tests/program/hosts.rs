@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, unshare};
 
 type NamespaceJob = Box<dyn FnOnce() + Send>;
 
-/// Returns the reason why this machine cannot create hosts; `None` if the machine can create hosts.
+/// Returns the reason why this machine cannot run the tests with hosts; `None` if it can.
 fn reason_to_skip() -> Option<String> {
     match thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
         Ok(Ok(())) => {}
@@ -33,12 +33,13 @@ fn reason_to_skip() -> Option<String> {
 pub fn can_run_or_report() -> bool {
     let Some(reason) = reason_to_skip() else { return true };
     assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
-    // The message is on a line of its own, because `make test` searches for it.
+    // The message has a line of its own, because `make test` searches for such lines.
     println!("\nSKIPPED: {reason}");
     false
 }
 
-/// Returns by which factor this machine is slower than usual: `CARNET_TEST_SLOW`, for an emulated machine.
+/// Returns how many times slower than usual this machine is, from `CARNET_TEST_SLOW` (for an emulated
+/// machine).
 pub fn time_factor() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
@@ -53,7 +54,7 @@ impl Drop for RunningProgram {
     }
 }
 
-/// Maximum time that one check of [`wait_for`] and the pause after it take on an idle machine.
+/// Maximum time that one check of [`wait_for`], with the pause after it, takes on an idle machine.
 const LONGEST_TURN: Duration = Duration::from_millis(150);
 
 /// Waits until `look` returns a value; fails with `what` after `limit`. The limit is longer on a slow
@@ -136,7 +137,7 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// A network namespace, and the thread that holds it.
+/// A network namespace, and the thread that keeps it in existence.
 pub struct Host {
     thread_id: i32,
     job_sender: Option<mpsc::Sender<NamespaceJob>>,
@@ -144,8 +145,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a namespace with the loopback interface up. Its later interfaces have no duplicate address
-    /// detection, so that the test can use their addresses at once.
+    /// Creates a namespace with the loopback interface up. Interfaces that the test adds later use no
+    /// duplicate address detection, so that it can use their addresses at once.
     pub fn new() -> Host {
         let (jobs, receiver) = mpsc::channel::<NamespaceJob>();
         let (ready, is_ready) = mpsc::channel();
@@ -217,8 +218,9 @@ impl Host {
     /// Creates a pair of interfaces between this host and another host, and sets both up.
     pub fn create_link(&self, here: &str, other: &Host, there: &str) {
         static NEXT_INDEX: AtomicU32 = AtomicU32::new(1000);
-        // If both ends had the same index, the kernel could hold back a change of their carrier for a second
-        // (`linkwatch_urgent_event`). It does so if other interfaces of the machine have just changed.
+        // The two ends need different indexes. With equal indexes, the kernel may delay a change of their
+        // carrier by a second (`linkwatch_urgent_event`), if other interfaces of the machine have just
+        // changed.
         let index = NEXT_INDEX.fetch_add(2, Ordering::Relaxed);
         let peer = format!("peer name {there} index {} netns {}", index + 1, other.thread_id);
         self.run_ip(&format!("link add {here} index {index} type veth {peer}"));
@@ -278,7 +280,8 @@ impl Host {
             let shown = self.run_ip(&format!("-6 {what}"));
             let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
             if what.starts_with("route") {
-                // The kernel lists these entries in the order of their creation.
+                // The kernel lists these entries in the order of their creation, so sort them before
+                // comparing.
                 lines.sort_unstable();
             }
             text += &format!("== {what}\n{}\n", lines.join("\n"));

@@ -1,4 +1,4 @@
-//! Unknown Binding Identifiers: answers of the running program, captured from the network.
+//! Unknown Binding Identifiers: the running home agent's answers, captured from the network.
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::protocol;
@@ -28,8 +28,8 @@ struct AcknowledgedOptions {
     flow_identifiers: Vec<(u16, u8)>,
 }
 
-/// Returns the acknowledgement with this sequence number among the packets. It parses octets and does not use
-/// carnet's codec.
+/// Returns the acknowledgement with this sequence number among the packets. The function parses the octets
+/// itself, without carnet's parser.
 fn find_acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<AcknowledgedOptions> {
     packets.iter().find_map(|packet| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
@@ -118,7 +118,7 @@ fn an_unknown_binding_identifier_is_answered_with_its_status() {
     // RFC 5648 4.2: a short option with an unknown identifier. Status 4 means "accepted, see the options";
     // 167 is MCOA UNKNOWN COA.
     assert_eq!(ask(2, false, &[identifier(9, false)]), said(4, &[(9, 167)], &[]));
-    // RFC 6089 5.3.2.1: a flow with an unknown binding gets status 131, "BID not found". The home agent
+    // RFC 6089 5.3.2.1: a flow for an unknown binding gets status 131, "BID not found". The home agent still
     // processes the other options.
     let udp = Ipv6Selector {
         next_header: Some(Range::single(protocol::UDP)),

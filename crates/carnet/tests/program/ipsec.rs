@@ -1,5 +1,5 @@
-//! Messages and data under IPsec (RFC 4877): packets that an attacker on the path sees, and packets that the
-//! stations refuse.
+//! Signalling and data under IPsec (RFC 4877): what an attacker on the path can read, and what the stations
+//! refuse.
 //!
 //! The tests need a kernel with ESP, and strongSwan for the negotiation; `make test-kernel` has both.
 
@@ -145,8 +145,8 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
     station.reload(&router);
 
-    // The sender also has the keys of another node's security association, and sends a message under it. The
-    // home agent must refuse the message, because the kernel compares the addresses.
+    // The sender also has the keys of another node's security association, and sends its message under that
+    // association. The kernel compares the addresses, so the home agent refuses the message.
     add_associations(&bed.agent, HOME_AGENT_ADDRESS, OTHER_HOME_ADDRESS, ["0x2001", "0x2002"]);
     let theft = association_command(HOME_ADDRESS, HOME_AGENT_ADDRESS, "0x2001", 0);
     run_successfully(&bed.router, &theft);
@@ -164,8 +164,8 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     bed.router.run_ip("xfrm state flush");
     bed.router.run_ip("xfrm policy flush");
 
-    // With its own security association the router registers. It moves from one uplink to the other under
-    // this security association.
+    // With its own security association the router registers. It uses the same association when it moves to
+    // the other uplink.
     add_associations(&bed.agent, HOME_AGENT_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
     add_associations(&bed.router, HOME_ADDRESS, HOME_ADDRESS, ["0x1001", "0x1002"]);
     let begin = sniffer.packet_count();
@@ -176,8 +176,8 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF_ADDRESSES[1]);
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     let (clear, protected) = count_mobility_and_esp(&sniffer.seen_packets()[begin..]);
-    // The test expects two updates, each with its acknowledgement. The core receives and sends each packet,
-    // and only received packets count.
+    // The test expects two updates, each with its acknowledgement. The core both receives and sends each
+    // packet; the test counts only the received ones.
     assert!(clear == 0 && protected >= 4, "{clear} in the clear, {protected} under ESP");
 
     station.terminate();
@@ -303,7 +303,7 @@ fn strongswan_negotiates_the_associations_that_carnet_requests() {
     assert_eq!(of_router.association_indexes(), indexes, "nothing was negotiated anew");
 
     // The uplink that IKE uses goes down. The Binding Update leaves at once under the present security
-    // association, and IKE begins again.
+    // association, and IKE starts again over the other uplink.
     bed.router.run_ip("link set wlan0 down");
     wait_until("the binding moves", seconds(30), || agent.bindings()[0].1 == CARE_OF_ADDRESSES[1]);
     wait_until("IKE follows", seconds(60), || {
@@ -322,8 +322,8 @@ fn strongswan_negotiates_the_associations_that_carnet_requests() {
     assert!(clear == 0 && protected >= 8, "{clear} in the clear, {protected} under ESP");
 }
 
-/// Returns the packets from or to the mobile network that an attacker on the path can read. They are in a
-/// tunnel without ESP, or outside of a tunnel.
+/// Returns the number of packets from or to the mobile network that an attacker on the path can read. They
+/// are in a tunnel without ESP, or outside of any tunnel.
 fn count_readable_packets(packets: &[Vec<u8>]) -> usize {
     let inside = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a];
     let is = |packet: &[u8]| {
@@ -349,7 +349,7 @@ fn ipsec_data_option_encrypts_packets_of_mobile_network() {
     let station = Station::start(&bed.router, &router);
     wait_until("it registers", seconds(60), || station.mobile_router_state() == "registered");
     wait_until("data flow", seconds(60), || bed.host.can_ping(CORRESPONDENT));
-    // Packets between the router's own address on board and its hosts are not under IPsec.
+    // Packets between the router's own address on board and the hosts on board are not under IPsec.
     assert!(bed.host.can_ping("2001:db8:a::1"));
     let indexes = of_router.association_indexes();
     assert!(station.run_command(&["handover", "wwan0"]).status.success());

@@ -89,7 +89,7 @@ fn start_adapted(bed: &Testbed, adapt: impl Fn(String) -> String) -> (Station, S
     start_both_adapted(bed, |config| config, adapt)
 }
 
-/// Starts the home agent and the mobile router, with configs that `of_agent` and `of_router` change.
+/// Starts the home agent and the mobile router. `of_agent` and `of_router` change their configs first.
 pub fn start_both_adapted(
     bed: &Testbed,
     of_agent: impl Fn(String) -> String,
@@ -141,7 +141,7 @@ fn check_packet_sizes_pass(bed: &Testbed) {
         receiver.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         for length in [1, 100, 1232, 1400, 1452] {
             wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
-                // After a Packet Too Big the kernel refuses one datagram, so an error here does not matter.
+                // After a Packet Too Big the kernel refuses one datagram, so ignore this error.
                 let _ = sender.send_to(&vec![7; length], (parse_address(destination), port));
                 receiver.recv(&mut [0; 2000]).is_ok_and(|found| found == length)
             });
@@ -156,7 +156,7 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
     }
     let bed = dual_stack_testbed();
     remove_ipv6(&bed, &[0, 1]);
-    // Reverse path filter 1 is a default of some distributions. If carnet did not change it, the second
+    // Some distributions set the reverse path filter to 1. If carnet did not change this setting, the second
     // uplink would receive nothing.
     bed.router
         .run_in_namespace(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
@@ -168,7 +168,7 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
     });
     let echo = bed.start_echo(100);
     echo.wait_until_flowing();
-    // No NAT has rewritten an address, so the tunnel is IPv6 in IPv4 without UDP.
+    // There is a path without NAT, so the tunnel is IPv6 in IPv4 without UDP.
     assert_eq!(first_tunnel(&router), ("ipv4".into(), "198.51.100.2".into(), None));
     assert_eq!(first_tunnel(&agent), ("ipv4".into(), "192.0.2.10".into(), None));
     check_packet_sizes_pass(&bed);
@@ -185,7 +185,8 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
     router.terminate();
     agent.terminate();
 
-    // The recording has the packets that sockets received. A replay sends the packets that sockets sent.
+    // The recording has the packets that the sockets received. The replay must return the packets that the
+    // sockets sent.
     let (config, recording) =
         (router.config_file.to_str().expect("a path"), recording.to_str().expect("a path"));
     let replayed = run_carnet(&["replay", "--config", config, recording]);
@@ -222,7 +223,7 @@ fn tunnel_behind_nat_uses_udp() {
     check_packet_sizes_pass(&bed);
     assert_eq!(echo.stop().lost_packets, 0);
     assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
-    // A packet to the UDP port that belongs to no binding must increase this counter.
+    // A packet to the UDP port that matches no binding must increase this counter.
     let before = agent.counter("tunnel.dropped.outer_source");
     bed.core.run_in_namespace(|| {
         let stranger = UdpSocket::bind("198.51.100.1:0").expect("a socket");
@@ -285,7 +286,7 @@ fn router_registers_two_ipv4_uplinks_together() {
     let echo = bed.start_echo(200);
     echo.wait_until_flowing();
     assert_eq!(first_tunnel(&router).0, "ipv6");
-    // The preferred uplink loses its carrier; the second uplink has registered already.
+    // The preferred uplink loses its carrier. The second uplink is registered already.
     bed.core.run_ip("link set wlan down");
     wait_until("the other carries the packets", seconds(10), || first_tunnel(&router).0 == "ipv4");
     echo.wait_until_flowing();
@@ -320,7 +321,7 @@ fn two_uplinks_with_equal_private_address_both_work() {
         assert_eq!(ends, ["udp 192.0.2.77", "udp 203.0.113.77"]);
         let echo = bed.start_echo(200);
         echo.wait_until_flowing();
-        // Each uplink alone is enough. The first uplink returns before the second uplink is lost.
+        // Each uplink must carry the traffic alone. The first uplink returns before the second one fails.
         for (far, net) in [("wlan", "203.0.113.77"), ("wwan", "192.0.2.77")] {
             bed.core.run_ip(&format!("link set {far} down"));
             wait_until("the other carries the packets", seconds(20), || {
@@ -339,8 +340,8 @@ fn two_uplinks_with_equal_private_address_both_work() {
 }
 
 /// ConnMan 1.41 (`src/connection.c`) gives each service a route to its gateway, but only one service the IPv4
-/// default route. When a service loses its carrier, ConnMan removes its routes and moves the default route to
-/// the other service. ConnMan leaves the default route there when the preferred service is back.
+/// default route. When that service loses its carrier, ConnMan moves the default route to the other service.
+/// When the preferred service returns, the default route stays where it is.
 #[test]
 fn returning_preferred_uplink_without_default_route_is_used_again() {
     if !can_run_or_report() {
@@ -376,7 +377,7 @@ fn returning_preferred_uplink_without_default_route_is_used_again() {
         bed.router.run_ip("addr flush dev wlan0");
         give_default(1);
         echo.wait_until_flowing();
-        // The preferred service is back, without the default route.
+        // The preferred service returns, without the default route.
         bed.core.run_ip("link set wlan up");
         gain(0);
         wait_until("the preferred uplink carries the packets again", seconds(20), || {
@@ -392,7 +393,7 @@ fn returning_preferred_uplink_without_default_route_is_used_again() {
     };
     let default = bed.router.run_ip("-4 route show default");
     assert_eq!(default.trim_end(), "default via 203.0.113.1 dev wwan0", "ConnMan's routes are ConnMan's");
-    // The host has no entry of carnet any more.
+    // After the stations have ended, carnet must have left no entry on the host.
     bed.router.run_ip("route del default");
     give_default(0);
     router.terminate();
@@ -478,13 +479,13 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
     assert!(bed.host.can_ping(CORRESPONDENT));
     echo.wait_until_flowing();
     let heard = sniffer.stop();
-    // Counts packets with the care-of address as outer destination or source, and with UDP or an echo inside.
+    // Counts packets with the care-of address as outer source or destination that contain UDP or an echo.
     let count = |care_of: &str, at: usize, protocol: u8| {
         let care_of = parse_address(care_of).octets();
         let inside = |packet: &&Vec<u8>| {
             packet.len() >= 88 && packet[6] == 41 && packet[at..at + 16] == care_of && packet[46] == protocol
         };
-        // Messages between the two stations do not count.
+        // Ignore the signalling between the two stations.
         let mobile = |packet: &&Vec<u8>| {
             [&packet[48..56], &packet[64..72]].contains(&&parse_address(ON_BOARD_HOST).octets()[..8])
         };
@@ -500,7 +501,7 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
             "ICMPv6, {at}"
         );
     }
-    // The uplink of the policy goes down: the policy's packets take the uplink of all other packets.
+    // The uplink that the policy selects goes down. Its packets then take the uplink of all other packets.
     bed.core.run_ip("link set wwan down");
     wait_until("the router knows", seconds(10), || {
         let uplinks = router.show_json("uplinks");
@@ -512,9 +513,9 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
     echo.stop();
 }
 
-/// A router without stored state is killed and started several times. An attacker who has recorded the
-/// Binding Update of the first start replays it, octet for octet, from a socket of his own. The binding keeps
-/// its care-of address (RFC 6275 15.3).
+/// A router without a state directory is killed and started several times. An attacker who has recorded the
+/// first Binding Update replays it, octet for octet, from another socket. The binding must keep its care-of
+/// address (RFC 6275 15.3).
 #[test]
 fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
     const SERVER_PORT: u16 = 4191;
@@ -557,7 +558,8 @@ fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
         });
         let (there, port, last) = sequence();
         assert!((&there, port == Some(5555)) == (&care_of_address, false), "start {start}: {there} {port:?}");
-        // Sequence numbers advance with the minutes of the clock, and with each update of the router.
+        // Sequence numbers of a router without stored state advance with the minutes of the clock, and with
+        // each update.
         let used = last.expect("a number").wrapping_sub(first);
         assert!(used < 1000, "start {start}: {used} numbers");
     }

@@ -111,7 +111,8 @@ fn kernel_segments_gso_packets_after_ipv4_tunnel_encapsulation() {
     }
 }
 
-/// Each end accepts the checksums, bursts and super packets that the other end sends.
+/// Two stations, one with and one without a fast path, exchange packets. Each accepts the checksums, bursts
+/// and super packets of the other.
 #[test]
 fn a_station_with_a_fast_path_and_one_without_exchange_packets() {
     if !can_run_or_report() {
@@ -179,6 +180,6 @@ for _ in range(50):
     let grown = grown();
     println!("{packets} packets: {grown:?} by tunnel, {by_slow} by the slow path");
     assert!(grown[1] > packets / 6, "{grown:?}");
-    // The answer to each flow is an ICMPv6 error, and the correspondent sends few of them.
+    // Each flow is answered by an ICMPv6 error, and the correspondent sends only few of them.
     assert!(by_slow < packets / 4, "{by_slow}");
 }

@@ -1,5 +1,5 @@
-//! IPv4 on board (RFC 5555): a host that has only IPv4, behind a mobile router with two uplinks. The first
-//! uplink has only IPv6. The second has only IPv4, behind a NAT.
+//! IPv4 on board (RFC 5555): a host with only IPv4, behind a mobile router with two uplinks. The first uplink
+//! has only IPv6. The second uplink has only IPv4, behind a NAT.
 //!
 //! The mobile network is 10.42.7.0/24. The core is the correspondent, 198.51.100.1.
 
@@ -109,7 +109,7 @@ impl TcpConnection {
         wait_until("TCP flows", seconds(20), || self.answered_rounds.load(Ordering::Relaxed) > before + 10);
     }
 
-    /// Ends the connection. Returns the longest time between sending data and receiving it back.
+    /// Ends the connection. Returns the longest time that passed before sent data came back.
     fn stop_and_get_longest_pause(self) -> Duration {
         self.has_to_end.store(true, Ordering::Relaxed);
         self.client_thread.join().expect("every octet came back")
@@ -128,7 +128,7 @@ fn check_packet_sizes_pass(bed: &Testbed) {
         receiver.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         for length in [1, 100, 1252, 1400, 1472, 4000] {
             wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
-                // After "fragmentation needed" the kernel refuses one datagram, and then fragments.
+                // After "fragmentation needed" the kernel refuses one datagram, and fragments the next ones.
                 let _ = sender.send_to(&vec![7; length], (destination, port));
                 receiver.recv(&mut [0; 5000]).is_ok_and(|found| found == length)
             });
@@ -144,7 +144,7 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
     for path in ["tun", "bpf"] {
         let bed = testbed_with_ipv4_network();
         let _nat = put_uplink_behind_nat(&bed, 1);
-        // Reverse path filter 1 is a default of some distributions.
+        // Some distributions set the reverse path filter to 1.
         for host in [&bed.router, &bed.agent] {
             host.run_in_namespace(|| {
                 fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch")
@@ -189,8 +189,8 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
     }
 }
 
-/// The home agent neither sends nor accepts redirects of IPv4. At its end both settings are as the operator
-/// had them, although the kernel changes one of them together with `forwarding`.
+/// The home agent neither sends nor accepts ICMP redirects of IPv4. When it ends, both settings have the
+/// operator's values again, although the kernel changes one of them together with `forwarding`.
 #[test]
 fn home_agent_restores_settings_about_redirects() {
     if !can_run_or_report() {
@@ -215,7 +215,7 @@ fn home_agent_restores_settings_about_redirects() {
     }
 }
 
-/// A correspondent in the operator's own network, which needs no NAT at the home agent.
+/// Address of a server in the operator's own network. The home agent uses no NAT for it.
 const PRIVATE_SERVER: &str = "10.99.0.1";
 
 /// Sends datagrams from the host on board to the private server, which returns each. Returns the number of
@@ -263,7 +263,7 @@ fn ipv4_packets_on_board_take_the_fast_path_before_and_after_a_move() {
     for path in ["bpf", "xdp"] {
         let bed = testbed_with_ipv4_network();
         bed.core.run_ip(&format!("addr add {PRIVATE_SERVER}/32 dev ha"));
-        // XDP programs look up routes of tunnels inside IPv4 only while the uplink forwards IPv4.
+        // XDP programs can look up the routes of tunnels over IPv4 only while the uplink forwards IPv4.
         let forwarding = "/proc/sys/net/ipv4/conf/wwan0/forwarding";
         bed.router.run_in_namespace(move || fs::write(forwarding, "1").expect("a switch"));
         if path == "xdp" {
@@ -350,7 +350,7 @@ fn ipv4_packets_with_foreign_addresses_pass_in_no_direction() {
         receiver.recv(&mut [0; 10]).is_ok()
     };
     assert!(from(ON_BOARD_HOST) && !from("10.42.9.5"));
-    // The core sends packets for the mobile network through the visited network, past the home agent.
+    // The core sends packets for the mobile network straight into the visited network, past the home agent.
     bed.core.run_ip("route replace 10.42.7.0/24 via 203.0.113.10 dev wwan");
     assert!(!bed.core.can_ping_ipv4(ON_BOARD_HOST));
     bed.core.run_ip("route replace 10.42.7.0/24 via 198.51.100.2");
@@ -407,7 +407,7 @@ fn router_with_refused_ipv4_prefix_still_forwards_ipv6() {
     assert!(router.log_text().contains("prefix allocation unauthorized"), "{}", router.log_text());
     let status = output_text(&router.run_command(&["status"]));
     assert!(status.contains("10.42.7.0/24: refused with status 133"), "{status}");
-    // The operator adds the prefix: the next Binding Update registers it.
+    // The operator adds the prefix to the home agent's config. The next Binding Update registers it.
     let address = "address = '2001:db8:1::1'\n";
     let config = bed.agent_config().replace(address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
     agent.reload(&config_with_ipv4(&config));

@@ -12,7 +12,7 @@ pub(crate) const NEW_AND_OLD_KEY: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a
                     former = [{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }] }";
 pub(crate) const NEW_KEY: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
 
-/// The operator follows the three steps of docs/operating.md, for a change of the key and back.
+/// The operator follows the three steps of docs/operating.md to change the key, and then changes it back.
 #[test]
 fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
     if !can_run_or_report() {
@@ -54,15 +54,15 @@ fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
         report.sent_packets, report.longest_silence
     );
 
-    // Control: the home agent drops a message with a removed key, because no node has this key.
+    // Control: the home agent has no node with the removed key any more, so it drops a message with that key.
     let unknown = agent.counter("mobility.dropped.unknown_spi");
     router.reload(&bed.router_config().replace(OLD_KEY, NEW_KEY));
     wait_until("it is not believed", seconds(10), || agent.counter("mobility.dropped.unknown_spi") > unknown);
     assert_eq!(agent.bindings()[0].1, CARE_OF_ADDRESSES[0], "the binding lasts for what is left of it");
 }
 
-/// Returns the places in the station's writable memory that contain these octets. An attacker who controls
-/// the process would find them there.
+/// Returns the areas of the station's writable memory that contain these octets. An attacker who controls the
+/// process could read them there.
 fn memory_areas_with(station: &Station, octets: &[u8]) -> Vec<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", station.pid())).expect("its maps");
     let memory = File::open(format!("/proc/{}/mem", station.pid())).expect("its memory");
@@ -88,7 +88,7 @@ fn key_representations(digits: &str) -> [Vec<u8>; 2] {
     [(0..digits.len()).step_by(2).map(octet).collect(), digits.as_bytes().to_vec()]
 }
 
-/// A process has only the keys that it needs, and no copy of the config's text.
+/// A process has in its memory only the keys that it needs, and no copy of the config's text.
 #[test]
 fn a_key_is_in_memory_only_where_the_program_needs_it() {
     if !can_run_or_report() {
@@ -102,14 +102,14 @@ fn a_key_is_in_memory_only_where_the_program_needs_it() {
     let router = Station::start(&bed.router, &with(bed.router_config(), FIRST_KEY));
     router.wait_until_registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
-    // A home agent has the key with which it verifies. A mobile router has two keys. It derives keys for home
-    // agents from the key of its config, and has the derived key for this home agent.
+    // A home agent has the key with which it verifies messages. A mobile router has two keys: the key of its
+    // config, and the key that it derives from it for this home agent.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
         let [octets, digits] = key_representations(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {
             let (places, texts) = (memory_areas_with(station, &octets), memory_areas_with(station, &digits));
-            // If a node has two keys, memory may contain one of the keys a second time, beside the node's
-            // pointer to both.
+            // A node with two keys has a pointer to both. Beside it, the memory may contain one of the keys a
+            // second time.
             let most = if changing { number.min(1) + number } else { number };
             let config = station.config_file.display();
             assert!(texts.is_empty(), "digits in {config}: {texts:#?}");
@@ -133,7 +133,7 @@ fn a_key_is_in_memory_only_where_the_program_needs_it() {
     expect(FIRST_KEY, 0, 0, false);
     expect(SECOND_KEY, 1, 2, false);
 
-    // The process does not keep a key of a refused config either.
+    // A process must not keep the key of a config that it has refused.
     let third = "c4d81e6f2b93507a1d8e64f0a7b2593c";
     let refused = bed.agent_config().replace(OLD_KEY, &format!("auth = {{ spi = 3, key = '{third}' }}"));
     agent.reload(&refused);

@@ -39,7 +39,8 @@ fn removed_uplink_interface_that_returns_is_used_again() {
     assert_no_carnet_state_in_kernel(&bed);
 }
 
-/// The standby uplink carries no traffic, but the operator needs a message when it goes or comes.
+/// The router reports once when its standby uplink goes down, and once when it returns, although this uplink
+/// carries no traffic.
 #[test]
 fn standby_uplink_changes_are_reported_once_each() {
     if !can_run_or_report() {
@@ -124,7 +125,7 @@ fn changed_care_of_address_is_registered_without_lasting_outage() {
         traffic.wait_until_flowing();
     }
     let report = traffic.stop();
-    // Between the two `ip` commands, only the other uplink works.
+    // Between the two `ip` commands, only the other uplink works, so the silence must be short.
     assert!(report.longest_silence < seconds(3) + 2 * report.longest_send_stall, "{report:?}");
     println!(
         "care-of address changed three times: {} of {} packets lost, longest silence {:?}",
@@ -132,8 +133,8 @@ fn changed_care_of_address_is_registered_without_lasting_outage() {
     );
 }
 
-/// Removed and added interfaces have new indices, so a snapshot differs. The test checks only for entries
-/// with carnet's marks.
+/// Checks that the kernel has no entries with carnet's marks. Interfaces that were removed and added have new
+/// indexes, so whole snapshots would differ.
 fn assert_no_carnet_state_in_kernel(bed: &Testbed) {
     let rules: String = bed.router.run_ip("-6 rule");
     assert_eq!(rules.lines().count(), 2, "{rules}");

@@ -1,4 +1,4 @@
-//! A mobile node: on board of a vehicle whose router moves, away from the vehicle, and at home.
+//! A mobile node: on board of a vehicle whose router moves, outside of the vehicle, and at home.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -118,7 +118,7 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
 const NODE_IPV4: &str = "10.42.7.7";
 const SERVER_IPV4: &str = "198.51.100.1";
 
-/// A machine with an IPv4 home address (RFC 5555) and two uplinks, one with IPv6 alone, one with IPv4 alone
+/// A mobile node has an IPv4 home address (RFC 5555) and two uplinks: one has only IPv6, the other only IPv4
 /// behind a NAT.
 #[test]
 fn mobile_node_keeps_its_ipv4_home_address_over_ipv6_and_nat_uplinks() {
@@ -159,7 +159,8 @@ fn mobile_node_keeps_its_ipv4_home_address_over_ipv6_and_nat_uplinks() {
                 assert!(node.run_command(&["handover", "wwan0"]).status.success());
             }
         }
-        // The home agent no longer accepts the address: IPv4 leaves by the routes of the system.
+        // The home agent no longer accepts the IPv4 home address, so IPv4 packets leave by the system's own
+        // routes.
         agent.reload(&of_agent.replace(&format!("ipv4_prefixes = ['{NODE_IPV4}/32']\n"), ""));
         wait_until("IPv4 takes the uplink", seconds(30), || {
             bed.router.run_ip(&format!("route get {SERVER_IPV4}")).contains("dev wwan0")
@@ -170,7 +171,7 @@ fn mobile_node_keeps_its_ipv4_home_address_over_ipv6_and_nat_uplinks() {
     }
 }
 
-/// Home agent and node share a link, which is the home link: RFC 6275 11.5.5, 10.4.1.
+/// Home agent and mobile node are on the same link, which is the home link (RFC 6275 11.5.5, 10.4.1).
 #[test]
 fn mobile_node_comes_home_and_leaves_again() {
     if !can_run_or_report() {
@@ -199,7 +200,7 @@ fn mobile_node_comes_home_and_leaves_again() {
     wait_until("it is at home", seconds(20), || state() == "home" || state() == "at_home");
     wait_until("the home agent knows it", seconds(10), || agent.bindings().is_empty());
     traffic.wait_until_flowing();
-    // The node has another address on the home link; the kernel must not choose it.
+    // The node has a second address on the home link, which the kernel must not choose as a source.
     let chosen = node_host.run_ip(&format!("-6 route get {CORRESPONDENT}"));
     assert!(chosen.contains("dev eth9") && chosen.contains(&format!("src {NODE_HOME_ADDRESS}")), "{chosen}");
     node_host.run_ip("link set eth9 down");

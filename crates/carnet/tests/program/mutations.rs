@@ -48,7 +48,7 @@ enum TargetMachine {
     Agent,
     /// Packets from the core network to the care-of address.
     Router,
-    /// All routers on the LAN; the host inside sends.
+    /// Packets to all routers on the LAN. The host on board sends them.
     Lan,
 }
 
@@ -179,7 +179,8 @@ fn mutate_packet(golden: &[u8], numbers: &mut RandomNumbers) -> Vec<u8> {
     for _ in 0..=numbers.next_below(3) {
         packet.resize(packet.len().max(48), 0);
         let whole = packet.len();
-        // Most changes are behind the IPv6 header, because the kernel drops most packets with a wrong header.
+        // Most changes are behind the IPv6 header: the kernel drops most packets with a wrong IPv6 header,
+        // and the station never sees them.
         let at = match numbers.next_below(8) {
             0 => 1 + numbers.next_below(23),
             _ => 40 + numbers.next_below(whole - 40),
@@ -260,8 +261,8 @@ fn mutated_packets_change_no_binding_and_use_no_memory() {
             if mutant == *packet
                 || *target == TargetMachine::Router && is_advertisement && has_valid_checksum(&mutant)
             {
-                // If a changed Router Advertisement is valid, the kernel would rightly accept it, so the test
-                // does not send it.
+                // A changed Router Advertisement that is still valid would rightly change the kernel's
+                // routes, so do not send it.
                 continue;
             }
             let hit = match target {
@@ -275,7 +276,7 @@ fn mutated_packets_change_no_binding_and_use_no_memory() {
             hits += 1;
             *sent.entry(*target).or_default() += 1;
             if hits % 50 == 0 {
-                // With this pause between packets, the stations can process all of them.
+                // Pause between packets, so that the stations can process all of them.
                 thread::sleep(Duration::from_millis(4));
             }
         }

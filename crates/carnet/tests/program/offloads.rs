@@ -86,7 +86,7 @@ fn check_bursts_arrive(path: &str, off: &[&str]) {
         "{path}, without {off:?}: {counted:?} packets in and out of tunnels, {} of them by the slow path",
         slow() - before
     );
-    // A super packet counts as the number of its segments.
+    // The counter counts a super packet as the number of its segments.
     assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
     assert!(counted.0 < 2 * needed && counted.1 < 2 * needed, "{counted:?}, expected {needed}");
     assert!(slow() - before < needed / 4, "{} packets took the slow path", slow() - before);
@@ -106,8 +106,8 @@ fn check_bursts_arrive(path: &str, off: &[&str]) {
                 assert!(packet.len() <= 1500, "{} octets: {:02x?}", packet.len(), &packet[..60]);
             }
             let header = Header::parse(&packet).expect("a header");
-            // The test checks checksums only with checksum offload off. With offload, the checksum is
-            // partial, and the next interface would complete it.
+            // Compare checksums only if checksum offload is off. Otherwise they are partial here, and the
+            // next interface completes them.
             let inner = header.next_header == protocol::IPV6;
             if off.contains(&"tx") {
                 assert!(

@@ -23,7 +23,7 @@ pub(crate) fn has_program(program: &str) -> bool {
     there
 }
 
-/// Returns the config of a router that serves hosts on `lan0`. It keeps its leases.
+/// Returns the config of a router that serves hosts on `lan0` and stores their leases.
 pub(crate) fn on_board_config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
     let state = format!("state_dir = '{}'", bed.scratch.path_of("state").display());
     let lan = format!("[[mobile_router.lan]]\ninterface = 'lan0'\n{of_lan}\n");
@@ -115,8 +115,8 @@ fn dhclient_gets_and_releases_an_address() {
     assert!(stored.contains("fixed-address 10.42.6.0;"), "the upper half of the prefix: {stored}");
     assert!(stored.contains("domain-search \"bus.example.\""), "{stored}");
     wait_until("a lease", seconds(5), || leases_of(&router).len() == 1);
-    // The client's script does not set the address, so the client could not send its release. The test sets
-    // the address for it.
+    // The test sets the client's address, because the client's script does not. Without it the client could
+    // not send its release.
     bed.host.run_ip("-4 addr add 10.42.6.0/22 dev eth0");
     run(&["-sf", "/bin/true", "-r", "eth0"]);
     wait_until("the lease is given back", seconds(5), || leases_of(&router).is_empty());
@@ -178,8 +178,8 @@ fn dhcp_server_leaves_fixed_addresses_and_an_occupied_port_alone() {
     }
     let bed = Testbed::new();
     add_ipv4_address(&bed);
-    // A host with a fixed address inside the server's range. A second namespace on the same link is the DHCP
-    // client.
+    // A host uses a fixed address inside the server's range. The DHCP client is in a second namespace on the
+    // same link.
     bed.host.run_ip("link add second link eth0 type macvlan mode bridge");
     bed.host.run_ip("link set second up");
     bed.host.run_ip("-4 addr add 10.42.4.10/22 dev second");
@@ -254,14 +254,14 @@ fn dns_forwarder_resolves_through_the_tunnel_and_knows_hosts_on_board() {
     assert_eq!(run_dig(&bed, "@10.42.4.1 WWW.example.net AAAA"), server_says);
     assert_eq!(run_dig(&bed, "+tcp @10.42.4.1 www.example.net AAAA"), server_says);
     assert_eq!(router.counter("lan.dns.asked"), 1);
-    // The uplink in use drops all packets, so the next query waits for the handover.
+    // The uplink in use now drops all packets, so the next query has to wait for the handover.
     bed.core.run_ip("link set wlan down");
     assert_eq!(run_dig(&bed, "@2001:db8:a::1 two.example.net AAAA"), server_says, "{}", router.log_text());
     // The forwarder itself resolves the names of hosts on board.
     assert_eq!(run_dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
     assert_eq!(run_dig(&bed, "@10.42.4.1 tablet.lan A"), address);
     assert_eq!(run_dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
-    // The forwarder must not pass these queries on: the server on the Internet would answer each with its own
+    // The forwarder must not pass these queries on. The server on the Internet would answer each with a wrong
     // address.
     let asked_before = router.counter("lan.dns.asked");
     for name in ["tablet.bus.example MX", "tablet.lan MX", "tablet MX", "nobody.lan AAAA", "nobody AAAA"] {
@@ -303,7 +303,8 @@ fn forwarder_answers_with_ipv6_addresses_that_the_host_defends() {
     run_udhcpc(&bed, "tablet");
     let (mac, address, _) = leases_of(&router)[0].clone();
     bed.host.run_ip(&format!("-4 addr add {address}/22 dev eth0"));
-    // Returns whether the name has an address. The host has further ones, by Router Advertisements.
+    // Returns whether the host's name has this IPv6 address. The host has further addresses from Router
+    // Advertisements.
     let has_address =
         |address: &str| run_dig(&bed, "@10.42.4.1 tablet.lan AAAA").lines().any(|known| known == address);
     assert!(!has_address(ON_BOARD_HOST), "the host has not answered there yet");
@@ -313,7 +314,7 @@ fn forwarder_answers_with_ipv6_addresses_that_the_host_defends() {
     wait_until("the address", seconds(30), || has_address(ON_BOARD_HOST));
     assert_eq!(run_dig(&bed, &format!("@10.42.4.1 -x {ON_BOARD_HOST}")), "tablet.bus.example.");
 
-    // Another host claims the link-layer address for an address of its own.
+    // Another host on board claims that its own address belongs to the host's link-layer address.
     const FORGED_ADDRESS: &str = "2001:db8:a::666";
     let claim = bed.host.run_program(&["/usr/bin/python3", "-c", CLAIM_PROGRAM, &mac, FORGED_ADDRESS]);
     assert!(claim.status.success(), "{}", output_text(&claim));

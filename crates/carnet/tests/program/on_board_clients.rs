@@ -1,5 +1,5 @@
-//! Clients of other vendors on board: dnsmasq's `dhcp_release`, rdnssd, systemd-networkd, and messages with
-//! the habits of Android and Windows.
+//! DHCP and DNS clients of other vendors on board: dnsmasq's `dhcp_release`, rdnssd, systemd-networkd, and
+//! messages as Android and Windows send them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,8 @@ use crate::testbed::Testbed;
 
 const HABITS_PROGRAM: &str = include_str!("dhcp_habits.py");
 
-/// Returns a file of the machine, or of `tools/setup.sh test`; otherwise prints that it is missing.
+/// Returns the path of a file that the machine has, or that `tools/setup.sh test` has installed. Otherwise
+/// prints that the file is missing, and returns `None`.
 fn find_program(places: &[&str], package: &str) -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools");
     let found = places.iter().map(|place| unpacked.join(place)).find(|place| place.is_file());
@@ -36,8 +37,8 @@ fn dhcp_release_ends_the_lease() {
         Station::start(&bed.router, &on_board_config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'"));
     assert_eq!(run_udhcpc(&bed, "tablet").get("ip").map(String::as_str), Some("10.42.4.10"));
     let (mac, address, _) = leases_of(&router)[0].clone();
-    // The program believes that it runs on the server: it names the first address of the interface as the
-    // server, and sends to it.
+    // The program works as if it ran on the server. It sends to the first address of the interface, as if
+    // this were the server's address.
     for line in [
         "-4 addr add 10.42.4.1/22 dev eth0",
         "-4 addr add 10.42.4.10/32 dev eth0",
@@ -90,13 +91,13 @@ fn rdnssd_and_the_kernel_follow_the_router_advertisements() {
     });
     let routes = bed.host.run_ip("-6 route show default");
     assert!(routes.contains("proto ra") && routes.contains("mtu 1400"), "{routes}");
-    // The end withdraws the values.
+    // When the router ends, it withdraws the values that it has advertised.
     router.terminate();
     wait_until("rdnssd forgets the servers", seconds(10), || !read().contains("nameserver"));
     wait_until("the kernel has no router", seconds(10), || {
         bed.host.run_ip("-6 route show default").trim().is_empty()
     });
-    // SIGTERM ends rdnssd's own child as well.
+    // SIGTERM also ends the child process of rdnssd.
     let process = Pid::from_raw(i32::try_from(daemon.id()).expect("a process"));
     signal::kill(process, Signal::SIGTERM).expect("rdnssd runs");
     daemon.wait().expect("rdnssd has ended");
@@ -124,7 +125,8 @@ fn networkd_configures_a_host_on_board() {
                 [DHCPv4]\nHostname=tablet\nUseDomains=yes\n\
                 [IPv6AcceptRA]\nUseDomains=yes\n";
     std::fs::write(network.join("eth0.network"), file).expect("a file");
-    // Without udev the interfaces are ready if /sys cannot be written. A bus would start other services.
+    // Without udev, systemd-networkd takes interfaces as ready if /sys cannot be written. A D-Bus would start
+    // other services.
     let script = format!(
         "mount --make-rprivate / && mount -t tmpfs none /run && mkdir -p /run/systemd/netif && \
          mount --bind {} /run/systemd/netif && mkdir -p /run/systemd/netif/leases /run/systemd/netif/links \
@@ -198,12 +200,12 @@ fn dhcp_clients_that_behave_like_android_and_windows_get_requested_options() {
     assert_eq!(
         outlines,
         [
-            // Without rapid commit the answer to DHCPDISCOVER is an offer.
+            // A client without rapid commit gets an offer as the answer to DHCPDISCOVER.
             "android 2 10.42.4.10 02:aa:00:00:00:01 10.42.4.10",
             "android 5 10.42.4.10 02:aa:00:00:00:01 10.42.4.10",
             "windows 2 10.42.4.11 ff:ff:ff:ff:ff:ff 255.255.255.255",
             "windows 5 10.42.4.11 ff:ff:ff:ff:ff:ff 255.255.255.255",
-            // The answer to DHCPINFORM.
+            // The server's answer to DHCPINFORM.
             "windows 5 0.0.0.0 02:bb:00:00:00:01 10.42.4.11",
         ]
     );

@@ -1,5 +1,5 @@
-//! An isolated interface on board: its hosts and those of other interfaces do not reach each other. This
-//! holds on each data path and while carnet is dead. All of them reach the Internet.
+//! An isolated interface on board: its hosts and the hosts of other interfaces do not reach each other. This
+//! must hold on each data path, and after carnet was killed. All hosts reach the Internet.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const ISOLATED_HOST: &str = "2001:db8:b::10";
 const ISOLATED_HOST_IPV4: &str = "10.42.8.10";
 const ON_BOARD_HOST_IPV4: &str = "10.42.4.10";
 
-/// Networks on board, as both stations have them.
+/// Config lines with the networks on board, for both stations.
 const NETWORKS_CONFIG: &str = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\n\
                         ipv4_prefixes = ['10.42.4.0/24', '10.42.8.0/24']\n";
 
@@ -34,7 +34,7 @@ fn two_interfaces_config(bed: &Testbed, isolated: bool, path: &str) -> String {
     format!("{router}{first}{second}isolated = {isolated}\n[dataplane]\npath = '{path}'\n")
 }
 
-/// Returns which of four pings between the two hosts are answered.
+/// Returns which of four pings between the two hosts get an answer.
 fn ping_results(bed: &Testbed, other: &Host) -> [bool; 4] {
     [
         bed.host.can_ping(ISOLATED_HOST),
@@ -65,13 +65,14 @@ fn assert_hosts_are_apart(bed: &Testbed, other: &Host, when: &str) {
     }
 }
 
-/// Sends packets from the host on `lan1` with the address of the other host, then answers from outside. Fails
-/// if an answer passes the door of the other host.
+/// Sends packets from the host on `lan1` with the other host's address as the source, then answers from
+/// outside. Fails if an answer passes the door to the other host.
 fn assert_address_is_not_usable(bed: &Testbed, other: &Host, when: &str) {
     let (inside, outside) = (parse_address(ON_BOARD_HOST), parse_address(CORRESPONDENT));
     let packet = |from: Ipv6Addr, to: Ipv6Addr, ports: [u16; 2]| {
         let head = [&[0x60, 0, 0, 0, 0, 12, 17, 64], &from.octets()[..], &to.octets()].concat();
-        // Connection tracking does not know a packet with a wrong checksum. The length is in the sum twice.
+        // Connection tracking ignores a packet with a wrong checksum. The checksum of UDP covers the length
+        // twice.
         let words = [&head[8..], b"door"].concat();
         let words = words.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
         let sum = words.chain(ports.map(u32::from)).sum::<u32>() + 17 + 12 + 12;
@@ -119,7 +120,7 @@ fn check_isolation_on(path: &str) {
         }
     };
     all_reach_the_internet("at first");
-    // Without isolation the hosts reach each other.
+    // Control: without isolation the hosts reach each other.
     wait_until("the hosts reach each other", seconds(20), || ping_results(&bed, &other) == [true; 4]);
     assert_address_is_not_usable(&bed, &other, "without isolation");
 

@@ -19,8 +19,9 @@ fn on_board_config(bed: &Testbed, keys: &str, path: &str) -> String {
     format!("{config}\n{table}[dataplane]\npath = '{path}'\n")
 }
 
-/// Sends UDP packets from one host to another. Returns the number of received packets, and the largest number
-/// that a rate of 100 kB/s allows in the time of the flow. The octets of one second and 64 KiB pass at once.
+/// Sends UDP packets from one host to another. Returns the number of received packets, and the maximum number
+/// that a rate of 100 kB/s permits in the flow's duration. The octets of one second and 64 KiB may pass at
+/// once.
 fn send_flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
     let socket = |host: &Host, own: Ipv6Addr| {
         host.run_in_namespace(move || UdpSocket::bind(SocketAddrV6::new(own, 0, 0, 0)).expect("a socket"))
@@ -38,7 +39,7 @@ fn send_flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
         let due = Duration::from_micros(number as u64 * 400);
         std::thread::sleep(due.saturating_sub(start.elapsed()));
     }
-    // A tenth more, because the kernel counts by its own clock.
+    // Allow ten percent more, because the kernel measures with its own clock.
     let octets = 182_000.0 + 110_000.0 * start.elapsed().as_secs_f64();
     (reader.join().expect("a count"), (octets / (PAYLOAD_LENGTH + 48) as f64) as usize + 1)
 }
@@ -63,7 +64,7 @@ fn check_rate_limits(path: &str) {
         let (passed, most) = send_flow(from, to);
         assert!((100..=most).contains(&passed), "{passed} packets pass on {path}, at most {most} may");
     }
-    // Another address of the same host shares its rate.
+    // Two addresses of the same host share one rate limit.
     let ((passed, most), (more, _)) = std::thread::scope(|scope| {
         let other = scope.spawn(|| send_flow((&bed.host, SECOND_HOST_ADDRESS), core));
         (send_flow(inside, core), other.join().expect("a flow"))
@@ -83,7 +84,7 @@ fn check_rate_limits(path: &str) {
         "{list}"
     );
 
-    // Without the key all packets pass, and the table is gone.
+    // After a reload without `rate_limit`, all packets pass, and the packet filter has no table for it.
     router.reload(&on_board_config(&bed, "", path));
     wait_until("no rules", seconds(10), || {
         !bed.router.run_program(&["nft", "list", "table", "inet", "carnet_rules"]).status.success()

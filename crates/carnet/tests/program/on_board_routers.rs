@@ -52,14 +52,15 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     let config = wide(&on_board_config(&bed, "", "delegate = 64\ndns = ['2001:db8:53::53']"));
     let mut router = Station::start(&bed.router, &config);
     router.wait_until_registered();
-    // Client and server exchange messages, then dhclient stays until the time limit.
+    // After the exchange of messages, dhclient keeps running until the time limit.
     assert!(run_dhclient(&bed, "a", &[], 8), "{}", router.log_text());
     let (first, second) = ("2001:db8:a:1::/64", "2001:db8:a:2::/64");
     assert_eq!(delegated_prefixes(&router), [first]);
     let via = route(&bed, first);
     assert!(via.contains("via fe80:") && via.contains("dev lan0"), "{via}");
 
-    // A host behind the router on board begins a connection; the door keeps others out.
+    // A host behind the router on board begins a connection, which may pass. The door refuses all other
+    // packets to the host.
     bed.host.run_ip("-6 addr add 2001:db8:a:1::7/128 dev lo");
     let ping = || bed.host.run_program(&["ping", "-6", "-c1", "-W2", "-I", "2001:db8:a:1::7", CORRESPONDENT]);
     wait_until("a ping from the delegated prefix", seconds(10), || ping().status.success());
@@ -74,7 +75,7 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     assert!(run_dhclient(&bed, "b", &[], 8), "{}", router.log_text());
     assert!(run_dhclient(&bed, "c", &[], 8), "{}", router.log_text());
     assert_eq!(delegated_prefixes(&router), [first, second, "2001:db8:a:3::/64"]);
-    // All parts of the /62 are in use.
+    // All parts of the /62 have been given out, so a further router gets none.
     assert!(!run_dhclient(&bed, "d", &[], 4));
     assert!(router.counter("lan.dhcpv6.prefixes_refused") > 0);
     assert!(router.log_text().contains("no /64 is free for a router on lan0"), "{}", router.log_text());
@@ -88,7 +89,7 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
 
     let lan: Value = router.show_json("lan")[0].clone();
     assert_eq!((&lan["delegate"], &lan["inbound"]), (&64.into(), &"established".into()));
-    // Without the key, the routes go, and so they do at the end.
+    // A reload without the key `delegate` removes the routes. The end of the station removes them too.
     router.reload(&config.replace("delegate = 64\n", ""));
     wait_until("the end of all delegations", seconds(10), || delegated_prefixes(&router).is_empty());
     assert_eq!(route(&bed, second), "");

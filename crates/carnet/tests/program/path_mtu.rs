@@ -1,5 +1,5 @@
-//! A narrow link in the middle of the path. The routers at its ends send Packet Too Big, or a filter drops
-//! these messages.
+//! A link with a small MTU in the middle of the path. The routers at its ends send Packet Too Big, or a
+//! filter drops these messages.
 //!
 //! ```text
 //!   correspondent --- far ==== 1400 ==== core --- wlan0 router lan0 --- host
@@ -70,7 +70,7 @@ impl NarrowNetwork {
         NarrowNetwork { bed, far_router: far, correspondent }
     }
 
-    /// Drops the Packet Too Big messages of both routers in the middle.
+    /// Makes both routers in the middle drop their Packet Too Big messages.
     fn drop_packet_too_big(&self) {
         for host in [&self.bed.core, &self.far_router] {
             for rule in [
@@ -179,7 +179,7 @@ fn path_mtu_of_silent_link_is_found_by_probing() {
         return;
     }
     let narrow = NarrowNetwork::new();
-    // For comparison, every interface gets the MTU of the narrow link.
+    // For comparison, measure with the narrow link's MTU on every interface.
     for (host, interface) in [
         (&narrow.bed.router, "wlan0"),
         (&narrow.bed.core, "wlan"),

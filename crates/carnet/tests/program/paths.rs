@@ -1,4 +1,4 @@
-//! Uplinks without connectivity, and overloaded uplinks: the router must distinguish them while traffic
+//! Uplinks without connectivity, and overloaded uplinks. The router has to tell the two apart while traffic
 //! flows.
 
 use std::net::UdpSocket;
@@ -31,8 +31,8 @@ fn active_uplink(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or("none").to_string()
 }
 
-/// Packets flow in both directions, and then one uplink drops all of them. A TCP sender would retransmit for
-/// the second time some 700 ms after the last acknowledgement.
+/// Packets flow in both directions when one uplink begins to drop all of them. Traffic must continue before
+/// the second retransmission of a TCP sender, some 700 ms after the last acknowledgement.
 #[test]
 fn path_failure_under_traffic_ends_before_second_tcp_retransmission() {
     if !can_run_or_report() {
@@ -92,9 +92,9 @@ fn a_fully_used_uplink_keeps_its_traffic_and_is_reported() {
     }
     let bed = Testbed::new();
     let (mut agent, mut router) = start_with_two_uplinks(&bed);
-    // The queue is that of a modem, and Neighbor Discovery on the link before a modem does not wait there. In
-    // this queue Neighbor Advertisements would wait for three seconds. The access router would give up
-    // sooner, and drop all packets to the router.
+    // The queue of this test stands for that of a modem. Neighbor Discovery on the link before a modem does
+    // not wait in that queue. Here it would wait for three seconds: the access router would give up, and drop
+    // all packets to the router.
     add_permanent_neighbours(&bed.router, "wlan0");
     add_permanent_neighbours(&bed.core, "wlan");
     let shape = "tc qdisc add dev wlan0 root tbf rate 2mbit burst 6kb latency 3s";
@@ -105,7 +105,7 @@ fn a_fully_used_uplink_keeps_its_traffic_and_is_reported() {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let load = bed.host.run_in_namespace(move || {
-        // Queued packets count against their socket's buffer, and a single socket would block.
+        // Queued packets count against their socket's send buffer, so a single socket would block.
         let socket = || UdpSocket::bind((parse_address(ON_BOARD_HOST), 0)).expect("a UDP socket");
         let sockets: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
         thread::spawn(move || {

@@ -66,7 +66,7 @@ fn binding_update(number: u16, sequence: u16) -> Vec<u8> {
     .emit()
 }
 
-/// Returns the Binding Acknowledgements among the packets: care-of address, status, sequence number.
+/// Returns care-of address, status and sequence number of each Binding Acknowledgement among the packets.
 fn read_acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     let read = |packet: &Vec<u8>| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
@@ -94,9 +94,9 @@ fn stored_files(bed: &Testbed) -> Vec<Vec<u8>> {
     files.filter_map(|file| fs::read(file.ok()?.path()).ok()).collect()
 }
 
-/// For some time the config lacks a node, or the whole home agent. The test does this by reloads, restarts
-/// and kills. When the config has the node again, a recorded message of the node must still be too old. If
-/// the home agent has run without the node, the node's binding is gone.
+/// A recorded Binding Update must be refused after the config has lacked its node, or the whole home agent,
+/// for some time. The test changes the config by reloads, restarts and kills. If the home agent has run
+/// without the node, the node's binding is gone.
 #[test]
 fn recorded_update_is_refused_after_node_returns_to_config() {
     if !can_run_or_report() {
@@ -112,8 +112,8 @@ fn recorded_update_is_refused_after_node_returns_to_config() {
     let answer = |sequence: u16| {
         let sniffer = PacketSniffer::start(&bed.core, &["ha"]);
         let packet = binding_update(1, sequence);
-        // The home agent may refuse a repeated update before it has stored and acknowledged the original, so
-        // the test waits in between.
+        // The home agent may refuse a repeated update while the original has not been stored and
+        // acknowledged, so wait between two attempts.
         let mut again = Instant::now();
         let status = wait_for("an answer", seconds(10), || {
             if again <= Instant::now() {
@@ -128,7 +128,7 @@ fn recorded_update_is_refused_after_node_returns_to_config() {
     };
     let mut agent = Station::start(&bed.agent, &with);
     let mut sequence = 10;
-    // The config changes by a reload, or while the station is dead after a kill.
+    // The config changes by a reload, or while the station is down after a kill.
     for (number, way) in [
         &[(&without, true), (&without, false), (&without, false), (&with, false)][..],
         &[(&without, false), (&router, false), (&without, true), (&with, false)],
@@ -146,7 +146,7 @@ fn recorded_update_is_refused_after_node_returns_to_config() {
             if *by_reload {
                 let before = stored_files(&bed);
                 agent.reload(config);
-                // The next step may be a kill: the end of the binding has to be on the disk by then.
+                // The next step may be a kill, so wait until the end of the binding is on the disk.
                 if **config == without {
                     wait_until("the end of the binding is stored", seconds(10), || {
                         stored_files(&bed) != before
@@ -233,7 +233,8 @@ fn a_full_disk_is_logged_and_no_update_is_acknowledged_until_it_has_space() {
     let bed = Testbed::new();
     let directory = bed.scratch.path_of("state");
     fs::create_dir_all(&directory).expect("a directory");
-    // The state file is on a small file system of its own, which the test then fills.
+    // The state file is on a small file system that contains nothing else. The test then fills this file
+    // system.
     let script = format!(
         "mount -t tmpfs -o size=12k tmpfs {0} && head -c 8192 /dev/zero > {0}/filler && exec \"$@\"",
         directory.display()
@@ -325,7 +326,7 @@ fn thousand_simultaneous_registrations_are_stored() {
         let start = Instant::now();
         let mut took = None;
         wait_for("all acknowledgements", seconds(60), || {
-            // Nodes without an answer send their update again, as routers do.
+            // A node without an answer sends its update again, as a router does.
             let answered: Vec<Ipv6Addr> =
                 read_acknowledgements(&sniffer.seen_packets()).iter().map(|answer| answer.0).collect();
             if answered.len() >= usize::from(NODE_COUNT) {

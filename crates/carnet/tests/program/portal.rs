@@ -122,7 +122,7 @@ fn uplink_behind_captive_portal_is_reported_and_used_after_login() {
     // A user agrees to the terms, so the portal opens.
     load_nft_rules(&bed.core, &["delete table ip portal"]);
     wait_until("the uplink carries traffic", seconds(60), || first_uplink(&router)["state"] == "active");
-    // The router looks once a second which uplinks have an answer.
+    // The router checks once a second on which uplinks the home agent answers.
     wait_until("the portal is forgotten", seconds(10), || first_uplink(&router)["captive_portal"].is_null());
     assert!(has_metric(&router.control_socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 0"));
     router.terminate();

@@ -1,8 +1,8 @@
 //! `carnet portal`: one host on board reaches the captive portal of an uplink, and another host does not.
 //!
-//! The core plays the access network of the first uplink. It leads web requests to the portal's own server,
-//! answers DNS queries, and drops all other packets. So the router is registered over the second uplink, and
-//! hosts reach the web server beyond the home agent through the tunnel.
+//! The core acts as the access network of the first uplink. It redirects web requests to the portal's own
+//! server, answers DNS queries, and drops all other packets. So the router is registered over the second
+//! uplink, and hosts reach the web server beyond the home agent through the tunnel.
 
 use std::fs;
 use std::process::Stdio;
@@ -110,7 +110,7 @@ impl PortalTestbed {
         stations
     }
 
-    /// Returns whether the first and the second host get these pages over both address families.
+    /// Returns whether the two hosts get the pages `first` and `second`, over both address families.
     fn hosts_see_pages(&self, first: &str, second: &str) -> bool {
         let gets = |host: &Host, expected: &str| {
             let urls = [format!("http://{PORTAL_SERVER}/"), format!("http://[{CORRESPONDENT}]/")];
@@ -150,7 +150,7 @@ fn assert_access_refused(router: &Station, arguments: &[&str], expected: &str) {
     assert!(!output.status.success() && output_text(&output).contains(expected), "{}", output_text(&output));
 }
 
-/// Returns the packets and octets by the first uplink to its portal and back.
+/// Returns the packets and octets that left by the first uplink to its portal, and those that came back.
 fn portal_traffic_counts(router: &Station) -> Vec<u64> {
     let outside = router.show_json("uplinks")[0]["portal_outside"].clone();
     let names = ["packets_out", "octets_out", "packets_in", "octets_in"];
@@ -201,7 +201,7 @@ fn check_only_host_reaches_portal(path: &str) {
     wait_until("the host takes the tunnel", seconds(10), || bench.hosts_see_pages("beyond", "beyond"));
     assert_eq!(resolved_address(&bench.bed.host), "");
     assert_access_ended(&router, "an operator has ended it");
-    // The counts outlive the rules, and later access adds to them.
+    // The counts stay when the rules are removed, and grow with the next access.
     let counted_later = portal_traffic_counts(&router);
     assert!(counted_later >= counted, "{counted_later:?} after {counted:?}");
 
@@ -215,7 +215,7 @@ fn check_only_host_reaches_portal(path: &str) {
     );
     assert!(bench.hosts_see_pages("beyond", "beyond"), "{}", router.log_text());
 
-    // The access does not survive a restart.
+    // A restart of the station ends the access.
     run_access_command(&router, &["--host", &mac]);
     wait_until("the host reaches the portal", seconds(10), || bench.hosts_see_pages("portal", "beyond"));
     router.end_by_signal(Signal::SIGKILL);
@@ -265,7 +265,7 @@ fn only_the_permitted_host_reaches_the_portal_beside_the_bpf_path() {
 
 #[test]
 fn only_the_permitted_host_reaches_the_portal_beside_the_xdp_path() {
-    // The interfaces of the testbed suit XDP only in this run.
+    // Only in a run with `xdp` do the interfaces of the testbed have the settings that XDP needs.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
         check_only_host_reaches_portal("xdp");
     }
@@ -314,7 +314,7 @@ fn portal_access_takes_dns_servers_of_dhclients_lease() {
     let _server =
         run_in_background(&bench.bed.core, &["busybox", "udhcpd", "-f", &conf.display().to_string()]);
     let file = |name: &str| leases.join(name).display().to_string();
-    // Only the lease counts here: the uplink keeps its own address.
+    // The test uses only the lease file: the uplink keeps its static address.
     let (own, id) = (file("dhclient.wlan0.leases"), file("pid"));
     let words =
         ["timeout", "60", "dhclient", "-4", "-1", "-sf", "/bin/true", "-lf", &own, "-pf", &id, "wlan0"];
@@ -338,7 +338,7 @@ fn portal_access_takes_dns_servers_of_dhclients_lease() {
     };
     assert_eq!(order(""), serde_json::json!([ACCESS_GATEWAY, "192.0.2.7"]));
     wait_until("the portal's DNS", seconds(10), || resolved_address(&bench.bed.host) == ACCESS_GATEWAY);
-    // The operator's servers count before those of the lease.
+    // Servers that the operator names come before those of the lease.
     assert_eq!(order("--dns 192.0.2.8"), serde_json::json!(["192.0.2.8"]));
     router.terminate();
 }

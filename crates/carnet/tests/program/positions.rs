@@ -1,5 +1,5 @@
-//! The position of a station comes from a real gpsd. The receiver behind gpsd is this test or gpsfake, and
-//! comes and goes.
+//! The position of a station comes from a real gpsd. Behind gpsd, this test or gpsfake acts as the receiver,
+//! which may disappear and return.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::hosts::{Host, ScratchFolder, can_run_or_report, seconds, wait_until};
 use crate::station::Station;
 
 const ROUTE_LATITUDE: f64 = 48.8375;
-/// Longitude of the receiver at the beginning of an hour, in minutes east of two degrees. The receiver then
-/// moves east.
+/// Longitude of the simulated receiver at the beginning of an hour, in minutes east of two degrees. From
+/// there the receiver moves east.
 const LONGITUDE_MINUTES_AT_FULL_HOUR: f64 = 6.048;
 /// Speed of the receiver in metres per second, which is 20 knots.
 const SPEED_METRES_PER_SECOND: f64 = 10.2889;
@@ -75,7 +75,7 @@ fn nmea_cycle(unix_milliseconds: i64, fix: bool) -> String {
         + &nmea_sentence(&format!("GPRMC,{time},A,4850.250000,N,{east},E,020.0,090.0,{date},,,A"))
 }
 
-/// A receiver behind gpsd that sends one cycle a second.
+/// A simulated receiver behind gpsd, which sends one cycle a second.
 struct SimulatedReceiver {
     has_fix: Arc<AtomicBool>,
     is_silent: Arc<AtomicBool>,
@@ -100,7 +100,7 @@ impl SimulatedReceiver {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(Duration::from_secs(1)) {
                 if !silent.load(Ordering::Relaxed) {
                     let at = unix_milliseconds() + ahead.load(Ordering::Relaxed);
-                    // The kernel refuses the datagram while gpsd does not run, so an error does not matter.
+                    // While gpsd does not run, the kernel refuses the datagram, so ignore the error.
                     let text = nmea_cycle(at, fix.load(Ordering::Relaxed));
                     let _ = socket.send_to(text.as_bytes(), ("127.0.0.1", 5000));
                 }
@@ -126,7 +126,7 @@ impl Gpsd {
         Gpsd::spawn(host, &[&words[..], &["udp://127.0.0.1:5000"]].concat())
     }
 
-    /// Starts gpsfake, which plays a recorded log again and again, twenty cycles a second.
+    /// Starts gpsfake, which replays a recorded log again and again, at twenty cycles a second.
     fn start_gpsfake(host: &Host, log: &Path) -> Gpsd {
         let log = log.to_str().expect("a path");
         Gpsd::spawn(host, &["gpsfake", "-q", "-n", "-c", "0.05", "-P", "2947", log])
@@ -184,7 +184,7 @@ impl PositionScene {
     }
 }
 
-/// Returns the distance of a position in a frame from the receiver's place at that time, in metres.
+/// Returns the distance in metres between the position in a frame and the receiver's position at that time.
 fn position_error_metres(heard: &ReceivedPositionVector) -> f64 {
     let expected = 2.0
         + LONGITUDE_MINUTES_AT_FULL_HOUR / 60.0
@@ -197,7 +197,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// EN 302 636-4-1 10.2.2: each packet has the position of its sending time. The receiver has one fix a
+/// Each packet has the position at its sending time (EN 302 636-4-1 10.2.2). The receiver has one fix a
 /// second, and the station sends twenty beacons a second.
 #[test]
 fn packet_contains_position_of_its_sending_time() {
@@ -299,7 +299,7 @@ fn positions_of_gpsfake_drive_survive_tunnels() {
     station.terminate();
 }
 
-/// The system clock is an hour off, as in the wrong time zone.
+/// The system clock is wrong by an hour, as with a wrong time zone.
 #[test]
 fn wrong_system_clock_is_reported_once() {
     if !can_run_with_gpsd() {
@@ -311,7 +311,7 @@ fn wrong_system_clock_is_reported_once() {
     let _gpsd = Gpsd::start_gpsd(&scene.host, &scene.scratch);
     let mut station = scene.start_station();
     wait_until("it is said", seconds(20), || station.log_text().contains("the system clock is"));
-    // Sent packets have the time of the receiver, which is right.
+    // Frames have the time of the receiver, which is right.
     let heard = scene.frame_receiver.receive_beacons(seconds(5));
     assert!(
         heard.iter().any(|beacon| beacon.is_accurate && (beacon.age_ms() + 3_600_000).abs() < 5000),

@@ -1,5 +1,5 @@
-//! A vehicle changes its pseudonym: other stations see a new vehicle. IPv6 connections between addresses that
-//! stay continue.
+//! A vehicle changes its pseudonym: other stations see a new vehicle. IPv6 connections continue if their
+//! addresses stay the same.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -115,8 +115,8 @@ fn identifying_octets(StationIdentity { ticket: HashedId8(name), mid }: StationI
     [mid.to_vec(), mid[2..].to_vec(), vec![0xff, 0xfe, d, e, f], name.to_vec()]
 }
 
-/// The station signs messages that its ticket permits, and refuses all other messages with the application's
-/// identifier.
+/// The station signs messages that its ticket permits. It refuses all other messages, and names the
+/// application's identifier.
 #[test]
 fn messages_without_permission_of_ticket_are_refused() {
     if !can_run_or_report() {
@@ -210,7 +210,7 @@ fn pseudonym_change_leaves_no_link_and_keeps_ipv6() {
     };
     assert!(ping("20") > 0, "{}", vehicle.log_text());
 
-    // By now the vehicle has gone far enough for a change of its pseudonym, or soon will have.
+    // The vehicle has now driven the distance for a change of pseudonym, or will have soon.
     let (ear, over) = (FrameReceiver::new(middle), AtomicBool::new(false));
     let (frames, answered, second) = std::thread::scope(|scope| {
         let hearing = scope.spawn(|| {
@@ -233,8 +233,8 @@ fn pseudonym_change_leaves_no_link_and_keeps_ipv6() {
     assert_eq!(ping("20"), 20);
     assert_eq!(vehicle.counter("security.pseudonyms"), 1);
 
-    // The first identity stops sending, and then the second identity begins. The frames of the second contain
-    // no part of the first.
+    // The first identity must stop before the second one starts. No frame of the second contains a part of
+    // the first.
     let of = |identity: &StationIdentity| {
         let mine = |frame: &&Vec<u8>| frame[6..12] == identity.mid;
         frames.iter().filter(mine).collect::<Vec<_>>()
@@ -249,7 +249,7 @@ fn pseudonym_change_leaves_no_link_and_keeps_ipv6() {
             assert!(told.is_none(), "{trace:02x?} is in {told:02x?}");
         }
     }
-    // All parts of the identity change: the link, the virtual interface, and the view of other stations.
+    // All parts of the identity change: on the link, on the virtual interface, and at other stations.
     let shown = west.run_ip("addr show");
     assert_eq!(shown.matches(&format_mac(second.mid)).count(), 2, "{shown}");
     assert!(!shown.contains(&format_mac(first.mid)), "{shown}");

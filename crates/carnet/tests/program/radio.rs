@@ -1,5 +1,5 @@
-//! The radio interface may appear late. It gets the station's address, and at the end its own address back.
-//! Real neighbours stay in the location table under a flood of fabricated stations.
+//! The radio interface may appear after the start. It gets the station's address, and at the end its own
+//! address back. Real neighbours stay in the location table under a flood of fabricated stations.
 
 use std::fmt::Write;
 
@@ -57,7 +57,7 @@ fn missing_radio_interface_delays_no_other_interface() {
     host.run_ip("-6 addr add 2001:db8:9::1/128 dev lo");
     let agent = "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n";
     let mut station = Station::start(&host, &station_config(&scratch, agent));
-    // The home agent works while the radio interface is missing. The status names the missing interface.
+    // The home agent works while the radio interface is missing, and the status names that interface.
     assert!(host.can_ping("2001:db8:1::1"));
     let status = station.show_json("status");
     assert_eq!(status["geonet"]["gn_address"], Value::Null, "{status}");
@@ -75,7 +75,7 @@ fn missing_radio_interface_delays_no_other_interface() {
         (mac_octets(&mac_of_interface(&host, "radio")), mac_octets(&mac_of_interface(&host, "radio")))
     );
     assert_eq!(current_mid(&station), mac_of_interface(&host, "radio"));
-    // The operator gives the interface another address, and the station takes it over.
+    // The operator gives the interface another address. The station adopts this address.
     host.run_ip("link set radio address 02:00:00:00:00:77");
     ear.wait_for_beacon("the new address", |heard| {
         heard.source_mac == heard.sender_mid && heard.sender_mid[5] == 0x77
@@ -143,7 +143,7 @@ fn a_station_with_only_geonetworking_changes_no_other_kernel_setting() {
     assert_eq!(scratch.file_names(), ["s.log", "s.toml"]);
 }
 
-/// An interface receives only unicast frames for its own address, so it gets the station's address.
+/// An interface accepts only unicast frames for its own address. So it must have the station's address.
 #[test]
 fn radio_interface_has_station_address_while_station_runs() {
     if !can_run_or_report() {
@@ -197,7 +197,7 @@ fn radio_interface_has_station_address_while_station_runs() {
     assert_eq!(scratch.file_names(), ["s.log", "s.toml"]);
 }
 
-/// The location table holds a limited number of neighbours; the test fabricates a hundred times as many
+/// The location table holds a limited number of neighbours. The test fabricates a hundred times as many
 /// stations.
 #[test]
 fn flood_of_fabricated_stations_evicts_no_real_neighbour() {

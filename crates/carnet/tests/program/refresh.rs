@@ -11,7 +11,7 @@ fn renewals_under_load_lose_and_reorder_no_packet() {
     }
     let bed = Testbed::new();
     let agent = Station::start(&bed.agent, &bed.agent_config());
-    // The router gets the shortest lifetime; the refresh interval is half of the lifetime.
+    // The router uses the shortest lifetime. It refreshes its binding after half of the lifetime.
     let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '4s'");
     let router = Station::start(&bed.router, &config);
     router.wait_until_registered();
@@ -37,7 +37,7 @@ fn renewals_under_load_lose_and_reorder_no_packet() {
     assert_eq!(before, after, "what the stations wrote into the kernel");
     assert_eq!(report.lost_packets, 0, "{report:?}");
     // The kernel reorders packets if it moves a busy sender to another processor, or if a processor of an
-    // emulated machine stops. If a refresh caused it, packets would be reordered at each refresh.
+    // emulated machine stalls. If the refresh were the cause, every refresh would reorder packets.
     assert!(report.reordered_packets < 10 || time_factor() > 1, "{report:?}");
     assert_eq!(agent.bindings()[0].1, CARE_OF_ADDRESSES[0]);
 

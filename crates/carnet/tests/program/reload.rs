@@ -24,7 +24,7 @@ fn home_agent_reload_applies_only_differences_without_loss() {
     let before = bed.agent.kernel_state();
     let bindings = agent.bindings();
 
-    // The operator adds a router to the config, and removes it.
+    // The operator adds a second router to the config, and removes it again.
     agent.reload(&(bed.agent_config() + ANOTHER_NODE_ENTRY));
     assert!(
         agent.log_text().contains("added home_agent.mobile_router 2001:db8:1::9"),
@@ -51,7 +51,7 @@ fn home_agent_reload_applies_only_differences_without_loss() {
     router.reload(&bed.router_config());
     wait_until("the shorter lifetime", seconds(10), || agent.show_json("bindings")[0]["lifetime_s"] == 8);
 
-    // The new config no longer has the registered router, so its binding ends.
+    // The new config no longer has the registered router, so its binding has ended.
     let report = traffic.stop();
     assert_eq!(report.lost_packets, 0, "{report:?}");
     let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");
@@ -60,14 +60,15 @@ fn home_agent_reload_applies_only_differences_without_loss() {
     let ended = "binding of 2001:db8:1::1234 ended: the new config does not have its node";
     assert!(agent.log_text().contains(ended), "{}", agent.log_text());
     assert!(!bed.agent.run_ip("-6 route").contains("2001:db8:a::/64"), "{}", bed.agent.run_ip("-6 route"));
-    // The config has the router again.
+    // The new config has the router again.
     agent.reload(&bed.agent_config());
     let traffic = bed.start_echo(20);
     traffic.wait_until_flowing();
     traffic.stop();
 }
 
-/// An operator's radvd takes over the advertisements. The hosts on board still need the router's address.
+/// An operator's radvd replaces carnet's Router Advertisements. The router must keep its address on board,
+/// which the hosts still need.
 #[test]
 fn reload_keeps_router_address_on_board_until_config_names_another() {
     if !can_run_or_report() {
@@ -102,14 +103,14 @@ fn mobile_router_reload_applies_only_differences_without_loss() {
     traffic.wait_until_flowing();
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
 
-    // The second uplink is the preferred one for a time.
+    // For a time, the second uplink has the better priority.
     let other = bed.router_config().replace("priority = 10", "priority = 30");
     router.reload(&other);
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF_ADDRESSES[1]);
     router.reload(&bed.router_config());
     wait_until("the first uplink", seconds(10), || care_of() == CARE_OF_ADDRESSES[0]);
 
-    // The router gets a further prefix; the operator adds it to the home agent's config first.
+    // The router gets a second prefix. The operator first adds this prefix to the home agent's config.
     let two = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']";
     let one = "prefixes = ['2001:db8:a::/64']";
     agent.reload(&bed.agent_config().replace(one, two));

@@ -1,4 +1,4 @@
-//! Replaying a recording gives the same outputs as the station gave.
+//! The replay of a recording gives the same outputs as the recorded station.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,8 +25,8 @@ fn octets_of_hex(hex: &str) -> Vec<u8> {
 }
 
 fn is_binding_update(packet: &[u8]) -> bool {
-    // A Binding Update from a foreign network: Destination Options with the Home Address option, 24 octets,
-    // then the Mobility Header.
+    // A Binding Update from a foreign network has Destination Options of 24 octets with the Home Address
+    // option, and then the Mobility Header.
     packet.len() > 67 && packet[6] == 60 && packet[40] == 135 && packet[66] == 5
 }
 
@@ -47,7 +47,7 @@ fn replay_repeats_the_recorded_outputs_each_time() {
     router.wait_until_registered();
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     let socket = router.control_socket.to_str().expect("a path").to_owned();
-    // The run has a handover, a refused command, and a removed interface.
+    // The recorded run has a handover, a refused command, and a removed interface.
     assert!(run_carnet(&["handover", "wwan0", "--socket", &socket]).status.success());
     wait_until("traffic flows on", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     assert!(!run_carnet(&["handover", "eth9", "--socket", &socket]).status.success());
@@ -81,10 +81,11 @@ fn replay_repeats_the_recorded_outputs_each_time() {
         sent.iter().filter(|p| to_agent(p)).map(|packet| without_hop_limit(packet)).collect();
     let updates = |packets: &[Vec<u8>]| packets.iter().filter(|p| is_binding_update(p)).count();
     println!("replay: {} packets to the home agent, {} of them Binding Updates", sent.len(), updates(&sent));
-    // The station sent the registration, two handovers, the de-registration, and the pings.
+    // The station must have sent updates for the registration, two handovers and the de-registration, and the
+    // pings.
     assert!(updates(&sent) >= 4 && sent.len() > updates(&sent), "{}", router.log_text());
-    // The replay gives the packets that were on the wire, in this order. Further packets went to the uplink
-    // that was just going down.
+    // The replay must give the captured packets in this order. It also has packets to the uplink that was
+    // just going down.
     let mut on_the_wire = sent.iter().peekable();
     for packet in &replayed {
         if on_the_wire.peek() == Some(&packet) {

@@ -1,4 +1,5 @@
-//! Access routers that come, go and change their prefix: the care-of address of an uplink, and its router.
+//! Access routers that appear, disappear or change their prefix. The router must find its care-of address and
+//! its next hop each time.
 //!
 //! ```text
 //!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]
@@ -85,15 +86,16 @@ impl RoamingTestbed {
         self.switch.run_ip(&format!("link set {port} master {bridge}"));
     }
 
-    /// Gives the network of an access router a prefix, with a route to this access router.
+    /// Adds a prefix to the network of an access router, and a route to this prefix through the access
+    /// router.
     fn add_route(&self, access: usize, number: u32) {
         self.access_routers[access].run_ip(&format!("-6 addr add 2001:db8:f{number}::1/64 dev lan"));
         let via = format!("via 2001:db8:e{}::2", access + 1);
         self.bed.core.run_ip(&format!("-6 route replace {} {via}", network_prefix(number)));
     }
 
-    /// Starts radvd on an interface. If an earlier radvd runs there, it is killed, so that it cannot send a
-    /// last message.
+    /// Starts radvd on an interface. Kills an earlier radvd there, so that it cannot send a final
+    /// advertisement.
     fn start_radvd(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
         let mut advertisers = self.running_radvd.borrow_mut();
         if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
@@ -107,8 +109,8 @@ impl RoamingTestbed {
              AdvDefaultLifetime {lifetime}; prefix {prefix} {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"
         );
         fs::write(path("conf"), config).expect("a config");
-        // The killed radvd has a child, which keeps the PID file locked until the child notices. So each
-        // radvd has its own PID file.
+        // A killed radvd has a child process, which keeps the PID file locked for a while. So each radvd has
+        // its own PID file.
         let started = self.advertiser_count.get() + 1;
         self.advertiser_count.set(started);
         let pid = path(&format!("{started}.pid"));
@@ -124,7 +126,7 @@ impl RoamingTestbed {
         self.start_radvd(&self.access_routers[access], &name, "lan", &network_prefix(number), lifetime);
     }
 
-    /// RFC 8978: the access router returns with another prefix, and does not withdraw the old prefix.
+    /// The access router returns with another prefix, and does not withdraw the old one (RFC 8978).
     fn renumber(&self, access: usize, old: u32, new: u32, lifetime: u32) {
         self.access_routers[access].run_ip(&format!("-6 addr del 2001:db8:f{old}::1/64 dev lan"));
         self.bed.core.run_ip(&format!("-6 route replace unreachable {}", network_prefix(old)));
@@ -132,8 +134,8 @@ impl RoamingTestbed {
         self.advertise_network(access, new, lifetime);
     }
 
-    /// Moves a port of the router to another network. With `down`, the port first loses its carrier for this
-    /// time.
+    /// Moves a port of the router to another network. If `down` is given, the port first has no carrier for
+    /// that time.
     fn move_uplink(&self, port: &str, bridge: &str, down: Option<Duration>) {
         match down {
             Some(time) => {
@@ -193,7 +195,7 @@ impl Drop for RoamingTestbed {
     }
 }
 
-/// With only one uplink, traffic depends on the new address.
+/// The router has only one uplink, so all traffic depends on the new address.
 #[test]
 fn renumbering_of_the_only_uplink_costs_only_detection_time() {
     if !can_run_or_report() {
@@ -268,8 +270,8 @@ fn each_of_two_providers_on_a_link_receives_only_its_own_source_addresses() {
         let shown = host.run_ip("-6 -o addr show dev lan scope link");
         let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
         let via = link_local.expect("a link-local address").to_owned();
-        // These rules count packets with the addresses of the other provider, except for multicast Neighbor
-        // Solicitations.
+        // These rules count packets that leave with the addresses of the other provider, except multicast
+        // Neighbor Solicitations.
         let rules = format!(
             "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 \
              daddr != ff00::/8 counter; }}; }}",
@@ -281,14 +283,14 @@ fn each_of_two_providers_on_a_link_receives_only_its_own_source_addresses() {
         let route = format!("-6 route add default from {} via {via} dev wlan0", network_prefix(number));
         roads.bed.router.run_ip(&route);
     }
-    // This source-specific route applies to no global address.
+    // This source-specific route is for link-local sources only, so it must not be used for a global address.
     roads.bed.router.run_ip("-6 route add default from fe80::/126 via fe80::77 dev wlan0 metric 1");
     let (agent, router) = roads.start(&["wlan0"]);
     let bound = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     let first = bound();
     let traffic = roads.bed.start_echo(100);
     traffic.wait_until_flowing();
-    // The first of the two providers loses its connectivity, and does not report the loss.
+    // The provider in use loses its connectivity without any sign to the router.
     let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
     roads.access_routers[dead - 1].run_ip("-6 route replace blackhole default metric 1");
     let expected = format!("2001:db8:f{alive}::10");
@@ -321,8 +323,8 @@ fn check_moves_between_networks(roads: &RoamingTestbed, (agent, router): &(Stati
         let start = Instant::now();
         roads.move_uplink("pw", bridge, down);
         let home = bridge == "home";
-        // The kernel keeps old addresses, so a new address alone does not prove the move. The test waits
-        // until the router has noticed the move.
+        // The kernel keeps old addresses, so a usable address alone does not prove the move. Wait until the
+        // router has noticed the move.
         wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
             true => state() == "home",
             false => {
@@ -350,7 +352,7 @@ fn testbed_with_three_networks(lifetime: u32) -> RoamingTestbed {
     roads
 }
 
-/// The test runs with advertisements of short and of usual router lifetime.
+/// The test uses advertisements with a short router lifetime, and with a usual one.
 #[test]
 fn move_to_another_network_costs_only_detection_time() {
     if !can_run_or_report() {
@@ -363,8 +365,8 @@ fn move_to_another_network_costs_only_detection_time() {
     }
 }
 
-/// The router roams with messages under IPsec. The security association is for the home address (RFC 4877
-/// 4.1).
+/// The router moves while IPsec protects its messages. The security association is for the home address (RFC
+/// 4877 4.1), so it stays the same.
 #[test]
 fn move_under_ipsec_costs_only_detection_time() {
     if !ipsec::has_esp() {
@@ -378,9 +380,9 @@ fn move_under_ipsec_costs_only_detection_time() {
     }
 }
 
-/// RFC 6275 11.5.1: the router on the home link no longer answers, and the carrier stays. At the first visit
-/// the kernel has no address of the other network. At the second visit the kernel still has the address from
-/// the first visit.
+/// The router leaves home without losing the carrier, and the router on the home link no longer answers (RFC
+/// 6275 11.5.1). At the first visit the kernel has no address of the visited network. At the second visit it
+/// still has the address of the first visit.
 #[test]
 fn leaving_home_without_carrier_loss_costs_only_duplicate_address_detection() {
     if !can_run_or_report() {
@@ -394,8 +396,8 @@ fn leaving_home_without_carrier_loss_costs_only_duplicate_address_detection() {
     for visit in ["first", "second"] {
         roads.move_uplink("pw", "home", None);
         wait_until("it is at home", seconds(20), || state() == "home" && agent.bindings().is_empty());
-        // The router sends at most three Binding Updates a second (RFC 6275 11.8), so the next move comes
-        // later.
+        // Wait before the next move, because the router sends at most three Binding Updates a second (RFC
+        // 6275 11.8).
         let before = traffic.answered_packets();
         wait_until("traffic flows at home", seconds(20), || traffic.answered_packets() > before + 150);
         let start = Instant::now();
@@ -403,8 +405,7 @@ fn leaving_home_without_carrier_loss_costs_only_duplicate_address_detection() {
         let usable = "-6 -o addr show dev wlan0 to 2001:db8:f2::/64 -tentative";
         wait_until("the address may be used", seconds(20), || !roads.bed.router.run_ip(usable).is_empty());
         let waited = start.elapsed();
-        // The home agent tests the home address by duplicate address detection for a second (RFC 6275
-        // 10.3.1).
+        // The home agent's duplicate address detection for the home address takes a second (RFC 6275 10.3.1).
         wait_until("the new address is registered", 4 * MOVE_TIME_LIMIT, || !agent.bindings().is_empty());
         traffic.wait_until_flowing();
         println!("{visit} visit: the address after {waited:?}, traffic after {:?}", start.elapsed());

@@ -1,4 +1,5 @@
-//! `carnet key rotate` between the real programs: no loss under traffic, and `kill -9` in the middle.
+//! `carnet key rotate` between the real programs: it loses no packet under traffic, and survives `kill -9` in
+//! the middle.
 
 use std::fs;
 use std::process::Output;
@@ -16,7 +17,7 @@ fn config_path_of(station: &Station) -> String {
     station.config_file.display().to_string()
 }
 
-/// Changes the key of a station.
+/// Runs `carnet key rotate` for a station.
 fn rotate_key(station: &Station) -> Output {
     run_carnet(&["key", "rotate", "--config", &config_path_of(station)])
 }
@@ -39,7 +40,7 @@ fn keys_of_both_ends_change_without_loss() {
     let traffic = bed.start_echo(1000);
     traffic.wait_until_flowing();
     for round in 0..3 {
-        // The last round changes both keys at once.
+        // In the last round both ends change their keys at the same time.
         let ends = [&router, &agent];
         let results: Vec<Output> = match round {
             2 => thread::scope(|scope| {
@@ -75,7 +76,7 @@ fn newest_public_key(station: &Station) -> String {
     station.show_json("keys")["public_keys"][0].as_str().unwrap_or_default().to_owned()
 }
 
-/// Kills each end at several moments of a change. The pair connects again, and the change ends.
+/// Kills each end at several points of a key change. The two ends connect again, and the change completes.
 #[test]
 fn change_of_a_key_continues_after_a_kill() {
     if !can_run_or_report() {
@@ -106,7 +107,7 @@ fn change_of_a_key_continues_after_a_kill() {
         let changed = if changes_router { &router } else { &agent };
         let finished = match first.status.success() {
             true => first,
-            // The command continues the change.
+            // The command, run again, continues the change.
             false => rotate_key(changed),
         };
         let logs = || format!("{}\n{}", agent.log_text(), router.log_text());
@@ -160,7 +161,7 @@ fn change_of_a_key_needs_a_running_station_and_a_key_file() {
     let refused = run_carnet(&["key", "rotate", "--config", &config]);
     let error = String::from_utf8(refused.stderr).expect("text");
     assert!(error.contains("the station does not announce the key in"), "{error}");
-    // The station announces the key after its start.
+    // The home agent announces its new key after its start.
     let agent = Station::start(&bed.agent, &agent_config);
     assert_eq!(agent.show_json("keys")["public_keys"].as_array().map(Vec::len), Some(2));
     fs::write(&config, bed.agent_config().as_bytes()).expect("a config");

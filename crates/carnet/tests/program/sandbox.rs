@@ -1,8 +1,8 @@
-//! Rights that a running station has, and rights that it lacks (`station.sandbox`).
+//! Rights that a running station still has, and rights that it has given up (`station.sandbox`).
 //!
-//! The test has all rights and acts as a debugger: it stops the program and lets it make system calls. So the
-//! process itself makes the calls, with the rights that it still has. As a control, a process without sandbox
-//! makes the same calls.
+//! The test itself has all rights and acts as a debugger: it stops the station and lets it make system calls.
+//! So the station's process makes the calls, with the rights that it still has. As a control, a process
+//! without sandbox makes the same calls.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn config_on_path(config: &str, path: &str) -> String {
     format!("{}\n[dataplane]\npath = '{path}'\n", config_with_station_line(config, "sandbox = 'required'"))
 }
 
-/// Returns whether the whole sandbox is available on this machine. If not, prints that it is not.
+/// Returns whether this machine supports every part of the sandbox. If not, prints which part is missing.
 fn has_whole_sandbox() -> bool {
     let scratch = ScratchFolder::new();
     let host = Host::new();
@@ -98,8 +98,8 @@ fn check_station_works(path: &str, capabilities: u64) {
     assert_has_capabilities(&agent, capabilities);
     assert_has_capabilities(&router, capabilities);
 
-    // The test makes a handover, lets uplinks come and go, and replaces configs by new files, as an editor
-    // does.
+    // During the run, make a handover, let uplinks disappear and return, and replace configs by new files as
+    // an editor does.
     let care_of = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     assert!(router.run_command(&["handover", "wwan0"]).status.success());
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF_ADDRESSES[1]);
@@ -116,7 +116,7 @@ fn check_station_works(path: &str, capabilities: u64) {
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF_ADDRESSES[1]);
     reaches("packets pass over the other uplink");
 
-    // The station is killed. When its next run has ended, none of its entries may remain in the kernel.
+    // Kill the station. After its next run has ended, the kernel must have none of its entries.
     agent.end_by_signal(Signal::SIGKILL);
     let mut agent = Station::start(&bed.agent, &agent_config);
     reaches("packets pass after a crash");
@@ -206,8 +206,8 @@ fn a_station_without_sandbox_keeps_its_rights_and_logs_it() {
     station.terminate();
 }
 
-/// Script that blocks a system call for the program, like a container's filter. Its arguments are the number
-/// of the call, and the error that the call returns.
+/// Script that makes a system call fail for the program that it runs, as a container's filter does. Its
+/// arguments are the number of the call, and the error that the call returns.
 const WITHOUT_CALL_PROGRAM: &str = "
 import ctypes, os, struct, sys
 number, error = map(int, sys.argv[1:3])
@@ -399,8 +399,8 @@ mod system_calls {
     /// Value of `PTRACE_ATTACH`.
     const PTRACE_ATTACH_REQUEST: u64 = 16;
 
-    /// Makes system calls that the sandbox must refuse with an error. Returns name, expected error and result
-    /// of each.
+    /// Makes system calls that the sandbox must refuse with an error. Returns the name, the expected error
+    /// and the result of each call.
     fn attempt_forbidden_calls(
         puppet: &TracedProcess,
         elsewhere: &str,
@@ -472,7 +472,7 @@ mod system_calls {
         let free = Station::start(&host, &agent_config_with_line(&scratch, "sandbox = 'off'"));
         let puppet = TracedProcess::new(free.pid());
         for (what, _, end) in attempt_forbidden_calls(&puppet, &folder) {
-            // If no BPF program is loaded, the request for the next program's number returns ENOENT.
+            // If no BPF program is loaded, the call for the next program's ID returns ENOENT.
             assert!(
                 matches!(end, SystemCallResult::Done(_) | SystemCallResult::Refused(Errno::ENOENT)),
                 "{what}: {end:?}"
@@ -485,7 +485,7 @@ mod system_calls {
         }
         drop(free);
 
-        // From here on the program runs with its sandbox.
+        // From here on the station runs with its sandbox.
         let confined = agent_config_with_line(&scratch, "sandbox = 'required'");
         let mut station = Station::start(&host, &confined);
         let puppet = TracedProcess::new(station.pid());
@@ -507,7 +507,7 @@ mod system_calls {
         victim.wait().expect("a child");
     }
 
-    /// Only data paths that consist of BPF programs may load BPF programs.
+    /// Only a station whose data path uses BPF programs keeps the right to load them.
     #[test]
     fn only_stations_with_fast_path_keep_cap_bpf() {
         if !(can_run_or_report() && has_whole_sandbox()) {

@@ -1,5 +1,5 @@
-//! Another program changes settings and rules that a station needs. Nothing else changes: all addresses are
-//! static, routers send no advertisements, and interfaces stay.
+//! Another program changes settings and rules that a station needs. All else is static: addresses,
+//! interfaces, and no Router Advertisements.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::ipv4::{config_with_identifiers, dual_stack_testbed, remove_ipv6, star
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// Words about the home agent that must not be in the station's log if the fault is on its own machine.
+/// Texts about the home agent. They must not be in the station's log if its own machine has the fault.
 const MISLEADING_TEXTS: [&str; 3] = ["does not know", "SPI", "MAC"];
 
 fn ipv4_setting(host: &Host, name: &str) -> String {
@@ -97,8 +97,8 @@ fn carnet_moves_local_rule_again() {
         bed.router.run_ip("-6 rule add pref 0 lookup local");
         wait_until("the rule is gone again", seconds(2), || !is_back());
     }
-    // carnet makes later repairs only after pauses. During a pause, status and uplinks must name the
-    // obstacle.
+    // After the first repairs, carnet waits before each further repair. During that pause, status and uplinks
+    // must name the obstacle.
     for _ in 0..3 {
         bed.router.run_ip("-6 rule add pref 0 lookup local");
         let obstacle = "another program has moved the rule for the `local` table back to priority 0";

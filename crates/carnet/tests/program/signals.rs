@@ -63,8 +63,8 @@ fn signal_strength_comes_from_file_or_api() {
     assert_eq!(signals(&router), json!([-70, -93]));
 }
 
-/// If a program does not write its file any more, the signal becomes unknown. If it writes the same value
-/// again, the signal stays known.
+/// If a program stops writing its signal file, the signal becomes unknown. If it writes the same value again,
+/// the signal stays known.
 #[test]
 fn a_signal_without_renewal_becomes_unknown() {
     if !can_run_or_report() {

@@ -6,7 +6,7 @@ use crate::hosts::{can_run_or_report, seconds, wait_until};
 use crate::station::{CARNET_PROGRAM, Station};
 use crate::testbed::Testbed;
 
-/// Seconds after which a mostly idle station returns memory (`REST` in run.rs).
+/// Interval in seconds at which a mostly idle station returns memory (`IDLE_CHECK_INTERVAL` in run.rs).
 const MEMORY_RETURN_SECONDS: u64 = 10;
 
 /// Returns the path of the optimised program, if it has been built.
@@ -29,10 +29,10 @@ fn optimised_program_has_symbols_and_unwind_tables() {
     }
 }
 
-/// The limit applies to the memory that a registered router allocates: the kernel cannot reclaim it. The
-/// other resident memory is pages of the program's file. For each page in use, the kernel maps the pages next
-/// to it if the page cache has them. So their number depends on the machine. carnet returns them from time to
-/// time.
+/// The limit applies to the memory that a registered router allocates, because the kernel cannot reclaim it.
+/// The other resident memory is pages of the program's file. With each used page the kernel also maps the
+/// pages next to it, if the page cache has them. So their number depends on the machine. carnet returns them
+/// from time to time.
 #[test]
 fn program_and_its_memory_stay_within_their_limits() {
     const LIMIT_KB: i64 = 3 * 1024;

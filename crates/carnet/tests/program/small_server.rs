@@ -1,7 +1,7 @@
-//! A home agent on a small rented server, which has a prefix on its link only (proxy Neighbor Discovery). It
-//! has NAT for IPv4 and unique local IPv6 mobile networks.
+//! A home agent on a small rented server, whose prefix is only on its link, not routed to it (proxy Neighbor
+//! Discovery). The home agent uses NAT for mobile networks with IPv4 and unique local IPv6.
 //!
-//! The core is the provider's router and the correspondent. It has no routes to the mobile networks.
+//! The core acts as the provider's router and as the correspondent. It has no routes to the mobile networks.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -35,7 +35,7 @@ fn testbed_with_web_server() -> Testbed {
     bed
 }
 
-/// Replaces the mobile network in the config of either end.
+/// Replaces the mobile network in the config of the router or of the home agent.
 fn config_with_networks(config: &str) -> String {
     let prefixes = "prefixes = ['2001:db8:a::/64']\n";
     assert_eq!(config.matches(prefixes).count(), 1);
@@ -48,7 +48,8 @@ fn fetch_page(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, us
     fetch_from(client, server, address, address)
 }
 
-/// Serves and fetches a page as [`fetch`] does, at an address that the client sees as another one.
+/// Serves a page at `own` and fetches it at `seen`: NAT makes the server's address look like another one to
+/// the client.
 fn fetch_from(client: &Host, server: &Host, own: &str, seen: &str) -> Option<(IpAddr, usize)> {
     let (own, seen): (IpAddr, IpAddr) = (own.parse().expect("an address"), seen.parse().expect("an address"));
     let listener = server.run_in_namespace(move || TcpListener::bind((own, 0)).expect("a listener"));
@@ -73,14 +74,14 @@ fn fetch_from(client: &Host, server: &Host, own: &str, seen: &str) -> Option<(Ip
         answer.strip_prefix(b"HTTP/1.0 200 OK\r\n\r\n").map(<[u8]>::len)
     });
     if received.is_none() {
-        // Ends the server's thread.
+        // Connect once more, so that the server's thread ends.
         server.run_in_namespace(move || drop(TcpStream::connect(local)));
     }
     Some((served.join().expect("a server")?, received?))
 }
 
-/// Checks that the host on board fetches a page by each family, and that the server sees the home agent's
-/// addresses.
+/// Checks that the host on board can fetch a page over both address families. The server must see the home
+/// agent's addresses.
 fn check_pages_on_path(bed: &Testbed, path: &str) {
     for (server, outside) in [(WEB_SERVER, "198.51.100.2"), (CORRESPONDENT, "2001:db8:f0::2")] {
         let page = fetch_page(&bed.host, &bed.core, server);
@@ -114,15 +115,15 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
         let rules = nat_table(&bed.agent);
         assert_eq!(rules.matches("masquerade").count(), 2, "{rules}");
         shows_translated_packets(&agent, path);
-        // The rules outlive the process, and the next run works.
+        // The rules stay after the process was killed, and the next run works with them.
         agent.end_by_signal(Signal::SIGKILL);
         assert_eq!(nat_table(&bed.agent).matches("masquerade").count(), 2, "after the crash");
         let config = std::fs::read_to_string(agent_config_of_provider(&bed)).expect("the config");
         let mut agent = Station::start(&bed.agent, &config);
         wait_until("the router registers again", seconds(60), || bed.host.can_ping(CORRESPONDENT));
         check_pages_on_path(&bed, path);
-        // Without the NAT keys, a reload removes the rules. The answers of the server then have no route to
-        // the host.
+        // A reload without the NAT keys removes the rules. The server's answers then have no route to the
+        // host.
         agent.reload(&config.replace("ipv4_nat = 'ha0'\nipv6_nat = 'ha0'\n", ""));
         wait_until("the rules are gone", seconds(10), || nat_table(&bed.agent).is_empty());
         agent.reload(&config);
@@ -135,7 +136,8 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
     }
 }
 
-/// Checks that the home agent shows the NAT of both families, with counts of all packets of a fetched page.
+/// Returns whether the home agent's status shows the NAT of both families, with counts of all packets of a
+/// page.
 fn shows_translated_packets(agent: &Station, path: &str) {
     let status = agent.show_json("status");
     let nat = &status["home_agent"]["nat"];
@@ -145,7 +147,7 @@ fn shows_translated_packets(agent: &Station, path: &str) {
         assert_eq!((&nat["interface"], &nat["in_force"]), (&"ha0".into(), &true.into()), "{path}: {nat}");
         assert!(nat["failure"].is_null(), "{nat}");
         let count = |name: &str| nat["translated"][name].as_u64().expect("a number");
-        // The answers have the octets of the page, and the requests are short.
+        // The packets from the server carry the octets of the page.
         assert!(count("octets_in") > PAGE_LENGTH as u64, "{path}: {nat}");
         assert!(count("octets_out") > 40 * count("packets_out") - 1, "{path}: {nat}");
         assert!(count("packets_out") > 5 && count("packets_in") > 5, "{path}: {nat}");
@@ -175,7 +177,7 @@ fn home_agent_translates_unique_local_prefix_in_both_directions() {
         let (mut agent, mut router) =
             start_both_adapted(&bed, nat, |config| config_with_networks(&config) + &dataplane);
         wait_until("the tunnel carries packets", seconds(10), || bed.host.can_ping(CORRESPONDENT));
-        // The server sees the host below the routed prefix, and reaches its own address there.
+        // The server sees the host at an address of the routed prefix, and can reach the host there.
         let (source, octets) = fetch_page(&bed.host, &bed.core, CORRESPONDENT).expect("a page");
         assert!(source.to_string().starts_with("2001:db8:f7:") && octets == PAGE_LENGTH, "{path}: {source}");
         assert!(bed.core.can_ping("2001:db8:f7::10"), "{path}");
@@ -214,7 +216,7 @@ fn providers_router_reaches_mobile_network_that_is_a_part_of_its_link() {
          addr add 2001:db8:f0:0:8001::10/80 dev eth0
          route add default via 2001:db8:f0:0:8001::1",
     );
-    // With `advertise = false` the operator gives the interface on board its address.
+    // With `advertise = false`, the operator must give the interface on board its address.
     bed.router.run_ip("-6 addr add 2001:db8:f0:0:8001::1/80 dev lan0");
     bed.host.wait_until_settled();
     bed.router.wait_until_settled();
@@ -238,10 +240,10 @@ fn providers_router_reaches_mobile_network_that_is_a_part_of_its_link() {
     assert!(neighbor("2001:db8:f0:0:8001::10").contains(own), "{}", neighbor("2001:db8:f0:0:8001::10"));
     let proxy = agent.show_json("status")["home_agent"]["ndp_proxy"].clone();
     assert_eq!((&proxy["interface"], &proxy["state"]), (&"ha0".into(), &"up".into()), "{proxy}");
-    // The home agent answers for its own address and for the home address of the router.
+    // The home agent answers Neighbor Solicitations for its own address and for the router's home address.
     assert_eq!((&proxy["prefixes"], &proxy["refused"]), (&1.into(), &0.into()), "{proxy}");
     assert!(proxy["addresses"].as_u64() >= Some(2) && proxy["answered"].as_u64() >= Some(1), "{proxy}");
-    // Other addresses of the link belong to other machines.
+    // Other addresses of the link belong to other machines, so the home agent does not answer for them.
     assert!(!bed.core.can_ping("2001:db8:f0:0:8002::10"));
     assert!(!neighbor("2001:db8:f0:0:8002::10").contains(own));
     router.terminate();

@@ -91,7 +91,8 @@ fn second_station_in_a_namespace_is_refused() {
     assert!(!bed.scratch.path_of("second.sock").exists() && !bed.scratch.path_of("second.undo").exists());
 }
 
-/// Two namespaces may share `/run`; then the stations in them must have different names.
+/// Two namespaces may share `/run`. A second station with the same name is refused, because the first one
+/// uses the socket.
 #[test]
 fn a_station_whose_socket_is_in_use_is_refused_and_changes_nothing() {
     if !can_run_or_report() {
@@ -115,7 +116,7 @@ fn a_station_whose_socket_is_in_use_is_refused_and_changes_nothing() {
         output_text(&output)
     );
     assert_same_state(&untouched, &elsewhere.kernel_state(), "after a start that failed");
-    // The first station's undo file still exists, so a start after its crash can use it.
+    // The undo file of the first station is still there, so the start after its crash can use it.
     first.end_by_signal(Signal::SIGKILL);
     Station::start(&bed.router, &bed.router_config()).terminate();
     assert_same_state(&before, &bed.router.kernel_state(), "after a crash and a start and an end");

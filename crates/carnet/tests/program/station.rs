@@ -18,8 +18,8 @@ pub const CARNET_PROGRAM: &str = env!("CARGO_BIN_EXE_carnet");
 /// Environment variable with the `dataplane.path` for every station whose config has none.
 const PATH_VARIABLE: &str = "CARNET_TEST_PATH";
 
-/// Returns the config with the data path that the environment variable names. A config with its own
-/// `[dataplane]` stays unchanged.
+/// Returns the config with the data path that [`PATH_VARIABLE`] names. A config with its own `[dataplane]`
+/// stays unchanged.
 pub fn config_with_tested_path(config: &str) -> Cow<'_, str> {
     match std::env::var(PATH_VARIABLE) {
         Ok(path) if !config.contains("[dataplane]") => {
@@ -51,8 +51,8 @@ pub struct Station {
 }
 
 impl Station {
-    /// Starts a station and waits until it is ready. `config` has a line `socket = '...'` with a path that
-    /// ends in `.sock`. The config file and the log are beside the socket.
+    /// Starts a station and waits until it is ready. `config` must have a line `socket = '...'` with a path
+    /// that ends in `.sock`. The config file and the log are beside the socket.
     pub fn start(host: &Host, config: &str) -> Station {
         Station::start_wrapped(host, config, &[], CARNET_PROGRAM)
     }
@@ -96,7 +96,7 @@ impl Station {
         Station { child, config_file: file, control_socket: socket, log_file: log }
     }
 
-    /// Returns the log of the station so far, of all its runs.
+    /// Returns what the station has written to its log so far, in all its runs.
     pub fn log_text(&self) -> String {
         fs::read_to_string(&self.log_file).unwrap_or_default()
     }

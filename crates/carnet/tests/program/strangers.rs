@@ -1,5 +1,5 @@
-//! Unauthenticated sources send more messages than a home agent can process. The home agent's own routers
-//! lose no message.
+//! Unauthenticated sources send more messages than a home agent can process. The registered routers must lose
+//! no message.
 
 use std::net::UdpSocket;
 
@@ -12,9 +12,9 @@ use crate::testbed::{CORRESPONDENT, HOME_AGENT_ADDRESS, ON_BOARD_HOST, Testbed, 
 use crate::traffic::{PacketSniffer, RawSender};
 
 const UDP_PORT: u16 = 4343;
-/// Number of datagrams: fewer than the buffer of a socket holds.
+/// Number of datagrams. A socket's buffer can hold all of them.
 const DATAGRAM_COUNT: u32 = 200;
-/// Number of messages: more than a queue of the TUN device holds (4000).
+/// Number of messages. A queue of the TUN device cannot hold all of them (4000).
 const MESSAGE_COUNT: u64 = 6000;
 
 /// Returns a message with a Mobility Header of an unknown type, from an unknown source.
@@ -52,8 +52,8 @@ fn flood_of_unknown_senders_delays_no_data_or_registration() {
         statistics[0]["stats64"]["tx"]["dropped"].as_u64().expect("a number")
     };
     let heard = || agent.counter("mobility.received.binding_update");
-    // At its next update the router counts as a known sender, because it has sent nothing for long enough.
-    // Meanwhile the home agent receives many messages of unknown senders.
+    // The router has sent nothing for a while, so at its next update it counts as a known sender. Meanwhile
+    // the home agent receives many messages of unknown senders.
     let first = heard();
     wait_until("the router asks again", seconds(30), || bed.host.can_ping(CORRESPONDENT) && heard() > first);
     let (known, dropped) = (heard(), agent.sum_of_counters("mobility.dropped."));
@@ -86,7 +86,7 @@ fn flood_of_unknown_senders_delays_no_data_or_registration() {
     let arrived = (0..DATAGRAM_COUNT).take_while(|_| receiver.recv(&mut buffer).is_ok()).count();
     assert_eq!(arrived, DATAGRAM_COUNT as usize, "datagrams that arrived");
     wait_until("the router is heard", seconds(10), || heard() >= known + asked);
-    // The home agent also processes the messages of unknown sources, in their turn.
+    // The home agent also processes the messages of unknown senders, after those of known senders.
     wait_until("the strangers are heard", seconds(20), || {
         agent.sum_of_counters("mobility.dropped.") - dropped >= 3900
     });

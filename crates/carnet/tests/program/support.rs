@@ -20,7 +20,7 @@ struct TestSecret {
     text: String,
 }
 
-/// Returns octets that occur at no other place, different for each number.
+/// Returns a secret whose octets occur nowhere else; each `number` gives another one.
 fn numbered_secret(number: u8, length: u8) -> TestSecret {
     let octets: Vec<u8> =
         (0..length).map(|at| at.wrapping_mul(37).wrapping_add(number.wrapping_mul(101))).collect();
@@ -38,7 +38,7 @@ fn encode_base64(octets: &[u8]) -> String {
     text
 }
 
-/// Returns all forms of a secret that would disclose it as a part of a longer text.
+/// Returns all forms of a secret that must not be in the bundle, not even as a part of a longer text.
 fn representations_of(secret: &TestSecret) -> Vec<Vec<u8>> {
     let mut traces = vec![secret.octets.clone()];
     for plain in [secret.octets.clone(), secret.text.clone().into_bytes()] {
@@ -57,7 +57,7 @@ fn representations_of(secret: &TestSecret) -> Vec<Vec<u8>> {
 
 /// Returns a key of encrypted sessions as `carnet key` writes it.
 fn base64_of_key(secret: &TestSecret) -> String {
-    // 33 octets have 44 digits; the last one stands for the padding.
+    // 33 octets have 44 base64 digits. The last digit stands for the padding.
     let mut text = encode_base64(&[&secret.octets[..], &[0]].concat());
     text.replace_range(43.., "=");
     text
@@ -113,7 +113,7 @@ fn support_bundle_contains_no_secret_of_the_station() {
                      { spi = 301, key_file = 'shared.key' }\n",
                 );
             }
-            // Former keys, which the station still accepts.
+            // Former keys, which the station still accepts, are secret too.
             "auth.former.key" => config.push_str(&format!(
                 "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::78'\nauth = {{ spi = 301, key = \
                  '{}', former = [{{ spi = 300, key = '{}' }}] }}\n",
@@ -143,7 +143,8 @@ fn support_bundle_contains_no_secret_of_the_station() {
                     base64_of_key(&numbered_secret(203, 32))
                 ));
             }
-            // The same code reads these files, and this station has no such role.
+            // The station of this test has neither role. The code that reads `auth.preshared_key_file` also
+            // reads these files.
             "mobile_router.preshared_key_file" | "mobile_node.preshared_key_file" => continue,
             "station.http_tokens" => {
                 write_owner_only(&at("tokens"), &format!("operate {}\n", new.text));
@@ -153,7 +154,7 @@ fn support_bundle_contains_no_secret_of_the_station() {
             "security.tickets" => {
                 fs::create_dir_all(at("tickets")).expect("a folder");
                 write_owner_only(&at("tickets").join("one.key"), &format!("nistp256 {}\n", new.text));
-                // The policy is off, because the program may be built without signatures.
+                // `policy = 'off'`, because the program may be built without signatures.
                 config.push_str("\n[security]\npolicy = 'off'\ntickets = 'tickets'\n");
                 config.push_str(
                     "\n[geonet]\ninterface = 'udp:[::1]:8947,[::1]:8948'\nposition = \
@@ -164,7 +165,7 @@ fn support_bundle_contains_no_secret_of_the_station() {
         }
         secrets.push((key.clone(), new));
     }
-    // A comment of the config has a previous secret, which must not be in the bundle either.
+    // A comment in the config contains a previous secret, which must not be in the bundle.
     let old = numbered_secret(200, 16);
     config.push_str(&format!("\n# before: {}\n", old.text));
     secrets.push(("a comment".into(), old));
@@ -197,7 +198,7 @@ fn support_bundle_contains_no_secret_of_the_station() {
         assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
     }
-    // The bundle must have facts about the network of the station, not about the network of the command.
+    // The bundle must show the network namespace of the station, not that of the command.
     let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
     assert!(routes.contains("carnet0"), "{routes}");
     let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");
@@ -210,7 +211,7 @@ fn support_bundle_contains_no_secret_of_the_station() {
             }
         }
     }
-    // Control: the search finds a secret that is in the config.
+    // Control: the search finds a secret in the config itself.
     let (_, one) = &secrets[0];
     assert!(representations_of(one).iter().any(|trace| contains_octets(config.as_bytes(), trace)));
 

@@ -14,7 +14,7 @@ prefixes = ['2001:db8:b::/64']
 auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }
 ";
 
-/// Creates a second router and a host behind it. Returns both, and the router's config.
+/// Creates a second router and a host behind it. Returns both hosts, and the router's config.
 pub fn add_neighbour(bed: &Testbed) -> (Host, Host, String) {
     let (router, host) = (Host::new(), Host::new());
     bed.core.create_link("third", &router, "wlan0");
@@ -105,8 +105,8 @@ fn update_with_prefix_of_another_router_gets_status_142() {
     );
     assert!(agent.counter("mobility.dropped.refused") > refused);
     assert_eq!(agent.bindings(), bindings);
-    // The router must not advertise the old prefix, because the refused config does not name it. It must not
-    // advertise the stolen prefix either.
+    // The router must not advertise the old prefix, because its new config, which the home agent refused,
+    // does not name it. It must not advertise the stolen prefix either.
     std::thread::sleep(seconds(1));
     let heard = PacketSniffer::start(&inside, &["eth0"]);
     solicit_advertisement(&inside);
@@ -115,7 +115,7 @@ fn update_with_prefix_of_another_router_gets_status_142() {
         assert_eq!(one, ReceivedAdvertisement { router_lifetime: 0, prefixes: Vec::new() });
     }
 
-    // A restart does not help the thief either: it only removes the thief's own binding.
+    // A restart does not help the thief either. It only ends the thief's own binding.
     thief.end_by_signal(Signal::SIGKILL);
     let mut thief = Station::start(&other, &greedy);
     wait_until("the claim is refused again", seconds(10), || thief.mobile_router_state() == "refused");
@@ -125,7 +125,7 @@ fn update_with_prefix_of_another_router_gets_status_142() {
     assert_eq!(report.lost_packets, 0, "the victim felt it: {report:?}");
     println!("prefix theft: the victim lost {} of {} packets", report.lost_packets, report.sent_packets);
 
-    // With its own prefix, the second router works again.
+    // With the config of its own prefix, the second router works again.
     let thief = Station::start(&other, &honest);
     thief.wait_until_registered();
     let route = "-6 route add default via 2001:db8:b::1 metric 10";

@@ -1,4 +1,4 @@
-//! Flows at which rules of the packet filter look, on the fast path: the door's rules and those of an
+//! Flows that rules of the packet filter must see, on the fast path: the door's rules, and rules of an
 //! operator.
 
 use std::process::{Child, Stdio};
@@ -21,7 +21,8 @@ fn slow_path_packets(bed: &Testbed) -> u64 {
     out + back
 }
 
-/// Returns the answers in [`MEASUREMENT_TIME`], and the packets that took the router's slow path meanwhile.
+/// Returns the number of answers during [`MEASUREMENT_TIME`], and the number of packets that took the
+/// router's slow path in that time.
 fn measure_answers(bed: &Testbed, echo: &EchoTraffic) -> (u64, u64) {
     let (answered, by_slow) = (echo.answered_packets(), slow_path_packets(bed));
     thread::sleep(MEASUREMENT_TIME);
@@ -53,13 +54,13 @@ fn set_timeout(host: &Host, name: &str, value: u32) {
     assert!(output.status.success(), "{}", output_text(&output));
 }
 
-/// Returns whether connection tracking accepts TCP packets outside of the windows that it saw.
+/// Returns whether connection tracking accepts TCP packets outside of the window that it has seen.
 fn accepts_windows(host: &Host) -> bool {
     let output = host.run_program(&["sysctl", "-n", "net.netfilter.nf_conntrack_tcp_be_liberal"]);
     String::from_utf8_lossy(&output.stdout).trim() == "1"
 }
 
-/// Returns whether the router's kernel has the functions that the programs call.
+/// Returns whether the router's kernel has the connection tracking functions that the BPF programs call.
 fn has_functions() -> bool {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = b"\0bpf_ct_change_timeout\0";
@@ -74,7 +75,7 @@ fn has_functions() -> bool {
 fn start_with_inbound_filter(path: &str) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     if path == "xdp" {
-        // A veth accepts redirected frames only if its peer polls, and XDP needs complete checksums.
+        // A veth accepts redirected frames only if its peer uses NAPI, and XDP needs complete checksums.
         for (host, interface) in
             [(&bed.core, "ha"), (&bed.core, "wlan"), (&bed.core, "wwan"), (&bed.host, "eth0")]
         {
@@ -90,7 +91,7 @@ fn start_with_inbound_filter(path: &str) -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Waits for a second after a change, and returns whether any packet is answered after that.
+/// Waits for a second after a change of the rules. Returns whether packets are still answered.
 fn flow_continues(echo: &EchoTraffic) -> bool {
     thread::sleep(seconds(1));
     let before = echo.answered_packets();
@@ -108,14 +109,14 @@ fn check_rules_hold(path: &str) {
     is_fast(&bed, &echo);
     assert!(accepts_windows(&bed.router));
 
-    // A rule that drops the flow holds within a second, and counts.
+    // A rule that drops the flow takes effect within a second, and counts the packets.
     run_nft(&bed.router, "add table inet op");
     run_nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
     run_nft(&bed.router, "add rule inet op f udp dport 4242 counter drop");
     assert!(!flow_continues(&echo), "a drop rule has no effect on {path}");
     assert!(!run_nft(&bed.router, "list table inet op").contains("counter packets 0 "));
 
-    // A set that the rule uses changes.
+    // The operator changes a set that the rule uses.
     run_nft(&bed.router, "flush chain inet op f");
     run_nft(&bed.router, "add set inet op ports { type inet_service ; }");
     run_nft(&bed.router, "add rule inet op f udp sport @ports drop");
@@ -124,7 +125,7 @@ fn check_rules_hold(path: &str) {
     run_nft(&bed.router, "add element inet op ports { 4242 }");
     assert!(!flow_continues(&echo), "a changed set has no effect on {path}");
 
-    // Without its entry, the flow is new.
+    // After its entry in connection tracking was deleted, the flow counts as new.
     run_nft(&bed.router, "flush chain inet op f");
     run_nft(&bed.router, "add rule inet op f ct state new udp dport 4242 drop");
     echo.wait_until_flowing();
@@ -132,7 +133,7 @@ fn check_rules_hold(path: &str) {
     flush_connections(&bed.router);
     assert!(!flow_continues(&echo), "conntrack -F has no effect on {path}");
 
-    // A rule about packets takes all packets from the fast path, and the log names the rule.
+    // A rule that depends on single packets moves all packets to the slow path. The log names the rule.
     run_nft(&bed.router, "flush chain inet op f");
     echo.wait_until_flowing();
     is_fast(&bed, &echo);
@@ -167,8 +168,8 @@ fn run_python(host: &Host, script: &str, arguments: &[&str]) -> Child {
     })
 }
 
-/// Packets of the fast path alone keep a UDP flow and a TCP connection alive beyond the timeouts of
-/// connection tracking. The end of the connection passes the door.
+/// A UDP flow and a TCP connection stay alive beyond the timeouts of connection tracking although only the
+/// fast path sees their packets. The end of the connection passes the door.
 fn check_connections_stay_alive(path: &str) {
     if !can_run_or_report() || !has_functions() {
         return;
@@ -178,9 +179,9 @@ fn check_connections_stay_alive(path: &str) {
     for name in ["udp_timeout_stream", "tcp_timeout_established", "tcp_timeout_unacknowledged"] {
         set_timeout(&bed.router, name, seconds_of_silence);
     }
-    // A connection whose entry is lost must not begin again in the middle.
+    // With `tcp_loose` 0, a connection whose entry was deleted cannot get a new entry in the middle.
     set_timeout(&bed.router, "tcp_loose", 0);
-    // Each answer comes from outside. Without an entry, the door drops it.
+    // Each answer comes from outside, so without an entry the door drops it.
     let server = "import socket
 s = socket.socket(socket.AF_INET6)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -199,7 +200,7 @@ for number in range(24):
     time.sleep(0.5)
 s.shutdown(socket.SHUT_WR); assert s.recv(100) == b''; print('whole')";
     let server = run_python(&bed.core, server, &[]);
-    // The server of the echo answers the client's UDP packets, too.
+    // The echo server also answers the UDP packets of this test's client.
     let echo = bed.start_echo(1);
     let client = run_python(&bed.host, client, &[CORRESPONDENT]);
     thread::sleep(seconds(6));
@@ -209,8 +210,8 @@ s.shutdown(socket.SHUT_WR); assert s.recv(100) == b''; print('whole')";
     let ends = [client, server].map(|child| child.wait_with_output().expect("an end"));
     let [client, server] = ends.each_ref().map(output_text);
     assert!(client.contains("whole") && server.contains("closed"), "{path}: {client} {server}");
-    // In four seconds the ends send about 50 packets. Each flow has to become a new entry if it loses its
-    // own.
+    // In four seconds the ends send about 50 packets. Only the packets that create a new entry for a flow may
+    // take the slow path.
     assert!(by_slow < 12, "{path}: {by_slow} packets took the slow path");
     let _ = echo.stop();
 }

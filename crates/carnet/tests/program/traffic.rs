@@ -19,9 +19,9 @@ use crate::hosts::{Host, seconds, time_factor, wait_until};
 pub const ECHO_PORT: u16 = 4242;
 /// Size of receive buffers in octets. The buffers are large, so that a delayed test loses no packet.
 const SOCKET_BUFFER_SIZE: usize = 1 << 20;
-/// If this number of packets is unanswered, an [`EchoTraffic`] waits for their answers, but not for longer
-/// than [`LOST_AFTER`]. No queue between the hosts has room for all packets that would arrive while other
-/// programs use the processors.
+/// Number of unanswered packets from which an [`EchoTraffic`] waits for answers, but not for longer than
+/// [`LOST_AFTER`]. Otherwise the queues between the hosts would overflow while other programs use the
+/// processors.
 const MAX_UNANSWERED_PACKETS: u64 = 200;
 const LOST_AFTER: Duration = Duration::from_millis(250);
 
@@ -34,7 +34,7 @@ pub struct TrafficReport {
     pub reordered_packets: u64,
     /// Longest time between two answers.
     pub longest_silence: Duration,
-    /// Longest time for which the machine has delayed the sender.
+    /// Longest delay of the sender by the machine itself.
     pub longest_send_stall: Duration,
 }
 
@@ -107,7 +107,7 @@ impl EchoTraffic {
     pub fn stop(self) -> TrafficReport {
         self.has_to_stop.store(true, Ordering::Relaxed);
         let (sent, stalled) = self.sender_thread.join().expect("the sender");
-        // The wait ends when no answer has come for a second; on a busy machine this time is longer.
+        // Stop waiting when no answer has come for a second; on a busy machine wait longer.
         let (mut answered, mut quiet) = (0, 0);
         while answered < sent && quiet < 50 {
             thread::sleep(Duration::from_millis(20));
@@ -127,7 +127,8 @@ impl EchoTraffic {
     }
 }
 
-/// Sends packets until the stop. Returns the number of sent packets, and the longest delay by the machine.
+/// Sends packets until the traffic is stopped. Returns the number of sent packets, and the longest delay of
+/// the sender by the machine.
 fn send_packets(
     socket: &UdpSocket,
     to: Ipv6Addr,
@@ -147,10 +148,10 @@ fn send_packets(
             }
             thread::sleep(Duration::from_millis(1));
         }
-        // Without a route the kernel refuses the packet; the packet counts as sent and lost.
+        // Without a route the kernel refuses the packet. The packet counts as sent and lost.
         let _ = socket.send_to(&number.to_be_bytes(), (to, ECHO_PORT));
         number += 1;
-        // If the machine has delayed the sender, the sender does not send all missed packets at once.
+        // After a delay of the sender, do not send all missed packets at once.
         due = (due + interval).max(Instant::now() - 20 * interval);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         stalled = stalled.max(due.elapsed());
@@ -256,7 +257,7 @@ fn sniff_packets(
     let mut buffer = [0; 10_000];
     let mut ending: Option<Instant> = None;
     loop {
-        // With continuous traffic the capture never has a pause, so its end has a time limit.
+        // Under continuous traffic the capture would never have a pause, so end it after a second.
         if stop.load(Ordering::Relaxed) && ending.get_or_insert_with(Instant::now).elapsed() > seconds(1) {
             return;
         }

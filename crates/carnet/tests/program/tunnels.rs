@@ -1,5 +1,4 @@
-//! On every data path each end checks the packets that come from a tunnel. Each end also finds the MTU of a
-//! narrow path.
+//! On every data path, each end checks the packets that leave a tunnel, and finds the MTU of a narrow path.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -76,7 +75,7 @@ fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
     let inside = PacketSniffer::start(&bed.host, &["eth0"]);
     shoot([HOME_AGENT_ADDRESS, CARE_OF_ADDRESSES[0]], [STRANGER_ADDRESS, "2001:db8:c::99"]);
     shoot([STRANGER_ADDRESS, CARE_OF_ADDRESSES[0]], [STRANGER_ADDRESS, ON_BOARD_HOST]);
-    // A reserved address is no valid source. The prefixes of NAT64 are between these addresses and are not
+    // Reserved addresses are no valid sources. The prefixes of NAT64 are near these addresses but not
     // reserved.
     const RESERVED_ADDRESSES: [&str; 4] = ["::ffff:10.0.0.1", "::10.0.0.1", "::2", "64:ff9b:0:1::1"];
     const NAT64_ADDRESSES: [&str; 2] = ["64:ff9b::c000:201", "64:ff9b:1:2::1"];
@@ -187,7 +186,7 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
         }
         let more: Vec<u64> = counted(station, remote).iter().zip(of_tunnel).map(|(a, b)| a - b).collect();
         for (packets, octets) in [(more[0], more[1]), (more[2], more[3])] {
-            // The tunnel has carried the echoes of 104 octets, and perhaps a probe of the path MTU.
+            // The tunnel has carried 20 echoes of 104 octets, and perhaps a probe of the path MTU.
             assert!((20..40).contains(&packets) && octets >= 20 * 104, "{more:?}");
         }
     }
@@ -237,7 +236,7 @@ fn handover_with_care_of_address_test_loses_no_packet_on_tun_or_bpf() {
         let bed = Testbed::new();
         let with_path = |config: String| format!("{config}\n[dataplane]\npath = '{path}'\n");
         let agent = Station::start(&bed.agent, &with_path(bed.agent_config()));
-        // A firewall on board that drops Echo Requests does not affect packets of the mobile network.
+        // A firewall on the router that drops Echo Requests must not affect packets of the mobile network.
         bed.router.run_program(&["nft", "add table ip6 strict"]);
         let chain = "add chain ip6 strict in { type filter hook input priority 0 ; }";
         let rule = "add rule ip6 strict in icmpv6 type echo-request drop";
@@ -273,8 +272,8 @@ fn carnet_restores_its_own_entries_and_keeps_foreign_ones() {
         return;
     }
     let bed = Testbed::new();
-    // The operator has a tunnel device of its own, if the kernel supports it, and a rule with a priority that
-    // carnet uses, too.
+    // The operator has a tunnel device, if the kernel supports it, and a rule with a priority that carnet
+    // also uses.
     let tunnel = "ip link add cn0 type ip6tnl mode ip6ip6 local 2001:db8:f0::2 remote 2001:db8:f0::77";
     let words: Vec<&str> = tunnel.split_whitespace().collect();
     let has_tunnel = bed.agent.run_program(&words).status.success();

@@ -15,7 +15,7 @@ fn active_uplink(router: &Station) -> String {
     active.and_then(|uplink| uplink["interface"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Sends more than 2 MB over the first uplink, past carnet.
+/// Sends more than 2 MB over the first uplink, outside of the tunnel.
 fn use_up_volume(bed: &Testbed) {
     bed.router.run_in_namespace(|| {
         let socket = UdpSocket::bind("[::]:0").expect("a socket");
@@ -25,7 +25,7 @@ fn use_up_volume(bed: &Testbed) {
     });
 }
 
-/// The interface's counters include the packets of all programs, and the count survives a crash.
+/// The station counts all octets of the interface, from all programs. The count survives a crash.
 #[test]
 fn used_up_volume_is_remembered_after_crash() {
     if !can_run_or_report() {

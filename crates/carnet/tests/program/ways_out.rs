@@ -1,4 +1,4 @@
-//! Packets past the tunnel, and packets of the router's own programs in it.
+//! Packets of hosts that leave without the tunnel, and packets of the router's own programs in the tunnel.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -28,14 +28,15 @@ fn testbed_with_two_uplinks() -> Testbed {
     bed
 }
 
-/// Adds the IPv4 prefix to the config of either end.
+/// Adds the IPv4 prefix to the config of the home agent or of the mobile router.
 fn config_with_ipv4(config: &str) -> String {
     let prefixes = "prefixes = ['2001:db8:a::/64']\n";
     assert_eq!(config.matches(prefixes).count(), 1);
     config.replace(prefixes, &format!("{prefixes}ipv4_prefixes = ['{IPV4_PREFIX}']\n"))
 }
 
-/// Starts both stations. `of_router` are keys of `[mobile_router]`, `rest` further tables.
+/// Starts both stations. The router's config gets the lines `of_router` in `[mobile_router]`, and the tables
+/// `rest`.
 fn start_with_settings(bed: &Testbed, path: &str, of_router: &str, rest: &str) -> (Station, Station) {
     let keys = |config: String| {
         config_with_ipv4(&config).replacen("lan = ['lan0']\n", &format!("lan = ['lan0']\n{of_router}\n"), 1)
@@ -48,7 +49,7 @@ fn start_with_settings(bed: &Testbed, path: &str, of_router: &str, rest: &str) -
     )
 }
 
-/// Returns the source address that a program on this host gets for a destination.
+/// Returns the source address that a program on this host would use for a destination.
 fn source_for_destination(host: &Host, destination: &str) -> String {
     let route = host.run_ip(&format!("route get {destination}"));
     let mut words = route.split_whitespace();
@@ -111,15 +112,15 @@ fn breakout_config(uplinks: &str) -> String {
 }
 
 /// Sends a request from the host on board to a server in the core. Returns the source address that the server
-/// sees, if its answer returns.
+/// saw; `None` without an answer.
 fn address_seen_by_server(bed: &Testbed, server: &str, port: u16) -> Option<String> {
     let limit = Some(Duration::from_millis(500));
     let at = SocketAddr::new(server.parse().expect("an address"), port);
     let listener = bed.core.run_in_namespace(move || UdpSocket::bind(at).expect("a socket"));
     listener.set_read_timeout(limit).expect("a timeout");
     let own: IpAddr = ON_BOARD_ADDRESSES[usize::from(at.is_ipv4())].parse().expect("an address");
-    // All requests use the same source port: connection tracking must separate those inside and outside of
-    // the tunnel.
+    // All requests use the same source port, so connection tracking must separate those inside the tunnel
+    // from those outside.
     let client = bed.host.run_in_namespace(move || UdpSocket::bind((own, 40_000)).expect("a socket"));
     client.set_read_timeout(limit).expect("a timeout");
     client.send_to(b"request", at).ok()?;
@@ -137,7 +138,7 @@ fn check_address_seen(bed: &Testbed, port: u16, addresses: [&str; 2]) {
     }
 }
 
-/// Returns the packets and octets of the first policy by an uplink and back.
+/// Returns the packets and octets of the first policy that left by an uplink, and those that came back.
 fn packets_outside_tunnel(router: &Station, uplink: &str) -> Vec<u64> {
     let outside = router.show_json("policies")[0]["outside"][uplink].clone();
     let names = ["packets_out", "octets_out", "packets_in", "octets_in"];
@@ -196,7 +197,7 @@ fn breakout_policy_sends_selected_packets_by_the_active_uplink() {
         assert!(output.status.success(), "{}", output_text(&output));
         check_address_seen(&bed, 5300, SECOND_UPLINK_ADDRESSES);
         check_address_seen(&bed, 5301, ON_BOARD_ADDRESSES);
-        // Replacing the rules has not lost what they have counted.
+        // The new rules must continue the counts of the rules that they replaced.
         assert!(
             packets_outside_tunnel(&router, "wlan0") >= counted,
             "{:?} after {counted:?}",
@@ -212,7 +213,7 @@ fn breakout_policy_sends_selected_packets_by_the_active_uplink() {
             assert!(SECOND_UPLINK_ADDRESSES.contains(&peer.as_str()), "{peer}");
         }
 
-        // No packet from outside reaches the host past the home agent.
+        // A packet from outside that bypasses the home agent must not reach the host.
         bed.core.run_ip("route replace 10.42.7.0/24 via 203.0.113.10");
         bed.core.run_ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f2::10");
         assert!(!bed.core.can_ping(ON_BOARD_HOST) && !bed.core.can_ping_ipv4("10.42.7.5"));
@@ -256,14 +257,14 @@ fn router_drops_breakout_packets_that_nat_does_not_translate() {
     for kind in 128..=160_u8 {
         let head = [&[0x60, 0, 0, 0, 0, 24, 58, 255], &from.octets()[..], &to.octets()].concat();
         let mut message = [&[kind, 0, 0, 0][..], &[0; 20]].concat();
-        // Connection tracking would refuse a message with a wrong checksum.
+        // Connection tracking ignores a message with a wrong checksum.
         let sum = checksum::upper_layer_checksum(from, to, 58, &message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         assert!(cannon.send_packet(&[&head[..], &message].concat(), to, 0), "{kind}");
     }
-    // The answers to a ping from outside return through the tunnel.
+    // The answers to a ping from outside must return through the tunnel.
     assert!(bed.core.can_ping(ON_BOARD_HOST));
-    // A host on board imitates a tunnel packet of the router.
+    // A host on board forges a tunnel packet of the router.
     let agent = parse_address(HOME_AGENT_ADDRESS);
     let inner = [&[0x60, 0, 0, 0, 0, 0, 59, 64], &from.octets()[..], &to.octets()].concat();
     let head = [&[0x60, 0, 0, 0, 0, 40, 41, 64], &from.octets()[..], &agent.octets()].concat();
@@ -292,8 +293,8 @@ fn hosts_break_out_only_while_the_home_agent_is_unreachable() {
         let config = std::fs::read_to_string(&agent.config_file).expect("the config");
         agent.end_by_signal(Signal::SIGKILL);
         if when == "block" {
-            // The test waits longer than the pause after which packets could leave without the tunnel. No
-            // packet leaves after the death of the router either.
+            // Wait longer than the pause after which packets could leave without the tunnel. After the router
+            // was killed, no packet may leave either.
             std::thread::sleep(seconds(12));
             router.end_by_signal(Signal::SIGKILL);
             for server in [CORRESPONDENT, INTERNET_SERVER] {
@@ -307,7 +308,7 @@ fn hosts_break_out_only_while_the_home_agent_is_unreachable() {
         check_address_seen(&bed, 5300, FIRST_UPLINK_ADDRESSES);
         assert_eq!(router.show_json("policies")[0]["name"], "when_home_agent_is_away");
         assert_eq!(router.show_json("status")["mobile_router"]["breaks_out"], true);
-        // The DNS forwarder asks by the uplink, too.
+        // The DNS forwarder, too, sends its queries by the uplink.
         assert_eq!(
             run_dig(&bed, "@2001:db8:a::1 www.example.net AAAA"),
             "2001:db8:77::7",
