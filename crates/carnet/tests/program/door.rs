@@ -347,8 +347,8 @@ impl HostFlows {
     }
 }
 
-/// The flows rest several times for less than the timeout, and for twice the timeout in all: they go on.
-/// After a longer rest, the door refuses packets of the correspondent until the host sends.
+/// The flows pause several times, each time for less than the timeout, for twice the timeout in all: they
+/// continue. After a longer pause, the door refuses packets of the correspondent until the host sends.
 #[test]
 fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
     if !can_run_or_report() {

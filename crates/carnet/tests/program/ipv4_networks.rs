@@ -358,8 +358,8 @@ fn ipv4_packets_with_foreign_addresses_pass_in_no_direction() {
     assert_eq!(router.mobile_router_state(), "registered");
 }
 
-/// The door is shut for IPv4 as well. Only packets of connections that the host began pass, and pings if the
-/// config permits them.
+/// The door also closes the IPv4 network. Only packets of connections that the host began pass, and pings if
+/// the config permits them.
 #[test]
 fn inbound_filter_protects_ipv4_hosts() {
     if !can_run_or_report() {
@@ -388,8 +388,8 @@ fn inbound_filter_protects_ipv4_hosts() {
     wait_until("the exception passes", seconds(10), || bed.core.can_ping_ipv4(ON_BOARD_HOST));
 }
 
-/// The home agent's config has no IPv4 prefix for the router, so it refuses this prefix. IPv6 goes on, and
-/// the host on board gets an ICMP error at once.
+/// The home agent's config does not permit the IPv4 prefix of the router, so the home agent refuses this
+/// prefix. IPv6 continues, and the host on board gets an ICMP error at once.
 #[test]
 fn router_with_refused_ipv4_prefix_still_forwards_ipv6() {
     if !can_run_or_report() {

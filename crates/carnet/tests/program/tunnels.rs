@@ -225,8 +225,8 @@ fn a_handover_while_both_uplinks_work_loses_no_packet() {
     println!("three handovers: {} of {} packets lost", report.lost_packets, report.sent_packets);
 }
 
-/// The old path works until the router has answered at the new care-of address. The home agent does not test
-/// a recently used address again.
+/// The home agent uses the old path until the router has answered at the new care-of address. It does not
+/// test an address again that was in use a short time ago.
 #[test]
 fn handover_with_care_of_address_test_loses_no_packet_on_tun_or_bpf() {
     if !can_run_or_report() {

@@ -240,8 +240,8 @@ fn breakout_policy_sends_selected_packets_by_the_active_uplink() {
     }
 }
 
-/// NAT does not change messages of Neighbor Discovery and Multicast Listener Discovery, nor answers to
-/// connections that began outside. So the router must not send them past the tunnel.
+/// NAT changes no messages of Neighbor Discovery and Multicast Listener Discovery, and no answers to
+/// connections that began outside. So the router must not send them out without the tunnel.
 #[test]
 fn router_drops_breakout_packets_that_nat_does_not_translate() {
     if !can_run_or_report() {
