@@ -744,7 +744,8 @@ impl StationRunner {
 
     /// Handles a result of the thread that writes the state: sends the packets that waited for the disk.
     ///
-    /// # Errors Returns an error if the thread cannot store any further state.
+    /// # Errors
+    /// Returns an error if the thread cannot store any further state.
     fn handle_stored(&mut self, news: WriterEvent) -> anyhow::Result<()> {
         let lost = matches!(news, WriterEvent::Lost(_));
         if let WriterEvent::Written(commit) = news {

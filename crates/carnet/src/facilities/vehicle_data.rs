@@ -37,7 +37,8 @@ const ACCELERATION_CONTROL_NAMES: [&str; 7] = [
 
 /// Returns the vehicle data as a CAM; `role` is the vehicle's role if the report has no role.
 ///
-/// # Errors Returns the mistake, with the expected value.
+/// # Errors
+/// Returns the mistake, with the expected value.
 pub fn cam_of_vehicle(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     let mut cam = Cam::default();
     let parameters = &mut cam.cam.cam_parameters;
