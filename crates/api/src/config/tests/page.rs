@@ -1,6 +1,6 @@
 //! Compares `docs/config.md` with the declarations, and the declarations with the reader.
 //!
-//! `CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api rows_of_the_page` writes the tables of the page.
+//! `CARNET_UPDATE_CONFIG=1 cargo test -p carnet-api config_page_lists` writes the tables of the page.
 
 use super::super::document::all_sections;
 use super::super::keys::{AbsentValue, DeclaredKey, Section};
@@ -69,7 +69,7 @@ fn config_page_lists_exactly_the_declared_keys() {
         assert_eq!(
             found, expected,
             "docs/config.md is not what the declarations say: CARNET_UPDATE_CONFIG=1 cargo test -p \
-             carnet-api rows_of_the_page"
+             carnet-api config_page_lists"
         );
     }
     assert_eq!(CONFIG_PAGE.lines().count(), written.lines().count());
