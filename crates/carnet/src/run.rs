@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use carnet_api::config::{Config, ConfigErrors, Sandbox};
+use carnet_api::config::{Config, ConfigErrors, PrivateKey, Sandbox};
 use carnet_api::model;
 use carnet_base::{Part, RateLimiter, Rng, Seed, Time};
 use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, with_files_alone};
@@ -90,6 +90,18 @@ const EVENT_BUFFER_LENGTH: usize = 1024;
 /// Returns the mistakes in the config file.
 pub fn load_config(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     run_with_secrets(|| Config::load_file(path).map(Box::new))
+}
+
+/// Reads the private keys of a new leader again: the operator may have exchanged them while it was a standby.
+fn read_private_keys_again(config: &mut Config) {
+    let Some(key) = &mut config.station.private_key else { return };
+    match run_with_secrets(|| PrivateKey::read(key.key_file.clone())) {
+        Ok(read) => {
+            key.wipe();
+            *key = read;
+        }
+        Err(error) => warn!("the new leader uses the private key of its start: {error}"),
+    }
 }
 
 /// Sets the state directory of the config to the path of the store. The rest of the program then treats the
@@ -194,6 +206,9 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     let (state, kept, warning) = opened?;
     if let Some(warning) = warning {
         warn!("{warning}");
+    }
+    if store.is_some() {
+        read_private_keys_again(&mut config);
     }
     // The runner is on the heap, because moving it would leave a copy of the mobile router's key in memory.
     let mut runner = run_with_secrets(|| {
@@ -650,7 +665,8 @@ impl StationRunner {
         let recorder = Recorder::create_recorder(config.station.recording_file.as_deref(), &header);
         let recorder = open_optional(&config, "the recording", recorder)?.unwrap_or_default();
         let station_config = settings::station_config(&config, geonet.get().and_then(Geonet::address));
-        let sessions = Sessions::new(&config, header.time, state.is_shared())?;
+        let records = state.take_session_records();
+        let sessions = Sessions::new(&config, header.time, state.is_shared().then_some(&records[..]))?;
         config.wipe_keys();
         let served = settings::home_addresses(&config);
         let (known, others): (Vec<_>, Vec<_>) =
@@ -748,7 +764,11 @@ impl StationRunner {
     /// Returns an error if the thread cannot store any further state.
     fn handle_stored(&mut self, news: WriterEvent) -> anyhow::Result<()> {
         let lost = matches!(news, WriterEvent::Lost(_));
-        if let WriterEvent::Written(commit) = news {
+        let written = match news {
+            WriterEvent::Written(commit) => Some(commit),
+            _ => None,
+        };
+        if let Some(commit) = written {
             self.lan_services.release_written(clock::now(), commit);
         }
         let (packets, told) = self.state.handle_writer_event(news);
@@ -757,6 +777,9 @@ impl StationRunner {
         }
         for packet in packets {
             self.carry_out_output(packet);
+        }
+        if let Some(commit) = written {
+            self.release_session_datagrams(commit);
         }
         self.flush_packets();
         if let Some(message) = told {

@@ -15,11 +15,12 @@
 //!   handshake, at most 16 of them.
 //! * If signalling has no answer for 1.2 s, the mobile router begins a handshake: the home agent may have
 //!   lost its sessions.
-//! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, and the timestamps that it
-//!   has accepted.
+//! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, the timestamps that it has
+//!   accepted, and the routes of paths. In a fleet the store has them.
+//! * A home agent that starts or takes over begins handshakes by the stored routes (`layer/fleet.rs`).
 //! * While an end exchanges its key, each path has a session for each pair of keys (`layer/keys.rs`).
 //!
-//! Left out: direct routes, fleets, the kernel engine, and TLS.
+//! Left out: direct routes, the kernel engine, and TLS.
 #![cfg_attr(
     not(feature = "wireguard"),
     allow(dead_code, reason = "without the feature no packet is of a session")

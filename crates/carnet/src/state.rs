@@ -172,6 +172,9 @@ struct StateWriter {
     is_shared: bool,
     /// Leases that were stored at the start, until [`StateStore::take_stored_leases`].
     stored_leases: StoredLeases,
+    /// Records of encrypted sessions that were stored at the start, until
+    /// [`StateStore::take_session_records`].
+    session_records: Vec<(RecordKey, String)>,
 }
 
 /// Records of the services for hosts on board.
@@ -208,9 +211,12 @@ impl StateStore {
                 path.display()
             )
         });
-        let (leases, records) = records
+        let (leases, records): (Vec<_>, Vec<_>) = records
             .into_iter()
             .partition(|(key, _)| matches!(key, RecordKey::Lease(_) | RecordKey::Delegation(_)));
+        let (sessions, records) = records
+            .into_iter()
+            .partition(|(key, _)| matches!(key, RecordKey::Sessions | RecordKey::Session(_)));
         let loaded = records_to_state(&path, records)?;
         let is_shared = matches!(medium, StorageMedium::Store(_));
         let (commits, to_write) = mpsc::sync_channel(1);
@@ -239,6 +245,7 @@ impl StateStore {
             has_ended: false,
             is_shared,
             stored_leases: leases_of_records(leases),
+            session_records: sessions,
         };
         Ok((StateStore(Some(keeping)), loaded, warning))
     }
@@ -263,6 +270,11 @@ impl StateStore {
     /// Returns the leases that were stored at the start; the next call returns none.
     pub fn take_stored_leases(&mut self) -> StoredLeases {
         self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.stored_leases)).unwrap_or_default()
+    }
+
+    /// Returns the records of encrypted sessions that were stored at the start; the next call returns none.
+    pub fn take_session_records(&mut self) -> Vec<(RecordKey, String)> {
+        self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.session_records)).unwrap_or_default()
     }
 
     /// Returns the number of the commit that will contain all changes so far; `None` if the state is not
@@ -388,7 +400,7 @@ pub fn records_to_state(path: &Path, records: Vec<(RecordKey, String)>) -> anyho
         match key {
             RecordKey::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
             RecordKey::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
-            RecordKey::Lease(_) | RecordKey::Delegation(_) => {}
+            RecordKey::Lease(_) | RecordKey::Delegation(_) | RecordKey::Sessions | RecordKey::Session(_) => {}
         }
     }
     loaded.home_agent = nodes;

@@ -1,6 +1,6 @@
 //! Measures a session engine without any system call: data messages, handshakes, forged handshakes, and the
-//! memory of 10,000 sessions. For comparison, measures the library `sanstun` alone with payloads of the same
-//! length.
+//! memory of 10,000 sessions. Also measures the work of a home agent that opens 1,000 paths. For comparison,
+//! measures the library `sanstun` alone with payloads of the same length.
 //!
 //! cargo bench -p carnet-wireguard --bench sessions
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
@@ -23,6 +23,8 @@ use zeroize::Zeroizing;
 const PAYLOAD_LENGTH: usize = 1408;
 const BENCHMARK_TIME: Time = Time::from_secs(1);
 const ROUTER_COUNT: u32 = 10_000;
+/// Routers to which a new leader of a fleet opens sessions.
+const TAKEOVER_COUNT: u32 = 1000;
 
 fn new_engine(seed: u32) -> SessionEngine {
     let mut octets = [7; 32];
@@ -107,7 +109,52 @@ fn measure_memory() {
     );
 }
 
+/// Measures the time that a home agent spends on the handshakes that it begins itself, without the routers'
+/// part.
+fn measure_takeover() {
+    let mut home = new_engine(0);
+    let mut routers: Vec<SessionEngine> = Vec::new();
+    for number in 1..=TAKEOVER_COUNT {
+        let mut router = new_engine(number);
+        add(&mut home, number, router.public_keys()[0]);
+        add(&mut router, 1, home.public_keys()[0]);
+        routers.push(router);
+    }
+    let mut buffer = [0; 256];
+    let mut spent = Duration::ZERO;
+    for (number, router) in (1..).zip(&mut routers) {
+        let path = SessionPath { peer_id: PeerId(number), path_number: PathNumber::UNNUMBERED };
+        let address = route(0x0a00_0000 + number);
+        let begin = Instant::now();
+        home.open_session(BENCHMARK_TIME, path, address);
+        let initiation = home.poll_output();
+        spent += begin.elapsed();
+        let Some(Output::Send { datagram, .. }) = initiation else { panic!("no initiation") };
+        router.receive_datagram(BENCHMARK_TIME, route(1), &datagram, &mut buffer);
+        router.handle_handshakes(BENCHMARK_TIME, 8);
+        let mut sent = Vec::new();
+        while let Some(output) = router.poll_output() {
+            if let Output::Send { datagram, .. } = output {
+                sent.push(datagram);
+            }
+        }
+        let begin = Instant::now();
+        for datagram in sent {
+            home.receive_datagram(BENCHMARK_TIME, address, &datagram, &mut buffer);
+        }
+        home.handle_handshakes(BENCHMARK_TIME, 8);
+        while home.poll_output().is_some() {}
+        spent += begin.elapsed();
+        assert!(home.is_established(path));
+    }
+    println!(
+        "{TAKEOVER_COUNT} paths opened by the home agent: {spent:?} of one core, {:?} each",
+        spent / TAKEOVER_COUNT
+    );
+}
+
 fn benchmark_sessions(criterion: &mut Criterion) {
+    measure_takeover();
     measure_memory();
     let (mut router, mut home) = (new_engine(1), new_engine(2));
     let to_home = add(&mut router, 1, home.public_keys()[0]);

@@ -471,6 +471,21 @@ impl SessionEngine {
         is_open
     }
 
+    /// Leaves the renewal of a path to the remote end, and follows it to another address. A home agent that
+    /// has opened a session by a stored route calls this function when the session is established.
+    pub fn release_session(&mut self, path: SessionPath) {
+        for line in self.lines(path) {
+            if let Some(session) = self.sessions_by_line.get_mut(&line) {
+                session.is_wanted = false;
+            }
+        }
+    }
+
+    /// Returns the peer that has a public key.
+    pub fn peer_of(&self, key: PublicKey) -> Option<PeerId> {
+        self.peer_by_key.get(&key).copied()
+    }
+
     /// Ends the sessions of a path.
     pub fn close_session(&mut self, path: SessionPath) {
         self.lines(path).into_iter().for_each(|line| self.remove(line));

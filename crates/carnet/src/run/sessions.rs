@@ -88,11 +88,35 @@ impl StationRunner {
     pub(super) fn handle_sessions(&mut self) {
         let Some(sessions) = self.encrypted_sessions.get_mut() else { return };
         sessions.handle_due_work(clock::now());
+        self.store_session_changes();
         self.send_datagrams();
         while let Some(message) = self.encrypted_sessions.get_mut().and_then(Sessions::poll_message) {
             self.report_event(&Event::Warning { message });
         }
         self.flush_packets();
+    }
+
+    /// Stores the changes of the sessions, if this station is a member of a fleet.
+    fn store_session_changes(&mut self) {
+        let (Some(sessions), Some(commit)) = (self.encrypted_sessions.get_mut(), self.state.next_commit())
+        else {
+            return;
+        };
+        let changes = sessions.take_changes();
+        let has_changes = !changes.is_empty();
+        let is_urgent = sessions.hold_until(clock::now(), has_changes.then_some(commit));
+        changes.into_iter().for_each(|change| self.state.set_record(change));
+        if has_changes {
+            self.state.commit_changes(is_urgent);
+        }
+    }
+
+    /// Sends the datagrams of sessions that have waited for a commit.
+    pub(super) fn release_session_datagrams(&mut self, commit: u64) {
+        if let Some(sessions) = self.encrypted_sessions.get_mut() {
+            sessions.handle_written(clock::now(), commit);
+            self.handle_sessions();
+        }
     }
 
     /// Begins the sessions of all uplinks of the mobile router.

@@ -22,11 +22,14 @@ use carnet_wireguard::{
     ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, date_at_start,
 };
 
+mod fleet;
 mod keys;
 
+use self::fleet::{Held, StoredRoutes};
 use self::keys::{KEY_MESSAGE_FIRST_OCTET, KeyExchange};
-use super::state::StateFile;
+use super::state::StoredState;
 use super::{OutgoingDatagram, SessionArrival, SessionDeparture, SessionPacketOrigin};
+use crate::state::RecordKey;
 
 /// Octets of a UDP header.
 const UDP_HEADER_LENGTH: usize = 8;
@@ -153,25 +156,36 @@ pub struct Sessions {
     payload_length: usize,
     scratch_buffer: Vec<u8>,
     outgoing_packet: PacketBuffer,
-    state: StateFile,
+    state: StoredState,
     key_exchange: KeyExchange,
+    /// Paths of mobile routers that the home agent still has to open.
+    stored_routes: StoredRoutes,
+    /// Responses and keys that wait until the store of a fleet has their changes.
+    held: Held,
     /// Packets that had no session, and payloads whose addresses do not fit their session.
     unsent_packets: u64,
     refused_packets: u64,
 }
 
 impl Sessions {
-    /// Creates the sessions of a config; `None` if the config has no key of a remote end. A member of a fleet
-    /// accepts no next keys, because the other members would not know them.
+    /// Creates the sessions of a config; `None` if the config has no key of a remote end. In a fleet,
+    /// `records` are the sessions' records in the store; without a fleet they are `None`.
     ///
     /// # Errors
-    /// Returns an error if the kernel has no random numbers.
-    pub fn new(config: &Config, seed_time: Time, is_fleet_member: bool) -> anyhow::Result<Option<Sessions>> {
+    /// Returns an error if the kernel has no random numbers, or if a record cannot be read.
+    pub fn new(
+        config: &Config,
+        seed_time: Time,
+        records: Option<&[(RecordKey, String)]>,
+    ) -> anyhow::Result<Option<Sessions>> {
         let Some(private_key) = config.station.private_key.as_ref().filter(|_| config.has_sessions()) else {
             return Ok(None);
         };
         let seed = clock::random_octets().context("cannot get randomness from the kernel")?;
-        let state = StateFile::read_state_file(config.station.state_dir.as_deref(), &config.station.name);
+        let state = match records {
+            Some(records) => StoredState::of_records(records)?,
+            None => StoredState::read_state_file(config.station.state_dir.as_deref(), &config.station.name),
+        };
         let system = Duration::from_nanos(clock::wall_time().as_unix_nanos());
         let engine = SessionEngine::new(EngineSettings {
             private_key: PrivateKey::from_random(private_key.present_key.octets()),
@@ -204,11 +218,14 @@ impl Sessions {
             scratch_buffer: vec![0; MAX_DATAGRAM_LENGTH],
             outgoing_packet: PacketBuffer::new(),
             state,
-            key_exchange: KeyExchange::new(is_fleet_member),
+            key_exchange: KeyExchange::default(),
+            stored_routes: StoredRoutes::default(),
+            held: Held::default(),
             unsent_packets: 0,
             refused_packets: 0,
         };
         sessions.reconfigure(seed_time, config);
+        sessions.take_stored_routes();
         Ok(Some(sessions))
     }
 
@@ -264,8 +281,10 @@ impl Sessions {
                 });
             }
         }
-        for id in self.remote_peers.keys().filter(|id| !kept.values().any(|kept| kept == *id)) {
+        for (id, remote) in self.remote_peers.iter().filter(|(id, _)| !kept.values().any(|kept| kept == *id))
+        {
             self.session_engine.remove_peer(*id);
+            self.state.clear_routes(now, remote.config_key);
         }
         self.id_by_key = kept;
         self.remote_peers.clear();
@@ -955,7 +974,7 @@ impl Sessions {
 
     /// Returns the time of the next [`Self::handle_due_work`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        if self.session_engine.has_handshakes() {
+        if self.session_engine.has_handshakes() || !self.stored_routes.is_empty() {
             return Some(Time::ZERO);
         }
         let idle = self.session_slots.iter().map(|slot| slot.last_packet_at + IDLE_SESSION_TIMEOUT).min();
@@ -966,6 +985,7 @@ impl Sessions {
     /// [`Self::poll_message`] return the results.
     pub fn handle_due_work(&mut self, now: Time) {
         self.session_engine.handle_handshakes(now, HANDSHAKES_PER_TURN);
+        self.open_stored_routes(now);
         if self.session_engine.poll_timeout().is_some_and(|due| due <= now) {
             self.session_engine.handle_timeout(now);
         }
@@ -978,19 +998,15 @@ impl Sessions {
             self.apply_engine_output(now, output);
         }
         self.state.store_newest(self.session_engine.newest_timestamp());
-        self.state.store_accepted(now);
+        self.state.store_changes(now);
     }
 
     fn apply_engine_output(&mut self, now: Time, output: Output) {
         match output {
             Output::Send { route: DatagramRoute { socket, remote }, datagram } => {
-                self.ready_datagrams.push_back(ReadyDatagram {
-                    socket,
-                    remote,
-                    traffic_class: 0,
-                    may_fragment: false,
-                    octets: datagram,
-                });
+                let ready =
+                    ReadyDatagram { socket, remote, traffic_class: 0, may_fragment: false, octets: datagram };
+                self.send_or_hold(ready);
             }
             Output::Established { path, pair, route } => {
                 self.note_keys_in_use(now, path, pair, route);
@@ -1008,10 +1024,12 @@ impl Sessions {
                         SocketAddr::V4(remote) => Endpoint::Udp(remote),
                     };
                     self.learn_path_end(now, path, route, end);
+                    self.established_at_home_agent(now, path, pair, route);
                 }
             }
             // The station decides to which address it sends: see `learn`.
-            Output::Moved { .. } | Output::Elsewhere { .. } => {}
+            Output::Moved { path, route } => self.store_route(now, path, Some(route)),
+            Output::Elsewhere { .. } => {}
             Output::Accepted { path, remote, timestamp } => {
                 self.state.note_accepted(now, remote, path.path_number, timestamp);
             }
@@ -1025,7 +1043,9 @@ impl Sessions {
             }
             Output::NoAnswer { path } => {
                 let name = self.name(path);
-                let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) else { return };
+                let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) else {
+                    return self.give_up_stored_route(now, path);
+                };
                 if !std::mem::replace(&mut slot.is_unanswered, true) {
                     self.log_messages.push_back(format!(
                         "no answer: key, clock or path: the {name} does not answer the handshakes from {}",
@@ -1034,6 +1054,7 @@ impl Sessions {
                 }
             }
             Output::Ended { path } => {
+                self.store_route(now, path, None);
                 for end in self.ends_by_path.remove(&path).unwrap_or_default() {
                     self.forget_path_end(path, end);
                 }

@@ -9,6 +9,8 @@
 //! own {"restart_counter":1800000000}
 //! ```
 //!
+//! In a fleet, etcd also has records of [`RecordKey::Sessions`] and [`RecordKey::Session`].
+//!
 //! The last line of a key counts. A commit is on the disk entirely or not at all: the next commit begins only
 //! when the previous one is on the disk. So if the commit at the end is incomplete, a crash has interrupted
 //! it, and no acknowledgement has reported it. The reader truncates it. At any other place, an incomplete
@@ -26,6 +28,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use carnet_api::config::PublicKey;
 use carnet_linux::disk::{self, Disk, DiskFile};
 use ipnet::Ipv6Net;
 
@@ -52,7 +57,16 @@ pub enum RecordKey {
     Lease(Ipv4Addr),
     /// Prefix of the mobile network that a router on board has.
     Delegation(Ipv6Net),
+    /// Timestamp and public keys of this end of encrypted sessions, in a fleet.
+    Sessions,
+    /// Timestamps, routes and keys of a remote end of encrypted sessions, by its public key, in a fleet.
+    Session(PublicKey),
 }
+
+/// Name of [`RecordKey::Sessions`].
+const SESSIONS_NAME: &str = "sessions";
+/// Beginning of the name of each [`RecordKey::Session`].
+const SESSION_NAME: &str = "session/";
 
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,6 +75,8 @@ impl fmt::Display for RecordKey {
             RecordKey::Node(home_address) => home_address.fmt(f),
             RecordKey::Lease(address) => address.fmt(f),
             RecordKey::Delegation(prefix) => prefix.fmt(f),
+            RecordKey::Sessions => f.write_str(SESSIONS_NAME),
+            RecordKey::Session(key) => write!(f, "{SESSION_NAME}{}", STANDARD.encode(key.0)),
         }
     }
 }
@@ -71,6 +87,13 @@ impl FromStr for RecordKey {
     fn from_str(text: &str) -> anyhow::Result<RecordKey> {
         match text {
             "own" => Ok(RecordKey::Own),
+            SESSIONS_NAME => Ok(RecordKey::Sessions),
+            text if text.starts_with(SESSION_NAME) => {
+                let octets = STANDARD.decode(text.trim_start_matches(SESSION_NAME)).ok();
+                let octets = octets.and_then(|octets| octets.try_into().ok());
+                let octets = octets.with_context(|| format!("{text:?} has no public key"))?;
+                Ok(RecordKey::Session(PublicKey(octets)))
+            }
             text if text.contains('/') => {
                 Ok(RecordKey::Delegation(text.parse().with_context(|| format!("{text:?} is no prefix"))?))
             }

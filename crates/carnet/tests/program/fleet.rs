@@ -4,6 +4,7 @@
 mod access;
 mod doubles;
 mod links;
+mod sessions;
 mod status;
 
 use std::fs;
@@ -43,6 +44,8 @@ struct TestFleet {
     etcd_url: String,
     /// Further lines of the members' configs.
     further_config: String,
+    /// Config of the home agent.
+    agent_config: String,
 }
 
 /// Times of a fleet that are so long that no member loses the leadership because the test machine is slow.
@@ -97,6 +100,7 @@ impl TestFleet {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         });
         Some(TestFleet {
+            agent_config: bed.agent_config(),
             bed,
             standby_hosts: others,
             etcd_process: store,
@@ -113,7 +117,7 @@ impl TestFleet {
     fn write_member_config(&self, member: usize) -> PathBuf {
         let name = MEMBER_NAMES[member];
         let path = |kind: &str| self.bed.scratch.path_of(&format!("{name}{kind}"));
-        let agent = self.bed.agent_config().replace("agent.sock", &format!("{name}.sock"));
+        let agent = self.agent_config.replace("agent.sock", &format!("{name}.sock"));
         fs::write(path(".toml"), config_with_tested_path(&config_with_ipv4(&agent)).as_bytes())
             .expect("a config file");
         let config = format!(

@@ -16,6 +16,8 @@ use carnet_wireguard::{
     DatagramRoute, PairId, PathNumber, PeerId, PrivateKey, PublicKey, RemotePeer, SessionPath,
 };
 
+use super::super::state::Stored;
+use super::fleet::NextKeys;
 use super::{SIGNALLING_SILENCE, Sessions};
 
 /// First octet of a message about keys: four bits for its kind, and the version.
@@ -60,13 +62,6 @@ pub(super) struct KeyExchange {
     old_key_ends_at: BTreeMap<PeerId, Time>,
     /// Time at which a peer's key was stored last.
     key_stored_at: HashMap<PeerId, Time>,
-    is_fleet_member: bool,
-}
-
-impl KeyExchange {
-    pub(super) fn new(is_fleet_member: bool) -> KeyExchange {
-        KeyExchange { is_fleet_member, ..KeyExchange::default() }
-    }
 }
 
 fn build_key_message(kind: u8, key: PublicKey) -> [u8; KEY_MESSAGE_LENGTH] {
@@ -112,14 +107,13 @@ impl Sessions {
             self.id_by_key.get(base).map(|peer| RemoteEnd { peer_id: *peer, home_agent: None })
         };
         let ends_on_next_key = adopted.iter().filter_map(peer).collect();
-        let KeyExchange { confirmed_ends, old_key_ends_at, key_stored_at, is_fleet_member, .. } =
+        let KeyExchange { confirmed_ends, old_key_ends_at, key_stored_at, .. } =
             std::mem::take(&mut self.key_exchange);
         self.key_exchange = KeyExchange {
             ends_on_next_key,
             confirmed_ends,
             old_key_ends_at,
             key_stored_at,
-            is_fleet_member,
             ..KeyExchange::default()
         };
     }
@@ -282,7 +276,7 @@ impl Sessions {
         let payload = self.payload.get(..self.payload_length).unwrap_or_default();
         match parse_key_message(payload) {
             Some((ANNOUNCEMENT_TYPE, key)) => {
-                if self.store_announced_key(now, path.peer_id, pair, key) {
+                if self.store_announced_key(now, path, route, pair, key) {
                     self.encrypt_packet(now, path, route, 0, false, &build_key_message(RECEIPT_TYPE, key));
                 }
             }
@@ -295,8 +289,16 @@ impl Sessions {
     }
 
     /// Stores the next key of a peer that came through a session of `pair`. Returns whether the key is
-    /// stored.
-    fn store_announced_key(&mut self, now: Time, id: PeerId, pair: PairId, key: PublicKey) -> bool {
+    /// stored. In a fleet the store has it later, and then [`Self::use_stored_keys`] sends the receipt.
+    fn store_announced_key(
+        &mut self,
+        now: Time,
+        path: SessionPath,
+        route: DatagramRoute,
+        pair: PairId,
+        key: PublicKey,
+    ) -> bool {
+        let id = path.peer_id;
         let (Some(remote), Some(pair)) = (self.remote_peers.get(&id), self.session_engine.key_pair(pair))
         else {
             return false;
@@ -304,6 +306,9 @@ impl Sessions {
         let old = remote.remote_peer.public_keys.clone();
         if old.contains(&key) {
             return true;
+        }
+        if self.held.has_keys_of(id) {
+            return false;
         }
         // Only the newest key in use names its successor. A next key that was never used has no say, and an
         // end may replace it.
@@ -320,20 +325,22 @@ impl Sessions {
         }
         self.key_exchange.key_stored_at.insert(id, now);
         let (config_key, name) = (remote.config_key, remote.name.clone());
-        if self.key_exchange.is_fleet_member {
-            self.log_messages.push_back(format!(
-                "refused the next public key {key} of the {name}: the members of a fleet do not share such \
-                 keys, so the config has to name it"
-            ));
-            return false;
-        }
         let new = vec![key, pair.remote];
-        if !self.set_peer_keys(now, id, &new) {
-            self.log_messages
-                .push_back(format!("cannot use the next public key {key} of the {name}: another end has it"));
+        let taken = format!("cannot use the next public key {key} of the {name}: another end has it");
+        if self.session_engine.peer_of(key).is_some() {
+            self.log_messages.push_back(taken);
             return false;
         }
-        if !self.state.store_valid_keys(config_key, &new) {
+        if self.state.is_shared() {
+            self.state.store_valid_keys(config_key, &new);
+            self.held.hold_keys(NextKeys { peer: id, keys: new, path, route });
+            return false;
+        }
+        if !self.set_peer_keys(now, id, &new) {
+            self.log_messages.push_back(taken);
+            return false;
+        }
+        if self.state.store_valid_keys(config_key, &new) == Stored::Never {
             self.set_peer_keys(now, id, &old);
             self.log_messages.push_back(format!(
                 "cannot store the next public key of the {name}: expected a station.state_dir that can be \
@@ -341,10 +348,24 @@ impl Sessions {
             ));
             return false;
         }
+        self.begin_with_next_key(id, &name, key);
+        true
+    }
+
+    fn begin_with_next_key(&mut self, id: PeerId, name: &str, key: PublicKey) {
         self.key_exchange.old_key_ends_at.remove(&id);
         self.key_exchange.confirmed_ends.retain(|end| end.peer_id != id);
         self.log_messages.push_back(format!("the {name} announced its next public key {key}"));
-        true
+    }
+
+    /// Accepts the next key of a peer that the store of the fleet has, and sends the receipt.
+    pub(super) fn use_stored_keys(&mut self, now: Time, next: &NextKeys) {
+        let Some(name) = self.remote_peers.get(&next.peer).map(|remote| remote.name.clone()) else { return };
+        let key = next.keys.first().copied().filter(|_| self.set_peer_keys(now, next.peer, &next.keys));
+        if let Some(key) = key {
+            self.begin_with_next_key(next.peer, &name, key);
+            self.encrypt_packet(now, next.path, next.route, 0, false, &build_key_message(RECEIPT_TYPE, key));
+        }
     }
 
     /// Gives a peer other public keys. Fails if another peer has one of them.
@@ -396,7 +417,7 @@ impl Sessions {
         let Some(remote) = self.remote_peers.get(&id) else { return };
         let (config_key, name) = (remote.config_key, remote.name.clone());
         let [next, _] = remote.remote_peer.public_keys[..] else { return };
-        if self.state.store_valid_keys(config_key, &[next]) {
+        if self.state.store_valid_keys(config_key, &[next]) != Stored::Never {
             self.set_peer_keys(now, id, &[next]);
             self.key_exchange.confirmed_ends.retain(|end| end.peer_id != id);
             self.log_messages.push_back(format!(
@@ -428,6 +449,7 @@ mod tests {
     use super::super::super::{OutgoingDatagram, SessionArrival};
     use super::*;
     use crate::scratch::ScratchFolder;
+    use crate::state::{RecordChange, RecordKey};
 
     const AGENT_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
     const CARE_OF_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x10, 0, 0, 0, 0, 5);
@@ -439,8 +461,27 @@ mod tests {
         Agent,
     }
 
+    /// Where the state of the ends is. The home agent is a member of a fleet if it is in a store.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum StatePlace {
+        Nowhere,
+        Directory,
+        Store,
+    }
+
+    /// The store of a fleet, which has a commit at the next step after its beginning.
+    #[derive(Debug, Default)]
+    struct TestStore {
+        records: BTreeMap<RecordKey, String>,
+        gathered: Vec<RecordChange>,
+        writing: Option<Vec<RecordChange>>,
+        last_commit: u64,
+    }
+
     /// Router and home agent with a network between them, in virtual time. Their files are real.
     struct TestStations {
+        state_place: StatePlace,
+        store: TestStore,
         scratch: ScratchFolder,
         now: Time,
         router: Sessions,
@@ -473,22 +514,23 @@ mod tests {
         header.emit().to_vec()
     }
 
-    fn start_sessions(folder: &FilePath, end: TestEnd, now: Time) -> Sessions {
+    fn start_sessions(folder: &FilePath, end: TestEnd, now: Time, store: Option<&TestStore>) -> Sessions {
         let file = folder.join(format!("{end:?}.toml"));
         let config = Config::load_file(&file).expect("a config");
-        Sessions::new(&config, now, false).expect("randomness").expect("keys")
+        let records = store.map(|store| store.records.clone().into_iter().collect::<Vec<_>>());
+        Sessions::new(&config, now, records.as_deref()).expect("good records").expect("keys")
     }
 
     impl TestStations {
-        fn new(with_state: bool) -> TestStations {
+        fn new(state_place: StatePlace) -> TestStations {
             let scratch = ScratchFolder::new();
             let folder = scratch.path().to_owned();
             let router_key = write_key_file(&folder.join("Router.key"), 1);
             let agent_key = write_key_file(&folder.join("Agent.key"), 2);
             let station = |end: TestEnd| {
-                let state = match with_state {
-                    true => format!("state_dir = '{}'\n", folder.display()),
-                    false => String::new(),
+                let state = match state_place {
+                    StatePlace::Nowhere => String::new(),
+                    _ => format!("state_dir = '{}'\n", folder.display()),
                 };
                 format!("[station]\nname = '{end:?}'\n{state}private_key_file = '{end:?}.key'\n")
             };
@@ -507,9 +549,13 @@ mod tests {
             fs::write(folder.join("Agent.toml"), agent).expect("a config");
             fs::write(folder.join("Router.toml"), router).expect("a config");
             let now = Time::from_secs(100);
+            let store = TestStore::default();
+            let of_agent = (state_place == StatePlace::Store).then_some(&store);
             let mut stations = TestStations {
-                router: start_sessions(&folder, TestEnd::Router, now),
-                agent: start_sessions(&folder, TestEnd::Agent, now),
+                state_place,
+                router: start_sessions(&folder, TestEnd::Router, now, None),
+                agent: start_sessions(&folder, TestEnd::Agent, now, of_agent),
+                store,
                 scratch,
                 now,
                 in_flight: VecDeque::new(),
@@ -548,8 +594,32 @@ mod tests {
 
         /// Kills a program, and starts it again from its files.
         fn restart(&mut self, end: TestEnd) {
-            *self.sessions_of(end) = start_sessions(self.scratch.path(), end, self.now);
+            let is_member = self.state_place == StatePlace::Store && end == TestEnd::Agent;
+            (self.store.gathered, self.store.writing) = (Vec::new(), None);
+            self.store.last_commit = 0;
+            let store = is_member.then_some(&self.store);
+            *self.sessions_of(end) = start_sessions(self.scratch.path(), end, self.now, store);
             self.prepare_router_session();
+        }
+
+        /// Finishes the commit of the store, and begins the next one.
+        fn run_commit(&mut self) {
+            if let Some(changes) = self.store.writing.take() {
+                for (key, record) in changes {
+                    self.store.records.insert(key, record.expect("no record is removed"));
+                }
+                self.store.last_commit += 1;
+                self.agent.handle_written(self.now, self.store.last_commit);
+            }
+            let gathered = std::mem::take(&mut self.store.gathered);
+            self.store.writing = (!gathered.is_empty()).then_some(gathered);
+        }
+
+        fn gather_changes(&mut self) {
+            let changes = self.agent.take_changes();
+            let number = self.store.last_commit + 1 + u64::from(self.store.writing.is_some());
+            self.agent.hold_until(self.now, (!changes.is_empty()).then_some(number));
+            self.store.gathered.extend(changes);
         }
 
         fn collect_datagrams(&mut self) {
@@ -558,6 +628,10 @@ mod tests {
                 let now = self.now;
                 let sessions = self.sessions_of(end);
                 sessions.handle_due_work(now);
+                if end == TestEnd::Agent && self.state_place == StatePlace::Store {
+                    self.gather_changes();
+                }
+                let sessions = self.sessions_of(end);
                 let mut sent = Vec::new();
                 while let Some(datagram) = sessions.poll_datagram() {
                     assert!(matches!(datagram, OutgoingDatagram::Ipv6 { .. }));
@@ -576,6 +650,7 @@ mod tests {
                 if self.now.as_nanos().is_multiple_of(1_000_000_000) {
                     self.router.send_outer_packet(self.now, &ipv6_packet(CARE_OF_ADDRESS, AGENT_ADDRESS));
                 }
+                self.run_commit();
                 self.collect_datagrams();
                 while let Some((end, octets)) = self.in_flight.pop_front() {
                     if let Some((victim, at)) = self.kill_before
@@ -660,10 +735,15 @@ mod tests {
         }
     }
 
+    fn ends_and_places() -> Vec<(TestEnd, StatePlace)> {
+        let places = [StatePlace::Directory, StatePlace::Store];
+        places.into_iter().flat_map(|place| [(TestEnd::Router, place), (TestEnd::Agent, place)]).collect()
+    }
+
     #[test]
     fn key_rotation_of_either_end_retires_the_old_key() {
-        for end in [TestEnd::Router, TestEnd::Agent] {
-            let mut stations = TestStations::new(true);
+        for (end, place) in ends_and_places() {
+            let mut stations = TestStations::new(place);
             assert!(stations.pass_packets_both_ways());
             let old = stations.accepted_keys(end)[0];
             let next = stations.rotate_key(end, 7);
@@ -692,8 +772,13 @@ mod tests {
     #[test]
     fn key_rotation_continues_after_either_end_is_killed() {
         /// Changes the key of an end, and returns the number of datagrams of the change.
-        fn change_key_with_kill(end: TestEnd, victim: Option<TestEnd>, at: usize) -> usize {
-            let mut stations = TestStations::new(true);
+        fn change_key_with_kill(
+            place: StatePlace,
+            end: TestEnd,
+            victim: Option<TestEnd>,
+            at: usize,
+        ) -> usize {
+            let mut stations = TestStations::new(place);
             let before = stations.delivered_datagrams;
             stations.kill_before = victim.map(|victim| (victim, before + at));
             let next = stations.rotate_key(end, 7);
@@ -702,17 +787,17 @@ mod tests {
             stations.run_for(Duration::from_secs(20));
             assert!(
                 stations.pass_packets_both_ways(),
-                "{end:?} changes its key, {victim:?} is killed at {at}"
+                "{end:?} changes its key, {victim:?} is killed at {at}, {place:?}"
             );
             assert_eq!(stations.accepted_keys(end)[0], next);
             steps
         }
-        for end in [TestEnd::Router, TestEnd::Agent] {
-            let steps = change_key_with_kill(end, None, 0);
+        for (end, place) in ends_and_places() {
+            let steps = change_key_with_kill(place, end, None, 0);
             assert!((8..100).contains(&steps), "{steps}");
             for victim in [TestEnd::Router, TestEnd::Agent] {
                 for at in 0..steps {
-                    change_key_with_kill(end, Some(victim), at);
+                    change_key_with_kill(place, end, Some(victim), at);
                 }
             }
         }
@@ -720,7 +805,7 @@ mod tests {
 
     #[test]
     fn peer_without_state_directory_accepts_no_next_key() {
-        let mut stations = TestStations::new(false);
+        let mut stations = TestStations::new(StatePlace::Nowhere);
         let old = stations.accepted_keys(TestEnd::Router);
         write_key_file(&next_key_file(&stations.key_file(TestEnd::Router)), 7);
         stations.read_key_files(TestEnd::Router);
@@ -736,7 +821,7 @@ mod tests {
     /// The home agent accepts a key only from the session of the newest key in use.
     #[test]
     fn home_agent_refuses_key_announced_outside_session_of_present_key() {
-        let mut stations = TestStations::new(true);
+        let mut stations = TestStations::new(StatePlace::Directory);
         let old = stations.accepted_keys(TestEnd::Router)[0];
         let next = stations.rotate_key(TestEnd::Router, 7);
         let id = *stations.agent.remote_peers.keys().next().expect("a router");
@@ -749,14 +834,22 @@ mod tests {
         let third = PrivateKey::from_random([9; 32]).public_key();
         stations.now += MIN_KEY_CHANGE_INTERVAL;
         let (now, of_old, of_next) = (stations.now, pair(&stations, old), pair(&stations, next));
-        assert!(!stations.agent.store_announced_key(now, id, of_old, third));
+        let path = SessionPath { peer_id: id, path_number: PathNumber::new(1).expect("a number") };
+        let route = stations.agent.session_engine.route(path).expect("a route");
+        assert!(!stations.agent.store_announced_key(now, path, route, of_old, third));
         assert_eq!(stations.accepted_keys(TestEnd::Router), [next, old]);
-        assert!(stations.agent.store_announced_key(now, id, of_next, third));
+        assert!(stations.agent.store_announced_key(now, path, route, of_next, third));
         assert_eq!(stations.accepted_keys(TestEnd::Router), [third, next]);
         // The third key was never used: the key in use may replace it, but not at once.
         let fourth = PrivateKey::from_random([10; 32]).public_key();
-        assert!(!stations.agent.store_announced_key(now, id, of_next, fourth));
-        assert!(stations.agent.store_announced_key(now + MIN_KEY_CHANGE_INTERVAL, id, of_next, fourth));
+        assert!(!stations.agent.store_announced_key(now, path, route, of_next, fourth));
+        assert!(stations.agent.store_announced_key(
+            now + MIN_KEY_CHANGE_INTERVAL,
+            path,
+            route,
+            of_next,
+            fourth
+        ));
         assert_eq!(stations.accepted_keys(TestEnd::Router), [fourth, next]);
     }
 

@@ -288,3 +288,41 @@ fn refused_rename_is_repeated_after_crash() {
         assert!(!first || after.contains_key(&node_key(1)), "seed {seed}: {after:?}");
     }
 }
+
+/// The names of all kinds of keys are read as they were written, in the file too.
+#[test]
+fn key_is_read_as_it_was_written() {
+    let mut rng = Rng::new(1);
+    let scratch = ScratchFolder::new();
+    let path = scratch.path().join("s.state");
+    let mut octets = [0; 32];
+    let mut keys = vec![
+        RecordKey::Own,
+        RecordKey::Sessions,
+        RecordKey::Node("2001:db8::1".parse().expect("an address")),
+        RecordKey::Lease("192.0.2.1".parse().expect("an address")),
+        RecordKey::Delegation("2001:db8::/64".parse().expect("a prefix")),
+        RecordKey::Session(PublicKey(octets)),
+    ];
+    for _ in 0..200 {
+        octets.fill_with(|| rng.u64() as u8);
+        keys.push(RecordKey::Session(PublicKey(octets)));
+    }
+    for key in &keys {
+        let text = key.to_string();
+        assert_eq!(text.parse::<RecordKey>().expect("a key"), *key);
+        assert!(!text.contains(' '));
+    }
+    let (mut journal, ..) = open_journal_at(&path);
+    journal
+        .append_commit(&keys.iter().map(|key| (*key, Some("{}".into()))).collect::<Vec<_>>())
+        .expect("appends");
+    drop(journal);
+    assert_eq!(records_in_file(&path).into_keys().collect::<Vec<_>>(), {
+        keys.sort();
+        keys
+    });
+    for wrong in ["session/", "session/AAAA", "session/2001:db8::1", "sessionsx"] {
+        assert!(wrong.parse::<RecordKey>().is_err(), "{wrong}");
+    }
+}

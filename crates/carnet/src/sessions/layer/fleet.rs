@@ -1,0 +1,184 @@
+//! Sessions of a home agent that starts or takes over, and what waits for the store of a fleet.
+//!
+//! * **Stored routes.** The home agent begins the handshakes itself, by the routes that the last run or the
+//!   last leader has stored. It opens a path only while no handshake waits, so data and responses go first.
+//!   The first path of each router comes before the second one of any router.
+//! * **Released paths.** When a path is established, the home agent leaves its renewal to the router again,
+//!   and follows the router to another address.
+//! * **Held responses.** In a fleet, the response to an initiation leaves when the store has its timestamp.
+//!   So no member answers an initiation that another one has answered.
+//! * **Held keys.** In a fleet, the next key of a router is valid when the store has it, and the receipt
+//!   follows then. So a new leader knows each key that a router may use.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use carnet_base::Time;
+use carnet_wireguard::{DatagramRoute, PairId, PeerId, PublicKey, SessionPath};
+
+use super::{HANDSHAKES_PER_TURN, HOME_AGENT_IPV4_SOCKET, HOME_AGENT_IPV6_SOCKET, ReadyDatagram, Sessions};
+use crate::state::RecordChange;
+
+/// Type of a handshake response.
+const RESPONSE_TYPE: u8 = 2;
+/// Largest number of responses and keys that wait for the store. With more of them the home agent drops a
+/// new response, and the router sends its initiation again.
+const MAX_HELD: usize = 16_384;
+
+/// Paths to open, with the addresses of their routers.
+pub(super) type StoredRoutes = VecDeque<(SessionPath, SocketAddr)>;
+
+/// A thing that waits for a commit.
+#[derive(Debug)]
+enum HeldItem {
+    Response(ReadyDatagram),
+    Keys(NextKeys),
+}
+
+/// The keys of a peer, which become valid when they are stored.
+#[derive(Debug)]
+pub(super) struct NextKeys {
+    pub(super) peer: PeerId,
+    /// The valid keys, the newest one first.
+    pub(super) keys: Vec<PublicKey>,
+    /// Where the receipt goes.
+    pub(super) path: SessionPath,
+    pub(super) route: DatagramRoute,
+}
+
+/// Things that wait for commits, in the order of these.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Each thing with its commit; `None` if its changes are in no commit yet.
+    items: VecDeque<(Option<u64>, HeldItem)>,
+    /// Number of the last commit with changes of sessions, and of the last one that the store has.
+    last: u64,
+    written: u64,
+}
+
+impl Held {
+    /// Returns whether the next key of a peer waits.
+    pub(super) fn has_keys_of(&self, peer: PeerId) -> bool {
+        self.items.iter().any(|(_, item)| matches!(item, HeldItem::Keys(next) if next.peer == peer))
+    }
+
+    pub(super) fn hold_keys(&mut self, next: NextKeys) {
+        self.items.push_back((None, HeldItem::Keys(next)));
+    }
+}
+
+impl Sessions {
+    /// Notes which paths the home agent opens: those that had a session in the last run, or at the last
+    /// leader.
+    pub(super) fn take_stored_routes(&mut self) {
+        let mut routes: Vec<(usize, SessionPath, SocketAddr)> = Vec::new();
+        for peer in self.peer_by_home_address.values() {
+            let Some(remote) = self.remote_peers.get(peer) else { continue };
+            let of_router = self.state.routes(remote.config_key).into_iter().enumerate();
+            routes.extend(of_router.map(|(rank, (path_number, address))| {
+                (rank, SessionPath { peer_id: *peer, path_number }, address)
+            }));
+        }
+        routes.sort_unstable();
+        self.stored_routes = routes.into_iter().map(|(_, path, address)| (path, address)).collect();
+    }
+
+    /// Opens some of the stored paths.
+    pub(super) fn open_stored_routes(&mut self, now: Time) {
+        for _ in 0..HANDSHAKES_PER_TURN {
+            if self.session_engine.has_handshakes() {
+                return;
+            }
+            let Some((path, remote)) = self.stored_routes.pop_front() else { return };
+            // The router may have been faster.
+            if !self.session_engine.is_established(path) {
+                let socket = if remote.is_ipv6() { HOME_AGENT_IPV6_SOCKET } else { HOME_AGENT_IPV4_SOCKET };
+                self.session_engine.open_session(now, path, DatagramRoute { socket, remote });
+            }
+        }
+    }
+
+    /// Handles a session of a mobile router that is established.
+    pub(super) fn established_at_home_agent(
+        &mut self,
+        now: Time,
+        path: SessionPath,
+        pair: PairId,
+        route: DatagramRoute,
+    ) {
+        self.session_engine.release_session(path);
+        self.store_route(now, path, Some(route));
+        if let Some(pair) = self.session_engine.key_pair(pair) {
+            self.state.prove_key(now, pair.local, &self.session_engine.public_keys());
+        }
+    }
+
+    /// Stores the route of a path of a mobile router.
+    pub(super) fn store_route(&mut self, now: Time, path: SessionPath, route: Option<DatagramRoute>) {
+        if self.session_slots.iter().any(|slot| slot.path == path) {
+            return;
+        }
+        if let Some(remote) = self.remote_peers.get(&path.peer_id) {
+            self.state.set_route(now, remote.config_key, path.path_number, route.map(|route| route.remote));
+        }
+    }
+
+    /// Ends the attempt to open a stored path: the router has gone from there, and begins by itself.
+    pub(super) fn give_up_stored_route(&mut self, now: Time, path: SessionPath) {
+        if !self.session_engine.is_established(path) {
+            self.session_engine.close_session(path);
+            self.store_route(now, path, None);
+        }
+    }
+
+    /// Sends a datagram. In a fleet, a response waits until the store has the timestamp of its initiation.
+    pub(super) fn send_or_hold(&mut self, ready: ReadyDatagram) {
+        if !self.state.is_shared() || ready.octets.first() != Some(&RESPONSE_TYPE) {
+            self.ready_datagrams.push_back(ready);
+        } else if self.held.items.len() < MAX_HELD {
+            self.held.items.push_back((None, HeldItem::Response(ready)));
+        } else {
+            self.unsent_packets += 1;
+        }
+    }
+
+    /// Returns the changes for the store of a fleet.
+    pub fn take_changes(&mut self) -> Vec<RecordChange> {
+        self.state.take_changes()
+    }
+
+    /// Notes in which commit the changes are that [`Self::take_changes`] has returned; `None` if it has
+    /// returned none. Returns whether something waits for the commit.
+    pub fn hold_until(&mut self, now: Time, commit: Option<u64>) -> bool {
+        self.held.last = commit.unwrap_or(self.held.last);
+        let mut has_new = false;
+        for (number, _) in self.held.items.iter_mut().rev().take_while(|(number, _)| number.is_none()) {
+            *number = Some(self.held.last);
+            has_new = true;
+        }
+        self.release(now);
+        has_new
+    }
+
+    /// Handles the report that the store has a commit.
+    pub fn handle_written(&mut self, now: Time, commit: u64) {
+        self.held.written = commit;
+        self.release(now);
+    }
+
+    /// Sends what no longer waits.
+    fn release(&mut self, now: Time) {
+        let written = self.held.written;
+        while let Some((_, item)) =
+            self.held.items.pop_front_if(|(number, _)| number.is_some_and(|number| number <= written))
+        {
+            match item {
+                HeldItem::Response(ready) => self.ready_datagrams.push_back(ready),
+                HeldItem::Keys(next) => self.use_stored_keys(now, &next),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
