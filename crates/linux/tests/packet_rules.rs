@@ -38,7 +38,7 @@ fn table_has_line(line: &str) -> bool {
 }
 
 /// Two rules that pass only answers to connections into `lan0`.
-fn door_rules() -> [PacketRule; 2] {
+fn inbound_filter_rules() -> [PacketRule; 2] {
     let to_lan = PacketMatch { output_interface: Some("lan0".into()), ..PacketMatch::default() };
     let states = vec![ConnectionState::Established, ConnectionState::Related];
     [rule(1, PacketMatch { states, ..to_lan.clone() }, Verdict::Accept), rule(2, to_lan, Verdict::Drop)]
@@ -104,7 +104,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
             (
                 rule(
                     3,
-                    PacketMatch { states: door_rules()[0].packets.states.clone(), ..all() },
+                    PacketMatch { states: inbound_filter_rules()[0].packets.states.clone(), ..all() },
                     Verdict::Accept,
                 ),
                 "ct state 0x2,0x4 accept",
@@ -235,7 +235,7 @@ fn packet_counts_survive_replacement_of_the_nftables_table() {
         ping();
         // The rule has counted an Echo Request and its reply, of 100 octets each.
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
-        platform.apply_change(&set_rule(&door_rules()[1])).unwrap();
+        platform.apply_change(&set_rule(&inbound_filter_rules()[1])).unwrap();
         platform.commit_to_fast_path();
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
         ping();
@@ -251,20 +251,20 @@ fn nftables_rules_take_effect_before_later_entries() {
     in_new_namespace(|scratch| async move {
         run_command("nft add table inet other");
         let mut platform = scratch.open_platform();
-        for rule in &door_rules() {
+        for rule in &inbound_filter_rules() {
             platform.apply_change(&set_rule(rule)).unwrap();
         }
         platform
             .apply_change(&EntryChange::Set(route_entry(254, "2001:db8:b::/64", 1, "unreachable").into()))
             .unwrap();
         assert!(table_has_line("oifname \"lan0\" drop"), "{:?}", printed_table());
-        platform.apply_change(&remove_rule(&door_rules()[0])).unwrap();
+        platform.apply_change(&remove_rule(&inbound_filter_rules()[0])).unwrap();
         platform.commit_to_fast_path();
         assert!(
             table_has_line("oifname \"lan0\" drop")
                 && !table_has_line("oifname \"lan0\" ct state 0x2,0x4 accept")
         );
-        platform.apply_change(&remove_rule(&door_rules()[1])).unwrap();
+        platform.apply_change(&remove_rule(&inbound_filter_rules()[1])).unwrap();
         platform.commit_to_fast_path();
         assert_eq!(printed_table(), None);
         platform.close().unwrap();
@@ -276,7 +276,7 @@ fn nftables_rules_take_effect_before_later_entries() {
 fn changed_nftables_table_is_restored() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
-        for rule in &door_rules() {
+        for rule in &inbound_filter_rules() {
             platform.apply_change(&set_rule(rule)).unwrap();
         }
         platform.commit_to_fast_path();
@@ -304,7 +304,7 @@ fn changed_nftables_table_is_restored() {
 fn nftables_table_survives_a_crash_until_the_next_start() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
-        for rule in &door_rules() {
+        for rule in &inbound_filter_rules() {
             platform.apply_change(&set_rule(rule)).unwrap();
         }
         platform.commit_to_fast_path();
@@ -317,7 +317,7 @@ fn nftables_table_survives_a_crash_until_the_next_start() {
         // The next station has other rules. The former table stays until the station installs them.
         let mut platform = scratch.open_platform();
         assert!(table_has_line("oifname \"lan0\" drop"));
-        platform.apply_change(&set_rule(&door_rules()[1])).unwrap();
+        platform.apply_change(&set_rule(&inbound_filter_rules()[1])).unwrap();
         platform.commit_to_fast_path();
         assert!(
             table_has_line("oifname \"lan0\" drop")

@@ -175,7 +175,7 @@ fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
             is_dns_server: forwards && lan.dns_servers.is_empty(),
             has_dhcpv6: lan.has_dhcpv6(forwards),
         },
-        inbound_filter: door_settings(&lan.inbound_filter),
+        inbound_filter: inbound_filter_settings(&lan.inbound_filter),
     }
 }
 
@@ -188,7 +188,7 @@ fn host_network(address: IpAddr) -> Ipv6Net {
 }
 
 /// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
-fn door_settings(door: &config::InboundFilter) -> InboundFilter {
+fn inbound_filter_settings(door: &config::InboundFilter) -> InboundFilter {
     let inbound = match door.inbound_policy {
         config::InboundPolicy::Any => Inbound::Any,
         config::InboundPolicy::Established => Inbound::Established,

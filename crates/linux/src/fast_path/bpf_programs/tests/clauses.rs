@@ -309,7 +309,7 @@ fn fast_path_leaves_packets_above_mtu_to_slow_path() {
             ProgramAction::Left("too_big")
         );
         sent_frame(&bench.run_on_entering(&udp_packet(source, destination, 1239)));
-        // The route of the inner packets behind the tunnel has an MTU, too.
+        // The route of the decapsulated packets has an MTU, too.
         let (far, near) = inner_addresses_outwards(bench);
         let departure = if bench.station_end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
         super::bench::run_ip(&format!("link set {departure} mtu 1400"));
