@@ -391,7 +391,13 @@ fn example_configs_pass_the_check() {
         std::fs::remove_file(config).expect("the config is there");
         std::fs::remove_file(key).expect("the key is there");
     }
-    let north = root.join("packaging/examples/north.toml");
+    let folder = new_scratch_folder("fleet");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for name in ["north.toml", "fleet.toml"] {
+        std::fs::copy(root.join("packaging/examples").join(name), folder.join(name)).expect(name);
+    }
+    let (north, key) = (folder.join("north.toml"), folder.join("north.key"));
+    assert!(run_carnet(&["key", "--out", key.to_str().expect("a path")]).status.success());
     let output = run_carnet(&["check", "--config", north.to_str().expect("a path")]);
     // The station of this example stores its state in etcd, so its config needs no state directory.
     assert!(
@@ -401,12 +407,13 @@ fn example_configs_pass_the_check() {
     );
     let output = Command::new(env!("CARGO_BIN_EXE_carnet-fleet"))
         .arg("check")
-        .arg(root.join("packaging/examples/fleet.toml"))
+        .arg(folder.join("fleet.toml"))
         // carnet-fleet searches `PATH` for the carnet program.
         .env("PATH", Path::new(env!("CARGO_BIN_EXE_carnet")).parent().expect("a folder"))
         .output()
         .expect("carnet-fleet runs");
     assert_eq!((output.status.code(), stderr_text(&output).as_str()), (Some(0), ""), "fleet.toml");
+    std::fs::remove_dir_all(folder).expect("the folder is there");
 }
 
 /// systemd accepts the units, and the units restrict the programs to the rights that their work needs.

@@ -289,6 +289,8 @@ fn a_config_of_access_with_a_mistake_is_refused() {
          '{CARNET_PROGRAM}'\n{ACCESS_CONFIG}"
     );
     public("north.toml", include_str!("../../../../../packaging/examples/north.toml"));
+    // The private key of RFC 7748 6.1.
+    write_secret_file(&folder.join("north.key"), "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n");
     assert_eq!(checked(&good), (Some(0), String::new()));
     let only_ca = &good[..good.find("certificate =").expect("there")];
     assert_eq!(checked(only_ca), (Some(0), String::new()));
