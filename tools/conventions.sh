@@ -40,7 +40,7 @@ may carnet-fleet carnet-base serde serde_json
 may carnet-lan carnet-base carnet-wire ipnet serde
 # The library of the sessions has its time and its seed handed in.
 may carnet-wireguard base64 carnet-base sanstun thiserror zeroize
-may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash ipnet serde
+may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash hashbrown ipnet serde
 may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire ipnet serde thiserror
 may carnet-station carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire serde
 may carnet-api base64 carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire ipnet serde serde_json thiserror toml

@@ -118,7 +118,6 @@ fn set_state_directory(config: &mut Config, store: Option<&Path>) {
 /// Returns an error if the station cannot start, or if the kernel fails repeatedly. Before it returns, the
 /// station removes its routes and settings.
 pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> anyhow::Result<()> {
-    carnet_linux::map_large_blocks();
     set_state_directory(&mut config, store);
     let directory = config.station.socket.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;

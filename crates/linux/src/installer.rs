@@ -44,12 +44,12 @@ use carnet_nemo::forwarding::desired::{
     EntryByKey, EntryChange, ForwardingEntry, InterfaceAddress, Ipv4Route, Route, RouteAction, Rule,
     SysctlSetting, TUNNEL_DEVICE, TunnelSocket, priority,
 };
-use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
 use crate::advertised::{ConditionalSetting, is_under_condition, reason_not_to_write};
 use crate::datagrams::DatagramSockets;
+use crate::desired_entries::{DesiredEntries, EntryState};
 use crate::error::{Error, Result};
 use crate::fast_path::{self, DataPath, FastPath, FastPathConfig, LoadingResult};
 use crate::netlink::{
@@ -77,28 +77,6 @@ const KERNEL_ROUTE_PROTOCOL: u8 = 2;
 /// Returns the rule of this priority that looks up the `local` table for all packets.
 fn local_table_rule(priority: u32) -> Rule {
     Rule { priority, table: TABLE_LOCAL, ..Rule::default() }
-}
-
-/// Installation state of a desired entry.
-#[derive(Debug, Default)]
-struct EntryState {
-    /// Entry that the kernel has now under this key. While a change waits, it differs from the desired entry.
-    installed: Option<Arc<ForwardingEntry>>,
-    /// Index of the interface to which the installed entry belongs.
-    index: u32,
-    /// Whether carnet does not know the kernel's state of this entry. The kernel may have no entry,
-    /// [`Self::installed`], or the desired entry.
-    is_state_unknown: bool,
-    /// Whether another program has installed the same address, which carnet uses instead of an own entry.
-    has_foreign_address: bool,
-    /// Whether the kernel or another program has removed the installed entry.
-    is_lost: bool,
-}
-
-impl EntryState {
-    fn is_settled_by(&self, entry: &EntryByKey) -> bool {
-        self.has_foreign_address || !self.is_state_unknown && self.installed.as_ref() == Some(&entry.0)
-    }
 }
 
 /// Outcome of an attempt to install an entry.
@@ -164,7 +142,7 @@ pub(crate) struct Installer {
     pub(crate) requests: NetlinkRequests,
     pub(crate) kernel_settings: KernelSettings,
     undo_file: UndoFile,
-    wanted: HashMap<EntryByKey, EntryState>,
+    wanted: DesiredEntries,
     waiting_entries: BTreeSet<EntryByKey>,
     /// Last message about each entry that carnet cannot install, so that the log has it once. These messages
     /// are not in [`EntryState`], because there are many entries and few of them have a message.
@@ -229,7 +207,7 @@ impl Installer {
             requests,
             kernel_settings: switches,
             undo_file: undo,
-            wanted: HashMap::new(),
+            wanted: DesiredEntries::new(tunnel_index),
             waiting_entries: BTreeSet::new(),
             entry_errors: BTreeMap::new(),
             stale: BTreeMap::new(),
@@ -322,7 +300,7 @@ impl Installer {
             EntryChange::Set(entry) => {
                 let entry = EntryByKey(entry.clone());
                 let mut wanted = EntryState::default();
-                if let Some((before, known)) = self.wanted.remove_entry(&entry) {
+                if let Some((before, known)) = self.wanted.get_with_state(&entry) {
                     wanted = known;
                     if before.0 != entry.0 {
                         self.entry_errors.remove(&entry);
@@ -332,7 +310,7 @@ impl Installer {
                     }
                 }
                 let settled = wanted.is_settled_by(&entry);
-                self.wanted.insert(entry.clone(), wanted);
+                self.wanted.set(entry.clone(), wanted);
                 if settled {
                     return Ok(());
                 }
@@ -365,7 +343,7 @@ impl Installer {
     fn remove(&mut self, key: &EntryByKey) -> Result<()> {
         self.waiting_entries.remove(key);
         self.entry_errors.remove(key);
-        let Some((EntryByKey(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
+        let Some((EntryByKey(entry), wanted)) = self.wanted.remove(key) else { return Ok(()) };
         match wanted.installed {
             Some(installed) => self.remove_undesired(installed, wanted.index),
             None => self.forget_recorded(&entry),
@@ -416,18 +394,19 @@ impl Installer {
     /// Installs the desired entry of `key`, unless it is installed already.
     fn install_entry(&mut self, key: &EntryByKey) -> Result<()> {
         let stale = self.stale.remove_entry(key);
-        let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
+        let Some((entry, mut wanted)) = self.wanted.get_with_state(key) else { return Ok(()) };
         if let Some((EntryByKey(stale), index)) = stale
             && wanted.installed.is_none()
         {
             (wanted.installed, wanted.index, wanted.is_state_unknown) = (Some(stale), index, true);
+            self.wanted.set(entry.clone(), wanted.clone());
         }
-        let Some((EntryByKey(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
-        let (entry, index, doubtful) = (entry.clone(), wanted.index, wanted.is_state_unknown);
-        let previous = wanted.installed.clone().filter(|_| !doubtful);
+        let index = wanted.index;
+        let EntryByKey(entry) = entry;
+        let previous = wanted.installed.clone().filter(|_| !wanted.is_state_unknown);
         let result = self.put_entry(&entry, previous.as_deref());
         let mut stale = None;
-        if let Some(wanted) = self.wanted.get_mut(key) {
+        if let Some((key, mut wanted)) = self.wanted.get_with_state(key) {
             match &result {
                 Ok(InstallOutcome::Done(index) | InstallOutcome::LeftAlone(index)) => {
                     wanted.installed = Some(entry.clone());
@@ -451,7 +430,7 @@ impl Installer {
                 Err(_) => {}
             }
             if let Ok(InstallOutcome::LeftAlone(_)) = result {
-                self.waiting_entries.remove(key);
+                self.waiting_entries.remove(&key);
                 wanted.is_lost = false;
                 let text = "carnet leaves accept_ra at 0 on this interface: another program handles its \
                      Router Advertisements, or an operator has turned them off";
@@ -461,13 +440,14 @@ impl Installer {
                     tracing::info!("{}: {text}", setting.interface);
                 }
             } else if matches!(result, Ok(InstallOutcome::Done(_) | InstallOutcome::Foreign(_))) {
-                self.waiting_entries.remove(key);
+                self.waiting_entries.remove(&key);
                 let was_lost = std::mem::take(&mut wanted.is_lost);
                 self.restored_entries += u64::from(was_lost && !wanted.has_foreign_address);
-                self.entry_errors.remove(key);
+                self.entry_errors.remove(&key);
             } else {
                 self.waiting_entries.insert(key.clone());
             }
+            self.wanted.set(key, wanted);
         }
         if let Some(stale) = stale {
             self.remove_undesired(stale, index)?;
@@ -863,7 +843,7 @@ impl Installer {
         };
         if self.local_rule_priority != LocalRulePriority::InPlace
             && !self.fast_path.has_early_rules()
-            && !self.wanted.keys().any(needed)
+            && !self.wanted.entries().any(needed)
         {
             self.restore_local_rule()?;
         }
@@ -872,7 +852,7 @@ impl Installer {
 
     /// Returns table and destination of each route into the TUN device.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
-        let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_deref()? {
+        let routes = self.wanted.installed_entries().filter_map(|entry| match entry {
             ForwardingEntry::Route(route) if route.is_into_tunnel_device() => {
                 Some((route.table, route.destination))
             }
@@ -892,8 +872,10 @@ impl Installer {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
         if !matches!(loaded, LoadingResult::NotGrown(_)) && fast_path.path() != DataPath::Tun {
-            let installed = wanted.values().filter_map(|wanted| wanted.installed.as_deref());
-            installed.filter_map(ForwardingEntry::as_tunnel).for_each(|tunnel| fast_path.set_tunnel(tunnel));
+            wanted
+                .installed_entries()
+                .filter_map(ForwardingEntry::as_tunnel)
+                .for_each(|tunnel| fast_path.set_tunnel(tunnel));
         }
         datagrams.allow_merged_receive(!fast_path.takes_datagrams());
         // Make the next commit compute the fast path's state from all routes.
@@ -914,8 +896,7 @@ impl Installer {
         }
         self.nat_sources.clone_from(&prefixes);
         let Installer { fast_path, wanted, .. } = self;
-        let installed = || wanted.values().filter_map(|wanted| wanted.installed.as_deref());
-        let tunnels = || installed().filter_map(ForwardingEntry::as_tunnel);
+        let tunnels = || wanted.installed_entries().filter_map(ForwardingEntry::as_tunnel);
         tunnels().for_each(|tunnel| fast_path.remove(tunnel));
         fast_path.leave_prefixes_to_kernel(prefixes);
         tunnels().for_each(|tunnel| fast_path.set_tunnel(tunnel));
@@ -1020,11 +1001,7 @@ impl Installer {
 
     /// Returns the desired value of a setting, if any.
     fn desired_value(&self, setting: &SysctlSetting) -> Option<&str> {
-        match &*self
-            .wanted
-            .get_key_value(&EntryByKey(Arc::new(ForwardingEntry::Setting(Box::new(setting.clone())))))?
-            .0
-            .0
+        match &*self.wanted.get(&EntryByKey(Arc::new(ForwardingEntry::Setting(Box::new(setting.clone())))))?.0
         {
             ForwardingEntry::Setting(wanted) => Some(&wanted.value),
             _ => None,
@@ -1107,7 +1084,7 @@ impl Installer {
                 matches!(&*key.0, ForwardingEntry::Address(a)
                 if mapped::is_ipv4(a.address))
             };
-            let ipv4 = match self.wanted.keys().any(is_ipv4) {
+            let ipv4 = match self.wanted.entries().any(is_ipv4) {
                 true => self.requests.addresses().list_ipv4()?,
                 false => Vec::new(),
             };
@@ -1144,14 +1121,14 @@ impl Installer {
         }
         self.accept_ra_check_due |= dirty.links_changed;
         if dirty.own_routes_changed
-            && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Route(_)))
+            && self.wanted.entries().any(|key| matches!(*key.0, ForwardingEntry::Route(_)))
         {
             let mut routes = self.requests.routes().list_routes(None, Some(ROUTE_PROTOCOL))?;
             let is_ipv4 = |key: &EntryByKey| {
                 matches!(&*key.0, ForwardingEntry::Route(r)
                 if mapped::to_ipv4(r.destination).is_some())
             };
-            if self.wanted.keys().any(is_ipv4) {
+            if self.wanted.entries().any(is_ipv4) {
                 routes.extend(self.requests.routes().list_ipv4_routes(None, Some(ROUTE_PROTOCOL))?);
             }
             let routes: BTreeMap<_, RouteInfo> =
@@ -1163,7 +1140,8 @@ impl Installer {
                 _ => true,
             });
         }
-        if dirty.own_rules_changed && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Rule(_)))
+        if dirty.own_rules_changed
+            && self.wanted.entries().any(|key| matches!(*key.0, ForwardingEntry::Rule(_)))
         {
             self.check_packet_rules()?;
         }
@@ -1179,7 +1157,7 @@ impl Installer {
     fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
         let mut changed = Vec::new();
         self.settings_check_due = false;
-        for (key, wanted) in &mut self.wanted {
+        for (key, wanted) in self.wanted.entries_with_states() {
             let ForwardingEntry::Setting(setting) = &*key.0 else { continue };
             let same = || links.get(&setting.interface).is_some_and(|link| link.index == wanted.index);
             if wanted.is_settled_by(key) && (settings::concerns_all_interfaces(&setting.interface) || same())
@@ -1187,9 +1165,8 @@ impl Installer {
                 match self.kernel_settings.foreign_value(setting) {
                     Ok(None) => {}
                     Ok(Some(found)) => {
-                        wanted.installed = None;
-                        wanted.is_lost = true;
-                        changed.push((key.clone(), found));
+                        let lost = EntryState { installed: None, is_lost: true, ..wanted };
+                        changed.push((key.clone(), lost, found));
                     }
                     Err(error) => {
                         tracing::debug!("cannot read a kernel setting: {error}; carnet will try again");
@@ -1198,7 +1175,8 @@ impl Installer {
                 }
             }
         }
-        for (key, found) in changed {
+        for (key, lost, found) in changed {
+            self.wanted.set(key.clone(), lost);
             self.waiting_entries.insert(key.clone());
             self.note_contest(ContestedState::Setting(key), &found);
         }
@@ -1254,14 +1232,20 @@ impl Installer {
 
     /// If an installed entry is no longer present in the kernel, marks it as waiting.
     fn mark_removed_entries(&mut self, is_there: impl Fn(&ForwardingEntry, &EntryState) -> bool) {
-        for (key, wanted) in &mut self.wanted {
-            if wanted.is_settled_by(key) && !is_there(&key.0, wanted) {
-                tracing::debug!(key = ?key.0.key(), "lost");
-                wanted.installed = None;
-                wanted.has_foreign_address = false;
-                wanted.is_lost = true;
-                self.waiting_entries.insert(key.clone());
-            }
+        let is_removed = |(key, wanted): &(&EntryByKey, EntryState)| {
+            wanted.is_settled_by(key) && !is_there(&key.0, wanted)
+        };
+        let removed: Vec<(EntryByKey, EntryState)> = self
+            .wanted
+            .entries_with_states()
+            .filter(is_removed)
+            .map(|(key, wanted)| (key.clone(), wanted))
+            .collect();
+        for (key, wanted) in removed {
+            tracing::debug!(key = ?key.0.key(), "lost");
+            self.waiting_entries.insert(key.clone());
+            let lost = EntryState { installed: None, has_foreign_address: false, is_lost: true, ..wanted };
+            self.wanted.set(key, lost);
         }
     }
 
@@ -1269,7 +1253,7 @@ impl Installer {
     fn check_ipv4_entries(&mut self, dirty: ChangedParts) -> Result<()> {
         // When an interface loses its last IPv4 address, the kernel removes the interface's routes without an
         // event.
-        let has_route = || self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Route(_)));
+        let has_route = || self.wanted.entries().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Route(_)));
         if (dirty.own_routes_changed || dirty.links_changed || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_table_requests().routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
@@ -1282,7 +1266,7 @@ impl Installer {
             });
         }
         if dirty.own_rules_changed
-            && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Rule(_)))
+            && self.wanted.entries().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Rule(_)))
         {
             let rules = self.requests.ipv4_table_requests().own_rules()?;
             self.mark_removed_entries(|entry, _| match entry {
@@ -1295,7 +1279,10 @@ impl Installer {
 
     fn check_packet_rules(&mut self) -> Result<()> {
         let mut rules = self.requests.rules().list_rules()?;
-        if self.wanted.keys().any(|key| matches!(&*key.0, ForwardingEntry::Rule(rule) if is_ipv4_rule(rule)))
+        if self
+            .wanted
+            .entries()
+            .any(|key| matches!(&*key.0, ForwardingEntry::Rule(rule) if is_ipv4_rule(rule)))
         {
             rules.extend(self.requests.rules().list_ipv4_rules()?);
         }
@@ -1372,7 +1359,7 @@ impl Installer {
             if self.is_postponed(&ContestedState::Setting(key.clone())) {
                 return false;
             }
-            let Some((EntryByKey(entry), _)) = self.wanted.get_key_value(key) else { return false };
+            let Some(EntryByKey(entry)) = self.wanted.get(key) else { return false };
             match &**entry {
                 ForwardingEntry::Setting(s) => {
                     settings::concerns_all_interfaces(&s.interface) || links.contains_key(&s.interface)
@@ -1403,7 +1390,7 @@ impl Installer {
     /// Returns all entries of the desired forwarding state.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn desired_entries(&self) -> impl Iterator<Item = &ForwardingEntry> + Clone {
-        self.wanted.keys().map(|entry| &*entry.0)
+        self.wanted.entries().map(|entry| &*entry.0)
     }
 
     /// Returns the number of entries that the installer stores, of all kinds.
@@ -1470,7 +1457,7 @@ impl Installer {
             }
         };
         keep_first(self.remove_undesired_entries());
-        let mut keys: Vec<EntryByKey> = self.wanted.keys().cloned().collect();
+        let mut keys: Vec<EntryByKey> = self.wanted.entries().cloned().collect();
         keys.sort();
         let is_setting = |key: &EntryByKey| matches!(*key.0, ForwardingEntry::Setting(_));
         for key in keys.iter().rev() {
@@ -1482,7 +1469,7 @@ impl Installer {
             keep_first(self.restore_local_rule());
         }
         keep_first(self.requests.link_requests().delete_link(self.tunnel_index));
-        if !is_last && self.wanted.keys().any(is_setting) {
+        if !is_last && self.wanted.entries().any(is_setting) {
             return result;
         }
         // Restore the settings that are still in the undo file: those of vanished interfaces, and those whose

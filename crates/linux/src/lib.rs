@@ -23,6 +23,7 @@ pub mod clock;
 mod counters;
 mod datagrams;
 mod deadline_alarm;
+mod desired_entries;
 mod dhcp_port;
 mod dhcpv6_port;
 pub mod disk;
@@ -80,7 +81,7 @@ pub use fast_path::{DataPath, FastPathConfig, FastPathCounters, InterfaceRoles, 
 pub use ipsec_socket::{IpsecMessage, IpsecSocket, load_kernel_module as prepare_ipsec};
 pub use link_socket::WatchedInterface;
 pub use listening::{bind_datagrams, bind_packet_socket, has_address, listen_on};
-pub use memory::{map_large_blocks, return_code_pages, return_free_memory};
+pub use memory::{return_code_pages, return_free_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig};
 pub use portal_probe::ProbeTarget;

@@ -1,17 +1,50 @@
 //! Returns unused memory of the process to the kernel.
+//!
+//! A block of memory of at least [`LARGE_BLOCK_SIZE`] has a mapping of its own, which returns to the kernel
+//! once the block is free. The tables of a home agent with very many nodes have such blocks, and a table that
+//! grows frees its old block. The system's allocator would put most of these blocks among small ones, where a
+//! free block keeps its pages.
 
-/// Makes the allocator give each large block of memory a mapping of its own, which returns to the kernel once
-/// the block is free. The loader of BPF programs needs several blocks of some megabytes. By default the
-/// allocator takes the size of such a block as its new limit. Later blocks of that size then come from the
-/// memory of the loading thread, and [`return_free_memory`] does not return the end of that memory.
-pub fn map_large_blocks() {
-    /// Size in octets from which a block gets a mapping; the allocator's initial limit.
-    #[cfg(target_env = "gnu")]
-    const LARGE_BLOCK_SIZE: libc::c_int = 128 << 10;
-    #[cfg(target_env = "gnu")]
-    // SAFETY: the call only sets a parameter of the allocator, and is allowed at any time.
+use std::alloc::Layout;
+use std::ptr::null_mut;
+
+/// Size in octets from which a block gets a mapping.
+const LARGE_BLOCK_SIZE: usize = 128 << 10;
+/// Largest alignment that every mapping has: the smallest size of a page.
+const MAPPING_ALIGNMENT: usize = 4096;
+
+/// Returns whether a block has a mapping of its own.
+pub(crate) fn is_large_block(layout: Layout) -> bool {
+    layout.size() >= LARGE_BLOCK_SIZE && layout.align() <= MAPPING_ALIGNMENT
+}
+
+/// Returns a new mapping of zeros; null if the kernel has no memory.
+pub(crate) fn map_block(size: usize) -> *mut u8 {
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: the call makes a new mapping and touches no other memory.
+    let mapping = unsafe { libc::mmap(null_mut(), size, rights, flags, -1, 0) };
+    if mapping == libc::MAP_FAILED { null_mut() } else { mapping.cast() }
+}
+
+/// Changes the size of a mapping, which may move; null if the kernel has no memory. The mapping then stays as
+/// it was.
+///
+/// # Safety
+/// `mapping` must be a mapping of [`map_block`] with this size, and nothing may use its former place later.
+pub(crate) unsafe fn resize_mapping(mapping: *mut u8, size: usize, new_size: usize) -> *mut u8 {
+    // SAFETY: the caller guarantees that the mapping has this size.
+    let resized = unsafe { libc::mremap(mapping.cast(), size, new_size, libc::MREMAP_MAYMOVE) };
+    if resized == libc::MAP_FAILED { null_mut() } else { resized.cast() }
+}
+
+/// Returns a mapping to the kernel.
+///
+/// # Safety
+/// `mapping` must be a mapping of [`map_block`] with this size that nothing uses any more.
+pub(crate) unsafe fn unmap_block(mapping: *mut u8, size: usize) {
+    // SAFETY: the caller guarantees that the mapping has this size and is not in use.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK_SIZE);
+        libc::munmap(mapping.cast(), size);
     }
 }
 

@@ -16,6 +16,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::memory::{is_large_block, map_block, resize_mapping, unmap_block};
+
 /// Number of octets of the stack to wipe: more than reading a config uses, even in a build without
 /// optimization.
 const WIPED_STACK_OCTETS: usize = 512 * 1024;
@@ -24,6 +26,8 @@ const WIPED_STACK_OCTETS: usize = 512 * 1024;
 static THREADS_WITH_SECRETS: AtomicUsize = AtomicUsize::new(0);
 
 /// An allocator that calls the system's allocator, and wipes freed memory while any thread reads secrets.
+///
+/// Takes large blocks directly from the kernel ([`crate::memory`]), which wipes them itself.
 pub struct WipingAllocator;
 
 /// Wipes memory before it is freed.
@@ -41,20 +45,31 @@ fn has_secrets_in_use() -> bool {
     THREADS_WITH_SECRETS.load(Ordering::Relaxed) > 0
 }
 
-// SAFETY: all calls go to the system's allocator, whose guarantees hold for the same arguments. The code here
-// writes only to memory that the caller has freed, or that the system has just allocated.
+// SAFETY: all calls go to the system's allocator or to `memory`, by the size of the block. Their guarantees
+// hold for the same arguments. The code here writes only to memory that the caller has freed, or that the
+// system has just allocated.
 unsafe impl GlobalAlloc for WipingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if is_large_block(layout) {
+            return map_block(layout.size());
+        }
         // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if is_large_block(layout) {
+            return map_block(layout.size());
+        }
         // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the system's.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        if is_large_block(layout) {
+            // SAFETY: the caller frees the memory, which is a mapping with the size of the layout.
+            return unsafe { unmap_block(memory, layout.size()) };
+        }
         if has_secrets_in_use() {
             // SAFETY: the caller frees the memory, which has the size of the layout.
             unsafe { wipe_memory(memory, layout.size()) };
@@ -64,16 +79,22 @@ unsafe impl GlobalAlloc for WipingAllocator {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !has_secrets_in_use() {
+        // SAFETY: the caller guarantees that the size is valid with this alignment.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let (was_large, is_large) = (is_large_block(layout), is_large_block(new_layout));
+        if was_large && is_large {
+            // SAFETY: the memory is a mapping with the size of the layout.
+            return unsafe { resize_mapping(memory, layout.size(), size) };
+        }
+        if !was_large && !is_large && !has_secrets_in_use() {
             // SAFETY: the caller keeps the contract of `realloc`, which is the system's.
             return unsafe { System.realloc(memory, layout, size) };
         }
-        // The system's `realloc` would leave the octets in the old memory, so copy and wipe them here.
-        // SAFETY: the caller guarantees that the size is valid with this alignment. Old and new memory are as
-        // large as the copied part, and do not overlap. The old memory is freed only if the allocation of the
-        // new memory has succeeded.
+        // The system's `realloc` would leave the octets in the old place, so copy and wipe them here. SAFETY:
+        // both places are as large as the copied part, and do not overlap. The old place is freed only if the
+        // allocation of the new one has succeeded.
         unsafe {
-            let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            let new = self.alloc(new_layout);
             if !new.is_null() {
                 new.copy_from_nonoverlapping(memory, layout.size().min(size));
                 self.dealloc(memory, layout);
@@ -180,6 +201,53 @@ mod tests {
         assert!(wiped.iter().all(|found| *found == 0), "{wiped:?}");
         let wiped = attempts(&|memory| grow(memory));
         assert!(wiped.iter().all(|found| *found == 0), "{wiped:?}");
+    }
+
+    /// Returns whether the process has a mapping at this address.
+    fn is_mapped(address: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        maps.lines().any(|line| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+            let number = |text| usize::from_str_radix(text, 16).expect("an address");
+            (number(range.0)..number(range.1)).contains(&address)
+        })
+    }
+
+    #[test]
+    fn block_keeps_its_octets_while_it_becomes_large_and_small() {
+        let layout = |size| Layout::from_size_align(size, 16).expect("a layout");
+        let sizes = [1000, 200_000, 3_000_000, 150_000, 2000, 130_000, 1_000_000];
+        let resize_block = || {
+            // SAFETY: each layout is that of the call before, and only its octets are used.
+            unsafe {
+                let mut memory = WipingAllocator.alloc(layout(sizes[0]));
+                memory.write_bytes(0x5a, sizes[0]);
+                for pair in sizes.windows(2) {
+                    memory = WipingAllocator.realloc(memory, layout(pair[0]), pair[1]);
+                    let octets = std::slice::from_raw_parts(memory, sizes[0]);
+                    assert!(octets.iter().all(|octet| *octet == 0x5a), "{pair:?}");
+                    memory.add(pair[1] - 1).write(1);
+                }
+                WipingAllocator.dealloc(memory, layout(1_000_000));
+            }
+        };
+        resize_block();
+        run_with_secrets(resize_block);
+    }
+
+    #[test]
+    fn freed_large_block_returns_to_the_kernel() {
+        let layout = Layout::from_size_align(64 << 20, 16).expect("a layout");
+        // SAFETY: the layout has a size, and nothing uses the memory after it was freed.
+        let begin = unsafe {
+            let memory = WipingAllocator.alloc_zeroed(layout);
+            assert_eq!(memory.add(layout.size() - 1).read(), 0);
+            assert!(is_mapped(memory as usize));
+            WipingAllocator.dealloc(memory, layout);
+            memory as usize
+        };
+        // Another thread may get a part of the free place, but not all of it.
+        assert!(!(begin..begin + layout.size()).step_by(4 << 20).all(is_mapped));
     }
 
     #[test]

@@ -8,14 +8,16 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, pop_and_shrink};
 use carnet_mobility::SessionPeer;
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
+use hashbrown::HashTable;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
@@ -438,6 +440,16 @@ pub enum EntryKey<'a> {
     Ipv4Rule(&'a Ipv4Rule),
 }
 
+impl EntryKey<'_> {
+    /// Returns the key without the metric of a route, so that all routes to a destination have one subject.
+    fn subject(self) -> Self {
+        match self {
+            EntryKey::Route(table, destination, _) => EntryKey::Route(table, destination, 0),
+            key => key,
+        }
+    }
+}
+
 impl ForwardingEntry {
     /// Returns the tunnel if the entry is one.
     pub fn as_tunnel(&self) -> Option<&Arc<Tunnel>> {
@@ -507,14 +519,37 @@ pub enum EntryChange {
     Remove(Arc<ForwardingEntry>),
 }
 
+/// A scope that has entries with a [subject](EntryKey::subject).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SubjectOwner {
+    /// Hash of the subject.
+    hash: u32,
+    /// Number of the scope.
+    scope: u32,
+}
+
+impl SubjectOwner {
+    /// Returns the hash for the table of owners. The table uses the highest and the lowest bits.
+    fn table_hash(&self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.hash)
+    }
+}
+
 /// The desired state, by scope, and the changes that the caller has not fetched yet.
+///
+/// Only the list of its scope has an entry. The tables hold numbers, because a home agent has very many
+/// entries. All routes of a scope to one destination share a place in the table.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
-    /// Owning scope of each entry. The map is unordered, because an ordered map would compare the keys of
-    /// very many bindings.
-    scope_by_entry: HashMap<EntryByKey, S>,
+    /// Number of each scope that has entries: the place of its list in `entries_by_number`.
+    number_by_scope: HashMap<S, u32>,
     /// Entries of each scope, by key.
-    entries_by_scope: HashMap<S, Box<[EntryByKey]>>,
+    entries_by_number: Vec<Box<[EntryByKey]>>,
+    /// Numbers that no scope has.
+    free_numbers: Vec<u32>,
+    /// Owner of each entry: the scope that has the subject of the entry, and whose list has the entry.
+    owners: HashTable<SubjectOwner>,
+    hasher: RandomState,
     changes: VecDeque<EntryChange>,
 }
 
@@ -522,13 +557,16 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     /// Returns a state without entries.
     pub fn new() -> Self {
         DesiredState {
-            scope_by_entry: HashMap::new(),
-            entries_by_scope: HashMap::new(),
+            number_by_scope: HashMap::new(),
+            entries_by_number: Vec::new(),
+            free_numbers: Vec::new(),
+            owners: HashTable::new(),
+            hasher: RandomState::default(),
             changes: VecDeque::new(),
         }
     }
 
-    /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one applies.
+    /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one counts.
     /// Costs O(n log m) in the number of the scope's entries.
     ///
     /// If two scopes have entries with the same key, the last caller owns the key. When it gives the key up,
@@ -539,49 +577,86 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         wanted.reverse();
         wanted.sort();
         wanted.dedup();
-        let before = self.entries_by_scope.get(&scope).map_or(&[][..], |before| before);
-        if before.len() == wanted.len() && before.iter().zip(&wanted).all(|(old, new)| old.0 == new.0) {
+        let number = match self.number_by_scope.get(&scope) {
+            Some(number) => *number,
+            None if wanted.is_empty() => return,
+            None => self.add_scope(scope.clone()),
+        };
+        let before = std::mem::take(&mut self.entries_by_number[number as usize]);
+        let is_unchanged = before.len() == wanted.len()
+            && !wanted.is_empty()
+            && before.iter().zip(&wanted).all(|(old, new)| old.0 == new.0);
+        if is_unchanged {
+            self.entries_by_number[number as usize] = before;
             return;
         }
         for entry in &mut wanted {
-            match self.scope_by_entry.remove_entry(entry) {
-                Some((old, owner)) => {
-                    if owner != scope {
-                        self.remove_from_scope(&owner, &old);
-                    }
-                    if old.0 == entry.0 {
-                        *entry = old;
-                    } else {
-                        self.changes.push_back(EntryChange::Set(entry.0.clone()));
-                    }
-                }
-                None => self.changes.push_back(EntryChange::Set(entry.0.clone())),
+            let old = match before.binary_search(entry) {
+                Ok(at) => Some(before[at].clone()),
+                Err(_) => self.take_from_other_scope(entry),
+            };
+            match old {
+                Some(old) if old.0 == entry.0 => *entry = old,
+                _ => self.changes.push_back(EntryChange::Set(entry.0.clone())),
             }
-            self.scope_by_entry.insert(entry.clone(), scope.clone());
         }
-        let before = self.entries_by_scope.remove(&scope).unwrap_or_default();
         for entry in before.iter().rev().filter(|entry| wanted.binary_search(entry).is_err()) {
-            if self.scope_by_entry.get(entry) == Some(&scope)
-                && let Some((entry, _)) = self.scope_by_entry.remove_entry(entry)
-            {
-                self.changes.push_back(EntryChange::Remove(entry.0));
+            self.changes.push_back(EntryChange::Remove(entry.0.clone()));
+        }
+        self.change_subjects(number, &before, &wanted);
+        if wanted.is_empty() {
+            self.number_by_scope.remove(&scope);
+            self.free_numbers.push(number);
+        }
+        self.entries_by_number[number as usize] = wanted.into();
+    }
+
+    /// Gives a new scope a number.
+    fn add_scope(&mut self, scope: S) -> u32 {
+        let number = self.free_numbers.pop().unwrap_or_else(|| {
+            self.entries_by_number.push(Box::default());
+            self.entries_by_number.len() as u32 - 1
+        });
+        self.number_by_scope.insert(scope, number);
+        number
+    }
+
+    fn subject_owner(&self, number: u32, entry: &EntryByKey) -> SubjectOwner {
+        SubjectOwner { hash: self.hasher.hash_one(entry.0.key().subject()) as u32, scope: number }
+    }
+
+    /// Updates the owners to the new entries of a scope.
+    fn change_subjects(&mut self, number: u32, before: &[EntryByKey], after: &[EntryByKey]) {
+        for entry in subjects_without(before, after) {
+            let owner = self.subject_owner(number, entry);
+            if let Ok(known) = self.owners.find_entry(owner.table_hash(), |known| *known == owner) {
+                known.remove();
             }
         }
-        if !wanted.is_empty() {
-            self.entries_by_scope.insert(scope, wanted.into());
+        for entry in subjects_without(after, before) {
+            let owner = self.subject_owner(number, entry);
+            self.owners.insert_unique(owner.table_hash(), owner, SubjectOwner::table_hash);
         }
     }
 
-    /// Removes `entry` from its previous owner, because another scope now owns the key.
-    fn remove_from_scope(&mut self, owner: &S, entry: &EntryByKey) {
-        if let Some(entries) = self.entries_by_scope.get_mut(owner) {
-            *entries = entries.iter().filter(|kept| *kept != entry).cloned().collect();
-        }
+    /// Removes an entry from its previous owner, because another scope now owns the key. Returns the former
+    /// entry; `None` if no scope has one.
+    fn take_from_other_scope(&mut self, entry: &EntryByKey) -> Option<EntryByKey> {
+        let wanted = self.subject_owner(0, entry);
+        let place_of =
+            |owner: &SubjectOwner| self.entries_by_number[owner.scope as usize].binary_search(entry);
+        let is_owner = |owner: &SubjectOwner| owner.hash == wanted.hash && place_of(owner).is_ok();
+        let number = self.owners.find(wanted.table_hash(), is_owner)?.scope;
+        let before = std::mem::take(&mut self.entries_by_number[number as usize]);
+        let (taken, kept): (Vec<_>, Vec<_>) = before.iter().cloned().partition(|known| known == entry);
+        self.change_subjects(number, &before, &kept);
+        self.entries_by_number[number as usize] = kept.into();
+        taken.into_iter().next()
     }
 
     /// Returns whether a scope has no entries.
     pub fn is_empty(&self, scope: &S) -> bool {
-        !self.entries_by_scope.contains_key(scope)
+        !self.number_by_scope.contains_key(scope)
     }
 
     /// Returns the oldest change that the caller has not fetched yet; `None` if the caller has fetched all.
@@ -591,10 +666,26 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
 
     /// Returns all entries, in order of installation.
     pub fn entries(&self) -> impl Iterator<Item = &ForwardingEntry> {
-        let mut entries: Vec<&EntryByKey> = self.scope_by_entry.keys().collect();
+        let mut entries: Vec<&EntryByKey> =
+            self.entries_by_number.iter().flat_map(|entries| entries.iter()).collect();
         entries.sort();
         entries.into_iter().map(|entry| &*entry.0)
     }
+}
+
+/// Returns an entry of each subject that `others` lack. Both lists are in the order of keys, in which entries
+/// with the same subject follow each other.
+fn subjects_without<'a>(
+    entries: &'a [EntryByKey],
+    others: &'a [EntryByKey],
+) -> impl Iterator<Item = &'a EntryByKey> {
+    let has_same_subject =
+        |one: &EntryByKey, other: &EntryByKey| one.0.key().subject() == other.0.key().subject();
+    entries.chunk_by(has_same_subject).filter_map(|chunk| chunk.first()).filter(move |entry| {
+        // A subject comes before all keys that have it.
+        let at = others.partition_point(|other| other.0.key() < entry.0.key().subject());
+        !others.get(at).is_some_and(|other| has_same_subject(entry, other))
+    })
 }
 
 impl<S: Eq + Hash + Clone> Default for DesiredState<S> {
@@ -605,6 +696,10 @@ impl<S: Eq + Hash + Clone> Default for DesiredState<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn route(text: &str, metric: u32) -> ForwardingEntry {
@@ -666,6 +761,50 @@ mod tests {
         assert_eq!(drain_changes(&mut state), []);
         state.replace_scope(1, []);
         assert_eq!(drain_changes(&mut state), [EntryChange::Remove(route("2001:db8:a::/64", 1).into())]);
+    }
+
+    /// Returns a route whose action tells `is_into_tunnel`.
+    fn numbered_route((destination, metric, is_into_tunnel): (u8, u32, bool)) -> ForwardingEntry {
+        let mut entry = route(&format!("2001:db8:{destination}::/64"), metric);
+        if let (ForwardingEntry::Route(route), true) = (&mut entry, is_into_tunnel) {
+            route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
+        }
+        entry
+    }
+
+    proptest! {
+        /// Compares the state, and the sum of its changes, with one map of all entries.
+        #[test]
+        fn state_equals_a_map_of_the_last_owners(
+            steps in prop::collection::vec(
+                (0u8..4, prop::collection::vec((0u8..3, 0u32..3, any::<bool>()), 0..5)),
+                0..40,
+            ),
+        ) {
+            let mut state = DesiredState::new();
+            let mut model: BTreeMap<(u8, u32), (u8, bool)> = BTreeMap::new();
+            let mut installed: BTreeSet<EntryByKey> = BTreeSet::new();
+            for (scope, routes) in steps {
+                state.replace_scope(scope, routes.iter().copied().map(numbered_route));
+                model.retain(|_, (owner, _)| *owner != scope);
+                model.extend(routes.into_iter().map(|(to, metric, action)| ((to, metric), (scope, action))));
+                while let Some(change) = state.poll_change() {
+                    match change {
+                        EntryChange::Set(entry) => drop(installed.replace(EntryByKey(entry))),
+                        EntryChange::Remove(entry) => prop_assert!(installed.remove(&EntryByKey(entry))),
+                    }
+                }
+                let model = model.iter().map(|((to, metric), (_, action))| (*to, *metric, *action));
+                let model: Vec<_> = model.map(numbered_route).collect();
+                prop_assert!(state.entries().eq(&model));
+                prop_assert!(installed.iter().map(|entry| &*entry.0).eq(&model));
+                prop_assert!(state.owners.len() <= model.len());
+            }
+            for scope in 0..4 {
+                state.replace_scope(scope, []);
+            }
+            prop_assert!(state.owners.is_empty() && state.number_by_scope.is_empty());
+        }
     }
 
     #[test]

@@ -49,8 +49,8 @@ use super::duplicates::{CopyCheck as Arrival, ReceiveWindow, packet_mark};
 use super::fragments::cut_into_fragments;
 use super::packet::PacketBuffer;
 use super::path_mtu::TunnelEnds;
-use super::prefix_table::PrefixTable;
-use super::{inner_packet, mss};
+use super::prefix_table::{PrefixTable, SortedPrefixes};
+use super::{first_host_address, inner_packet, mss};
 use crate::drop_reason::TunnelDropReason;
 use encapsulation_limit::is_too_deep;
 pub use table::TunnelTraffic;
@@ -192,6 +192,15 @@ pub enum CausedPacket {
     },
 }
 
+/// Source of error messages about the packets of a mobile network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ErrorSource {
+    /// Router on board: the first host address of the prefix.
+    RouterOnBoard,
+    /// The address of this station with this number in [`Forwarder::station_addresses`].
+    Station(u16),
+}
+
 /// The tunnels of a station and their counters.
 #[derive(Debug)]
 pub struct Forwarder {
@@ -205,9 +214,11 @@ pub struct Forwarder {
     tunnel_by_prefix: PrefixTable<PrefixTunnel>,
     /// Tunnel of each inner source prefix, for a mobile router.
     from: PrefixTable<PrefixTunnel>,
-    /// Mobile networks of this station, registered or not. The value is the source address of error messages
-    /// about their packets.
-    own_mobile_networks: PrefixTable<Ipv6Addr>,
+    /// Mobile networks of this station, registered or not. The value names the source of error messages about
+    /// their packets.
+    own_mobile_networks: SortedPrefixes<ErrorSource>,
+    /// Addresses that [`ErrorSource::Station`] names.
+    station_addresses: Vec<Ipv6Addr>,
     /// Mobile networks whose care-of addresses are untested, each with its home address.
     networks_under_care_of_test: PrefixTable<Ipv6Addr>,
     /// Prefixes in `networks_under_care_of_test`, by home address.
@@ -244,7 +255,8 @@ impl Forwarder {
             duplication_states: HashMap::new(),
             tunnel_by_prefix: PrefixTable::new(),
             from: PrefixTable::new(),
-            own_mobile_networks: PrefixTable::new(),
+            own_mobile_networks: SortedPrefixes::default(),
+            station_addresses: Vec::new(),
             networks_under_care_of_test: PrefixTable::new(),
             prefixes_under_care_of_test: BTreeMap::new(),
             flow_label_key: secret,
@@ -281,15 +293,28 @@ impl Forwarder {
         self.caused_packets.pop_front()
     }
 
-    /// Adds `prefix` to the mobile networks of this station. While `prefix` is not registered, the forwarder
-    /// answers its packets with Destination Unreachable from `speaker`.
-    pub fn add_own_mobile_network(&mut self, prefix: Ipv6Net, speaker: Ipv6Addr) {
-        self.own_mobile_networks.insert(prefix, speaker);
+    /// Adds mobile networks of this station, each with the source address of error messages. While a prefix
+    /// is not registered, the forwarder answers its packets with Destination Unreachable from this address.
+    pub fn add_own_mobile_networks(&mut self, networks: impl IntoIterator<Item = (Ipv6Net, Ipv6Addr)>) {
+        let addresses = &mut self.station_addresses;
+        let with_source = networks.into_iter().map(|(prefix, source)| {
+            if source == first_host_address(prefix) {
+                return (prefix, ErrorSource::RouterOnBoard);
+            }
+            let known = addresses.iter().position(|known| *known == source);
+            let number = known.unwrap_or_else(|| {
+                addresses.push(source);
+                addresses.len() - 1
+            });
+            (prefix, ErrorSource::Station(number as u16))
+        });
+        self.own_mobile_networks.add(with_source);
     }
 
-    /// Removes all mobile networks added by [`Self::add_own_mobile_network`].
+    /// Removes all mobile networks added by [`Self::add_own_mobile_networks`].
     pub fn clear_own_mobile_networks(&mut self) {
-        self.own_mobile_networks = PrefixTable::new();
+        self.own_mobile_networks = SortedPrefixes::default();
+        self.station_addresses.clear();
         self.networks_under_care_of_test = PrefixTable::new();
         self.prefixes_under_care_of_test.clear();
     }
@@ -821,25 +846,29 @@ impl Forwarder {
         if self.networks_under_care_of_test.lookup(header.destination).is_some() {
             return self.drop(TunnelDropReason::Untested);
         }
-        let speaker = self
-            .own_mobile_networks
-            .lookup(header.destination)
-            .or_else(|| self.own_mobile_networks.lookup(header.source));
-        let Some(&speaker) = speaker else {
+        let Some(source) = self.own_error_source(header) else {
             return self.drop(TunnelDropReason::NoTunnel);
         };
         let unreachable = ErrorMessage::DestinationUnreachable { code: 3 };
-        self.error(now, speaker, unreachable, buffer.as_slice());
+        self.error(now, source, unreachable, buffer.as_slice());
         self.drop(TunnelDropReason::NotRegistered)
     }
 
     /// Returns the source address of error messages about a packet.
     fn error_source_address(&self, header: &Header, otherwise: Ipv6Addr) -> Ipv6Addr {
-        self.own_mobile_networks
-            .lookup(header.destination)
-            .or_else(|| self.own_mobile_networks.lookup(header.source))
-            .copied()
-            .unwrap_or(otherwise)
+        self.own_error_source(header).unwrap_or(otherwise)
+    }
+
+    /// Returns the source address of error messages about a packet to or from a mobile network of this
+    /// station; `None` for another packet.
+    fn own_error_source(&self, header: &Header) -> Option<Ipv6Addr> {
+        let networks = &self.own_mobile_networks;
+        let (prefix, source) =
+            networks.lookup(header.destination).or_else(|| networks.lookup(header.source))?;
+        match source {
+            ErrorSource::RouterOnBoard => Some(first_host_address(prefix)),
+            ErrorSource::Station(number) => self.station_addresses.get(usize::from(*number)).copied(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The table has one hash map for each prefix length in use, the longest prefixes first. With home addresses
 //! (/128) and mobile network prefixes of one or two lengths, a lookup costs two or three probes for any
-//! number of bindings.
+//! number of bindings. [`SortedPrefixes`] needs less memory, and more time for a lookup.
 
 use std::net::Ipv6Addr;
 
@@ -59,6 +59,57 @@ impl<V> PrefixTable<V> {
     }
 }
 
+/// Map from very many prefixes to values that seldom changes and is not read for common packets. It is
+/// sorted, so it needs no free places. A lookup costs one binary search for each prefix length.
+#[derive(Debug, Clone)]
+pub struct SortedPrefixes<V> {
+    /// Prefix lengths in use, descending, each with its prefixes in order.
+    values_by_length: Vec<(u8, Vec<(Ipv6Addr, V)>)>,
+}
+
+impl<V> SortedPrefixes<V> {
+    /// Adds prefixes with their values. If a prefix comes twice, its last value counts.
+    pub fn add(&mut self, prefixes: impl IntoIterator<Item = (Ipv6Net, V)>) {
+        for (prefix, value) in prefixes {
+            let length = prefix.prefix_len();
+            let at = match self.values_by_length.binary_search_by(|(known, _)| length.cmp(known)) {
+                Ok(at) => at,
+                Err(at) => {
+                    self.values_by_length.insert(at, (length, Vec::new()));
+                    at
+                }
+            };
+            self.values_by_length[at].1.push((prefix.network(), value));
+        }
+        for (_, values) in &mut self.values_by_length {
+            values.sort_by_key(|(network, _)| *network);
+            values.dedup_by(|later, earlier| {
+                let is_same = later.0 == earlier.0;
+                if is_same {
+                    std::mem::swap(later, earlier);
+                }
+                is_same
+            });
+            values.shrink_to_fit();
+        }
+    }
+
+    /// Returns the value of the longest prefix that contains `address`; `None` if no prefix does.
+    pub fn lookup(&self, address: Ipv6Addr) -> Option<(Ipv6Net, &V)> {
+        self.values_by_length.iter().find_map(|(length, values)| {
+            let network = Ipv6Addr::from(masked_address(address, *length));
+            let at = values.binary_search_by_key(&network, |(known, _)| *known).ok()?;
+            Some((Ipv6Net::new(network, *length).ok()?, &values[at].1))
+        })
+    }
+}
+
+impl<V> Default for SortedPrefixes<V> {
+    fn default() -> Self {
+        SortedPrefixes { values_by_length: Vec::new() }
+    }
+}
+
 impl<V> Default for PrefixTable<V> {
     fn default() -> Self {
         Self::new()
@@ -82,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Compares the table with a linear search through a list.
+        /// Compares both tables with a linear search through a list.
         #[test]
         fn prefix_map_finds_same_prefix_as_linear_search(
             entries in prop::collection::vec((0u128..64, 120u8..=128), 0..40),
@@ -106,6 +157,12 @@ mod tests {
             let wanted = Ipv6Addr::from(wanted);
             let best = list.iter().filter(|(p, _)| p.contains(&wanted)).max_by_key(|(p, _)| p.prefix_len());
             prop_assert_eq!(table.lookup(wanted), best.map(|(_, value)| value));
+            let mut sorted = SortedPrefixes::default();
+            let (first, second) = list.split_at(list.len() / 2);
+            sorted.add(first.iter().map(|(prefix, _)| (*prefix, usize::MAX)));
+            sorted.add(first.iter().copied());
+            sorted.add(second.iter().copied());
+            prop_assert_eq!(sorted.lookup(wanted), best.map(|(prefix, value)| (*prefix, value)));
         }
     }
 

@@ -181,9 +181,9 @@ impl Nemo {
             let home_address = config.home_address.into();
             self.data_path.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
             let ipv4 = config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4);
-            for prefix in config.prefixes.iter().copied().chain(ipv4).chain([home_address]) {
-                self.data_path.forwarder.add_own_mobile_network(prefix, config.home_address);
-            }
+            let networks = config.prefixes.iter().copied().chain(ipv4).chain([home_address]);
+            let with_source = networks.map(|prefix| (prefix, config.home_address));
+            self.data_path.forwarder.add_own_mobile_networks(with_source);
             if let Some(stored) = persistent.mobile_router {
                 router.state_machine.restore(stored);
             }
@@ -199,16 +199,16 @@ impl Nemo {
         if let Some(agent) = &mut self.roles.agent_role {
             let address = agent.state_machine.config().address;
             self.data_path.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
-            for node in agent.authorized_nodes() {
-                let home_address = node.home_address.into();
-                for prefix in node.prefixes.iter().copied().chain([home_address]) {
-                    // The home agent need not have an IPv4 address, so its ICMP errors come from the address
-                    // of the router on board.
-                    let is_ipv4 = mapped::to_ipv4(prefix).is_some();
-                    let speaker = if is_ipv4 { first_host_address(prefix) } else { address };
-                    self.data_path.forwarder.add_own_mobile_network(prefix, speaker);
-                }
-            }
+            let networks = agent
+                .authorized_nodes()
+                .flat_map(|node| node.prefixes.iter().copied().chain([node.home_address.into()]));
+            // The home agent need not have an IPv4 address, so its ICMP errors come from the address of the
+            // router on board.
+            let with_source = networks.map(|prefix| match mapped::to_ipv4(prefix) {
+                Some(_) => (prefix, first_host_address(prefix)),
+                None => (prefix, address),
+            });
+            self.data_path.forwarder.add_own_mobile_networks(with_source);
             // Without stored state, the home agent has lost its bindings. Use the date as the restart
             // counter: it increases without being stored.
             let restart_counter = persistent.restart_counter.unwrap_or_else(|| unix_seconds(wall));

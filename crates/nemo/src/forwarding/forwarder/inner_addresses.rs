@@ -6,12 +6,10 @@
 //! * A mobile router refuses a source address of its own mobile network: packets from outside cannot have
 //!   one.
 
-use std::net::Ipv6Addr;
-
 use carnet_wire::ipv6::Header;
 
 use super::table::TunnelPath;
-use super::{BindingName, PrefixTable, TunnelDropReason, TunnelEnd};
+use super::{BindingName, ErrorSource, SortedPrefixes, TunnelDropReason, TunnelEnd};
 
 /// Returns the binding to which a tunnelled packet belongs: the role of this end, and the home address.
 /// `served` are the mobile networks of this station.
@@ -22,7 +20,7 @@ use super::{BindingName, PrefixTable, TunnelDropReason, TunnelEnd};
 /// not belong to the binding.
 pub(super) fn binding_of(
     path: &TunnelPath,
-    served: &PrefixTable<Ipv6Addr>,
+    served: &SortedPrefixes<ErrorSource>,
     inner: &Header,
 ) -> Result<BindingName, TunnelDropReason> {
     let sender = path.binding_of(inner.source);

@@ -112,7 +112,8 @@ fn both_tunnel_ends_drop_packets_with_reserved_inner_addresses() {
 #[test]
 fn direct_route_carries_only_packets_between_its_two_mobile_networks() {
     let (mut router, _) = forwarder_pair();
-    router.add_own_mobile_network("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
+    router
+        .add_own_mobile_networks([("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"))]);
     let direct = |transmit| Tunnel {
         home_address: address("2001:db8:2::5678"),
         inner: vec!["2001:db8:b::/64".parse().expect("prefix")],
@@ -271,7 +272,8 @@ fn handover_replaces_tunnel_in_one_step_and_accepts_old_path() {
 fn unregistered_router_answers_hosts_with_icmp_errors() {
     let (mut router, _) = forwarder_pair();
     router.remove_tunnel(&new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
-    router.add_own_mobile_network("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
+    router
+        .add_own_mobile_networks([("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"))]);
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
     assert_eq!(
         encapsulate(&mut router, &mut buffer),

@@ -39,8 +39,8 @@ fn forwarders_at_both_ends((local, remote): (&str, &str), mtu: u32) -> (Forwarde
     agent.set_tunnel(with(new_tunnel(TunnelEnd::HomeAgent, remote, local, true)));
     let home_address = address("2001:db8:1::1234");
     for prefix in inner_prefixes() {
-        router.add_own_mobile_network(prefix, home_address);
-        agent.add_own_mobile_network(prefix, address("::ffff:10.42.7.1"));
+        router.add_own_mobile_networks([(prefix, home_address)]);
+        agent.add_own_mobile_networks([(prefix, address("::ffff:10.42.7.1"))]);
     }
     (router, agent)
 }
@@ -297,7 +297,7 @@ fn tcp_segment_size_is_lowered_to_the_tunnel_in_ipv4() {
 #[test]
 fn router_answers_ipv4_host_without_tunnel_with_icmp_host_unreachable() {
     let mut router = Forwarder::new(&mut Rng::new(1));
-    router.add_own_mobile_network(inner_prefixes()[1], address("2001:db8:1::1234"));
+    router.add_own_mobile_networks([(inner_prefixes()[1], address("2001:db8:1::1234"))]);
     let dropped = send_packet(&mut router, &ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, 100, DONT_FRAGMENT));
     assert_eq!(dropped, Err(ForwardingVerdict::from(TunnelDropReason::NotRegistered)));
     let answer = next_caused_packet(&mut router).expect("an ICMP error");
