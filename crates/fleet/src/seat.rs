@@ -27,6 +27,9 @@
 //! connection. If a gateway is down for all members, the leader stays. These rules only choose a candidate;
 //! the chain decides who leads.
 //!
+//! **Key.** No mobile router has a session with a member whose private key is not that of the fleet. Such a
+//! member counts as cut off, and waits for [`SeatConfig::grace_period`] before it takes a free seat.
+//!
 //! When a leader gives up the leadership, the seat is free at once. The seat goes to the named member, or to
 //! the first member that takes it. The home agent of the former leader forwards until the next one works, but
 //! at most for [`SeatConfig::grace_period`]. Meanwhile this home agent acknowledges no Binding Update, so
@@ -148,6 +151,8 @@ pub struct Seat {
     leader_changed_at: Time,
     other_members: OtherMembers,
     links: Links,
+    /// Time since which this member has another private key than the fleet.
+    other_key_since: Option<Time>,
     /// Whether this member's last presence said that it is cut off.
     announced_cut_off: bool,
     /// Time at which this member writes its next presence.
@@ -185,6 +190,7 @@ impl Seat {
             leader_changed_at: now,
             other_members: OtherMembers::default(),
             links: Links::new(now),
+            other_key_since: None,
             announced_cut_off: false,
             next_presence_at: now,
             last_presence_at: Time::ZERO,
@@ -355,6 +361,20 @@ impl Seat {
         true
     }
 
+    /// Handles a comparison of this member's private key with that of the fleet. At the start the member
+    /// assumes that they are equal.
+    pub fn handle_key(&mut self, now: Time, is_of_fleet: bool) {
+        if is_of_fleet != self.other_key_since.is_none() {
+            self.other_key_since = (!is_of_fleet).then_some(now);
+            self.decide_actions(now);
+        }
+    }
+
+    /// Returns a record of the home agent that the store has, as far as this member knows.
+    pub fn record(&self, key: &str) -> Option<&str> {
+        self.stored_records.get(key).map(String::as_str)
+    }
+
     /// Handles an unexpected end of the home agent. The member gives up the leadership and does not take it
     /// for a while.
     pub fn handle_ended(&mut self, now: Time) {
@@ -414,7 +434,7 @@ impl Seat {
         if let AgentState::ForwardsUntil(end) = self.agent_state {
             at(end);
         }
-        if self.announced_cut_off {
+        if self.announced_cut_off && self.other_key_since.is_none() {
             at(self.links.connected_from());
         }
         next
@@ -496,13 +516,16 @@ impl Seat {
         // A member that is cut off waits for a connected member that is present, but at most for the grace
         // period.
         let others = if self.announced_cut_off { self.other_members.connected_until() } else { Time::ZERO };
+        let others = if self.other_key_since.is_some() { Time::MAX } else { others };
         at.max(others.min(at + self.config.grace_period)).max(self.may_lead_from)
     }
 
     /// Returns by how much the link state delays a takeover: 0 for connected links, 1 for links restored
-    /// lately, 2 for lost links.
+    /// lately, 2 for lost links. Another key than that of the fleet counts as 3.
     fn takeover_delay_factor(&self) -> usize {
-        if !self.announced_cut_off {
+        if self.other_key_since.is_some() {
+            3
+        } else if !self.announced_cut_off {
             0
         } else if self.links.lost_since().is_none() {
             1
@@ -534,7 +557,8 @@ impl Seat {
 
     /// Outputs the presence of this member if it is due.
     fn output_due_presence(&mut self, now: Time) {
-        let cut_off = !self.links.are_connected(now);
+        let has_other_key = self.other_key_since.is_some();
+        let cut_off = has_other_key || !self.links.are_connected(now);
         if std::mem::replace(&mut self.announced_cut_off, cut_off) != cut_off && self.leader_state.is_none() {
             self.next_presence_at = now;
         }
@@ -557,15 +581,16 @@ impl Seat {
         if says {
             self.last_presence_at = now;
             self.outputs.push_back(Output::WritePresence(
-                Presence { process: self.process_number, cut_off }.to_text(),
+                Presence { process: self.process_number, cut_off, has_other_key }.to_text(),
             ));
         }
     }
 
-    /// Returns the end of the wait after which this leader's lost links count; `None` if the links are
-    /// connected.
+    /// Returns the end of the wait after which this leader's lost links, or its other key, count. Returns
+    /// `None` if the links are connected, and the key is that of the fleet.
     fn link_loss_counts_at(&self) -> Option<Time> {
-        self.links.lost_since().map(|lost| lost + self.config.cut_off_wait)
+        let since = self.links.lost_since().into_iter().chain(self.other_key_since).min();
+        since.map(|since| since + self.config.cut_off_wait)
     }
 
     /// Starts and stops the home agent.
@@ -623,7 +648,11 @@ impl Seat {
             && (idle || lost.is_some())
             && let Some(to) = to
         {
-            let why = if lost.is_some() { "reaches its routers" } else { "precedes this member in the list" };
+            let why = match lost {
+                Some(_) if self.other_key_since.is_some() => "has the private key of the fleet",
+                Some(_) => "reaches its routers",
+                None => "precedes this member in the list",
+            };
             self.outputs.push_back(Output::Log(format!("gives the leadership to {to}, which {why}")));
             hold.giving_up_to = Some(Some(to));
         }

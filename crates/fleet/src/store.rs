@@ -93,6 +93,10 @@ pub struct Presence {
     /// Whether the member does not reach its routers, or has not reached them for long enough.
     #[serde(default)]
     pub cut_off: bool,
+    /// Whether the member has another private key for encrypted sessions than the fleet. Then `cut_off` is
+    /// true as well, because earlier versions read only this field.
+    #[serde(default)]
+    pub has_other_key: bool,
 }
 
 impl Presence {

@@ -351,6 +351,11 @@ impl SimulatedFleet {
         }
     }
 
+    /// Gives a member another private key than the fleet has, or that of the fleet.
+    pub fn set_key_of_member(&mut self, member: usize, is_of_fleet: bool) {
+        self.with_seat(member, |seat, now| seat.handle_key(now, is_of_fleet));
+    }
+
     /// Cuts a member off from its routers.
     pub fn cut_off_from_routers(&mut self, member: usize, for_so_long: Duration) {
         self.link_loss_count += 1;

@@ -404,3 +404,57 @@ fn links_flapping_in_turn_do_not_move_leadership_often() {
         assert!(world.takeover_count <= 8, "{period} s: {} times", world.takeover_count);
     }
 }
+
+/// A member with another private key than the fleet lets the other members lead, however the leadership ends.
+#[test]
+fn member_with_another_key_lets_member_with_the_key_of_the_fleet_lead() {
+    let ends: [fn(&mut SimulatedFleet); 4] = [
+        |world| world.kill_member(0, MINUTE),
+        |world| world.fail_agent(0),
+        |world| world.give_up_leadership(0, None),
+        |world| world.give_up_leadership(0, Some("bruno")),
+    ];
+    for seed in 0..20 {
+        for end in ends {
+            let mut world = fleet_led_by_first_member(seed);
+            world.set_key_of_member(1, false);
+            world.advance_time(Duration::from_secs(5));
+            end(&mut world);
+            let taken = world.advance_until(MINUTE, |world| {
+                assert!(!world.members_with_working_agent().contains(&1), "seed {seed}");
+                world.members_with_working_agent() == [2]
+            });
+            assert!(taken.expect("the third takes it") < Duration::from_secs(1), "{taken:?}, seed {seed}");
+        }
+    }
+}
+
+/// Alone, the member takes the seat after the grace period. It gives the seat to the first member with the
+/// key of the fleet.
+#[test]
+fn member_with_another_key_leads_late_and_until_another_member_can() {
+    for seed in 0..20 {
+        let mut world = fleet_led_by_first_member(seed);
+        world.set_key_of_member(1, false);
+        world.advance_time(Duration::from_secs(5));
+        world.kill_member(2, 10 * MINUTE);
+        world.kill_member(0, MINUTE);
+        let taken = world
+            .advance_until(MINUTE, |world| world.members_with_working_agent() == [1])
+            .expect("it takes the seat");
+        assert!(taken >= Duration::from_secs(10), "{taken:?}, seed {seed}");
+        let given = world
+            .advance_until(3 * MINUTE, |world| world.members_with_working_agent() == [0])
+            .expect("the first member gets the seat");
+        // The first member is back after a minute, and takes the seat without its place in the list.
+        assert!(taken + given < MINUTE + Duration::from_secs(5), "{given:?}, seed {seed}");
+        // With the right key, the member is a standby like others.
+        world.set_key_of_member(1, true);
+        world.advance_time(Duration::from_secs(5));
+        world.kill_member(0, MINUTE);
+        let taken = world
+            .advance_until(MINUTE, |world| world.members_with_working_agent() == [1])
+            .expect("it takes the seat");
+        assert!(taken < Duration::from_secs(1), "{taken:?}, seed {seed}");
+    }
+}

@@ -82,6 +82,63 @@ impl AgentParameters {
     }
 }
 
+/// Record of the home agent with the public keys with which mobile routers have sessions.
+pub const SESSIONS_RECORD: &str = "sessions";
+
+/// The part of the record that this program reads.
+#[derive(Debug, serde::Deserialize)]
+struct SessionsRecord {
+    #[serde(default)]
+    public_keys: Vec<String>,
+}
+
+impl AgentParameters {
+    /// Compares the private keys in the home agent's config with the public keys in the record of the fleet.
+    /// During a change of the key the record has two keys, and a member needs both.
+    ///
+    /// # Errors
+    /// Returns the difference, or the reason why the key cannot be read.
+    pub fn compare_keys(&self, record: Option<&str>) -> Result<(), String> {
+        let record = record.and_then(|record| serde_json::from_str::<SessionsRecord>(record).ok());
+        let Some(record) = record.filter(|record| !record.public_keys.is_empty()) else { return Ok(()) };
+        let (file, own) = self.public_keys()?;
+        match record.public_keys.iter().find(|key| !own.contains(key)) {
+            None => Ok(()),
+            Some(missing) => Err(format!(
+                "the mobile routers have sessions with the public key {missing}, expected its private key in \
+                 {file}, found that of {}: copy the file from another member",
+                own.join(" and ")
+            )),
+        }
+    }
+
+    /// Returns the name of the file of the private key, and the public keys, the newest one first.
+    #[cfg(feature = "wireguard")]
+    fn public_keys(&self) -> Result<(String, Vec<String>), String> {
+        use carnet_api::config::PrivateKey;
+        use carnet_wireguard::PrivateKey as SessionKey;
+
+        let text = fs::read_to_string(&self.config)
+            .map_err(|error| format!("cannot read {}: {error}", self.config.display()))?;
+        let table: toml::Table = toml::from_str(&text).map_err(|error| error.to_string())?;
+        let file = table.get("station").and_then(|station| station.get("private_key_file")?.as_str());
+        let file = file.ok_or("expected station.private_key_file in the config, found none")?;
+        let file = self.config.parent().unwrap_or(Path::new("")).join(file);
+        let mut key = PrivateKey::read(file.clone())?;
+        let public =
+            key.keys_newest_first().map(|key| SessionKey::from_random(key.octets()).public_key().to_string());
+        let public = public.collect();
+        key.wipe();
+        Ok((file.display().to_string(), public))
+    }
+
+    /// Returns an error: this program was built without encrypted sessions.
+    #[cfg(not(feature = "wireguard"))]
+    fn public_keys(&self) -> Result<(String, Vec<String>), String> {
+        Err("this program was built without encrypted sessions".to_owned())
+    }
+}
+
 /// Message to the task that owns the home agent's process.
 #[derive(Debug)]
 enum AgentMessage {
@@ -282,4 +339,50 @@ async fn wait_for_end(child: &mut Child) -> anyhow::Result<String> {
 
 fn describe_exit(status: ExitStatus) -> String {
     status.to_string()
+}
+
+#[cfg(all(test, feature = "wireguard"))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use carnet_wireguard::PrivateKey;
+
+    use super::*;
+    use crate::scratch::ScratchFolder;
+
+    fn write_key(path: &Path, seed: u8) -> String {
+        let key = PrivateKey::from_random([seed; 32]);
+        fs::write(path, key.to_text().as_bytes()).expect("a key");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
+        key.public_key().to_string()
+    }
+
+    /// The member has the key of the fleet, then another one, and then both keys of a change.
+    #[test]
+    fn member_compares_its_keys_with_those_of_the_fleet() {
+        let scratch = ScratchFolder::new();
+        let path = |name: &str| scratch.path().join(name);
+        fs::write(path("north.toml"), "[station]\nprivate_key_file = 'north.key'\n").expect("a config");
+        let parameters = AgentParameters {
+            carnet_program: "carnet".into(),
+            config: path("north.toml"),
+            socket_directory: "/".into(),
+            name: "north".into(),
+        };
+        let record = |keys: &[&String]| format!("{{\"version\":1,\"newest\":7,\"public_keys\":{keys:?}}}");
+        let compare = |keys: &[&String]| parameters.compare_keys(Some(&record(keys)));
+        let of_fleet = write_key(&path("north.key"), 1);
+        for sound in [None, Some("{}"), Some("no record")] {
+            assert_eq!(parameters.compare_keys(sound), Ok(()));
+        }
+        assert_eq!(compare(&[&of_fleet]), Ok(()));
+        let other = write_key(&path("north.key"), 2);
+        let why = compare(&[&of_fleet]).expect_err("another key");
+        assert!(why.contains(&of_fleet) && why.contains(&other), "{why}");
+        assert!(compare(&[&of_fleet, &other]).is_err());
+        write_key(&path("north.key.next"), 1);
+        assert_eq!(compare(&[&of_fleet, &other]), Ok(()));
+        fs::remove_file(path("north.key")).expect("a file");
+        assert!(compare(&[&of_fleet]).is_err());
+    }
 }

@@ -46,8 +46,10 @@ const MAX_ERROR_CHARACTERS: usize = 300;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time limit of a read request, and of a login, for which etcd computes a password hash.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Last part of the key of the home agent's own record; all other keys belong to nodes.
+/// Last part of the key of the home agent's own record.
 const OWN_RECORD_KEY: &str = "own";
+/// Beginning of the last part of the keys of encrypted sessions. All other keys belong to nodes.
+const SESSION_RECORD_KEYS: &str = "session";
 /// Maximum length of a token of etcd, in octets.
 const MAX_TOKEN_LENGTH: usize = 16 << 10;
 /// Errors with which etcd refuses a request because of its token, before it executes anything. The token is
@@ -465,6 +467,7 @@ impl EtcdConnection {
     /// Returns an error if a read fails.
     pub async fn seat_overview(&mut self, prefix: &KeyPrefix) -> anyhow::Result<SeatOverview> {
         let records = format!("{}record/", prefix.0);
+        let sessions = format!("{records}{SESSION_RECORD_KEYS}");
         // One transaction, so that all values have the same revision.
         let body = json!({"success": [
             {"request_range": {"key": prefix.name(&Key::Owner)}},
@@ -472,16 +475,18 @@ impl EtcdConnection {
                 "range_end": encode_base64(&end_of_prefix(&records)), "count_onl\
                 y": true}},
             {"request_range": {"key": prefix.name(&Key::Record(OWN_RECORD_KEY.into())), "count_only": true}},
+            {"request_range": {"key": encode_base64(&sessions),
+                "range_end": encode_base64(&end_of_prefix(&sessions)), "count_only": true}},
         ]});
         let response = self.send("/v3/kv/txn", &body).await?;
         let answer: TransactionAnswer = serde_json::from_slice(&read_whole_body(response).await?)?;
-        let [owner, records, own] = <[TransactionPart; 3]>::try_from(answer.responses)
+        let [owner, records, own, sessions] = <[TransactionPart; 4]>::try_from(answer.responses)
             .map_err(|parts| {
-                anyhow!("expected three results in etcd's answer to a transaction, found {}", parts.len())
+                anyhow!("expected four results in etcd's answer to a transaction, found {}", parts.len())
             })?
             .map(|part| part.response_range);
         let owner = owner.kvs.first().map(|pair| decode_base64(&pair.value)).transpose()?;
-        let nodes = records.count.0.saturating_sub(own.count.0);
+        let nodes = records.count.0.saturating_sub(own.count.0).saturating_sub(sessions.count.0);
         Ok(SeatOverview { store_revision: answer.header.revision.0, owner_value: owner, node_count: nodes })
     }
 

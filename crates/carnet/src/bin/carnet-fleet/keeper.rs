@@ -26,6 +26,8 @@ const WATCH_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Time without a message of a watch after which the etcd server counts as failed. A standby writes every
 /// second, and a leader more often.
 const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(3);
+/// Time between two comparisons of keys that differ.
+const KEY_COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of attempts at one transaction that run at the same time.
 const MAX_PARALLEL_ATTEMPTS: usize = 4;
 
@@ -86,6 +88,17 @@ pub struct SeatKeeper {
     check_results: UnboundedSender<Result<(), String>>,
     /// Whether another carnet-fleet process uses the name of this member.
     has_rival_process: bool,
+    keys: KeyComparison,
+}
+
+/// Comparison of this member's private key with that of the fleet.
+#[derive(Debug, Default)]
+struct KeyComparison {
+    /// Record of the last comparison.
+    record: Option<String>,
+    next: Option<Instant>,
+    /// Difference that the log has named.
+    difference: Option<String>,
 }
 
 impl SeatKeeper {
@@ -129,6 +142,7 @@ impl SeatKeeper {
             checked_configs: checked,
             check_results: tell_checked,
             has_rival_process: false,
+            keys: KeyComparison::default(),
         }
     }
 
@@ -142,6 +156,7 @@ impl SeatKeeper {
         let mut ending = false;
         self.handle_link_verdict();
         loop {
+            self.compare_keys();
             self.carry_out_actions();
             if ending && !matches!(self.seat_state.role(), Role::Leader | Role::FormerLeader) {
                 match &mut self.agent_process {
@@ -154,6 +169,7 @@ impl SeatKeeper {
             if let AgentProcessState::None(from, _) = &self.agent_process {
                 due = due.min(*from);
             }
+            due = due.min(self.keys.next.unwrap_or(due));
             tokio::select! {
                 Some(news) = self.store_receiver.recv() => self.handle_store_message(news),
                 news = next_agent_event(&mut self.agent_process) => self.handle_agent_event(news),
@@ -162,7 +178,10 @@ impl SeatKeeper {
                     self.seat_state.handle_timeout(self.now());
                     self.prepare_standby();
                 }
-                Some(()) = reload.recv() => self.reload_agent_config(),
+                Some(()) = reload.recv() => {
+                    self.keys.next = Some(Instant::now());
+                    self.reload_agent_config();
+                }
                 Some(checked) = self.checked_configs.recv() => self.replace_standby(checked),
                 _ = end.changed(), if !ending => {
                     ending = true;
@@ -170,6 +189,32 @@ impl SeatKeeper {
                     self.seat_state.retire(now);
                 }
             }
+        }
+    }
+
+    /// Compares the private key with that of the fleet if the record has changed. While the keys differ, it
+    /// compares them each second, because the operator may have copied the file.
+    fn compare_keys(&mut self) {
+        let record = self.seat_state.record(agent::SESSIONS_RECORD);
+        let is_due = self.keys.next.is_some_and(|next| next <= Instant::now());
+        if !is_due && record == self.keys.record.as_deref() {
+            return;
+        }
+        self.keys.record = record.map(str::to_owned);
+        let compared = self.agent_parameters.compare_keys(self.keys.record.as_deref());
+        self.keys.next = compared.is_err().then(|| Instant::now() + KEY_COMPARISON_INTERVAL);
+        let difference = compared.err();
+        let now = self.now();
+        self.seat_state.handle_key(now, difference.is_none());
+        if difference != self.keys.difference {
+            match &difference {
+                Some(why) => error!(
+                    "home agent {}: this member does not become the leader while others can: {why}",
+                    self.name
+                ),
+                None => info!("home agent {}: this member has the private key of the fleet", self.name),
+            }
+            self.keys.difference = difference;
         }
     }
 

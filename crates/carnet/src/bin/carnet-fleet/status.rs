@@ -78,6 +78,8 @@ struct Member {
     state: MemberState,
     /// Whether the member is cut off from its routers.
     cut_off: bool,
+    /// Whether the member has another private key than the fleet.
+    has_other_key: bool,
     /// Whether this config lists the member.
     listed: bool,
 }
@@ -190,8 +192,9 @@ impl ReceivedState {
                 Some(_) => MemberState::Waits,
                 None => MemberState::Silent,
             };
-            let cut_off = present.is_some_and(|present| present.cut_off);
-            Member { name: name.to_owned(), state, cut_off, listed: listed(name) }
+            let present = present.copied().unwrap_or_default();
+            let Presence { cut_off, has_other_key, .. } = present;
+            Member { name: name.to_owned(), state, cut_off, has_other_key, listed: listed(name) }
         })
         .collect()
     }
@@ -343,7 +346,11 @@ impl SeatStatus {
                 MemberState::Waits => "waits",
                 MemberState::Silent => "says nothing",
             };
-            let cut_off = if one.cut_off { ", cut off from routers" } else { "" };
+            let cut_off = match (one.has_other_key, one.cut_off) {
+                (true, _) => ", has another private key",
+                (false, true) => ", cut off from routers",
+                (false, false) => "",
+            };
             let listed = if one.listed { "" } else { ", not in this config" };
             line(&format!("  {}", one.name), &format!("{state}{cut_off}{listed}"));
         }
@@ -423,7 +430,7 @@ mod tests {
         listener.handle_event(Event { key: Key::Owner, value: Some(working) });
         assert_state_and_leader(&listener, Some("anna"), "anna, whose home agent works\n");
         assert!(!listener.has_received_all());
-        let waits = Presence { process: 1, cut_off: true }.to_text();
+        let waits = Presence { process: 1, cut_off: true, has_other_key: false }.to_text();
         listener.handle_event(Event { key: Key::Member("bruno".into()), value: Some(waits) });
         assert!(listener.has_received_all());
         assert_state_and_leader(
@@ -481,7 +488,8 @@ mod tests {
         );
         let members: Vec<Value> =
             listener.member_list().iter().map(|one| serde_json::to_value(one).expect("JSON")).collect();
-        let silent = json!({"name": "anna", "state": "silent", "cut_off": false, "listed": true});
+        let silent = json!({"name": "anna", "state": "silent", "cut_off": false, "has_other_key": false,
+            "listed": true});
         assert_eq!((members.len(), &members[0]), (4, &silent));
     }
 }
