@@ -1,6 +1,6 @@
 //! Returns unused memory of the process to the kernel.
 //!
-//! A block of memory of at least [`LARGE_BLOCK_SIZE`] has a mapping of its own, which returns to the kernel
+//! A block of memory of at least 128 KiB has a mapping of its own, which returns to the kernel
 //! once the block is free. The tables of a home agent with very many nodes have such blocks, and a table that
 //! grows frees its old block. The system's allocator would put most of these blocks among small ones, where a
 //! free block keeps its pages.

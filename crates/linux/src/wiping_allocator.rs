@@ -27,7 +27,7 @@ static THREADS_WITH_SECRETS: AtomicUsize = AtomicUsize::new(0);
 
 /// An allocator that calls the system's allocator, and wipes freed memory while any thread reads secrets.
 ///
-/// Takes large blocks directly from the kernel ([`crate::memory`]), which wipes them itself.
+/// Takes large blocks directly from the kernel (`memory.rs`), which wipes them itself.
 pub struct WipingAllocator;
 
 /// Wipes memory before it is freed.
