@@ -157,13 +157,17 @@ impl LanServices {
     /// Passes the names of the hosts on board to the DNS forwarder.
     pub fn publish_host_names(&mut self) {
         let Some(dns) = &mut self.dns_service else { return };
-        let neighbours = &self.verified_addresses;
+        let addresses_by_host = self.verified_addresses.addresses_by_host();
+        let ipv6_addresses = |interface: &str, host: LinkAddress| {
+            addresses_by_host.get(&(interface, host)).cloned().unwrap_or_default()
+        };
+        let ipv6_addresses = &ipv6_addresses;
         let networks: Vec<BoardNetwork> =
             self.lan_links.iter().map(|link| dns.network_of_interface(&link.name)).collect();
         let hosts = self.lan_links.iter().zip(networks).flat_map(|(link, network)| {
             link.dhcp_server.named_hosts().map(move |host| NamedHost {
                 network,
-                ipv6_addresses: neighbours.addresses_of_host(&link.name, host.link_address),
+                ipv6_addresses: ipv6_addresses(&link.name, host.link_address),
                 name: host.name,
                 ipv4_address: host.address,
             })
@@ -178,8 +182,12 @@ impl LanServices {
             && self.dns_service.as_ref().is_some_and(|dns| dns.needs_ipv6(message))
     }
 
-    /// Returns the link-layer addresses of the hosts that have a name, by interface.
+    /// Returns the link-layer addresses of the hosts that have a name, by interface; none without a DNS
+    /// forwarder.
     pub fn hosts_with_names(&self) -> Vec<(String, BTreeSet<LinkAddress>)> {
+        if self.dns_service.is_none() {
+            return Vec::new();
+        }
         let hosts = |link: &LanLink| link.dhcp_server.named_hosts().map(|host| host.link_address).collect();
         self.lan_links.iter().map(|link| (link.name.clone(), hosts(link))).collect()
     }
@@ -189,6 +197,26 @@ impl LanServices {
     pub fn set_neighbours(&mut self, now: Time, found: Vec<(String, Ipv6Addr, LinkAddress)>) {
         self.verified_addresses.update_verified(now, found);
         self.publish_host_names();
+    }
+
+    /// Handles the kernel's report that a neighbour answers at an IPv6 address. The address counts if the
+    /// neighbour is a host with a name.
+    pub fn handle_reachable_neighbour(
+        &mut self,
+        now: Time,
+        interface: &str,
+        address: Ipv6Addr,
+        link_address: LinkAddress,
+    ) {
+        let mut links = self.lan_links.iter().filter(|link| link.name == interface);
+        let has_name =
+            links.any(|link| link.dhcp_server.named_hosts().any(|host| host.link_address == link_address));
+        if self.dns_service.is_some()
+            && has_name
+            && self.verified_addresses.record_answer(now, interface.to_owned(), address, link_address)
+        {
+            self.publish_host_names();
+        }
     }
 
     /// Returns the addresses at which carnet answers DNS queries on an interface, each with the reason if it

@@ -267,6 +267,8 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     let (mut resting, mut bursts) = (idle_check_timer(), 0);
     let mut probed =
         runner.portal_probes.result_receiver.take().context("the results of probes are taken once")?;
+    // Stored leases identify hosts, which may have answered before the start.
+    runner.verify_neighbours(clock::now());
     let result = loop {
         let due = runner.poll_timeout();
         let step = tokio::select! {
@@ -958,6 +960,10 @@ impl StationRunner {
                 self.lan_services.handle_interface(clock::now(), interface, is_lan);
             }
             PlatformEvent::InterfaceGone { name } => self.lan_services.handle_interface_gone(name),
+            PlatformEvent::NeighbourReachable { interface, address, link_address } => {
+                let now = clock::now();
+                self.lan_services.handle_reachable_neighbour(now, interface, *address, *link_address);
+            }
             _ => {}
         }
         self.handle_input(match event {
@@ -972,7 +978,9 @@ impl StationRunner {
                 }
             }
             PlatformEvent::PacketRules(error) => Input::PacketRules(error),
-            PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) => return,
+            PlatformEvent::NeighbourReachable { .. }
+            | PlatformEvent::Notice(_)
+            | PlatformEvent::DataPath(_) => return,
         });
     }
 

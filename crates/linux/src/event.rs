@@ -18,6 +18,17 @@ pub enum PlatformEvent {
         /// Name of the interface.
         name: String,
     },
+    /// The kernel has verified that a neighbour on an interface of the mobile network answers at an IPv6
+    /// address ([`crate::InterfaceRoles::lan_interfaces`]). If events of the kernel are lost, this event is
+    /// lost too.
+    NeighbourReachable {
+        /// Name of the interface.
+        interface: String,
+        /// Address of the neighbour.
+        address: Ipv6Addr,
+        /// Link-layer address at which the neighbour has answered.
+        link_address: [u8; 6],
+    },
     /// The fast path has sent packets into this tunnel since the last such event. The platform checks one
     /// tunnel after the other, which takes ten seconds with few tunnels and minutes with many.
     TunnelUsed {

@@ -378,6 +378,7 @@ impl Platform {
             }
         }
         self.refresh()?;
+        self.report_reachable_neighbours();
         let known = self.events.len();
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
         for event in self.events.iter().skip(known) {
@@ -403,6 +404,20 @@ impl Platform {
         keeper.refresh(events, |installer, observer| {
             follow_links(installer, observer, link_sockets, ports);
         })
+    }
+
+    /// Reports the neighbours on interfaces of the mobile network that the kernel has verified.
+    fn report_reachable_neighbours(&mut self) {
+        let StateKeeper { netlink_changes, observer, .. } = &mut self.state_keeper;
+        for ((index, address), link_address) in std::mem::take(&mut netlink_changes.reachable_neighbours) {
+            let mut links = observer.links_by_name.values();
+            if let Some(link) = links.find(|link| link.index == index)
+                && self.ports.lan_interfaces.contains(&link.name)
+            {
+                let interface = link.name.clone();
+                self.events.push_back(PlatformEvent::NeighbourReachable { interface, address, link_address });
+            }
+        }
     }
 
     /// Sends an ICMPv6 message on a link from the source address in it, and fills in its checksum.
@@ -451,8 +466,8 @@ impl Platform {
     }
 
     /// Returns the IPv6 addresses at which hosts with these link-layer addresses have lately answered the
-    /// kernel on an interface. Asks the kernel to verify their other addresses, so a later call returns those
-    /// at which they answer.
+    /// kernel on an interface. Asks the kernel to verify their other addresses, and
+    /// [`PlatformEvent::NeighbourReachable`] reports those at which they answer.
     pub fn verified_neighbours(
         &mut self,
         interface: &str,

@@ -18,6 +18,8 @@ const VERIFIED_LIFETIME: Duration = Duration::from_secs(600);
 const VERIFICATION_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of verified addresses.
 const MAX_ADDRESSES: usize = 4096;
+/// Maximum number of addresses of one host, so that a host leaves room for others.
+const MAX_ADDRESSES_OF_HOST: usize = 64;
 
 /// The verified addresses, by interface, each with its host and the time of the host's answer.
 #[derive(Debug, Default)]
@@ -32,17 +34,48 @@ impl VerifiedAddresses {
         self.updated_at.is_none_or(|updated| now >= updated + VERIFICATION_INTERVAL)
     }
 
-    /// Adds addresses at which hosts have lately answered, and removes addresses whose answer is older than
-    /// [`VERIFIED_LIFETIME`].
+    /// Records the addresses at which hosts have lately answered, as the kernel's neighbour table has them.
     pub fn update_verified(&mut self, now: Time, found: Vec<(String, Ipv6Addr, LinkAddress)>) {
         self.updated_at = Some(now);
-        self.hosts_by_address.retain(|_, (_, since)| now < *since + VERIFIED_LIFETIME);
         for (interface, address, host) in found {
-            let key = (interface, address);
-            if self.hosts_by_address.len() < MAX_ADDRESSES || self.hosts_by_address.contains_key(&key) {
-                self.hosts_by_address.insert(key, (host, now));
+            self.record_answer(now, interface, address, host);
+        }
+        self.remove_expired(now);
+    }
+
+    /// Records that a host has answered at an address. Returns whether this changes the host's addresses. If
+    /// the host has too many, the one of the oldest answer goes.
+    pub fn record_answer(
+        &mut self,
+        now: Time,
+        interface: String,
+        address: Ipv6Addr,
+        host: LinkAddress,
+    ) -> bool {
+        let key = (interface, address);
+        let known = self.hosts_by_address.get(&key).map(|(host, _)| *host);
+        if known != Some(host) {
+            let own_answers = || {
+                let answers = self.hosts_by_address.iter();
+                answers.filter(|((name, _), (of, _))| *of == host && *name == key.0)
+            };
+            if own_answers().count() >= MAX_ADDRESSES_OF_HOST {
+                let oldest = own_answers().min_by_key(|(_, (_, since))| *since).map(|(key, _)| key.clone());
+                oldest.and_then(|oldest| self.hosts_by_address.remove(&oldest));
+            }
+            if known.is_none() && self.hosts_by_address.len() >= MAX_ADDRESSES {
+                self.remove_expired(now);
+                if self.hosts_by_address.len() >= MAX_ADDRESSES {
+                    return false;
+                }
             }
         }
+        self.hosts_by_address.insert(key, (host, now));
+        known != Some(host)
+    }
+
+    fn remove_expired(&mut self, now: Time) {
+        self.hosts_by_address.retain(|_, (_, since)| now < *since + VERIFIED_LIFETIME);
     }
 
     /// Returns the link-layer address of the host that has lately answered at an address; `None` if no host
@@ -51,19 +84,28 @@ impl VerifiedAddresses {
         self.hosts_by_address.get(&(interface.to_owned(), address)).map(|(host, _)| *host)
     }
 
-    /// Returns the verified addresses of a host, the latest answer first.
-    pub fn addresses_of_host(&self, interface: &str, host: LinkAddress) -> Vec<Ipv6Addr> {
-        let own =
-            self.hosts_by_address.iter().filter(|((name, _), (of, _))| name == interface && *of == host);
-        let mut found: Vec<(Time, Ipv6Addr)> = own.map(|((_, at), (_, since))| (*since, *at)).collect();
-        found.sort_by_key(|(since, address)| (std::cmp::Reverse(*since), *address));
-        found.into_iter().map(|(_, address)| address).collect()
+    /// Returns the addresses of each host, by interface and link-layer address, those of the last answers
+    /// first.
+    pub fn addresses_by_host(&self) -> BTreeMap<(&str, LinkAddress), Vec<Ipv6Addr>> {
+        let mut answers: Vec<_> = self.hosts_by_address.iter().collect();
+        answers.sort_by_key(|((_, address), (_, since))| (std::cmp::Reverse(*since), *address));
+        let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for ((interface, address), (host, _)) in answers {
+            found.entry((interface.as_str(), *host)).or_default().push(*address);
+        }
+        found
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl VerifiedAddresses {
+        fn addresses_of_host(&self, interface: &str, host: LinkAddress) -> Vec<Ipv6Addr> {
+            self.addresses_by_host().remove(&(interface, host)).unwrap_or_default()
+        }
+    }
 
     #[test]
     fn verified_address_belongs_to_last_answering_host_for_ten_minutes() {
@@ -89,8 +131,45 @@ mod tests {
         assert_eq!(addresses.host_at_address("lan1", at("2001:db8::1")), None);
         addresses.update_verified(Time::from_secs(600), Vec::new());
         assert_eq!(addresses.addresses_of_host("lan0", one), [at("2001:db8::3")]);
-        let many = (0..5000u128).map(|number| (lan(), Ipv6Addr::from(number), one));
-        addresses.update_verified(Time::from_secs(601), many.collect());
-        assert_eq!(addresses.addresses_of_host("lan0", one).len(), MAX_ADDRESSES - 1);
+    }
+
+    #[test]
+    fn answer_between_two_updates_counts_for_ten_minutes() {
+        let host = [2, 0, 0, 0, 0, 1];
+        let [first, second] = ["2001:db8::1", "2001:db8::2"].map(|text| text.parse().expect("an address"));
+        let mut addresses = VerifiedAddresses::default();
+        addresses.update_verified(Time::ZERO, Vec::new());
+        assert!(addresses.record_answer(Time::from_secs(1), "lan0".to_owned(), first, host));
+        assert!(addresses.record_answer(Time::from_secs(2), "lan0".to_owned(), second, host));
+        assert!(!addresses.record_answer(Time::from_secs(300), "lan0".to_owned(), second, host));
+        // The neighbours are no longer reachable when the table is read.
+        addresses.update_verified(Time::from_secs(600), Vec::new());
+        assert_eq!(addresses.addresses_of_host("lan0", host), [second, first]);
+        addresses.update_verified(Time::from_secs(601), Vec::new());
+        assert_eq!(addresses.addresses_of_host("lan0", host), [second]);
+        addresses.update_verified(Time::from_secs(900), Vec::new());
+        assert!(addresses.addresses_of_host("lan0", host).is_empty());
+    }
+
+    #[test]
+    fn host_with_many_addresses_keeps_the_last_ones_and_leaves_room_for_others() {
+        let host = |number: u16| [2, 0, 0, 0, (number >> 8) as u8, number as u8];
+        let address = |number: u32| Ipv6Addr::from(u128::from(number));
+        let mut addresses = VerifiedAddresses::default();
+        for number in 0..200 {
+            let time = Time::from_secs(u64::from(number) / 10);
+            assert!(addresses.record_answer(time, "lan0".to_owned(), address(number), host(0)));
+        }
+        let of_first = addresses.addresses_of_host("lan0", host(0));
+        assert_eq!(of_first.len(), MAX_ADDRESSES_OF_HOST);
+        assert!(of_first.contains(&address(199)) && !of_first.contains(&address(135)));
+        let now = Time::from_secs(60);
+        let recorded = (1..4100).filter(|number| {
+            addresses.record_answer(now, "lan0".to_owned(), address(5000 + u32::from(*number)), host(*number))
+        });
+        assert_eq!(recorded.count(), MAX_ADDRESSES - MAX_ADDRESSES_OF_HOST);
+        // After ten minutes, old answers make room.
+        let (later, newcomer) = (Time::from_secs(700), address(20_000));
+        assert!(addresses.record_answer(later, "lan0".to_owned(), newcomer, host(6000)));
     }
 }

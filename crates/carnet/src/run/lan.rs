@@ -56,7 +56,7 @@ impl StationRunner {
     }
 
     /// Reads from the kernel the IPv6 addresses of hosts that have a name.
-    fn verify_neighbours(&mut self, now: Time) {
+    pub(super) fn verify_neighbours(&mut self, now: Time) {
         let Some(platform) = &mut self.platform else { return };
         let mut found = Vec::new();
         for (interface, hosts) in self.lan_services.hosts_with_names() {
@@ -70,7 +70,7 @@ impl StationRunner {
 
     /// Executes the outputs of the services. A DHCP acknowledgement waits until its lease is on the disk.
     pub(super) fn carry_out_lan(&mut self) {
-        let mut has_stored = false;
+        let (mut has_stored, mut has_new_lease) = (false, false);
         while let Some((place, output)) = self.lan_services.poll_output() {
             match output {
                 Output::Probe(address) => self.lan_services.send_arp_probe(place, address),
@@ -83,13 +83,20 @@ impl StationRunner {
                     Some(commit) => self.lan_services.hold_message(clock::now(), commit, place, datagram),
                     None => self.lan_services.send_message(place, &datagram),
                 },
-                Output::Event(event) => self.report_dhcp_event(place, &event),
+                Output::Event(event) => {
+                    has_new_lease |= matches!(event, DhcpEvent::Leased { .. });
+                    self.report_dhcp_event(place, &event);
+                }
             }
         }
         has_stored |= self.carry_out_delegations();
         if has_stored {
             self.lan_services.publish_host_names();
             self.state.commit_changes(true);
+        }
+        if has_new_lease {
+            // The host may have answered before, when no lease identified it.
+            self.verify_neighbours(clock::now());
         }
     }
 

@@ -300,29 +300,45 @@ fn forwarder_answers_with_ipv6_addresses_that_the_host_defends() {
     add_ipv4_address(&bed);
     let forward = format!("dns_forward = ['{CORRESPONDENT}']");
     let router = Station::start(&bed.router, &on_board_config(&bed, &forward, "search = ['bus.example']"));
+    const EARLIER_ADDRESS: &str = "2001:db8:a::77";
+    bed.host.run_ip(&format!("-6 addr add {EARLIER_ADDRESS}/64 dev eth0 nodad"));
+    let ping_from = |address: &str| {
+        let ping =
+            bed.host.run_program(&["ping", "-6", "-c", "1", "-W", "5", "-I", address, "2001:db8:a::1"]);
+        assert!(ping.status.success(), "{}", output_text(&ping));
+    };
+    let neighbour = |address: &str| bed.router.run_ip(&format!("-6 neigh show {address} dev lan0"));
+    // Waits until the kernel has verified an address, and ends its state REACHABLE before a query.
+    let verify_and_make_stale = |address: &str| {
+        wait_until("the address is verified", seconds(30), || neighbour(address).contains("REACHABLE"));
+        bed.router.run_ip(&format!("-6 neigh change {address} dev lan0 nud stale"));
+    };
+    ping_from(EARLIER_ADDRESS);
+    verify_and_make_stale(EARLIER_ADDRESS);
     run_udhcpc(&bed, "tablet");
+    // Because of the new lease, carnet makes the kernel verify the address again.
+    verify_and_make_stale(EARLIER_ADDRESS);
     let (mac, address, _) = leases_of(&router)[0].clone();
     bed.host.run_ip(&format!("-4 addr add {address}/22 dev eth0"));
     // Returns whether the host's name has this IPv6 address. The host has further addresses from Router
     // Advertisements.
     let has_address =
         |address: &str| run_dig(&bed, "@10.42.4.1 tablet.lan AAAA").lines().any(|known| known == address);
+    assert!(has_address(EARLIER_ADDRESS), "the first answer lacks the address of before the lease");
     assert!(!has_address(ON_BOARD_HOST), "the host has not answered there yet");
-    let ping =
-        bed.host.run_program(&["ping", "-6", "-c", "1", "-W", "5", "-I", ON_BOARD_HOST, "2001:db8:a::1"]);
-    assert!(ping.status.success(), "{}", output_text(&ping));
-    wait_until("the address", seconds(30), || has_address(ON_BOARD_HOST));
+    ping_from(ON_BOARD_HOST);
+    verify_and_make_stale(ON_BOARD_HOST);
+    assert!(has_address(ON_BOARD_HOST), "carnet has forgotten the answer that came between two queries");
     assert_eq!(run_dig(&bed, &format!("@10.42.4.1 -x {ON_BOARD_HOST}")), "tablet.bus.example.");
 
     // Another host on board claims that its own address belongs to the host's link-layer address.
     const FORGED_ADDRESS: &str = "2001:db8:a::666";
     let claim = bed.host.run_program(&["/usr/bin/python3", "-c", CLAIM_PROGRAM, &mac, FORGED_ADDRESS]);
     assert!(claim.status.success(), "{}", output_text(&claim));
-    let claimed = || bed.router.run_ip(&format!("-6 neigh show {FORGED_ADDRESS} dev lan0"));
-    wait_until("the kernel believes the claim", seconds(10), || claimed().contains(&mac));
+    wait_until("the kernel believes the claim", seconds(10), || neighbour(FORGED_ADDRESS).contains(&mac));
     wait_until("the kernel has verified the claim", seconds(60), || {
         assert!(has_address(ON_BOARD_HOST) && !has_address(FORGED_ADDRESS));
-        !claimed().contains(&mac)
+        !neighbour(FORGED_ADDRESS).contains(&mac)
     });
     assert!(has_address(ON_BOARD_HOST) && !has_address(FORGED_ADDRESS));
     assert_eq!(router.counter("lan.dns.asked"), 0);

@@ -1,14 +1,16 @@
 //! Receives the kernel's netlink events, and notes which parts of the kernel's state they concern.
 //!
 //! An event only says *that* a part has changed; the observer then reads its present state. A state that is
-//! built from single events would be outdated, and would stay wrong after a lost event. To keep requests
-//! rare, the monitor ignores events about state that carnet does not read. A filter in the kernel drops
-//! events about routes and rules that carnet itself has caused. Otherwise the changes for ten thousand
-//! bindings would overrun the socket.
+//! built from single events would be outdated, and would stay wrong after a lost event. Only of verified IPv6
+//! neighbours the monitor notes the addresses, because the kernel's table does not show past answers.
+//!
+//! To keep requests rare, the monitor ignores events about state that carnet does not read. A filter in the
+//! kernel drops events about routes and rules that carnet itself has caused. Otherwise the changes for ten
+//! thousand bindings would overrun the socket.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::task::{Context, Poll};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
@@ -20,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::ipv4::host_on_link;
 use super::message::RtnetlinkMessage;
-use super::neighbours::neighbour_of_message;
+use super::neighbours::{KnownNeighbour, neighbour_of_message};
 use super::{RoutingFields, next_hops, split_first_message};
 use crate::ROUTE_PROTOCOL;
 use crate::async_descriptor::watch_readable;
@@ -32,6 +34,9 @@ const NEXT_HOP_GROUP: u32 = 32;
 /// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes,
 /// IPv6 rules, IPv4 and IPv6 settings of interfaces (`enum rtnetlink_groups`).
 const MULTICAST_GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
+
+/// Maximum number of neighbours in [`NetlinkChanges::reachable_neighbours`].
+const MAX_REACHABLE_NEIGHBOURS: usize = 4096;
 
 /// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of one or of all interfaces has changed, for example
 /// `forwarding` or `rp_filter`, or has vanished with its interface.
@@ -87,6 +92,9 @@ pub(crate) struct NetlinkChanges {
     pub(crate) routing_fields: RoutingFields,
     /// Interface and address of each default router, whose neighbour state carnet follows.
     pub(crate) router_neighbours: BTreeSet<(u32, IpAddr)>,
+    /// Interface and address of the IPv6 neighbours that the kernel has verified, each with the link-layer
+    /// address at which it answered. The neighbour's state may have changed since.
+    pub(crate) reachable_neighbours: BTreeMap<(u32, Ipv6Addr), [u8; 6]>,
     /// Number of times that the kernel dropped events.
     pub(crate) lost_event_count: u64,
     /// Number of events that carnet could not parse.
@@ -102,6 +110,7 @@ impl Default for NetlinkChanges {
             routes: true,
             routing_fields: RoutingFields::default(),
             router_neighbours: BTreeSet::new(),
+            reachable_neighbours: BTreeMap::new(),
             lost_event_count: 0,
             unparsed_events: 0,
         }
@@ -131,6 +140,7 @@ impl NetlinkChanges {
             match NetlinkMessage::<RtnetlinkMessage>::deserialize(this).map(|m| m.payload) {
                 Ok(NetlinkPayload::InnerMessage(RtnetlinkMessage::Route(event))) => {
                     note_event(&mut self.changed_parts, &self.router_neighbours, &event);
+                    self.note_reachable_neighbour(&event);
                     self.routes |= !is_neighbour(&event);
                     self.routing_fields.note_message(&event);
                 }
@@ -153,6 +163,18 @@ impl NetlinkChanges {
     pub(crate) fn handle_overrun(&mut self) {
         self.lost_event_count += 1;
         self.handle_unparsed_event();
+    }
+
+    /// Notes the neighbour in an event if the kernel has verified it.
+    fn note_reachable_neighbour(&mut self, event: &RouteNetlinkMessage) {
+        let RouteNetlinkMessage::NewNeighbour(message) = event else { return };
+        let index = message.header.ifindex;
+        if let Some(neighbour) = KnownNeighbour::from_message(message, index)
+            && neighbour.is_reachable
+            && self.reachable_neighbours.len() < MAX_REACHABLE_NEIGHBOURS
+        {
+            self.reachable_neighbours.insert((index, neighbour.address), neighbour.link_address);
+        }
     }
 
     fn handle_unparsed_event(&mut self) {
@@ -267,4 +289,66 @@ fn note_event(dirty: &mut ChangedParts, gateways: &BTreeSet<(u32, IpAddr)>, even
 
 fn is_own_rule(rule: &RuleMessage) -> bool {
     rule.attributes.iter().any(|a| matches!(a, RuleAttribute::Protocol(p) if u8::from(*p) == ROUTE_PROTOCOL))
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::NetlinkHeader;
+    use netlink_packet_route::AddressFamily;
+    use netlink_packet_route::neighbour::{
+        NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+    };
+
+    use super::*;
+
+    const LINK_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+    fn address(number: usize) -> Ipv6Addr {
+        Ipv6Addr::from(0x2001_0db8_u128 << 96 | number as u128)
+    }
+
+    /// Returns the kernel's event about the state of a neighbour on the interface with index 7.
+    fn neighbour_event(address: Ipv6Addr, state: NeighbourState) -> Vec<u8> {
+        let mut neighbour = NeighbourMessage::default();
+        neighbour.header.family = AddressFamily::Inet6;
+        neighbour.header.ifindex = 7;
+        neighbour.header.state = state;
+        neighbour.attributes = vec![
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)),
+            NeighbourAttribute::LinkLayerAddress(LINK_ADDRESS.to_vec()),
+        ];
+        let message = RtnetlinkMessage::Route(RouteNetlinkMessage::NewNeighbour(neighbour));
+        let mut message =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
+        message.finalize();
+        let mut octets = vec![0; message.buffer_len()];
+        message.serialize(&mut octets);
+        octets
+    }
+
+    #[test]
+    fn verified_neighbour_is_noted_whatever_its_later_state_is() {
+        let mut changes = NetlinkChanges::default();
+        for (number, states) in [
+            (1, vec![NeighbourState::Stale, NeighbourState::Delay, NeighbourState::Probe]),
+            (2, vec![NeighbourState::Reachable, NeighbourState::Stale]),
+            (3, vec![NeighbourState::Probe, NeighbourState::Reachable, NeighbourState::Failed]),
+        ] {
+            for state in states {
+                changes.handle_datagram(&neighbour_event(address(number), state));
+            }
+        }
+        let expected = [2, 3].map(|number| ((7, address(number)), LINK_ADDRESS));
+        assert_eq!(changes.reachable_neighbours, BTreeMap::from(expected));
+        assert_eq!(changes.unparsed_events, 0);
+    }
+
+    #[test]
+    fn burst_of_verified_neighbours_is_bounded() {
+        let mut changes = NetlinkChanges::default();
+        for number in 0..=MAX_REACHABLE_NEIGHBOURS {
+            changes.handle_datagram(&neighbour_event(address(number), NeighbourState::Reachable));
+        }
+        assert_eq!(changes.reachable_neighbours.len(), MAX_REACHABLE_NEIGHBOURS);
+    }
 }

@@ -47,7 +47,7 @@ pub(crate) struct KnownNeighbour {
 
 impl KnownNeighbour {
     /// Returns the neighbour of a message about this interface; `None` if it has no link-layer address.
-    fn from_message(message: &NeighbourMessage, index: u32) -> Option<KnownNeighbour> {
+    pub(super) fn from_message(message: &NeighbourMessage, index: u32) -> Option<KnownNeighbour> {
         let (of, IpAddr::V6(address)) = neighbour_of_message(message)? else { return None };
         let link_address = message.attributes.iter().find_map(|attribute| match attribute {
             NeighbourAttribute::LinkLayerAddress(octets) => octets.as_slice().try_into().ok(),
