@@ -15,6 +15,7 @@ use carnet_nemo::status::AddressFamily;
 use carnet_station::Station;
 use carnet_station::io::Event;
 use carnet_wire::address::MacAddress;
+use carnet_wire::mobility::Status;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::lan::{LanLink, LanServices};
@@ -356,6 +357,14 @@ pub fn event_text(event: &Event) -> String {
         Event::BindingRemoved { home_address, bid, reason } => {
             format!("binding of {home_address}{} ended: {reason}", binding_identifier_text(*bid))
         }
+        Event::BindingRefused { home_address, care_of_address, status, .. }
+            if *status == Status::NOT_HOME_AGENT.0 =>
+        {
+            format!(
+                "de-registration of {home_address} from {care_of_address}: it has no such binding any more \
+                 (status {status})"
+            )
+        }
         Event::BindingRefused { home_address, care_of_address, status, reason } => {
             format!("refused {home_address} at {care_of_address} (status {status}): {reason}")
         }
@@ -367,6 +376,21 @@ pub fn event_text(event: &Event) -> String {
             format!("the config has changed: {}", parts.join("; "))
         }
         Event::Warning { message } => message.clone(),
+    }
+}
+
+/// Returns whether the log warns of an event.
+pub fn is_warning(event: &Event) -> bool {
+    match event {
+        // The home agent refuses only de-registrations with this status (RFC 6275 10.3.2). A mobile router
+        // repeats one whose acknowledgement was lost.
+        Event::BindingRefused { status, .. } => *status != Status::NOT_HOME_AGENT.0,
+        Event::Warning { .. }
+        | Event::Ipv4Prefix { accepted: false, .. }
+        | Event::Rejected { .. }
+        | Event::CaptivePortal { .. }
+        | Event::VolumeReached { .. } => true,
+        _ => false,
     }
 }
 

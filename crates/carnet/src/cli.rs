@@ -125,6 +125,7 @@ Examples:
 Examples:
   carnet key --out /etc/carnet/bus-42.key    make a key file, and print the public key
   carnet key >bus-42.key                     the same as `wg genkey`, with the mode of the shell's umask
+  carnet key public /etc/carnet/bus-42.key   print the public key of this file, as `wg pubkey` does
   carnet key rotate --config /etc/carnet/bus-42.toml
                                              change the key of a running station")]
     #[command(args_conflicts_with_subcommands = true)]
@@ -354,10 +355,21 @@ Examples:
     SupportBundle(SupportBundle),
 }
 
-/// `carnet key rotate`
+/// Commands of `carnet key`.
 #[cfg(feature = "wireguard")]
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
+    /// Print the public key of a private key file.
+    ///
+    /// The file must have mode 0600. During a change of the key, FILE.next has the next key.
+    #[command(after_help = "\
+Example:
+  carnet key public /etc/carnet/bus-42.key    the value for `public_key` in the home agent's config")]
+    Public {
+        /// File with the private key.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Change the key of a running station, without a pause of its traffic.
     ///
     /// The next key is in a file beside the present one, with the ending `.next`. The station announces it

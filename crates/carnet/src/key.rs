@@ -1,4 +1,5 @@
 //! `carnet key`: makes a key pair for the encrypted tunnel (X25519), as `wg genkey` and `wg pubkey` do.
+//! `carnet key public`: prints the public key of a private key file.
 //! `carnet key rotate`: changes the key of a running station (decision 0091).
 //!
 //! Only one of the two keys goes to standard output, so that a script can use it. It is the public key if the
@@ -10,11 +11,11 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use carnet_api::config::{Config, next_key_file};
+use anyhow::{Context, anyhow, bail};
+use carnet_api::config::{Config, SecretKey, next_key_file};
 use carnet_api::model::Keys;
 use carnet_linux::disk::{Disk, KernelDisk, directory_of};
-use carnet_linux::{clock, key_file};
+use carnet_linux::{clock, key_file, run_with_secrets};
 use carnet_wireguard::{PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
@@ -46,6 +47,21 @@ pub fn make_key_pair(out: Option<&Path>) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Prints the public key of the private key in a file.
+///
+/// # Errors
+/// Returns an error if the file cannot be read, has another mode or contains no key.
+pub fn print_public_key(file: &Path) -> anyhow::Result<()> {
+    let public_key = run_with_secrets(|| {
+        let mut secret = SecretKey::read(file)?;
+        let private_key = PrivateKey::from_random(secret.octets());
+        secret.wipe();
+        Ok(private_key.public_key())
+    });
+    let public_key = public_key.map_err(|error: String| anyhow!(error))?;
+    crate::print_escaped(&format!("{public_key}\n"))
 }
 
 /// Returns a random private key, and the content of its file.

@@ -81,6 +81,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "wireguard")]
         Command::Key { command: None, out } => key::make_key_pair(out.as_deref()),
         #[cfg(feature = "wireguard")]
+        Command::Key { command: Some(cli::KeyCommand::Public { file }), .. } => key::print_public_key(&file),
+        #[cfg(feature = "wireguard")]
         Command::Key { command: Some(cli::KeyCommand::Rotate(arguments)), .. } => {
             match carnet_linux::run_with_secrets(|| Config::load_file(&arguments.config)) {
                 Ok(config) => {

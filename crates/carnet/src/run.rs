@@ -1236,14 +1236,7 @@ impl StationRunner {
         // A home agent renews very many bindings. If no client reads events, do not create their text.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
-            Event::Warning { .. }
-            | Event::Ipv4Prefix { accepted: false, .. }
-            | Event::Rejected { .. }
-            | Event::BindingRefused { .. }
-            | Event::CaptivePortal { .. }
-            | Event::VolumeReached { .. } => {
-                warn!("{}", answers::event_text(event));
-            }
+            _ if answers::is_warning(event) => warn!("{}", answers::event_text(event)),
             _ => info!("{}", answers::event_text(event)),
         }
         if self.events.receiver_count() > 0

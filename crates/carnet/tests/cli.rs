@@ -94,6 +94,37 @@ fn key_command_writes_private_key_file_and_prints_public_key() {
 
 #[cfg(feature = "wireguard")]
 #[test]
+fn public_key_of_private_key_file_is_printed() {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    let path = new_scratch_folder("public");
+    let file = path.to_string_lossy().into_owned();
+    let made = run_carnet(&["key", "--out", &file]);
+    let output = run_carnet(&["key", "public", &file]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!((stdout_text(&output), stderr_text(&output)), (stdout_text(&made), String::new()));
+
+    set_permissions(&path, Permissions::from_mode(0o640)).expect("a mode");
+    let open = run_carnet(&["key", "public", &file]);
+    set_permissions(&path, Permissions::from_mode(0o600)).expect("a mode");
+    write(&path, "secret").expect("a file");
+    let short = run_carnet(&["key", "public", &file]);
+    std::fs::remove_file(&path).expect("gone");
+    let missing = run_carnet(&["key", "public", &file]);
+    for (output, error) in [
+        (open, "(mode 0640), expected mode 0600 (chmod 600)"),
+        (short, "the key has 6 characters, expected a key of 44 characters (base64, 32 octets)"),
+        (missing, "No such file or directory"),
+    ] {
+        let said = stderr_text(&output);
+        assert_eq!((output.status.code(), stdout_text(&output)), (Some(1), String::new()), "{said}");
+        assert!(said.contains(error) && said.contains(&file) && !said.contains("secret"), "{said}");
+    }
+}
+
+#[cfg(feature = "wireguard")]
+#[test]
 fn private_key_alone_goes_to_standard_output() {
     let output = run_carnet(&["key"]);
     assert!(output.status.success());

@@ -783,10 +783,9 @@ impl Installer {
                  cannot use the kernel's connection tracking: {why}"
             )
         });
-        let rules = self.ruleset_watch.slow_path_reasons().map(|reason| {
+        let rules = self.ruleset_watch.slow_path_reasons().into_iter().map(|(reason, versions)| {
             format!(
-                "all packets of an address family take the slow path because of a rule of the packet \
-                 filter: {reason}"
+                "all {versions} packets take the slow path because of a rule of the packet filter: {reason}"
             )
         });
         for message in conntrack.into_iter().chain(rules) {

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use crate::handshake_queue::{HandshakeQueue, WaitingHandshake};
 use crate::session::{PathSession, RemoteKeys, SessionEvent};
 use crate::timestamp::HandshakeClock;
+use crate::unknown_keys::UnknownKeyReports;
 use crate::{
     DATA_MESSAGE_OVERHEAD, DatagramRoute, HandshakeTimestamp, PathNumber, PresharedKey, PrivateKey,
     PublicKey, SessionPath, WireguardDropReason, datagram_length,
@@ -149,6 +150,15 @@ pub enum Output {
         /// The path.
         path: SessionPath,
     },
+    /// The engine has dropped a handshake because no remote end has the initiator's public key. The engine
+    /// reports each key at most once a minute. It also limits the reports of all keys, because every sender
+    /// that knows the own public key can send handshakes with random keys.
+    UnknownKey {
+        /// Route by which the handshake came.
+        route: DatagramRoute,
+        /// The initiator's public key.
+        remote: PublicKey,
+    },
     /// Several handshakes on a path had no answer, because a key, a clock or the path is wrong.
     NoAnswer {
         /// The path.
@@ -248,6 +258,7 @@ pub struct SessionEngine {
     events: Vec<SessionEvent>,
     newest_timestamp: Duration,
     report_limiter: RateLimiter,
+    unknown_key_reports: UnknownKeyReports,
     drops_by_reason: [u64; WireguardDropReason::ALL.len()],
 }
 
@@ -289,6 +300,7 @@ impl SessionEngine {
             events: Vec::new(),
             newest_timestamp: Duration::ZERO,
             report_limiter: RateLimiter::new(20, Duration::from_secs(1)),
+            unknown_key_reports: UnknownKeyReports::new(),
             drops_by_reason: [0; WireguardDropReason::ALL.len()],
         };
         engine.set_private_keys(now, vec![private_key]);
@@ -762,7 +774,13 @@ impl SessionEngine {
         initiation: HandshakeInitiation,
     ) -> Result<(), WireguardDropReason> {
         let remote = PublicKey::from(initiation.peer_static_public().to_bytes());
-        let peer = *self.peer_by_key.get(&remote).ok_or(WireguardDropReason::UnknownKey)?;
+        let Some(peer) = self.peer_by_key.get(&remote).copied() else {
+            let of_session = self.sessions_by_remote_address.contains_key(&route.remote);
+            if self.unknown_key_reports.allow_report(now, remote, of_session) {
+                self.outputs.push_back(Output::UnknownKey { route, remote });
+            }
+            return Err(WireguardDropReason::UnknownKey);
+        };
         let pair = *self.id_by_pair.get(&KeyPair { local, remote }).ok_or(WireguardDropReason::UnknownKey)?;
         let timestamp = HandshakeTimestamp(initiation.timestamp());
         let number = PathNumber::new(timestamp.path_number()).ok_or(WireguardDropReason::PathNumber)?;

@@ -24,6 +24,7 @@ mod key;
 mod path;
 mod session;
 mod timestamp;
+mod unknown_keys;
 
 pub use drop_reason::WireguardDropReason;
 pub use engine::{

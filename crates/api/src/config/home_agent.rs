@@ -21,6 +21,7 @@ use super::keys::{
     tables, value, words_kind,
 };
 use super::reader::{List, Located};
+use super::session_keys::DEFAULT_TUNNEL_PORT;
 use super::table::{Table, all};
 use super::{kinds, values};
 
@@ -140,6 +141,22 @@ impl HomeAgent {
             );
         }
         let has_sessions = |router: &AllowedRouter| matches!(router.node_auth, Auth::Sessions(_));
+        let is_each_encrypted =
+            !self.mobile_routers.is_empty() && self.mobile_routers.iter().all(has_sessions);
+        if is_each_encrypted && self.always_uses_udp {
+            warnings.push(
+                "home_agent.udp has no effect, because each mobile router has a `public_key`: encrypted \
+                 sessions always use UDP"
+                    .to_owned(),
+            );
+        }
+        if self.tunnel_port != DEFAULT_TUNNEL_PORT && !self.mobile_routers.iter().any(has_sessions) {
+            warnings.push(
+                "home_agent.tunnel_port has no effect, because no mobile router has a `public_key`: it is \
+                 the port of encrypted sessions"
+                    .to_owned(),
+            );
+        }
         if !has_state_dir && self.mobile_routers.iter().any(has_sessions) {
             warnings.push(
                 "home_agent without station.state_dir: after a restart the home agent does not know the next \

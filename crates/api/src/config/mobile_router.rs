@@ -26,7 +26,7 @@ use super::keys::{
     required_tables, tables, text_kind, value, words_kind,
 };
 use super::reader::{List, Located, LocatedValue};
-use super::session_keys::{self, PublicKey, SecretKey, SessionKeys};
+use super::session_keys::{self, DEFAULT_TUNNEL_PORT, PublicKey, SecretKey, SessionKeys};
 use super::table::{Table, all};
 use super::{kinds, values};
 
@@ -205,6 +205,18 @@ impl MobileRouter {
             warnings.push(format!(
                 "{table} without station.state_dir: after a restart with an earlier clock the home agent \
                  does not answer, because the timestamps of handshakes must grow"
+            ));
+        }
+        let has_sessions = self.auth.session_keys().is_some();
+        if has_sessions && self.always_uses_udp {
+            warnings.push(format!(
+                "{table}.udp has no effect together with `home_agent_key`: encrypted sessions always use UDP"
+            ));
+        }
+        if !has_sessions && self.home_agent_port != DEFAULT_TUNNEL_PORT {
+            warnings.push(format!(
+                "{table}.home_agent_port has no effect without `home_agent_key`: it is the port of encrypted \
+                 sessions"
             ));
         }
         if self.breaks_out_when_away && self.lan_interfaces.is_empty() {

@@ -19,6 +19,8 @@ const KEY_LENGTH: usize = 32;
 const BASE64_KEY_LENGTH: usize = 44;
 /// Maximum size of a key file in octets.
 const MAX_KEY_FILE_SIZE: u64 = 4096;
+/// Default UDP port of encrypted sessions.
+pub(super) const DEFAULT_TUNNEL_PORT: u16 = 51_820;
 /// Expected value in an error message.
 pub(super) const EXPECTED_KEY: &str = "a key of 44 characters (base64, 32 octets), as `carnet key` prints it";
 
@@ -45,6 +47,14 @@ impl SecretKey {
         SecretKey([half(0), half(KEY_LENGTH / 2)])
     }
 
+    /// Reads a key from a file that only its owner may read.
+    ///
+    /// # Errors
+    /// Returns what is wrong with the file; the text does not contain the key.
+    pub fn read(path: &Path) -> Result<SecretKey, String> {
+        read_key_file(path)
+    }
+
     /// Returns the octets.
     pub fn octets(&self) -> [u8; KEY_LENGTH] {
         let [first, second] = &self.0;
@@ -54,7 +64,8 @@ impl SecretKey {
         })
     }
 
-    pub(super) fn wipe(&mut self) {
+    /// Overwrites the key with zeros.
+    pub fn wipe(&mut self) {
         self.0.iter_mut().for_each(Key::wipe);
     }
 }

@@ -24,6 +24,7 @@ use carnet_security::{SecurityDrop, SecurityPolicy, SecurityStation, SecurityTim
 use carnet_station::io::Event;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
+use carnet_wire::mobility::Status;
 
 use crate::lan::LanServices;
 use crate::state::StoredLeases;
@@ -236,4 +237,25 @@ fn binding_event_names_the_networks_or_the_ipv4_home_address() {
     assert_eq!(text(&[], &["10.42.7.0/24"]), with("10.42.7.0/24"));
     let both = text(&["2001:db8:a::/64"], &["10.42.7.7/32"]);
     assert_eq!(both, with("2001:db8:a::/64, 10.42.7.7/32"));
+}
+
+/// RFC 6275 10.3.2: a mobile router repeats a de-registration whose acknowledgement was lost, and the home
+/// agent has removed the binding meanwhile.
+#[test]
+fn refused_deregistration_without_binding_is_no_warning() {
+    let refusal = |status: Status| Event::BindingRefused {
+        home_address: "2001:db8:1::42".parse().expect("an address"),
+        care_of_address: "2001:db8:a::1".parse::<std::net::Ipv6Addr>().expect("an address").into(),
+        status: status.0,
+        reason: status.meaning().into(),
+    };
+    let repeated = refusal(Status::NOT_HOME_AGENT);
+    assert!(!super::is_warning(&repeated));
+    assert_eq!(
+        super::event_text(&repeated),
+        "de-registration of 2001:db8:1::42 from 2001:db8:a::1: it has no such binding any more (status 133)"
+    );
+    let prohibited = refusal(Status::PROHIBITED);
+    assert!(super::is_warning(&prohibited));
+    assert!(super::event_text(&prohibited).starts_with("refused 2001:db8:1::42 at 2001:db8:a::1"));
 }

@@ -7,6 +7,7 @@ use carnet_api::config::PrivateKey;
 use carnet_api::model::Keys;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_linux::{Platform, clock, run_with_secrets};
+use carnet_mobility::mobile_router::{Attachment, Uplink};
 use carnet_mobility::{SessionPeer, UDP_PORT};
 use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_station::io::{Event, Input};
@@ -90,7 +91,7 @@ impl StationRunner {
         sessions.handle_due_work(clock::now());
         self.store_session_changes();
         self.send_datagrams();
-        while let Some(message) = self.encrypted_sessions.get_mut().and_then(Sessions::poll_message) {
+        while let Some(message) = self.poll_session_message() {
             self.report_event(&Event::Warning { message });
         }
         self.flush_packets();
@@ -117,6 +118,18 @@ impl StationRunner {
             sessions.handle_written(clock::now(), commit);
             self.handle_sessions();
         }
+    }
+
+    /// Returns the next message of the sessions for the log.
+    fn poll_session_message(&mut self) -> Option<String> {
+        let router = self.station.mobile_router();
+        self.encrypted_sessions.get_mut()?.poll_message(|address| {
+            router.is_some_and(|router| {
+                let is_usable = |uplink: &&Uplink| !matches!(uplink.attachment, Attachment::Down(_));
+                address == router.config().home_address
+                    || router.uplinks().iter().filter(is_usable).any(|uplink| uplink.has_address(address))
+            })
+        })
     }
 
     /// Begins the sessions of all uplinks of the mobile router.

@@ -148,6 +148,8 @@ pub struct Sessions {
     packets_awaiting_path: HashMap<(PeerId, Endpoint), VecDeque<PendingPacket>>,
     ready_datagrams: VecDeque<ReadyDatagram>,
     log_messages: VecDeque<String>,
+    /// Paths without an answer that the log does not have yet.
+    unanswered_paths: VecDeque<SessionPath>,
     reassembler: Reassembler,
     fragment_identification: u32,
     flow_label_hasher: RandomState,
@@ -210,6 +212,7 @@ impl Sessions {
             packets_awaiting_path: HashMap::new(),
             ready_datagrams: VecDeque::new(),
             log_messages: VecDeque::new(),
+            unanswered_paths: VecDeque::new(),
             reassembler: Reassembler::default(),
             fragment_identification: u32::from_le_bytes([seed[0], seed[1], seed[2], seed[3]]).rotate_left(7),
             flow_label_hasher: RandomState::new(),
@@ -1041,16 +1044,25 @@ impl Sessions {
                 );
                 self.log_messages.push_back(message);
             }
+            Output::UnknownKey { route: DatagramRoute { socket, remote }, remote: key } => {
+                let is_agent = matches!(socket, HOME_AGENT_IPV6_SOCKET | HOME_AGENT_IPV4_SOCKET);
+                let lacks_key = match is_agent {
+                    true => {
+                        "no mobile router in the config has this key; if it is a mobile router of yours, \
+                         this is the value for `public_key` in its [[home_agent.mobile_router]]"
+                    }
+                    false => "no other end in the config has this key",
+                };
+                self.log_messages.push_back(format!(
+                    "unknown key: a handshake from {remote} has the public key {key}: {lacks_key}"
+                ));
+            }
             Output::NoAnswer { path } => {
-                let name = self.name(path);
                 let Some(slot) = self.session_slots.iter_mut().find(|slot| slot.path == path) else {
                     return self.give_up_stored_route(now, path);
                 };
                 if !std::mem::replace(&mut slot.is_unanswered, true) {
-                    self.log_messages.push_back(format!(
-                        "no answer: key, clock or path: the {name} does not answer the handshakes from {}",
-                        slot.local.address()
-                    ));
+                    self.unanswered_paths.push_back(path);
                 }
             }
             Output::Ended { path } => {
@@ -1066,8 +1078,25 @@ impl Sessions {
         self.remote_peers.get(&path.peer_id).map(|remote| remote.name.clone()).unwrap_or_default()
     }
 
-    /// Returns the next message for the log and for the events.
-    pub fn poll_message(&mut self) -> Option<String> {
+    /// Returns the next message for the log and for the events. `is_of_uplink` says whether an uplink that
+    /// can be used has an address. The function ends sessions without an answer from other addresses.
+    pub fn poll_message(&mut self, is_of_uplink: impl Fn(IpAddr) -> bool) -> Option<String> {
+        while let Some(path) = self.unanswered_paths.pop_front() {
+            let Some(slot) = self.session_slots.iter().find(|slot| slot.path == path) else { continue };
+            let (local, remote) = (slot.local.address(), slot.remote);
+            if !is_of_uplink(local) {
+                // If the address comes back, the handshake begins again at once.
+                self.end_session(path);
+                continue;
+            }
+            self.log_messages.push_back(format!(
+                "no answer: key, clock or path: the {} does not answer the handshakes from {local} to UDP \
+                 port {} of {}",
+                self.name(path),
+                remote.port(),
+                remote.ip()
+            ));
+        }
         self.log_messages.pop_front()
     }
 

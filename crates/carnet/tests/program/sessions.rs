@@ -221,7 +221,7 @@ fn router_moves_session_from_dead_uplink() {
             // The same state directory: a Binding Update waits for the disk at either end.
             false => (in_state_dir(&bed, &bed.agent_config()), in_state_dir(&bed, &bed.router_config())),
         };
-        let (_agent, _router) = start_with_two_uplinks(&bed, &agent, router);
+        let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
         let traffic = bed.start_echo(200);
         traffic.wait_until_flowing();
         bed.core.run_ip("link set wlan down");
@@ -232,6 +232,14 @@ fn router_moves_session_from_dead_uplink() {
             report.longest_silence, report.lost_packets
         );
         assert!(report.longest_silence < Duration::from_millis(150) * time_factor(), "{report:?}");
+        // The operator knows that the uplink is down: no warning about its binding or its session follows.
+        std::thread::sleep(Duration::from_secs(10));
+        let is_warning = |line: &&str| {
+            line.contains("WARN") && (line.contains("no answer") || line.contains("status 133"))
+        };
+        let logs = router.log_text() + &agent.log_text();
+        let warnings: Vec<&str> = logs.lines().filter(is_warning).collect();
+        assert!(warnings.is_empty(), "{warnings:?}");
     }
 }
 
@@ -304,8 +312,14 @@ fn home_agent_gives_strangers_no_answer() {
     wait_until("the router says that nothing answers", seconds(30), || {
         router.log_text().contains("no answer: key, clock or path")
     });
+    let sends_to = format!("to UDP port {TUNNEL_PORT} of {HOME_AGENT_ADDRESS}");
+    assert!(router.log_text().contains(&sends_to), "{}", router.log_text());
     assert_eq!(answers_in(sniffer), Vec::<Vec<u8>>::new());
     assert!(agent.bindings().is_empty());
+    let reports: Vec<String> =
+        agent.log_text().lines().filter(|line| line.contains("unknown key:")).map(str::to_owned).collect();
+    assert!(matches!(&reports[..], [report] if report.contains(&stranger)), "{reports:?}");
+    assert!(reports[0].contains("no mobile router in the config has this key"), "{reports:?}");
     let dropped = agent.sum_of_counters("session.dropped.");
     println!("the home agent dropped {dropped} of {} packets silently", rounds * 8);
     // Full queues of the kernel may drop some of the packets before the home agent reads them.

@@ -60,6 +60,44 @@ const META_PROTOCOL: u32 = 16;
 /// direction, status, family, addresses, protocol, ports, zone.
 const CT_OF_FLOW: [u32; 14] = [0, 1, 2, 7, 8, 9, 10, 11, 12, 17, 19, 20, 21, 22];
 const CT_STATE: u32 = 0;
+/// Names in `nft` of the fields of `meta` and `ct` that are not equal for all packets of a flow (`enum
+/// nft_meta_keys`, `enum nft_ct_keys`).
+const META_NAMES: [(u32, &str); 22] = [
+    (0, "length"),
+    (2, "priority"),
+    (3, "mark"),
+    (10, "skuid"),
+    (11, "skgid"),
+    (12, "nftrace"),
+    (13, "rtclassid"),
+    (14, "secmark"),
+    (17, "ibrname"),
+    (18, "obrname"),
+    (19, "pkttype"),
+    (20, "cpu"),
+    (23, "cgroup"),
+    (24, "random"),
+    (25, "ipsec"),
+    (28, "ibrpvid"),
+    (29, "ibrvproto"),
+    (30, "time"),
+    (31, "day"),
+    (32, "hour"),
+    (33, "sdif"),
+    (34, "sdifname"),
+];
+const CT_NAMES: [(u32, &str); 10] = [
+    (3, "mark"),
+    (4, "secmark"),
+    (5, "expiration"),
+    (6, "helper"),
+    (13, "label"),
+    (14, "packets"),
+    (15, "bytes"),
+    (16, "avgpkt"),
+    (18, "event"),
+    (23, "id"),
+];
 /// Bit of the state `established`.
 const STATE_ESTABLISHED_BIT: u32 = 2;
 /// TCP flags FIN, SYN and RST.
@@ -266,7 +304,7 @@ fn examine_rule(
                     None
                 }
                 (Some(key), _) if META_OF_FLOW.contains(&key) => None,
-                (key, _) => Some(format!("meta field {}", key.unwrap_or(u32::MAX))),
+                (key, _) => Some(describe_field("meta", &META_NAMES, key)),
             },
             "ct" => match (decode_number(data, 2), find_attribute(data, 4)) {
                 (_, Some(_)) => Some("a changed field of the connection".to_owned()),
@@ -275,7 +313,7 @@ fn examine_rule(
                     None
                 }
                 (Some(key), _) if CT_OF_FLOW.contains(&key) => None,
-                (key, _) => Some(format!("ct field {}", key.unwrap_or(u32::MAX))),
+                (key, _) => Some(describe_field("ct", &CT_NAMES, key)),
             },
             "payload" => match (decode_number(data, 2), decode_number(data, 3), decode_number(data, 4)) {
                 _ if find_attribute(data, 5).is_some() => Some("a changed header".to_owned()),
@@ -346,6 +384,14 @@ fn examine_rule(
         }
     }
     found
+}
+
+/// Returns a field of the expression `meta` or `ct` as `nft` writes it. Newer kernels may have other fields.
+fn describe_field(expression: &str, names: &[(u32, &str)], key: Option<u32>) -> String {
+    match names.iter().find(|(number, _)| Some(*number) == key) {
+        Some((_, name)) => format!("{expression} {name}"),
+        None => format!("{expression} field {}", key.unwrap_or(u32::MAX)),
+    }
 }
 
 /// Returns the address family of the packets that a rule sees; `None` if it may see both families.
@@ -507,12 +553,12 @@ mod tests {
         for (rule, what) in [
             ("limit rate 5/second accept", "limit"),
             ("quota over 10 mbytes drop", "quota"),
-            ("meta length > 1000 drop", "meta field 0"),
-            ("meta mark 7 drop", "meta field 3"),
+            ("meta length > 1000 drop", "uses meta length"),
+            ("meta mark 7 drop", "uses meta mark"),
             ("meta mark set 7", "a changed mark"),
-            ("ct mark 7 drop", "ct field 3"),
-            ("ct bytes > 1000 drop", "ct field 15"),
-            ("meta hour \"8:00\"-\"9:00\" drop", "meta field"),
+            ("ct mark 7 drop", "uses ct mark"),
+            ("ct bytes > 1000 drop", "uses ct bytes"),
+            ("meta hour \"8:00\"-\"9:00\" drop", "uses meta hour"),
             ("ip dscp cs1 drop", "a field of the IP header"),
             ("ip ttl 1 drop", "a field of the IP header"),
             ("ip dscp set cs1", "IP header"),

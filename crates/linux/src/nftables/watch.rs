@@ -8,7 +8,7 @@ use std::task::Context;
 use std::time::{Duration, Instant};
 
 use super::legacy::{self, LegacyRules};
-use super::ruleset::{self, RuleUses};
+use super::ruleset::{self, FamilyRules, RuleUses};
 use super::socket::{EventSocket, RequestSocket};
 use crate::fast_path::{RuleScope, RulesetValue};
 
@@ -37,6 +37,17 @@ pub(crate) struct RulesetWatch {
     /// Time of the last change of the rules; `None` once the fast path has the new rules.
     changed_at: Option<Instant>,
     conntrack_timeouts: [u32; 3],
+}
+
+/// Returns the reasons of the rules for IPv4 and IPv6, with the IP versions to which each applies.
+fn reasons_by_ip_version<'r>(ipv4: &'r FamilyRules, ipv6: &'r FamilyRules) -> Vec<(&'r str, &'static str)> {
+    match [ipv4, ipv6].map(|rules| rules.slow_path_reason.as_deref()) {
+        [Some(reason), Some(of_ipv6)] if reason == of_ipv6 => vec![(reason, "IPv4 and IPv6")],
+        [of_ipv4, of_ipv6] => {
+            let all = [of_ipv4.zip(Some("IPv4")), of_ipv6.zip(Some("IPv6"))];
+            all.into_iter().flatten().collect()
+        }
+    }
 }
 
 impl RulesetWatch {
@@ -81,13 +92,15 @@ impl RulesetWatch {
         }
     }
 
-    /// Returns rules for which the kernel must see each packet, for the operator.
-    pub(crate) fn slow_path_reasons(&self) -> impl Iterator<Item = &str> {
-        let legacy = self.legacy_rules.iter().map(|it| &it.rules);
-        [&self.rule_uses.ipv4_rules, &self.rule_uses.ipv6_rules]
-            .into_iter()
-            .chain(legacy)
-            .filter_map(|it| it.slow_path_reason.as_deref())
+    /// Returns rules for which the kernel must see each packet, with the IP versions of these packets, for
+    /// the operator.
+    pub(crate) fn slow_path_reasons(&self) -> Vec<(&str, &'static str)> {
+        let [ipv4, ipv6] = &self.legacy_rules;
+        [
+            reasons_by_ip_version(&self.rule_uses.ipv4_rules, &self.rule_uses.ipv6_rules),
+            reasons_by_ip_version(&ipv4.rules, &ipv6.rules),
+        ]
+        .concat()
     }
 
     /// Returns what the rules for IPv4 and for IPv6 use.

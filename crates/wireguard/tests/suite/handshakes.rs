@@ -178,6 +178,12 @@ fn wrong_public_key_gets_no_answer() {
     let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::UnknownKey));
     assert!(network.datagrams_on_wire.is_empty());
+    let remote = router_key().public_key();
+    assert!(
+        matches!(&network.home_outputs[..], [Output::UnknownKey { remote: key, .. }] if *key == remote),
+        "{:?}",
+        network.home_outputs
+    );
 }
 
 #[test]

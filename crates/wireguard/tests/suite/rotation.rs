@@ -127,11 +127,14 @@ fn traffic_uses_old_session_until_the_peer_knows_the_new_key() {
     let old = index(&mut network);
     network.router_engine.set_private_keys(network.now, vec![next_router_key(), router_key()]);
     network.collect_datagrams();
-    for _ in 0..20 {
+    for second in 0..20 {
         let until = network.now + Duration::from_secs(1);
         network.run_until_time(until);
         exchange(&mut network, "old");
         assert_eq!(index(&mut network), old);
+        let is_report = |output: &Output| matches!(output, Output::UnknownKey { .. });
+        let reports = network.home_outputs.iter().filter(|output| is_report(output)).count();
+        assert!(reports == usize::from(second > 10) || second == 10, "{reports} after {second} s");
     }
     assert!(network.home_agent_engine.drop_count(WireguardDropReason::UnknownKey) > 3);
     assert!(!network.router_outputs.iter().any(|output| matches!(output, Output::NoAnswer { .. })));

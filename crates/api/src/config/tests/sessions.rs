@@ -137,6 +137,46 @@ fn key_pair_without_state_dir_has_a_warning() {
 }
 
 #[test]
+fn keys_without_effect_beside_key_pairs_or_without_them_have_a_warning() {
+    let folder = KeyFolder::new("effect");
+    let parse = |config: &str| {
+        let config = config.replace("[station]", "[station]\nstate_dir = \"/var/lib/carnet\"");
+        folder.parse(&config).expect("a config").warnings()
+    };
+    let router = |config: String, key: &str| config.replace("home_agent =", &format!("{key}\nhome_agent ="));
+    let agent = |config: String, key: &str| config.replace("[home_agent]", &format!("[home_agent]\n{key}"));
+    let in_the_clear = "[[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::6\"\n\
+                        auth = { spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }\n";
+    for (config, expected) in [
+        (
+            router(router_config(), "udp = true"),
+            "mobile_router.udp has no effect together with `home_agent_key`",
+        ),
+        (
+            agent(home_agent_config(), "udp = true"),
+            "home_agent.udp has no effect, because each mobile router has a `public_key`",
+        ),
+    ] {
+        let warnings = parse(&config);
+        assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
+    }
+    for config in [
+        router(router_config(), "home_agent_port = 443"),
+        agent(home_agent_config(), "tunnel_port = 443"),
+        agent(home_agent_config() + in_the_clear, "udp = true"),
+    ] {
+        assert_eq!(parse(&config), Vec::<String>::new());
+    }
+    let clear = parse(&router(SMALL_ROUTER_CONFIG.to_owned(), "home_agent_port = 443"));
+    let expected = "mobile_router.home_agent_port has no effect without `home_agent_key`";
+    assert!(clear.iter().any(|warning| warning.starts_with(expected)), "{clear:?}");
+    let start = home_agent_config().find("[[").expect("a router");
+    let clear = parse(&agent(home_agent_config()[..start].to_owned() + in_the_clear, "tunnel_port = 443"));
+    let expected = "home_agent.tunnel_port has no effect, because no mobile router has a `public_key`";
+    assert!(clear.iter().any(|warning| warning.starts_with(expected)), "{clear:?}");
+}
+
+#[test]
 fn next_private_key_is_read_beside_the_present_one() {
     let folder = KeyFolder::new("next");
     folder.write_file("own.key.next", PUBLIC_KEYS[1], 0o600);

@@ -813,8 +813,8 @@ mod tests {
         assert_eq!(stations.accepted_keys(TestEnd::Router), old);
         assert_eq!(stations.router.key_status().missing, [format!("home agent {AGENT_ADDRESS}")]);
         assert!(stations.pass_packets_both_ways());
-        let told =
-            std::iter::from_fn(|| stations.agent.poll_message()).any(|text| text.contains("cannot store"));
+        let told = std::iter::from_fn(|| stations.agent.poll_message(|_| true))
+            .any(|text| text.contains("cannot store"));
         assert!(told);
     }
 
