@@ -249,6 +249,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         server.socket().display()
     );
     runner.log_encryption();
+    runner.pass_own_key();
     runner.log_sandbox();
     runner.pass_uplink_counters();
     runner.warn_of_missing_interfaces();
@@ -1104,6 +1105,19 @@ impl StationRunner {
                     sender.write(local, remote, may_fragment, &packet);
                     sender.flush();
                 }
+            }
+            NemoOutput::AcceptSession { session, public_key } => {
+                self.prepare_direct_sessions();
+                if let (Some(sessions), Ok(key)) = (self.encrypted_sessions.get_mut(), public_key.try_into())
+                {
+                    sessions.accept_key(clock::now(), session, key);
+                }
+            }
+            NemoOutput::EndSession(session) => {
+                self.encrypted_sessions
+                    .get_mut()
+                    .into_iter()
+                    .for_each(|sessions| sessions.end_direct(session));
             }
             NemoOutput::Icmpv6(message) => {
                 // If the link has just disappeared, sending fails. The sender of the message sends it again.

@@ -19,8 +19,10 @@
 //!   accepted, and the routes of paths. In a fleet the store has them.
 //! * A home agent that starts or takes over begins handshakes by the stored routes (`layer/fleet.rs`).
 //! * While an end exchanges its key, each path has a session for each pair of keys (`layer/keys.rs`).
+//! * Sessions with other mobile routers, for direct routes, have keys that the station names
+//!   (`layer/direct.rs`).
 //!
-//! Left out: direct routes, the kernel engine, and TLS.
+//! Left out: neighbours in radio range, the kernel engine, and TLS.
 #![cfg_attr(
     not(feature = "wireguard"),
     allow(dead_code, reason = "without the feature no packet is of a session")

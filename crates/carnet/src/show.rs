@@ -316,9 +316,13 @@ fn format_uplink_state(uplink: &Uplink) -> String {
 
 fn routes(routes: &[Route], width: Option<usize>) -> String {
     let rows = routes.iter().map(|route| {
+        let path = match &route.encryption {
+            Some(encryption) => format!("{}, {encryption}", state_in_words(&route.path)),
+            None => state_in_words(&route.path),
+        };
         vec![
             route.prefix.to_string(),
-            state_in_words(&route.path),
+            path,
             value_or_absent(route.interface.as_ref()),
             value_or_absent(route.station.as_ref()),
             value_or_absent(route.next_hop),

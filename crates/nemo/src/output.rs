@@ -48,6 +48,17 @@ pub enum Output {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         session: Option<SessionPeer>,
     },
+    /// Accept and begin encrypted sessions with the router that has this public key. It is not in the config:
+    /// the other router has named it in messages about a direct route.
+    AcceptSession {
+        /// Number of the key in other outputs and inputs.
+        session: SessionPeer,
+        /// The public key, 32 octets.
+        #[serde(with = "hex")]
+        public_key: Vec<u8>,
+    },
+    /// End the sessions of a key of [`Output::AcceptSession`].
+    EndSession(SessionPeer),
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),
     /// Request for the configured URL over an uplink, to detect a captive portal. The platform drops a

@@ -371,6 +371,10 @@ pub struct Route {
     pub age_s: Option<f64>,
     /// Reason for the path, in plain words.
     pub reason: String,
+    /// For a direct path: `encrypted` for packets in encrypted sessions ([tunnel](tunnel.md)), else `in the
+    /// clear`. For another path `null`.
+    #[serde(default)]
+    pub encryption: Option<String>,
 }
 
 /// Content of the Router Advertisements on an interface of the mobile network.
@@ -393,6 +397,10 @@ pub struct LanAdvertisement {
     pub captive_portal: Option<String>,
     /// Another router that advertises itself on the interface, or `null`.
     pub other_router: Option<Ipv6Addr>,
+}
+
+fn encryption_name(is_encrypted: bool) -> &'static str {
+    if is_encrypted { "encrypted" } else { "in the clear" }
 }
 
 fn whole_seconds(span: Duration) -> u32 {
@@ -741,9 +749,15 @@ impl Nemo {
             rtt_ms: None,
             age_s: None,
             reason: state_name(router.state()).into(),
+            encryption: None,
         };
-        let direct =
-            |interface, next_hop| Route { path: "direct".into(), interface, next_hop, ..home.clone() };
+        let direct = |interface, next_hop, is_encrypted| Route {
+            path: "direct".into(),
+            interface,
+            next_hop,
+            encryption: Some(encryption_name(is_encrypted).into()),
+            ..home.clone()
+        };
         let mut routes: Vec<Route> = self
             .neighbour_routes()
             .into_iter()
@@ -755,7 +769,9 @@ impl Nemo {
                 age_s: Some(now.saturating_since(way.state_since).as_secs_f64()),
                 reason: way.state_reason.into(),
                 ..match way.is_direct {
-                    true => direct(self.neighbour_interface().map(str::to_owned), Some(way.link_local)),
+                    true => {
+                        direct(self.neighbour_interface().map(str::to_owned), Some(way.link_local), false)
+                    }
                     false => home.clone(),
                 }
             })
@@ -772,7 +788,7 @@ impl Nemo {
                     age_s: Some(now.saturating_since(route.since).as_secs_f64()),
                     reason: route.reason.into(),
                     ..match route.is_direct {
-                        true => direct(interface.clone(), route.remote),
+                        true => direct(interface.clone(), route.remote, route.is_encrypted),
                         false => home.clone(),
                     }
                 });
@@ -803,11 +819,7 @@ impl Nemo {
                     Endpoint::Udp(_) => "udp",
                 }
                 .into(),
-                encryption: match tunnel.session {
-                    Some(_) => "encrypted",
-                    None => "in the clear",
-                }
-                .into(),
+                encryption: encryption_name(tunnel.session.is_some()).into(),
                 mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
                 path: "tun".into(),
                 packets_in: traffic.packets_received,

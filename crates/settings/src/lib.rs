@@ -124,6 +124,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
         nesting_enabled: router.nesting_enabled,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
+        requires_direct_encryption: router.encrypts_direct_routes(),
     });
     let geonet = config.geonet.as_ref().map(|geonet| {
         let facilities = config

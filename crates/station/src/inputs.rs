@@ -81,6 +81,11 @@ impl Station {
             Input::DatagramTooBig { local, remote, mtu } => {
                 self.nemo.handle_datagram_too_big(now, (local, remote), mtu);
             }
+            Input::OwnKey { public_key } => {
+                if let Ok(key) = public_key.try_into() {
+                    self.nemo.handle_own_key(now, key);
+                }
+            }
             Input::TunnelUsed { local, remote } => self.nemo.handle_tunnel_used(now, (local, remote)),
             Input::TunnelTraffic(traffic) => self.nemo.handle_tunnel_traffic(traffic),
             Input::Destinations(destinations) => self.nemo.handle_destinations(now, destinations),
@@ -217,6 +222,7 @@ impl Station {
             | Input::Protected { .. }
             | Input::DatagramTooBig { .. }
             | Input::TunnelUsed { .. }
+            | Input::OwnKey { .. }
             | Input::TunnelTraffic(_)
             | Input::Destinations(_)
             | Input::PacketRules(_)

@@ -117,6 +117,12 @@ pub enum Input {
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },
+    /// The newest public key of this station, for its encrypted sessions with other mobile routers.
+    OwnKey {
+        /// The public key, 32 octets.
+        #[serde(with = "hex")]
+        public_key: Vec<u8>,
+    },
     /// A Mobility Header message that IPsec has verified, with the addresses of its security association.
     Protected {
         /// Address of the sender: a home address, or the address of a home agent.

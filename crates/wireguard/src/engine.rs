@@ -242,6 +242,7 @@ pub struct SessionEngine {
     pairs_by_id: HashMap<PairId, KeyPair>,
     /// Number of each key pair, also of pairs that are no longer valid, because their timestamps stay.
     id_by_pair: HashMap<KeyPair, PairId>,
+    next_pair: u32,
     sessions_by_line: HashMap<Line, Box<PathSession>>,
     /// The key pair through whose session each path sends.
     current_pair: HashMap<SessionPath, PairId>,
@@ -288,6 +289,7 @@ impl SessionEngine {
             peer_by_key: HashMap::new(),
             pairs_by_id: HashMap::new(),
             id_by_pair: HashMap::new(),
+            next_pair: 0,
             sessions_by_line: HashMap::new(),
             current_pair: HashMap::new(),
             line_by_tunnel: HashMap::new(),
@@ -387,8 +389,12 @@ impl SessionEngine {
         for local in &self.own_keys {
             for key in &remote.public_keys {
                 let pair = KeyPair { local: local.public, remote: *key };
-                let next = PairId(self.id_by_pair.len() as u32);
-                let number = *self.id_by_pair.entry(pair).or_insert(next);
+                let next = &mut self.next_pair;
+                let number = *self.id_by_pair.entry(pair).or_insert_with(|| {
+                    let number = PairId(*next);
+                    *next = next.wrapping_add(1);
+                    number
+                });
                 self.pairs_by_id.insert(number, pair);
                 pairs.push(number);
             }
@@ -424,6 +430,20 @@ impl SessionEngine {
             self.peer_by_key.remove(key);
         }
         remote.pairs.into_iter().for_each(|pair| self.remove_pair(pair));
+    }
+
+    /// Removes a peer, its sessions, and the timestamps of its handshakes. A caller whose peers come from
+    /// messages of the network calls this function, so that their number has no effect on the memory. If the
+    /// key comes back, a recorded handshake may get one answer, but opens nothing.
+    pub fn forget_peer(&mut self, id: PeerId) {
+        let Some(remote) = self.remote_ends.get(&id) else { return };
+        let keys = remote.public_keys.clone();
+        self.remove_peer(id);
+        let pairs = self.id_by_pair.iter().filter(|(pair, _)| keys.contains(&pair.remote));
+        let gone: Vec<PairId> = pairs.map(|(_, number)| *number).collect();
+        self.id_by_pair.retain(|_, number| !gone.contains(number));
+        self.accepted_timestamps.retain(|line, _| !gone.contains(&line.pair));
+        self.restored_timestamps.retain(|(key, _), _| !keys.contains(key));
     }
 
     /// Returns the keys of a pair.
@@ -1110,6 +1130,8 @@ impl std::fmt::Debug for SessionEngine {
             .field("public_keys", &self.public_keys())
             .field("peers", &self.remote_ends.len())
             .field("sessions", &self.sessions_by_line.len())
+            .field("pairs", &self.id_by_pair.len())
+            .field("timestamps", &(self.accepted_timestamps.len() + self.restored_timestamps.len()))
             .finish_non_exhaustive()
     }
 }

@@ -144,18 +144,8 @@ fn check_sessions(draft: &UncheckedConfig, sink: &ErrorSink<'_>) {
             format!("there are {keys} keys for {agents} home agents, expected one, or one for each");
         sink.push(auth.offset, message);
     }
-    let unsupported = [
-        (
-            config.home_agents.discovers_home_agents,
-            "a discovered home agent has no key, expected no \"discover\"",
-        ),
-        (
-            config.requires_direct_encryption && !config.direct_routes.is_empty(),
-            "direct routes are in the clear, expected no `direct_routes`, or direct_encryption = \"off\"",
-        ),
-    ];
-    for (_, message) in unsupported.iter().filter(|(is_there, _)| *is_there) {
-        sink.push(auth.offset, *message);
+    if config.home_agents.discovers_home_agents {
+        sink.push(auth.offset, "a discovered home agent has no key, expected no \"discover\"");
     }
     let neighbours = draft.geonet.as_ref().and_then(|geonet| geonet.mnpp_offset);
     if let Some(at) = neighbours.filter(|_| config.requires_direct_encryption) {

@@ -101,6 +101,13 @@ pub struct MobileRouter {
     pub policies: Vec<Policy>,
 }
 
+impl MobileRouter {
+    /// Returns whether direct routes go through encrypted sessions alone.
+    pub fn encrypts_direct_routes(&self) -> bool {
+        self.requires_direct_encryption && self.auth.session_keys().is_some()
+    }
+}
+
 /// The home agents of a mobile router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HomeAgents {
@@ -460,10 +467,11 @@ static DIRECT_ENCRYPTION: Key<bool> = key_with_default(
     "direct_encryption",
     words_kind(&[("required", true), ("off", false)]),
     r#""required""#,
-    r#"Encryption of packets between vehicles, for a router with `home_agent_key`. carnet has no sessions
-       between mobile routers yet, so `"required"` refuses `direct_routes` and `[geonet.mnpp]`. With `"off"`
-       these packets leave in the clear, and those to the home agent are encrypted. Without `home_agent_key`
-       it has no effect. See [tunnel](tunnel.md#what-stays-in-the-clear)."#,
+    r#"Encryption of packets between vehicles, for a router with `home_agent_key`. With `"required"` direct
+       routes use encrypted sessions, and the other router needs a key pair as well. `[geonet.mnpp]` has no
+       sessions yet, so `"required"` refuses it. With `"off"` packets between vehicles leave in the clear, and
+       those to the home agent are encrypted. Both routers of a direct route need the same value. Without
+       `home_agent_key` it has no effect. See [tunnel](tunnel.md#direct-routes)."#,
 );
 static PREFIX_DISCOVERY: Key<bool> = key_with_default(
     "prefix_discovery",

@@ -175,13 +175,14 @@ impl Config {
     pub fn describe_encryption(&self) -> Option<String> {
         let all = self.all_auths().count();
         let encrypted = self.all_auths().filter(|auth| auth.session_keys().is_some()).count();
-        let has_direct = self.mobile_router.as_ref().is_some_and(|router| {
-            !router.direct_routes.is_empty() || self.geonet.as_ref().is_some_and(|it| it.mnpp.is_some())
+        let has_clear = self.mobile_router.as_ref().is_some_and(|router| {
+            !router.direct_routes.is_empty() && !router.encrypts_direct_routes()
+                || self.geonet.as_ref().is_some_and(|it| it.mnpp.is_some())
         });
         match (all, encrypted) {
             (0, _) => None,
             (_, 0) => Some("in the clear".to_owned()),
-            _ if all == encrypted && has_direct => {
+            _ if all == encrypted && has_clear => {
                 Some("encrypted, packets between vehicles in the clear".to_owned())
             }
             _ if all == encrypted => Some("encrypted".to_owned()),

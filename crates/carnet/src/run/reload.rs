@@ -124,6 +124,7 @@ impl StationRunner {
         let (now, wall) = (clock::now(), clock::wall_time());
         let before = self.station.nemo().persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
+        self.prepare_direct_sessions();
         self.store_state_part(StoredStatePart::Own);
         // For nodes that the home agent no longer serves, only the replay protection remains. This includes
         // nodes that registered before the home agent was switched off. Registrations that the config no

@@ -51,6 +51,29 @@ impl StationRunner {
         }
     }
 
+    /// Passes to the station the newest public key of its sessions, which it names to other mobile routers.
+    pub(super) fn pass_own_key(&mut self) {
+        if let Some(key) = self.encrypted_sessions.get().and_then(Sessions::newest_key) {
+            self.handle_input(Input::OwnKey { public_key: key.to_vec() });
+        }
+    }
+
+    /// Passes to the sessions the care-of addresses of direct routes.
+    pub(super) fn prepare_direct_sessions(&mut self) {
+        let Some(sessions) = self.encrypted_sessions.get_mut() else { return };
+        let is_encrypted =
+            self.station.nemo().direct_routes().is_some_and(|direct| direct.config().requires_sessions);
+        let uplinks = self.station.mobile_router().filter(|_| is_encrypted).map(|router| router.uplinks());
+        let addresses = uplinks.into_iter().flatten().flat_map(|uplink| uplink.care_of_addresses());
+        let addresses: Vec<Ipv6Addr> = addresses
+            .filter_map(|address| match address {
+                IpAddr::V6(address) => Some(address),
+                IpAddr::V4(_) => None,
+            })
+            .collect();
+        sessions.set_care_of_addresses(&addresses);
+    }
+
     /// Reads the own keys again.
     pub(super) fn read_key_files(&mut self) -> Answer<()> {
         let key = self.config.station.private_key.as_ref().zip(self.encrypted_sessions.get_mut());
@@ -65,6 +88,7 @@ impl StationRunner {
         }
         sessions.set_private_keys(clock::now(), &key);
         key.wipe();
+        self.pass_own_key();
         self.handle_sessions();
         Ok(())
     }
@@ -134,6 +158,7 @@ impl StationRunner {
 
     /// Begins the sessions of all uplinks of the mobile router.
     pub(super) fn prepare_sessions(&mut self) {
+        self.prepare_direct_sessions();
         let (Some(sessions), Some(router)) =
             (self.encrypted_sessions.get_mut(), self.station.mobile_router())
         else {

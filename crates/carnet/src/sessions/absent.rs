@@ -48,6 +48,22 @@ impl Sessions {
         match self.0 {}
     }
 
+    pub fn newest_key(&self) -> Option<[u8; 32]> {
+        match self.0 {}
+    }
+
+    pub fn set_care_of_addresses(&mut self, _: &[Ipv6Addr]) {
+        match self.0 {}
+    }
+
+    pub fn accept_key(&mut self, _: Time, _: SessionPeer, _: [u8; 32]) {
+        match self.0 {}
+    }
+
+    pub fn end_direct(&mut self, _: SessionPeer) {
+        match self.0 {}
+    }
+
     pub fn agent_socket(&self) -> Option<SocketAddrV4> {
         match self.0 {}
     }

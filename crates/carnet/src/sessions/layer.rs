@@ -22,9 +22,11 @@ use carnet_wireguard::{
     ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, date_at_start,
 };
 
+mod direct;
 mod fleet;
 mod keys;
 
+use self::direct::DirectSessions;
 use self::fleet::{Held, StoredRoutes};
 use self::keys::{KEY_MESSAGE_FIRST_OCTET, KeyExchange};
 use super::state::StoredState;
@@ -164,6 +166,7 @@ pub struct Sessions {
     stored_routes: StoredRoutes,
     /// Responses and keys that wait until the store of a fleet has their changes.
     held: Held,
+    direct_sessions: DirectSessions,
     /// Packets that had no session, and payloads whose addresses do not fit their session.
     unsent_packets: u64,
     refused_packets: u64,
@@ -224,6 +227,7 @@ impl Sessions {
             key_exchange: KeyExchange::default(),
             stored_routes: StoredRoutes::default(),
             held: Held::default(),
+            direct_sessions: DirectSessions::default(),
             unsent_packets: 0,
             refused_packets: 0,
         };
@@ -294,6 +298,9 @@ impl Sessions {
         self.id_by_session_peer.clear();
         for remote in wanted {
             let id = remote.remote_peer.peer_id;
+            for key in &remote.remote_peer.public_keys {
+                self.release_key(*key);
+            }
             self.session_engine.set_peer(now, remote.remote_peer.clone());
             for key in &remote.remote_peer.public_keys {
                 for (number, timestamp) in self.state.accepted_timestamps(*key) {
@@ -375,7 +382,8 @@ impl Sessions {
     fn open_ipv6_packet(&mut self, now: Time, packet: &[u8]) -> SessionArrival {
         let Ok((header, payload)) = Header::parse_packet(packet) else { return SessionArrival::Foreign };
         let is_ours = self.local_home_agent.is_some_and(|agent| agent.address == header.destination)
-            || self.remote_home_agents.iter().any(|agent| agent.address == header.source);
+            || self.remote_home_agents.iter().any(|agent| agent.address == header.source)
+            || self.direct_sessions.socket_of(header.destination).is_some();
         if !is_ours {
             return SessionArrival::Foreign;
         }
@@ -405,6 +413,7 @@ impl Sessions {
     /// Returns whether the other end of a received packet has a session.
     fn is_session_end(&self, header: &Header) -> bool {
         self.paths_by_remote_end.contains_key(&Endpoint::Ipv6(header.source))
+            || self.direct_sessions.has_remote(header.source)
             || self.session_slots.iter().any(|slot| slot.local == Endpoint::Ipv6(header.destination))
     }
 
@@ -427,6 +436,14 @@ impl Sessions {
         }
         if to != UDP_PORT {
             return SessionArrival::Foreign;
+        }
+        let is_home_agent = self.remote_home_agents.iter().any(|agent| agent.address == header.source);
+        if let Some(socket) = self.direct_sessions.socket_of(header.destination).filter(|_| !is_home_agent) {
+            if from != UDP_PORT {
+                return SessionArrival::Consumed;
+            }
+            let route = DatagramRoute { socket, remote };
+            return self.open_from_router(now, route, ends, header.traffic_class, octets);
         }
         self.open_at_router(now, ends, remote, header.traffic_class, octets)
     }
@@ -599,6 +616,8 @@ impl Sessions {
         let traffic_class = traffic_class_of(packet);
         if session == carnet_settings::HOME_AGENT {
             self.send_to_home_agent(now, (local, remote), traffic_class, may_fragment, false, packet);
+        } else if self.direct_sessions.has_session(session) {
+            self.send_to_other_router(now, session, (local, remote), may_fragment, packet);
         } else if let Some(peer) = self.id_by_session_peer.get(&session).copied() {
             self.send_to_router(now, peer, remote, traffic_class, may_fragment, packet);
         } else {
@@ -773,6 +792,17 @@ impl Sessions {
         }
     }
 
+    fn take_socket(&mut self) -> u32 {
+        let socket = self.next_socket_number;
+        self.next_socket_number = socket.checked_add(1).unwrap_or(FIRST_ROUTER_SOCKET);
+        socket
+    }
+
+    fn take_peer_id(&mut self) -> PeerId {
+        self.next_peer_id = self.next_peer_id.wrapping_add(1);
+        PeerId(self.next_peer_id)
+    }
+
     /// Returns the slot of a local address and a home agent; begins its session if it is new.
     fn slot_of(&mut self, now: Time, local: Endpoint, remote: Endpoint) -> Option<usize> {
         let is_remote = |agent: &&RemoteHomeAgent| match remote.address() {
@@ -798,8 +828,7 @@ impl Sessions {
         };
         let path = SessionPath { peer_id: home_agent.peer_id, path_number: PathNumber::new(number)? };
         self.end_session(path);
-        let socket = self.next_socket_number;
-        self.next_socket_number = socket.checked_add(1).unwrap_or(FIRST_ROUTER_SOCKET);
+        let socket = self.take_socket();
         self.session_slots.push(SessionSlot {
             path,
             local,
@@ -942,8 +971,10 @@ impl Sessions {
                 Some((Endpoint::Udp(SocketAddrV4::new(agent.ipv4_address?, agent.port)), agent.port))
             }
             _ => {
-                let slot = self.session_slots.iter().find(|slot| slot.socket == socket)?;
-                Some((slot.local, UDP_PORT))
+                let slot =
+                    self.session_slots.iter().find(|slot| slot.socket == socket).map(|slot| slot.local);
+                let local = slot.or_else(|| self.direct_sessions.local_of(socket).map(Endpoint::Ipv6))?;
+                Some((local, UDP_PORT))
             }
         }
     }
@@ -1005,6 +1036,7 @@ impl Sessions {
     }
 
     fn apply_engine_output(&mut self, now: Time, output: Output) {
+        let Some(output) = self.apply_direct(now, output) else { return };
         match output {
             Output::Send { route: DatagramRoute { socket, remote }, datagram } => {
                 let ready =

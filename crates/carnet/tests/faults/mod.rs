@@ -126,6 +126,7 @@ fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             nesting_enabled: false,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),
+            requires_direct_encryption: false,
         }),
         ..StationConfig::default()
     });

@@ -74,13 +74,17 @@ pub fn only_sessions_pass(
             continue;
         }
         assert_eq!(packet[protocol], 17, "not UDP: {packet:02x?}");
-        let message = &packet[header + 8..];
-        let kind = usize::from(message[0]);
-        let lengths = [0, 148, 92, 64, message.len()];
-        assert!((1..=4).contains(&kind) && message[1..4] == [0; 3], "{message:02x?}");
-        assert_eq!(message.len(), lengths[kind], "type {kind}");
-        types[kind] += 1;
-        data += usize::from(kind == 4);
+        let mut messages = &packet[header + 8..];
+        // The kernel shows datagrams that a station has sent together as one packet (UDP GSO).
+        while let Some(first) = messages.first() {
+            let kind = usize::from(*first);
+            let lengths = [0, 148, 92, 64, messages.len()];
+            assert!((1..=4).contains(&kind) && messages[1..4] == [0; 3], "{messages:02x?}");
+            assert!(messages.len() >= lengths[kind], "type {kind} with {} octets", messages.len());
+            messages = &messages[lengths[kind]..];
+            types[kind] += 1;
+            data += usize::from(kind == 4);
+        }
     }
     println!("messages by type: {types:?}");
     data

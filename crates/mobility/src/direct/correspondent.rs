@@ -9,9 +9,9 @@ use carnet_wire::mobility::direct_route::AUTHENTICATOR_LEN;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
-use super::liveness::CareOfAddressPair;
 use super::peer::{Binding, Peer};
-use super::tokens::{Key, TokenSecret, sign_message, verify_message};
+use super::session_keys::DirectEnds;
+use super::tokens::{Asker, Key, TokenSecret, sign_message, verify_message};
 use super::{ASSIGNED_PREFIX_LENGTH, Direct, DirectDrop, MAX_RR_BINDING_LIFETIME, Output};
 use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
 
@@ -93,7 +93,8 @@ impl Direct {
     ) -> Result<(), DirectDrop> {
         let is_ours = destination == self.config.home_address
             || self.config.prefixes.iter().any(|prefix| prefix.contains(&destination));
-        let Some(care_of_address) = self.told_care_of_address(source).filter(|_| self.has_tunnel) else {
+        let can_answer = self.has_tunnel && self.has_needed_key();
+        let Some(care_of_address) = self.told_care_of_address(source).filter(|_| can_answer) else {
             return Err(DirectDrop::NotForUs);
         };
         if !is_ours {
@@ -103,6 +104,7 @@ impl Direct {
             return Err(DirectDrop::HomeAddress);
         }
         self.check_prefixes(source, &message.prefixes)?;
+        let public_key = self.key_of_beginning(message)?;
         let bound = self.is_authenticated_by_key(message).then_some(source);
         self.may_answer(now, bound, 1 + message.prefixes.len())?;
         let hint = message.care_of_address;
@@ -114,17 +116,20 @@ impl Direct {
             // discloses this router's care-of address to the node there.
             peer.remote_care_of_address = Some(hint);
         }
+        public_key.into_iter().for_each(|key| self.accept_sessions_of(now, key));
+        let asker = Asker { home_address: source, public_key: public_key.as_ref() };
         let nonce = self.token_secret.current_nonce(now);
         let answer = DirectRoute {
             cookie: message.cookie,
             home_nonce: nonce.nonce_index(),
             home_address: self.config.home_address,
+            public_key: self.own_key(),
             ..DirectRoute::new(DirectRouteKind::HomeTest)
         };
         let asked_at = Ipv6Net::new_assert(destination, ASSIGNED_PREFIX_LENGTH).trunc();
         let asked_at = self.config.prefixes.iter().copied().filter(|prefix| *prefix == asked_at);
         let home = DirectRoute {
-            keygen_token: self.token_secret.home_token(nonce, source),
+            keygen_token: self.token_secret.home_token(nonce, asker),
             prefixes: asked_at.collect(),
             ..answer.clone()
         };
@@ -132,7 +137,7 @@ impl Direct {
         for prefix in &message.prefixes {
             let test = DirectRoute {
                 kind: DirectRouteKind::PrefixTest,
-                keygen_token: self.token_secret.prefix_token(nonce, source, *prefix),
+                keygen_token: self.token_secret.prefix_token(nonce, asker, *prefix),
                 care_of_address,
                 prefixes: vec![*prefix],
                 ..answer.clone()
@@ -165,18 +170,18 @@ impl Direct {
     pub(super) fn answer_care_of_test_init(
         &mut self,
         now: Time,
-        ends: CareOfAddressPair,
+        ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        self.check_care_of_address(ends.1, message)?;
+        self.check_care_of_address(ends.remote, message)?;
         let bound = self.is_authenticated_by_key(message).then_some(message.home_address);
         self.may_answer(now, bound, 1)?;
         let nonce = self.token_secret.current_nonce(now);
         let test = DirectRoute {
             cookie: message.cookie,
-            keygen_token: self.token_secret.care_of_token(nonce, ends.1),
+            keygen_token: self.token_secret.care_of_token(nonce, ends.remote),
             care_of_nonce: nonce.nonce_index(),
-            care_of_address: ends.0,
+            care_of_address: ends.local,
             ..DirectRoute::new(DirectRouteKind::CareOfTest)
         };
         self.send_directly(ends, &test);
@@ -197,10 +202,16 @@ impl Direct {
     pub(super) fn take_binding_update(
         &mut self,
         now: Time,
-        ends: CareOfAddressPair,
+        ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        self.check_care_of_address(ends.1, message)?;
+        self.check_care_of_address(ends.remote, message)?;
+        let public_key = self.key_of_beginning(message)?;
+        // The session proves that the sender has the key, and the authenticator that the key belongs to the
+        // prefixes.
+        if public_key.and_then(|key| self.session_keys.session_of(key)) != ends.session {
+            return Err(DirectDrop::NotInSession);
+        }
         let home_address = message.home_address;
         let known = self.peers.get(&home_address);
         let bound = known.and_then(|peer| peer.binding.as_ref());
@@ -213,7 +224,7 @@ impl Direct {
             let key = bound
                 .map(|binding| binding.key_of(message).unwrap_or(binding.key))
                 .ok_or(DirectDrop::Unasked)?;
-            self.check_authenticator(now, ends.1, message, |_| key)?;
+            self.check_authenticator(now, ends.remote, message, |_| key)?;
             if old.is_some() {
                 return Err(DirectDrop::Sequence);
             }
@@ -248,8 +259,10 @@ impl Direct {
                 return Err(DirectDrop::Nonce);
             }
         };
-        let key = self.check_authenticator(now, ends.1, message, |secret| {
-            secret.key_of_update(message, home, care_of)
+        // A route in the clear ignores the key of the sender, so its tokens do not depend on the key.
+        let update = DirectRoute { public_key, ..message.clone() };
+        let key = self.check_authenticator(now, ends.remote, message, |secret| {
+            secret.key_of_update(&update, home, care_of)
         })?;
         if let Some((last, _)) = old {
             let refused = DirectRoute { sequence: last, ..message.clone() };
@@ -272,7 +285,7 @@ impl Direct {
         let peer = self.peers.entry(home_address).or_insert_with(|| Box::new(Peer::new(now, network)));
         peer.network_address = network.network();
         let before = peer.binding.take();
-        let moved = before.as_ref().is_none_or(|before| before.care_of_address != ends.1);
+        let moved = before.as_ref().is_none_or(|before| before.care_of_address != ends.remote);
         let former_key = before.as_ref().and_then(|before| match before.key == key {
             true => before.former_key,
             false => Some(before.key),
@@ -283,16 +296,18 @@ impl Direct {
             None => None,
         };
         peer.binding = Some(Binding {
-            care_of_address: ends.1,
+            care_of_address: ends.remote,
             former_care_of_address: previous,
             prefixes: message.prefixes.clone(),
+            public_key,
             key,
             former_key,
             expires_at: now + lifetime,
             is_wanted: message.status & 1 != 0,
         });
         peer.last_sequence = Some((message.sequence, now + lifetime + REPLAYABLE_TIME));
-        (peer.remote_care_of_address, peer.is_unanswered) = (Some(ends.1), false);
+        (peer.remote_care_of_address, peer.is_unanswered) = (Some(ends.remote), false);
+        (peer.remote_key, peer.lacks_key) = (public_key, false);
         if moved || peer.heartbeats.has_failed() {
             peer.heartbeats.assume_working();
             // Earlier failures concerned another path, so they no longer delay tests.
@@ -314,7 +329,7 @@ impl Direct {
 
     fn acknowledge(
         &mut self,
-        ends: CareOfAddressPair,
+        ends: DirectEnds,
         update: &DirectRoute,
         status: u8,
         lifetime: Duration,

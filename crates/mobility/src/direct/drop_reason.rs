@@ -24,6 +24,10 @@ carnet_base::drop_reasons! {
         Sequence = "sequence",
         /// The table of routers or of prefixes is full.
         TooMany = "too_many",
+        /// The message names no key for encrypted sessions, and this router demands one.
+        NoKey = "no_key",
+        /// The message came in the clear or through the session of another key than the sender's.
+        NotInSession = "not_in_session",
         /// The message is above the rate limit.
         RateLimited = "rate_limited",
     }

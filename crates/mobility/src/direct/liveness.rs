@@ -16,12 +16,10 @@ use carnet_base::Time;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
 use super::peer::Peer;
+use super::session_keys::DirectEnds;
 use super::tokens::{sign_message, verify_message};
 use super::{Direct, DirectDrop};
 use crate::path_liveness::{AnswerSchedule, PathLiveness};
-
-/// Care-of addresses of this router and of the other router.
-pub(super) type CareOfAddressPair = (Ipv6Addr, Ipv6Addr);
 
 /// Interval of heartbeats while packets use the path, see [`IN_USE_TIME`]. [`IDLE_INTERVAL`] is the interval
 /// for other paths.
@@ -72,7 +70,11 @@ impl Direct {
     /// Sends the heartbeat that is due.
     pub(super) fn send_due_heartbeat(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
-        let (Some(ends), Some(registration)) = (self.path_of_peer(peer), &peer.registration) else { return };
+        let (Some((local, remote)), Some(registration)) = (self.path_of_peer(peer), &peer.registration)
+        else {
+            return;
+        };
+        let ends = DirectEnds { local, remote, session: self.session_of_peer(peer) };
         let key = registration.key;
         if self.next_heartbeat_at(now, peer).is_none_or(|at| at > now) {
             return;
@@ -90,7 +92,7 @@ impl Direct {
         let mut message = DirectRoute {
             cookie,
             home_address: self.config.home_address,
-            care_of_address: ends.0,
+            care_of_address: ends.local,
             ..DirectRoute::new(DirectRouteKind::Heartbeat)
         };
         sign_message(&mut message, &key);
@@ -113,21 +115,24 @@ impl Direct {
     pub(super) fn answer_heartbeat(
         &mut self,
         now: Time,
-        ends: CareOfAddressPair,
+        ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        if message.care_of_address != ends.1 {
+        if message.care_of_address != ends.remote {
             return Err(DirectDrop::CareOfAddress);
         }
         let mut answer = DirectRoute {
             cookie: message.cookie,
             status: STATUS_UNKNOWN_BINDING,
-            care_of_address: ends.0,
+            care_of_address: ends.local,
             ..DirectRoute::new(DirectRouteKind::HeartbeatResponse)
         };
         let known = self.peers.get_mut(&message.home_address);
+        let keys = &self.session_keys;
         let bound = known.and_then(|peer| {
-            let binding = peer.binding.as_ref().filter(|binding| binding.accepts_care_of_address(ends.1))?;
+            let binding = peer.binding.as_ref().filter(|binding| {
+                binding.accepts_care_of_address(ends.remote) && binding.session(keys) == ends.session
+            })?;
             Some((binding.key_of(message), &mut peer.heartbeat_answer_limit))
         });
         let share = match bound {
@@ -149,7 +154,7 @@ impl Direct {
     pub(super) fn take_heartbeat_response(
         &mut self,
         now: Time,
-        _: CareOfAddressPair,
+        ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         // The answer of a router without a binding contains no home address, so the cookie identifies the
@@ -159,6 +164,7 @@ impl Direct {
             Some((*home_address, peer, sent))
         });
         let (home_address, peer, sent) = asked.ok_or(DirectDrop::Unasked)?;
+        self.session_keys.check_session(peer.remote_key, ends)?;
         let beats = &mut peer.heartbeats;
         // If the other router has no binding, it has no key, and nothing authenticates its answer.
         let is_its = |key| message.status >= STATUS_UNKNOWN_BINDING || verify_message(message, key);

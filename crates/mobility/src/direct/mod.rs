@@ -76,6 +76,8 @@ mod liveness;
 mod peer;
 mod places;
 mod registering;
+mod session_keys;
+mod sessions;
 mod tokens;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -86,9 +88,11 @@ use carnet_base::{RateLimiter, Rng, Time};
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
-use crate::{Event, HOP_LIMIT, is_unicast_routable};
+use crate::{Event, HOP_LIMIT, SessionPeer, is_unicast_routable};
 pub use drop_reason::DirectDrop;
 use peer::{CandidateNetwork, Peer, RemovedSequenceNumbers};
+use session_keys::{DirectEnds, SessionKeys};
+pub use session_keys::{MAX_SESSION_KEYS, PublicKey};
 use tokens::TokenSecret;
 
 /// Maximum number of routers with a direct route or an outstanding request for one.
@@ -120,6 +124,9 @@ pub struct DirectConfig {
     pub home_prefix: Ipv6Net,
     /// Networks whose mobile networks may get direct routes.
     pub mobile_networks: Vec<Ipv6Net>,
+    /// Whether packets and messages between the routers go through encrypted sessions alone. Without it they
+    /// go in the clear.
+    pub requires_sessions: bool,
 }
 
 /// An output of this module.
@@ -129,6 +136,25 @@ pub enum Output {
     ThroughTunnel(Vec<u8>),
     /// An IPv6 packet from a care-of address, to send directly to the other router's care-of address.
     Straight(Vec<u8>),
+    /// An IPv6 packet between care-of addresses, to send through an encrypted session.
+    InSession {
+        /// Number of the other router's key.
+        session: SessionPeer,
+        /// Care-of address of this router.
+        local: Ipv6Addr,
+        /// Care-of address of the other router.
+        remote: Ipv6Addr,
+        /// The packet.
+        packet: Vec<u8>,
+    },
+    /// Accept and begin encrypted sessions with the router that has this key. Without a key, end those of
+    /// this number.
+    SessionKey {
+        /// Number of the key in other outputs and inputs.
+        session: SessionPeer,
+        /// The key; `None` if the number is no longer in use.
+        public_key: Option<PublicKey>,
+    },
     /// The return value of [`Direct::tunnels`] has changed.
     Routes,
     /// An event for the operator.
@@ -148,6 +174,8 @@ pub struct Tunnel {
     pub proven_prefixes: Vec<Ipv6Net>,
     /// Whether this router sends packets to the `proven_prefixes` through this tunnel.
     pub may_transmit: bool,
+    /// Encrypted session that carries the packets; `None` in the clear.
+    pub session: Option<SessionPeer>,
 }
 
 /// Another mobile router and the path to it, for the status.
@@ -166,6 +194,8 @@ pub struct Route {
     pub remote: Option<Ipv6Addr>,
     /// Whether packets to the other router's networks take the direct route.
     pub is_direct: bool,
+    /// Whether packets on the direct route are encrypted.
+    pub is_encrypted: bool,
     /// Reason for which packets take the direct route, or do not take it.
     pub reason: &'static str,
     /// Time since which packets have taken the direct route, or have not taken it.
@@ -211,6 +241,7 @@ pub struct Direct {
     /// Whether a tunnel to the home agent exists, and the home agent has not refused the prefixes.
     has_tunnel: bool,
     token_secret: TokenSecret,
+    session_keys: SessionKeys,
     peers: BTreeMap<Ipv6Addr, Box<Peer>>,
     /// Sequence numbers of routers that were removed from a full table.
     removed_sequence_numbers: RemovedSequenceNumbers,
@@ -240,6 +271,7 @@ impl Direct {
             care_of_addresses: Vec::new(),
             has_tunnel: false,
             token_secret: TokenSecret::new(&mut rng),
+            session_keys: SessionKeys::default(),
             peers: BTreeMap::new(),
             removed_sequence_numbers: RemovedSequenceNumbers::default(),
             candidates: BTreeMap::new(),
@@ -271,7 +303,8 @@ impl Direct {
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let candidates = self.candidates.values().filter_map(|candidate| self.next_question_at(candidate));
-        self.peers.values().map(|peer| peer.next_check_at).chain(candidates).min()
+        let peers = self.peers.values().map(|peer| peer.next_check_at);
+        peers.chain(candidates).chain(self.session_keys.next_expiry()).min()
     }
 
     /// Returns all direct tunnels, in a stable order.
@@ -293,6 +326,7 @@ impl Direct {
                         remote,
                         proven_prefixes: inner.clone(),
                         may_transmit: in_use == Some((local, remote)),
+                        session: binding.session(&self.session_keys),
                     });
                 }
             }
@@ -313,6 +347,7 @@ impl Direct {
                 .map(|binding| binding.care_of_address)
                 .or(peer.remote_care_of_address),
             is_direct: peer.is_direct,
+            is_encrypted: self.config.requires_sessions,
             reason: peer.state_reason,
             since: peer.state_since,
             rtt: peer.heartbeats.round_trip().smoothed(),
@@ -412,6 +447,7 @@ impl Direct {
             self.check_router(now, home_address);
         }
         self.send_candidate_tests(now);
+        self.expire_keys(now);
     }
 
     /// Handles a message from the tunnel to the home agent, with the home address or an address of the mobile
@@ -436,7 +472,7 @@ impl Direct {
         self.count_result(result)
     }
 
-    /// Handles a message that came directly, from care-of address to care-of address.
+    /// Handles a message that came directly and in the clear, from care-of address to care-of address.
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
@@ -447,10 +483,29 @@ impl Direct {
         destination: Ipv6Addr,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
+        self.handle_direct_message(now, None, source, destination, message)
+    }
+
+    /// Handles a message that came directly through the encrypted session of this key; `None` for a message
+    /// in the clear.
+    ///
+    /// # Errors
+    /// Returns why the message had no effect, and counts the reason.
+    pub fn handle_direct_message(
+        &mut self,
+        now: Time,
+        session: Option<SessionPeer>,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        message: &DirectRoute,
+    ) -> Result<(), DirectDrop> {
         if !self.care_of_addresses.contains(&destination) {
             return self.count_result(Err(DirectDrop::NotForUs));
         }
-        let ends = (destination, source);
+        if session.is_some() != self.config.requires_sessions {
+            return self.count_result(Err(DirectDrop::NotInSession));
+        }
+        let ends = DirectEnds { local: destination, remote: source, session };
         let result = match message.kind {
             DirectRouteKind::CareOfTestInit => self.answer_care_of_test_init(now, ends, message),
             DirectRouteKind::CareOfTest => self.take_care_of_test(now, ends, message),
@@ -486,6 +541,7 @@ impl Direct {
         self.candidates.clear();
         self.peers.clear();
         (self.care_of_addresses, self.has_tunnel) = (Vec::new(), false);
+        self.end_sessions();
         self.outputs.push_back(Output::Routes);
     }
 
@@ -557,6 +613,7 @@ impl Direct {
             (Some(_), ..) if peer.heartbeats.has_failed() => (false, "no answer"),
             (Some(_), ..) => (true, "both are bound"),
             (None, _, Some(_)) if peer.binding.is_some() => (false, "the care-of address is gone"),
+            _ if peer.lacks_key => (false, "it has no key for an encrypted route"),
             (None, Some(_), _) => (false, "it has not accepted this router's registration"),
             (None, ..) => (false, "it is not registered with this router"),
         };
@@ -608,9 +665,15 @@ impl Direct {
         all.min().unwrap_or(now + IDLE_TIME).max(now + Duration::from_millis(1))
     }
 
-    /// Sends a message from a care-of address directly.
-    fn send_directly(&mut self, (local, remote): (Ipv6Addr, Ipv6Addr), message: &DirectRoute) {
-        self.outputs.push_back(Output::Straight(message.packet(local, remote, HOP_LIMIT)));
+    /// Sends a message from a care-of address directly: through a session, if this router needs one.
+    fn send_directly(&mut self, ends: DirectEnds, message: &DirectRoute) {
+        let DirectEnds { local, remote, session } = ends;
+        let packet = message.packet(local, remote, HOP_LIMIT);
+        match session {
+            Some(session) => self.outputs.push_back(Output::InSession { session, local, remote, packet }),
+            None if self.config.requires_sessions => {}
+            None => self.outputs.push_back(Output::Straight(packet)),
+        }
     }
 
     /// Sends a message from the home address, through the home agents.

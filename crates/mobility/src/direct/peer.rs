@@ -9,7 +9,9 @@ use carnet_wire::mobility::DirectRoute;
 use carnet_wire::mobility::direct_route::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
+use super::session_keys::{PublicKey, SessionKeys};
 use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify_message};
+use crate::SessionPeer;
 use crate::binding_update_list::{self, Renewal, Retransmission};
 use crate::path_liveness::{PathLiveness, RequiredAnswers, RoundTrip};
 
@@ -49,6 +51,8 @@ pub(super) struct Binding {
     /// Former care-of address, with the time until which this router accepts packets from it.
     pub(super) former_care_of_address: Option<(Ipv6Addr, Time)>,
     pub(super) prefixes: Vec<Ipv6Net>,
+    /// Key of the other router's encrypted sessions; `None` for a route in the clear.
+    pub(super) public_key: Option<PublicKey>,
     pub(super) key: Key,
     /// Former key, which is still accepted: the other router does not know the new one if the last
     /// acknowledgement was lost.
@@ -59,6 +63,11 @@ pub(super) struct Binding {
 }
 
 impl Binding {
+    /// Returns the session that carries packets and messages of the binding; `None` in the clear.
+    pub(super) fn session(&self, keys: &SessionKeys) -> Option<SessionPeer> {
+        keys.session_of(self.public_key?)
+    }
+
     /// Returns whether this router accepts packets from this care-of address.
     pub(super) fn accepts_care_of_address(&self, care_of_address: Ipv6Addr) -> bool {
         let previous = self.former_care_of_address.map(|(previous, _)| previous);
@@ -111,16 +120,45 @@ pub(super) struct CareOfToken {
     pub(super) received_at: Time,
 }
 
+/// Values that are equal in all answers to one Home Test Init.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TestOrigin {
+    nonce_index: u16,
+    /// Key of the answering router.
+    public_key: Option<PublicKey>,
+}
+
+impl TestOrigin {
+    fn of(test: &DirectRoute) -> TestOrigin {
+        TestOrigin { nonce_index: test.home_nonce, public_key: test.public_key }
+    }
+}
+
 /// The answers to a Home Test Init that have arrived.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HomeTests {
-    /// Token and nonce index from the Home Test; `None` until the Home Test has arrived.
-    pub(super) home_test: Option<(u64, u16)>,
-    /// Token, nonce index, and care-of address of the answering router, for each prefix of this router.
-    prefix_tests: BTreeMap<Ipv6Net, (u64, u16, Ipv6Addr)>,
+    /// Token from the Home Test; `None` until the Home Test has arrived.
+    home_test: Option<(u64, TestOrigin)>,
+    /// Token, and care-of address of the answering router, for each prefix of this router.
+    prefix_tests: BTreeMap<Ipv6Net, (u64, Ipv6Addr, TestOrigin)>,
+}
+
+/// A complete set of answers to a Home Test Init.
+#[derive(Debug, Clone)]
+pub(super) struct CompleteHomeTests {
+    pub(super) tokens: HomeTokens,
+    /// Care-of address of the answering router.
+    pub(super) care_of_address: Ipv6Addr,
+    /// Key of the answering router.
+    pub(super) public_key: Option<PublicKey>,
 }
 
 impl HomeTests {
+    /// Records the Home Test.
+    pub(super) fn record_home_test(&mut self, test: &DirectRoute) {
+        self.home_test = Some((test.keygen_token, TestOrigin::of(test)));
+    }
+
     /// Records a Prefix Test for one of these prefixes. Returns false if the test is for another prefix.
     pub(super) fn record_prefix_test(
         &mut self,
@@ -130,26 +168,29 @@ impl HomeTests {
     ) -> bool {
         let is_ours = ours.contains(&prefix);
         if is_ours {
-            self.prefix_tests.insert(prefix, (test.keygen_token, test.home_nonce, test.care_of_address));
+            let origin = TestOrigin::of(test);
+            self.prefix_tests.insert(prefix, (test.keygen_token, test.care_of_address, origin));
         }
         is_ours
     }
 
-    /// Returns the tokens and the other router's care-of address; `None` until all answers have arrived with
-    /// one nonce.
-    pub(super) fn received_tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<(HomeTokens, Ipv6Addr)> {
-        let (home, nonce) = self.home_test?;
+    /// Returns the tokens; `None` until all answers have arrived with one nonce and one key.
+    pub(super) fn received_tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<CompleteHomeTests> {
+        let (home, origin) = self.home_test?;
         let tests: Option<Vec<_>> = ours
             .iter()
-            .map(|prefix| self.prefix_tests.get(prefix).filter(|(_, of, _)| *of == nonce))
+            .map(|prefix| self.prefix_tests.get(prefix).filter(|(.., of)| *of == origin))
             .collect();
         let tests = tests?;
-        let (_, _, care_of_address) = **tests.first()?;
+        let (_, care_of_address, _) = **tests.first()?;
         let prefixes = tests.iter().map(|(token, ..)| *token).collect();
-        Some((
-            HomeTokens { home_token: home, prefix_tokens: prefixes, nonce_index: nonce, received_at: now },
-            care_of_address,
-        ))
+        let tokens = HomeTokens {
+            home_token: home,
+            prefix_tokens: prefixes,
+            nonce_index: origin.nonce_index,
+            received_at: now,
+        };
+        Some(CompleteHomeTests { tokens, care_of_address, public_key: origin.public_key })
     }
 }
 
@@ -274,6 +315,10 @@ pub(super) struct Peer {
     pub(super) sequence: u16,
     /// Last known care-of address of the router.
     pub(super) remote_care_of_address: Option<Ipv6Addr>,
+    /// Last known key of the router's encrypted sessions.
+    pub(super) remote_key: Option<PublicKey>,
+    /// Whether the router has answered without a key, which this router needs.
+    pub(super) lacks_key: bool,
     /// Whether tests and Binding Updates to this care-of address got no answer.
     pub(super) is_unanswered: bool,
     /// Index of the care-of address of this router that it registers with the other router.
@@ -312,6 +357,8 @@ impl Peer {
             outstanding_exchange: None,
             sequence: 0,
             remote_care_of_address: None,
+            remote_key: None,
+            lacks_key: false,
             is_unanswered: false,
             care_of_index: 0,
             claimed_networks: Vec::new(),

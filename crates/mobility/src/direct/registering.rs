@@ -9,10 +9,11 @@ use carnet_base::Time;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
-use super::liveness::CareOfAddressPair;
 use super::peer::{
-    CandidateNetwork, CareOfToken, Exchange, HomeTests, Peer, PeerRequest, Registration, is_fresh,
+    CandidateNetwork, CareOfToken, CompleteHomeTests, Exchange, HomeTests, Peer, PeerRequest, Registration,
+    is_fresh,
 };
+use super::session_keys::DirectEnds;
 use super::tokens::{Key, compute_binding_key, sign_message, verify_message};
 use super::{ASSIGNED_PREFIX_LENGTH, Direct, DirectDrop, IDLE_TIME, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
 use crate::binding_update_list::{Event, Transmission};
@@ -42,7 +43,7 @@ fn peer_awaiting_cookie(
 impl Direct {
     /// Returns when this router asks for the router of a network; `None` if no recent packet went there.
     pub(super) fn next_question_at(&self, candidate: &CandidateNetwork) -> Option<Time> {
-        let able = self.has_tunnel && !self.care_of_addresses.is_empty();
+        let able = self.has_tunnel && !self.care_of_addresses.is_empty() && self.has_needed_key();
         candidate
             .home_test_exchange
             .next_transmission()
@@ -92,6 +93,7 @@ impl Direct {
             cookie,
             home_address: self.config.home_address,
             prefixes: self.config.prefixes.clone(),
+            public_key: self.own_key(),
             ..DirectRoute::new(DirectRouteKind::HomeTestInit)
         };
         if let Some(key) = self.key_of_peer(destination) {
@@ -109,7 +111,7 @@ impl Direct {
     }
 
     /// Returns whether packets go to the other router, or come from it.
-    fn is_wanted(now: Time, peer: &Peer) -> bool {
+    pub(super) fn is_wanted(now: Time, peer: &Peer) -> bool {
         peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME)
             || peer.binding.as_ref().is_some_and(|binding| binding.is_wanted)
     }
@@ -157,7 +159,8 @@ impl Direct {
             .as_ref()
             .filter(|home| is_fresh(now, home.received_at) && peer.remote_care_of_address.is_some());
         let Some(home) = home else {
-            return self.has_tunnel.then(|| (PeerRequest::Home(HomeTests::default()), local));
+            let can_ask = self.has_tunnel && self.has_needed_key();
+            return can_ask.then(|| (PeerRequest::Home(HomeTests::default()), local));
         };
         let care_of =
             peer.care_of_token.filter(|it| it.care_of_address == local && is_fresh(now, it.received_at));
@@ -197,6 +200,7 @@ impl Direct {
 
     fn send_request(&mut self, now: Time, home_address: Ipv6Addr) {
         let registered = self.key_of_peer(home_address);
+        let session = self.peers.get(&home_address).and_then(|peer| self.session_of_peer(peer));
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = &mut peer.outstanding_exchange else { return };
         exchange.apply_event(now, Event::Transmission { rivals: 1 });
@@ -214,7 +218,7 @@ impl Direct {
                 if let Some(key) = registered {
                     sign_message(&mut message, &key);
                 }
-                self.send_directly((local, remote), &message);
+                self.send_directly(DirectEnds { local, remote, session }, &message);
             }
             (PeerRequest::Update(key), Some(IpAddr::V6(local))) => {
                 let key = *key;
@@ -237,7 +241,7 @@ impl Direct {
                     ),
                     ..DirectRoute::new(DirectRouteKind::BindingUpdate)
                 };
-                self.send_update((local, remote), message, &key);
+                self.send_update(DirectEnds { local, remote, session }, message, &key);
             }
             // A Home Test Init needs no care-of address; it leaves from the home address.
             (PeerRequest::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
@@ -246,11 +250,12 @@ impl Direct {
         }
     }
 
-    fn send_update(&mut self, ends: CareOfAddressPair, message: DirectRoute, key: &Key) {
+    fn send_update(&mut self, ends: DirectEnds, message: DirectRoute, key: &Key) {
         let mut message = DirectRoute {
             home_address: self.config.home_address,
-            care_of_address: ends.0,
+            care_of_address: ends.local,
             prefixes: self.config.prefixes.clone(),
+            public_key: self.own_key(),
             ..message
         };
         sign_message(&mut message, key);
@@ -286,6 +291,7 @@ impl Direct {
 
     /// Ends this router's registration with another router, which then sends packets through the home agents.
     pub(super) fn end_registration(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
+        let session = self.peers.get(&home_address).and_then(|peer| self.session_of_peer(peer));
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         // The tokens that came through the home agents stay valid: with a new care-of address this router
         // needs no new ones.
@@ -299,7 +305,8 @@ impl Direct {
             && self.care_of_addresses.contains(&registration.care_of_address)
         {
             let message = DirectRoute { sequence, ..DirectRoute::new(DirectRouteKind::BindingUpdate) };
-            self.send_update((registration.care_of_address, remote), message, &registration.key);
+            let ends = DirectEnds { local: registration.care_of_address, remote, session };
+            self.send_update(ends, message, &registration.key);
         }
         self.set_direct(now, home_address, false, reason);
     }
@@ -315,7 +322,6 @@ impl Direct {
         if destination != self.config.home_address || source != message.home_address {
             return Err(DirectDrop::NotForUs);
         }
-        let answer = (message.keygen_token, message.home_nonce);
         if let Some((network, candidate)) =
             self.candidates.iter().find(|(_, c)| c.awaits_cookie(message.cookie))
         {
@@ -347,11 +353,32 @@ impl Direct {
             peer.outstanding_exchange = Some(candidate.home_test_exchange);
             self.peers.insert(source, Box::new(peer));
         }
+        let key = self.key_of_beginning(message);
         let peer = self.peers.get_mut(&source).filter(|peer| peer.awaits_cookie(message.cookie));
         let exchange = peer.and_then(|peer| peer.outstanding_exchange.as_mut());
-        exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?.home_test = Some(answer);
+        let tests = exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?;
+        if let Err(reason) = key {
+            self.handle_missing_key(now, source);
+            return Err(reason);
+        }
+        tests.record_home_test(message);
         self.home_tests_came(now, source);
         Ok(())
+    }
+
+    /// Handles that a router answers without a key, which this router demands.
+    fn handle_missing_key(&mut self, now: Time, home_address: Ipv6Addr) {
+        let Some(peer) = self.peers.get_mut(&home_address) else { return };
+        if !std::mem::replace(&mut peer.lacks_key, true) {
+            let message = format!(
+                "no direct route to the mobile router {home_address}: it has no key for an encrypted route, \
+                 or direct_encryption = \"off\""
+            );
+            self.outputs.push_back(super::Output::Event(crate::Event::Warning { message }));
+        }
+        peer.failure_count = u32::MAX;
+        self.delay_next_registration(now, home_address);
+        self.check_router(now, home_address);
     }
 
     /// Handles a Prefix Test: the token for one of this router's prefixes.
@@ -393,15 +420,22 @@ impl Direct {
     fn home_tests_came(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(tests) = peer.outstanding_exchange.as_ref().and_then(Exchange::home_tests) else { return };
-        if let Some((tokens, care_of_address)) = tests.received_tokens(now, &self.config.prefixes) {
+        let tests = tests.received_tokens(now, &self.config.prefixes);
+        let mut learned_key = None;
+        if let Some(CompleteHomeTests { tokens, care_of_address, public_key }) = tests {
             (peer.home_tokens, peer.outstanding_exchange) = (Some(tokens), None);
             // The proven care-of address is preferred as long as its path works.
             let bound =
                 peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.is_unanswered);
             peer.remote_care_of_address =
                 Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
+            if self.config.requires_sessions {
+                peer.remote_key = bound.map_or(public_key, |binding| binding.public_key);
+                (learned_key, peer.lacks_key) = (peer.remote_key, false);
+            }
             (peer.hold_until, peer.care_of_index) = (now, 0);
         }
+        learned_key.into_iter().for_each(|key| self.accept_sessions_of(now, key));
         self.check_router(now, home_address);
     }
 
@@ -409,10 +443,12 @@ impl Direct {
     pub(super) fn take_care_of_test(
         &mut self,
         now: Time,
-        (local, remote): CareOfAddressPair,
+        ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
+        let DirectEnds { local, remote, .. } = ends;
         let (home_address, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
+        self.session_keys.check_session(peer.remote_key, ends)?;
         let asked = peer.outstanding_exchange.as_ref().filter(|exchange| exchange.is_from(local));
         if !asked.is_some_and(|exchange| matches!(exchange.purpose.peer_request, PeerRequest::CareOf)) {
             return Err(DirectDrop::Unasked);
@@ -436,10 +472,12 @@ impl Direct {
     pub(super) fn take_acknowledgement(
         &mut self,
         now: Time,
-        (local, remote): CareOfAddressPair,
+        ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
+        let DirectEnds { local, remote, .. } = ends;
         let (home_address, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
+        self.session_keys.check_session(peer.remote_key, ends)?;
         let asked = peer.outstanding_exchange.as_ref().filter(|exchange| exchange.is_from(local));
         let Some((exchange, PeerRequest::Update(key))) = asked.map(|it| (it, &it.purpose.peer_request))
         else {

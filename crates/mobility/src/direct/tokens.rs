@@ -14,6 +14,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use ipnet::Ipv6Net;
 use sha1::{Digest, Sha1};
 
+use super::session_keys::PublicKey;
+
 /// Time after which the router uses the next nonce (RFC 6275 5.2.2). A nonce is valid for
 /// `MAX_NONCE_LIFETIME` (RFC 6275 12), 240 s.
 const NONCE_INTERVAL: Duration = Duration::from_secs(30);
@@ -45,6 +47,20 @@ impl Nonce {
     /// The nonce index (RFC 6275 5.2.2).
     pub(super) fn nonce_index(self) -> u16 {
         self.0 as u16
+    }
+}
+
+/// Router that asks for tokens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker<'k> {
+    pub(super) home_address: Ipv6Addr,
+    /// Key of its encrypted sessions; `None` for a route in the clear.
+    pub(super) public_key: Option<&'k PublicKey>,
+}
+
+impl Asker<'_> {
+    fn key_octets(&self) -> &[u8] {
+        self.public_key.map_or(&[], |key| key)
     }
 }
 
@@ -92,9 +108,13 @@ impl TokenSecret {
     }
 
     /// Returns the home keygen token. RFC 6275 5.2.5: First (64, HMAC_SHA1 (Kcn, (home address | nonce |
-    /// 0))).
-    pub(super) fn home_token(&self, nonce: Nonce, home_address: Ipv6Addr) -> u64 {
-        self.compute_token(self.nonce_octets(nonce), 0, &[&home_address.octets()])
+    /// 0))). The public key of the asking router, if it has one, is between home address and nonce.
+    pub(super) fn home_token(&self, nonce: Nonce, asker: Asker) -> u64 {
+        self.home_token_of(self.nonce_octets(nonce), asker)
+    }
+
+    fn home_token_of(&self, nonce: [u8; 8], asker: Asker) -> u64 {
+        self.compute_token(nonce, 0, &[&asker.home_address.octets(), asker.key_octets()])
     }
 
     /// Returns the care-of keygen token. It is computed like [`Self::home_token`], with the octet 1 after the
@@ -103,15 +123,17 @@ impl TokenSecret {
         self.compute_token(self.nonce_octets(nonce), 1, &[&care_of_address.octets()])
     }
 
-    /// Returns the token for a prefix of this home address. It is computed like [`Self::home_token`], with
+    /// Returns the token for a prefix of the asking router. It is computed like [`Self::home_token`], with
     /// the prefix and with the octet 2 after the nonce.
-    pub(super) fn prefix_token(&self, nonce: Nonce, home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
-        self.prefix_token_of(self.nonce_octets(nonce), home_address, prefix)
+    pub(super) fn prefix_token(&self, nonce: Nonce, asker: Asker, prefix: Ipv6Net) -> u64 {
+        self.prefix_token_of(self.nonce_octets(nonce), asker, prefix)
     }
 
-    fn prefix_token_of(&self, nonce: [u8; 8], home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
+    fn prefix_token_of(&self, nonce: [u8; 8], asker: Asker, prefix: Ipv6Net) -> u64 {
         let network = prefix.network().octets();
-        self.compute_token(nonce, 2, &[&home_address.octets(), &network, &[prefix.prefix_len()]])
+        let home_address = asker.home_address.octets();
+        let parts: [&[u8]; 4] = [&home_address, &network, &[prefix.prefix_len()], asker.key_octets()];
+        self.compute_token(nonce, 2, &parts)
     }
 
     /// Returns the key of a Binding Update, computed from the tokens of the nonces that the update names. The
@@ -119,13 +141,10 @@ impl TokenSecret {
     pub(super) fn key_of_update(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
         let care_of = self.care_of_token(care_of, update.care_of_address);
         let nonce = self.nonce_octets(home);
-        let home = self.compute_token(nonce, 0, &[&update.home_address.octets()]);
+        let asker = Asker { home_address: update.home_address, public_key: update.public_key.as_ref() };
+        let home = self.home_token_of(nonce, asker);
         let prefixes = update.prefixes.iter();
-        compute_binding_key(
-            home,
-            care_of,
-            prefixes.map(|prefix| self.prefix_token_of(nonce, update.home_address, *prefix)),
-        )
+        compute_binding_key(home, care_of, prefixes.map(|prefix| self.prefix_token_of(nonce, asker, *prefix)))
     }
 }
 
@@ -163,24 +182,32 @@ mod tests {
 
     #[test]
     fn token_depends_on_address_prefix_nonce_and_secret() {
-        let (mut rng, mut other) = (Rng::new(1), Rng::new(2));
-        let (secret, stranger) = (TokenSecret::new(&mut rng), TokenSecret::new(&mut other));
+        let (mut rng, mut other_rng) = (Rng::new(1), Rng::new(2));
+        let (secret, stranger) = (TokenSecret::new(&mut rng), TokenSecret::new(&mut other_rng));
         let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let prefix: Ipv6Net = "2001:db8:a::/64".parse().expect("prefix");
+        let asker = Asker { home_address: home, public_key: None };
+        let other = Asker { home_address: "2001:db8:1::2".parse().expect("address"), ..asker };
+        let keys = [[1; 32], [2; 32]];
+        let with_key = |key| Asker { public_key: Some(key), ..asker };
         let tokens = [
-            secret.home_token(Nonce(1), home),
-            secret.home_token(Nonce(2), home),
-            stranger.home_token(Nonce(1), home),
-            secret.home_token(Nonce(1), "2001:db8:1::2".parse().expect("address")),
+            secret.home_token(Nonce(1), asker),
+            secret.home_token(Nonce(2), asker),
+            stranger.home_token(Nonce(1), asker),
+            secret.home_token(Nonce(1), other),
+            secret.home_token(Nonce(1), with_key(&keys[0])),
+            secret.home_token(Nonce(1), with_key(&keys[1])),
             secret.care_of_token(Nonce(1), home),
-            secret.prefix_token(Nonce(1), home, prefix),
-            secret.prefix_token(Nonce(2), home, prefix),
-            secret.prefix_token(Nonce(1), home, "2001:db8:a::/63".parse().expect("prefix")),
-            secret.prefix_token(Nonce(1), "2001:db8:1::2".parse().expect("address"), prefix),
+            secret.prefix_token(Nonce(1), asker, prefix),
+            secret.prefix_token(Nonce(2), asker, prefix),
+            secret.prefix_token(Nonce(1), asker, "2001:db8:a::/63".parse().expect("prefix")),
+            secret.prefix_token(Nonce(1), other, prefix),
+            secret.prefix_token(Nonce(1), with_key(&keys[0]), prefix),
+            secret.prefix_token(Nonce(1), with_key(&keys[1]), prefix),
         ];
         let all: std::collections::BTreeSet<u64> = tokens.into_iter().collect();
         assert_eq!(all.len(), tokens.len());
-        assert_eq!(secret.home_token(Nonce(1), home), tokens[0]);
+        assert_eq!(secret.home_token(Nonce(1), asker), tokens[0]);
     }
 
     #[test]
@@ -202,11 +229,12 @@ mod tests {
     #[test]
     fn nonces_never_repeat() {
         let secret = TokenSecret::new(&mut Rng::new(1));
-        let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
+        let home_address = "2001:db8:1::1".parse().expect("address");
+        let asker = Asker { home_address, public_key: None };
         let at = Time::from_secs(1000);
         let (early, late) = (secret.current_nonce(at), secret.current_nonce(at + NONCE_INTERVAL * 65_536));
         assert_eq!(early.nonce_index(), late.nonce_index());
-        assert_ne!(secret.home_token(early, home), secret.home_token(late, home));
+        assert_ne!(secret.home_token(early, asker), secret.home_token(late, asker));
     }
 
     #[test]

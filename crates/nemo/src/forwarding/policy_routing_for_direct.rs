@@ -1,26 +1,29 @@
 //! Entries of the desired state for direct routes to other mobile routers.
 //!
-//! On every uplink, rules capture the messages about direct routes between care-of addresses. Rules capture
+//! On every uplink, rules capture the messages about direct routes between care-of addresses, and the
+//! datagrams of encrypted sessions between mobile routers. Rules capture
 //! tunnelled packets only from the care-of addresses of a router with a direct route. Most packets for a
 //! direct route enter the tunnel device anyway. The routes matter only if kernel tunnels carry the traffic to
 //! the home agent, because kernel tunnels know no direct routes.
 
 use std::sync::Arc;
 
-use carnet_mobility::MobileRouter;
 use carnet_mobility::direct;
-use carnet_wire::ipv6::{HEADER_LEN, protocol};
+use carnet_mobility::{MobileRouter, UDP_PORT};
+use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    ForwardingEntry, Rule, TABLE_CAPTURE, TABLE_TUNNEL, TABLE_UNREACHABLE, TUNNEL_DEVICE, Tunnel, TunnelEnd,
-    priority,
+    ForwardingEntry, Ports, Rule, TABLE_CAPTURE, TABLE_TUNNEL, TABLE_UNREACHABLE, TUNNEL_DEVICE, Tunnel,
+    TunnelEnd, priority,
 };
 use super::entries::{ROUTE_METRIC, host_prefix, into_tunnel_device, route};
+use super::path_mtu::inner_mtu;
 
 /// Returns the rules, routes and tunnels of all direct routes.
 pub(crate) fn direct_entries(
     router: &MobileRouter,
+    requires_sessions: bool,
     tunnels: impl Iterator<Item = direct::Tunnel>,
 ) -> Vec<ForwardingEntry> {
     let uplinks = || router.config().uplinks.iter().map(|uplink| uplink.interface.as_str());
@@ -41,6 +44,18 @@ pub(crate) fn direct_entries(
     };
     let mut entries: Vec<ForwardingEntry> =
         uplinks().map(|uplink| capture(uplink, None, protocol::MOBILITY)).collect();
+    if requires_sessions {
+        entries.extend(uplinks().map(|uplink| {
+            ForwardingEntry::Rule(Box::new(Rule {
+                priority: priority::DIRECT_ROUTE_MESSAGE_CAPTURE,
+                input_interface: Some(uplink.to_owned()),
+                protocol: Some(protocol::UDP),
+                ports: Some(Ports::Destination(UDP_PORT, UDP_PORT)),
+                table: TABLE_CAPTURE,
+                ..Rule::default()
+            }))
+        }));
+    }
     for tunnel in tunnels {
         for uplink in uplinks() {
             for protocol in [protocol::IPV6, protocol::FRAGMENT] {
@@ -71,8 +86,8 @@ pub(crate) fn direct_entries(
             remote: tunnel.remote.into(),
             inner: tunnel.proven_prefixes,
             transmit: tunnel.may_transmit,
-            mtu: mtu.saturating_sub(HEADER_LEN as u32),
-            session: None,
+            mtu: inner_mtu(mtu, tunnel.remote.into(), tunnel.session.is_some()),
+            session: tunnel.session,
         })));
     }
     entries

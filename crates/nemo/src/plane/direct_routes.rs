@@ -4,7 +4,8 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{DropReason, Rng, Time};
-use carnet_mobility::direct::{Direct, DirectConfig, Output as Wish};
+use carnet_mobility::SessionPeer;
+use carnet_mobility::direct::{Direct, DirectConfig, Output as Wish, PublicKey};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
@@ -21,6 +22,17 @@ use crate::output::Output;
 #[derive(Debug, Default)]
 pub(crate) struct DirectRoutes {
     pub(crate) state_machine: Option<Direct>,
+    /// The newest public key of this station; `None` until the platform has named it.
+    own_key: Option<PublicKey>,
+}
+
+/// Settings of direct routes.
+#[derive(Debug, Default)]
+pub(super) struct DirectSettings {
+    /// Networks whose mobile networks may get direct routes.
+    pub(super) networks: Vec<Ipv6Net>,
+    /// Whether direct routes go through encrypted sessions alone.
+    pub(super) requires_sessions: bool,
 }
 
 impl DirectRoutes {
@@ -28,7 +40,7 @@ impl DirectRoutes {
     pub(super) fn configure(
         &mut self,
         now: Time,
-        networks: Vec<Ipv6Net>,
+        settings: DirectSettings,
         roles: &Roles,
         data_path: &mut DataPath,
         rng: &mut Rng,
@@ -36,12 +48,14 @@ impl DirectRoutes {
         let router = roles.router_role.as_ref().map(|router| router.state_machine.config());
         // A station that is also a home agent has no direct routes, because the home agent's packets for its
         // nodes have tunnels of their own.
+        let DirectSettings { networks, requires_sessions } = settings;
         let router = router.filter(|_| !networks.is_empty() && roles.agent_role.is_none());
         let wanted = router.map(|router| DirectConfig {
             prefixes: router.prefixes.clone(),
             home_address: router.home_address,
             home_prefix: router.home_prefix,
             mobile_networks: networks,
+            requires_sessions,
         });
         let kept = self.state_machine.as_ref().map(Direct::config) == wanted.as_ref();
         if !kept {
@@ -49,19 +63,26 @@ impl DirectRoutes {
                 // The shutdown informs the other routers, which would otherwise wait for a timeout.
                 old.handle_shutdown(now);
                 let last = std::iter::from_fn(|| old.poll_output());
-                data_path.outputs.extend(last.filter_map(|wish| match wish {
-                    Wish::Straight(packet) => Some(Output::Packet(packet)),
-                    Wish::Event(event) => Some(Output::Event(event)),
-                    Wish::ThroughTunnel(_) | Wish::Routes => None,
-                }));
+                data_path.outputs.extend(last.filter_map(to_output));
             }
             self.state_machine = wanted.map(|config| Direct::new(config, rng.fork()));
+            if let (Some(direct), Some(key)) = (&mut self.state_machine, self.own_key) {
+                direct.handle_own_key(now, key);
+            }
         }
         match &self.state_machine {
             Some(direct) => {
                 data_path.path_mtus.set_home_agent(TunnelEnd::Direct, direct.config().home_address)
             }
             None => data_path.desired_state.replace_scope(StateOwner::Direct, []),
+        }
+    }
+
+    /// Sets the newest public key of this station.
+    pub(super) fn handle_own_key(&mut self, now: Time, key: PublicKey) {
+        self.own_key = Some(key);
+        if let Some(direct) = &mut self.state_machine {
+            direct.handle_own_key(now, key);
         }
     }
 
@@ -75,7 +96,7 @@ impl DirectRoutes {
         if let (Some(direct), Some(router)) = (&self.state_machine, router) {
             // Leave out tunnels to a home agent, whose address is never a care-of address.
             let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
-            let entries = direct_entries(&router.state_machine, tunnels);
+            let entries = direct_entries(&router.state_machine, direct.config().requires_sessions, tunnels);
             data_path.set_scope_entries(now, StateOwner::Direct, entries);
         }
         data_path.take_changes();
@@ -116,14 +137,15 @@ impl DirectRoutes {
                         data_path.forwarder.send_own_packet((path.local, path.remote), &packet);
                     }
                 }
-                Wish::Straight(packet) => {
-                    if std::mem::take(&mut is_changed) {
+                Wish::Routes => is_changed = true,
+                Wish::Straight(_) | Wish::InSession { .. } | Wish::SessionKey { .. } | Wish::Event(_) => {
+                    // The change of the data path comes first, because the other router may send packets as
+                    // soon as it has the message.
+                    if !matches!(wish, Wish::Event(_)) && std::mem::take(&mut is_changed) {
                         self.update_desired_routes(now, Some(router), data_path);
                     }
-                    data_path.outputs.push_back(Output::Packet(packet));
+                    data_path.outputs.extend(to_output(wish));
                 }
-                Wish::Routes => is_changed = true,
-                Wish::Event(event) => data_path.outputs.push_back(Output::Event(event)),
             }
         }
         // The rules must be installed before the first direct route.
@@ -160,12 +182,18 @@ impl DirectRoutes {
             })
     }
 
-    /// Handles a message about direct routes that the tunnel device has delivered.
-    pub(super) fn handle_message(&mut self, now: Time, packet: &[u8]) -> ForwardingVerdict {
+    /// Handles a message about direct routes to a care-of address. It came through the encrypted session of
+    /// this key; `None` for a message in the clear.
+    pub(super) fn handle_message(
+        &mut self,
+        now: Time,
+        session: Option<SessionPeer>,
+        packet: &[u8],
+    ) -> ForwardingVerdict {
         let Some(direct) = &mut self.state_machine else { return ForwardingVerdict::Consumed };
         let result = match parse(packet) {
             Some((header, Some(message))) => {
-                direct.handle_straight(now, header.source, header.destination, &message)
+                direct.handle_direct_message(now, session, header.source, header.destination, &message)
             }
             _ => {
                 direct.handle_malformed();
@@ -199,6 +227,26 @@ impl DirectRoutes {
         // Ignore the result: the direct routes count the message, and hosts on board do not need it.
         let _counted = direct.handle_inner(now, header.source, header.destination, &message);
         true
+    }
+}
+
+/// Returns the output to the platform; `None` for a wish that concerns the tunnels of this station.
+fn to_output(wish: Wish) -> Option<Output> {
+    match wish {
+        Wish::Straight(packet) => Some(Output::Packet(packet)),
+        Wish::InSession { session, local, remote, packet } => Some(Output::Encapsulated {
+            local: local.into(),
+            remote: remote.into(),
+            packet,
+            may_fragment: false,
+            session: Some(session),
+        }),
+        Wish::SessionKey { session, public_key: Some(key) } => {
+            Some(Output::AcceptSession { session, public_key: key.to_vec() })
+        }
+        Wish::SessionKey { session, public_key: None } => Some(Output::EndSession(session)),
+        Wish::Event(event) => Some(Output::Event(event)),
+        Wish::ThroughTunnel(_) | Wish::Routes => None,
     }
 }
 

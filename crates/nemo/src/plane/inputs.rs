@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, LinkMessage, Time, WallTime};
 use carnet_mobility::Event;
+use carnet_mobility::direct::PublicKey;
 use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::icmpv6;
@@ -157,6 +158,11 @@ impl Nemo {
         if let (Some(direct), Some(remote)) = (&mut self.direct_routes.state_machine, remote.ipv6()) {
             direct.handle_tunnel_used(now, remote);
         }
+    }
+
+    /// Handles the newest public key of this station, for encrypted sessions with other mobile routers.
+    pub fn handle_own_key(&mut self, now: Time, key: PublicKey) {
+        self.direct_routes.handle_own_key(now, key);
     }
 
     /// Stores the packet counts of a fast path.

@@ -74,7 +74,7 @@ impl Nemo {
             return self.deliver_to_station(at, &header, None, buffer, true);
         }
         if self.direct_routes.is_message(&header, self.roles.router_role.as_ref()) {
-            return self.direct_routes.handle_message(now, buffer.as_slice());
+            return self.direct_routes.handle_message(now, None, buffer.as_slice());
         }
         if let Some(direct) = &mut self.direct_routes.state_machine {
             direct.handle_use(now, header.destination);
@@ -155,6 +155,9 @@ impl Nemo {
         {
             let outer = ReceivedOuterHeader { ends, traffic_class };
             return self.decapsulate(at, outer, None, 0, buffer);
+        }
+        if self.direct_routes.is_message(&header, self.roles.router_role.as_ref()) {
+            return self.direct_routes.handle_message(at.now, at.session_peer, buffer.as_slice());
         }
         // Fragments do not occur here: the sender of a session fragments the datagrams, not the packets
         // inside.

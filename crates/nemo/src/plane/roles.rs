@@ -13,6 +13,7 @@ use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 
 use super::config_changes::ConfigChanges;
+use super::direct_routes::DirectSettings;
 use super::home_agent_absence::HomeAgentAbsence;
 use super::ipsec_protection::IpsecProtection;
 use super::lan_mtu::AdvertisedMtu;
@@ -166,11 +167,10 @@ impl Nemo {
     ) {
         self.roles.inactive_role_state = take_inactive_state(&config, &mut persistent);
         self.data_path.forwarder.clear_own_mobile_networks();
-        let direct_networks = config
-            .mobile_router
-            .as_ref()
-            .map(|settings| settings.direct_networks.clone())
-            .unwrap_or_default();
+        let direct = config.mobile_router.as_ref().map(|settings| DirectSettings {
+            networks: settings.direct_networks.clone(),
+            requires_sessions: settings.requires_direct_encryption,
+        });
         let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
         self.roles.router_role =
             config.mobile_router.map(|settings| RouterRole::new(settings, last, &mut self.rng));
@@ -238,7 +238,8 @@ impl Nemo {
             router,
         );
         neighbours::update_desired_routes(self.neighbour_routes.as_ref(), router, &mut self.data_path);
-        self.direct_routes.configure(now, direct_networks, &self.roles, &mut self.data_path, &mut self.rng);
+        let direct = direct.unwrap_or_default();
+        self.direct_routes.configure(now, direct, &self.roles, &mut self.data_path, &mut self.rng);
     }
 }
 

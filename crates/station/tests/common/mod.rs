@@ -160,6 +160,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             nesting_enabled: true,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),
+            requires_direct_encryption: false,
         }),
         ..StationConfig::default()
     }

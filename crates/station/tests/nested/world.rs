@@ -117,6 +117,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
             nesting_enabled: nesting,
             nested_routers: vec![KNOWN_ROUTER_MAC],
             direct_networks: Vec::new(),
+            requires_direct_encryption: false,
         }),
         ..StationConfig::default()
     }

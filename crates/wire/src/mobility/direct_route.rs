@@ -14,7 +14,7 @@
 //!  |                     Cookie (8 octets)                         |
 //!  |                     Token (8 octets)                          |
 //!  |       Home Nonce Index        |     Care-of Nonce Index       |
-//!  |    Status     |                   Reserved                    |
+//!  |    Status     |  Key Version  |           Reserved            |
 //!  |                 Home Address (16 octets)                      |
 //!  |                Care-of Address (16 octets)                    |
 //!  |                Authenticator (12 octets)                      |
@@ -23,11 +23,17 @@
 //!  | Prefix Length |                 Reserved                      |
 //!  |                          Reserved                             |
 //!  |                     Prefix (16 octets)                        |
+//!  then, if Key Version is 1:
+//!  |                   Public Key (32 octets)                      |
 //! ```
 //!
 //! `carnet_mobility::direct` describes each kind. Every message has all fields; the sender sets the fields
 //! that a kind does not use to zero, and the receiver ignores them. The receiver also ignores octets behind
-//! the prefixes.
+//! the prefixes and the key.
+//!
+//! Key Version says whether the sender has encrypted sessions. It is 0 for a message without a key, and 1 for
+//! a public key of the WireGuard protocol (X25519). Earlier versions of carnet send 0 and ignore the key. A
+//! receiver reads a message with an unknown version as one without a key.
 
 use std::net::Ipv6Addr;
 
@@ -41,6 +47,8 @@ use crate::octets::{address_at, array_at, u8_at, u16_at, u32_at};
 
 /// The most prefixes in one message.
 pub const MAX_PREFIXES: usize = 8;
+/// Octets of a public key.
+pub const PUBLIC_KEY_LEN: usize = 32;
 /// Octets of the authenticator (RFC 6275 6.2.7: the first 96 bits).
 pub const AUTHENTICATOR_LEN: usize = 12;
 /// The magic number, "CNDR" in ASCII.
@@ -49,6 +57,9 @@ const MAGIC_NUMBER: u32 = 0x434e_4452;
 const FIXED_PART_LEN: usize = 88;
 const PREFIX_LEN: usize = 24;
 const AUTHENTICATOR_OFFSET: usize = 72;
+const KEY_VERSION_OFFSET: usize = 37;
+/// Key Version of a message with a public key of the WireGuard protocol.
+const WIREGUARD_KEY: u8 = 1;
 const NAME_IN_ERRORS: &str = "direct route message";
 
 /// Kind of a direct route message.
@@ -120,6 +131,8 @@ pub struct DirectRoute {
     pub authenticator: [u8; AUTHENTICATOR_LEN],
     /// Mobile network prefixes that the message concerns, at most [`MAX_PREFIXES`].
     pub prefixes: Vec<Ipv6Net>,
+    /// Public key with which the sender has encrypted sessions; `None` if the message carries none.
+    pub public_key: Option<[u8; PUBLIC_KEY_LEN]>,
 }
 
 impl DirectRoute {
@@ -138,6 +151,7 @@ impl DirectRoute {
             care_of_address: Ipv6Addr::UNSPECIFIED,
             authenticator: [0; AUTHENTICATOR_LEN],
             prefixes: Vec::new(),
+            public_key: None,
         }
     }
 
@@ -169,6 +183,11 @@ impl DirectRoute {
             let prefix = Ipv6Net::new(network, length).ok().filter(|prefix| prefix.network() == network);
             prefix.ok_or_else(|| wrong("prefix length", "one that the prefix fits", u32::from(length)))
         };
+        let key_offset = FIXED_PART_LEN + count * PREFIX_LEN;
+        let public_key = match u8_at(octets, KEY_VERSION_OFFSET, NAME_IN_ERRORS)? {
+            WIREGUARD_KEY => Some(array_at(octets, key_offset, NAME_IN_ERRORS)?),
+            _ => None,
+        };
         Ok(DirectRoute {
             kind: *known.ok_or_else(|| wrong("kind of direct route message", "1 to 9", u32::from(kind)))?,
             sequence: u16_at(octets, 12, NAME_IN_ERRORS)?,
@@ -182,13 +201,15 @@ impl DirectRoute {
             care_of_address: address_at(octets, 56, NAME_IN_ERRORS)?,
             authenticator: array_at(octets, AUTHENTICATOR_OFFSET, NAME_IN_ERRORS)?,
             prefixes: (0..count).map(prefix).collect::<Result<_, _>>()?,
+            public_key,
         })
     }
 
     /// Returns the Mobility Header with a zero checksum and the first [`MAX_PREFIXES`] prefixes.
     pub fn octets(&self) -> Vec<u8> {
         let count = self.prefixes.len().min(MAX_PREFIXES);
-        let mut octets = vec![0; FIXED_PART_LEN + count * PREFIX_LEN];
+        let key_offset = FIXED_PART_LEN + count * PREFIX_LEN;
+        let mut octets = vec![0; key_offset + self.public_key.map_or(0, |key| key.len())];
         let length = octets.len() / 8 - 1;
         let mut put = |at: usize, field: &[u8]| {
             for (octet, value) in octets.iter_mut().skip(at).zip(field) {
@@ -206,6 +227,10 @@ impl DirectRoute {
         put(32, &self.home_nonce.to_be_bytes());
         put(34, &self.care_of_nonce.to_be_bytes());
         put(36, &[self.status]);
+        if let Some(key) = &self.public_key {
+            put(KEY_VERSION_OFFSET, &[WIREGUARD_KEY]);
+            put(key_offset, key);
+        }
         put(40, &self.home_address.octets());
         put(56, &self.care_of_address.octets());
         put(AUTHENTICATOR_OFFSET, &self.authenticator);
@@ -244,6 +269,7 @@ mod tests {
                 "2001:db8:a::/64".parse().expect("prefix"),
                 "2001:db8:b::/48".parse().expect("prefix"),
             ],
+            public_key: None,
         }
     }
 
@@ -263,6 +289,10 @@ mod tests {
             let packet = message.packet(source, destination, 64);
             assert_eq!(packet.len(), HEADER_LEN + FIXED_PART_LEN + 2 * PREFIX_LEN);
             assert_eq!(parse_packet(&packet), Ok(message));
+            let with_key = DirectRoute { public_key: Some([7; PUBLIC_KEY_LEN]), ..example_message(kind) };
+            let packet = with_key.packet(source, destination, 64);
+            assert_eq!(packet.len(), HEADER_LEN + FIXED_PART_LEN + 2 * PREFIX_LEN + PUBLIC_KEY_LEN);
+            assert_eq!(parse_packet(&packet), Ok(with_key));
             let empty = DirectRoute::new(kind);
             assert_eq!(parse_packet(&empty.packet(source, destination, 64)), Ok(empty));
         }
@@ -296,5 +326,12 @@ mod tests {
         for length in HEADER_LEN..packet.len() {
             assert!(parse_packet(&packet[..length]).is_err(), "{length}");
         }
+        // The key is missing.
+        assert!(changed(KEY_VERSION_OFFSET, WIREGUARD_KEY).is_err());
+        // A key of an unknown version.
+        assert_eq!(
+            changed(KEY_VERSION_OFFSET, WIREGUARD_KEY + 1),
+            Ok(example_message(DirectRouteKind::BindingUpdate))
+        );
     }
 }

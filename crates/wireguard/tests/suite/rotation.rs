@@ -213,3 +213,33 @@ fn key_of_another_peer_is_refused_as_a_second_key() {
     assert!(!network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
     exchange(&mut network, "unchanged");
 }
+
+/// The keys of direct routes come from messages, so their number must not grow the memory.
+#[test]
+fn forgotten_peer_leaves_nothing_behind() {
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    let before = format!("{:?}", network.home_agent_engine);
+    for number in 0..100u8 {
+        let id = carnet_wireguard::PeerId(100 + u32::from(number));
+        let key = PrivateKey::from_random([number ^ 0x80; 32]).public_key();
+        let other = RemotePeer { peer_id: id, ..peer(vec![key]) };
+        assert!(network.home_agent_engine.set_peer(network.now, other));
+        network.home_agent_engine.forget_peer(id);
+    }
+    assert_eq!(format!("{:?}", network.home_agent_engine), before);
+    // Further pairs of keys get numbers of their own.
+    let key = PrivateKey::from_random([0x77; 32]).public_key();
+    let other = RemotePeer { peer_id: carnet_wireguard::PeerId(9), ..peer(vec![key]) };
+    assert!(network.home_agent_engine.set_peer(network.now, other));
+    exchange(&mut network, "unchanged");
+    // The peer of the network leaves nothing behind as well, and may come back.
+    network.home_agent_engine.forget_peer(HOME_AGENT_PEER);
+    let after = format!("{:?}", network.home_agent_engine);
+    assert!(after.contains("peers: 1, sessions: 0, pairs: 1, timestamps: 0"), "{after}");
+    assert!(network.home_agent_engine.set_peer(network.now, peer(vec![router_key().public_key()])));
+    network.now += Duration::from_secs(1);
+    network.router_engine.renew_handshake(network.now, path(1));
+    network.collect_datagrams();
+    network.deliver_all();
+    exchange(&mut network, "again");
+}

@@ -63,6 +63,18 @@ fn router_config() -> String {
 const RADIO: &str =
     "[geonet]\ninterface = \"eth1\"\nposition = \"fixed:48,11\"\nipv6_interface = \"gn0\"\nmnpp = {}\n";
 
+#[test]
+fn direct_routes_of_router_with_keys_are_encrypted_by_default() {
+    let folder = KeyFolder::new("encrypted-direct");
+    let routes = "direct_routes = [\"2001:db8:a::/48\"]\n";
+    let with_routes = |router: String| router.replace("uplink", &format!("{routes}uplink"));
+    let config = folder.parse(&with_routes(router_config())).expect("a config");
+    assert!(config.mobile_router.as_ref().expect("a router").encrypts_direct_routes());
+    assert_eq!(config.describe_encryption().as_deref(), Some("encrypted"));
+    let config = folder.parse(&with_routes(SMALL_ROUTER_CONFIG.to_owned())).expect("a config");
+    assert!(!config.mobile_router.expect("a router").encrypts_direct_routes(), "without a key");
+}
+
 /// With `direct_encryption = "off"`, packets between vehicles leave in the clear, and the status says so.
 #[test]
 fn direct_encryption_off_permits_direct_routes_and_neighbours_in_the_clear() {
@@ -249,11 +261,6 @@ fn mistakes_in_keys_are_reported() {
         (
             router_config().replace(&key, &format!("[{key}, {key}]")),
             "c.toml:9:18: there are 2 keys for 1 home agents, expected one, or one for each",
-        ),
-        (
-            router_config().replace("uplink", "direct_routes = [\"2001:db8:a::/48\"]\nuplink"),
-            "c.toml:9:18: direct routes are in the clear, expected no `direct_routes`, or \
-             direct_encryption = \"off\"",
         ),
         (
             router_config() + RADIO,

@@ -124,6 +124,11 @@ impl Sessions {
         key.is_some_and(|key| public_keys_of(&private_keys_of(key)).iter().any(|key| known.contains(key)))
     }
 
+    /// Returns the newest own public key, which names this station to other mobile routers.
+    pub fn newest_key(&self) -> Option<[u8; 32]> {
+        self.session_engine.public_keys().first().map(|key| *key.octets())
+    }
+
     /// Returns the next key of this end, while it is announced.
     fn next_key_to_announce(&self) -> Option<PublicKey> {
         self.session_engine.next_public_key().filter(|_| self.key_exchange.present_key_ends_at.is_none())
@@ -370,6 +375,7 @@ impl Sessions {
 
     /// Gives a peer other public keys. Fails if another peer has one of them.
     fn set_peer_keys(&mut self, now: Time, id: PeerId, keys: &[PublicKey]) -> bool {
+        keys.iter().for_each(|key| self.release_key(*key));
         let Some(remote) = self.remote_peers.get_mut(&id) else { return false };
         let peer = RemotePeer { public_keys: keys.to_vec(), ..remote.remote_peer.clone() };
         let is_set = self.session_engine.set_peer(now, peer.clone());

@@ -1,6 +1,7 @@
 //! Direct routes between mobile routers: their begin, moves and end in virtual time (RFC 6275 5.2, 9.5,
 //! 11.7.2).
 
+mod encrypted;
 mod hostile;
 mod limits;
 mod moves;

@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
-use carnet_mobility::direct::{DirectConfig, DirectDrop, Output};
-use carnet_mobility::{Direct, Event};
+use carnet_mobility::direct::{DirectConfig, DirectDrop, Output, PublicKey};
+use carnet_mobility::{Direct, Event, SessionPeer};
 use carnet_virtual::Timeline;
 pub use carnet_virtual::{address, prefix};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
@@ -38,7 +38,25 @@ pub fn config(number: usize) -> DirectConfig {
         home_address: home_address_of(number),
         home_prefix: prefix(&format!("2001:db8:{}::/64", number + 1)),
         mobile_networks: vec![prefix("2001:db8:a0::/44")],
+        requires_sessions: false,
     }
+}
+
+/// Returns the config of a router that demands encrypted sessions.
+pub fn encrypted_config(number: usize) -> DirectConfig {
+    DirectConfig { requires_sessions: true, ..config(number) }
+}
+
+/// Returns the public key of a router.
+pub fn key_of(number: usize) -> PublicKey {
+    [number as u8 + 1; 32]
+}
+
+/// Keys of the two ends of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionKeys {
+    pub sender: PublicKey,
+    pub receiver: PublicKey,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +70,8 @@ pub enum PacketPath {
 pub struct PacketUnderway {
     pub from: usize,
     pub packet_path: PacketPath,
+    /// Session that carries the packet; `None` in the clear.
+    pub session: Option<SessionKeys>,
     pub octets: Vec<u8>,
 }
 
@@ -70,6 +90,7 @@ struct DataPacket {
     receiving_router: usize,
     local_address: Ipv6Addr,
     remote_address: Ipv6Addr,
+    session: Option<SessionKeys>,
 }
 
 /// Decides whether a message on its way is delivered.
@@ -78,6 +99,11 @@ type MessageFilter = Box<dyn FnMut(&PacketUnderway, &DirectRoute) -> bool>;
 pub struct DirectRouteNetwork {
     pub now: Time,
     pub routers: Vec<Direct>,
+    /// Keys of other routers, with which each router accepts sessions.
+    pub accepted_keys: Vec<BTreeMap<SessionPeer, PublicKey>>,
+    /// Private keys of each router, named by their public keys, the newest one first.
+    pub own_keys: Vec<Vec<PublicKey>>,
+    pub warnings: Vec<(usize, String)>,
     pub delay_through_home: Duration,
     pub direct_delay: Duration,
     /// Care-of addresses whose link is up.
@@ -104,9 +130,24 @@ impl DirectRouteNetwork {
     /// A world with `count` routers, each with its first uplink.
     pub fn new(count: usize) -> DirectRouteNetwork {
         let routers = (0..count).map(|number| Direct::new(config(number), Rng::new(7 + number as u64)));
+        DirectRouteNetwork::with_routers(routers.collect())
+    }
+
+    /// A world with `count` routers that demand encrypted sessions.
+    pub fn encrypted(count: usize) -> DirectRouteNetwork {
+        let routers =
+            (0..count).map(|number| Direct::new(encrypted_config(number), Rng::new(7 + number as u64)));
+        DirectRouteNetwork::with_routers(routers.collect())
+    }
+
+    pub fn with_routers(routers: Vec<Direct>) -> DirectRouteNetwork {
+        let count = routers.len();
         let mut world = DirectRouteNetwork {
             now: Time::from_secs(1000),
-            routers: routers.collect(),
+            routers,
+            accepted_keys: vec![BTreeMap::new(); count],
+            own_keys: (0..count).map(|number| vec![key_of(number)]).collect(),
+            warnings: Vec::new(),
             delay_through_home: Duration::from_millis(80),
             direct_delay: Duration::from_millis(7),
             addresses_with_link: BTreeSet::new(),
@@ -123,6 +164,7 @@ impl DirectRouteNetwork {
             packet_counts: BTreeMap::new(),
         };
         for number in 0..count {
+            world.routers[number].handle_own_key(world.now, key_of(number));
             world.set_care_of(number, &[care_of_address_of(number, 0)]);
         }
         world
@@ -142,17 +184,56 @@ impl DirectRouteNetwork {
         while let Some(output) = self.routers[from].poll_output() {
             match output {
                 Output::ThroughTunnel(octets) => {
-                    self.send_packet(PacketUnderway { from, packet_path: PacketPath::Home, octets })
+                    let packet_path = PacketPath::Home;
+                    self.send_packet(PacketUnderway { from, packet_path, session: None, octets })
                 }
                 Output::Straight(octets) => {
-                    self.send_packet(PacketUnderway { from, packet_path: PacketPath::Straight, octets })
+                    let packet_path = PacketPath::Straight;
+                    self.send_packet(PacketUnderway { from, packet_path, session: None, octets })
                 }
+                Output::InSession { session, local, remote, packet } => {
+                    let header = Header::parse(&packet).expect("a packet");
+                    assert_eq!((header.source, header.destination), (local, remote));
+                    let packet_path = PacketPath::Straight;
+                    let session = self.session_keys(from, Some(session));
+                    assert!(session.is_some(), "a session with a key");
+                    self.send_packet(PacketUnderway { from, packet_path, session, octets: packet })
+                }
+                Output::SessionKey { session, public_key } => {
+                    match public_key {
+                        Some(key) => self.accepted_keys[from].insert(session, key),
+                        None => self.accepted_keys[from].remove(&session),
+                    };
+                    let keys = &self.accepted_keys[from];
+                    let different: BTreeSet<&PublicKey> = keys.values().collect();
+                    assert_eq!(different.len(), keys.len(), "one number for each key");
+                }
+                Output::Event(Event::Warning { message }) => self.warnings.push((from, message)),
                 Output::Event(Event::Path { prefixes, direct, .. }) => {
                     self.paths.push((from, prefixes, direct));
                 }
                 Output::Routes | Output::Event(_) => {}
             }
         }
+    }
+
+    fn session_keys(&self, from: usize, session: Option<SessionPeer>) -> Option<SessionKeys> {
+        let receiver = *self.accepted_keys[from].get(&session?)?;
+        // The session of the newest key that the receiver knows.
+        let to = self.own_keys.iter().position(|keys| keys.contains(&receiver));
+        let is_known = |key: &&PublicKey| {
+            to.is_some_and(|to| self.accepted_keys[to].values().any(|accepted| accepted == *key))
+        };
+        let own = &self.own_keys[from];
+        Some(SessionKeys { sender: *own.iter().find(is_known).unwrap_or(&own[0]), receiver })
+    }
+
+    /// Returns the number of the session from which a packet comes out at a router; `None` if the router
+    /// does not accept the session.
+    fn accepted_session(&self, to: usize, keys: SessionKeys) -> Option<SessionPeer> {
+        let mut accepted = self.accepted_keys[to].iter();
+        let number = accepted.find(|(_, key)| **key == keys.sender).map(|(number, _)| *number);
+        number.filter(|_| self.own_keys[to].contains(&keys.receiver))
     }
 
     pub fn send_packet(&mut self, packet: PacketUnderway) {
@@ -178,12 +259,21 @@ impl DirectRouteNetwork {
             PacketPath::Straight => self.router_at_address(header.destination),
         };
         let Some(to) = to else { return };
+        let session = packet.session.map(|keys| self.accepted_session(to, keys));
+        if session == Some(None) {
+            // The receiver has no session of this key, so it drops the datagram.
+            return;
+        }
         let router = &mut self.routers[to];
         let result = match packet.packet_path {
             PacketPath::Home => router.handle_inner(self.now, header.source, header.destination, &message),
-            PacketPath::Straight => {
-                router.handle_straight(self.now, header.source, header.destination, &message)
-            }
+            PacketPath::Straight => router.handle_direct_message(
+                self.now,
+                session.flatten(),
+                header.source,
+                header.destination,
+                &message,
+            ),
         };
         self.results.push(result);
         self.take_router_outputs(to);
@@ -239,6 +329,12 @@ impl DirectRouteNetwork {
                 && tunnel.proven_prefixes.iter().any(|inner| inner.contains(&host_address_of(to)))
         });
         let tunnel = taken.next();
+        let keys = tunnel.and_then(|tunnel| self.session_keys(from, tunnel.session));
+        assert_eq!(
+            tunnel.is_some_and(|tunnel| tunnel.session.is_some()),
+            keys.is_some(),
+            "a tunnel with a session has its key"
+        );
         assert!(taken.next().is_none(), "one way for each packet");
         let seen = self.packet_counts.entry((from, to)).or_default();
         match tunnel {
@@ -250,6 +346,7 @@ impl DirectRouteNetwork {
                     receiving_router: to,
                     local_address: tunnel.local,
                     remote_address: tunnel.remote,
+                    session: keys,
                 };
                 self.data_underway.schedule_at(self.now + self.direct_delay, data);
             }
@@ -260,9 +357,12 @@ impl DirectRouteNetwork {
         let arrives = !self.cut
             && self.addresses_with_link.contains(&data.local_address)
             && self.router_at_address(data.remote_address) == Some(data.receiving_router);
+        let session = data.session.and_then(|keys| self.accepted_session(data.receiving_router, keys));
         let taken = arrives
+            && session.is_some() == data.session.is_some()
             && self.routers[data.receiving_router].tunnels().iter().any(|tunnel| {
                 (tunnel.local, tunnel.remote) == (data.remote_address, data.local_address)
+                    && tunnel.session == session
                     && tunnel.proven_prefixes.iter().any(|inner| inner.contains(&host_address_of(data.from)))
             });
         let seen = self.packet_counts.entry((data.from, data.receiving_router)).or_default();
