@@ -288,7 +288,7 @@ impl Sessions {
     /// it concerns another session.
     pub(super) fn apply_direct(&mut self, now: Time, output: Output) -> Option<Output> {
         let path = match &output {
-            Output::Send { .. } => return Some(output),
+            Output::Send { .. } | Output::UnknownKey { .. } => return Some(output),
             Output::Established { path, .. }
             | Output::Moved { path, .. }
             | Output::Elsewhere { path, .. }
