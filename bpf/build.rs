@@ -63,7 +63,7 @@ fn main() {
         }
         let mut octets = fs::read(&object).expect("clang has written it");
         if source.ends_with("steering.bpf.c") {
-            let linked = instructions::linked(&octets, "socket", &instructions::STEERING_MAPS)
+            let linked = instructions::link_instructions(&octets, "socket", &instructions::STEERING_MAPS)
                 .unwrap_or_else(|| panic!("no instructions in {}", object.display()));
             fs::write(object.with_extension("instructions"), linked).expect("the folder for results");
             continue;

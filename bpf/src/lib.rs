@@ -24,7 +24,7 @@ pub const STEERING: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steering.b
 
 /// A packed ELF object.
 #[derive(Debug, Clone, Copy)]
-pub struct Packed(&'static [u8]);
+pub struct PackedObject(&'static [u8]);
 
 /// An ELF object at an address that a 64-bit ELF parser accepts.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Object {
     start: usize,
 }
 
-impl Packed {
+impl PackedObject {
     /// Returns the unpacked object.
     pub fn unpack(self) -> Object {
         const ALIGNMENT: usize = align_of::<u64>();
@@ -65,11 +65,12 @@ macro_rules! objects {
     ($($(#[$about:meta])* $name:ident, $file:literal;)*) => {
         $(
             $(#[$about])*
-            pub const $name: Packed = Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".packed")));
+            pub const $name: PackedObject =
+                PackedObject(include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".packed")));
         )*
 
         #[cfg(test)]
-        const ALL: &[(Packed, &[u8])] =
+        const ALL_OBJECTS: &[(PackedObject, &[u8])] =
             &[$(($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $file, ".o")))),*];
     };
 }
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn packed_bpf_objects_are_unchanged() {
-        for (packed, object) in ALL {
+        for (packed, object) in ALL_OBJECTS {
             let unpacked = packed.unpack();
             assert_eq!(&*unpacked, *object);
             assert_eq!(unpacked.as_ptr() as usize % 8, 0);
@@ -124,10 +125,13 @@ mod tests {
 
     #[test]
     fn build_links_only_the_expected_bpf_objects() {
-        for (_, object) in ALL {
-            assert_eq!(instructions::linked(object, "no such section", &STEERING_MAPS), None);
+        for (_, object) in ALL_OBJECTS {
+            assert_eq!(instructions::link_instructions(object, "no such section", &STEERING_MAPS), None);
             for length in 0..object.len().min(200) {
-                assert_eq!(instructions::linked(&object[..length], "socket", &STEERING_MAPS), None);
+                assert_eq!(
+                    instructions::link_instructions(&object[..length], "socket", &STEERING_MAPS),
+                    None
+                );
             }
         }
     }

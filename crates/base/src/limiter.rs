@@ -10,7 +10,7 @@ use crate::Time;
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     /// Number of tokens in a full bucket.
-    pub burst: u32,
+    pub burst_size: u32,
     /// Time in which the bucket gains one token.
     pub interval: Duration,
 }
@@ -20,7 +20,7 @@ impl Rate {
     /// which the bucket is full again; the later this time, the fewer tokens the bucket holds.
     pub fn take_tokens(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
-        let allowed = later.saturating_since(now) <= self.interval * self.burst;
+        let allowed = later.saturating_since(now) <= self.interval * self.burst_size;
         if allowed {
             *full_at = later;
         }
@@ -32,23 +32,23 @@ impl Rate {
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     rate: Rate,
-    full_at: Time,
+    bucket_full_at: Time,
 }
 
 impl RateLimiter {
     /// Creates a full bucket of `burst` tokens that gains one token per `interval`.
     pub fn new(burst: u32, interval: Duration) -> Self {
-        RateLimiter { rate: Rate { burst, interval }, full_at: Time::ZERO }
+        RateLimiter { rate: Rate { burst_size: burst, interval }, bucket_full_at: Time::ZERO }
     }
 
     /// Takes a token and returns true if the bucket has one. The caller may then perform the limited action.
-    pub fn allow(&mut self, now: Time) -> bool {
-        self.allow_all(now, 1)
+    pub fn try_take_token(&mut self, now: Time) -> bool {
+        self.try_take_tokens(now, 1)
     }
 
     /// Takes `count` tokens and returns true; takes none and returns false if the bucket has fewer.
-    pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
-        self.rate.take_tokens(&mut self.full_at, now, count)
+    pub fn try_take_tokens(&mut self, now: Time, count: u32) -> bool {
+        self.rate.take_tokens(&mut self.bucket_full_at, now, count)
     }
 
     /// Returns whether the bucket holds a token, without taking it.
@@ -58,14 +58,14 @@ impl RateLimiter {
 
     /// Returns the time at which the next token is available if no call takes one before.
     pub fn token_available_at(&self, now: Time) -> Time {
-        let others = self.rate.interval * self.rate.burst.saturating_sub(1);
-        now + self.full_at.saturating_since(now).saturating_sub(others)
+        let others = self.rate.interval * self.rate.burst_size.saturating_sub(1);
+        now + self.bucket_full_at.saturating_since(now).saturating_sub(others)
     }
 
     /// Returns whether the bucket is full. The caller may then drop the limiter, because a new one would be
     /// equal.
     pub fn is_full(&self, now: Time) -> bool {
-        self.full_at <= now
+        self.bucket_full_at <= now
     }
 }
 
@@ -77,19 +77,23 @@ mod tests {
     fn limiter_allows_a_burst_then_the_steady_rate() {
         let mut limiter = RateLimiter::new(3, Duration::from_secs(1));
         let start = Time::from_secs(100);
-        assert_eq!((0..10).filter(|_| limiter.allow(start)).count(), 3);
-        assert!(!limiter.allow(start + Duration::from_millis(999)));
-        assert!(limiter.allow(start + Duration::from_secs(1)));
-        assert!(!limiter.allow(start + Duration::from_secs(1)));
-        assert_eq!((0..10).filter(|_| limiter.allow(start + Duration::from_secs(60))).count(), 3);
+        assert_eq!((0..10).filter(|_| limiter.try_take_token(start)).count(), 3);
+        assert!(!limiter.try_take_token(start + Duration::from_millis(999)));
+        assert!(limiter.try_take_token(start + Duration::from_secs(1)));
+        assert!(!limiter.try_take_token(start + Duration::from_secs(1)));
+        assert_eq!((0..10).filter(|_| limiter.try_take_token(start + Duration::from_secs(60))).count(), 3);
     }
 
     #[test]
     fn limiter_takes_all_requested_tokens_or_none() {
         let mut limiter = RateLimiter::new(3, Duration::from_secs(1));
         let now = Time::from_secs(100);
-        assert!(!limiter.allow_all(now, 4) && limiter.is_full(now));
-        assert!(limiter.allow_all(now, 2) && !limiter.allow_all(now, 2) && limiter.allow(now));
+        assert!(!limiter.try_take_tokens(now, 4) && limiter.is_full(now));
+        assert!(
+            limiter.try_take_tokens(now, 2)
+                && !limiter.try_take_tokens(now, 2)
+                && limiter.try_take_token(now)
+        );
         assert!(!limiter.has_token(now));
     }
 
@@ -100,10 +104,10 @@ mod tests {
         assert!(limiter.is_full(now) && limiter.has_token(now) && limiter.token_available_at(now) == now);
         for _ in 0..20 {
             while limiter.has_token(now) {
-                assert!(limiter.allow(now));
+                assert!(limiter.try_take_token(now));
                 assert!(!limiter.is_full(now));
             }
-            assert!(!limiter.allow(now));
+            assert!(!limiter.try_take_token(now));
             let ready = limiter.token_available_at(now);
             assert!(!limiter.has_token(ready - Duration::from_nanos(1)));
             now = ready;

@@ -10,7 +10,7 @@ use std::net::Ipv6Addr;
 /// Number of bits in front of an IPv4 address in its IPv4-mapped form.
 const MAPPED_PREFIX_BITS: u8 = 96;
 /// The prefix of all IPv4 addresses.
-pub const ALL_IPV4: Ipv6Net =
+pub const ALL_IPV4_PREFIX: Ipv6Net =
     Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), MAPPED_PREFIX_BITS);
 
 /// Returns an IPv4 prefix in IPv4-mapped form.
@@ -70,7 +70,7 @@ mod tests {
             let mapped: Ipv6Net = mapped.parse().expect("a prefix");
             assert_eq!(from_ipv4(ipv4), mapped);
             assert_eq!(to_ipv4(mapped), Some(ipv4));
-            assert!(ALL_IPV4.contains(&mapped) && is_ipv4(mapped.addr()));
+            assert!(ALL_IPV4_PREFIX.contains(&mapped) && is_ipv4(mapped.addr()));
             assert_eq!(format_prefix(mapped), ipv4.to_string());
         }
         for ipv6 in ["2001:db8::/64", "::/0", "::ffff:0.0.0.0/95", "64:ff9b::192.0.2.1/128"] {

@@ -59,14 +59,14 @@ impl Rng {
     /// Returns another stream of the same ChaCha key, for a part of the program. The function draws no number
     /// from this generator. The numbers of the new stream reveal nothing about the numbers of this generator.
     /// [`Rng::independent_of_seed`] uses stream 1.
-    pub fn stream(&self, number: u64) -> Rng {
+    pub fn separate_stream(&self, number: u64) -> Rng {
         let mut generator = self.0.clone();
         generator.set_stream(number);
         Rng(generator)
     }
 
     /// Creates an independent generator for a part of the program, as unpredictable as this one.
-    pub fn fork(&mut self) -> Rng {
+    pub fn fork_generator(&mut self) -> Rng {
         let mut octets = [0; 32];
         self.0.fill_bytes(&mut octets);
         Rng::from_seed(Seed::Octets(octets))
@@ -83,19 +83,19 @@ impl Rng {
     }
 
     /// Returns a number from 0 to `bound - 1`; 0 if `bound` is 0. The bias is below `bound / 2^64`.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn number_below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// Returns true with this probability.
-    pub fn chance(&mut self, probability: f64) -> bool {
+    pub fn is_true_with_probability(&mut self, probability: f64) -> bool {
         ((self.0.next_u64() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
     /// Returns a span from `low` up to but not including `high`; `low` if the range is empty.
-    pub fn duration(&mut self, low: Duration, high: Duration) -> Duration {
+    pub fn duration_between(&mut self, low: Duration, high: Duration) -> Duration {
         let width = high.saturating_sub(low).as_nanos();
-        low + Duration::from_nanos(self.below(u64::try_from(width).unwrap_or(u64::MAX)))
+        low + Duration::from_nanos(self.number_below(u64::try_from(width).unwrap_or(u64::MAX)))
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
     fn every_bit_of_a_seed_changes_the_sequence() {
         let first = |octets: [u8; 32]| {
             let mut rng = Rng::from_seed(Seed::Octets(octets));
-            (rng.fork().u64(), rng.u64())
+            (rng.fork_generator().u64(), rng.u64())
         };
         let mut seen = std::collections::BTreeSet::from([first([0; 32])]);
         for bit in 0..256 {
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn random_numbers_stay_in_their_range() {
         let mut rng = Rng::new(1);
-        assert_eq!(rng.below(0), 0);
-        assert!((0..1000).all(|_| rng.below(3) < 3));
-        assert!((0..1000).all(|_| !rng.chance(0.0) && rng.chance(1.0)));
+        assert_eq!(rng.number_below(0), 0);
+        assert!((0..1000).all(|_| rng.number_below(3) < 3));
+        assert!((0..1000).all(|_| !rng.is_true_with_probability(0.0) && rng.is_true_with_probability(1.0)));
         let (low, high) = (Duration::from_millis(5), Duration::from_millis(6));
-        assert!((0..1000).map(|_| rng.duration(low, high)).all(|d| d >= low && d < high));
-        assert_eq!(rng.duration(high, low), high);
+        assert!((0..1000).map(|_| rng.duration_between(low, high)).all(|d| d >= low && d < high));
+        assert_eq!(rng.duration_between(high, low), high);
     }
 }

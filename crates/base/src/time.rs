@@ -121,7 +121,7 @@ impl WallTime {
     }
 
     /// Returns the absolute difference between two dates.
-    pub fn distance(self, other: WallTime) -> Duration {
+    pub fn absolute_difference(self, other: WallTime) -> Duration {
         Duration::from_nanos(self.0.abs_diff(other.0))
     }
 }

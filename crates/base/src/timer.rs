@@ -21,7 +21,7 @@ impl<K: Ord + Copy> TimerTable<K> {
     }
 
     /// Sets the deadline of `timer` and replaces a previous one.
-    pub fn set(&mut self, timer: K, deadline: Time) {
+    pub fn set_deadline(&mut self, timer: K, deadline: Time) {
         if let Some(previous) = self.deadline_by_timer.insert(timer, deadline) {
             self.timers_by_deadline.remove(&(previous, timer));
         }
@@ -29,7 +29,7 @@ impl<K: Ord + Copy> TimerTable<K> {
     }
 
     /// Stops `timer` if it runs.
-    pub fn stop(&mut self, timer: K) {
+    pub fn stop_timer(&mut self, timer: K) {
         if let Some(previous) = self.deadline_by_timer.remove(&timer) {
             self.timers_by_deadline.remove(&(previous, timer));
         }
@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn timers_expire_in_order_and_once() {
         let mut table = TimerTable::new();
-        table.set('b', Time::from_secs(2));
-        table.set('a', Time::from_secs(3));
-        table.set('a', Time::from_secs(1));
-        table.set('c', Time::from_secs(1));
-        table.stop('c');
-        table.stop('z');
+        table.set_deadline('b', Time::from_secs(2));
+        table.set_deadline('a', Time::from_secs(3));
+        table.set_deadline('a', Time::from_secs(1));
+        table.set_deadline('c', Time::from_secs(1));
+        table.stop_timer('c');
+        table.stop_timer('z');
         assert_eq!(table.next_deadline(), Some(Time::from_secs(1)));
         assert_eq!(table.next_timer(), Some((Time::from_secs(1), 'a')));
         assert_eq!(table.pop_expired(Time::ZERO), None);

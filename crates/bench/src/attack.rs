@@ -20,7 +20,7 @@ use nix::sys::signal::Signal;
 use super::Effort;
 use super::cores::{Cores, process_seconds};
 use super::figures::{AttackFigure, Series};
-use super::fleet::{Fleet, router_identity};
+use super::fleet::{SimulatedRouters, router_identity};
 use super::flood::send_packet_flood;
 use super::handover::send_stream;
 use super::packet::{ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH};
@@ -96,7 +96,7 @@ impl AttackKind {
         }
     }
 
-    fn build_frames(self, fleet: &Fleet) -> anyhow::Result<Vec<Frame>> {
+    fn build_frames(self, fleet: &SimulatedRouters) -> anyhow::Result<Vec<Frame>> {
         let agent: Ipv6Addr = HOME_AGENT_ADDRESS.parse()?;
         let (right, wrong) =
             (MessageAuthenticator::new(&AUTHENTICATION_KEY)?, MessageAuthenticator::new(&[0x77; 16])?);
@@ -213,7 +213,7 @@ struct AttackedNetwork<'a> {
     path: Path,
     test_network: &'a TestNetwork,
     carnet_process: u32,
-    fleet: Fleet,
+    fleet: SimulatedRouters,
     legitimate_stream: Sender,
     legitimate_frame: Frame,
     /// Packets per second of the stream.
@@ -292,7 +292,7 @@ impl AttackedNetwork<'_> {
 }
 
 /// Measures all kinds of floods on one path.
-fn measure_path(
+fn measure_floods_over_path(
     path: Path,
     effort: &Effort,
     programs: &Programs,
@@ -300,14 +300,19 @@ fn measure_path(
 ) -> anyhow::Result<Vec<AttackFigure>> {
     let name = format!("attack-{}", path.name());
     let config = home_agent_config(&format!("{name}.ha"), path, effort.attacked_router_count, false, None);
-    cores.pin()?;
+    cores.pin_to_measuring_core()?;
     let (mut world, _) = build_network(&name, path, &config, programs)?;
     let process =
         world.daemons.last().context("bug: the process that was just started is missing")?.process_id();
     // Ignore the error: on a machine with one core, sender and home agent share it.
     let _ = cores.avoid_measuring_core();
-    let mut fleet =
-        Fleet::new(&world, ROUTER_UPLINK, effort.attacked_router_count, false, BINDING_LIFETIME_SECONDS)?;
+    let mut fleet = SimulatedRouters::new(
+        &world,
+        ROUTER_UPLINK,
+        effort.attacked_router_count,
+        false,
+        BINDING_LIFETIME_SECONDS,
+    )?;
     fleet.retransmission_timeout = ACKNOWLEDGEMENT_TIME_LIMIT;
     fleet.prepare_next_updates();
     fleet.register_all(usize::MAX, None)?;
@@ -365,10 +370,10 @@ pub fn measure_attacks(
 ) -> anyhow::Result<Vec<AttackFigure>> {
     let mut figures = Vec::new();
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        let of_path = measure_path(path, effort, programs, cores);
+        let of_path = measure_floods_over_path(path, effort, programs, cores);
         figures.extend(of_path.with_context(|| format!("a home agent under attack, path {}", path.name()))?);
     }
-    cores.pin()?;
+    cores.pin_to_measuring_core()?;
     Ok(figures)
 }
 

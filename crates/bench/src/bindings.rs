@@ -215,7 +215,7 @@ struct PathMeasurement {
     lost_packets: u64,
 }
 
-fn measure_binding_count(
+fn measure_with_binding_count(
     path: Path,
     worlds: &[(u32, TestNetwork)],
     what: PacketKind,
@@ -330,7 +330,7 @@ pub fn measure_many_bindings(
     }
     for what in PACKET_KINDS.into_iter().filter(|what| !what.from_mobile_network) {
         for size in effort.packet_sizes_with_bindings.iter().copied() {
-            figures.extend(measure_binding_count(Path::Plain, &worlds, what, size, effort)?);
+            figures.extend(measure_with_binding_count(Path::Plain, &worlds, what, size, effort)?);
         }
     }
     drop(worlds);
@@ -351,7 +351,7 @@ pub fn measure_many_bindings(
         }
         for what in PACKET_KINDS {
             for size in effort.packet_sizes_with_bindings.iter().copied() {
-                figures.extend(measure_binding_count(path, &worlds, what, size, effort)?);
+                figures.extend(measure_with_binding_count(path, &worlds, what, size, effort)?);
             }
         }
         for (_, mut world) in worlds {

@@ -17,7 +17,7 @@ pub struct Cores {
 
 impl Cores {
     /// Returns the cores that this thread may run on.
-    pub fn of_caller() -> anyhow::Result<Cores> {
+    pub fn of_current_thread() -> anyhow::Result<Cores> {
         let all =
             sched_getaffinity(Pid::from_raw(0)).context("cannot read which cores this process may use")?;
         let measuring = (0..CpuSet::count()).rev().find(|core| all.is_set(*core).unwrap_or(false));
@@ -25,7 +25,7 @@ impl Cores {
     }
 
     /// Pins this thread, and programs that it starts later, to the measuring core.
-    pub fn pin(&self) -> anyhow::Result<()> {
+    pub fn pin_to_measuring_core(&self) -> anyhow::Result<()> {
         self.move_process(0, true)
     }
 
@@ -40,7 +40,7 @@ impl Cores {
     }
 
     /// Lets this thread, and programs that it starts later, run on any core.
-    pub fn unpin(&self) -> anyhow::Result<()> {
+    pub fn allow_all_cores(&self) -> anyhow::Result<()> {
         self.move_process(0, false)
     }
 

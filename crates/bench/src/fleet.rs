@@ -18,7 +18,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use super::sender::QdiscBypass;
 use super::updates::{
-    AUTHENTICATION_KEY, IPV4_OPTION_LENGTH, MessageAuthenticator, RouterIdentity, binding_update_frame,
+    AUTHENTICATION_KEY, IPV4_PREFIX_LENGTH, MessageAuthenticator, RouterIdentity, binding_update_frame,
     parse_binding_acknowledgement,
 };
 use super::world::{HOME_AGENT_ADDRESS, NodeInterface, TestNetwork, link_addresses, run_in_node};
@@ -58,7 +58,7 @@ pub fn router_identity(number: u32) -> RouterIdentity {
 
 /// Returns the IPv4 prefix of the router with this number, a part of 10.0.0.0/8. There are 262,144 of them.
 fn ipv4_prefix(number: u32) -> Ipv4Addr {
-    Ipv4Addr::from(10 << 24 | (number << (32 - u32::from(IPV4_OPTION_LENGTH)) & 0x00ff_ffff))
+    Ipv4Addr::from(10 << 24 | (number << (32 - u32::from(IPV4_PREFIX_LENGTH)) & 0x00ff_ffff))
 }
 
 /// Returns the config table `[[home_agent.mobile_router]]` for the router with this number.
@@ -74,9 +74,9 @@ pub fn prefix_table_config(number: u32) -> String {
 }
 
 /// Returns the config table of the router with this number, which also has an IPv4 prefix.
-pub fn table_with_ipv4(number: u32) -> String {
+pub fn prefix_table_config_with_ipv4(number: u32) -> String {
     prefix_table_config(number)
-        + &format!("ipv4_prefixes = [\"{}/{IPV4_OPTION_LENGTH}\"]\n", ipv4_prefix(number))
+        + &format!("ipv4_prefixes = [\"{}/{IPV4_PREFIX_LENGTH}\"]\n", ipv4_prefix(number))
 }
 
 #[derive(Debug, Clone)]
@@ -107,13 +107,13 @@ pub struct RegistrationRound {
     pub elapsed_ns: u64,
     /// Maximum time that a router waited, in nanoseconds.
     pub longest_acknowledgement_time: u64,
-    /// Routers that waited longer than [`Fleet::retransmission_timeout`].
+    /// Routers that waited longer than [`SimulatedRouters::retransmission_timeout`].
     pub late_routers: u64,
 }
 
 /// All routers of the fleet, and the socket that they share.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct SimulatedRouters {
     socket: Socket,
     home_agent: Ipv6Addr,
     link_addresses: ([u8; 6], [u8; 6]),
@@ -133,7 +133,7 @@ pub struct Fleet {
     first_error: Option<String>,
 }
 
-impl Fleet {
+impl SimulatedRouters {
     /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
     /// seconds. With `has_ipv4` each registers an IPv4 prefix, too.
     pub fn new(
@@ -142,7 +142,7 @@ impl Fleet {
         number: u32,
         has_ipv4: bool,
         lifetime: u16,
-    ) -> anyhow::Result<Fleet> {
+    ) -> anyhow::Result<SimulatedRouters> {
         let node = world.node_name(place.node);
         let socket = run_in_node(&node, || {
             let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
@@ -153,7 +153,7 @@ impl Fleet {
             Ok(socket)
         })
         .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
-        let mut fleet = Fleet {
+        let mut fleet = SimulatedRouters {
             socket,
             home_agent: HOME_AGENT_ADDRESS.parse()?,
             link_addresses: link_addresses(place),

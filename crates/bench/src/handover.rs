@@ -118,7 +118,7 @@ fn perform_handovers(router: &Station, handovers: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure_direction(
+fn measure_handovers_in_direction(
     path: Path,
     world: &TestNetwork,
     arrangement: &FlowArrangement,
@@ -144,7 +144,7 @@ fn measure_direction(
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let orders = scope.spawn(|| {
-                let result = cores.unpin().and_then(|()| action());
+                let result = cores.allow_all_cores().and_then(|()| action());
                 stop.store(true, Ordering::Relaxed);
                 result
             });
@@ -189,7 +189,7 @@ pub fn measure_handovers(
     let mut figures = Vec::new();
     for (path, world) in bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| path.is_carnet()) {
         for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
-            figures.push(measure_direction(path, world, arrangement, effort, cores)?);
+            figures.push(measure_handovers_in_direction(path, world, arrangement, effort, cores)?);
         }
         if let Some(router) = world.stations.last() {
             router.handover("auto", None)?;

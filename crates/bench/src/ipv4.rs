@@ -11,17 +11,17 @@ use super::packets::{
 };
 use super::path::Path;
 use super::sender::check_frames_arrive;
-use super::world::{CN_IPV4, MNN_IPV4, NodeInterface, link_addresses};
+use super::world::{CORRESPONDENT_IPV4_ADDRESS, MOBILE_HOST_IPV4_ADDRESS, NodeInterface, link_addresses};
 use super::{Effort, Testbeds};
 use carnet_testbed::console;
 
 /// Beginning of the names of the arrangements with IPv4.
-pub const IPV4_INSIDE: &str = "IPv4 inside";
+pub const IPV4_ARRANGEMENT_PREFIX: &str = "IPv4 inside";
 /// Beginning of the names of the arrangements with IPv6 that stand beside them.
-pub const IPV6_INSIDE: &str = "IPv6 inside";
+pub const IPV6_ARRANGEMENT_PREFIX: &str = "IPv6 inside";
 
 fn ipv4_frame(source: NodeInterface, down: bool, size: usize) -> anyhow::Result<Frame> {
-    let (mnn, cn) = (MNN_IPV4.parse()?, CN_IPV4.parse()?);
+    let (mnn, cn) = (MOBILE_HOST_IPV4_ADDRESS.parse()?, CORRESPONDENT_IPV4_ADDRESS.parse()?);
     let ends = if down { (cn, mnn) } else { (mnn, cn) };
     Ok(Frame::ipv4(link_addresses(source), ends, size))
 }
@@ -32,7 +32,8 @@ pub fn measure_ipv4_rates(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec
     for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
         let (source, sink, down) = (arrangement.source, arrangement.sink, arrangement.to_mobile_network);
         let direction = super::tcp::direction_name(down);
-        let names = [IPV6_INSIDE, IPV4_INSIDE].map(|family| format!("{family}, {direction}"));
+        let names =
+            [IPV6_ARRANGEMENT_PREFIX, IPV4_ARRANGEMENT_PREFIX].map(|family| format!("{family}, {direction}"));
         let mut of_family = [Vec::new(), Vec::new()];
         for size in &effort.packet_sizes {
             for ((name, found), is_ipv4) in names.iter().zip(&mut of_family).zip([false, true]) {

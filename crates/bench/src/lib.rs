@@ -198,7 +198,7 @@ pub struct Effort {
 
 impl Args {
     fn effort(&self) -> Effort {
-        let mut effort = self.usual_effort();
+        let mut effort = self.default_effort();
         if !self.sizes.is_empty() {
             effort.packet_sizes.clone_from(&self.sizes);
             effort.packet_sizes_with_bindings.clone_from(&self.sizes);
@@ -220,7 +220,7 @@ impl Args {
         effort
     }
 
-    fn usual_effort(&self) -> Effort {
+    fn default_effort(&self) -> Effort {
         if self.smoke {
             return Effort {
                 round_count: 1,
@@ -351,10 +351,10 @@ pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result
 pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let begin = clock::monotonic_now();
     let effort = args.effort();
-    let cores = Cores::of_caller()?;
+    let cores = Cores::of_current_thread()?;
     let watch = ProcessorTimeWatch::begin()?;
     let mut bench = Bench {
-        machine: machine::describe(&carnet, &std::env::current_dir()?),
+        machine: machine::describe_machine(&carnet, &std::env::current_dir()?),
         time: clock::format_utc(clock::realtime_now()),
         load_before: cores::load_averages(),
         quick: args.quick || args.smoke,
@@ -365,7 +365,7 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
     for why in bench.disturbances() {
         console::print_step(&format!("the figures will not be reliable: {why}"));
     }
-    cores.pin()?;
+    cores.pin_to_measuring_core()?;
     let wanted: Vec<Path> = Path::ALL_PATHS
         .into_iter()
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
@@ -405,7 +405,7 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
     if args.includes_part(Part::Bindings) {
         bench.bindings = bindings::measure_many_bindings(&bed, &effort, &programs, &mut bench.starts)?;
     }
-    cores.unpin()?;
+    cores.allow_all_cores()?;
     bed.pin_daemons(&cores, false)?;
     if args.includes_part(Part::Tcp) {
         bench.tcp = tcp::measure_tcp_transfers(&bed, &effort)?;

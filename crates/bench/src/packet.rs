@@ -81,7 +81,7 @@ impl Frame {
             write_ipv6_header(&mut octets[ETHERNET_HEADER_LENGTH..], outer, PROTOCOL_IPV6, size);
         }
         write_ipv6_header(&mut octets[inner..], ends, PROTOCOL_UDP, size - IPV6_HEADER_LENGTH);
-        Frame { octets, inner_offset: inner, ip_header_length: IPV6_HEADER_LENGTH }.with_datagram()
+        Frame { octets, inner_offset: inner, ip_header_length: IPV6_HEADER_LENGTH }.with_udp_datagram()
     }
 
     /// Creates a frame with an IPv4 packet of `size` octets between `ends`. Routers must not cut the packet.
@@ -100,11 +100,11 @@ impl Frame {
         header[16..20].copy_from_slice(&ends.1.octets());
         set_ipv4_length(header, size);
         Frame { octets, inner_offset: ETHERNET_HEADER_LENGTH, ip_header_length: IPV4_HEADER_LENGTH }
-            .with_datagram()
+            .with_udp_datagram()
     }
 
     /// Writes the datagram after the headers, and returns the frame.
-    fn with_datagram(mut self) -> Frame {
+    fn with_udp_datagram(mut self) -> Frame {
         let at = self.inner_offset + self.ip_header_length;
         let length = self.octets.len() - at;
         let datagram = &mut self.octets[at..];

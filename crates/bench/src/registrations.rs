@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use super::Effort;
 use super::cores::{Cores, process_seconds};
 use super::figures::{RefreshFigure, RegistrationsFigure};
-use super::fleet::{Fleet, prefix_table_config, table_with_ipv4};
+use super::fleet::{SimulatedRouters, prefix_table_config, prefix_table_config_with_ipv4};
 use super::path::Path;
 use super::world::{HOME_AGENT_ADDRESS, NodeInterface, Programs, TestNetwork, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
@@ -59,7 +59,7 @@ pub fn home_agent_config(
         write!(text, "[home_agent]\naddress = \"{HOME_AGENT_ADDRESS}\"\nhome_prefix = \"2001:db8:1::/64\"\n");
     // The routers of this benchmark have no tunnel endpoints, so they answer no Echo Requests.
     text.push_str("care_of_test = \"off\"\n");
-    text.extend((0..routers).map(if has_ipv4 { table_with_ipv4 } else { prefix_table_config }));
+    text.extend((0..routers).map(if has_ipv4 { prefix_table_config_with_ipv4 } else { prefix_table_config }));
     text
 }
 
@@ -136,7 +136,8 @@ fn measure_router_count(
     let (mut world, start_s) = build_network(&name, path, &config, programs)?;
     let process =
         world.daemons.last().context("bug: the process that was just started is missing")?.process_id();
-    let mut fleet = Fleet::new(&world, ROUTER_UPLINK, routers, has_ipv4, BINDING_LIFETIME_SECONDS)?;
+    let mut fleet =
+        SimulatedRouters::new(&world, ROUTER_UPLINK, routers, has_ipv4, BINDING_LIFETIME_SECONDS)?;
     fleet.prepare_next_updates();
     let before = resident_memory_octets(process)?;
     let agent_before = process_seconds(process)?;
@@ -175,7 +176,7 @@ fn measure_router_count(
     let each = refresh.agent_processor_seconds / (refresh.acknowledged.max(1) as f64);
     refresh.agent_core_share = each * f64::from(routers) / REFRESH_PERIOD_SECONDS;
     let memory_refreshed = resident_memory_octets(process)?;
-    cores.pin()?;
+    cores.pin_to_measuring_core()?;
     let mut killed = world.daemons.pop().context("bug: the process that was just started is missing")?;
     killed.send_signal(Signal::SIGKILL);
     killed.wait_at_most(10 * SECOND);
@@ -215,7 +216,7 @@ fn measure_router_count(
 }
 
 /// Returns how many acknowledged bindings the home agent does not have, or has in an older state.
-fn count_missing_bindings(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
+fn count_missing_bindings(station: &Station, fleet: &SimulatedRouters) -> anyhow::Result<u64> {
     let mut shown = station.show_json("bindings");
     for _ in 1..BINDING_QUERY_ATTEMPTS {
         if shown.is_ok() || has_to_stop() {

@@ -24,9 +24,9 @@ use carnet_testbed::tools;
 
 /// Time for which both ends send before a measurement. carnet reads changed rules within a second. Connection
 /// tracking calls a flow assured after two more seconds.
-const PRIMING_TIME: u64 = 4 * SECOND;
+const FLOW_ESTABLISHMENT_TIME: u64 = 4 * SECOND;
 /// Time between two packets of each direction before a measurement.
-const PRIMING_INTERVAL: u64 = 20 * MILLISECOND;
+const FLOW_ESTABLISHMENT_INTERVAL: u64 = 20 * MILLISECOND;
 
 /// Rules of each router for packets that begin a connection. The last rule is for tunnelled packets of
 /// carnet's slow path, which enter or leave its TUN device.
@@ -68,12 +68,12 @@ fn establish_flow(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
             senders.push((Sender::for_single_frames(world, place)?, frame.clone()));
         }
     }
-    let end = monotonic_now() + PRIMING_TIME;
+    let end = monotonic_now() + FLOW_ESTABLISHMENT_TIME;
     while monotonic_now() < end {
         for (sender, frame) in &mut senders {
             sender.send_frames(std::slice::from_ref(frame), 1)?;
         }
-        clock::sleep(PRIMING_INTERVAL);
+        clock::sleep(FLOW_ESTABLISHMENT_INTERVAL);
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ const SOCKET_BUFFER_SIZE: usize = 16 << 20;
 /// Length in octets of `struct virtio_net_hdr` of <linux/virtio_net.h>; the constants below are values of its
 /// fields.
 const VIRTIO_HEADER_LENGTH: usize = 10;
-const NEEDS_CHECKSUM: u8 = 1;
+const VIRTIO_NEEDS_CHECKSUM: u8 = 1;
 const VIRTIO_GSO_UDP_L4: u8 = 5;
 /// Socket option `PACKET_VNET_HDR` of <linux/if_packet.h>.
 const PACKET_VNET_HDR: libc::c_int = 15;
@@ -193,7 +193,7 @@ fn burst_headers(frame: &Frame, count: usize) -> Vec<u8> {
     // that to the interface.
     datagram[UDP_CHECKSUM_OFFSET..UDP_CHECKSUM_OFFSET + 2]
         .copy_from_slice(&pseudo_header_sum(&pseudo[ETHERNET_HEADER_LENGTH..], length).to_be_bytes());
-    let mut front = vec![NEEDS_CHECKSUM, VIRTIO_GSO_UDP_L4];
+    let mut front = vec![VIRTIO_NEEDS_CHECKSUM, VIRTIO_GSO_UDP_L4];
     for value in [headers.len(), payload.len(), start, UDP_CHECKSUM_OFFSET] {
         front.extend((value as u16).to_ne_bytes());
     }

@@ -4,7 +4,7 @@
 use super::figures::{
     AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,
 };
-use super::ipv4::{IPV4_INSIDE, IPV6_INSIDE};
+use super::ipv4::{IPV4_ARRANGEMENT_PREFIX, IPV6_ARRANGEMENT_PREFIX};
 use super::path::Path;
 
 /// Returns a target that several figures have to meet. `found` has the value of each figure and where it was
@@ -176,8 +176,9 @@ fn judge_ipv4(bench: &Bench) -> Vec<Target> {
         let of = |family: &'static str| {
             bench.ipv4.iter().filter(move |one| one.path == path && one.arrangement.starts_with(family))
         };
-        let more = of(IPV4_INSIDE).filter_map(|one| {
-            let beside = of(IPV6_INSIDE).find(|ipv6| describe_place(ipv6) == describe_place(one))?;
+        let more = of(IPV4_ARRANGEMENT_PREFIX).filter_map(|one| {
+            let beside =
+                of(IPV6_ARRANGEMENT_PREFIX).find(|ipv6| describe_place(ipv6) == describe_place(one))?;
             Some((one.ratio_to_plain? - beside.ratio_to_plain?, describe_place(one)))
         });
         targets.push(judge_target(

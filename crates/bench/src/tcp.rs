@@ -15,7 +15,7 @@ use super::figures::{Series, TcpFigure};
 use super::packets::RoutersOnPath;
 use super::path::Path;
 use super::transfer::{TransferTask, transfer_to};
-use super::world::{CN_IPV4, CORRESPONDENT_ADDRESS, HOST_INTERFACES, TestNetwork};
+use super::world::{CORRESPONDENT_ADDRESS, CORRESPONDENT_IPV4_ADDRESS, HOST_INTERFACES, TestNetwork};
 use super::{Effort, Testbeds};
 use carnet_testbed::console;
 use carnet_testbed::process::{command_in_node, run_for_output};
@@ -108,7 +108,7 @@ struct PathMeasurement<'a> {
     error: Option<String>,
 }
 
-fn measure_direction(
+fn measure_transfers_in_direction(
     bed: &Testbeds,
     rounds: usize,
     hosts: HostSetting,
@@ -126,7 +126,11 @@ fn measure_direction(
             if hosts != HostSetting::Fitting {
                 hosts.apply_to_network(lane.world)?;
             }
-            let address = if hosts == HostSetting::LargeIpv4 { CN_IPV4 } else { CORRESPONDENT_ADDRESS };
+            let address = if hosts == HostSetting::LargeIpv4 {
+                CORRESPONDENT_IPV4_ADDRESS
+            } else {
+                CORRESPONDENT_ADDRESS
+            };
             match transfer_to(lane.world, address, task)? {
                 Ok(outcome) => {
                     lane.rates.push(outcome.gigabits_per_second);
@@ -171,7 +175,12 @@ pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFi
             duration_seconds: effort.transfer_seconds,
             bits_per_second: None,
         };
-        figures.extend(measure_direction(bed, effort.transfer_rounds, HostSetting::LargeIpv4, task)?);
+        figures.extend(measure_transfers_in_direction(
+            bed,
+            effort.transfer_rounds,
+            HostSetting::LargeIpv4,
+            task,
+        )?);
     }
     HostSetting::Fitting.apply_to_all_networks(bed)?;
     console::print_step("TCP over IPv4");
@@ -197,7 +206,7 @@ pub fn measure_tcp_transfers(bed: &Testbeds, effort: &Effort) -> anyhow::Result<
                     duration_seconds: effort.transfer_seconds,
                     bits_per_second: None,
                 };
-                figures.extend(measure_direction(bed, effort.transfer_rounds, hosts, task)?);
+                figures.extend(measure_transfers_in_direction(bed, effort.transfer_rounds, hosts, task)?);
             }
         }
         console::print_step(&format!("TCP: {}", hosts.setting_description()));

@@ -20,14 +20,14 @@ const HOME_ADDRESS_OPTION_LENGTH: usize = 24;
 /// Length in octets of the Mobility Header of a Binding Update without an IPv4 prefix.
 const MOBILITY_HEADER_LENGTH: usize = 56;
 /// Length in octets of the IPv4 Home Address option.
-const IPV4_HOME_ADDRESS_LENGTH: usize = 8;
+const IPV4_HOME_ADDRESS_OPTION_LENGTH: usize = 8;
 /// Offset of the Mobility Header in the frame of a Binding Update.
 const MOBILITY_HEADER_OFFSET: usize =
     ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + HOME_ADDRESS_OPTION_LENGTH;
 /// Number of octets of the Mobility Header before the IPv4 prefix, or before the authentication option.
 const LENGTH_BEFORE_IPV4_PREFIX: usize = 32;
 /// Number of octets of the authentication option up to the end of its SPI. The MAC covers these octets.
-const LENGTH_UP_TO_SPI: usize = 8;
+const AUTHENTICATION_OPTION_LENGTH_UP_TO_SPI: usize = 8;
 const AUTHENTICATOR_LENGTH: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;
 const PROTOCOL_ROUTING: u8 = 43;
@@ -42,7 +42,7 @@ const AUTHENTICATION_OPTION: u8 = 9;
 const IPV4_HOME_ADDRESS_OPTION: u8 = 29;
 const IPV4_ACKNOWLEDGEMENT_OPTION: u8 = 30;
 /// Length in bits of the IPv4 prefixes of the benchmark.
-pub const IPV4_OPTION_LENGTH: u8 = 26;
+pub const IPV4_PREFIX_LENGTH: u8 = 26;
 /// P flag of the IPv4 Home Address option: the router requests a prefix.
 const FLAG_WANTS_PREFIX: u8 = 2;
 /// Key of all routers of the benchmark, as in the configs.
@@ -91,7 +91,7 @@ pub struct RouterIdentity {
     pub care_of_address: Ipv6Addr,
     /// First 64 bits of the router's mobile network prefix.
     pub mobile_network_prefix: u64,
-    /// The router's IPv4 prefix, of [`IPV4_OPTION_LENGTH`] bits.
+    /// The router's IPv4 prefix, of [`IPV4_PREFIX_LENGTH`] bits.
     pub ipv4_prefix: Option<Ipv4Addr>,
 }
 
@@ -117,9 +117,11 @@ pub fn binding_update_frame(
     lifetime: u16,
     signer: &MessageAuthenticator,
 ) -> Vec<u8> {
-    let ipv4 = if who.ipv4_prefix.is_some() { IPV4_HOME_ADDRESS_LENGTH } else { 0 };
-    let (length, covered) =
-        (MOBILITY_HEADER_LENGTH + ipv4, LENGTH_BEFORE_IPV4_PREFIX + ipv4 + LENGTH_UP_TO_SPI);
+    let ipv4 = if who.ipv4_prefix.is_some() { IPV4_HOME_ADDRESS_OPTION_LENGTH } else { 0 };
+    let (length, covered) = (
+        MOBILITY_HEADER_LENGTH + ipv4,
+        LENGTH_BEFORE_IPV4_PREFIX + ipv4 + AUTHENTICATION_OPTION_LENGTH_UP_TO_SPI,
+    );
     let mut frame = vec![0; MOBILITY_HEADER_OFFSET + length];
     let mut put = |at: usize, octets: &[u8]| frame[at..at + octets.len()].copy_from_slice(octets);
     put(0, &link.1);
@@ -144,7 +146,7 @@ pub fn binding_update_frame(
     if let Some(prefix) = who.ipv4_prefix {
         put(
             MOBILITY_HEADER_OFFSET + LENGTH_BEFORE_IPV4_PREFIX,
-            &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_OPTION_LENGTH << 2 | FLAG_WANTS_PREFIX, 0],
+            &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_PREFIX_LENGTH << 2 | FLAG_WANTS_PREFIX, 0],
         );
         put(MOBILITY_HEADER_OFFSET + LENGTH_BEFORE_IPV4_PREFIX + 4, &prefix.octets());
     }

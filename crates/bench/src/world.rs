@@ -44,17 +44,20 @@ pub const CARE_OF_ADDRESS: &str = "2001:db8:f0::2";
 pub const SEGMENT_ADDRESSES: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
 
 /// IPv4 address of the host in the mobile network.
-pub const MNN_IPV4: &str = "203.0.113.2";
+pub const MOBILE_HOST_IPV4_ADDRESS: &str = "203.0.113.2";
 /// IPv4 address of the correspondent node.
-pub const CN_IPV4: &str = "198.51.100.2";
+pub const CORRESPONDENT_IPV4_ADDRESS: &str = "198.51.100.2";
 /// IPv4 prefix of the mobile network.
 const IPV4_PREFIX: &str = "203.0.113.0/24";
 /// IPv4 addresses of the ends of [`NETWORK_LINKS`], in the same order. Only the plain world has those of the
 /// second link. The third link has none.
-const IPV4_LINK_ADDRESSES: [[&str; 2]; 3] =
-    [[MNN_IPV4, "203.0.113.1"], ["192.0.2.2", "192.0.2.1"], ["198.51.100.1", CN_IPV4]];
+const IPV4_LINK_ADDRESSES: [[&str; 2]; 3] = [
+    [MOBILE_HOST_IPV4_ADDRESS, "203.0.113.1"],
+    ["192.0.2.2", "192.0.2.1"],
+    ["198.51.100.1", CORRESPONDENT_IPV4_ADDRESS],
+];
 /// Positions in [`NETWORK_LINKS`] of the links with the addresses of [`IPV4_LINK_ADDRESSES`].
-const IPV4_LINKS: [usize; 3] = [0, 1, 3];
+const INDICES_OF_IPV4_LINKS: [usize; 3] = [0, 1, 3];
 
 /// The links: node, interface and address of each end.
 const NETWORK_LINKS: [[(&str, &str, &str); 2]; 4] = [
@@ -276,7 +279,7 @@ impl TestNetwork {
         }
         for role in NODE_NAMES {
             let mut commands = String::new();
-            for (link, addresses) in IPV4_LINKS.iter().zip(IPV4_LINK_ADDRESSES) {
+            for (link, addresses) in INDICES_OF_IPV4_LINKS.iter().zip(IPV4_LINK_ADDRESSES) {
                 if *link == 1 && path != Path::Plain {
                     continue;
                 }

@@ -132,7 +132,8 @@ pub fn lan_status(config: &Config, station: &Station, services: &LanServices, no
 }
 
 fn dhcp_status(link: &LanLink) -> model::LanDhcp {
-    let (config, (addresses, free)) = (link.dhcp_server.config(), link.dhcp_server.used_and_total());
+    let (config, (addresses, free)) =
+        (link.dhcp_server.config(), link.dhcp_server.total_and_free_addresses());
     let (first, last) = config.address_range;
     model::LanDhcp {
         address: link.dhcp_server.address(),
@@ -251,7 +252,7 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     }
     counters.extend(
         fast_path
-            .tunnels_on_slow_path
+            .slow_path_packets_by_reason
             .iter()
             .map(|(reason, count)| (format!("fast_path.left.{reason}"), *count)),
     );

@@ -20,7 +20,7 @@ use carnet_base::{Part, RateLimiter, Time, WallTime};
 use carnet_cits::geonetworking::echo::{self, EchoMessage};
 use carnet_cits::position::to_degrees;
 use carnet_geonet::ReceivedFrame;
-use carnet_geonet::dcc::Gate;
+use carnet_geonet::dcc::DccGate;
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
 use carnet_linux::multicast_link::MulticastEvent;
 use carnet_linux::position::{
@@ -212,7 +212,7 @@ impl Geonet {
         let Some(wanted) = self.address.map(GnAddress::mid) else { return };
         if self.station_mac == wanted
             || self.frame_link.state() == LinkState::Missing
-            || !self.address_change_limiter.allow(now)
+            || !self.address_change_limiter.try_take_token(now)
         {
             return;
         }
@@ -282,7 +282,7 @@ impl Geonet {
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.set_station_address(now, settings::geonet::gn_address(&self.config, frame.source));
         }
-        let _counted = self.frame_link.send_from(frame.destination, frame.profile, &frame.packet);
+        let _counted = self.frame_link.send_with_profile(frame.destination, frame.profile, &frame.packet);
     }
 
     /// Sends the frames that [`Geonet::send_frame`] has queued.
@@ -333,7 +333,7 @@ impl Geonet {
     ) -> (Option<Position>, Option<String>) {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
-                if self.state != "fix" && self.position_log_limiter.allow(now) {
+                if self.state != "fix" && self.position_log_limiter.try_take_token(now) {
                     info!("the station knows its position: the position receiver reports a fix");
                 }
                 self.state = "fix";
@@ -342,7 +342,7 @@ impl Geonet {
             }
             PositionEvent::Lost { reason } => {
                 self.state = loss_reason_name(&reason);
-                self.reckoner.handle_lost();
+                self.reckoner.handle_position_loss();
                 (
                     self.report_position(now),
                     Some(format!("the station does not know its position: {}", loss_reason_text(&reason))),
@@ -368,7 +368,7 @@ impl Geonet {
                 (None, Some(format!("{seconds} leap seconds since 2004, by the receiver")))
             }
         };
-        (position, news.filter(|_| self.position_log_limiter.allow(now)))
+        (position, news.filter(|_| self.position_log_limiter.try_take_token(now)))
     }
 
     /// Returns the present position if it is half a metre away from the router's position, or a tenth of a
@@ -382,7 +382,7 @@ impl Geonet {
     /// if the number has not changed, or if congestion marking is off.
     pub fn take_changed_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
-        let gate = station.congestion_gate().map_or(0, Gate::backlog_octets);
+        let gate = station.congestion_gate().map_or(0, DccGate::backlog_octets);
         let backlog =
             self.frame_link.backlog_octets().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
         (backlog != std::mem::replace(&mut self.radio_backlog, backlog)).then_some(backlog)

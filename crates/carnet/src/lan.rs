@@ -22,7 +22,7 @@ use carnet_lan::LinkAddress;
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv4::{DhcpCounters, DhcpServer, Output, ServerConfig, ServerMessage, StoredLease, frame};
 use carnet_lan::dhcpv6::delegation::PrefixDelegator;
-use carnet_lan::dns::host_names::{BoardNetwork, NamedHost};
+use carnet_lan::dns::host_names::{NamedHost, OnBoardNetwork};
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
@@ -99,7 +99,7 @@ impl LanServices {
             .into_iter()
             .map(|(name, server)| LanLink::new(name, DhcpServer::new(server, &leases.addresses, now, wall)));
         let router = config.mobile_router.as_ref();
-        let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
+        let dns = router.and_then(|router| DnsService::new(router, rng.fork_generator()));
         let (held, former, domains) =
             (HeldMessages::new(MAX_HELD_MESSAGES), Vec::new(), host_domains(config));
         let links = links.collect();
@@ -148,7 +148,7 @@ impl LanServices {
             None => self.dns_service = None,
             Some(router) => match &mut self.dns_service {
                 Some(dns) => dns.reconfigure(router),
-                None => self.dns_service = DnsService::new(router, self.rng.fork()),
+                None => self.dns_service = DnsService::new(router, self.rng.fork_generator()),
             },
         }
         self.publish_host_names();
@@ -162,7 +162,7 @@ impl LanServices {
             addresses_by_host.get(&(interface, host)).cloned().unwrap_or_default()
         };
         let ipv6_addresses = &ipv6_addresses;
-        let networks: Vec<BoardNetwork> =
+        let networks: Vec<OnBoardNetwork> =
             self.lan_links.iter().map(|link| dns.network_of_interface(&link.name)).collect();
         let hosts = self.lan_links.iter().zip(networks).flat_map(|(link, network)| {
             link.dhcp_server.named_hosts().map(move |host| NamedHost {

@@ -179,7 +179,7 @@ impl<F> LineLimiter<F> {
         let mut places = self.limiters_by_place.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite());
         let (limiter, left_out) = place.or_insert_with(|| (Self::limiter_for(metadata), 0));
-        let allowed = limiter.allow(clock::now());
+        let allowed = limiter.try_take_token(clock::now());
         if allowed {
             LEFT_OUT_LINES.set(std::mem::take(left_out));
         } else {

@@ -22,7 +22,7 @@ use anyhow::{Context, bail};
 use carnet_api::config::{Config, ConfigErrors, PrivateKey, Sandbox};
 use carnet_api::model;
 use carnet_base::{Part, RateLimiter, Rng, Seed, Time};
-use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, with_files_alone};
+use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, drop_all_capabilities_except_file_access};
 use carnet_linux::signal::{SignalReader, SignalReport};
 use carnet_linux::{
     DatagramReader, DatagramSockets, DatagramWriter, DeadlineAlarm, IpsecSocket, Platform, PlatformEvent,
@@ -181,7 +181,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     // come before it.
     let waits = opening.standby_connection()?;
     let mut opening = tokio::task::spawn_blocking(|| {
-        with_files_alone();
+        drop_all_capabilities_except_file_access();
         StateStore::open_state(opening)
     });
     let opened = tokio::select! {
@@ -548,7 +548,7 @@ fn log_data_path(
         );
     }
     info!("packets take the data path {:?}", path.name());
-    if path == carnet_linux::DataPath::Kernel && wanted.ports.direct_routes_enabled {
+    if path == carnet_linux::DataPath::Kernel && wanted.interface_roles.direct_routes_enabled {
         warn!(
             "direct routes are off: their messages arrive at the kernel's own tunnel devices, where carnet \
              cannot read them"
@@ -681,7 +681,7 @@ impl StationRunner {
             station.start_security(header.time, header.wall, entity);
         }
         let times = (header.time, header.wall);
-        let rng = Rng::from_seed(header.seed).stream(LAN_RANDOM_STREAM);
+        let rng = Rng::from_seed(header.seed).separate_stream(LAN_RANDOM_STREAM);
         let lan = LanServices::new(&config, &state.take_stored_leases(), rng, times);
         let mut runner = StationRunner {
             station,
@@ -1224,7 +1224,7 @@ impl StationRunner {
             _ => false,
         };
         let platform = self.platform.as_mut().filter(|_| is_failure)?;
-        if self.warning_limiter.allow(clock::now()) {
+        if self.warning_limiter.try_take_token(clock::now()) {
             platform.recheck_settings();
         }
         let (Event::Warning { message }, Some(obstacle)) =
@@ -1242,7 +1242,7 @@ impl StationRunner {
         let explained = self.recheck_machine_settings(event);
         let event = explained.as_ref().unwrap_or(event);
         let quiet = match event {
-            Event::BindingRefused { .. } => !self.refusal_limiter.allow(clock::now()),
+            Event::BindingRefused { .. } => !self.refusal_limiter.try_take_token(clock::now()),
             Event::Registered { refresh, .. } => *refresh,
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,

@@ -192,7 +192,7 @@ pub fn fast_path_config(config: &Config, flow_label_key: u64) -> FastPathConfig 
         paths_by_preference: paths,
         flow_label_key,
         binding_capacity: 2 * supported_nodes(config),
-        ports: ports(config),
+        interface_roles: ports(config),
     }
 }
 

@@ -32,7 +32,7 @@ use carnet_base::Time;
 use carnet_lan::dhcpv4::StoredLease;
 use carnet_lan::dhcpv6::delegation::StoredDelegation;
 use carnet_linux::disk::KernelDisk;
-use carnet_linux::sandbox::with_files_alone;
+use carnet_linux::sandbox::drop_all_capabilities_except_file_access;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -224,7 +224,7 @@ impl StateStore {
         let thread = || thread::Builder::new().name("state".into());
         let writer = match medium {
             StorageMedium::File(journal) => thread().spawn(move || {
-                with_files_alone();
+                drop_all_capabilities_except_file_access();
                 run_journal_writer(journal, &to_write, &tell)
             }),
             StorageMedium::Store(remote) => {

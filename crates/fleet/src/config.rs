@@ -12,8 +12,9 @@ pub struct SeatConfig {
     /// Interval at which the leader writes its key, and longest wait for the answer to a transaction.
     pub keep_alive_interval: Duration,
     /// Time without a write of the leader after which another member may become the leader.
-    pub lease: Duration,
-    /// Difference between [`Self::lease`] and the lease that the leader itself uses, which is shorter.
+    pub lease_duration: Duration,
+    /// Difference between [`Self::lease_duration`] and the lease that the leader itself uses, which is
+    /// shorter.
     pub lease_margin: Duration,
     /// Time for which a home agent continues to forward after its member has lost the lease.
     pub grace_period: Duration,
@@ -36,7 +37,7 @@ impl SeatConfig {
             member: member.into(),
             members,
             keep_alive_interval: Duration::from_millis(100),
-            lease: Duration::from_millis(500),
+            lease_duration: Duration::from_millis(500),
             lease_margin: Duration::from_millis(100),
             grace_period: Duration::from_secs(10),
             fail_back_delay: Duration::from_secs(30),

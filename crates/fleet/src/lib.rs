@@ -20,4 +20,7 @@ pub mod store;
 pub use config::SeatConfig;
 pub use others::MEMBER_TIMEOUT;
 pub use seat::{Output, Role, Seat};
-pub use store::{Change, Event, Key, Outcome, Presence, RequestId, Revision, Snapshot, Token, Transaction};
+pub use store::{
+    Event, LeaderToken, Presence, RecordChange, RequestId, SeatSnapshot, StoreKey, StoreRevision,
+    Transaction, TransactionOutcome,
+};

@@ -1,20 +1,20 @@
 //! One member's view of a seat: whether it leads, when it takes the leadership, and which records of the home
 //! agent are stored.
 //!
-//! **One chain.** The leader writes only by transactions that expect the revision of [`Key::Owner`] that its
-//! own last transaction made. Each transaction changes the key, so the transactions take effect one after the
-//! other and none twice. A member takes the leadership by such a transaction, too. From then on the store
+//! **One chain.** The leader writes only by transactions that expect the revision of [`StoreKey::Owner`] that
+//! its own last transaction made. Each transaction changes the key, so the transactions take effect one after
+//! the other and none twice. A member takes the leadership by such a transaction, too. From then on the store
 //! refuses every late transaction of the former leader. Each stored change precedes the change of leader, so
 //! the next leader has this change. This order does not depend on clocks and networks. An acknowledgement to
 //! a mobile router waits for its transaction. So no acknowledged change is lost, and no two members
 //! acknowledge for one seat.
 //!
 //! **One lease.** A leader without other changes writes its token each [`SeatConfig::keep_alive_interval`]. A
-//! member that has seen no change of the token for [`SeatConfig::lease`] takes the leadership; its
+//! member that has seen no change of the token for [`SeatConfig::lease_duration`] takes the leadership; its
 //! transaction expects the revision that the member saw. If the member missed a change, the store refuses the
 //! transaction. The leader's lease starts when it *sent* the last accepted transaction. This lease is shorter
-//! by [`SeatConfig::lease_margin`], because clocks run at different speeds. [`Seat::holds`] becomes false at
-//! the end of the lease, before another member's lease can begin.
+//! by [`SeatConfig::lease_margin`], because clocks run at different speeds. [`Seat::holds_leadership`]
+//! becomes false at the end of the lease, before another member's lease can begin.
 //!
 //! Without the store no member acknowledges or takes over. The home agent continues to forward for
 //! [`SeatConfig::grace_period`] and then stops. An unreachable store usually elects a new leader of its own;
@@ -45,7 +45,8 @@ use crate::links::Links;
 use crate::others::OtherMembers;
 use crate::retries::FailurePauses;
 use crate::store::{
-    Change, Event, Key, Outcome, Presence, RequestId, Revision, Snapshot, Token, TokenState, Transaction,
+    Event, LeaderToken, Presence, RecordChange, RequestId, SeatSnapshot, StoreKey, StoreRevision, TokenState,
+    Transaction, TransactionOutcome,
 };
 
 /// Maximum number of changes in one transaction. etcd permits 128 operations by default, and the token needs
@@ -67,8 +68,8 @@ pub enum Output {
     Transact(RequestId, Transaction),
     /// Write this value to the member's own key, without comparison and without waiting for an answer.
     WritePresence(String),
-    /// Start the home agent with these records; the runner calls [`Seat::handle_working`] when the home agent
-    /// works.
+    /// Start the home agent with these records; the runner calls [`Seat::handle_agent_working`] when the home
+    /// agent works.
     Start(BTreeMap<String, String>),
     /// Stop the home agent for this reason.
     Stop(String),
@@ -111,16 +112,16 @@ struct OutstandingTransaction {
 /// Additional state of the leader.
 #[derive(Debug)]
 struct LeaderState {
-    /// Revision of [`Key::Owner`] after the member's last transaction.
-    owner_revision: Revision,
+    /// Revision of [`StoreKey::Owner`] after the member's last transaction.
+    owner_revision: StoreRevision,
     /// Revision of the last transaction that took the leadership or changed records.
-    last_change_revision: Revision,
+    last_change_revision: StoreRevision,
     /// End of the lease.
     lease_ends_at: Time,
     /// Time of the last transaction.
     last_transaction_at: Time,
     /// Commits that the store does not have yet, each with its changed records.
-    commits: VecDeque<(u64, Vec<Change>)>,
+    commits: VecDeque<(u64, Vec<RecordChange>)>,
     is_agent_working: bool,
     /// Whether the member gives up the leadership, and to which member; the inner `None` is any member.
     giving_up_to: Option<Option<String>>,
@@ -144,9 +145,9 @@ pub struct Seat {
     next_request_id: RequestId,
     stored_records: BTreeMap<String, String>,
     /// Revision of the store up to which this member knows the records and the owner of the seat.
-    known_revision: Option<Revision>,
+    known_revision: Option<StoreRevision>,
     /// Revision and token of the leader's key at the last change that this member has seen.
-    owner_token: (Revision, Option<Token>),
+    owner_token: (StoreRevision, Option<LeaderToken>),
     /// Time of the last change of the leader's key.
     leader_changed_at: Time,
     other_members: OtherMembers,
@@ -171,7 +172,7 @@ pub struct Seat {
     /// Time since which the home agent works.
     agent_works_since: Option<Time>,
     /// Whether this member is ending, so that it never leads again.
-    retired: bool,
+    is_retiring: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -201,7 +202,7 @@ impl Seat {
             may_request_leadership_from: now,
             agent_failures: FailurePauses::default(),
             agent_works_since: None,
-            retired: false,
+            is_retiring: false,
             outputs: VecDeque::from([Output::ReadAndWatch]),
         }
     }
@@ -223,29 +224,29 @@ impl Seat {
 
     /// Returns whether this member leads and its lease has not ended. No two members have a lease at the same
     /// time.
-    pub fn holds(&self, now: Time) -> bool {
+    pub fn holds_leadership(&self, now: Time) -> bool {
         self.leader_state.as_ref().is_some_and(|hold| now < hold.lease_ends_at)
     }
 
     /// Returns the name of the leader, as far as this member knows; `None` if the seat is free or the leader
     /// is unknown.
-    pub fn owner(&self) -> Option<&str> {
+    pub fn leader_name(&self) -> Option<&str> {
         let token = self.owner_token.1.as_ref()?;
         (!matches!(token.state, TokenState::Free(_))).then_some(token.member.as_str())
     }
 
     /// Handles the whole content of the store for this seat.
-    pub fn handle_snapshot(&mut self, now: Time, snapshot: Snapshot) {
+    pub fn handle_snapshot(&mut self, now: Time, snapshot: SeatSnapshot) {
         self.stored_records.clear();
         self.other_members = OtherMembers::default();
-        let mut owner = (snapshot.owner, None);
-        for (key, value) in snapshot.values {
+        let mut owner = (snapshot.owner_revision, None);
+        for (key, value) in snapshot.keys_with_values {
             match key {
-                Key::Owner => owner.1 = Token::of(&value),
-                Key::Record(key) => drop(self.stored_records.insert(key, value)),
+                StoreKey::Owner => owner.1 = LeaderToken::from_text(&value),
+                StoreKey::Record(key) => drop(self.stored_records.insert(key, value)),
                 // Ignore a stored presence, which may be old. Only the next presence shows whether the member
                 // is alive.
-                Key::Member(_) => {}
+                StoreKey::Member(_) => {}
             }
         }
         // Without a leader all members wait from now on; the first member of the list waits for the
@@ -259,7 +260,7 @@ impl Seat {
     }
 
     /// Handles the changes of one revision of the store. The caller has passed all earlier revisions before.
-    pub fn handle_events(&mut self, now: Time, revision: Revision, events: Vec<Event>) {
+    pub fn handle_events(&mut self, now: Time, revision: StoreRevision, events: Vec<Event>) {
         // Ignore events that are older than the snapshot.
         if self.known_revision.is_none_or(|known| revision <= known) {
             return;
@@ -267,10 +268,12 @@ impl Seat {
         for event in events {
             match (event.key, event.value) {
                 // Ignore an event that is older than the answer to the member's own transaction.
-                (Key::Owner, _) if revision < self.owner_token.0 => {}
-                (Key::Owner, value) => {
-                    self.owner_token =
-                        (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
+                (StoreKey::Owner, _) if revision < self.owner_token.0 => {}
+                (StoreKey::Owner, value) => {
+                    self.owner_token = (
+                        if value.is_some() { revision } else { 0 },
+                        value.as_deref().and_then(LeaderToken::from_text),
+                    );
                     self.leader_changed_at = now;
                     // The leader is not a standby, so it is removed from the list of standbys. After a
                     // failure it must be present for the fail-back delay again.
@@ -278,13 +281,13 @@ impl Seat {
                         self.other_members.remove(&token.member);
                     }
                 }
-                (Key::Record(key), Some(value)) => drop(self.stored_records.insert(key, value)),
-                (Key::Record(key), None) => drop(self.stored_records.remove(&key)),
-                (Key::Member(name), Some(value))
+                (StoreKey::Record(key), Some(value)) => drop(self.stored_records.insert(key, value)),
+                (StoreKey::Record(key), None) => drop(self.stored_records.remove(&key)),
+                (StoreKey::Member(name), Some(value))
                     if name != self.config.member && self.config.members.contains(&name) =>
                 {
-                    let cut_off = Presence::of(&value).cut_off;
-                    if self.owner() != Some(&name) {
+                    let cut_off = Presence::from_text(&value).cut_off;
+                    if self.leader_name() != Some(&name) {
                         self.other_members.handle_presence(now, name, cut_off);
                     } else if cut_off {
                         // The leader is cut off and asks for a connected member, so write the next presence
@@ -294,7 +297,7 @@ impl Seat {
                             .min(now.max(self.last_presence_at + self.config.keep_alive_interval));
                     }
                 }
-                (Key::Member(_), _) => {}
+                (StoreKey::Member(_), _) => {}
             }
         }
         self.known_revision = Some(revision);
@@ -302,13 +305,13 @@ impl Seat {
     }
 
     /// Handles the loss of the watch of the store.
-    pub fn handle_lost(&mut self, _now: Time) {
+    pub fn handle_lost_watch(&mut self, _now: Time) {
         self.known_revision = None;
         self.outputs.push_back(Output::ReadAndWatch);
     }
 
     /// Handles the outcome of a transaction.
-    pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: Outcome) {
+    pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: TransactionOutcome) {
         let Some(flight) = self
             .outstanding_transaction
             .take_if(|flight| (flight.first_request..=flight.last_request).contains(&id))
@@ -316,20 +319,22 @@ impl Seat {
             return;
         };
         match outcome {
-            Outcome::Done(revision) => self.handle_accepted_transaction(now, flight, revision),
+            TransactionOutcome::Done(revision) => self.handle_accepted_transaction(now, flight, revision),
             // The token is that of an earlier attempt whose outcome was unknown.
-            Outcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
+            TransactionOutcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
                 self.handle_accepted_transaction(now, flight, revision);
             }
-            Outcome::Refused(revision, token) => self.handle_refused_transaction(now, revision, token),
-            Outcome::Unknown => self.outstanding_transaction = Some(flight),
+            TransactionOutcome::Refused(revision, token) => {
+                self.handle_refused_transaction(now, revision, token)
+            }
+            TransactionOutcome::Unknown => self.outstanding_transaction = Some(flight),
         }
         self.decide_actions(now);
     }
 
     /// Handles changes of the home agent's records. The store has accepted all of them when
     /// [`Output::Committed`] names this number.
-    pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
+    pub fn commit_changes(&mut self, now: Time, number: u64, changes: Vec<RecordChange>) {
         // A member that has lost the leadership, or gives it up, writes no more changes. So the store
         // never gets changes that still wait.
         if let Some(hold) = self.leader_state.as_mut().filter(|hold| hold.giving_up_to.is_none()) {
@@ -339,7 +344,7 @@ impl Seat {
     }
 
     /// Handles the report that the home agent works.
-    pub fn handle_working(&mut self, now: Time) {
+    pub fn handle_agent_working(&mut self, now: Time) {
         if let Some(hold) = &mut self.leader_state {
             hold.is_agent_working = true;
             hold.last_transaction_at = Time::ZERO;
@@ -350,7 +355,7 @@ impl Seat {
 
     /// Handles the state of the links to the routers. At the start the member assumes that they are
     /// connected. Returns whether the state has changed.
-    pub fn handle_links(&mut self, now: Time, are_there: bool) -> bool {
+    pub fn handle_router_links(&mut self, now: Time, are_there: bool) -> bool {
         if !self.links.handle_link_change(now, are_there, &self.config) {
             return false;
         }
@@ -377,7 +382,7 @@ impl Seat {
 
     /// Handles an unexpected end of the home agent. The member gives up the leadership and does not take it
     /// for a while.
-    pub fn handle_ended(&mut self, now: Time) {
+    pub fn handle_agent_ended(&mut self, now: Time) {
         if self.agent_state == AgentState::Stopped {
             return;
         }
@@ -394,7 +399,7 @@ impl Seat {
 
     /// Handles the end of a standby home agent. For a while after the last such end, this member neither
     /// takes the leadership nor asks for it.
-    pub fn handle_unready(&mut self, now: Time) {
+    pub fn handle_standby_agent_ended(&mut self, now: Time) {
         self.may_lead_from = self.may_lead_from.max(now + self.config.failure_pause);
         self.decide_actions(now);
     }
@@ -410,8 +415,8 @@ impl Seat {
     }
 
     /// Gives the leadership to the first member that takes it. This member ends and never leads again.
-    pub fn retire(&mut self, now: Time) {
-        self.retired = true;
+    pub fn retire_member(&mut self, now: Time) {
+        self.is_retiring = true;
         self.give_up(now, None);
     }
 
@@ -423,7 +428,7 @@ impl Seat {
             at(flight.next_attempt_at);
         } else if let Some(hold) = &self.leader_state {
             at(hold.last_transaction_at + self.config.keep_alive_interval);
-        } else if self.known_revision.is_some() && !self.retired {
+        } else if self.known_revision.is_some() && !self.is_retiring {
             at(self.may_take_leadership_at());
         }
         if let Some(hold) = &self.leader_state
@@ -445,8 +450,14 @@ impl Seat {
         self.decide_actions(now);
     }
 
-    fn handle_accepted_transaction(&mut self, now: Time, flight: OutstandingTransaction, revision: Revision) {
-        let until = flight.first_sent_at + self.config.lease.saturating_sub(self.config.lease_margin);
+    fn handle_accepted_transaction(
+        &mut self,
+        now: Time,
+        flight: OutstandingTransaction,
+        revision: StoreRevision,
+    ) {
+        let until =
+            flight.first_sent_at + self.config.lease_duration.saturating_sub(self.config.lease_margin);
         // Keep the newer owner: an event of a later change may have arrived before the outcome of this
         // transaction.
         if revision > self.owner_token.0 {
@@ -466,7 +477,7 @@ impl Seat {
             is_agent_working: false,
             // If the member was asked to end while its transaction was outstanding, it gives up the
             // leadership at once.
-            giving_up_to: self.retired.then_some(None),
+            giving_up_to: self.is_retiring.then_some(None),
         });
         hold.owner_revision = revision;
         if !flight.transaction.changes.is_empty() {
@@ -477,7 +488,7 @@ impl Seat {
     }
 
     /// Handles a refused transaction: another member has changed the leader's key.
-    fn handle_refused_transaction(&mut self, now: Time, revision: Revision, token: Option<Token>) {
+    fn handle_refused_transaction(&mut self, now: Time, revision: StoreRevision, token: Option<LeaderToken>) {
         if revision > self.owner_token.0 {
             self.owner_token = (revision, token);
             self.leader_changed_at = now;
@@ -503,13 +514,13 @@ impl Seat {
         let rank = self.config.rank_of(&self.config.member)
             + self.config.members.len() * self.takeover_delay_factor();
         let courtesy = self.config.keep_alive_interval / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
-        let silence = self.leader_changed_at + self.config.lease + courtesy;
+        let silence = self.leader_changed_at + self.config.lease_duration + courtesy;
         let at = match &self.owner_token {
             (0, _) => self.leader_changed_at + courtesy,
-            (_, Some(Token { state: TokenState::Free(Some(to)), .. })) if *to == self.config.member => {
+            (_, Some(LeaderToken { state: TokenState::Free(Some(to)), .. })) if *to == self.config.member => {
                 self.leader_changed_at
             }
-            (_, Some(Token { state: TokenState::Free(None), .. })) => self.leader_changed_at + courtesy,
+            (_, Some(LeaderToken { state: TokenState::Free(None), .. })) => self.leader_changed_at + courtesy,
             // A token that this version of carnet cannot read also shows that the leader is alive.
             _ => silence,
         };
@@ -549,7 +560,7 @@ impl Seat {
         }
         if self.leader_state.is_some() {
             self.decide_next_write(now);
-        } else if self.known_revision.is_some() && !self.retired && now >= self.may_take_leadership_at() {
+        } else if self.known_revision.is_some() && !self.is_retiring && now >= self.may_take_leadership_at() {
             let (revision, _) = self.owner_token;
             self.send_transaction(now, revision, TokenState::Starting, Vec::new(), None);
         }
@@ -570,7 +581,7 @@ impl Seat {
             None => {
                 self.known_revision.is_some()
                     && now >= self.may_lead_from.max(self.may_request_leadership_from)
-                    && !self.retired
+                    && !self.is_retiring
             }
             // A leader that is cut off writes its presence to ask the other members whether they are
             // connected.
@@ -682,19 +693,19 @@ impl Seat {
     fn send_transaction(
         &mut self,
         now: Time,
-        expected: Revision,
+        expected: StoreRevision,
         state: TokenState,
-        changes: Vec<Change>,
+        changes: Vec<RecordChange>,
         completes: Option<u64>,
     ) {
         self.transaction_count += 1;
-        let token = Token {
+        let token = LeaderToken {
             member: self.config.member.clone(),
             process: self.process_number,
             count: self.transaction_count,
             state,
         };
-        let transaction = Transaction { expected, token, changes };
+        let transaction = Transaction { expected_owner_revision: expected, token, changes };
         let id = self.next_request_id;
         self.next_request_id += 1;
         self.outputs.push_back(Output::Transact(id, transaction.clone()));
@@ -710,9 +721,9 @@ impl Seat {
 }
 
 /// Returns how many changes fit into one transaction: at least one, if there are changes.
-fn changes_per_transaction(changes: &[Change]) -> usize {
+fn changes_per_transaction(changes: &[RecordChange]) -> usize {
     let mut octets = 0;
-    let fits = |(key, value): &&Change| {
+    let fits = |(key, value): &&RecordChange| {
         octets += key.len() + value.as_ref().map_or(0, String::len);
         octets <= MAX_TRANSACTION_OCTETS
     };

@@ -1,7 +1,7 @@
 //! Requests to the store, and its answers.
 //!
 //! All keys of a seat have a common prefix, which the caller knows. A transaction always compares the
-//! revision of [`Key::Owner`]. The store must be able to compare and put several keys in one step.
+//! revision of [`StoreKey::Owner`]. The store must be able to compare and put several keys in one step.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 
 /// Number of a change of the store. The revision of a key is that of the last change that wrote the key; 0 if
 /// the key does not exist.
-pub type Revision = u64;
+pub type StoreRevision = u64;
 
 /// Number of a transaction, by which its outcome is found.
 pub type RequestId = u64;
 
 /// A key without the prefix of its seat.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
-    /// Key of the leader; its value is a [`Token`].
+pub enum StoreKey {
+    /// Key of the leader; its value is a [`LeaderToken`].
     Owner,
     /// Key of a member; its value is a [`Presence`]. A standby writes it each second. A leader writes it if
     /// it is cut off, to ask the other members.
@@ -26,31 +26,31 @@ pub enum Key {
     Record(String),
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for StoreKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Key::Owner => f.write_str("owner"),
-            Key::Member(name) => write!(f, "member/{name}"),
-            Key::Record(key) => write!(f, "record/{key}"),
+            StoreKey::Owner => f.write_str("owner"),
+            StoreKey::Member(name) => write!(f, "member/{name}"),
+            StoreKey::Record(key) => write!(f, "record/{key}"),
         }
     }
 }
 
-impl Key {
+impl StoreKey {
     /// Returns the key with this name; `None` if no version of carnet writes such a key.
-    pub fn of(name: &str) -> Option<Key> {
+    pub fn of_name(name: &str) -> Option<StoreKey> {
         match name.split_once('/') {
-            None if name == "owner" => Some(Key::Owner),
-            Some(("member", rest)) if !rest.is_empty() => Some(Key::Member(rest.to_owned())),
-            Some(("record", rest)) if !rest.is_empty() => Some(Key::Record(rest.to_owned())),
+            None if name == "owner" => Some(StoreKey::Owner),
+            Some(("member", rest)) if !rest.is_empty() => Some(StoreKey::Member(rest.to_owned())),
+            Some(("record", rest)) if !rest.is_empty() => Some(StoreKey::Record(rest.to_owned())),
             _ => None,
         }
     }
 }
 
-/// Value of [`Key::Owner`]. No two transactions ever write the same token.
+/// Value of [`StoreKey::Owner`]. No two transactions ever write the same token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+pub struct LeaderToken {
     /// Name of the member that wrote the token.
     pub member: String,
     /// Number of the member's process, chosen at random at its start.
@@ -73,19 +73,19 @@ pub enum TokenState {
     Free(Option<String>),
 }
 
-impl Token {
+impl LeaderToken {
     /// Returns the token in its text form.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Reads the text form of a token; `None` if the text is not a token of this version.
-    pub fn of(text: &str) -> Option<Token> {
+    pub fn from_text(text: &str) -> Option<LeaderToken> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// Value of [`Key::Member`].
+/// Value of [`StoreKey::Member`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Presence {
     /// Number of the member's process.
@@ -106,33 +106,33 @@ impl Presence {
     }
 
     /// Reads the text form of a presence. A text of another version counts as not cut off.
-    pub fn of(text: &str) -> Presence {
+    pub fn from_text(text: &str) -> Presence {
         serde_json::from_str(text).unwrap_or_default()
     }
 }
 
 /// Key of a record and its new value; `None` if the record is deleted.
-pub type Change = (String, Option<String>);
+pub type RecordChange = (String, Option<String>);
 
 /// A change that the store makes completely or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transaction {
-    /// Required revision of [`Key::Owner`]; otherwise the store refuses the transaction.
-    pub expected: Revision,
-    /// New token in [`Key::Owner`].
-    pub token: Token,
+    /// Required revision of [`StoreKey::Owner`]; otherwise the store refuses the transaction.
+    pub expected_owner_revision: StoreRevision,
+    /// New token in [`StoreKey::Owner`].
+    pub token: LeaderToken,
     /// Changes of records.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RecordChange>,
 }
 
 /// Result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TransactionOutcome {
     /// The store has executed the transaction and assigned this revision.
-    Done(Revision),
-    /// The store refused the transaction, because [`Key::Owner`] has another revision. The outcome has this
-    /// revision and the token; `None` if the token is unknown.
-    Refused(Revision, Option<Token>),
+    Done(StoreRevision),
+    /// The store refused the transaction, because [`StoreKey::Owner`] has another revision. The outcome has
+    /// this revision and the token; `None` if the token is unknown.
+    Refused(StoreRevision, Option<LeaderToken>),
     /// The result is unknown: the store sent no answer, or an error.
     Unknown,
 }
@@ -141,18 +141,18 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The changed key.
-    pub key: Key,
+    pub key: StoreKey,
     /// New value of the key; `None` if the key was removed.
     pub value: Option<String>,
 }
 
 /// All keys of a seat at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Snapshot {
+pub struct SeatSnapshot {
     /// Revision of the store at this moment.
-    pub revision: Revision,
-    /// Revision of [`Key::Owner`].
-    pub owner: Revision,
+    pub revision: StoreRevision,
+    /// Revision of [`StoreKey::Owner`].
+    pub owner_revision: StoreRevision,
     /// Keys and values.
-    pub values: Vec<(Key, String)>,
+    pub keys_with_values: Vec<(StoreKey, String)>,
 }

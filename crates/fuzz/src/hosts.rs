@@ -13,7 +13,7 @@ use carnet_lan::dhcpv6::delegation::{
     DelegatingInterface, DelegationOutput, DelegatorConfig, PrefixDelegator, StoredDelegation,
 };
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
 use carnet_lan::dns::{DnsForwarder, Output as DnsOutput, QueryClient, QueryId, Transport};
 
 /// Maximum number of messages of one input.
@@ -130,12 +130,12 @@ impl DelegationNetwork {
             prefix_delegator: PrefixDelegator::new(config, &stored, now, wall_time_at(now)),
             stored_delegations: disk,
         };
-        world.take_outputs();
+        world.perform_delegation_outputs();
         world
     }
 
     /// Carries out the outputs of the server of delegated prefixes. Returns whether a record was stored.
-    fn take_outputs(&mut self) -> bool {
+    fn perform_delegation_outputs(&mut self) -> bool {
         let mut has_stored = false;
         while let Some(output) = self.prefix_delegator.poll_output() {
             match output {
@@ -177,7 +177,7 @@ pub fn fuzz_dhcp(octets: &[u8]) {
                 let at = ("i0", [2, 0, 0, 0, 0, 1]);
                 let reply =
                     dhcpv6.handle_message(times, at, source, content, &mut delegations.prefix_delegator);
-                let has_stored = delegations.take_outputs();
+                let has_stored = delegations.perform_delegation_outputs();
                 assert!(reply.is_none_or(|reply| has_stored || !reply.waits_for_store));
             }
             3 => {
@@ -193,7 +193,7 @@ pub fn fuzz_dhcp(octets: &[u8]) {
                 }
                 world.now = end;
                 delegations.prefix_delegator.handle_timeout(end);
-                delegations.take_outputs();
+                delegations.perform_delegation_outputs();
             }
         }
         world.handle_outputs();
@@ -219,7 +219,7 @@ fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingQuer
 }
 
 /// Network of all hosts.
-const HOST_NETWORK: BoardNetwork = BoardNetwork { network_number: 0, is_isolated: false };
+const HOST_NETWORK: OnBoardNetwork = OnBoardNetwork { network_number: 0, is_isolated: false };
 
 /// Passes queries of hosts and answers of servers to the DNS forwarder, and lets time pass.
 pub fn fuzz_dns(octets: &[u8]) {

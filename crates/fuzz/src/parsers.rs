@@ -9,7 +9,7 @@ use std::hint::black_box;
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::{Rng, Time, WallTime};
-use carnet_fleet::store::{Key, Token};
+use carnet_fleet::store::{LeaderToken, StoreKey};
 use carnet_its::cam::Cam;
 use carnet_its::denm::Denm;
 use carnet_its::ldm::PartialCam;
@@ -264,11 +264,11 @@ pub fn fuzz_recording(octets: &[u8]) {
 /// a fleet exchange.
 pub fn fuzz_records(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
-    if let Some(key) = Key::of(text) {
-        assert_eq!(Key::of(&key.to_string()), Some(key));
+    if let Some(key) = StoreKey::of_name(text) {
+        assert_eq!(StoreKey::of_name(&key.to_string()), Some(key));
     }
-    if let Some(token) = Token::of(text) {
-        assert_eq!(Token::of(&token.to_text()), Some(token));
+    if let Some(token) = LeaderToken::from_text(text) {
+        assert_eq!(LeaderToken::from_text(&token.to_text()), Some(token));
     }
     if check_json_round_trip::<PersistentState>(octets) {
         let state: PersistentState = serde_json::from_slice(octets).expect("just read");

@@ -107,7 +107,7 @@ fn choose_config(choice: u8, among: &[StationConfig]) -> &StationConfig {
 pub fn fuzz_home_agent(octets: &[u8]) {
     let (choice, events) = story::parse_story(octets);
     let config = choose_config(choice, &test_configs().home_agents);
-    let mut world = StationNetwork::with_configs(&[config]);
+    let mut world = StationNetwork::new_with_configs(&[config]);
     events.for_each(|event| world.apply_event(event));
     world.end_story();
 }
@@ -119,7 +119,7 @@ pub fn fuzz_mobile_router(octets: &[u8]) {
     let router = choose_config(choice, &test_configs().mobile_routers);
     let agent =
         &test_configs().home_agents[if router.mobile_router.as_ref().is_some_and(has_ipv4) { 2 } else { 0 }];
-    let mut world = StationNetwork::with_configs(&[router, agent]);
+    let mut world = StationNetwork::new_with_configs(&[router, agent]);
     world.handle_input(0, Input::Interface(test_interface("w0", "2001:db8:f1::10", 1)));
     world.handle_input(0, Input::Interface(test_interface("w1", "2001:db8:f2::10", 2)));
     world.handle_input(0, Input::Interface(test_interface("i0", "2001:db8:a::1", 3)));
@@ -135,7 +135,7 @@ fn has_ipv4(router: &carnet_station::MobileRouterSettings) -> bool {
 pub fn fuzz_geonet_station(octets: &[u8]) {
     let (_, events) = story::parse_story(octets);
     let [vehicle, forwarder] = &test_configs().vehicles[..] else { return };
-    let mut world = StationNetwork::with_configs(&[vehicle, forwarder]);
+    let mut world = StationNetwork::new_with_configs(&[vehicle, forwarder]);
     world.handle_input(0, Input::Interface(test_interface("w0", "2001:db8:f1::10", 1)));
     for (station, latitude) in [(0, 488_375_000), (1, 488_376_000)] {
         let position = Position {
@@ -157,7 +157,7 @@ pub fn fuzz_replay(octets: &[u8]) {
     let [vehicle, _] = &test_configs().vehicles[..] else { return };
     let config =
         StationConfig { home_agent: test_configs().home_agents[0].home_agent.clone(), ..vehicle.clone() };
-    let mut world = StationNetwork::with_configs(&[&config]);
+    let mut world = StationNetwork::new_with_configs(&[&config]);
     for line in octets.split(|octet| *octet == b'\n').take(64) {
         let Ok(line) = serde_json::from_slice::<RecordedInput>(line) else { continue };
         world.now = world.now.max(line.time);
@@ -175,7 +175,7 @@ pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
         &test_configs().vehicles[0],
     ] {
         let mut station = Station::new(config.clone(), state.clone(), Rng::new(1), START_TIME, wall);
-        let mut world = StationNetwork::without_stations();
+        let mut world = StationNetwork::new_without_stations();
         world.started_at = wall;
         while station.poll_output().is_some() {}
         world.stations.push(station);
@@ -248,7 +248,7 @@ struct StationNetwork {
 }
 
 impl StationNetwork {
-    fn without_stations() -> StationNetwork {
+    fn new_without_stations() -> StationNetwork {
         StationNetwork {
             now: START_TIME,
             started_at: WALL_TIME_AT_START,
@@ -260,8 +260,8 @@ impl StationNetwork {
         }
     }
 
-    fn with_configs(configs: &[&StationConfig]) -> StationNetwork {
-        let mut world = StationNetwork::without_stations();
+    fn new_with_configs(configs: &[&StationConfig]) -> StationNetwork {
+        let mut world = StationNetwork::new_without_stations();
         // A mobile router signs with its own key.
         world.signs_messages = configs.iter().any(|config| config.mobile_router.is_some());
         for (number, config) in configs.iter().enumerate() {

@@ -75,8 +75,8 @@ fn fuzz_targets_accept_hundred_thousand_mutated_host_messages() {
         let files = corpus_of(target);
         let mut rng = Rng::new(2);
         for _ in 0..100_000 {
-            let (name, octets) = &files[rng.below(files.len() as u64) as usize];
-            let other = &files[rng.below(files.len() as u64) as usize].1;
+            let (name, octets) = &files[rng.number_below(files.len() as u64) as usize];
+            let other = &files[rng.number_below(files.len() as u64) as usize].1;
             run_target(target, name, &mutate(&mut rng, octets, other));
         }
     }
@@ -88,8 +88,8 @@ fn fuzz_targets_accept_mutated_corpus_files() {
         let files = corpus_of(target);
         let mut rng = Rng::new(1);
         for _ in 0..MUTATION_ROUNDS {
-            let (name, octets) = &files[rng.below(files.len() as u64) as usize];
-            let other = &files[rng.below(files.len() as u64) as usize].1;
+            let (name, octets) = &files[rng.number_below(files.len() as u64) as usize];
+            let other = &files[rng.number_below(files.len() as u64) as usize].1;
             run_target(target, name, &mutate(&mut rng, octets, other));
         }
     }
@@ -97,20 +97,20 @@ fn fuzz_targets_accept_mutated_corpus_files() {
 
 fn mutate(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
     let mut octets = octets.to_vec();
-    for _ in 0..=rng.below(4) {
+    for _ in 0..=rng.number_below(4) {
         if octets.is_empty() {
             octets.push(rng.u16() as u8);
         }
-        let at = rng.below(octets.len() as u64) as usize;
-        match rng.below(7) {
-            0 => octets[at] ^= 1 << rng.below(8),
+        let at = rng.number_below(octets.len() as u64) as usize;
+        match rng.number_below(7) {
+            0 => octets[at] ^= 1 << rng.number_below(8),
             1 => octets[at] = rng.u16() as u8,
-            2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][rng.below(6) as usize],
+            2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][rng.number_below(6) as usize],
             3 => octets.truncate(at),
             4 => octets.insert(at, rng.u16() as u8),
-            5 => drop(octets.drain(at..(at + 1 + rng.below(8) as usize).min(octets.len()))),
+            5 => drop(octets.drain(at..(at + 1 + rng.number_below(8) as usize).min(octets.len()))),
             _ if !other.is_empty() => {
-                let from = rng.below(other.len() as u64) as usize;
+                let from = rng.number_below(other.len() as u64) as usize;
                 octets.splice(at.., other[from..].iter().copied());
             }
             _ => {}

@@ -20,13 +20,13 @@ use carnet_wire::geonet::{
 };
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
-const HOME: Position = Position::new(488_375_000, 21_008_000);
+const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 const ROUTER_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 const SOURCE_COUNT: u32 = 4096;
 const PAYLOAD: [u8; 64] = [0xa5; 64];
 
 fn position_at(east: f64, north: f64) -> Position {
-    LocalPlane::new(HOME).position_at(east, north)
+    LocalPlane::new(HOME_POSITION).position_at(east, north)
 }
 
 fn address(kind: u8, number: u32) -> GnAddress {
@@ -72,10 +72,10 @@ fn router_with_neighbours(neighbours: u32, area_forwarding: AreaForwarding) -> (
     let mut router =
         Router::new(mib, GnAddress::new(false, StationType::PassengerCar, ROUTER_MAC), Rng::new(2));
     let now = Time::from_secs(1);
-    router.handle_position(now, position_vector(GnAddress(0), HOME, 1)).expect("on earth");
+    router.handle_position(now, position_vector(GnAddress(0), HOME_POSITION, 1)).expect("on earth");
     let mut macs = Vec::new();
     while macs.len() < neighbours as usize {
-        let (east, north) = (rng.below(1800) as f64 - 900.0, rng.below(1800) as f64 - 900.0);
+        let (east, north) = (rng.number_below(1800) as f64 - 900.0, rng.number_below(1800) as f64 - 900.0);
         if east.hypot(north) > 900.0 {
             continue;
         }
@@ -94,10 +94,10 @@ fn router_with_neighbours(neighbours: u32, area_forwarding: AreaForwarding) -> (
 }
 
 fn single_hop_frame(source: LongPositionVector) -> Vec<u8> {
-    emit(ExtendedHeader::SingleHop { source, media_dependent: [0; 4] }, 1)
+    encode_packet(ExtendedHeader::SingleHop { source, media_dependent: [0; 4] }, 1)
 }
 
-fn emit(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
+fn encode_packet(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
     Packet::new(
         extended,
         CommonNextHeader::BtpB,
@@ -130,7 +130,10 @@ fn circular_area(centre: Position) -> GeoArea {
 fn packets_of_all_sources(extended: impl Fn(u32, LongPositionVector) -> ExtendedHeader) -> Vec<Vec<u8>> {
     (0..SOURCE_COUNT)
         .map(|number| {
-            emit(extended(number, position_vector(address(2, number), position_at(-3000.0, -3000.0), 1)), 10)
+            encode_packet(
+                extended(number, position_vector(address(2, number), position_at(-3000.0, -3000.0), 1)),
+                10,
+            )
         })
         .collect()
 }
@@ -239,7 +242,7 @@ fn bench_forwarding(c: &mut Criterion) {
     let inside = packets_of_all_sources(|_, source| ExtendedHeader::GeoBroadcast {
         sequence: 0,
         source,
-        area: circular_area(HOME),
+        area: circular_area(HOME_POSITION),
     });
     let tsb = packets_of_all_sources(|_, source| ExtendedHeader::TopologicallyScoped { sequence: 0, source });
     for (name, frames) in [("gbc simple, inside the area", inside), ("tsb", tsb)] {
@@ -270,7 +273,7 @@ fn bench_reception(c: &mut Criterion) {
             // road of 3 km.
             let mut stations: Vec<(Vec<u8>, i32)> = (0..neighbours)
                 .map(|number| {
-                    let position = position_at(rng.below(900) as f64, rng.below(900) as f64);
+                    let position = position_at(rng.number_below(900) as f64, rng.number_below(900) as f64);
                     let source = position_vector(address(1, number), position, 2);
                     let frame = if beacon {
                         Packet::new(

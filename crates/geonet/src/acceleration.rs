@@ -27,7 +27,7 @@ pub const PERMISSION_IDLE_TIME: Duration = Duration::from_secs(5);
 /// Source of the sequence numbers of own packets (8.3).
 pub trait SequenceNumbers: std::fmt::Debug + Send {
     /// Returns the next sequence number.
-    fn next(&mut self) -> u16;
+    fn next_sequence_index(&mut self) -> u16;
     /// Makes 0 the next sequence number, because the station has restarted or has another address.
     fn restart_sequence(&mut self);
     /// Sets `next` as the next sequence number. The replay of a recording calls this function, because the
@@ -41,7 +41,7 @@ pub trait SequenceNumbers: std::fmt::Debug + Send {
 pub struct OwnSequenceNumbers(u16);
 
 impl SequenceNumbers for OwnSequenceNumbers {
-    fn next(&mut self) -> u16 {
+    fn next_sequence_index(&mut self) -> u16 {
         let sequence = self.0;
         self.0 = sequence.wrapping_add(1);
         sequence

@@ -34,7 +34,7 @@ pub(crate) fn fixed_and_random_interval(mib: &Mib, speed: i16, neighbours: usize
 /// Returns the random time between a beacon and the next one.
 pub(crate) fn time_to_next_beacon(mib: &Mib, speed: i16, neighbours: usize, rng: &mut Rng) -> Duration {
     let (fixed, jitter) = fixed_and_random_interval(mib, speed, neighbours);
-    rng.duration(fixed, fixed + jitter)
+    rng.duration_between(fixed, fixed + jitter)
 }
 
 #[cfg(test)]

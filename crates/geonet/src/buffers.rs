@@ -76,7 +76,7 @@ impl PacketBuffer {
     }
 
     /// Removes and returns all packets whose lifetime has ended.
-    pub fn expire(&mut self, now: Time) -> Vec<BufferedPacket> {
+    pub fn remove_expired(&mut self, now: Time) -> Vec<BufferedPacket> {
         if now < self.next_expiry {
             return Vec::new();
         }

@@ -5,12 +5,12 @@
 //! duplicate frames.
 
 /// Largest number of sequence numbers in an entry.
-pub const MAX_LENGTH: usize = 16;
+pub const MAX_LIST_LENGTH: usize = 16;
 
 /// The duplicate packet list of one source.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DuplicatePacketList {
-    sequence_numbers: [u16; MAX_LENGTH],
+    sequence_numbers: [u16; MAX_LIST_LENGTH],
     used_count: u8,
     next_index: u8,
 }
@@ -30,7 +30,7 @@ impl DuplicatePacketList {
 
     /// Adds `sequence` to the list; `length` is `itsGnDPLLength`.
     pub fn add(&mut self, sequence: u16, length: usize) {
-        let length = length.clamp(1, MAX_LENGTH) as u8;
+        let length = length.clamp(1, MAX_LIST_LENGTH) as u8;
         self.sequence_numbers[usize::from(self.next_index % length)] = sequence;
         self.next_index = (self.next_index + 1) % length;
         self.used_count = (self.used_count + 1).min(length);

@@ -137,7 +137,7 @@ impl fmt::Display for UnknownCentre {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct AreaEntry {
     destination: AreaDestination,
     expires_at: Option<Time>,
     /// Time of the last search for the station in the centre. The next field is the wait before the next
@@ -149,7 +149,7 @@ struct Entry {
 /// The areas that the operator has set.
 #[derive(Debug, Default)]
 pub struct GeoDestinations {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, AreaEntry>,
     /// Time at which the next area ends or the next search for a station is due.
     next_check_at: Option<Time>,
 }
@@ -169,11 +169,11 @@ impl GeoDestinations {
     ) -> Result<(), AreaRefusal> {
         self.check_area(name, &destination, router)?;
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let entry = Entry {
+        let entry = AreaEntry {
             destination,
             expires_at: expires,
             last_search_at: None,
-            search_interval: follow_time(router),
+            search_interval: time_before_search(router),
         };
         self.entries.insert(name.to_owned(), entry);
         // Handle the timers at once, so that the module checks the position of the centre now.
@@ -232,7 +232,7 @@ impl GeoDestinations {
 
     /// Returns the present position of an area; `None` if no area has this name.
     pub fn area(&self, now: Time, name: &str, router: &Router) -> Option<Result<GeoArea, UnknownCentre>> {
-        self.entries.get(name).map(|entry| place_area(now, &entry.destination, router))
+        self.entries.get(name).map(|entry| resolve_area(now, &entry.destination, router))
     }
 
     /// Returns the multicast groups of the areas, with the present position of each area.
@@ -242,7 +242,7 @@ impl GeoDestinations {
         router: &Router,
     ) -> impl Iterator<Item = (Ipv6Addr, Result<GeoArea, UnknownCentre>)> {
         let destinations = self.entries.values().map(|entry| &entry.destination);
-        destinations.filter_map(move |it| Some((it.group?, place_area(now, it, router))))
+        destinations.filter_map(move |it| Some((it.group?, resolve_area(now, it, router))))
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
@@ -257,7 +257,7 @@ impl GeoDestinations {
             return;
         }
         self.entries.retain(|_, entry| entry.expires_at.is_none_or(|expires| expires > now));
-        let follow = follow_time(router);
+        let follow = time_before_search(router);
         let mut due: Option<Time> = None;
         let mut at = |time: Time| due = Some(due.map_or(time, |due| due.min(time)));
         for entry in self.entries.values_mut() {
@@ -277,7 +277,7 @@ impl GeoDestinations {
             if entry.last_search_at.is_none_or(|asked| asked + entry.search_interval <= now) {
                 // Without a position of its own, the station cannot send the search request; the module tries
                 // again later.
-                let _counted = router.locate_then_send(now, address);
+                let _counted = router.locate_station(now, address);
                 if entry.last_search_at.is_some() {
                     entry.search_interval = (entry.search_interval * 2).min(MAX_SEARCH_INTERVAL);
                 }
@@ -290,11 +290,11 @@ impl GeoDestinations {
 }
 
 /// Returns how long the module waits for a packet of a station before it searches for the station.
-fn follow_time(router: &Router) -> Duration {
+fn time_before_search(router: &Router) -> Duration {
     (router.mib().lifetime_location_entry / 2).max(Duration::from_secs(1))
 }
 
-fn place_area(now: Time, destination: &AreaDestination, router: &Router) -> Result<GeoArea, UnknownCentre> {
+fn resolve_area(now: Time, destination: &AreaDestination, router: &Router) -> Result<GeoArea, UnknownCentre> {
     let own = || router.position_vector().map(|own| Position::new(own.latitude, own.longitude));
     let centre = match destination.centre {
         AreaCentre::Place(place) => place,

@@ -8,9 +8,9 @@
 //! reference point, and four multiplications per position. Other implementations compute a geodesic per
 //! neighbour and packet, so they are slow with many neighbours.
 //!
-//! [`Metric`] is the cheaper first-order form for comparisons among positions. The metric depends on the
-//! destination only, so every station that holds the same packet ranks positions alike. A packet that comes
-//! strictly closer at every hop cannot come back, whatever the stations' own positions are.
+//! [`DistanceMetric`] is the cheaper first-order form for comparisons among positions. The metric depends on
+//! the destination only, so every station that holds the same packet ranks positions alike. A packet that
+//! comes strictly closer at every hop cannot come back, whatever the stations' own positions are.
 
 use carnet_wire::geonet::{GeoArea, Shape};
 
@@ -172,18 +172,18 @@ impl LocalPlane {
 /// Distance from a destination, for comparisons between positions: a first-order form that is equal in every
 /// station.
 #[derive(Debug, Clone, Copy)]
-pub struct Metric {
+pub struct DistanceMetric {
     pub(crate) destination: Position,
     /// Metres per 0.1 microdegree of latitude and of longitude.
     pub(crate) metres_per_latitude_unit: f64,
     pub(crate) metres_per_longitude_unit: f64,
 }
 
-impl Metric {
+impl DistanceMetric {
     /// Creates the metric of `destination`.
-    pub fn new(destination: Position) -> Metric {
+    pub fn new(destination: Position) -> DistanceMetric {
         let plane = LocalPlane::new(destination);
-        Metric {
+        DistanceMetric {
             destination,
             metres_per_latitude_unit: plane.metres_per_radian_north * RADIANS_PER_UNIT,
             metres_per_longitude_unit: plane.metres_per_radian_east * RADIANS_PER_UNIT,
@@ -297,7 +297,7 @@ mod tests {
             first in (-180.0f64..180.0, 10.0f64..5_000.0), second in (-180.0f64..180.0, 10.0f64..5_000.0),
         ) {
             let destination = Position::new(lat, lon);
-            let metric = Metric::new(destination);
+            let metric = DistanceMetric::new(destination);
             let a = position_moved(destination, first.0, first.1);
             let b = position_moved(destination, second.0, second.1);
             if (first.1 - second.1).abs() > 0.01 * first.1.max(second.1) {

@@ -144,7 +144,7 @@ struct EntryQueue {
 pub struct LocationTable {
     entries: Vec<Entry>,
     free_slots: Vec<u32>,
-    by_mid: HashMap<u64, u32, SeededHash>,
+    slot_by_mid: HashMap<u64, u32, SeededHash>,
     /// Queues of the entries: other stations received once, other stations established, neighbours received
     /// once, neighbours established.
     queues: [EntryQueue; 4],
@@ -176,7 +176,7 @@ impl LocationTable {
         LocationTable {
             entries: Vec::new(),
             free_slots: Vec::new(),
-            by_mid: HashMap::with_hasher(SeededHash(seed)),
+            slot_by_mid: HashMap::with_hasher(SeededHash(seed)),
             queues: [EntryQueue { first_entry: NO_ENTRY, last_entry: NO_ENTRY, len: 0 }; 4],
             neighbour_index: SpatialIndex::default(),
             neighbour_generation: 0,
@@ -185,12 +185,12 @@ impl LocationTable {
 
     /// Returns the number of stations in the table.
     pub fn len(&self) -> usize {
-        self.by_mid.len()
+        self.slot_by_mid.len()
     }
 
     /// Returns whether the table has no entries.
     pub fn is_empty(&self) -> bool {
-        self.by_mid.is_empty()
+        self.slot_by_mid.is_empty()
     }
 
     /// Returns the number of neighbours.
@@ -215,7 +215,7 @@ impl LocationTable {
 
     /// Returns the entry with a MID if it is still valid at `now`.
     pub fn find_station(&self, now: Time, mid: u64) -> Option<Slot> {
-        let slot = *self.by_mid.get(&mid)?;
+        let slot = *self.slot_by_mid.get(&mid)?;
         (self.entries[slot as usize].expires_at > now).then_some(slot)
     }
 
@@ -244,7 +244,7 @@ impl LocationTable {
         clock: Option<Timestamp>,
     ) -> Result<LearnOutcome, GeonetDrop> {
         let mid = mid_key(pv.address);
-        let Some(&slot) = self.by_mid.get(&mid) else {
+        let Some(&slot) = self.slot_by_mid.get(&mid) else {
             let slot = self.insert(now, mib, pv, direct)?;
             let (is_new, updated, from_the_future) = (true, true, false);
             return Ok(LearnOutcome {
@@ -374,7 +374,7 @@ impl LocationTable {
                 (self.entries.len() - 1) as u32
             }
         };
-        self.by_mid.insert(mid_key(pv.address), slot);
+        self.slot_by_mid.insert(mid_key(pv.address), slot);
         self.link_to_queue(slot, kind as u8);
         if direct {
             self.mark_neighbour(now, mib, slot);
@@ -444,7 +444,7 @@ impl LocationTable {
         self.unlink_from_queue(slot);
         let entry = &mut self.entries[slot as usize];
         entry.is_used = false;
-        self.by_mid.remove(&mid_key(entry.position_vector.address));
+        self.slot_by_mid.remove(&mid_key(entry.position_vector.address));
         if entry.is_neighbour() {
             self.neighbour_index.remove(slot);
             self.neighbour_generation += 1;

@@ -20,7 +20,7 @@ fn mid_of_station(station: u32) -> u64 {
     mid_key(position_vector(station, 0).address)
 }
 
-const START: Time = Time::from_secs(100);
+const START_TIME: Time = Time::from_secs(100);
 
 /// An entry takes at most 256 octets, including its part of all indexes.
 #[test]
@@ -32,20 +32,20 @@ fn location_table_entry_takes_at_most_256_octets() {
 #[test]
 fn single_hop_packet_makes_its_sender_a_neighbour() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    let near = table.learn_position(START, &mib, &position_vector(1, 10), true, None).expect("room");
+    let near = table.learn_position(START_TIME, &mib, &position_vector(1, 10), true, None).expect("room");
     assert!(near.is_new && near.is_new_neighbour && table.entry(near.slot).is_neighbour());
-    let far = table.learn_position(START, &mib, &position_vector(2, 10), false, None).expect("room");
+    let far = table.learn_position(START_TIME, &mib, &position_vector(2, 10), false, None).expect("room");
     assert!(far.is_new && !far.is_new_neighbour && !table.entry(far.slot).is_neighbour());
     assert_eq!((table.len(), table.neighbour_count()), (2, 1));
     // A later single-hop packet makes the second station a neighbour, too; a later forwarded packet does not
     // end this state.
     assert!(
         table
-            .learn_position(START, &mib, &position_vector(2, 11), true, None)
+            .learn_position(START_TIME, &mib, &position_vector(2, 11), true, None)
             .expect("room")
             .is_new_neighbour
     );
-    table.learn_position(START, &mib, &position_vector(1, 11), false, None).expect("room");
+    table.learn_position(START_TIME, &mib, &position_vector(1, 11), false, None).expect("room");
     assert_eq!(table.neighbour_count(), 2);
 }
 
@@ -55,21 +55,24 @@ fn single_hop_packet_makes_its_sender_a_neighbour() {
 fn older_position_vector_is_ignored() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
     let moved = |timestamp, latitude| LongPositionVector { latitude, ..position_vector(1, timestamp) };
-    let slot = table.learn_position(START, &mib, &moved(u32::MAX - 5, 1), true, None).expect("room").slot;
+    let slot =
+        table.learn_position(START_TIME, &mib, &moved(u32::MAX - 5, 1), true, None).expect("room").slot;
     assert!(
         !table
-            .learn_position(START, &mib, &moved(u32::MAX - 5, 2), true, None)
+            .learn_position(START_TIME, &mib, &moved(u32::MAX - 5, 2), true, None)
             .expect("room")
             .is_position_updated
     );
     assert!(
         !table
-            .learn_position(START, &mib, &moved(u32::MAX - 6, 3), true, None)
+            .learn_position(START_TIME, &mib, &moved(u32::MAX - 6, 3), true, None)
             .expect("room")
             .is_position_updated
     );
     assert_eq!(table.entry(slot).position_vector().latitude, 1);
-    assert!(table.learn_position(START, &mib, &moved(3, 4), true, None).expect("room").is_position_updated);
+    assert!(
+        table.learn_position(START_TIME, &mib, &moved(3, 4), true, None).expect("room").is_position_updated
+    );
     assert_eq!(table.entry(slot).position_vector().latitude, 4);
     assert_eq!(table.neighbour_index().position(slot).map(|p| p.latitude), Some(4));
 }
@@ -78,13 +81,14 @@ fn older_position_vector_is_ignored() {
 #[test]
 fn location_table_entry_expires() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    let slot = table.learn_position(START, &mib, &position_vector(1, 10), true, None).expect("room").slot;
+    let slot =
+        table.learn_position(START_TIME, &mib, &position_vector(1, 10), true, None).expect("room").slot;
     table.entry_mut(slot).duplicates.add(7, 8);
     table
-        .learn_position(START + Duration::from_secs(1), &mib, &position_vector(2, 10), false, None)
+        .learn_position(START_TIME + Duration::from_secs(1), &mib, &position_vector(2, 10), false, None)
         .expect("room");
-    assert_eq!(table.next_expiry(), Some(START + Duration::from_secs(20)));
-    let end = START + Duration::from_secs(20);
+    assert_eq!(table.next_expiry(), Some(START_TIME + Duration::from_secs(20)));
+    let end = START_TIME + Duration::from_secs(20);
     assert!(table.find_station(end - Duration::from_nanos(1), mid_of_station(1)).is_some());
     assert!(table.find_station(end, mid_of_station(1)).is_none());
     assert!(
@@ -94,9 +98,9 @@ fn location_table_entry_expires() {
             .is_position_updated
     );
     assert!(!table.entry(slot).duplicates.contains(7));
-    table.expire_entries(START + Duration::from_secs(21), &mib);
+    table.expire_entries(START_TIME + Duration::from_secs(21), &mib);
     assert_eq!((table.len(), table.neighbour_count()), (1, 1));
-    table.expire_entries(START + Duration::from_secs(40), &mib);
+    table.expire_entries(START_TIME + Duration::from_secs(40), &mib);
     assert_eq!((table.len(), table.neighbour_count(), table.next_expiry()), (0, 0, None));
 }
 
@@ -104,10 +108,10 @@ fn location_table_entry_expires() {
 #[test]
 fn repeated_timestamp_still_renews_the_entry() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    table.learn_position(START, &mib, &position_vector(1, 10), true, None).expect("room");
-    table.learn_position(START, &mib, &position_vector(2, 10), false, None).expect("room");
+    table.learn_position(START_TIME, &mib, &position_vector(1, 10), true, None).expect("room");
+    table.learn_position(START_TIME, &mib, &position_vector(2, 10), false, None).expect("room");
     for second in 1..60 {
-        let now = START + Duration::from_secs(second);
+        let now = START_TIME + Duration::from_secs(second);
         let learnt = table.learn_position(now, &mib, &position_vector(1, 10), true, None).expect("known");
         assert!(!learnt.is_new && !learnt.is_new_neighbour && !learnt.is_position_updated);
         table.expire_entries(now, &mib);
@@ -121,11 +125,11 @@ fn repeated_timestamp_still_renews_the_entry() {
             "{second} s"
         );
     }
-    table.expire_entries(START + Duration::from_secs(79), &mib);
+    table.expire_entries(START_TIME + Duration::from_secs(79), &mib);
     assert!(table.is_empty());
     // An entry's lifetime also restarts when its station becomes a neighbour.
-    table.learn_position(START, &mib, &position_vector(4, 10), false, None).expect("room");
-    let later = START + Duration::from_secs(19);
+    table.learn_position(START_TIME, &mib, &position_vector(4, 10), false, None).expect("room");
+    let later = START_TIME + Duration::from_secs(19);
     assert!(
         table
             .learn_position(later, &mib, &position_vector(4, 10), true, None)
@@ -140,13 +144,13 @@ fn repeated_timestamp_still_renews_the_entry() {
 fn neighbour_out_of_range_stays_in_table_while_others_forward_its_packets() {
     let mut table = LocationTable::new(1);
     let mib = Mib { lifetime_neighbour: Duration::from_secs(3), ..Mib::default() };
-    table.learn_position(START, &mib, &position_vector(1, 10), true, None).expect("room");
+    table.learn_position(START_TIME, &mib, &position_vector(1, 10), true, None).expect("room");
     table
-        .learn_position(START + Duration::from_secs(2), &mib, &position_vector(1, 11), false, None)
+        .learn_position(START_TIME + Duration::from_secs(2), &mib, &position_vector(1, 11), false, None)
         .expect("room");
-    table.expire_entries(START + Duration::from_secs(3), &mib);
+    table.expire_entries(START_TIME + Duration::from_secs(3), &mib);
     assert_eq!((table.len(), table.neighbour_count()), (1, 0));
-    table.expire_entries(START + Duration::from_secs(22), &mib);
+    table.expire_entries(START_TIME + Duration::from_secs(22), &mib);
     assert_eq!(table.len(), 0);
 }
 
@@ -154,8 +158,8 @@ fn neighbour_out_of_range_stays_in_table_while_others_forward_its_packets() {
 #[test]
 fn a_replayed_beacon_makes_no_neighbour() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
-    table.learn_position(START, &mib, &position_vector(1, 10), false, None).expect("room");
-    let learnt = table.learn_position(START, &mib, &position_vector(1, 9), true, None).expect("known");
+    table.learn_position(START_TIME, &mib, &position_vector(1, 10), false, None).expect("room");
+    let learnt = table.learn_position(START_TIME, &mib, &position_vector(1, 9), true, None).expect("known");
     assert!(!learnt.is_new_neighbour);
     assert_eq!(table.neighbour_count(), 0);
 }
@@ -167,29 +171,31 @@ fn fabricated_stations_replace_only_each_other() {
     let mib = Mib { max_neighbours: 100, max_other_stations: 50, ..Mib::default() };
     for beacon in 0..2 {
         for station in 0..40 {
-            table.learn_position(START, &mib, &position_vector(station, beacon), true, None).expect("room");
+            table
+                .learn_position(START_TIME, &mib, &position_vector(station, beacon), true, None)
+                .expect("room");
         }
     }
     for station in 1000..100_000 {
         table
-            .learn_position(START, &mib, &position_vector(station, 0), true, None)
+            .learn_position(START_TIME, &mib, &position_vector(station, 0), true, None)
             .expect("room among the fabricated");
         table
-            .learn_position(START, &mib, &position_vector(station + 1_000_000, 0), false, None)
+            .learn_position(START_TIME, &mib, &position_vector(station + 1_000_000, 0), false, None)
             .expect("room among the far");
         assert!(table.len() <= 150 && table.allocated_entries() <= 151);
     }
-    assert!((0..40).all(|station| table.find_station(START, mid_of_station(station)).is_some()));
+    assert!((0..40).all(|station| table.find_station(START_TIME, mid_of_station(station)).is_some()));
     // During the flood, a real new station sends beacons regularly: the table stores it and does not replace
     // it.
-    table.learn_position(START, &mib, &position_vector(500, 0), true, None).expect("room");
-    table.learn_position(START, &mib, &position_vector(500, 1), true, None).expect("room");
+    table.learn_position(START_TIME, &mib, &position_vector(500, 0), true, None).expect("room");
+    table.learn_position(START_TIME, &mib, &position_vector(500, 1), true, None).expect("room");
     for station in 100_000..101_000 {
         table
-            .learn_position(START, &mib, &position_vector(station, 0), true, None)
+            .learn_position(START_TIME, &mib, &position_vector(station, 0), true, None)
             .expect("room among the fabricated");
     }
-    assert!(table.find_station(START, mid_of_station(500)).is_some());
+    assert!(table.find_station(START_TIME, mid_of_station(500)).is_some());
 }
 
 /// Fabricated stations that each send two beacons do not replace established neighbours.
@@ -199,17 +205,18 @@ fn flood_does_not_remove_established_neighbours() {
     let mib = Mib { max_neighbours: 10, ..Mib::default() };
     for station in 0..20 {
         for beacon in 0..2 {
-            let learnt = table.learn_position(START, &mib, &position_vector(station, beacon), true, None);
+            let learnt =
+                table.learn_position(START_TIME, &mib, &position_vector(station, beacon), true, None);
             assert_eq!(learnt.is_ok(), station < 10, "{station}");
         }
     }
-    assert!((0..10).all(|station| table.find_station(START, mid_of_station(station)).is_some()));
+    assert!((0..10).all(|station| table.find_station(START_TIME, mid_of_station(station)).is_some()));
     assert_eq!(
-        table.learn_position(START, &mib, &position_vector(30, 0), true, None),
+        table.learn_position(START_TIME, &mib, &position_vector(30, 0), true, None),
         Err(GeonetDrop::LocationTableFull)
     );
     // Established neighbours whose lifetime has ended make room, even before the table's timer has run.
-    let later = START + Duration::from_secs(20);
+    let later = START_TIME + Duration::from_secs(20);
     assert!(table.learn_position(later, &mib, &position_vector(30, 0), true, None).is_ok());
 }
 
@@ -218,11 +225,11 @@ fn location_table_lists_stay_consistent_under_random_use() {
     let mut rng = carnet_base::Rng::new(3);
     let mut table = LocationTable::new(9);
     let mib = Mib { max_neighbours: 20, max_other_stations: 20, ..Mib::default() };
-    let mut now = START;
+    let mut now = START_TIME;
     for step in 0..20_000u32 {
-        now += Duration::from_millis(rng.below(200));
-        let station = rng.below(60) as u32;
-        match rng.below(10) {
+        now += Duration::from_millis(rng.number_below(200));
+        let station = rng.number_below(60) as u32;
+        match rng.number_below(10) {
             0 => table.expire_entries(now, &mib),
             1 => {
                 if let Some(slot) = table.find_station(now, mid_of_station(station)) {
@@ -235,7 +242,7 @@ fn location_table_lists_stay_consistent_under_random_use() {
                 now,
                 &mib,
                 &position_vector(station, step / 32),
-                rng.chance(0.5),
+                rng.is_true_with_probability(0.5),
                 None,
             )),
         }

@@ -157,10 +157,10 @@ pub struct Mib {
     pub beacon_interval: BeaconInterval,
     /// Whether adaptive beacons take the speed of the fastest neighbour if it is faster than this station.
     /// The time for which two stations stay in range depends on both speeds. Not in the standard.
-    pub beacon_company_speed: bool,
+    pub uses_fastest_neighbour_speed: bool,
     /// Distance in metres between the present position and the position that the last beacon predicts. Above
     /// this distance the station sends a beacon at once, for example after a turn. Not in the standard.
-    pub beacon_deviation: Option<f64>,
+    pub max_beacon_deviation: Option<f64>,
     /// Validity of a beacon in beacon intervals, announced in its lifetime (LT). After that time without a
     /// beacon, the station is no longer a neighbour. Not in the standard, where the lifetime of a beacon has
     /// no meaning.
@@ -170,7 +170,7 @@ pub struct Mib {
     /// Whether any broadcast of an own packet counts as a beacon, and any packet directly from its source
     /// makes the source a neighbour. In the standard only SHB has both effects. Set the parameter in all
     /// stations or in none.
-    pub piggyback: bool,
+    pub is_piggybacking_on: bool,
     /// Hop limit of packets whose request gives none (`itsGnDefaultHopLimit`).
     pub default_hop_limit: u8,
     /// Length of the duplicate packet list, up to 16 (`itsGnDPLLength`).
@@ -248,11 +248,11 @@ impl Default for Mib {
             beacon_retransmit_timer: Duration::from_secs(3),
             beacon_max_jitter: Duration::from_millis(750),
             beacon_interval: BeaconInterval::Fixed,
-            beacon_company_speed: false,
-            beacon_deviation: None,
+            uses_fastest_neighbour_speed: false,
+            max_beacon_deviation: None,
             beacon_lifetime: None,
             multi_hop_beacons: None,
-            piggyback: false,
+            is_piggybacking_on: false,
             default_hop_limit: 10,
             duplicate_packet_list_length: 8,
             max_packet_lifetime: Duration::from_secs(600),

@@ -4,28 +4,28 @@ use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, Lifetime, TrafficClass, set_lifetime};
 
 use crate::dcc::DccProfile;
-use crate::geodesy::{Metric, Position};
+use crate::geodesy::{DistanceMetric, Position};
 
 /// Destination of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     /// GUC and LS reply: the station with this MID, at the position in the packet.
-    Station { mid: u64, metric: Metric },
+    Station { mid: u64, metric: DistanceMetric },
     /// GBC: all stations in the area.
-    Area { area: GeoArea, metric: Metric },
+    Area { area: GeoArea, metric: DistanceMetric },
     /// GAC: any station in the area.
-    Anybody { area: GeoArea, metric: Metric },
+    Anybody { area: GeoArea, metric: DistanceMetric },
     /// TSB, SHB and LS request: all stations.
     Everybody,
 }
 
 impl Target {
     pub fn towards_station(mid: u64, position: Position) -> Target {
-        Target::Station { mid, metric: Metric::new(position) }
+        Target::Station { mid, metric: DistanceMetric::new(position) }
     }
 
     /// Returns the metric of the distance to the destination; `None` for packets to all stations.
-    pub fn metric(&self) -> Option<&Metric> {
+    pub fn metric(&self) -> Option<&DistanceMetric> {
         match self {
             Target::Station { metric, .. } | Target::Area { metric, .. } | Target::Anybody { metric, .. } => {
                 Some(metric)

@@ -50,7 +50,7 @@ impl PacketRate {
 
     /// Returns whether the rate is below `most` octets per second, both on average and since the present
     /// window began.
-    pub fn has_room(&mut self, now: Time, most: f32, beta: f32) -> bool {
+    pub fn is_below_limit(&mut self, now: Time, most: f32, beta: f32) -> bool {
         self.count_packet(now, 0, beta) <= most
             && (self.octets as f32) < MAX_WINDOW_FACTOR * most * AVERAGE_WINDOW.as_secs_f32()
     }
@@ -79,7 +79,7 @@ pub fn is_yielding(next_header: CommonNextHeader, traffic_class: TrafficClass) -
 }
 
 /// Returns the part of a limit that yielding packets may use.
-pub fn yielding_share(limit: u32) -> f32 {
+pub fn yielding_rate_limit(limit: u32) -> f32 {
     limit as f32 * YIELDING_RATE_SHARE
 }
 
@@ -124,7 +124,7 @@ impl YieldingPacketShaper {
         urgent: bool,
         packet: BufferedPacket,
     ) -> ShaperDecision {
-        let rate = yielding_share(limit).max(1.0);
+        let rate = yielding_rate_limit(limit).max(1.0);
         let ahead = self.bucket_empty_at.saturating_since(now).as_secs_f32();
         if (urgent && ahead < MAX_WAIT_S)
             || (self.waiting_packets.is_empty() && self.bucket_has_room_at() <= now)
@@ -144,7 +144,7 @@ impl YieldingPacketShaper {
     /// Returns the next packet that may leave now. If none may leave, the error is the time at which the
     /// first waiting packet may leave; `None` if no packet waits.
     pub fn poll_packet(&mut self, now: Time, limit: u32) -> Result<BufferedPacket, Option<Time>> {
-        let rate = yielding_share(limit).max(1.0);
+        let rate = yielding_rate_limit(limit).max(1.0);
         let due = self.bucket_has_room_at();
         if due > now {
             return Err((!self.waiting_packets.is_empty()).then_some(due));

@@ -2,12 +2,12 @@
 //! to a point without visiting all.
 //!
 //! The tree uses the integer coordinates of the wire, so it needs no origin and does not change when the
-//! station moves. A query passes its own [`Metric`]. Leaves have up to twelve items in linked lists through
-//! one array. Nodes are in blocks of four, which the tree reuses. Between two beacons nearly all positions
-//! stay in their leaves; their update costs one comparison. The depth is limited to cells of some 11 m: many
-//! stations at the same position make a long list, but not a deep tree.
+//! station moves. A query passes its own [`DistanceMetric`]. Leaves have up to twelve items in linked lists
+//! through one array. Nodes are in blocks of four, which the tree reuses. Between two beacons nearly all
+//! positions stay in their leaves; their update costs one comparison. The depth is limited to cells of some
+//! 11 m: many stations at the same position make a long list, but not a deep tree.
 
-use crate::geodesy::{FULL_TURN, Metric, Position};
+use crate::geodesy::{DistanceMetric, FULL_TURN, Position};
 
 /// Largest number of items in a leaf; the tree splits a leaf with more items.
 const MAX_LEAF_ITEMS: u32 = 12;
@@ -17,7 +17,7 @@ const NO_ITEM: u32 = u32::MAX;
 const ROOT_NODE: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
-struct Node {
+struct TreeNode {
     /// Index of the first of four children; [`NO_ITEM`] in a leaf.
     first_child: u32,
     parent: u32,
@@ -46,7 +46,7 @@ const ABSENT_ITEM: Item =
 /// Spatial index of items with positions; the caller numbers the items with small integers.
 #[derive(Debug)]
 pub struct SpatialIndex {
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
     free_blocks: Vec<u32>,
     items: Vec<Item>,
 }
@@ -59,7 +59,7 @@ fn to_signed(value: u32) -> i32 {
     (value ^ 0x8000_0000) as i32
 }
 
-impl Node {
+impl TreeNode {
     fn side_length(&self) -> u64 {
         1 << (32 - u32::from(self.depth))
     }
@@ -72,7 +72,7 @@ impl Node {
 
 impl Default for SpatialIndex {
     fn default() -> Self {
-        let root = Node {
+        let root = TreeNode {
             first_child: NO_ITEM,
             parent: NO_ITEM,
             item_count: 0,
@@ -97,7 +97,8 @@ impl SpatialIndex {
     }
 
     /// Upper limit of the octets per item: its own record and its share of the nodes.
-    pub const ITEM_OCTETS: usize = size_of::<Item>() + 4 * size_of::<Node>() / (MAX_LEAF_ITEMS as usize / 2);
+    pub const ITEM_OCTETS: usize =
+        size_of::<Item>() + 4 * size_of::<TreeNode>() / (MAX_LEAF_ITEMS as usize / 2);
 
     /// Sets the position of `item`, and adds the item if it is not in the index.
     pub fn set_position(&mut self, item: u32, position: Position) {
@@ -162,7 +163,7 @@ impl SpatialIndex {
 
     /// Returns the item nearest to the metric's destination, if it is strictly nearer than `below` (square
     /// metres).
-    pub fn nearest_item(&self, metric: &Metric, below: f64) -> Option<(u32, f64)> {
+    pub fn nearest_item(&self, metric: &DistanceMetric, below: f64) -> Option<(u32, f64)> {
         self.nearest_item_where(metric, below, |_| true)
     }
 
@@ -170,7 +171,7 @@ impl SpatialIndex {
     /// (square metres).
     pub fn nearest_item_where(
         &self,
-        metric: &Metric,
+        metric: &DistanceMetric,
         below: f64,
         accept: impl Fn(u32) -> bool,
     ) -> Option<(u32, f64)> {
@@ -179,13 +180,13 @@ impl SpatialIndex {
 
     /// Returns whether the index has an item that `accept` accepts and that is nearer than `below` (square
     /// metres). The search stops at the first such item.
-    pub fn is_any_within(&self, metric: &Metric, below: f64, accept: impl Fn(u32) -> bool) -> bool {
+    pub fn has_item_within(&self, metric: &DistanceMetric, below: f64, accept: impl Fn(u32) -> bool) -> bool {
         self.search_around::<true>(metric, below, &accept).is_some()
     }
 
     fn search_around<const ANY: bool>(
         &self,
-        metric: &Metric,
+        metric: &DistanceMetric,
         below: f64,
         accept: &impl Fn(u32) -> bool,
     ) -> Option<(u32, f64)> {
@@ -207,7 +208,7 @@ impl SpatialIndex {
 
     fn search_node<const ANY: bool>(
         &self,
-        metric: &Metric,
+        metric: &DistanceMetric,
         longitude: i64,
         mut below: f64,
         accept: &impl Fn(u32) -> bool,
@@ -272,7 +273,7 @@ impl SpatialIndex {
         best
     }
 
-    fn child_containing(node: &Node, x: u32, y: u32) -> u32 {
+    fn child_containing(node: &TreeNode, x: u32, y: u32) -> u32 {
         let bit = 31 - u32::from(node.depth);
         node.first_child + (((y >> bit) & 1) << 1 | ((x >> bit) & 1))
     }
@@ -293,7 +294,7 @@ impl SpatialIndex {
             if node.item_count <= MAX_LEAF_ITEMS || node.depth >= MAX_DEPTH {
                 return;
             }
-            let block = self.take_block(leaf);
+            let block = self.allocate_block(leaf);
             self.nodes[leaf as usize].first_child = block;
             let mut item = std::mem::replace(&mut self.nodes[leaf as usize].first_item, NO_ITEM);
             let mut fullest = block;
@@ -312,7 +313,7 @@ impl SpatialIndex {
     }
 
     /// Returns a block of four empty leaves under `parent`.
-    fn take_block(&mut self, parent: u32) -> u32 {
+    fn allocate_block(&mut self, parent: u32) -> u32 {
         let above = self.nodes[parent as usize];
         let depth = above.depth + 1;
         let half = (above.side_length() / 2) as u32;
@@ -322,7 +323,7 @@ impl SpatialIndex {
             block
         });
         for index in 0..4u32 {
-            self.nodes[(block + index) as usize] = Node {
+            self.nodes[(block + index) as usize] = TreeNode {
                 first_child: NO_ITEM,
                 parent,
                 item_count: 0,
@@ -345,7 +346,7 @@ impl SpatialIndex {
             waiting -= 1;
             let block = blocks[waiting];
             for child in block..block + 4 {
-                let Node { first_child: children, first_item: head, .. } = self.nodes[child as usize];
+                let TreeNode { first_child: children, first_item: head, .. } = self.nodes[child as usize];
                 if children != NO_ITEM {
                     blocks[waiting] = children;
                     waiting += 1;
@@ -381,7 +382,7 @@ mod tests {
     use carnet_base::Rng;
 
     fn random_position(rng: &mut Rng, centre: Position, spread: u64) -> Position {
-        let mut shift = |value: i32| value + (rng.below(2 * spread) as i64 - spread as i64) as i32;
+        let mut shift = |value: i32| value + (rng.number_below(2 * spread) as i64 - spread as i64) as i32;
         let (latitude, longitude) = (shift(centre.latitude), shift(centre.longitude));
         Position::new(latitude, longitude)
     }
@@ -397,8 +398,8 @@ mod tests {
             let mut index = SpatialIndex::default();
             let mut all: Vec<Option<Position>> = vec![None; 500];
             for round in 0..4_000 {
-                let item = rng.below(500) as u32;
-                if rng.chance(0.3) {
+                let item = rng.number_below(500) as u32;
+                if rng.is_true_with_probability(0.3) {
                     index.remove(item);
                     all[item as usize] = None;
                 } else {
@@ -408,8 +409,12 @@ mod tests {
                 }
                 assert_eq!(index.len(), all.iter().flatten().count());
                 if round % 10 == 0 {
-                    let metric = Metric::new(random_position(&mut rng, centre, 3 * spread / 2));
-                    let below = if rng.chance(0.5) { f64::INFINITY } else { (spread as f64 / 100.0).powi(2) };
+                    let metric = DistanceMetric::new(random_position(&mut rng, centre, 3 * spread / 2));
+                    let below = if rng.is_true_with_probability(0.5) {
+                        f64::INFINITY
+                    } else {
+                        (spread as f64 / 100.0).powi(2)
+                    };
                     let expected = all
                         .iter()
                         .flatten()
@@ -418,7 +423,7 @@ mod tests {
                         .min_by(f64::total_cmp);
                     let found = index.nearest_item(&metric, below).map(|(_, squared)| squared);
                     assert_eq!(found.is_some(), expected.is_some());
-                    assert_eq!(index.is_any_within(&metric, below, |_| true), expected.is_some());
+                    assert_eq!(index.has_item_within(&metric, below, |_| true), expected.is_some());
                     if let (Some(found), Some(expected)) = (found, expected) {
                         assert!((found - expected).abs() <= 1e-9 * expected, "{found} {expected}");
                     }
@@ -432,11 +437,11 @@ mod tests {
         let mut index = SpatialIndex::default();
         index.set_position(0, Position::new(0, 1_799_000_000));
         index.set_position(1, Position::new(0, -1_799_999_900));
-        let from_east = Metric::new(Position::new(0, 1_799_999_900));
+        let from_east = DistanceMetric::new(Position::new(0, 1_799_999_900));
         assert_eq!(index.nearest_item(&from_east, f64::INFINITY).map(|found| found.0), Some(1));
         index.set_position(1, Position::new(0, -1_700_000_000));
         index.set_position(2, Position::new(0, 1_799_999_900));
-        let from_west = Metric::new(Position::new(0, -1_799_999_900));
+        let from_west = DistanceMetric::new(Position::new(0, -1_799_999_900));
         assert_eq!(index.nearest_item(&from_west, f64::INFINITY).map(|found| found.0), Some(2));
     }
 
@@ -457,6 +462,6 @@ mod tests {
         }
         (0..10_000).for_each(|item| index.remove(item));
         assert!(index.is_empty());
-        assert_eq!(index.nearest_item(&Metric::new(Position::new(0, 0)), f64::INFINITY), None);
+        assert_eq!(index.nearest_item(&DistanceMetric::new(Position::new(0, 0)), f64::INFINITY), None);
     }
 }

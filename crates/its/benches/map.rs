@@ -15,22 +15,23 @@ use carnet_its::uper::encode;
 use carnet_wire::geonet::{GeoArea, Shape};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
-const HOME: Position = Position::new(488_375_000, 21_008_000);
+const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 /// Number of CAMs per station that the benchmark prepares.
-const ROUNDS: usize = 8;
+const CAMS_PER_STATION: usize = 8;
 
 /// Returns the CAMs of `stations` stations, round after round.
 fn cams_of_stations(stations: u32) -> Vec<Vec<u8>> {
-    let plane = LocalPlane::new(HOME);
+    let plane = LocalPlane::new(HOME_POSITION);
     let mut rng = Rng::new(1);
-    let mut places: Vec<(f64, f64)> =
-        (0..stations).map(|_| (rng.below(8000) as f64 - 4000.0, rng.below(8000) as f64 - 4000.0)).collect();
-    (0..ROUNDS)
+    let mut places: Vec<(f64, f64)> = (0..stations)
+        .map(|_| (rng.number_below(8000) as f64 - 4000.0, rng.number_below(8000) as f64 - 4000.0))
+        .collect();
+    (0..CAMS_PER_STATION)
         .flat_map(|_| {
             let round: Vec<Vec<u8>> = (0..)
                 .zip(&mut places)
                 .map(|(station, place)| {
-                    place.0 += rng.below(7) as f64 - 3.0;
+                    place.0 += rng.number_below(7) as f64 - 3.0;
                     let position = plane.position_at(place.0, place.1);
                     let mut cam = Cam::default();
                     cam.header.message_id = MessageId::CAM;
@@ -67,8 +68,8 @@ fn bench_map(criterion: &mut Criterion) {
         });
         let area = GeoArea {
             shape: Shape::Circle,
-            latitude: HOME.latitude,
-            longitude: HOME.longitude,
+            latitude: HOME_POSITION.latitude,
+            longitude: HOME_POSITION.longitude,
             distance_a: 300,
             distance_b: 0,
             angle: 0,

@@ -57,7 +57,7 @@ impl TimestampIts {
 
     /// Returns the timestamp that is `span` later.
     #[must_use]
-    pub fn plus(self, span: std::time::Duration) -> TimestampIts {
+    pub fn plus_duration(self, span: std::time::Duration) -> TimestampIts {
         TimestampIts(
             self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).min(Self::MOST),
         )
@@ -66,7 +66,7 @@ impl TimestampIts {
 
 impl ValidityDuration {
     /// Returns the validity as a duration.
-    pub const fn duration(self) -> std::time::Duration {
+    pub const fn as_duration(self) -> std::time::Duration {
         std::time::Duration::from_secs(self.0 as u64)
     }
 }

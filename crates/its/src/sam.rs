@@ -285,14 +285,14 @@ impl<T: Uper> Uper for UnboundedList<T> {
 pub type Extensions = UnboundedList<Extension>;
 
 impl UnboundedList<Extension> {
-    fn value_of_reference(&self, reference: u8) -> Option<&[u8]> {
+    fn extension_value(&self, reference: u8) -> Option<&[u8]> {
         self.0.iter().find(|extension| extension.reference.0 == reference).map(|it| it.value.0.as_slice())
     }
 
     /// Returns an extension of one octet, such as [`reference::REPEAT_RATE`], as a number; `None` without
     /// such an extension.
-    pub fn octet_of_reference(&self, reference: u8) -> Option<u8> {
-        match self.value_of_reference(reference)? {
+    pub fn extension_octet(&self, reference: u8) -> Option<u8> {
+        match self.extension_value(reference)? {
             [octet] => Some(*octet),
             _ => None,
         }
@@ -300,22 +300,22 @@ impl UnboundedList<Extension> {
 
     /// Returns an extension of two octets, such as [`reference::SERVICE_PORT`], as a number; `None` without
     /// such an extension.
-    pub fn number_of_reference(&self, reference: u8) -> Option<u16> {
-        self.value_of_reference(reference)?.try_into().ok().map(u16::from_be_bytes)
+    pub fn extension_number(&self, reference: u8) -> Option<u16> {
+        self.extension_value(reference)?.try_into().ok().map(u16::from_be_bytes)
     }
 
     /// Returns an extension that holds an IPv6 address, such as [`reference::IPV6_ADDRESS`]; `None` without
     /// such an extension.
     pub fn address(&self, reference: u8) -> Option<Ipv6Addr> {
-        <[u8; 16]>::try_from(self.value_of_reference(reference)?).ok().map(Ipv6Addr::from)
+        <[u8; 16]>::try_from(self.extension_value(reference)?).ok().map(Ipv6Addr::from)
     }
 
     /// Returns the position of the advertiser from [`reference::LOCATION_2D`] or [`reference::LOCATION_3D`];
     /// `None` without a valid position.
     pub fn advertiser_position(&self) -> Option<Position> {
         let value = self
-            .value_of_reference(reference::LOCATION_2D)
-            .or_else(|| self.value_of_reference(reference::LOCATION_3D))?;
+            .extension_value(reference::LOCATION_2D)
+            .or_else(|| self.extension_value(reference::LOCATION_3D))?;
         let mut reader = Reader::new(value);
         // Skip a padding bit.
         reader.bit("Latitude");
@@ -329,13 +329,13 @@ impl UnboundedList<Extension> {
     /// missing or the length is wrong. In [`reference::PROVIDER_SERVICE_CONTEXT`] the length has five bits
     /// after three zero bits, in [`reference::ADVERTISER_IDENTIFIER`] eight bits.
     pub fn octets_with_length(&self, reference: u8) -> Option<&[u8]> {
-        let (length, octets) = self.value_of_reference(reference)?.split_first()?;
+        let (length, octets) = self.extension_value(reference)?.split_first()?;
         (usize::from(*length) == octets.len()).then_some(octets)
     }
 
     /// Returns the content of an extension as text, like [`Self::octets_with_length`]. Returns `None` also if
     /// the octets are not UTF-8.
-    pub fn text_of_reference(&self, reference: u8) -> Option<&str> {
+    pub fn extension_text(&self, reference: u8) -> Option<&str> {
         std::str::from_utf8(self.octets_with_length(reference)?).ok()
     }
 

@@ -11,9 +11,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 // Commands of `bpf(2)`, `enum bpf_cmd` of linux/bpf.h.
 const BPF_MAP_CREATE: libc::c_long = 0;
-const MAP_LOOKUP_ELEM: libc::c_long = 1;
-const MAP_UPDATE_ELEM: libc::c_long = 2;
-const MAP_DELETE_ELEM: libc::c_long = 3;
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_PROG_LOAD: libc::c_long = 5;
 
 /// Map type `BPF_MAP_TYPE_HASH`. The kernel allocates each entry when carnet inserts it.
@@ -25,7 +25,7 @@ const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// Update flag `BPF_ANY`: creates or replaces the entry of a key.
 pub(crate) const BPF_ANY: u64 = 0;
 /// Update flag `BPF_NOEXIST`: fails if the key has an entry.
-pub(crate) const UPDATE_NO_EXIST: u64 = 1;
+pub(crate) const BPF_NOEXIST: u64 = 1;
 
 /// Maximum number of attempts to load a program. The kernel returns EAGAIN if a signal interrupts the
 /// verification.
@@ -98,7 +98,7 @@ pub(crate) unsafe fn bpf_system_call<T>(
     libc::c_int::try_from(result).ok().filter(|it| *it >= 0).ok_or_else(io::Error::last_os_error)
 }
 
-fn address<T: ?Sized>(of: *const T) -> u64 {
+fn address_as_u64<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<u8>() as usize as u64
 }
 
@@ -132,7 +132,7 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
         MapElementAttributes {
             map_fd: self.fd.as_raw_fd() as u32,
             padding: 0,
-            key: address(key),
+            key: address_as_u64(key),
             value,
             flags,
         }
@@ -141,27 +141,27 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
     /// Returns the value of a key; `None` if the map has no entry for it.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
-        let mut attributes = self.element_attributes(key, address(value.as_mut_ptr()), 0);
+        let mut attributes = self.element_attributes(key, address_as_u64(value.as_mut_ptr()), 0);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads the key and
         // writes the value.
-        unsafe { bpf_system_call(MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
+        unsafe { bpf_system_call(BPF_MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
         // SAFETY: the kernel has written the whole value, and every bit pattern is valid.
         Some(unsafe { value.assume_init() })
     }
 
     /// Writes the value of a key. `flags` says whether the key may already be in the map ([`BPF_ANY`],
-    /// [`UPDATE_NO_EXIST`]).
+    /// [`BPF_NOEXIST`]).
     pub(crate) fn put_element(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
-        let mut attributes = self.element_attributes(key, address(value), flags);
+        let mut attributes = self.element_attributes(key, address_as_u64(value), flags);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads both.
-        unsafe { bpf_system_call(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
+        unsafe { bpf_system_call(BPF_MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
     }
 
     /// Removes the entry of a key.
     pub(crate) fn remove(&self, key: &K) -> io::Result<()> {
         let mut attributes = self.element_attributes(key, 0, 0);
         // SAFETY: the map's keys have the size of `K`. The kernel reads one key.
-        unsafe { bpf_system_call(MAP_DELETE_ELEM, &mut attributes) }.map(drop)
+        unsafe { bpf_system_call(BPF_MAP_DELETE_ELEM, &mut attributes) }.map(drop)
     }
 }
 
@@ -193,8 +193,8 @@ pub(crate) fn load_socket_filter(
     let mut attributes = ProgramLoadAttributes {
         kind: BPF_PROG_TYPE_SOCKET_FILTER,
         instruction_count: linked.len() as u32,
-        instructions_address: address(linked.as_ptr()),
-        license: address(license.as_ptr()),
+        instructions_address: address_as_u64(linked.as_ptr()),
+        license: address_as_u64(license.as_ptr()),
         log_level: 0,
         log_size: 0,
         log_address: 0,
@@ -215,7 +215,7 @@ pub(crate) fn load_socket_filter(
 pub(crate) mod tests {
     use super::*;
 
-    const PROG_TEST_RUN: libc::c_long = 10;
+    const BPF_PROG_TEST_RUN: libc::c_long = 10;
 
     #[repr(C)]
     struct TestRunAttributes {
@@ -236,14 +236,14 @@ pub(crate) mod tests {
             return_value: 0,
             input_size: frame.len() as u32,
             output_size: 0,
-            input_address: address(frame.as_ptr()),
+            input_address: address_as_u64(frame.as_ptr()),
             output_address: 0,
             repeat_count: 1,
             duration: 0,
         };
         // SAFETY: the attributes contain the frame's right length. The kernel reads the frame and writes only
         // the attributes.
-        unsafe { bpf_system_call(PROG_TEST_RUN, &mut attributes) }.expect("the kernel runs the program");
+        unsafe { bpf_system_call(BPF_PROG_TEST_RUN, &mut attributes) }.expect("the kernel runs the program");
         attributes.return_value
     }
 

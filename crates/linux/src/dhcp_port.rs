@@ -43,9 +43,9 @@ pub enum DhcpInput<'a> {
 /// The sockets of a DHCP server on one interface.
 #[derive(Debug)]
 pub struct DhcpPort {
-    index: u32,
+    interface_index: u32,
     message_socket: AsyncFd<Socket>,
-    packets: AsyncFd<Socket>,
+    raw_socket: AsyncFd<Socket>,
 }
 
 impl DhcpPort {
@@ -62,18 +62,22 @@ impl DhcpPort {
         messages.set_recv_buffer_size(RECEIVE_BUFFER_SIZE)?;
         messages.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, DHCP_SERVER_PORT).into())?;
         let packets = packet_socket::open_packet_socket(index, libc::ETH_P_ARP as u16, &arp_reply_filter())?;
-        Ok(DhcpPort { index, message_socket: watch_readable(messages)?, packets: watch_readable(packets)? })
+        Ok(DhcpPort {
+            interface_index: index,
+            message_socket: watch_readable(messages)?,
+            raw_socket: watch_readable(packets)?,
+        })
     }
 
     /// Returns whether the sockets belong to the interface that has this name now.
     pub fn is_on(&self, interface: &str) -> bool {
-        if_nametoindex(interface) == Ok(self.index)
+        if_nametoindex(interface) == Ok(self.interface_index)
     }
 
     /// Returns ready if packets may be ready; if not, wakes the task when they are.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_ready = false;
-        for socket in [&self.message_socket, &self.packets] {
+        for socket in [&self.message_socket, &self.raw_socket] {
             if let Poll::Ready(Ok(mut guard)) = socket.poll_read_ready(cx) {
                 guard.retain_ready();
                 is_ready = true;
@@ -90,7 +94,7 @@ impl DhcpPort {
             take(DhcpInput::Message(octets));
         }
         for _ in 0..MAX_MESSAGES_PER_CALL {
-            let Some(octets) = read(&self.packets, &mut buffer) else { break };
+            let Some(octets) = read(&self.raw_socket, &mut buffer) else { break };
             take(DhcpInput::Arp(octets));
         }
     }
@@ -100,8 +104,8 @@ impl DhcpPort {
     /// # Errors
     /// Fails if the interface is down or gone.
     pub fn send(&self, destination: [u8; 6], packet: &[u8]) -> io::Result<()> {
-        let to = (self.index, libc::ETH_P_IP);
-        packet_socket::send_packet(self.packets.get_ref(), to, Some(destination), packet)
+        let to = (self.interface_index, libc::ETH_P_IP);
+        packet_socket::send_packet(self.raw_socket.get_ref(), to, Some(destination), packet)
     }
 
     /// Broadcasts an ARP packet.
@@ -109,8 +113,8 @@ impl DhcpPort {
     /// # Errors
     /// Fails if the interface is down or gone.
     pub fn send_arp(&self, packet: &[u8]) -> io::Result<()> {
-        let to = (self.index, libc::ETH_P_ARP);
-        packet_socket::send_packet(self.packets.get_ref(), to, Some([0xff; 6]), packet)
+        let to = (self.interface_index, libc::ETH_P_ARP);
+        packet_socket::send_packet(self.raw_socket.get_ref(), to, Some([0xff; 6]), packet)
     }
 }
 

@@ -25,7 +25,7 @@ const MAX_MESSAGE_LENGTH: usize = 1500;
 /// The socket of a DHCPv6 server on one interface.
 #[derive(Debug)]
 pub struct Dhcpv6Port {
-    index: u32,
+    interface_index: u32,
     socket: AsyncFd<Socket>,
 }
 
@@ -43,12 +43,12 @@ impl Dhcpv6Port {
         socket.bind_device(Some(interface.as_bytes()))?;
         socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, DHCPV6_SERVER_PORT, 0, 0).into())?;
         socket.join_multicast_v6(&ALL_DHCPV6_SERVERS_ADDRESS, index)?;
-        Ok(Dhcpv6Port { index, socket: watch_readable(socket)? })
+        Ok(Dhcpv6Port { interface_index: index, socket: watch_readable(socket)? })
     }
 
     /// Returns whether the socket belongs to the interface that has this name now.
     pub fn is_on(&self, interface: &str) -> bool {
-        if_nametoindex(interface) == Ok(self.index)
+        if_nametoindex(interface) == Ok(self.interface_index)
     }
 
     /// Returns ready if messages may be ready; if not, wakes the task when they are.
@@ -71,7 +71,7 @@ impl Dhcpv6Port {
 
     /// Sends a reply to a host with this link-local address.
     pub fn send(&self, host: Ipv6Addr, reply: &[u8]) {
-        let host = SocketAddrV6::new(host, DHCPV6_CLIENT_PORT, 0, self.index);
+        let host = SocketAddrV6::new(host, DHCPV6_CLIENT_PORT, 0, self.interface_index);
         // If the interface is down, the host asks again.
         let _ = self.socket.get_ref().send_to(reply, &host.into());
     }

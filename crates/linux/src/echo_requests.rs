@@ -47,7 +47,7 @@ pub struct EchoRequests {
     echo_identifier: [u8; 2],
     echo_data: [u8; REQUEST_DATA_LENGTH],
     /// Sequence number of the latest request to each neighbour.
-    sequence: u16,
+    latest_sequence_number: u16,
 }
 
 impl EchoRequests {
@@ -69,18 +69,18 @@ impl EchoRequests {
             socket: watch_readable(socket).map_err(failed)?,
             echo_identifier: identifier,
             echo_data: random_octets().map_err(failed)?,
-            sequence: 0,
+            latest_sequence_number: 0,
         })
     }
 
     /// Sends an Echo Request to each neighbour. If the kernel refuses a request, this neighbour will not
     /// reply; the function reports no error.
     pub fn send_requests(&mut self) {
-        self.sequence = self.sequence.wrapping_add(1);
+        self.latest_sequence_number = self.latest_sequence_number.wrapping_add(1);
         let mut request = [0; ECHO_HEADER_LENGTH + REQUEST_DATA_LENGTH];
         request[0] = types::ECHO_REQUEST;
         request[4..6].copy_from_slice(&self.echo_identifier);
-        request[6..8].copy_from_slice(&self.sequence.to_be_bytes());
+        request[6..8].copy_from_slice(&self.latest_sequence_number.to_be_bytes());
         request[ECHO_HEADER_LENGTH..].copy_from_slice(&self.echo_data);
         for neighbour in &self.neighbours {
             // Look up the index each time: an interface that was deleted and created again has another index.
@@ -129,7 +129,7 @@ impl EchoRequests {
         };
         (kind, code) == (types::ECHO_REPLY, 0)
             && [a, b] == self.echo_identifier
-            && self.sequence.wrapping_sub(u16::from_be_bytes([c, d])) < ACCEPTED_LATEST_REQUESTS
+            && self.latest_sequence_number.wrapping_sub(u16::from_be_bytes([c, d])) < ACCEPTED_LATEST_REQUESTS
             && data == self.echo_data
             && self.neighbours.iter().any(|neighbour| neighbour.address == from)
     }

@@ -101,7 +101,7 @@ impl FrameDevice {
 
     /// Opens a socket that receives the IPv6 frames to multicast groups at an interface. The interface
     /// accepts frames to any group while the socket exists.
-    pub(crate) fn set_multicast_groups(index: u32, name: &str) -> Result<FrameDevice> {
+    pub(crate) fn open_multicast_socket(index: u32, name: &str) -> Result<FrameDevice> {
         let failed = |e| Error::kernel_refusal(format!("set the multicast groups of {name}"), e);
         let socket = packet_socket::open_frame_socket(
             index,
@@ -192,7 +192,7 @@ impl FrameDevice {
             *burst = None;
         }
         let payload = cut.and_then(|cut| segment.get(..cut)).unwrap_or_default();
-        Ok(addresses(ethernet).map(|(destination, source, ether_type)| ReceivedFrame {
+        Ok(addresses_and_ether_type(ethernet).map(|(destination, source, ether_type)| ReceivedFrame {
             destination,
             source,
             ether_type,
@@ -247,14 +247,14 @@ fn set_option<T>(socket: &Socket, option: libc::c_int, value: &T) -> io::Result<
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn addresses(ethernet: &[u8]) -> Option<(MacAddress, MacAddress, u16)> {
+fn addresses_and_ether_type(ethernet: &[u8]) -> Option<(MacAddress, MacAddress, u16)> {
     let (destination, rest) = ethernet.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk()?;
     Some((*destination, *source, u16::from_be_bytes(*rest.first_chunk()?)))
 }
 
 fn parse_frame(octets: &[u8]) -> Option<ReceivedFrame<'_>> {
-    let (destination, source, ether_type) = addresses(octets)?;
+    let (destination, source, ether_type) = addresses_and_ether_type(octets)?;
     Some(ReceivedFrame { destination, source, ether_type, payload: octets.get(ETHERNET_HEADER_LENGTH..)? })
 }
 

@@ -178,7 +178,7 @@ pub(crate) fn encode_request(
     octets
 }
 
-fn generic_request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+fn encode_generic_request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     // Only one request is sent at a time, so the sequence number may be 0. The header is `struct genlmsghdr`:
     // command, version, and two reserved octets.
     encode_request(family, flags, 0, [command, 1, 0, 0], attributes)
@@ -210,7 +210,7 @@ impl RequestSocket {
         command: u8,
         attributes: &[u8],
     ) -> io::Result<Vec<GenericNetlinkMessage>> {
-        self.exchange_request(&generic_request(family, FLAG_DUMP, command, attributes))
+        self.exchange_request(&encode_generic_request(family, FLAG_DUMP, command, attributes))
     }
 
     /// Sends a command about one object, and returns the answers that precede the kernel's acknowledgement.
@@ -220,7 +220,7 @@ impl RequestSocket {
         command: u8,
         attributes: &[u8],
     ) -> io::Result<Vec<GenericNetlinkMessage>> {
-        self.exchange_request(&generic_request(family, FLAG_ACKNOWLEDGE, command, attributes))
+        self.exchange_request(&encode_generic_request(family, FLAG_ACKNOWLEDGE, command, attributes))
     }
 
     /// Returns a generic netlink family by its name. Fails with `NotFound` if the kernel has no such family.
@@ -317,7 +317,7 @@ mod tests {
 
     /// Returns a message of a family in the kernel's format.
     fn encode_message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
-        generic_request(family, 0, command, attributes)
+        encode_generic_request(family, 0, command, attributes)
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Installer {
             ruleset_messages: BTreeSet::new(),
         };
         if installer.undo_file.recorded_changes.rule_table {
-            installer.rule_table.expect_leftover();
+            installer.rule_table.expect_leftover_table();
         }
         installer.revert_recorded_changes()?;
         Ok(installer)
@@ -553,7 +553,7 @@ impl Installer {
             ForwardingEntry::Address(InterfaceAddress { address, .. }) => {
                 self.changed_routing_fields.note_long_prefix((*address).into())
             }
-            ForwardingEntry::Rule(_) => self.changed_routing_fields.rules = true,
+            ForwardingEntry::Rule(_) => self.changed_routing_fields.rules_changed = true,
             _ => {}
         }
     }
@@ -646,7 +646,7 @@ impl Installer {
         let Some(index) = index else { return Ok(InstallOutcome::Later) };
         // The fast path does not handle merged packets, so forbid the kernel to merge packets for this
         // socket.
-        match self.datagrams.open(socket, !self.fast_path.takes_datagrams()) {
+        match self.datagrams.open(socket, !self.fast_path.handles_datagrams()) {
             Ok(()) => {
                 self.fast_path.set_socket(socket, index);
                 Ok(InstallOutcome::Done(index))
@@ -741,7 +741,7 @@ impl Installer {
     /// Before the packet rules are in force, makes the fast path leave to the kernel all packets that these
     /// rules have to see.
     fn leave_to_packet_rules(&mut self) {
-        if self.fast_path.set_filtered_interfaces(self.rule_table.interfaces()) {
+        if self.fast_path.set_filtered_interfaces(self.rule_table.filtered_interfaces()) {
             self.update_fast_path_interfaces();
         }
     }
@@ -769,7 +769,7 @@ impl Installer {
 
     /// Passes the packet filter rules of all programs to the fast path, and logs which rules prevent its use.
     fn apply_ruleset_change(&mut self) {
-        let value = self.ruleset_watch.value();
+        let value = self.ruleset_watch.ruleset_value();
         if let Err(why) = self.fast_path.set_ruleset(value) {
             tracing::error!("carnet has closed the fast path, and all packets take the slow path: {why}");
         }
@@ -798,7 +798,7 @@ impl Installer {
     /// Makes connection tracking accept TCP packets outside of the window that it has seen. It does not see
     /// the packets that the fast path forwards, and would call the last packets of a connection invalid.
     fn accept_unseen_windows(&mut self) {
-        let setting = settings::tcp_be_liberal();
+        let setting = settings::tcp_be_liberal_setting();
         if !self.kernel_settings.has_value(&setting.interface, &setting.name, &setting.value).unwrap_or(true)
             && let Err(error) = self.kernel_settings.set_value(&setting, 0, &mut self.undo_file)
             && self.ruleset_messages.insert(error.to_string())
@@ -876,7 +876,7 @@ impl Installer {
                 .filter_map(ForwardingEntry::as_tunnel)
                 .for_each(|tunnel| fast_path.set_tunnel(tunnel));
         }
-        datagrams.allow_merged_receive(!fast_path.takes_datagrams());
+        datagrams.allow_merged_receive(!fast_path.handles_datagrams());
         // Make the next commit compute the fast path's state from all routes.
         (self.routing_changed, self.others_changed) = (true, true);
         // Read the packet rules before interfaces get their programs, so that no packet passes without the
@@ -1014,7 +1014,7 @@ impl Installer {
             (changed.index, &changed.interface) == (link.index, &link.name)
         };
         let settings = self.undo_file.recorded_changes.settings.iter();
-        let known: Vec<_> = settings.filter(|one| offloads::is_feature(&one.name)).cloned().collect();
+        let known: Vec<_> = settings.filter(|one| offloads::is_offload_feature(&one.name)).cloned().collect();
         for changed in known.iter().rev().filter(|changed| !links.clone().any(|link| is(changed, link))) {
             if let Err(error) = self.restore_setting(&changed.interface, &changed.name) {
                 tracing::warn!("{error}");
@@ -1074,10 +1074,10 @@ impl Installer {
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> Result<()> {
-        if dirty.links_changed || dirty.addresses || dirty.settings {
+        if dirty.links_changed || dirty.addresses_changed || dirty.settings_changed {
             self.note_changed_settings(links);
         }
-        if dirty.links_changed || dirty.addresses {
+        if dirty.links_changed || dirty.addresses_changed {
             let keeps_marks = self.requests.kernel_keeps_marks();
             let is_ipv4 = |key: &EntryByKey| {
                 matches!(&*key.0, ForwardingEntry::Address(a)
@@ -1145,7 +1145,7 @@ impl Installer {
             self.check_packet_rules()?;
         }
         self.check_ipv4_entries(dirty)?;
-        self.retry_waiting(links, false);
+        self.retry_waiting_entries(links, false);
         self.restored_entries +=
             self.fast_path.mark_removed_entries(&mut self.requests, dirty, links, addresses)?;
         Ok(())
@@ -1189,7 +1189,7 @@ impl Installer {
 
     /// Returns whether carnet has to wait before it restores this setting, or the local rule.
     fn is_postponed(&self, what: &ContestedState) -> bool {
-        self.setting_contests.get(what).is_some_and(SettingContest::waits)
+        self.setting_contests.get(what).is_some_and(SettingContest::is_waiting)
     }
 
     /// Advances all contests by one second. Returns whether a correction is due now.
@@ -1220,7 +1220,7 @@ impl Installer {
 
     /// Returns a message for each difference between this machine's state and the station's needs.
     pub(crate) fn obstacle_messages(&self) -> Vec<String> {
-        let contests = self.setting_contests.values().filter_map(SettingContest::obstacle);
+        let contests = self.setting_contests.values().filter_map(SettingContest::obstacle_message);
         let is_obstacle =
             |key: &EntryByKey, it: &EntryError| it.is_logged && self.waiting_entries.contains(key);
         let refused = self.entry_errors.iter().filter(|(key, it)| is_obstacle(key, it));
@@ -1253,7 +1253,7 @@ impl Installer {
         // When an interface loses its last IPv4 address, the kernel removes the interface's routes without an
         // event.
         let has_route = || self.wanted.entries().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Route(_)));
-        if (dirty.own_routes_changed || dirty.links_changed || dirty.addresses) && has_route() {
+        if (dirty.own_routes_changed || dirty.links_changed || dirty.addresses_changed) && has_route() {
             let routes = self.requests.ipv4_table_requests().routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
                 routes.into_iter().map(|route| ((route.table, route.destination), route)).collect();
@@ -1326,7 +1326,7 @@ impl Installer {
 
     /// Tries again to install waiting entries whose interface exists, and to remove entries whose removal
     /// failed. `by_clock` says that a second has passed; otherwise an event is the cause.
-    pub(crate) fn retry_waiting(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
+    pub(crate) fn retry_waiting_entries(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.has_refused_requests = false;
         self.rule_table.retry_at_next_commit();
         self.commit_packet_rules();

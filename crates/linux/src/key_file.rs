@@ -30,14 +30,14 @@ pub fn write_key_file(path: &Path, octets: &[u8]) -> io::Result<()> {
 /// is neither this user nor root. Returns [`io::ErrorKind::InvalidData`] if the path is no regular file or
 /// the file is too long; otherwise the kernel's error. A symbolic link is not followed.
 pub fn read_key_file(path: &Path) -> io::Result<Vec<u8>> {
-    read_up_to(path, MAX_KEY_FILE_SIZE)
+    read_secret_file(path, MAX_KEY_FILE_SIZE)
 }
 
 /// Reads a file of secrets with at most `most` octets.
 ///
 /// # Errors
 /// Returns the errors of [`read_key_file`].
-pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_secret_file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| {
         match error.raw_os_error() {

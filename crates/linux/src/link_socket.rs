@@ -295,7 +295,7 @@ fn icmpv6_filter() -> [SockFilter; 30] {
     /// Offset of the source address in the IPv6 header.
     const OFFSET_SOURCE_ADDRESS: u32 = 8;
     /// Next Header and Hdr Ext Len of a type 2 routing header before ICMPv6 (RFC 6275 6.4.1).
-    const HOP_BY_HOP_BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
+    const TYPE_2_ROUTING_BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
     [
         SockFilter::new(BPF_LOAD_WORD, 0, 0, OFFSET_PROTOCOL),
         SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 27, libc::ETH_P_IPV6 as u32),
@@ -312,7 +312,7 @@ fn icmpv6_filter() -> [SockFilter; 30] {
         SockFilter::new(BPF_LOAD_BYTE, 0, 0, 6),
         SockFilter::new(BPF_JUMP_IF_EQUAL, 7, 0, u32::from(ICMPV6)),
         SockFilter::new(BPF_LOAD_HALF_WORD, 0, 0, OFFSET_PAYLOAD),
-        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 16, HOP_BY_HOP_BEFORE_ICMPV6),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 16, TYPE_2_ROUTING_BEFORE_ICMPV6),
         SockFilter::new(BPF_LOAD_BYTE, 0, 0, OFFSET_PAYLOAD + 2),
         SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 14, 2),
         SockFilter::new(BPF_LOAD_BYTE, 0, 0, OFFSET_PAYLOAD + HOME_ADDRESS_ROUTING_LEN as u32),
@@ -345,13 +345,13 @@ fn open_listener(index: u32, place: CapturePoint, all_multicast: bool) -> io::Re
     let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     packet_socket::bind_to_interface(&socket, index, place.protocol())?;
     if all_multicast {
-        hear_all_multicast(&socket, index)?;
+        receive_all_multicast(&socket, index)?;
     }
     watch_readable(socket)
 }
 
 /// Lets the interface receive frames to every multicast group for as long as the socket is open.
-fn hear_all_multicast(socket: &Socket, index: u32) -> io::Result<()> {
+fn receive_all_multicast(socket: &Socket, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
         mr_type: libc::PACKET_MR_ALLMULTI as libc::c_ushort,

@@ -69,7 +69,7 @@ pub enum MulticastEvent {
 struct FollowedInterface {
     name: String,
     /// Index, link-layer address and socket of the interface; `None` while the interface is missing.
-    port: Option<(u32, MacAddress, FrameDevice)>,
+    open_device: Option<(u32, MacAddress, FrameDevice)>,
     /// Addresses in the last event about this interface; `None` before the first event.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
@@ -106,7 +106,8 @@ impl MulticastLinks {
     /// # Errors
     /// Fails if the kernel's events are unavailable. A missing interface is no error.
     pub fn open(interfaces: &[String], upstream: &str) -> Result<MulticastLinks> {
-        let lan = |name: &String| FollowedInterface { name: name.clone(), port: None, addresses: None };
+        let lan =
+            |name: &String| FollowedInterface { name: name.clone(), open_device: None, addresses: None };
         Ok(MulticastLinks {
             lan_interfaces: interfaces.iter().map(lan).collect(),
             upstream_interface: upstream.to_owned(),
@@ -130,7 +131,7 @@ impl MulticastLinks {
 
     /// Receives the packets that are ready on each interface, at most a batch, and passes each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(ReceivedMulticast<'_>)) {
-        for FollowedInterface { name, port, .. } in &mut self.lan_interfaces {
+        for FollowedInterface { name, open_device: port, .. } in &mut self.lan_interfaces {
             if let Some((_, _, device)) = port {
                 device.receive(&mut self.counters, |frame| {
                     take(ReceivedMulticast { interface: name, source: frame.source, packet: frame.payload });
@@ -141,8 +142,11 @@ impl MulticastLinks {
 
     /// Sends an IPv6 packet in an Ethernet frame. If the kernel refuses the packet, only a counter increases.
     pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
-        let port =
-            self.lan_interfaces.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
+        let port = self
+            .lan_interfaces
+            .iter()
+            .find(|lan| lan.name == interface)
+            .and_then(|lan| lan.open_device.as_ref());
         self.counters.count_write_result(
             port.map(|(_, source, device)| device.write_frame(destination, *source, packet)),
         );
@@ -190,11 +194,11 @@ impl DeviceWatcher for MulticastLinks {
         for lan in &mut self.lan_interfaces {
             let link = self.requests.link_requests().find_link(&lan.name)?.filter(|link| link.is_up);
             let there = link.as_ref().and_then(|link| Some((link.index, link.link_address?)));
-            let had = lan.port.as_ref().map(|(index, address, _)| (*index, *address));
+            let had = lan.open_device.as_ref().map(|(index, address, _)| (*index, *address));
             if there != had {
-                lan.port = match there {
+                lan.open_device = match there {
                     Some((index, address)) => {
-                        Some((index, address, FrameDevice::set_multicast_groups(index, &lan.name)?))
+                        Some((index, address, FrameDevice::open_multicast_socket(index, &lan.name)?))
                     }
                     None => None,
                 };
@@ -209,7 +213,7 @@ impl DeviceWatcher for MulticastLinks {
     }
 
     fn frame_devices(&self) -> impl Iterator<Item = &FrameDevice> {
-        self.lan_interfaces.iter().filter_map(|lan| lan.port.as_ref()).map(|(_, _, device)| device)
+        self.lan_interfaces.iter().filter_map(|lan| lan.open_device.as_ref()).map(|(_, _, device)| device)
     }
 }
 
@@ -233,7 +237,7 @@ fn join_group(
                 socket
             }
         };
-        set_filter(&socket, index, group, subscription)?;
+        set_source_filter(&socket, index, group, subscription)?;
         Ok(socket)
     };
     joined()
@@ -251,7 +255,7 @@ struct GroupFilterRequest {
     source_addresses: [libc::sockaddr_storage; MAX_SOURCES_PER_GROUP],
 }
 
-fn set_filter(
+fn set_source_filter(
     socket: &Socket,
     index: u32,
     group: Ipv6Addr,

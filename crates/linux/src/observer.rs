@@ -71,7 +71,7 @@ impl InterfaceObserver {
         }
         // Read addresses and routes also if only interfaces have changed: they vanish with an interface, and
         // some kernels send only the event about the interface.
-        if dirty.links_changed || dirty.addresses {
+        if dirty.links_changed || dirty.addresses_changed {
             self.addresses = requests.addresses().list_ipv6()?;
             self.ipv4_addresses = requests.ipv4_requests().addresses()?;
         }
@@ -115,7 +115,7 @@ impl InterfaceObserver {
             self.routes.extend(ipv4_default_routes(&lookup, &known.default_routes));
             hosts.extend(ipv4_default_routes(&lookup, &known.host_routes));
         }
-        let hosts = instead_of_default_routes(hosts, &self.routes);
+        let hosts = host_routes_as_default_routes(hosts, &self.routes);
         self.routes.extend(hosts);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl InterfaceObserver {
     }
 
     /// Returns whether this router's default route had expired at the last reading of the routes.
-    pub(crate) fn has_expired(&self, interface: &str, router: Ipv6Addr) -> bool {
+    pub(crate) fn had_expired_route(&self, interface: &str, router: Ipv6Addr) -> bool {
         self.links_by_name
             .get(interface)
             .is_some_and(|link| self.expired_routes.contains(&(link.index, router)))
@@ -202,7 +202,7 @@ impl InterfaceObserver {
             let state = self.neighbour_states.get(&(route.index, route.gateway)).copied();
             let neighbour = state.unwrap_or_default();
             match route.gateway {
-                IpAddr::V6(gateway) => add(
+                IpAddr::V6(gateway) => add_router(
                     &mut routers,
                     Ipv6Router {
                         gateway,
@@ -212,7 +212,7 @@ impl InterfaceObserver {
                     },
                 ),
                 IpAddr::V4(gateway) if is_own(gateway) && !link.is_point_to_point => {}
-                IpAddr::V4(gateway) => add(
+                IpAddr::V4(gateway) => add_router(
                     &mut ipv4_routers,
                     Ipv4Router {
                         gateway: if is_own(gateway) { Ipv4Addr::UNSPECIFIED } else { gateway },
@@ -250,7 +250,7 @@ struct DefaultRoute {
 }
 
 /// Adds a router to a list of at most [`MAX_ROUTERS_PER_INTERFACE`], unless it is there.
-fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
+fn add_router<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if list.len() < MAX_ROUTERS_PER_INTERFACE && !list.contains(&item) {
         list.push(item);
     }
@@ -329,7 +329,7 @@ fn ipv4_default_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec
 }
 
 /// Returns the hosts that count as routers on interfaces without an IPv4 default route.
-fn instead_of_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) -> Vec<DefaultRoute> {
+fn host_routes_as_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) -> Vec<DefaultRoute> {
     let mut found: Vec<DefaultRoute> = Vec::new();
     for host in hosts {
         let is_here = |route: &&DefaultRoute| route.index == host.index && route.gateway.is_ipv4();

@@ -38,7 +38,7 @@ const ATTRIBUTE_MEMBER_VALUE: u16 = 3;
 const NESTED_ATTRIBUTE: u16 = 0x8000;
 
 /// Returns whether a setting with this name is an offload feature of ethtool, not a sysctl.
-pub(crate) fn is_feature(name: &str) -> bool {
+pub(crate) fn is_offload_feature(name: &str) -> bool {
     OFFLOAD_FEATURES.contains(&name)
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, TUNNEL_DEVICE};
 use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount};
-use carnet_station::io::{LinkMessage, Octets};
+use carnet_station::io::{InterfaceOctets, LinkMessage};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
 
@@ -176,8 +176,8 @@ impl Platform {
         let Installer { tunnel_index, requests, .. } = &mut self.state_keeper.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
         self.state_keeper.installer.fast_path = fast_path;
-        self.ports = config.ports.clone();
-        self.follow_links();
+        self.ports = config.interface_roles.clone();
+        self.adapt_to_interfaces();
         obstacles
     }
 
@@ -199,7 +199,7 @@ impl Platform {
     fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Poll<LoadingResult> {
         match self.state_keeper.installer.poll_fast_path(cx) {
             Some(loaded) => {
-                self.follow_links();
+                self.adapt_to_interfaces();
                 self.commit_to_fast_path();
                 Poll::Ready(loaded)
             }
@@ -232,16 +232,16 @@ impl Platform {
 
     /// Tells the fast path and the packet sockets which interfaces lead to the mobile network and which are
     /// uplinks.
-    pub fn set_ports(&mut self, ports: InterfaceRoles) {
+    pub fn set_interface_roles(&mut self, ports: InterfaceRoles) {
         self.ports = ports.clone();
-        self.state_keeper.installer.fast_path.set_ports(ports);
-        self.follow_links();
+        self.state_keeper.installer.fast_path.set_interface_roles(ports);
+        self.adapt_to_interfaces();
         self.commit_to_fast_path();
     }
 
     /// Returns whether the kernel itself has to handle a packet that came out of the TUN device. The caller
     /// writes it back unchanged.
-    pub fn concerns_kernel_tunnels(&mut self, packet: &[u8]) -> bool {
+    pub fn must_return_to_kernel(&mut self, packet: &[u8]) -> bool {
         let concerns = self.state_keeper.installer.fast_path.is_for_kernel(packet);
         if concerns {
             self.commit_to_fast_path();
@@ -261,7 +261,7 @@ impl Platform {
     }
 
     /// Makes room in the fast path if this config has more bindings than the fast path has room for.
-    pub fn make_room(&mut self, config: &FastPathConfig) {
+    pub fn make_room_for_bindings(&mut self, config: &FastPathConfig) {
         if let Err(why) = self.state_keeper.installer.grow_fast_path(config) {
             tracing::warn!("{NO_ROOM_MESSAGE}: {why}");
         }
@@ -272,7 +272,7 @@ impl Platform {
         self.state_keeper.installer.fast_path.counters()
     }
 
-    fn follow_links(&mut self) {
+    fn adapt_to_interfaces(&mut self) {
         let StateKeeper { installer, observer, .. } = &mut self.state_keeper;
         follow_links(installer, observer, &mut self.link_sockets, &self.ports);
     }
@@ -334,7 +334,7 @@ impl Platform {
         let news = &mut self.state_keeper.netlink_changes;
         self.netlink_monitor.poll_changes(cx, news).map_err(failed)?;
         if std::mem::take(&mut news.routing_changed) {
-            let neighbours_only = !std::mem::take(&mut news.routes);
+            let neighbours_only = !std::mem::take(&mut news.routes_changed);
             let heard = std::mem::take(&mut news.routing_fields);
             let Installer { fast_path, requests, .. } = &mut self.state_keeper.installer;
             log_closed_fast_path(fast_path.invalidate_next_hops(requests, heard, neighbours_only));
@@ -351,7 +351,7 @@ impl Platform {
             Poll::Ready(LoadingResult::NotGrown(why)) => tracing::warn!("{NO_ROOM_MESSAGE}: {why}"),
             Poll::Pending => {}
         }
-        for complaint in self.state_keeper.installer.fast_path.poll_carriers(cx) {
+        for complaint in self.state_keeper.installer.fast_path.poll_redirect_targets(cx) {
             tracing::warn!("{complaint}");
         }
         self.state_keeper.poll_packet_rules(cx);
@@ -455,10 +455,10 @@ impl Platform {
 
     /// Returns the octets that an interface has received and sent since its creation; `None` if the interface
     /// does not exist.
-    pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
+    pub fn octets(&self, interface: &str) -> Result<Option<InterfaceOctets>> {
         let counted = interface_counters::octets(interface)?;
         // The kernel gives each index only once per boot, so the index identifies the interface.
-        Ok(counted.map(|(index, received, sent)| Octets {
+        Ok(counted.map(|(index, received, sent)| InterfaceOctets {
             epoch: self.boot_identifier ^ u64::from(index),
             total: received.saturating_add(sent),
             received,
@@ -554,7 +554,7 @@ fn follow_links(
     // a merged burst at once.
     let by_tun = path == DataPath::Tun;
     installer.enable_receive_offload(
-        observer.links_by_name.values().filter(|link| by_tun && ports.may_send_to(link)),
+        observer.links_by_name.values().filter(|link| by_tun && ports.may_lead_into_tunnel(link)),
     );
 }
 

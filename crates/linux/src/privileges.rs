@@ -32,7 +32,7 @@ fn effective_capabilities(status: &str) -> Option<u64> {
 
 /// Returns the names of the missing capabilities for loading BPF programs, from the text of a
 /// `/proc/.../status`. Returns `None` if the text has no `CapEff:` line.
-fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
+fn missing_bpf_capabilities(status: &str) -> Option<Vec<&'static str>> {
     let effective = effective_capabilities(status)?;
     if effective >> CAP_SYS_ADMIN & 1 == 1 {
         return Some(Vec::new());
@@ -46,7 +46,7 @@ fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
 /// cannot read its capabilities.
 pub fn missing_for_bpf() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    missing_for_programs(&status).unwrap_or_default()
+    missing_bpf_capabilities(&status).unwrap_or_default()
 }
 
 /// Fails with the names of the missing capabilities. If carnet cannot read its capabilities in `/proc`, the
@@ -72,8 +72,11 @@ mod tests {
             Some(vec!["CAP_NET_ADMIN", "CAP_NET_RAW"])
         );
         assert_eq!(missing_capabilities("CapPrm:\t0"), None);
-        assert_eq!(missing_for_programs("CapEff:\t0000000000003000"), Some(vec!["CAP_BPF", "CAP_PERFMON"]));
-        assert_eq!(missing_for_programs("CapEff:\t0000008000003000"), Some(vec!["CAP_PERFMON"]));
-        assert_eq!(missing_for_programs("CapEff:\t0000000000200000"), Some(vec![]));
+        assert_eq!(
+            missing_bpf_capabilities("CapEff:\t0000000000003000"),
+            Some(vec!["CAP_BPF", "CAP_PERFMON"])
+        );
+        assert_eq!(missing_bpf_capabilities("CapEff:\t0000008000003000"), Some(vec!["CAP_PERFMON"]));
+        assert_eq!(missing_bpf_capabilities("CapEff:\t0000000000200000"), Some(vec![]));
     }
 }

@@ -64,7 +64,7 @@ impl SettingContest {
     }
 
     /// Returns whether the installer has to wait before it restores the setting.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.seconds_until_correction > 0
     }
 
@@ -87,7 +87,7 @@ impl SettingContest {
     }
 
     /// Returns a message for the operator while the setting has the other program's value; otherwise `None`.
-    pub(crate) fn obstacle(&self) -> Option<String> {
+    pub(crate) fn obstacle_message(&self) -> Option<String> {
         match (self.seconds_until_correction, self.consecutive_changes) {
             (0, 0..=IMMEDIATE_CORRECTIONS) => None,
             (0, changes) => Some(format!(
@@ -107,7 +107,7 @@ mod tests {
     /// Lets time pass until the correction is due, and returns the seconds.
     fn seconds_until_due(contest: &mut SettingContest) -> u32 {
         let mut seconds = 0;
-        while contest.waits() {
+        while contest.is_waiting() {
             contest.advance_one_second();
             seconds += 1;
         }
@@ -130,12 +130,12 @@ mod tests {
     fn setting_contest_ends_two_minutes_after_the_last_foreign_change() {
         let mut contest = SettingContest::default();
         (0..5).for_each(|_| drop(contest.count_foreign_change("x is 0")));
-        assert_eq!(contest.obstacle().as_deref(), Some("x is 0; this station restores it in 2 s"));
+        assert_eq!(contest.obstacle_message().as_deref(), Some("x is 0; this station restores it in 2 s"));
         assert_eq!(
             [contest.advance_one_second(), contest.advance_one_second()],
             [ContestAction::Nothing, ContestAction::Due]
         );
-        assert!(contest.obstacle().is_some_and(|text| text.contains("5 times so far: x is 0")));
+        assert!(contest.obstacle_message().is_some_and(|text| text.contains("5 times so far: x is 0")));
         let calm: Vec<ContestAction> =
             (0..CONTEST_OVER_AFTER_S).map(|_| contest.advance_one_second()).collect();
         assert_eq!(

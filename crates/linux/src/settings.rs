@@ -48,13 +48,13 @@ const TCP_BE_LIBERAL: &str = "nf_conntrack_tcp_be_liberal";
 const NETFILTER_SYSCTL_ROOT: &str = "/proc/sys/net/netfilter";
 
 /// Returns the setting with which connection tracking accepts TCP packets outside of the windows that it saw.
-pub(crate) fn tcp_be_liberal() -> SysctlSetting {
+pub(crate) fn tcp_be_liberal_setting() -> SysctlSetting {
     // The setting is for the whole network namespace, as the settings of `default` are.
     SysctlSetting { interface: "default".into(), name: TCP_BE_LIBERAL.into(), value: "1".into() }
 }
 
 /// Returns the path of a sysctl.
-fn path(interface: &str, name: &str) -> String {
+fn sysctl_path(interface: &str, name: &str) -> String {
     match (name, name.strip_prefix(IPV4_NAME_PREFIX)) {
         (_, Some(ipv4)) => format!("{IPV4_SYSCTL_ROOT}/{interface}/{ipv4}"),
         (RP_FILTER, None) => format!("{IPV4_SYSCTL_ROOT}/{interface}/{name}"),
@@ -71,7 +71,7 @@ pub(crate) fn concerns_all_interfaces(interface: &str) -> bool {
 /// Returns the name of a setting in messages for operators.
 fn describe_setting(interface: &str, name: &str) -> String {
     match name {
-        name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
+        name if offloads::is_offload_feature(name) => format!("feature {name} of {interface}"),
         RP_FILTER => format!("net.ipv4.conf.{interface}.{name}"),
         TCP_BE_LIBERAL => format!("net.netfilter.{name}"),
         name if name.starts_with(IPV4_NAME_PREFIX) => {
@@ -126,10 +126,10 @@ impl SettingsTree for ProcSys {
 }
 
 fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
-    if offloads::is_feature(name) {
+    if offloads::is_offload_feature(name) {
         return offloads::read_feature(interface, name);
     }
-    match fs::read_to_string(path(interface, name)) {
+    match fs::read_to_string(sysctl_path(interface, name)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
@@ -142,10 +142,10 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
-    if offloads::is_feature(name) {
+    if offloads::is_offload_feature(name) {
         return offloads::write_feature(interface, name, value);
     }
-    fs::write(path(interface, name), value)
+    fs::write(sysctl_path(interface, name), value)
 }
 
 /// Reads and writes settings, and notes carnet's changes in the undo file.
@@ -200,7 +200,7 @@ pub(crate) fn interfaces_with_changed(record: &RecordedChanges, name: &str) -> V
 
 /// Returns the value that a setting would have without carnet. If the interface appeared after carnet wrote
 /// `all`, `current` is carnet's value of `all`.
-fn without_own_forwarding(record: &RecordedChanges, setting: &SysctlSetting, current: String) -> String {
+fn value_without_carnet(record: &RecordedChanges, setting: &SysctlSetting, current: String) -> String {
     let is_all =
         |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.carnet_value == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
@@ -251,7 +251,7 @@ impl KernelSettings {
 
     /// Returns whether `rp_filter` is strict on an interface. The kernel uses the higher value of the
     /// interface and `all`.
-    fn is_strict(&self, interface: &str) -> bool {
+    fn is_rp_filter_strict(&self, interface: &str) -> bool {
         let of = |interface| self.settings_tree.read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
         [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT_RP_FILTER)
     }
@@ -290,7 +290,7 @@ impl KernelSettings {
                     let text = || {
                         format!("{} is {STRICT_RP_FILTER}, {needed} is needed", describe_setting(at, name))
                     };
-                    return Ok(self.is_strict(interface).then(text));
+                    return Ok(self.is_rp_filter_strict(interface).then(text));
                 }
             }
             return Ok(None);
@@ -329,7 +329,7 @@ impl KernelSettings {
             }
             return Ok(WriteOutcome::Missing);
         };
-        if name == RP_FILTER && !self.is_strict(interface) {
+        if name == RP_FILTER && !self.is_rp_filter_strict(interface) {
             return Ok(WriteOutcome::Done);
         }
         let right = current == value.trim();
@@ -379,7 +379,7 @@ impl KernelSettings {
                 interface: interface.clone(),
                 index,
                 name: name.clone(),
-                original_value: without_own_forwarding(&undo.recorded_changes, setting, current),
+                original_value: value_without_carnet(&undo.recorded_changes, setting, current),
                 carnet_value: value.trim().to_owned(),
                 former_values: others.unwrap_or_default(),
                 is_being_restored: false,

@@ -15,7 +15,7 @@ use crate::netlink::{ChangedParts, NetlinkChanges};
 use crate::observer::InterfaceObserver;
 
 /// Longest interval between two attempts at refused entries, in seconds.
-const MAX_RETRY_PAUSE: u32 = 32;
+const MAX_RETRY_PAUSE_S: u32 = 32;
 
 /// The desired and installed entries, and the source of the kernel's events.
 #[derive(Debug)]
@@ -87,13 +87,13 @@ impl StateKeeper {
 
     /// Reads all settings again, and restores those that another program has changed.
     pub(crate) fn recheck_settings(&mut self) {
-        self.netlink_changes.changed_parts.settings = true;
+        self.netlink_changes.changed_parts.settings_changed = true;
     }
 
     /// Handles a Router Advertisement. If the router's default route had expired, the kernel renews the route
     /// without an event. So the keeper reads the routes now, and again at the next second.
     pub(crate) fn handle_router_advertisement(&mut self, interface: &str, router: Ipv6Addr) {
-        if !self.routes_reading_due && self.observer.has_expired(interface, router) {
+        if !self.routes_reading_due && self.observer.had_expired_route(interface, router) {
             self.routes_reading_due = true;
             self.netlink_changes.changed_parts.routers_changed = true;
         }
@@ -107,7 +107,7 @@ impl StateKeeper {
         }
         self.installer.commit_packet_rules();
         if self.installer.handle_second() {
-            self.installer.retry_waiting(&self.observer.links_by_name, false);
+            self.installer.retry_waiting_entries(&self.observer.links_by_name, false);
             self.commit();
         }
         self.netlink_changes.changed_parts.routers_changed |=
@@ -118,9 +118,9 @@ impl StateKeeper {
         }
         self.seconds_to_retry = self.seconds_to_retry.saturating_sub(1);
         if self.seconds_to_retry == 0 {
-            self.installer.retry_waiting(&self.observer.links_by_name, true);
+            self.installer.retry_waiting_entries(&self.observer.links_by_name, true);
             self.commit();
-            self.retry_pause_s = (2 * self.retry_pause_s).min(MAX_RETRY_PAUSE);
+            self.retry_pause_s = (2 * self.retry_pause_s).min(MAX_RETRY_PAUSE_S);
             self.seconds_to_retry = self.retry_pause_s;
         }
     }

@@ -258,7 +258,7 @@ fn create(requests: &mut NetlinkRequests, config: VirtualLinkConfig) -> Result<V
         Error::kernel_refusal(format!("look up {}", config.name), source)
     };
     let info = requests.link_requests().find_link(&config.name)?.ok_or_else(gone)?;
-    requests.link_requests().configure_virtual(&info, config.mtu, QUEUE_LENGTH, config.address)?;
+    requests.link_requests().configure_virtual_device(&info, config.mtu, QUEUE_LENGTH, config.address)?;
     let mut writes = 0;
     settings::enable_ipv6(&config.name, &mut writes)?;
     settings::announce_changes(&config.name)?;

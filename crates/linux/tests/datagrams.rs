@@ -34,7 +34,7 @@ fn numbered_packet(length: usize, traffic_class: u8, mark: u8) -> Vec<u8> {
 }
 
 /// Links 192.0.2.1 on `v0` with 192.0.2.2 on the peer's `p0`.
-fn linked_peer() -> PeerNamespace {
+fn create_linked_peer() -> PeerNamespace {
     let peer = PeerNamespace::new();
     peer.create_link("v0", "p0");
     run_ip("addr add 192.0.2.1/24 dev v0");
@@ -68,7 +68,7 @@ fn open_peer_socket(peer: &PeerNamespace) -> UdpSocket {
 #[test]
 fn udp_tunnel_carries_bursts_in_both_directions() {
     in_new_namespace(|scratch| async move {
-        let peer = linked_peer();
+        let peer = create_linked_peer();
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         let io = platform.datagram_sockets();
@@ -127,7 +127,7 @@ fn udp_tunnel_carries_bursts_in_both_directions() {
 #[test]
 fn protocol_41_tunnel_carries_packets_in_both_directions() {
     in_new_namespace(|scratch| async move {
-        let peer = linked_peer();
+        let peer = create_linked_peer();
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(socket_entry("192.0.2.1", None))).unwrap();
         let io = platform.datagram_sockets();
@@ -171,7 +171,7 @@ fn protocol_41_tunnel_carries_packets_in_both_directions() {
 #[test]
 fn icmp_fragmentation_needed_is_reported() {
     in_new_namespace(|scratch| async move {
-        let peer = linked_peer();
+        let peer = create_linked_peer();
         run_ip("route add 198.51.100.0/24 via 192.0.2.2");
         peer.run_in_namespace(|| {
             std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
@@ -220,7 +220,7 @@ fn icmp_fragmentation_needed_is_reported() {
 #[test]
 fn tunnel_socket_sends_by_its_own_uplink() {
     in_new_namespace(|scratch| async move {
-        let (first, second) = (linked_peer(), PeerNamespace::new());
+        let (first, second) = (create_linked_peer(), PeerNamespace::new());
         second.create_link("v1", "p0");
         run_ip("addr add 203.0.113.1/24 dev v1");
         run_ip("route add default via 192.0.2.2 dev v0 metric 100");
@@ -285,7 +285,7 @@ fn tunnel_socket_sends_by_its_own_uplink() {
 #[test]
 fn icmp_errors_lose_no_tunnel_packet() {
     in_new_namespace(|scratch| async move {
-        let peer = linked_peer();
+        let peer = create_linked_peer();
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         let io = platform.datagram_sockets();

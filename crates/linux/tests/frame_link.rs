@@ -76,7 +76,7 @@ fn ethernet_frame(destination: MacAddress, source: MacAddress, ether_type: u16, 
 }
 
 /// Receives frames until no frame has arrived for a while.
-async fn receive_frame(link: &mut FrameLink) -> Vec<ReceivedFrame> {
+async fn receive_until_quiet(link: &mut FrameLink) -> Vec<ReceivedFrame> {
     let mut frames: Vec<ReceivedFrame> = Vec::new();
     while let Ok(event) = tokio::time::timeout(Duration::from_millis(150), link.readable()).await {
         if event.unwrap() == LinkEvent::Frames {
@@ -150,7 +150,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
                 ],
             );
         });
-        let frames = receive_frame(&mut link).await;
+        let frames = receive_until_quiet(&mut link).await;
         let expected: [ReceivedFrame; 4] = [
             (PEER_MAC_ADDRESS, OWN_MAC_ADDRESS, b"to me".to_vec()),
             (PEER_MAC_ADDRESS, BROADCAST, b"to all".to_vec()),
@@ -189,8 +189,8 @@ fn frame_is_received_once_by_peer_and_not_by_sender() {
         link.flush();
         let (_peer, frames) = hearing.join().unwrap();
         assert_eq!(frames, expected);
-        assert_eq!(receive_frame(&mut link).await, []);
-        assert_eq!(receive_frame(&mut second).await, []);
+        assert_eq!(receive_until_quiet(&mut link).await, []);
+        assert_eq!(receive_until_quiet(&mut second).await, []);
         assert_eq!(link.counters().sent_frames, 200);
     });
 }
@@ -200,7 +200,7 @@ async fn receive_frames(link: &mut FrameLink, count: usize) -> Vec<ReceivedFrame
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
     while frames.len() < count && Instant::now() < deadline {
-        frames.extend(receive_frame(link).await);
+        frames.extend(receive_until_quiet(link).await);
     }
     frames
 }
@@ -277,7 +277,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
             .unwrap();
         }
         let (_peer, counters) = sending.join().unwrap();
-        assert_eq!(receive_frame(&mut link).await, []);
+        assert_eq!(receive_until_quiet(&mut link).await, []);
         assert_eq!(counters.sent_frames, u64::from(FRAME_COUNT));
         assert_eq!(link.counters().received_frames, u64::from(FRAME_COUNT));
         for counters in [counters, link.counters()] {
@@ -309,7 +309,7 @@ fn every_frame_is_received_or_counted_as_overrun() {
             }
             link.counters().sent_frames
         });
-        let received = receive_frame(&mut link).await.len() as u64;
+        let received = receive_until_quiet(&mut link).await.len() as u64;
         let overruns = link.counters().dropped(FrameDropReason::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
         // The queue of the virtual interface may lose a few frames, which no counter of the socket shows.
@@ -337,7 +337,7 @@ fn frame_link_follows_vanished_and_returned_interface() {
                     &[ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE_GEONETWORKING, &[round])],
                 )
             });
-            assert_eq!(receive_frame(&mut link).await, [(PEER_MAC_ADDRESS, BROADCAST, vec![round])]);
+            assert_eq!(receive_until_quiet(&mut link).await, [(PEER_MAC_ADDRESS, BROADCAST, vec![round])]);
 
             run_ip("link set v0 down");
             wait_for_link_state(&mut link, LinkState::Down).await;
@@ -362,7 +362,7 @@ fn frame_link_follows_vanished_and_returned_interface() {
                 );
             });
             assert_eq!(
-                receive_frame(&mut link).await,
+                receive_until_quiet(&mut link).await,
                 [(PEER_MAC_ADDRESS, [2, 0, 0, 0, 0, 10], b"again".to_vec())]
             );
 
@@ -415,10 +415,10 @@ fn udp_peers_exchange_frames() {
         a.send(to, b"to b").unwrap();
         a.flush();
         let mut expected: Vec<ReceivedFrame> = (0..100u8).map(|n| (from, BROADCAST, vec![n; 20])).collect();
-        assert_eq!(receive_frame(&mut c).await, expected);
+        assert_eq!(receive_until_quiet(&mut c).await, expected);
         expected.push((from, to, b"to b".to_vec()));
-        assert_eq!(receive_frame(&mut b).await, expected);
-        assert_eq!(receive_frame(&mut a).await, []);
+        assert_eq!(receive_until_quiet(&mut b).await, expected);
+        assert_eq!(receive_until_quiet(&mut a).await, []);
         assert_eq!(a.counters().sent_frames, 101);
         assert_eq!(c.counters().dropped(FrameDropReason::OtherStation), 1);
     });
@@ -440,7 +440,7 @@ fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
         known.send_to(&datagram, "127.0.0.1:9001").unwrap();
         datagram.resize(9000, 7);
         known.send_to(&datagram, "127.0.0.1:9001").unwrap();
-        let frames = receive_frame(&mut link).await;
+        let frames = receive_until_quiet(&mut link).await;
         assert_eq!(frames.iter().map(|(_, _, payload)| payload.len()).collect::<Vec<_>>(), [0, 1500]);
         let counters = link.counters();
         assert_eq!(counters.dropped(FrameDropReason::Stranger), 2);
@@ -465,14 +465,14 @@ fn a_group_is_joined_again_when_its_interface_returns() {
                     let mut link = open_frame_link(&group);
                     link.send(BROADCAST, b"hello").unwrap();
                     link.flush();
-                    (receive_frame(&mut link).await, link.address())
+                    (receive_until_quiet(&mut link).await, link.address())
                 });
                 // A station does not receive its own frames.
                 assert_eq!(answer, []);
-                assert_eq!(receive_frame(&mut link).await, [(sender, BROADCAST, b"hello".to_vec())]);
+                assert_eq!(receive_until_quiet(&mut link).await, [(sender, BROADCAST, b"hello".to_vec())]);
                 link.send(BROADCAST, b"hello").unwrap();
                 link.flush();
-                assert_eq!(receive_frame(&mut link).await, []);
+                assert_eq!(receive_until_quiet(&mut link).await, []);
                 run_ip("link del v0");
                 wait_for_link_state(&mut link, LinkState::Missing).await;
             }

@@ -108,7 +108,7 @@ fn home_agent_config(has_ipv4: bool) -> HomeAgentConfig {
         ipv4_address: None,
         force_udp: false,
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
-        others: OtherAgents::default(),
+        other_agents: OtherAgents::default(),
         nodes: (0..BINDING_COUNT).map(node).collect(),
     }
 }
@@ -152,7 +152,7 @@ async fn memory_per_binding(platform: &mut Platform, path: DataPath, has_ipv4: b
         paths_by_preference: vec![path],
         flow_label_key: 1,
         binding_capacity: 2 * BINDING_COUNT,
-        ports,
+        interface_roles: ports,
     };
     let obstacles = match platform.open_fast_path(&fast) {
         Some(obstacles) => obstacles,

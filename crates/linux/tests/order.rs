@@ -71,7 +71,7 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
         let mut buffer = PacketBuffer::new();
         let (mut sent, mut expected) = (0, 0);
         // The queue of the latest message, and how often that queue has changed.
-        let (mut place, mut changes) = (DeviceQueue::Strangers, 0);
+        let (mut place, mut changes) = (DeviceQueue::OtherSenders, 0);
         let deadline = Instant::now() + Duration::from_secs(60);
         for round in 0_u32.. {
             // In the first rounds more messages arrive than the test reads. In later rounds the test reads
@@ -95,7 +95,7 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
             }
             // Read the queue of known senders before that of unknown senders, as the station does, or after
             // it.
-            let mut queues = [DeviceQueue::Known, DeviceQueue::Strangers];
+            let mut queues = [DeviceQueue::Known, DeviceQueue::OtherSenders];
             if round % 2 == 1 {
                 queues.reverse();
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_linux::position::dead_reckoning::{
-    CONFIDENCE_INTERVAL_S, MAX_TIME_WITHOUT_FIX, PositionReckoner, confidence_after, fix_after, is_accurate,
+    MAX_TIME_WITHOUT_FIX, PAI_INTERVAL_M, PositionReckoner, confidence_after, fix_after, is_accurate,
     position_after,
 };
 use carnet_linux::position::gpsd::{GpsdReport, MAX_LINE_LENGTH, ReportReader, watch_command};
@@ -93,7 +93,7 @@ fn gpsd_fix_is_converted_to_geonetworking_units() {
         confidence_radius: Some(17.1),
     };
     assert_eq!(fix, expected);
-    let vector = fix.position_vector(GnAddress(5), 5, CONFIDENCE_INTERVAL_S);
+    let vector = fix.position_vector(GnAddress(5), 5, PAI_INTERVAL_M);
     // The expected value was computed by hand from the standard.
     assert_eq!(vector.timestamp.0, 0x2F3F_A188);
     assert_eq!((vector.latitude, vector.longitude), (488_375_000, 21_008_000));
@@ -105,12 +105,12 @@ fn headings_and_speeds_are_limited_to_the_position_vector_fields() {
     let mut fix = fix_of(TPV_REPORT).unwrap();
     for (track, expected) in [(0.0, 0), (359.94, 3599), (359.96, 0), (359.999_999, 0), (180.05, 1801)] {
         fix.course_degrees = Some(track);
-        assert_eq!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).heading, expected, "{track}");
+        assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL_M).heading, expected, "{track}");
     }
     fix.speed = Some(1000.0);
-    assert_eq!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).speed, i16::MAX);
+    assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL_M).speed, i16::MAX);
     (fix.course_degrees, fix.speed, fix.confidence_radius) = (None, None, None);
-    let vector = fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S);
+    let vector = fix.position_vector(GnAddress(0), 5, PAI_INTERVAL_M);
     assert_eq!((vector.speed, vector.heading, vector.accurate), (0, 0, false));
 }
 
@@ -196,7 +196,7 @@ while let Some(event) = tracker.poll_event() {
 if let PositionEvent::Fix(fix) = event {
 prop_assert!(fix.latitude.abs() <= 90.0 && fix.longitude.abs() <= 180.0);
 prop_assert!(fix.course_degrees.is_none_or(|track| (0.0..360.0).contains(&track)));
-prop_assert!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).is_on_globe());
+prop_assert!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL_M).is_on_globe());
 }
 }
 }
@@ -239,7 +239,7 @@ fn position_is_accurate_only_with_confidence_below_half_the_interval() {
         (Some(f64::INFINITY), false),
         (Some(-1.0), false),
     ] {
-        assert_eq!(is_accurate(confidence, CONFIDENCE_INTERVAL_S), expected, "{confidence:?}");
+        assert_eq!(is_accurate(confidence, PAI_INTERVAL_M), expected, "{confidence:?}");
     }
 }
 
@@ -248,11 +248,8 @@ fn confidence_of_reckoned_position_gets_worse() {
     let mut fix = fix_of(TPV_REPORT).unwrap();
     fix.confidence_radius = Some(5.0);
     assert_eq!(confidence_after(5.0, Duration::ZERO), 5.0);
-    assert!(is_accurate(fix_after(&fix, Duration::from_secs(4)).confidence_radius, CONFIDENCE_INTERVAL_S));
-    assert!(!is_accurate(
-        fix_after(&fix, Duration::from_millis(4200)).confidence_radius,
-        CONFIDENCE_INTERVAL_S
-    ));
+    assert!(is_accurate(fix_after(&fix, Duration::from_secs(4)).confidence_radius, PAI_INTERVAL_M));
+    assert!(!is_accurate(fix_after(&fix, Duration::from_millis(4200)).confidence_radius, PAI_INTERVAL_M));
     let later = fix_after(&fix, Duration::from_secs(2));
     assert_eq!(
         (later.received_at, later.time),
@@ -281,32 +278,33 @@ struct TrackerDriver {
     /// Time of the system clock minus the receiver's time, in milliseconds.
     clock_difference_ms: i64,
     /// Number of reports so far. Each report has a time one millisecond after the previous one.
-    reports: u64,
+    report_count: u64,
 }
 
 impl TrackerDriver {
     fn new() -> TrackerDriver {
         let tracker = FixTracker::new(PositionOptions::default());
-        TrackerDriver { tracker, now: Time::from_secs(100), clock_difference_ms: 0, reports: 0 }
+        TrackerDriver { tracker, now: Time::from_secs(100), clock_difference_ms: 0, report_count: 0 }
     }
 
-    fn events(&mut self) -> Vec<PositionEvent> {
+    fn take_events(&mut self) -> Vec<PositionEvent> {
         std::iter::from_fn(|| self.tracker.poll_event()).collect()
     }
 
     fn receive_line(&mut self, line: &str) -> Vec<PositionEvent> {
-        self.reports += 1;
-        let line = line.replace("12:00:00.000Z", &format!("12:00:00.{:03}Z", self.reports));
-        let wall =
-            wall_time(((NOON_UNIX_MILLISECONDS + self.reports) as i64 + self.clock_difference_ms) as u64);
+        self.report_count += 1;
+        let line = line.replace("12:00:00.000Z", &format!("12:00:00.{:03}Z", self.report_count));
+        let wall = wall_time(
+            ((NOON_UNIX_MILLISECONDS + self.report_count) as i64 + self.clock_difference_ms) as u64,
+        );
         self.tracker.handle_report(self.now, wall, &parse_report(&line), true);
-        self.events()
+        self.take_events()
     }
 
     fn advance_clock(&mut self, milliseconds: u64) -> Vec<PositionEvent> {
         self.now += Duration::from_millis(milliseconds);
         self.tracker.handle_timeout(self.now);
-        self.events()
+        self.take_events()
     }
 
     fn clock_difference_after(&mut self, line: &str) -> Option<ClockDifference> {
@@ -341,7 +339,7 @@ fn reader_reports_loss_of_position_once_with_reason() {
     assert_eq!(driven.receive_line(gone), [PositionEvent::Mode(FixMode::None), no_device]);
     driven.tracker.handle_disconnected("refused".into());
     driven.tracker.handle_disconnected("refused".into());
-    assert_eq!(driven.events().len(), 1);
+    assert_eq!(driven.take_events().len(), 1);
     assert_eq!(driven.tracker.poll_timeout(), None);
 }
 
@@ -539,7 +537,7 @@ fn a_trace_is_played_on_its_schedule() {
 #[test]
 fn absolute_trace_follows_the_clock() {
     let trace = PositionTrace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
-    assert!(trace.is_absolute());
+    assert!(trace.uses_unix_time());
     let mut player = TracePlayer::new(trace, &options_with_interval(1000));
     assert_eq!(
         player.next_due_event(Time::ZERO, wall_time(NOON_UNIX_MILLISECONDS + 5000)),
@@ -568,7 +566,10 @@ fn position_sources_open_by_their_config_text() {
             match source.next_event().await {
                 PositionEvent::Fix(fix) => {
                     fixes += 1;
-                    assert!(fix.time.distance(carnet_linux::clock::wall_time()) < Duration::from_secs(1));
+                    assert!(
+                        fix.time.absolute_difference(carnet_linux::clock::wall_time())
+                            < Duration::from_secs(1)
+                    );
                 }
                 PositionEvent::Lost { reason } => break assert_eq!(reason, PositionLossReason::EndOfTrace),
                 _ => {}
@@ -625,7 +626,7 @@ fn reckoning_without_fix_is_inaccurate_and_ends() {
     let fix = fix_of(TPV_REPORT).unwrap();
     let mut reckoner = PositionReckoner::new(false);
     reckoner.handle_fix(fix.clone());
-    reckoner.handle_lost();
+    reckoner.handle_position_loss();
     let soon = reckoner.present_position(Time::from_secs(8)).unwrap();
     assert_eq!(
         (soon.confidence_radius, soon.speed, soon.time),

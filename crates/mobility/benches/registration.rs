@@ -50,9 +50,9 @@ fn binding_update(sequence: u16) -> Vec<u8> {
     .emit()
 }
 
-fn bench(criterion: &mut Criterion) {
+fn benchmark_registrations(criterion: &mut Criterion) {
     let mut agent = HomeAgent::new(HomeAgentConfig {
-        others: OtherAgents::default(),
+        other_agents: OtherAgents::default(),
         address: AGENT,
         home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
         home_network: None,
@@ -136,5 +136,5 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bench);
+criterion_group!(benches, benchmark_registrations);
 criterion_main!(benches);

@@ -42,7 +42,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, LinkMessage};
 
 pub use carnet_wire::ipv6::is_unicast_routable;
-pub use direct::Direct;
+pub use direct::DirectRouteState;
 pub use drop_reason::MobilityDrop;
 pub use event::Event;
 pub use home_agent::HomeAgent;

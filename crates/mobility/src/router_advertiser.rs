@@ -10,10 +10,10 @@
 //! this router advertises a change at once, and repeats it. RFC 6275 7.5 permits such short intervals to
 //! routers that serve mobile nodes.
 //!
-//! A home agent advertises itself to other home agents ([`Offer`]). Its advertisements have the H flag and
-//! its own address in the home prefix (R flag). They also have the Home Agent Information option (RFC 6275 7,
-//! 10.5.1, RFC 3963 7.3). The home agent is no default router and gives hosts no addresses. The operator
-//! decides which router serves the home link.
+//! A home agent advertises itself to other home agents ([`HomeAgentOffer`]). Its advertisements have the H
+//! flag and its own address in the home prefix (R flag). They also have the Home Agent Information option
+//! (RFC 6275 7, 10.5.1, RFC 3963 7.3). The home agent is no default router and gives hosts no addresses. The
+//! operator decides which router serves the home link.
 //!
 //! The config may add values for hosts ([`HostConfiguration`]): DNS servers and search list (RFC 8106), the
 //! prefix of a NAT64 (RFC 8781), a captive portal (RFC 8910). If a new config omits a value, the next
@@ -84,9 +84,9 @@ pub struct AdvertiserConfig {
     /// MTU of the link for hosts; `None` for the MTU that fits into the tunnel.
     pub mtu: Option<u32>,
     /// Values for hosts that are neither addresses nor routes.
-    pub hosts: HostConfiguration,
+    pub host_values: HostConfiguration,
     /// The home agent's advertisement of itself on its home link; `None` on other links.
-    pub home_agent: Option<Offer>,
+    pub home_agent: Option<HomeAgentOffer>,
 }
 
 /// Values for hosts on a link that are neither addresses nor routes.
@@ -173,7 +173,7 @@ fn split_search_list(domains: &[String]) -> Vec<Vec<String>> {
 
 /// A home agent's advertisement of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Offer {
+pub struct HomeAgentOffer {
     /// Address of the home agent.
     pub address: Ipv6Addr,
     /// Home prefix. Hosts do not configure addresses from this advertisement.
@@ -213,9 +213,9 @@ pub struct RouterAdvertiser {
     other_router: Option<Ipv6Addr>,
     new_other_router: Option<Ipv6Addr>,
     other_router_limiter: RateLimiter,
-    next: Option<Time>,
+    next_advertisement_at: Option<Time>,
     last_sent_at: Option<Time>,
-    sent_count: u32,
+    sent_advertisement_count: u32,
     rng: Rng,
     outputs: VecDeque<LinkMessage>,
 }
@@ -240,9 +240,9 @@ impl RouterAdvertiser {
             other_router: None,
             new_other_router: None,
             other_router_limiter: RateLimiter::new(1, OTHER_ROUTER_INTERVAL),
-            next: None,
+            next_advertisement_at: None,
             last_sent_at: None,
-            sent_count: 0,
+            sent_advertisement_count: 0,
             rng,
             outputs: VecDeque::new(),
         }
@@ -266,7 +266,7 @@ impl RouterAdvertiser {
     /// Returns the values for hosts that are neither addresses nor routes, with the router's own address if
     /// it is a DNS server.
     pub fn host_configuration(&self) -> HostConfiguration {
-        let mut hosts = self.config.hosts.clone();
+        let mut hosts = self.config.host_values.clone();
         if let Some(own) = self.own_address.filter(|own| hosts.is_dns_server && !hosts.dns.contains(own)) {
             hosts.dns.insert(0, own);
         }
@@ -274,7 +274,7 @@ impl RouterAdvertiser {
     }
 
     /// Returns whether the prefixes are valid.
-    pub fn is_valid(&self) -> bool {
+    pub fn has_valid_prefixes(&self) -> bool {
         self.are_prefixes_valid
     }
 
@@ -285,7 +285,7 @@ impl RouterAdvertiser {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.next
+        self.next_advertisement_at
     }
 
     /// Takes over the interface's state.
@@ -308,11 +308,11 @@ impl RouterAdvertiser {
         let own = own.map(|own| own.address);
         let is_new = std::mem::replace(&mut self.own_address, own) != own;
         if self.link_local.is_none() {
-            self.next = None;
+            self.next_advertisement_at = None;
         } else if !was_up {
-            self.sent_count = 0;
-            self.next = Some(now);
-        } else if is_new && self.config.hosts.is_dns_server {
+            self.sent_advertisement_count = 0;
+            self.next_advertisement_at = Some(now);
+        } else if is_new && self.config.host_values.is_dns_server {
             self.schedule_advertisement(now);
         }
     }
@@ -321,13 +321,13 @@ impl RouterAdvertiser {
     pub fn handle_interface_gone(&mut self, name: &str) {
         if name == self.config.interface {
             self.link_local = None;
-            self.next = None;
+            self.next_advertisement_at = None;
         }
     }
 
     /// Records another default router on the link. A mobile network should have only one. Any host can send
     /// such an advertisement, so the number of reports has a limit.
-    fn note_other_router(&mut self, now: Time, message: &LinkMessage) {
+    fn record_other_router(&mut self, now: Time, message: &LinkMessage) {
         let is_valid = message.hop_limit == nd::HOP_LIMIT
             && message.source.is_unicast_link_local()
             && icmpv6::verify_checksum(message.source, message.destination, &message.message).is_ok();
@@ -339,7 +339,7 @@ impl RouterAdvertiser {
             return;
         }
         let is_new = self.other_router.replace(message.source) != Some(message.source);
-        if is_new && self.other_router_limiter.allow(now) {
+        if is_new && self.other_router_limiter.try_take_token(now) {
             self.new_other_router = Some(message.source);
         }
     }
@@ -357,7 +357,7 @@ impl RouterAdvertiser {
 
     /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4), which the config
     /// overrides, and whether the prefixes are valid. The router advertises a change soon.
-    pub fn set_contents(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
+    pub fn set_mtu_and_validity(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         let mtu = self.config.mtu.or(mtu);
         if (self.mtu, self.are_prefixes_valid) != (mtu, valid) {
             if self.are_prefixes_valid && !valid {
@@ -377,9 +377,9 @@ impl RouterAdvertiser {
         }
         self.nesting = nesting;
         self.change_advertisements_left = CHANGE_ADVERTISEMENTS;
-        if self.link_local.is_some() && !self.is_silent() {
+        if self.link_local.is_some() && !self.has_withdrawn_prefixes() {
             let due = self.last_sent_at.map_or(now, |last| last + MIN_DELAY_OF_NEWS).max(now);
-            self.next = Some(self.next.map_or(due, |next| next.min(due)));
+            self.next_advertisement_at = Some(self.next_advertisement_at.map_or(due, |next| next.min(due)));
         }
     }
 
@@ -394,7 +394,7 @@ impl RouterAdvertiser {
         match message.message.first() {
             Some(&icmpv6::types::ROUTER_SOLICITATION) => {}
             Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => {
-                self.note_other_router(now, message);
+                self.record_other_router(now, message);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -415,8 +415,8 @@ impl RouterAdvertiser {
 
     /// Sends the advertisement that is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.next.is_some_and(|next| next <= now) {
-            self.next = None;
+        if self.next_advertisement_at.is_some_and(|next| next <= now) {
+            self.next_advertisement_at = None;
             self.send_advertisements(now, ROUTER_LIFETIME);
         }
     }
@@ -424,7 +424,7 @@ impl RouterAdvertiser {
     /// Advertises that this router ceases to route (RFC 4861 6.2.5). The hosts keep the prefixes.
     pub fn handle_shutdown(&mut self, now: Time) {
         self.send_advertisements(now, 0);
-        self.next = None;
+        self.next_advertisement_at = None;
     }
 
     /// Withdraws the prefixes and values that `successor`, the advertiser of the new config, does not
@@ -433,10 +433,10 @@ impl RouterAdvertiser {
     pub fn handle_withdrawal(&mut self, now: Time, successor: Option<&mut RouterAdvertiser>) {
         let hosts =
             HostConfiguration { is_dns_server: false, has_dhcpv6: false, ..self.host_configuration() };
-        self.config.hosts = HostConfiguration::default();
+        self.config.host_values = HostConfiguration::default();
         self.withdrawn_values.add_values(hosts);
         if let Some(successor) = successor {
-            let mut stays = successor.config.hosts.clone();
+            let mut stays = successor.config.host_values.clone();
             stays.dns.extend(self.own_address.filter(|_| stays.is_dns_server));
             self.config.prefixes.retain(|prefix| !successor.config.prefixes.contains(prefix));
             successor.withdrawn_values = std::mem::take(&mut self.withdrawn_values).values_not_in(&stays);
@@ -447,29 +447,29 @@ impl RouterAdvertiser {
             self.are_prefixes_valid = false;
             self.send_advertisements(now, 0);
         }
-        self.next = None;
+        self.next_advertisement_at = None;
     }
 
     /// Schedules a multicast answer after a random delay, at most one per [`MIN_DELAY_BETWEEN_RAS`] (RFC 4861
     /// 6.2.6).
     fn schedule_advertisement(&mut self, now: Time) {
-        if self.link_local.is_none() || self.is_silent() {
+        if self.link_local.is_none() || self.has_withdrawn_prefixes() {
             return;
         }
         let earliest = self.last_sent_at.map_or(now, |last| last + MIN_DELAY_BETWEEN_RAS).max(now);
-        let due = earliest + self.rng.duration(Duration::ZERO, MAX_RA_DELAY_TIME);
-        self.next = Some(self.next.map_or(due, |next| next.min(due)));
+        let due = earliest + self.rng.duration_between(Duration::ZERO, MAX_RA_DELAY_TIME);
+        self.next_advertisement_at = Some(self.next_advertisement_at.map_or(due, |next| next.min(due)));
     }
 
     /// Returns whether the router has withdrawn the prefixes. RFC 3963 5.4.2 then forbids further
     /// advertisements.
-    fn is_silent(&self) -> bool {
+    fn has_withdrawn_prefixes(&self) -> bool {
         !self.are_prefixes_valid && self.prefix_withdrawals_left == 0
     }
 
     /// Sets the home agent's advertisement of itself; `None` if the station is no longer a home agent. The
     /// router advertises a change soon.
-    pub fn set_home_agent(&mut self, now: Time, offer: Option<Offer>) {
+    pub fn set_home_agent(&mut self, now: Time, offer: Option<HomeAgentOffer>) {
         if self.config.home_agent != offer {
             self.config.home_agent = offer;
             self.schedule_advertisement(now);
@@ -477,7 +477,7 @@ impl RouterAdvertiser {
     }
 
     /// Returns the options by which a home agent advertises itself.
-    fn offer_options(offer: &Offer) -> [nd::NdOption<'static>; 2] {
+    fn offer_options(offer: &HomeAgentOffer) -> [nd::NdOption<'static>; 2] {
         let home_prefix = nd::NdOption::PrefixInformation(nd::PrefixInformation {
             prefix: offer.address,
             prefix_length: offer.home_prefix.prefix_len(),
@@ -541,7 +541,7 @@ impl RouterAdvertiser {
                 // RFC 4861 4.2: 0 means unspecified.
                 hop_limit: if self.is_home_agent { 0 } else { 64 },
                 managed: false,
-                other_configuration: self.config.hosts.has_dhcpv6 && router_lifetime > 0,
+                other_configuration: self.config.host_values.has_dhcpv6 && router_lifetime > 0,
                 home_agent: offer.is_some(),
                 preference: nd::RoutePreference::Medium,
                 router_lifetime,
@@ -560,13 +560,13 @@ impl RouterAdvertiser {
             });
         }
         self.last_sent_at = Some(now);
-        self.sent_count = self.sent_count.saturating_add(1);
-        let mut interval = self.rng.duration(MIN_INTERVAL, MAX_INTERVAL);
+        self.sent_advertisement_count = self.sent_advertisement_count.saturating_add(1);
+        let mut interval = self.rng.duration_between(MIN_INTERVAL, MAX_INTERVAL);
         self.value_withdrawals_left = self.value_withdrawals_left.saturating_sub(1);
         if self.value_withdrawals_left == 0 {
             self.withdrawn_values = HostConfiguration::default();
         }
-        if self.sent_count < INITIAL_ADVERTISEMENTS
+        if self.sent_advertisement_count < INITIAL_ADVERTISEMENTS
             || !self.are_prefixes_valid
             || self.value_withdrawals_left > 0
         {
@@ -577,7 +577,7 @@ impl RouterAdvertiser {
             interval = interval.min(CHANGE_INTERVAL);
         }
         self.prefix_withdrawals_left = self.prefix_withdrawals_left.saturating_sub(1);
-        self.next = (!self.is_silent()).then_some(now + interval);
+        self.next_advertisement_at = (!self.has_withdrawn_prefixes()).then_some(now + interval);
     }
 }
 
@@ -640,7 +640,7 @@ mod tests {
             interface: "i0".into(),
             prefixes: vec!["2001:db8:a::/64".parse().expect("prefix")],
             mtu: None,
-            hosts: HostConfiguration::default(),
+            host_values: HostConfiguration::default(),
             home_agent: None,
         };
         RouterAdvertiser::new(config, Rng::new(1))
@@ -709,7 +709,7 @@ mod tests {
 
     #[test]
     fn advertiser_announces_home_agent_until_it_stops() {
-        let offer = Offer {
+        let offer = HomeAgentOffer {
             address: "2001:db8:1::1".parse().expect("address"),
             home_prefix: "2001:db8:1::/64".parse().expect("prefix"),
             preference: 10,
@@ -719,7 +719,7 @@ mod tests {
             interface: "i0".into(),
             prefixes: vec![],
             mtu: None,
-            hosts: HostConfiguration::default(),
+            host_values: HostConfiguration::default(),
             home_agent: Some(offer),
         };
         let mut advertiser = RouterAdvertiser::new(config, Rng::new(1));
@@ -751,7 +751,7 @@ mod tests {
     fn advertiser_withdraws_refused_prefixes() {
         let mut advertiser = advertiser();
         advertiser.handle_interface(Time::ZERO, &interface(true));
-        advertiser.set_contents(Time::ZERO, Some(1460), false);
+        advertiser.set_mtu_and_validity(Time::ZERO, Some(1460), false);
         let due = advertiser.poll_timeout().expect("due");
         advertiser.handle_timeout(due);
         let message = advertiser.poll_output().expect("an advertisement");
@@ -765,7 +765,7 @@ mod tests {
         assert_eq!(sent, 3, "and then no longer mentioned");
         advertiser.handle_link_message(Time::from_secs(100), &solicitation()).expect("valid");
         assert_eq!(advertiser.poll_timeout(), None);
-        advertiser.set_contents(Time::from_secs(101), Some(1460), true);
+        advertiser.set_mtu_and_validity(Time::from_secs(101), Some(1460), true);
         assert!(advertiser.poll_timeout().is_some());
         let preferred: Vec<u32> = parsed
             .options()

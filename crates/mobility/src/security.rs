@@ -104,7 +104,7 @@ impl Authentication {
     }
 
     /// Returns whether the node has several keys; the operator will remove the old one.
-    pub fn has_several(&self) -> bool {
+    pub fn has_several_keys(&self) -> bool {
         self.associations().len() > 1
     }
 
@@ -157,7 +157,7 @@ impl Authentication {
 
     /// Returns whether messages that have no authentication by RFC 4285 or RFC 4877 need the session, too:
     /// heartbeats and Binding Errors.
-    pub(crate) fn protects_all(&self) -> bool {
+    pub(crate) fn requires_session_for_all(&self) -> bool {
         matches!(self, Authentication::Session(_))
     }
 
@@ -179,7 +179,7 @@ impl Authentication {
 
     /// Returns whether several home agents share the key. Then each of them accepts messages that an attacker
     /// has recorded on the way to another.
-    pub fn is_one_for_all_agents(&self) -> bool {
+    pub fn is_shared_by_all_agents(&self) -> bool {
         match self {
             Authentication::SharedKey(_) => true,
             Authentication::SharedKeys(keys) => !keys.derives_key_per_agent,
@@ -340,7 +340,8 @@ mod tests {
     use super::*;
 
     /// A Binding Update that another program made, SPI 300, key 00..0f.
-    const GOLDEN: &str = "3b0605000f810003c400003c0612004020010db80002000000000000000000000009110100\
+    const RECORDED_BINDING_UPDATE: &str = "3b0605000f810003c400003c0612004020010db80002\
+                          000000000000000000000009110100\
                           00012c99119f05ec6abd2b938bc15101020000";
 
     fn association() -> SecurityAssociation {
@@ -351,8 +352,8 @@ mod tests {
         }
     }
 
-    fn golden() -> Vec<u8> {
-        let hex: String = GOLDEN.split_whitespace().collect();
+    fn recorded_binding_update() -> Vec<u8> {
+        let hex: String = RECORDED_BINDING_UPDATE.split_whitespace().collect();
         (0..hex.len())
             .step_by(2)
             .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex digits"))
@@ -366,29 +367,32 @@ mod tests {
     #[test]
     fn recorded_packet_verifies_and_equals_signed_packet() {
         let (care_of, home) = addresses();
-        assert_eq!(association().verify(&golden(), care_of, home), Ok(()));
-        let mut blank = golden();
+        assert_eq!(association().verify(&recorded_binding_update(), care_of, home), Ok(()));
+        let mut blank = recorded_binding_update();
         let field = authentication_field(&blank).expect("parses").expect("present");
         blank[field.data_range].fill(0);
         association().sign(&mut blank, care_of, home);
-        assert_eq!(blank, golden());
+        assert_eq!(blank, recorded_binding_update());
     }
 
     #[test]
     fn changed_bit_in_octets_covered_by_the_mac_fails_verification() {
         let (care_of, home) = addresses();
-        let field = authentication_field(&golden()).expect("parses").expect("present");
+        let field = authentication_field(&recorded_binding_update()).expect("parses").expect("present");
         for at in field.covered_range.start..field.data_range.end {
             if (4..6).contains(&at) {
                 continue; // not covered: the checksum is filled in later
             }
-            let mut changed = golden();
+            let mut changed = recorded_binding_update();
             changed[at] ^= 1;
             assert!(association().verify(&changed, care_of, home).is_err(), "octet {at}");
         }
-        assert_eq!(association().verify(&golden(), home, care_of), Err(MobilityDrop::AuthenticationFailed));
+        assert_eq!(
+            association().verify(&recorded_binding_update(), home, care_of),
+            Err(MobilityDrop::AuthenticationFailed)
+        );
         let other = SecurityAssociation { spi: 301, ..association() };
-        assert_eq!(other.verify(&golden(), care_of, home), Err(MobilityDrop::UnknownSpi));
+        assert_eq!(other.verify(&recorded_binding_update(), care_of, home), Err(MobilityDrop::UnknownSpi));
     }
 
     #[test]
@@ -405,7 +409,7 @@ mod tests {
         assert_ne!(of("2001:db8:1::1").key, of("2001:db8:1::2").key);
         assert_ne!(of("2001:db8:1::1").key, association().key);
         let (care_of, home) = addresses();
-        let mut octets = golden();
+        let mut octets = recorded_binding_update();
         let field = authentication_field(&octets).expect("parses").expect("present");
         octets[field.data_range].fill(0);
         of("2001:db8:1::1").sign(&mut octets, care_of, home);
@@ -426,7 +430,7 @@ mod tests {
             Authentication::SharedKeys(Box::new(SharedKeys { associations, derives_key_per_agent: false }))
         };
         let both = keys(vec![new.clone(), association()]);
-        assert_eq!(both.verify(&golden(), care_of, home), Ok(()));
+        assert_eq!(both.verify(&recorded_binding_update(), care_of, home), Ok(()));
         assert_eq!(both.association_of(Some(300)), Some(&association()));
         for unknown in [None, Some(301), Some(299)] {
             assert_eq!(both.association_of(unknown), Some(&new));
@@ -434,8 +438,14 @@ mod tests {
         // A MAC made with the key of another SPI is wrong.
         let crossed = SecurityAssociation { spi: 300, ..new.clone() };
         let crossed = keys(vec![SecurityAssociation { spi: 301, ..association() }, crossed]);
-        assert_eq!(crossed.verify(&golden(), care_of, home), Err(MobilityDrop::AuthenticationFailed));
-        assert_eq!(keys(vec![new]).verify(&golden(), care_of, home), Err(MobilityDrop::UnknownSpi));
+        assert_eq!(
+            crossed.verify(&recorded_binding_update(), care_of, home),
+            Err(MobilityDrop::AuthenticationFailed)
+        );
+        assert_eq!(
+            keys(vec![new]).verify(&recorded_binding_update(), care_of, home),
+            Err(MobilityDrop::UnknownSpi)
+        );
     }
 
     #[test]

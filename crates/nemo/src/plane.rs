@@ -24,7 +24,7 @@ use carnet_base::{Interface, Rng, Time, WallTime, pop_and_shrink};
 use carnet_mobility::agents::Agents;
 use carnet_mobility::home_agent::StoredBinding;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
-use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
+use carnet_mobility::{DirectRouteState, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::config::NemoConfig;
 use crate::forwarding::desired::ForwardingEntry;
@@ -143,7 +143,7 @@ impl Nemo {
             ipsec_protection: None,
             message_counters: MessageCounters::default(),
             // The tokens have a random stream of their own, so that older recordings can still be replayed.
-            token_rng: rng.stream(TOKEN_STREAM),
+            token_rng: rng.separate_stream(TOKEN_STREAM),
             rng,
         }
     }
@@ -210,7 +210,7 @@ impl Nemo {
     }
 
     pub(crate) fn messages_dropped(&self) -> &BTreeMap<MobilityDrop, u64> {
-        &self.message_counters.dropped
+        &self.message_counters.dropped_messages
     }
 
     /// Returns whether the station has finished its work after [`Self::handle_shutdown`].
@@ -251,7 +251,7 @@ impl Nemo {
         });
         let router = router
             .into_iter()
-            .chain(self.direct_routes.state_machine.as_ref().and_then(Direct::poll_timeout))
+            .chain(self.direct_routes.state_machine.as_ref().and_then(DirectRouteState::poll_timeout))
             .min();
         // If a packet has entered a watched tunnel, path MTU discovery acts at once.
         let used = self.data_path.forwarder.has_used_watched_tunnel().then_some(Time::ZERO);
@@ -292,7 +292,7 @@ impl Nemo {
     }
 
     /// Returns the direct routes; `None` if the config has no direct routes.
-    pub fn direct_routes(&self) -> Option<&Direct> {
+    pub fn direct_routes(&self) -> Option<&DirectRouteState> {
         self.direct_routes.state_machine.as_ref()
     }
 

@@ -12,7 +12,7 @@ use carnet_base::{DropReason, Endpoint, Role, Time, mapped};
 use carnet_mobility::MobileRouter;
 pub use carnet_mobility::home_agent::Drain;
 use carnet_mobility::home_agent::Nat;
-use carnet_mobility::mobile_router::{Attachment, Ipv4PrefixState, Registration, Response, State};
+use carnet_mobility::mobile_router::{AgentResponse, Attachment, Ipv4PrefixState, Registration, State};
 pub use carnet_mobility::mobile_router::{OutsideCount, PolicyStatus as Policy};
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::address::MacAddress;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::drop_reason::TunnelDropReason;
 use crate::forwarding::packet_rules::PortRange;
-use crate::forwarding::{AllowedPackets, LanSettings, uplink_of};
+use crate::forwarding::{AllowedPackets, LanSettings, uplink_of_policy};
 use crate::plane::Nemo;
 
 /// The mobile router in a few words.
@@ -436,7 +436,7 @@ fn ipv4_prefixes(router: &MobileRouter) -> Vec<Ipv4Prefix> {
 
 /// Returns the status of each family's NAT. The platform adds the counts, and whether the rules are in force.
 fn nat_status(nat: &Nat) -> Vec<NatStatus> {
-    let families = [(AddressFamily::Ipv4, &nat.ipv4), (AddressFamily::Ipv6, &nat.ipv6)];
+    let families = [(AddressFamily::Ipv4, &nat.ipv4_interface), (AddressFamily::Ipv6, &nat.ipv6_interface)];
     let with_nat = families.into_iter().filter_map(|(family, interface)| {
         Some(NatStatus {
             family,
@@ -473,9 +473,10 @@ impl Nemo {
         let leads = |index, attachment: &Attachment| match attachment {
             Attachment::Down(_) => false,
             Attachment::Home { .. } => true,
-            Attachment::Foreign { .. } => {
-                !matches!(router.agent_response(index), Response::Silent { .. } | Response::Refused { .. })
-            }
+            Attachment::Foreign { .. } => !matches!(
+                router.agent_response(index),
+                AgentResponse::Silent { .. } | AgentResponse::Refused { .. }
+            ),
         };
         let own = router.config().home_agent;
         let known: Vec<_> =
@@ -521,10 +522,10 @@ impl Nemo {
             ndp_proxy: agent.proxied_link().map(|link| NdpProxyStatus {
                 interface: link.interface,
                 state: if link.is_up { "up" } else { "down" }.into(),
-                addresses: link.addresses,
+                addresses: link.address_count,
                 prefixes: link.prefixes,
-                answered: link.answered,
-                refused: link.refused,
+                answered: link.answered_solicitations,
+                refused: link.refused_solicitations,
             }),
         })
     }
@@ -558,7 +559,7 @@ impl Nemo {
                 ipv4_prefixes,
                 state: if binding.care_of_tested { "registered" } else { "untested" }.into(),
                 lifetime_s: whole_seconds(binding.lifetime),
-                remaining_s: whole_seconds(binding.expires.saturating_since(now)),
+                remaining_s: whole_seconds(binding.expires_at.saturating_since(now)),
                 sequence: binding.sequence,
             })
             .collect();
@@ -593,15 +594,16 @@ impl Nemo {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = router.active_uplink();
         let response = |index| match router.agent_response(index) {
-            Response::Silent { again } => ("silent", again.map(|again| again.saturating_since(now))),
-            Response::Refused { again } => ("refused", again.map(|again| again.saturating_since(now))),
+            AgentResponse::Silent { again } => ("silent", again.map(|again| again.saturating_since(now))),
+            AgentResponse::Refused { again } => ("refused", again.map(|again| again.saturating_since(now))),
             _ if active == Some(index) => ("active", None),
-            Response::Asked => ("registering", None),
-            Response::Answers => ("standby", None),
+            AgentResponse::Asked => ("registering", None),
+            AgentResponse::Answers => ("standby", None),
         };
         let uplinks = router.uplinks().iter().enumerate().map(|(index, uplink)| {
             let is_foreign = matches!(uplink.attachment, Attachment::Foreign { .. });
-            let answers = matches!(router.agent_response(index), Response::Answers | Response::Asked);
+            let answers =
+                matches!(router.agent_response(index), AgentResponse::Answers | AgentResponse::Asked);
             let quality = if is_foreign && answers { router.quality(index) } else { None };
             Uplink {
                 interface: uplink.config.interface.clone(),
@@ -656,7 +658,8 @@ impl Nemo {
         for (index, policy) in
             router.breakout_policies().iter().enumerate().filter(|(_, policy)| policy.breaks_out)
         {
-            let uplink = uplink_of(policy, &router.state_machine).filter(|_| !router.state_machine.is_home());
+            let uplink =
+                uplink_of_policy(policy, &router.state_machine).filter(|_| !router.state_machine.is_home());
             let uplink = uplink.and_then(|uplink| router.state_machine.uplinks().get(uplink));
             let status = Policy {
                 name: policy.name.clone(),
@@ -718,7 +721,7 @@ impl Nemo {
         let advertiser = router.advertisers_by_lan.iter().find(|it| it.interface() == interface)?;
         let hosts = advertiser.host_configuration();
         Some(LanAdvertisement {
-            valid: advertiser.is_valid(),
+            valid: advertiser.has_valid_prefixes(),
             prefixes: advertiser.prefixes().to_vec(),
             mtu: advertiser.mtu(),
             dns: hosts.dns,
@@ -785,7 +788,7 @@ impl Nemo {
                 routes.push(Route {
                     prefix: *prefix,
                     rtt_ms: route.rtt.map(milliseconds),
-                    age_s: Some(now.saturating_since(route.since).as_secs_f64()),
+                    age_s: Some(now.saturating_since(route.state_since).as_secs_f64()),
                     reason: route.reason.into(),
                     ..match route.is_direct {
                         true => direct(interface.clone(), route.remote, route.is_encrypted),
@@ -867,7 +870,7 @@ impl Nemo {
             }
         }
         if let Some(nesting) = self.nesting_state() {
-            counters.push(("nesting.registered".to_string(), nesting.registered()));
+            counters.push(("nesting.registered".to_string(), nesting.registered_address_count()));
             for reason in carnet_mobility::nesting::NestingDrop::ALL {
                 let count = nesting.dropped().get(reason).copied().unwrap_or_default();
                 counters.push((format!("nesting.dropped.{}", reason.name()), count));

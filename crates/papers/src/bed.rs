@@ -14,7 +14,8 @@ use nix::unistd::Pid;
 use super::results::Subject;
 use carnet_bench::path::Path;
 use carnet_bench::world::{
-    CARE_OF_ADDRESS, CN_IPV4, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, Programs, TestNetwork,
+    CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, CORRESPONDENT_IPV4_ADDRESS, HOME_AGENT_ADDRESS, Programs,
+    TestNetwork,
 };
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
@@ -72,7 +73,10 @@ pub struct Routers {
 
 impl Routers {
     /// Builds the network with plain routers, and the network with the implementation under test.
-    pub fn build(contender: &ImplementationUnderTest, programs: &Programs) -> anyhow::Result<Routers> {
+    pub fn build_networks(
+        contender: &ImplementationUnderTest,
+        programs: &Programs,
+    ) -> anyhow::Result<Routers> {
         let plain = TestNetwork::build_network("plain", Path::Plain, Path::Plain, programs)?;
         let (subject, about) = match contender {
             ImplementationUnderTest::Commands { mr, ha } => {
@@ -104,7 +108,7 @@ impl Routers {
             ends(SUBJECT_SERIES, &self.subject_network, CORRESPONDENT_ADDRESS),
         ];
         if ipv4 {
-            all.insert(0, ends(IPV4_SERIES, &self.plain_network, CN_IPV4));
+            all.insert(0, ends(IPV4_SERIES, &self.plain_network, CORRESPONDENT_IPV4_ADDRESS));
         }
         all
     }
@@ -149,7 +153,7 @@ impl Routers {
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        self.subject_network.daemons.iter_mut().try_for_each(check_alive)
+        self.subject_network.daemons.iter_mut().try_for_each(check_not_failed)
     }
 
     /// Returns the process numbers of the running programs of the implementation under test.
@@ -158,7 +162,7 @@ impl Routers {
     }
 
     /// Ends the programs in order, and removes the networks.
-    pub fn stop(mut self) -> anyhow::Result<()> {
+    pub fn stop_routers(mut self) -> anyhow::Result<()> {
         terminate_daemons(&mut self.subject_network.daemons);
         for world in [&self.plain_network, &self.subject_network] {
             let nodes =
@@ -194,7 +198,7 @@ pub fn running_process_id(daemon: &mut Daemon) -> Option<u32> {
 }
 
 /// Fails if the program ended with an error. A command may end successfully after it has set up a network.
-fn check_alive(daemon: &mut Daemon) -> anyhow::Result<()> {
+fn check_not_failed(daemon: &mut Daemon) -> anyhow::Result<()> {
     match daemon.exit_status() {
         Some(status) if !status.success() => {
             bail!(
@@ -247,7 +251,7 @@ fn start_commands(world: &mut TestNetwork, mr: &str, ha: &str, programs: &Progra
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        world.daemons.iter_mut().try_for_each(check_alive)?;
+        world.daemons.iter_mut().try_for_each(check_not_failed)?;
         let mut ping = command_in_node(&node, tools::path_of_program("ping"));
         if run_for_output(ping.args(["-6", "-n", "-c", "1", "-W", "1", CORRESPONDENT_ADDRESS])).is_ok() {
             return Ok(());

@@ -23,12 +23,12 @@ impl Command {
                     return Ok(done);
                 }
                 let mode = inside.unwrap_or_else(IsolationMode::of_caller);
-                let plan = crate::plan(args, mode)?;
+                let plan = crate::check_before_building(args, mode)?;
                 if inside.is_none() {
                     return isolate::run_isolated(mode);
                 }
                 isolate::start_inner_lab()?;
-                crate::run(&plan)?;
+                crate::run_evaluation(&plan)?;
                 Ok(ExitCode::SUCCESS)
             }
         }

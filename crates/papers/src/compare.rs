@@ -34,7 +34,7 @@ const MAX_VALUES_FOR_EXACT_DISTRIBUTION: usize = 200_000;
 
 /// Change of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum CurveChange {
     /// The new run is worse.
     Slower,
     /// The new run is better.
@@ -59,7 +59,7 @@ struct ComparedCurve {
     corrected_probability: Option<f64>,
     /// Whether higher values are better.
     more_is_better: bool,
-    change: Change,
+    change: CurveChange,
 }
 
 /// Result of the comparison.
@@ -74,7 +74,8 @@ pub struct ComparisonResult {
 impl ComparisonResult {
     /// Returns whether a curve became slower or could not be measured any more.
     pub fn has_slower_or_lost_curve(&self) -> bool {
-        !self.lost_curves.is_empty() || self.compared_curves.iter().any(|one| one.change == Change::Slower)
+        !self.lost_curves.is_empty()
+            || self.compared_curves.iter().any(|one| one.change == CurveChange::Slower)
     }
 
     /// Returns the verdict for the terminal.
@@ -82,10 +83,10 @@ impl ComparisonResult {
         let mut rows = vec![["", "new / old", "by chance", "", ""].map(str::to_owned).to_vec()];
         for one in &self.compared_curves {
             let word = match one.change {
-                Change::Slower => "SLOWER",
-                Change::Faster => "faster",
-                Change::Same => "no difference",
-                Change::Unknown => "too few to say",
+                CurveChange::Slower => "SLOWER",
+                CurveChange::Faster => "faster",
+                CurveChange::Same => "no difference",
+                CurveChange::Unknown => "too few to say",
             };
             let chance = one.corrected_probability.map_or("-".into(), |chance| format!("{chance:.3}"));
             let [old, new] = one.means.map(format_number);
@@ -104,10 +105,10 @@ impl ComparisonResult {
             text,
             "{} slower, {} faster, {} without a difference, {} with too few repetitions, {} no longer \
              measured",
-            count(Change::Slower),
-            count(Change::Faster),
-            count(Change::Same),
-            count(Change::Unknown),
+            count(CurveChange::Slower),
+            count(CurveChange::Faster),
+            count(CurveChange::Same),
+            count(CurveChange::Unknown),
             self.lost_curves.len()
         );
         text
@@ -205,21 +206,21 @@ fn point_name(sample: &CurvePoint) -> String {
 }
 
 /// Paper, experiment and quantity of a curve, for which the comparison makes one test.
-type CurveQuestion<'a> = (&'a str, &'a str, &'a str);
+type CurveKey<'a> = (&'a str, &'a str, &'a str);
 
 /// Returns the curves of a run that are separate questions. It leaves out quantities that follow from others.
 /// The megabits of a transfer follow from its packets, and the delivered share from received and offered
 /// packets.
-fn questions_of_run(run: &Results) -> Vec<CurveQuestion<'_>> {
-    let mut names: Vec<CurveQuestion<'_>> = Vec::new();
+fn curve_keys_of_run(run: &Results) -> Vec<CurveKey<'_>> {
+    let mut names: Vec<CurveKey<'_>> = Vec::new();
     for sample in run.curve_points.iter().filter(|one| one.series == SUBJECT_SERIES) {
         let name = (sample.paper.as_str(), sample.experiment.as_str(), sample.quantity.as_str());
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let has = |name: &CurveQuestion<'_>, quantity| names.contains(&(name.0, name.1, quantity));
-    let again = |name: &CurveQuestion<'_>| match name.2 {
+    let has = |name: &CurveKey<'_>, quantity| names.contains(&(name.0, name.1, quantity));
+    let again = |name: &CurveKey<'_>| match name.2 {
         "delivered" => has(name, "mbit") || has(name, "packets"),
         "mbit" => has(name, "packets"),
         _ => false,
@@ -233,7 +234,7 @@ fn questions_of_run(run: &Results) -> Vec<CurveQuestion<'_>> {
 /// Fails if only one run is of an emulated machine. An emulator makes some instructions many times slower
 /// than others, so even ratios to plain routing cannot be compared. Fails also if the runs have no curve in
 /// common.
-pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult> {
+pub fn compare_runs(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult> {
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
         old.machine.emulated == new.machine.emulated,
@@ -276,7 +277,7 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
             old.subject.name, new.subject.name
         ));
     }
-    let (before, after) = (questions_of_run(old), questions_of_run(new));
+    let (before, after) = (curve_keys_of_run(old), curve_keys_of_run(new));
     let (mut lost, mut compared) = (Vec::new(), Vec::new());
     for name in &after {
         let what = format!("{}, {}: {}", name.0, name.1, name.2);
@@ -315,7 +316,7 @@ fn failure_of_experiment<'a>(run: &'a Results, paper: &str, experiment: &str) ->
 
 /// Returns a text about the parameters of an experiment that differ between the runs; `None` if they are
 /// equal. A parameter that a file lacks counts as equal.
-fn difference_of_experiments(name: &CurveQuestion<'_>, old: &Results, new: &Results) -> Option<String> {
+fn difference_of_experiments(name: &CurveKey<'_>, old: &Results, new: &Results) -> Option<String> {
     let [before, after] = [old, new].map(|run| run.parameters_of(name.0, name.1));
     let (before, after) = (before?, after?);
     let key = before.keys().chain(after.keys()).find(|key| before.get(*key) != after.get(*key))?;
@@ -326,7 +327,7 @@ fn difference_of_experiments(name: &CurveQuestion<'_>, old: &Results, new: &Resu
 }
 
 fn compare_curve(
-    name: CurveQuestion<'_>,
+    name: CurveKey<'_>,
     old: &Results,
     new: &Results,
     notes: &mut Vec<String>,
@@ -379,7 +380,7 @@ fn compare_curve(
         rank_test: rank_test(&strata),
         corrected_probability: None,
         more_is_better: better,
-        change: Change::Unknown,
+        change: CurveChange::Unknown,
     })
 }
 
@@ -415,16 +416,16 @@ fn correct_for_multiple_tests(compared: &mut [ComparedCurve]) {
             least > SIGNIFICANCE_LEVEL || small,
             (one.rank_test.direction > 0.0) == one.more_is_better,
         ) {
-            (true, _) => Change::Same,
-            (false, true) => Change::Faster,
-            (false, false) => Change::Slower,
+            (true, _) => CurveChange::Same,
+            (false, true) => CurveChange::Faster,
+            (false, false) => CurveChange::Slower,
         };
     }
     for one in compared
         .iter_mut()
         .filter(|one| one.corrected_probability.is_none() && one.rank_test.all_values_equal)
     {
-        one.change = Change::Same;
+        one.change = CurveChange::Same;
     }
 }
 
@@ -583,15 +584,15 @@ mod tests {
             &half(&old.curve_points[1].values.rounds),
             &half(&old.curve_points[0].values.rounds),
         );
-        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
+        let verdict = compare_runs(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(
             (verdict.compared_curves[0].change, verdict.has_slower_or_lost_curve()),
-            (Change::Same, false),
+            (CurveChange::Same, false),
             "{verdict:?}"
         );
         // Only the subject is 10 % slower; plain routing is unchanged.
         let less: Vec<f64> = old.curve_points[1].values.rounds.iter().map(|value| value * 0.9).collect();
-        let verdict = compare(&old, &run_with_values(&less, &old.curve_points[0].values.rounds))
+        let verdict = compare_runs(&old, &run_with_values(&less, &old.curve_points[0].values.rounds))
             .expect("both runs come from the same kind of machine");
         assert!(
             verdict.has_slower_or_lost_curve()
@@ -599,9 +600,9 @@ mod tests {
             "{verdict:?}"
         );
         assert!(verdict.report_text().contains("SLOWER"), "{}", verdict.report_text());
-        let verdict = compare(&run_with_values(&less, &old.curve_points[0].values.rounds), &old)
+        let verdict = compare_runs(&run_with_values(&less, &old.curve_points[0].values.rounds), &old)
             .expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared_curves[0].change, Change::Faster);
+        assert_eq!(verdict.compared_curves[0].change, CurveChange::Faster);
     }
 
     #[test]
@@ -614,15 +615,15 @@ mod tests {
                 run.add(test_point("rtt", SUBJECT_SERIES, Some(56.0), "ms", "ms"), value);
             }
         }
-        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
+        let verdict = compare_runs(&old, &new).expect("both runs come from the same kind of machine");
         let found = |what: &str| {
             verdict.compared_curves.iter().find(|one| one.curve_name.contains(what)).expect("is there").change
         };
-        assert_eq!(found("rtt: ms"), Change::Slower);
-        assert_eq!(found("udp-rates"), Change::Same);
-        let few = compare(&run_with_values(&[1.0], &[1.0]), &run_with_values(&[0.5], &[1.0]))
+        assert_eq!(found("rtt: ms"), CurveChange::Slower);
+        assert_eq!(found("udp-rates"), CurveChange::Same);
+        let few = compare_runs(&run_with_values(&[1.0], &[1.0]), &run_with_values(&[0.5], &[1.0]))
             .expect("both runs come from the same kind of machine");
-        assert_eq!(few.compared_curves[0].change, Change::Unknown);
+        assert_eq!(few.compared_curves[0].change, CurveChange::Unknown);
     }
 
     #[test]
@@ -631,12 +632,12 @@ mod tests {
         let mut emulated = real.clone();
         emulated.machine.emulated = true;
         emulated.machine.cpu = "QEMU TCG CPU".into();
-        let told = compare(&real, &emulated).expect_err("are of two kinds").to_string();
+        let told = compare_runs(&real, &emulated).expect_err("are of two kinds").to_string();
         let expected =
             "the old run from a real machine () and the new run from an emulated machine (QEMU TCG CPU)";
         assert!(told.ends_with(expected), "{told}");
-        assert!(compare(&emulated, &real).is_err());
-        let text = compare(&emulated, &emulated)
+        assert!(compare_runs(&emulated, &real).is_err());
+        let text = compare_runs(&emulated, &emulated)
             .expect("both runs come from the same kind of machine")
             .report_text();
         assert!(text.contains("NOTE: new: an emulated machine: "), "{text}");
@@ -684,13 +685,13 @@ mod tests {
     fn loss_that_rises_from_zero_is_reported() {
         let (old, new) =
             (run_with_loss(0.0, &[0.0; 7]), run_with_loss(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
-        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared_curves[0].change, Change::Slower, "{verdict:?}");
+        let verdict = compare_runs(&old, &new).expect("both runs come from the same kind of machine");
+        assert_eq!(verdict.compared_curves[0].change, CurveChange::Slower, "{verdict:?}");
         assert!(verdict.report_text().contains("0 -> 3"), "{}", verdict.report_text());
-        let back = compare(&new, &old).expect("both runs come from the same kind of machine");
-        assert_eq!(back.compared_curves[0].change, Change::Faster, "{back:?}");
-        let same = compare(&old, &old).expect("both runs come from the same kind of machine");
-        assert_eq!(same.compared_curves[0].change, Change::Same, "all are 0 in both: {same:?}");
+        let back = compare_runs(&new, &old).expect("both runs come from the same kind of machine");
+        assert_eq!(back.compared_curves[0].change, CurveChange::Faster, "{back:?}");
+        let same = compare_runs(&old, &old).expect("both runs come from the same kind of machine");
+        assert_eq!(same.compared_curves[0].change, CurveChange::Same, "all are 0 in both: {same:?}");
     }
 
     #[test]
@@ -709,8 +710,8 @@ mod tests {
                 );
             }
         }
-        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared_curves[0].change, Change::Slower, "{verdict:?}");
+        let verdict = compare_runs(&old, &new).expect("both runs come from the same kind of machine");
+        assert_eq!(verdict.compared_curves[0].change, CurveChange::Slower, "{verdict:?}");
         let ratio = verdict.compared_curves[0].median_ratio.expect("is there");
         assert!((ratio - 0.8).abs() < 1e-9, "{ratio}");
     }
@@ -734,9 +735,12 @@ mod tests {
                 }
             }
         }
-        let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared_curves[0].change, Change::Slower, "{verdict:?}");
-        assert!(verdict.compared_curves[1..].iter().all(|one| one.change == Change::Unknown), "{verdict:?}");
+        let verdict = compare_runs(&old, &new).expect("both runs come from the same kind of machine");
+        assert_eq!(verdict.compared_curves[0].change, CurveChange::Slower, "{verdict:?}");
+        assert!(
+            verdict.compared_curves[1..].iter().all(|one| one.change == CurveChange::Unknown),
+            "{verdict:?}"
+        );
     }
 
     #[test]
@@ -752,7 +756,7 @@ mod tests {
             run.add(test_point(experiment, SUBJECT_SERIES, None, quantity, ""), 1.0);
         }
         run.add(test_point("mgen", SUBJECT_SERIES, None, "delivered", "%"), 1.0);
-        let asked: Vec<_> = questions_of_run(&run).into_iter().map(|name| (name.1, name.2)).collect();
+        let asked: Vec<_> = curve_keys_of_run(&run).into_iter().map(|name| (name.1, name.2)).collect();
         assert_eq!(asked, [("udp", "mbit"), ("packets", "packets"), ("mgen", "packets")]);
     }
 
@@ -761,7 +765,7 @@ mod tests {
         let old = test_results();
         let mut new = test_results();
         new.curve_points.retain(|one| one.experiment != "echo");
-        let told = compare(&old, &new).expect("both runs have a curve in common");
+        let told = compare_runs(&old, &new).expect("both runs have a curve in common");
         assert!(
             !told.has_slower_or_lost_curve()
                 && told.report_text().contains("only in the old run: nemo-basic-support, echo: ms")
@@ -772,7 +776,7 @@ mod tests {
             experiment: "echo".into(),
             reason: why.into(),
         });
-        let told = compare(&old, &new).expect("both runs have a curve in common");
+        let told = compare_runs(&old, &new).expect("both runs have a curve in common");
         assert!(
             told.has_slower_or_lost_curve() && told.report_text().contains(&format!("echo: ms: {why}")),
             "{}",
@@ -781,21 +785,21 @@ mod tests {
         // A point that is missing in the new run counts as lost only if a failure names it.
         let mut new = test_results();
         new.curve_points.retain(|one| one.x != Some(92.0));
-        let told = compare(&old, &new).expect("both runs have a curve in common");
+        let told = compare_runs(&old, &new).expect("both runs have a curve in common");
         assert!(!told.has_slower_or_lost_curve(), "{}", told.report_text());
         new.failures.push(Failure {
             repetition: 0,
             error_message: "unable to connect".into(),
             ..Failure::of_sample(&test_point("udp-rates", SUBJECT_SERIES, Some(92.0), "mbit", "Mbit/s"))
         });
-        let told = compare(&old, &new).expect("both runs have a curve in common");
+        let told = compare_runs(&old, &new).expect("both runs have a curve in common");
         assert!(
             told.has_slower_or_lost_curve() && told.report_text().contains("at 92: unable to connect"),
             "{}",
             told.report_text()
         );
         let error =
-            compare(&old, &run_with_loss(0.0, &[0.0])).expect_err("have nothing in common").to_string();
+            compare_runs(&old, &run_with_loss(0.0, &[0.0])).expect_err("have nothing in common").to_string();
         assert!(error.starts_with("the two runs have no curve in common"), "{error}");
     }
 
@@ -807,9 +811,9 @@ mod tests {
         // In one repetition plain routing forwarded nothing, so this pair does not count.
         let mut broken = plain;
         broken[2] = 0.0;
-        let verdict = compare(&old, &run_with_values(&own, &broken))
+        let verdict = compare_runs(&old, &run_with_values(&own, &broken))
             .expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared_curves[0].change, Change::Same, "{verdict:?}");
+        assert_eq!(verdict.compared_curves[0].change, CurveChange::Same, "{verdict:?}");
         assert!(
             verdict.report_text().contains("1 repetitions have no measurement of plain routing"),
             "{}",
@@ -824,11 +828,11 @@ mod tests {
             error_message: "timed out".into(),
             ..Failure::of_sample(&fewer.curve_points[0])
         });
-        let verdict = compare(&old, &fewer).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared_curves[0].change, Change::Same, "{verdict:?}");
+        let verdict = compare_runs(&old, &fewer).expect("both runs come from the same kind of machine");
+        assert_eq!(verdict.compared_curves[0].change, CurveChange::Same, "{verdict:?}");
         let mut without = run_with_values(&own, &plain);
         without.curve_points.retain(|one| one.series == SUBJECT_SERIES);
-        let verdict = compare(&old, &without).expect("both runs come from the same kind of machine");
+        let verdict = compare_runs(&old, &without).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared_curves[0].median_ratio, Some(1.0), "{verdict:?}");
         assert!(
             verdict.report_text().contains("only one run measured plain routing"),
@@ -851,7 +855,7 @@ mod tests {
             run
         };
         let asked = |old: &Results, new: &Results| {
-            let verdict = compare(old, new).expect("both runs have a curve in common");
+            let verdict = compare_runs(old, new).expect("both runs have a curve in common");
             verdict.compared_curves.iter().any(|one| one.curve_name.contains("udp-rates"))
         };
         assert!(asked(&made(2, &[1192]), &made(2, &[1192])));

@@ -103,7 +103,7 @@ pub struct Plan {
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
         // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.
-        let verdict = read_results(old).and_then(|old| compare::compare(&old, &read_results(new)?));
+        let verdict = read_results(old).and_then(|old| compare::compare_runs(&old, &read_results(new)?));
         let verdict = verdict.map_err(|error| CommandLineError(format!("{error:#}")))?;
         print!("{}", verdict.report_text());
         return Ok(Some(if verdict.has_slower_or_lost_curve() {
@@ -128,7 +128,7 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 }
 
 /// Checks the arguments and tools before the run builds any network.
-pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
+pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
     let effort = match (args.quick, args.smoke) {
         (true, _) => Effort::Quick,
         (_, true) => Effort::Smoke,
@@ -162,12 +162,12 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
 }
 
 /// Measures inside the lab's namespaces, and writes the reports.
-pub fn run(plan: &Plan) -> anyhow::Result<()> {
+pub fn run_evaluation(plan: &Plan) -> anyhow::Result<()> {
     let begin = clock::monotonic_now();
     let watch = cores::ProcessorTimeWatch::begin()?;
     let mut results = Results {
         schema_version: SCHEMA_VERSION,
-        machine: machine::describe(&plan.carnet, &plan.scenarios),
+        machine: machine::describe_machine(&plan.carnet, &plan.scenarios),
         time: clock::format_utc(clock::realtime_now()),
         effort: plan.effort,
         load_before: cores::load_averages(),

@@ -43,7 +43,7 @@ pub fn measure_packet_rates(
     share: Option<f64>,
     mut told: impl FnMut(PacketRate),
 ) -> anyhow::Result<()> {
-    let cores = Cores::of_caller()?;
+    let cores = Cores::of_current_thread()?;
     // An ended command is not in this list, because another process may have its number.
     let programs = routers.process_ids();
     let Some(share) = share else {
@@ -83,7 +83,9 @@ fn measure_rounds(
     let arrangement = FLOW_ARRANGEMENTS.iter().find(|one| one.name == "both routers, up");
     let arrangement = arrangement.context("the benchmark has no packets through both routers")?;
     for size in sizes {
-        let lane = |series, world: &TestNetwork| measure_path(series, world, arrangement, *size as usize);
+        let lane = |series, world: &TestNetwork| {
+            measure_packets_over_path(series, world, arrangement, *size as usize)
+        };
         let mut lanes =
             [lane(PLAIN_SERIES, &routers.plain_network)?, lane(SUBJECT_SERIES, &routers.subject_network)?];
         for round in 0..repeat {
@@ -121,7 +123,7 @@ fn measure_rounds(
     Ok(())
 }
 
-fn measure_path(
+fn measure_packets_over_path(
     series: &'static str,
     world: &TestNetwork,
     arrangement: &FlowArrangement,

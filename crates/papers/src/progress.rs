@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// Adds `seconds` of finished work.
-    pub fn advance(&mut self, seconds: f64) {
+    pub fn add_finished_work(&mut self, seconds: f64) {
         self.done_seconds += seconds;
         if self.draws_bar && monotonic_now() - self.last_drawn_at > SECOND / 10 {
             self.draw_if_due();

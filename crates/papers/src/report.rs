@@ -78,7 +78,7 @@ pub fn html_report(paper: &Paper, results: &Results) -> String {
     for (figure, rows) in &all {
         write_figure_section(&mut out, paper, figure, rows, results);
     }
-    write_machine(&mut out, results);
+    write_machine_description(&mut out, results);
     put!(out, "</main></body></html>\n");
     out
 }
@@ -282,14 +282,14 @@ fn figure_chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Cha
         title: figure.title.clone(),
         x: figure.x.clone().filter(|_| !single),
         y: figure.y.clone().unwrap_or_default(),
-        logarithmic: figure.scale.as_deref() == Some("log"),
+        is_logarithmic: figure.scale.as_deref() == Some("log"),
         curves,
         marks: marks.collect(),
         ..Chart::default()
     })
 }
 
-fn write_machine(out: &mut String, results: &Results) {
+fn write_machine_description(out: &mut String, results: &Results) {
     let m = &results.machine;
     put!(out, "<h2>The machine</h2>\n<figure><dl>");
     let load = results.load_before;

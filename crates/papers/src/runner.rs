@@ -26,9 +26,9 @@ use carnet_testbed::process::Daemon;
 use carnet_testbed::{clock, metrics, radio, run};
 
 /// Expected time to start iperf3 and to wait for its end, in seconds.
-const START_SECONDS: f64 = 0.4;
+const IPERF3_START_SECONDS: f64 = 0.4;
 /// Expected time of an echo, in seconds.
-const ECHO_SECONDS: f64 = 1e-4;
+const SECONDS_PER_ECHO: f64 = 1e-4;
 
 /// A point to measure: its place in the figure, and the parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,10 +104,10 @@ impl Experiment {
     fn seconds_per_measurement(&self) -> f64 {
         match self.kind {
             ExperimentKind::Udp | ExperimentKind::Tcp | ExperimentKind::Mgen => {
-                self.seconds as f64 + START_SECONDS
+                self.seconds as f64 + IPERF3_START_SECONDS
             }
-            ExperimentKind::Rtt => f64::from(self.echoes) * ECHO_SECONDS + 0.03,
-            ExperimentKind::Echo => f64::from(self.echoes) * 2.0 * ECHO_SECONDS,
+            ExperimentKind::Rtt => f64::from(self.echoes) * SECONDS_PER_ECHO + 0.03,
+            ExperimentKind::Echo => f64::from(self.echoes) * 2.0 * SECONDS_PER_ECHO,
             ExperimentKind::PathMtu => 1.0,
             ExperimentKind::Packets => self.milliseconds as f64 * 1.1e-3,
             ExperimentKind::Handover => 3.2,
@@ -205,7 +205,7 @@ impl ExperimentRunner<'_> {
     }
 
     fn omit_experiment(&mut self, paper: &Paper, experiment: &Experiment, why: &str) {
-        self.progress.advance(experiment.expected_seconds());
+        self.progress.add_finished_work(experiment.expected_seconds());
         let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
         self.results.omitted_experiments.push(OmittedExperiment { paper, experiment, reason: why.into() });
     }
@@ -250,7 +250,7 @@ impl ExperimentRunner<'_> {
         if experiments.is_empty() {
             return Ok(());
         }
-        let mut routers = Routers::build(&self.plan.implementation, programs)?;
+        let mut routers = Routers::build_networks(&self.plan.implementation, programs)?;
         self.results.subject = routers.subject_description.clone();
         for (paper, experiment) in experiments.iter().copied() {
             self.start_experiment(paper, experiment)?;
@@ -265,7 +265,7 @@ impl ExperimentRunner<'_> {
             };
             self.record_outcome(paper, experiment, made, || routers.check_running())?;
         }
-        routers.stop()
+        routers.stop_routers()
     }
 
     fn measure_over_platoon(
@@ -335,7 +335,7 @@ impl ExperimentRunner<'_> {
                 {
                     return Err(error);
                 }
-                self.progress.advance(experiment.seconds_per_measurement());
+                self.progress.add_finished_work(experiment.seconds_per_measurement());
             }
         }
         for round in 0..experiment.repeat {
@@ -355,7 +355,7 @@ impl ExperimentRunner<'_> {
                         round,
                         measure_or_record_failure(experiment, one, point),
                     )?;
-                    self.progress.advance(experiment.seconds_per_measurement());
+                    self.progress.add_finished_work(experiment.seconds_per_measurement());
                 }
                 check()?;
             }
@@ -400,7 +400,7 @@ impl ExperimentRunner<'_> {
                     };
                     results.add(key, value);
                 }
-                progress.advance(experiment.seconds_per_measurement());
+                progress.add_finished_work(experiment.seconds_per_measurement());
             },
         )
     }
@@ -427,7 +427,7 @@ impl ExperimentRunner<'_> {
                 };
                 self.results.add(key, mean / 1e6);
             }
-            self.progress.advance(experiment.seconds_per_measurement());
+            self.progress.add_finished_work(experiment.seconds_per_measurement());
             routers.check_running()?;
         }
         Ok(())
@@ -441,7 +441,7 @@ impl ExperimentRunner<'_> {
     ) -> anyhow::Result<()> {
         routers.set_link(None)?;
         let gaps = handover::make_moves(routers, experiment.moves)?;
-        self.progress.advance(experiment.expected_seconds());
+        self.progress.add_finished_work(experiment.expected_seconds());
         let mut lost = 0;
         for (number, gaps) in gaps.iter().enumerate() {
             for (series, gap) in [SUBJECT_SERIES, ROUTER_SERIES].into_iter().zip(gaps) {
@@ -503,7 +503,7 @@ impl ExperimentRunner<'_> {
                 bail!("the lab's run of scenario {name} exceeded its time limit:\n{}", lab.log_tail());
             }
             clock::sleep(clock::SECOND / 5);
-            self.progress.advance(if status.is_none() { 0.2 } else { 0.0 });
+            self.progress.add_finished_work(if status.is_none() { 0.2 } else { 0.0 });
         }
         // Exit status 1 means a failed expectation; the metrics are valid anyway.
         let code = status.and_then(|status| status.code());

@@ -33,7 +33,7 @@ pub enum Issuer {
 impl Issuer {
     fn decode(reader: &mut Reader<'_>) -> Result<Issuer, Error> {
         const WHAT: &str = "IssuerIdentifier";
-        Ok(match reader.tag(WHAT)? {
+        Ok(match reader.read_tag(WHAT)? {
             0x80 => Issuer::Digest(HashAlgorithm::Sha256, HashedId8::decode(reader)?),
             0x81 => Issuer::Itself(HashAlgorithm::decode(reader)?),
             0x82 => {
@@ -49,16 +49,16 @@ impl Issuer {
     fn encode(self, writer: &mut Writer) {
         match self {
             Issuer::Digest(HashAlgorithm::Sha256, digest) => {
-                writer.u8(0x80);
-                writer.raw(&digest.0);
+                writer.write_u8(0x80);
+                writer.write_octets(&digest.0);
             }
             Issuer::Itself(algorithm) => {
-                writer.u8(0x81);
+                writer.write_u8(0x81);
                 algorithm.encode(writer);
             }
             Issuer::Digest(HashAlgorithm::Sha384, digest) => {
-                writer.u8(0x82);
-                writer.open_type(|writer| writer.raw(&digest.0));
+                writer.write_u8(0x82);
+                writer.open_type(|writer| writer.write_octets(&digest.0));
             }
         }
     }
@@ -98,11 +98,11 @@ const ENCRYPTION_BIT: u8 = 0x01;
 impl ToBeSignedCertificate {
     fn decode(reader: &mut Reader<'_>) -> Result<ToBeSignedCertificate, Error> {
         const WHAT: &str = "ToBeSignedCertificate";
-        let present = reader.preamble(8, WHAT)?;
+        let present = reader.read_preamble(8, WHAT)?;
         if present & (REQUESTING_BIT | ROLLOVER_BIT) != 0 {
             return Err(reader.unknown_tag_error(WHAT, "no certRequestPermissions and no canRequestRollover"));
         }
-        let name = match reader.tag("CertificateId")? {
+        let name = match reader.read_tag("CertificateId")? {
             0x81 => {
                 let octets = reader.octets(0, 255, "Hostname")?;
                 let name = std::str::from_utf8(octets);
@@ -112,35 +112,35 @@ impl ToBeSignedCertificate {
             _ => return Err(reader.unknown_tag_error("CertificateId", "a name or none")),
         };
         // TS 103 097 clause 6: cracaId and crlSeries must be zero.
-        if reader.take_array::<3>("cracaId")? != [0; 3] || reader.u16("crlSeries")? != 0 {
+        if reader.take_array::<3>("cracaId")? != [0; 3] || reader.read_u16("crlSeries")? != 0 {
             return Err(reader.unknown_tag_error(WHAT, "cracaId 000000 and crlSeries 0"));
         }
-        let start = Time32(reader.u32("Time32")?);
-        let unit = reader.tag("Duration")?;
+        let start = Time32(reader.read_u32("Time32")?);
+        let unit = reader.read_tag("Duration")?;
         let unit = unit.checked_sub(0x80).and_then(|unit| DurationUnit::ALL.get(usize::from(unit)));
         let unit = *unit.ok_or_else(|| reader.unknown_tag_error("Duration", "microseconds to years"))?;
-        let duration = ValidityDuration { unit, unit_count: reader.u16("Duration")? };
+        let duration = ValidityDuration { unit, unit_count: reader.read_u16("Duration")? };
         let region = if present & REGION_BIT != 0 { Some(GeographicRegion::decode(reader)?) } else { None };
         let assurance =
-            if present & ASSURANCE_BIT != 0 { Some(reader.u8("SubjectAssurance")?) } else { None };
+            if present & ASSURANCE_BIT != 0 { Some(reader.read_u8("SubjectAssurance")?) } else { None };
         let applications = if present & APPLICATIONS_BIT != 0 {
-            reader.list(1, MAX_APPLICATIONS, "SequenceOfPsidSsp", PsidSsp::decode)?
+            reader.read_list(1, MAX_APPLICATIONS, "SequenceOfPsidSsp", PsidSsp::decode)?
         } else {
             Vec::new()
         };
         let issuing = if present & ISSUING_BIT != 0 {
-            reader.list(1, 8, "SequenceOfPsidGroupPermissions", PsidGroupPermissions::decode)?
+            reader.read_list(1, 8, "SequenceOfPsidGroupPermissions", PsidGroupPermissions::decode)?
         } else {
             Vec::new()
         };
         let encryption_key =
             if present & ENCRYPTION_BIT != 0 { Some(EncryptionKey::decode(reader)?) } else { None };
-        if reader.tag("VerificationKeyIndicator")? != 0x80 {
+        if reader.read_tag("VerificationKeyIndicator")? != 0x80 {
             return Err(reader.unknown_tag_error("VerificationKeyIndicator", "a verification key"));
         }
         let verification_key = PublicKey::decode(reader)?;
         if present & EXTENSION_BIT != 0 {
-            reader.additions(WHAT, |_, _| Ok(()))?;
+            reader.skip_additions(WHAT, |_, _| Ok(()))?;
         }
         Ok(ToBeSignedCertificate {
             name,
@@ -157,40 +157,42 @@ impl ToBeSignedCertificate {
     /// Writes the octets that an issuer signs.
     pub fn encode(&self, writer: &mut Writer) {
         let bit = |there: bool, bit: u8| if there { bit } else { 0 };
-        writer.u8(bit(self.validity_region.is_some(), REGION_BIT)
-            | bit(self.assurance_level.is_some(), ASSURANCE_BIT)
-            | bit(!self.application_permissions.is_empty(), APPLICATIONS_BIT)
-            | bit(!self.issuing_permissions.is_empty(), ISSUING_BIT)
-            | bit(self.encryption_key.is_some(), ENCRYPTION_BIT));
+        writer.write_u8(
+            bit(self.validity_region.is_some(), REGION_BIT)
+                | bit(self.assurance_level.is_some(), ASSURANCE_BIT)
+                | bit(!self.application_permissions.is_empty(), APPLICATIONS_BIT)
+                | bit(!self.issuing_permissions.is_empty(), ISSUING_BIT)
+                | bit(self.encryption_key.is_some(), ENCRYPTION_BIT),
+        );
         match &self.name {
             Some(name) => {
-                writer.u8(0x81);
+                writer.write_u8(0x81);
                 writer.octets(name.as_bytes());
             }
-            None => writer.u8(0x83),
+            None => writer.write_u8(0x83),
         }
-        writer.raw(&[0; 5]);
-        writer.u32(self.validity.start.0);
+        writer.write_octets(&[0; 5]);
+        writer.write_u32(self.validity.start.0);
         let unit = self.validity.duration.unit;
         let unit = DurationUnit::ALL.iter().position(|other| *other == unit).unwrap_or_default();
-        writer.u8(0x80 + unit as u8);
-        writer.u16(self.validity.duration.unit_count);
+        writer.write_u8(0x80 + unit as u8);
+        writer.write_u16(self.validity.duration.unit_count);
         if let Some(region) = &self.validity_region {
             region.encode(writer);
         }
         if let Some(assurance) = self.assurance_level {
-            writer.u8(assurance);
+            writer.write_u8(assurance);
         }
         if !self.application_permissions.is_empty() {
-            writer.list(&self.application_permissions, PsidSsp::encode);
+            writer.write_list(&self.application_permissions, PsidSsp::encode);
         }
         if !self.issuing_permissions.is_empty() {
-            writer.list(&self.issuing_permissions, PsidGroupPermissions::encode);
+            writer.write_list(&self.issuing_permissions, PsidGroupPermissions::encode);
         }
         if let Some(key) = &self.encryption_key {
             key.encode(writer);
         }
-        writer.u8(0x80);
+        writer.write_u8(0x80);
         self.verification_key.encode(writer);
     }
 
@@ -226,22 +228,22 @@ impl Certificate {
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Certificate, Error> {
         const WHAT: &str = "Certificate";
-        let start = reader.offset();
-        if reader.preamble(1, WHAT)? == 0 {
+        let start = reader.octets_read();
+        if reader.read_preamble(1, WHAT)? == 0 {
             return Err(reader.unknown_tag_error(WHAT, "a signature"));
         }
-        if reader.u8("version")? != 3 {
+        if reader.read_u8("version")? != 3 {
             return Err(reader.unknown_tag_error("version", "3"));
         }
-        if reader.tag("CertificateType")? != 0 {
+        if reader.read_tag("CertificateType")? != 0 {
             return Err(reader.unknown_tag_error("CertificateType", "explicit"));
         }
         let issuer = Issuer::decode(reader)?;
-        let signed = reader.offset();
+        let signed = reader.octets_read();
         let to_be_signed = ToBeSignedCertificate::decode(reader)?;
-        let signed = signed - start..reader.offset() - start;
+        let signed = signed - start..reader.octets_read() - start;
         let (signature, r_tag) = Signature::decode(reader)?;
-        let found = reader.offset() - start;
+        let found = reader.octets_read() - start;
         if found > MAX_CERTIFICATE_OCTETS {
             let (most, found) = (MAX_CERTIFICATE_OCTETS as u64, found as u64);
             return Err(Error::OutOfRange { what: WHAT, at: start, least: 0, most, found });
@@ -256,13 +258,13 @@ impl Certificate {
     /// Creates a certificate from its parts.
     pub fn new(issuer: Issuer, to_be_signed: ToBeSignedCertificate, signature: Signature) -> Certificate {
         let mut writer = Writer::new(Vec::with_capacity(256));
-        writer.raw(&[0x80, 3, 0]);
+        writer.write_octets(&[0x80, 3, 0]);
         issuer.encode(&mut writer);
         let start = writer.len();
         to_be_signed.encode(&mut writer);
         let signed = start..writer.len();
         signature.encode(&mut writer);
-        Certificate { issuer, to_be_signed, signature, octets: writer.finish(), signed_range: signed }
+        Certificate { issuer, to_be_signed, signature, octets: writer.into_octets(), signed_range: signed }
     }
 
     /// Returns the issuer of the certificate.

@@ -14,7 +14,7 @@ pub struct HashedId3(pub [u8; 3]);
 
 impl HashedId8 {
     /// Returns the last eight octets of a hash.
-    pub fn of_hash(hash: &[u8]) -> HashedId8 {
+    pub fn from_hash(hash: &[u8]) -> HashedId8 {
         HashedId8(hash.last_chunk().copied().unwrap_or_default())
     }
 

@@ -72,7 +72,7 @@ pub fn check_frame<'a>(
 ) -> Result<CheckedMessage<'a>, SecurityDrop> {
     let basic = BasicHeader::parse(octets).map_err(|_| SecurityDrop::BadPacket)?;
     let envelope = octets.get(BasicHeader::LEN..).unwrap_or_default();
-    if message::version(envelope).is_some_and(|version| version != message::VERSION) {
+    if message::version(envelope).is_some_and(|version| version != message::PROTOCOL_VERSION) {
         return Err(SecurityDrop::WrongVersion);
     }
     let (envelope, length) = Envelope::parse_front(envelope)?;

@@ -39,7 +39,7 @@ impl HashAlgorithm {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<HashAlgorithm, Error> {
-        match reader.tag("HashAlgorithm")? {
+        match reader.read_tag("HashAlgorithm")? {
             0 => Ok(HashAlgorithm::Sha256),
             1 => Ok(HashAlgorithm::Sha384),
             _ => Err(reader.unknown_tag_error("HashAlgorithm", "sha256 or sha384")),
@@ -47,7 +47,7 @@ impl HashAlgorithm {
     }
 
     pub(crate) fn encode(self, writer: &mut Writer) {
-        writer.u8(match self {
+        writer.write_u8(match self {
             HashAlgorithm::Sha256 => 0,
             HashAlgorithm::Sha384 => 1,
         });
@@ -114,21 +114,21 @@ impl Curve {
         what: &'static str,
         content: impl FnOnce(&mut Reader<'a>, Curve, usize) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let tag = reader.tag(what)?;
+        let tag = reader.read_tag(what)?;
         let curve = Curve::ALL.into_iter().find(|curve| curve.tag() == tag);
         let curve = curve.ok_or_else(|| reader.unknown_tag_error(what, "a curve of the profile"))?;
         if !curve.is_extension() {
             return content(reader, curve, 0);
         }
         let mut inside = reader.open_type(what)?;
-        let base = reader.offset() - inside.remaining();
+        let base = reader.octets_read() - inside.remaining_octets();
         let value = content(&mut inside, curve, base)?;
         inside.expect_end()?;
         Ok(value)
     }
 
     fn write_choice(self, writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
-        writer.u8(self.tag());
+        writer.write_u8(self.tag());
         if self.is_extension() { writer.open_type(content) } else { content(writer) }
     }
 }
@@ -189,7 +189,7 @@ impl PublicKey {
 
     fn decode_point(reader: &mut Reader<'_>, curve: Curve) -> Result<PublicKey, Error> {
         const WHAT: &str = "EccCurvePoint";
-        let odd = match reader.tag(WHAT)? {
+        let odd = match reader.read_tag(WHAT)? {
             0x82 => false,
             0x83 => true,
             _ => return Err(reader.unknown_tag_error(WHAT, "a compressed point")),
@@ -199,8 +199,8 @@ impl PublicKey {
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
         self.curve.write_choice(writer, |writer| {
-            writer.u8(0x82 + u8::from(self.is_odd));
-            writer.raw(self.x());
+            writer.write_u8(0x82 + u8::from(self.is_odd));
+            writer.write_octets(self.x());
         });
     }
 }
@@ -212,10 +212,10 @@ pub struct EncryptionKey(pub PublicKey);
 
 impl EncryptionKey {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<EncryptionKey, Error> {
-        if reader.tag("SymmAlgorithm")? != 0 {
+        if reader.read_tag("SymmAlgorithm")? != 0 {
             return Err(reader.unknown_tag_error("SymmAlgorithm", "aes128Ccm"));
         }
-        let curve = match reader.tag("BasePublicEncryptionKey")? {
+        let curve = match reader.read_tag("BasePublicEncryptionKey")? {
             0x80 => Curve::NistP256,
             0x81 => Curve::BrainpoolP256r1,
             _ => return Err(reader.unknown_tag_error("BasePublicEncryptionKey", "a curve of 256 bits")),
@@ -224,7 +224,7 @@ impl EncryptionKey {
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
-        writer.u8(0);
+        writer.write_u8(0);
         // The CHOICE of encryption keys uses the same tags as the CHOICE of verification keys, but no open
         // types.
         self.0.encode(writer);
@@ -263,8 +263,8 @@ impl Signature {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
         const WHAT: &str = "Signature";
         Curve::decode_choice(reader, WHAT, |reader, curve, base| {
-            let at = base + reader.offset();
-            if !matches!(reader.tag(WHAT)?, 0x80 | 0x82 | 0x83) {
+            let at = base + reader.octets_read();
+            if !matches!(reader.read_tag(WHAT)?, 0x80 | 0x82 | 0x83) {
                 return Err(reader.unknown_tag_error(WHAT, "x-only or a compressed point"));
             }
             let r = to_field_octets(reader.take_octets(curve.octets(), WHAT)?);
@@ -275,9 +275,9 @@ impl Signature {
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
         self.curve.write_choice(writer, |writer| {
-            writer.u8(0x80);
-            writer.raw(self.r.get(..self.curve.octets()).unwrap_or_default());
-            writer.raw(self.s.get(..self.curve.octets()).unwrap_or_default());
+            writer.write_u8(0x80);
+            writer.write_octets(self.r.get(..self.curve.octets()).unwrap_or_default());
+            writer.write_octets(self.s.get(..self.curve.octets()).unwrap_or_default());
         });
     }
 }

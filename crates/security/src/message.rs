@@ -18,7 +18,7 @@ use crate::permissions::Psid;
 use crate::time::Time64;
 
 /// protocolVersion of IEEE 1609.2-2016 and later.
-pub const VERSION: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 3;
 
 /// Largest number of certificates requested in one message.
 pub const MAX_REQUESTED_CERTIFICATES: usize = 16;
@@ -100,42 +100,43 @@ impl<'a> HeaderInfo<'a> {
 
     fn decode(reader: &mut Reader<'a>) -> Result<HeaderInfo<'a>, Error> {
         const WHAT: &str = "HeaderInfo";
-        let present = reader.preamble(7, WHAT)?;
-        let mut header = HeaderInfo::new(Psid(reader.unsigned("Psid")?));
+        let present = reader.read_preamble(7, WHAT)?;
+        let mut header = HeaderInfo::new(Psid(reader.read_unsigned("Psid")?));
         if present & GENERATION_TIME_BIT != 0 {
-            header.generation_time = Some(Time64(reader.u64("generationTime")?));
+            header.generation_time = Some(Time64(reader.read_u64("generationTime")?));
         }
         if present & EXPIRY_TIME_BIT != 0 {
-            header.expiry_time = Some(Time64(reader.u64("expiryTime")?));
+            header.expiry_time = Some(Time64(reader.read_u64("expiryTime")?));
         }
         if present & GENERATION_LOCATION_BIT != 0 {
-            let position = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
+            let position = Position::new(reader.read_i32("Latitude")?, reader.read_i32("Longitude")?);
             header.generation_location =
-                Some(ThreeDLocation { position, elevation: reader.u16("Elevation")? });
+                Some(ThreeDLocation { position, elevation: reader.read_u16("Elevation")? });
         }
         if present & LEARNING_REQUEST_BIT != 0 {
             reader.take_array::<3>("p2pcdLearningRequest")?;
             header.has_forbidden_field = true;
         }
         if present & MISSING_CRL_BIT != 0 {
-            let more = reader.preamble(1, "MissingCrlIdentifier")? != 0;
+            let more = reader.read_preamble(1, "MissingCrlIdentifier")? != 0;
             reader.take_octets(5, "MissingCrlIdentifier")?;
             if more {
-                reader.additions("MissingCrlIdentifier", |_, _| Ok(()))?;
+                reader.skip_additions("MissingCrlIdentifier", |_, _| Ok(()))?;
             }
             header.has_forbidden_field = true;
         }
         if present & ENCRYPTION_KEY_BIT != 0 {
-            header.encryption_key = match reader.tag("EncryptionKey")? {
+            header.encryption_key = match reader.read_tag("EncryptionKey")? {
                 0x80 => Some(EncryptionKey::decode(reader)?),
                 _ => return Err(reader.unknown_tag_error("EncryptionKey", "a public key")),
             };
         }
         if present & EXTENSION_BIT != 0 {
-            reader.additions(WHAT, |number, mut content| {
+            reader.skip_additions(WHAT, |number, mut content| {
                 match number {
                     INLINE_REQUEST_ADDITION => {
-                        let count = content.quantity(0, MAX_REQUESTED_CERTIFICATES, "SequenceOfHashedId3")?;
+                        let count =
+                            content.read_quantity(0, MAX_REQUESTED_CERTIFICATES, "SequenceOfHashedId3")?;
                         header.inline_requests =
                             RequestedCertificates(content.take_octets(3 * count, "SequenceOfHashedId3")?);
                     }
@@ -153,25 +154,27 @@ impl<'a> HeaderInfo<'a> {
     fn encode(&self, writer: &mut Writer, requests: &[HashedId3]) {
         let bit = |there: bool, bit: u8| if there { bit } else { 0 };
         let extended = !requests.is_empty() || self.requested_certificate.is_some();
-        writer.u8(bit(extended, EXTENSION_BIT)
-            | bit(self.generation_time.is_some(), GENERATION_TIME_BIT)
-            | bit(self.expiry_time.is_some(), EXPIRY_TIME_BIT)
-            | bit(self.generation_location.is_some(), GENERATION_LOCATION_BIT)
-            | bit(self.encryption_key.is_some(), ENCRYPTION_KEY_BIT));
-        writer.unsigned(self.psid.0);
+        writer.write_u8(
+            bit(extended, EXTENSION_BIT)
+                | bit(self.generation_time.is_some(), GENERATION_TIME_BIT)
+                | bit(self.expiry_time.is_some(), EXPIRY_TIME_BIT)
+                | bit(self.generation_location.is_some(), GENERATION_LOCATION_BIT)
+                | bit(self.encryption_key.is_some(), ENCRYPTION_KEY_BIT),
+        );
+        writer.write_unsigned(self.psid.0);
         if let Some(time) = self.generation_time {
-            writer.u64(time.0);
+            writer.write_u64(time.0);
         }
         if let Some(time) = self.expiry_time {
-            writer.u64(time.0);
+            writer.write_u64(time.0);
         }
         if let Some(location) = &self.generation_location {
-            writer.i32(location.position.latitude);
-            writer.i32(location.position.longitude);
-            writer.u16(location.elevation);
+            writer.write_i32(location.position.latitude);
+            writer.write_i32(location.position.longitude);
+            writer.write_u16(location.elevation);
         }
         if let Some(key) = &self.encryption_key {
-            writer.u8(0x80);
+            writer.write_u8(0x80);
             key.encode(writer);
         }
         if extended {
@@ -179,10 +182,11 @@ impl<'a> HeaderInfo<'a> {
                 | bit(self.requested_certificate.is_some(), 0x80 >> REQUESTED_CERTIFICATE_ADDITION);
             writer.octets(&[8 - ADDITION_COUNT, bits]);
             if !requests.is_empty() {
-                writer.open_type(|writer| writer.list(requests, |writer, id| writer.raw(&id.0)));
+                writer
+                    .open_type(|writer| writer.write_list(requests, |writer, id| writer.write_octets(&id.0)));
             }
             if let Some(certificate) = &self.requested_certificate {
-                writer.open_type(|writer| writer.raw(certificate.octets()));
+                writer.open_type(|writer| writer.write_octets(certificate.octets()));
             }
         }
     }
@@ -261,10 +265,10 @@ impl<'a> Envelope<'a> {
     pub fn parse_front(octets: &'a [u8]) -> Result<(Envelope<'a>, usize), Error> {
         const WHAT: &str = "Ieee1609Dot2Data";
         let mut reader = Reader::new(octets);
-        if reader.u8("protocolVersion")? != VERSION {
+        if reader.read_u8("protocolVersion")? != PROTOCOL_VERSION {
             return Err(reader.unknown_tag_error("protocolVersion", "3"));
         }
-        let envelope = match reader.tag(WHAT)? {
+        let envelope = match reader.read_tag(WHAT)? {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
             // The station cannot decrypt the message, and the octets do not say where the message ends. So
@@ -273,23 +277,23 @@ impl<'a> Envelope<'a> {
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
             _ => return Err(reader.unknown_tag_error(WHAT, "unsecured, signed or encrypted data")),
         };
-        Ok((envelope, reader.offset()))
+        Ok((envelope, reader.octets_read()))
     }
 }
 
 impl<'a> SignedMessage<'a> {
     fn decode(reader: &mut Reader<'a>) -> Result<SignedMessage<'a>, Error> {
         let hash = HashAlgorithm::decode(reader)?;
-        let start = reader.offset();
+        let start = reader.octets_read();
         let payload = decode_payload(reader)?;
         let header = HeaderInfo::decode(reader)?;
         let to_be_signed = reader.octets_since(start);
         const WHAT: &str = "SignerIdentifier";
-        let signer = match reader.tag(WHAT)? {
+        let signer = match reader.read_tag(WHAT)? {
             0x80 => Signer::Digest(HashedId8::decode(reader)?),
             0x81 => {
                 // TS 103 097 5.2: the signer has exactly one certificate.
-                reader.quantity(1, 1, "SequenceOfCertificate")?;
+                reader.read_quantity(1, 1, "SequenceOfCertificate")?;
                 Signer::Certificate(Box::new(Certificate::decode(reader)?))
             }
             0x82 => Signer::Itself,
@@ -302,22 +306,22 @@ impl<'a> SignedMessage<'a> {
 
 fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
     const WHAT: &str = "SignedDataPayload";
-    let present = reader.preamble(3, WHAT)?;
+    let present = reader.read_preamble(3, WHAT)?;
     if present & 0x80 != 0 || present & 0x60 == 0 {
         return Err(reader.unknown_tag_error(WHAT, "data or extDataHash"));
     }
     let mut payload = Payload::External;
     if present & 0x40 != 0 {
-        if reader.u8("protocolVersion")? != VERSION {
+        if reader.read_u8("protocolVersion")? != PROTOCOL_VERSION {
             return Err(reader.unknown_tag_error("protocolVersion", "3"));
         }
-        payload = match reader.tag("Ieee1609Dot2Data")? {
+        payload = match reader.read_tag("Ieee1609Dot2Data")? {
             0x80 => Payload::Data(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             _ => return Err(reader.unknown_tag_error(WHAT, "unsecured data")),
         };
     }
     if present & 0x20 != 0 {
-        let octets = match reader.tag("HashedData")? {
+        let octets = match reader.read_tag("HashedData")? {
             0x80 => 32,
             0x81 => return reader.open_type("HashedData").map(|_| Payload::External),
             _ => return Err(reader.unknown_tag_error("HashedData", "a hash by SHA-256 or SHA-384")),
@@ -332,29 +336,29 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
 /// Encodes ToBeSignedData of a payload and its header; `requests` are the certificates that the signer lacks.
 pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedId3]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(payload.len() + 64));
-    writer.raw(&[0x40, VERSION, 0x80]);
+    writer.write_octets(&[0x40, PROTOCOL_VERSION, 0x80]);
     writer.octets(payload);
     header.encode(&mut writer, requests.get(..MAX_REQUESTED_CERTIFICATES).unwrap_or(requests));
-    writer.finish()
+    writer.into_octets()
 }
 
 /// Returns the octets of a signed message.
 pub fn emit_signed_message(to_be_signed: &[u8], signer: &Signer, signature: &Signature) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(to_be_signed.len() + 300));
-    writer.raw(&[VERSION, 0x81]);
+    writer.write_octets(&[PROTOCOL_VERSION, 0x81]);
     signature.curve().hash().encode(&mut writer);
-    writer.raw(to_be_signed);
+    writer.write_octets(to_be_signed);
     match signer {
         Signer::Digest(digest) => {
-            writer.u8(0x80);
-            writer.raw(&digest.0);
+            writer.write_u8(0x80);
+            writer.write_octets(&digest.0);
         }
         Signer::Certificate(certificate) => {
-            writer.raw(&[0x81, 1, 1]);
-            writer.raw(certificate.octets());
+            writer.write_octets(&[0x81, 1, 1]);
+            writer.write_octets(certificate.octets());
         }
-        Signer::Itself => writer.u8(0x82),
+        Signer::Itself => writer.write_u8(0x82),
     }
     signature.encode(&mut writer);
-    writer.finish()
+    writer.into_octets()
 }

@@ -27,15 +27,15 @@ impl SspBits {
     /// Returns the SSP bits that a CAM or DENM needs; `None` if the octets are not such a message.
     pub fn bits_of_message(psid: Psid, message: &[u8]) -> Option<SspBits> {
         match psid {
-            Psid::CAM => Cam::from_octets(message).ok().map(|cam| SspBits(cam_bits(&cam))),
-            Psid::DENM => Denm::from_octets(message).ok().map(|denm| SspBits(denm_bits(&denm))),
+            Psid::CAM => Cam::from_octets(message).ok().map(|cam| SspBits(ssp_bits_of_cam(&cam))),
+            Psid::DENM => Denm::from_octets(message).ok().map(|denm| SspBits(ssp_bits_of_denm(&denm))),
             _ => Some(SspBits(0)),
         }
     }
 
     /// Returns whether permissions cover all of these SSP bits. Without SSP, the permissions cover only
     /// content that needs no bit.
-    pub fn are_covered_by(self, permissions: &PsidSsp) -> bool {
+    pub fn are_permitted_by(self, permissions: &PsidSsp) -> bool {
         let granted = match &permissions.ssp {
             // After the version octet, the SSP of a CAM has two octets and the SSP of a DENM three.
             Some(Ssp::Bitmap(octets)) => match octets.as_slice() {
@@ -49,7 +49,7 @@ impl SspBits {
     }
 }
 
-fn cam_bits(cam: &Cam) -> u32 {
+fn ssp_bits_of_cam(cam: &Cam) -> u32 {
     let parameters = &cam.cam.cam_parameters;
     let mut bits = match &parameters.high_frequency_container {
         HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle)
@@ -98,7 +98,7 @@ fn cam_bits(cam: &Cam) -> u32 {
     bits
 }
 
-fn denm_bits(denm: &Denm) -> u32 {
+fn ssp_bits_of_denm(denm: &Denm) -> u32 {
     let causes = [
         CauseCodeType::TRAFFIC_CONDITION,
         CauseCodeType::ACCIDENT,

@@ -98,12 +98,12 @@ pub struct PsidSsp {
 impl PsidSsp {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PsidSsp, Error> {
         const WHAT: &str = "PsidSsp";
-        let has_ssp = reader.preamble(1, WHAT)? != 0;
-        let psid = Psid(reader.unsigned("Psid")?);
+        let has_ssp = reader.read_preamble(1, WHAT)? != 0;
+        let psid = Psid(reader.read_unsigned("Psid")?);
         if !has_ssp {
             return Ok(PsidSsp { psid, ssp: None });
         }
-        let ssp = match reader.tag("ServiceSpecificPermissions")? {
+        let ssp = match reader.read_tag("ServiceSpecificPermissions")? {
             0x80 => Ssp::Opaque(reader.octets(0, MAX_OPAQUE_SSP_LENGTH, WHAT)?.to_vec()),
             0x81 => {
                 let mut inside = reader.open_type(WHAT)?;
@@ -117,16 +117,16 @@ impl PsidSsp {
     }
 
     pub(crate) fn encode(writer: &mut Writer, value: &PsidSsp) {
-        writer.u8(if value.ssp.is_some() { 0x80 } else { 0 });
-        writer.unsigned(value.psid.0);
+        writer.write_u8(if value.ssp.is_some() { 0x80 } else { 0 });
+        writer.write_unsigned(value.psid.0);
         match &value.ssp {
             None => {}
             Some(Ssp::Opaque(octets)) => {
-                writer.u8(0x80);
+                writer.write_u8(0x80);
                 writer.octets(octets);
             }
             Some(Ssp::Bitmap(bits)) => {
-                writer.u8(0x81);
+                writer.write_u8(0x81);
                 writer.open_type(|writer| writer.octets(bits));
             }
         }
@@ -152,8 +152,8 @@ pub enum SspRange {
 impl SspRange {
     fn decode(reader: &mut Reader<'_>) -> Result<SspRange, Error> {
         const WHAT: &str = "SspRange";
-        Ok(match reader.tag(WHAT)? {
-            0x80 => SspRange::Opaque(reader.list(1, 32, WHAT, |reader| {
+        Ok(match reader.read_tag(WHAT)? {
+            0x80 => SspRange::Opaque(reader.read_list(1, 32, WHAT, |reader| {
                 reader.octets(0, MAX_OPAQUE_SSP_LENGTH, WHAT).map(<[u8]>::to_vec)
             })?),
             0x81 => SspRange::All,
@@ -171,12 +171,12 @@ impl SspRange {
     fn encode(&self, writer: &mut Writer) {
         match self {
             SspRange::Opaque(list) => {
-                writer.u8(0x80);
-                writer.list(list, |writer, octets| writer.octets(octets));
+                writer.write_u8(0x80);
+                writer.write_list(list, |writer, octets| writer.octets(octets));
             }
-            SspRange::All => writer.u8(0x81),
+            SspRange::All => writer.write_u8(0x81),
             SspRange::Bitmap { value, mask } => {
-                writer.u8(0x82);
+                writer.write_u8(0x82);
                 writer.open_type(|writer| {
                     writer.octets(value);
                     writer.octets(mask);
@@ -276,11 +276,11 @@ pub const END_ENTITY_ENROL: u8 = 0x40;
 impl PsidGroupPermissions {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PsidGroupPermissions, Error> {
         const WHAT: &str = "PsidGroupPermissions";
-        let present = reader.preamble(3, WHAT)?;
-        let subject = match reader.tag("SubjectPermissions")? {
-            0x80 => SubjectPermissions::Explicit(reader.list(1, MAX_APPLICATIONS, WHAT, |reader| {
-                let has_range = reader.preamble(1, "PsidSspRange")? != 0;
-                let psid = Psid(reader.unsigned("Psid")?);
+        let present = reader.read_preamble(3, WHAT)?;
+        let subject = match reader.read_tag("SubjectPermissions")? {
+            0x80 => SubjectPermissions::Explicit(reader.read_list(1, MAX_APPLICATIONS, WHAT, |reader| {
+                let has_range = reader.read_preamble(1, "PsidSspRange")? != 0;
+                let psid = Psid(reader.read_unsigned("Psid")?);
                 let range = if has_range { Some(SspRange::decode(reader)?) } else { None };
                 Ok(PsidSspRange { application_psid: psid, range })
             })?),
@@ -298,36 +298,36 @@ impl PsidGroupPermissions {
         } else {
             0
         };
-        let end_entity = if present & 0x20 != 0 { reader.u8("eeType")? } else { END_ENTITY_APP };
+        let end_entity = if present & 0x20 != 0 { reader.read_u8("eeType")? } else { END_ENTITY_APP };
         let value = PsidGroupPermissions { subject, min_chain_length, chain_length_range, end_entity };
         // X.696 16: a default value must not be encoded.
-        if value.preamble() != present {
-            return Err(Error::NotCanonical { what: WHAT, at: reader.offset() });
+        if value.preamble_bits() != present {
+            return Err(Error::NotCanonical { what: WHAT, at: reader.octets_read() });
         }
         Ok(value)
     }
 
-    const fn preamble(&self) -> u8 {
+    const fn preamble_bits(&self) -> u8 {
         (if self.min_chain_length != 1 { 0x80 } else { 0 })
             | (if self.chain_length_range != 0 { 0x40 } else { 0 })
             | (if self.end_entity != END_ENTITY_APP { 0x20 } else { 0 })
     }
 
     pub(crate) fn encode(writer: &mut Writer, value: &PsidGroupPermissions) {
-        let present = value.preamble();
-        writer.u8(present);
+        let present = value.preamble_bits();
+        writer.write_u8(present);
         match &value.subject {
             SubjectPermissions::Explicit(list) => {
-                writer.u8(0x80);
-                writer.list(list, |writer, item| {
-                    writer.u8(if item.range.is_some() { 0x80 } else { 0 });
-                    writer.unsigned(item.application_psid.0);
+                writer.write_u8(0x80);
+                writer.write_list(list, |writer, item| {
+                    writer.write_u8(if item.range.is_some() { 0x80 } else { 0 });
+                    writer.write_unsigned(item.application_psid.0);
                     if let Some(range) = &item.range {
                         range.encode(writer);
                     }
                 });
             }
-            SubjectPermissions::All => writer.u8(0x81),
+            SubjectPermissions::All => writer.write_u8(0x81),
         }
         if present & 0x80 != 0 {
             writer.octets(&[value.min_chain_length]);
@@ -336,7 +336,7 @@ impl PsidGroupPermissions {
             writer.octets(&[value.chain_length_range]);
         }
         if present & 0x20 != 0 {
-            writer.u8(value.end_entity);
+            writer.write_u8(value.end_entity);
         }
     }
 

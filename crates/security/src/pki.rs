@@ -68,7 +68,7 @@ fn test_issuing_permissions(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
 }
 
 /// Returns the content of a certificate whose holder issues certificates.
-fn issuer_content(
+fn issuing_certificate_content(
     name: &str,
     key: PublicKey,
     validity: ValidityPeriod,
@@ -91,7 +91,7 @@ pub fn root_content(
     region: Option<GeographicRegion>,
 ) -> ToBeSignedCertificate {
     let applications = vec![PsidSsp { psid: Psid::CTL, ssp: Some(Ssp::Bitmap(vec![1, 0x38])) }];
-    issuer_content(name, key, validity, region, applications, 2)
+    issuing_certificate_content(name, key, validity, region, applications, 2)
 }
 
 /// Returns the content of an Authorization Authority (7.2.4).
@@ -101,7 +101,7 @@ pub fn authority_content(
     validity: ValidityPeriod,
     region: Option<GeographicRegion>,
 ) -> ToBeSignedCertificate {
-    issuer_content(name, key, validity, region, Vec::new(), 1)
+    issuing_certificate_content(name, key, validity, region, Vec::new(), 1)
 }
 
 /// Returns the content of a ticket (7.2.1), which has no name.

@@ -38,11 +38,11 @@ use crate::ids::HashedId8;
 #[derive(Debug, Clone, PartialEq)]
 pub struct PseudonymStrategy {
     /// Smallest and largest distance in metres before the first change of pseudonym.
-    pub first_distance: (f64, f64),
+    pub first_change_distance: (f64, f64),
     /// Distance in metres that the station travels between later changes of pseudonym.
-    pub later_distance: f64,
+    pub later_change_distance: f64,
     /// Time from the end of the distance to the change of pseudonym: a random time between these two values.
-    pub time_after_distance: (Duration, Duration),
+    pub random_time_after_distance: (Duration, Duration),
     /// Longest time for which a lock prevents a change.
     pub max_lock_time: Duration,
 }
@@ -50,9 +50,9 @@ pub struct PseudonymStrategy {
 impl Default for PseudonymStrategy {
     fn default() -> PseudonymStrategy {
         PseudonymStrategy {
-            first_distance: (800.0, 1_500.0),
-            later_distance: 800.0,
-            time_after_distance: (Duration::from_secs(120), Duration::from_secs(360)),
+            first_change_distance: (800.0, 1_500.0),
+            later_change_distance: 800.0,
+            random_time_after_distance: (Duration::from_secs(120), Duration::from_secs(360)),
             max_lock_time: Duration::from_secs(255),
         }
     }
@@ -101,8 +101,8 @@ pub struct Pseudonym {
 impl Pseudonym {
     /// Creates the state at the start of a journey, before the first change of pseudonym.
     pub fn new(strategy: PseudonymStrategy, mut rng: Rng) -> Pseudonym {
-        let (least, most) = strategy.first_distance;
-        let share = rng.below(1 << 20) as f64 / (1_u64 << 20) as f64;
+        let (least, most) = strategy.first_change_distance;
+        let share = rng.number_below(1 << 20) as f64 / (1_u64 << 20) as f64;
         let first = least + (most - least) * share;
         Pseudonym {
             strategy,
@@ -149,8 +149,9 @@ impl Pseudonym {
 
     /// Handles a completed change.
     pub fn handle_change(&mut self) {
-        let (least, most) = self.strategy.time_after_distance;
-        self.required_distance_and_time = (self.strategy.later_distance, self.rng.duration(least, most));
+        let (least, most) = self.strategy.random_time_after_distance;
+        self.required_distance_and_time =
+            (self.strategy.later_change_distance, self.rng.duration_between(least, most));
         (self.travelled_distance, self.distance_reached_at) = (0.0, None);
     }
 }

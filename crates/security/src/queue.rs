@@ -135,13 +135,13 @@ struct SenderQueue<T> {
 
 impl<T> SenderQueue<T> {
     /// Returns rank and index of the sender's oldest message of the highest rank; `None` if no message waits.
-    fn oldest_of_best_rank(&self) -> Option<(MessageRank, usize)> {
+    fn oldest_most_important_message(&self) -> Option<(MessageRank, usize)> {
         self.waiting_messages.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
     }
 
     /// Returns rank, time and index of the sender's oldest message of the lowest rank; `None` if no message
     /// waits.
-    fn oldest_of_worst_rank(&self) -> Option<(MessageRank, Reverse<Time>, Reverse<usize>)> {
+    fn oldest_least_important_message(&self) -> Option<(MessageRank, Reverse<Time>, Reverse<usize>)> {
         let all = self.waiting_messages.iter().enumerate();
         all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.enqueued_at), Reverse(place))).max()
     }
@@ -149,7 +149,7 @@ impl<T> SenderQueue<T> {
     /// Returns the sort key of the sender: its `virtual_time` less the head start of its first message.
     /// Returns `None` if no message of the sender waits.
     fn sort_key(&self) -> Option<u64> {
-        self.oldest_of_best_rank()
+        self.oldest_most_important_message()
             .map(|(rank, _)| self.virtual_time + MAX_HEAD_START - rank.max_messages_preceded())
     }
 }
@@ -194,7 +194,7 @@ impl<T> SenderClass<T> {
     fn pop_message(&mut self, most_turns: usize) -> Option<QueuedMessage<T>> {
         let waiting = self.sender_queues.iter_mut().filter_map(|turn| Some((turn.sort_key()?, turn)));
         let (key, turn) = waiting.min_by_key(|(key, _)| *key)?;
-        let (_, place) = turn.oldest_of_best_rank()?;
+        let (_, place) = turn.oldest_most_important_message()?;
         let (_, message) = turn.waiting_messages.remove(place)?;
         turn.virtual_time += 1;
         self.length -= 1;
@@ -218,8 +218,8 @@ impl<T> SenderClass<T> {
         let turn = self
             .sender_queues
             .iter_mut()
-            .max_by_key(|turn| (turn.waiting_messages.len(), turn.oldest_of_worst_rank()))?;
-        let (_, _, Reverse(place)) = turn.oldest_of_worst_rank()?;
+            .max_by_key(|turn| (turn.waiting_messages.len(), turn.oldest_least_important_message()))?;
+        let (_, _, Reverse(place)) = turn.oldest_least_important_message()?;
         let (_, waiting) = turn.waiting_messages.remove(place)?;
         self.length -= 1;
         self.remove_idle_senders(most_turns);

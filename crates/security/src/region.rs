@@ -130,8 +130,8 @@ pub enum GeographicRegion {
 }
 
 fn decode_position(reader: &mut Reader<'_>) -> Result<Position, Error> {
-    let at = reader.offset();
-    let place = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
+    let at = reader.octets_read();
+    let place = Position::new(reader.read_i32("Latitude")?, reader.read_i32("Longitude")?);
     // A region may not contain coordinates that mean "unknown".
     if !place.is_on_earth() {
         return Err(Error::Profile { what: "TwoDLocation", at, expected: "a place on earth" });
@@ -140,21 +140,23 @@ fn decode_position(reader: &mut Reader<'_>) -> Result<Position, Error> {
 }
 
 fn write_position(writer: &mut Writer, place: Position) {
-    writer.i32(place.latitude);
-    writer.i32(place.longitude);
+    writer.write_i32(place.latitude);
+    writer.write_i32(place.longitude);
 }
 
 impl GeographicRegion {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<GeographicRegion, Error> {
         const WHAT: &str = "GeographicRegion";
-        Ok(match reader.tag(WHAT)? {
-            0x80 => {
-                GeographicRegion::Circular { center: decode_position(reader)?, radius: reader.u16("radius")? }
-            }
+        Ok(match reader.read_tag(WHAT)? {
+            0x80 => GeographicRegion::Circular {
+                center: decode_position(reader)?,
+                radius: reader.read_u16("radius")?,
+            },
             0x81 => {
-                let rectangles = reader.list(1, MAX_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
-                    Ok((decode_position(reader)?, decode_position(reader)?))
-                })?;
+                let rectangles =
+                    reader.read_list(1, MAX_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
+                        Ok((decode_position(reader)?, decode_position(reader)?))
+                    })?;
                 // 6.4.20: a rectangle's first corner is its north-west corner, the second its south-east
                 // corner.
                 if !rectangles.iter().all(|(nw, se)| nw.latitude > se.latitude && nw.longitude < se.longitude)
@@ -165,13 +167,13 @@ impl GeographicRegion {
                 }
                 GeographicRegion::Rectangular(rectangles)
             }
-            0x82 => GeographicRegion::Polygonal(reader.list(
+            0x82 => GeographicRegion::Polygonal(reader.read_list(
                 3,
                 MAX_CORNERS,
                 "PolygonalRegion",
                 decode_position,
             )?),
-            0x83 => GeographicRegion::Identified(reader.list(
+            0x83 => GeographicRegion::Identified(reader.read_list(
                 1,
                 MAX_COUNTRIES,
                 "SequenceOfIdentifiedRegion",
@@ -184,24 +186,24 @@ impl GeographicRegion {
     pub(crate) fn encode(&self, writer: &mut Writer) {
         match self {
             GeographicRegion::Circular { center, radius } => {
-                writer.u8(0x80);
+                writer.write_u8(0x80);
                 write_position(writer, *center);
-                writer.u16(*radius);
+                writer.write_u16(*radius);
             }
             GeographicRegion::Rectangular(rectangles) => {
-                writer.u8(0x81);
-                writer.list(rectangles, |writer, (north_west, south_east)| {
+                writer.write_u8(0x81);
+                writer.write_list(rectangles, |writer, (north_west, south_east)| {
                     write_position(writer, *north_west);
                     write_position(writer, *south_east);
                 });
             }
             GeographicRegion::Polygonal(corners) => {
-                writer.u8(0x82);
-                writer.list(corners, |writer, corner| write_position(writer, *corner));
+                writer.write_u8(0x82);
+                writer.write_list(corners, |writer, corner| write_position(writer, *corner));
             }
             GeographicRegion::Identified(countries) => {
-                writer.u8(0x83);
-                writer.list(countries, encode_identified);
+                writer.write_u8(0x83);
+                writer.write_list(countries, encode_identified);
             }
         }
     }
@@ -294,7 +296,7 @@ fn is_in_rectangle((nw, se): &(Position, Position), place: Position) -> bool {
 /// The line lies on the map of latitude and longitude, as in 6.4.21.
 fn is_in_polygon(corners: &[Position], place: Position) -> bool {
     let mut inside = false;
-    for (a, b) in edges(corners) {
+    for (a, b) in polygon_edges(corners) {
         if (a.latitude > place.latitude) != (b.latitude > place.latitude) {
             let side = side_of_line(a, b, place);
             inside ^= if b.latitude > a.latitude { side > 0 } else { side < 0 };
@@ -303,7 +305,7 @@ fn is_in_polygon(corners: &[Position], place: Position) -> bool {
     inside
 }
 
-fn edges(corners: &[Position]) -> impl Iterator<Item = (Position, Position)> + '_ {
+fn polygon_edges(corners: &[Position]) -> impl Iterator<Item = (Position, Position)> + '_ {
     corners.iter().copied().zip(corners.iter().copied().cycle().skip(1))
 }
 
@@ -315,8 +317,8 @@ fn side_of_line(a: Position, b: Position, place: Position) -> i128 {
 }
 
 fn do_edges_cross(mine: &[Position], theirs: &[Position]) -> bool {
-    edges(mine).any(|(a, b)| {
-        edges(theirs).any(|(c, d)| {
+    polygon_edges(mine).any(|(a, b)| {
+        polygon_edges(theirs).any(|(c, d)| {
             side_of_line(a, b, c).signum() * side_of_line(a, b, d).signum() < 0
                 && side_of_line(c, d, a).signum() * side_of_line(c, d, b).signum() < 0
         })
@@ -331,21 +333,24 @@ pub fn is_self_crossing(corners: &[Position]) -> bool {
 
 fn decode_identified(reader: &mut Reader<'_>) -> Result<IdentifiedRegion, Error> {
     const WHAT: &str = "IdentifiedRegion";
-    let tag = reader.tag(WHAT)?;
+    let tag = reader.read_tag(WHAT)?;
     if !(0x80..=0x82).contains(&tag) {
         return Err(reader.unknown_tag_error(WHAT, "a country, with or without regions"));
     }
-    let country = reader.u16("UnCountryId")?;
+    let country = reader.read_u16("UnCountryId")?;
     Ok(match tag {
         0x80 => IdentifiedRegion::CountryOnly(country),
         0x81 => {
-            let regions = reader.list(1, 255, "SequenceOfUint8", |reader| reader.u8("region"))?;
+            let regions = reader.read_list(1, 255, "SequenceOfUint8", |reader| reader.read_u8("region"))?;
             IdentifiedRegion::CountryAndRegions(country, regions)
         }
         _ => {
-            let regions = reader.list(1, 255, "SequenceOfRegionAndSubregions", |reader| {
-                let region = reader.u8("region")?;
-                Ok((region, reader.list(1, 255, "SequenceOfUint16", |reader| reader.u16("subregion"))?))
+            let regions = reader.read_list(1, 255, "SequenceOfRegionAndSubregions", |reader| {
+                let region = reader.read_u8("region")?;
+                Ok((
+                    region,
+                    reader.read_list(1, 255, "SequenceOfUint16", |reader| reader.read_u16("subregion"))?,
+                ))
             })?;
             IdentifiedRegion::CountryAndSubregions(country, regions)
         }
@@ -358,17 +363,17 @@ fn encode_identified(writer: &mut Writer, region: &IdentifiedRegion) {
         IdentifiedRegion::CountryAndRegions(..) => 0x81,
         IdentifiedRegion::CountryAndSubregions(..) => 0x82,
     };
-    writer.u8(tag);
-    writer.u16(region.country());
+    writer.write_u8(tag);
+    writer.write_u16(region.country());
     match region {
         IdentifiedRegion::CountryOnly(_) => {}
         IdentifiedRegion::CountryAndRegions(_, regions) => {
-            writer.list(regions, |writer, region| writer.u8(*region));
+            writer.write_list(regions, |writer, region| writer.write_u8(*region));
         }
         IdentifiedRegion::CountryAndSubregions(_, regions) => {
-            writer.list(regions, |writer, (region, subregions)| {
-                writer.u8(*region);
-                writer.list(subregions, |writer, subregion| writer.u16(*subregion));
+            writer.write_list(regions, |writer, (region, subregions)| {
+                writer.write_u8(*region);
+                writer.write_list(subregions, |writer, subregion| writer.write_u16(*subregion));
             });
         }
     }

@@ -27,7 +27,7 @@ pub struct ReplayDetector {
     max_messages: usize,
     /// Latest generation time of a message that the store has removed. An unknown message that is not newer
     /// may be a replay of such a message.
-    forgotten_until: Time64,
+    newest_removed_generation_time: Time64,
 }
 
 impl ReplayDetector {
@@ -37,7 +37,7 @@ impl ReplayDetector {
             accepted_at_by_fingerprint: BTreeMap::new(),
             messages_by_time: VecDeque::new(),
             max_messages: room,
-            forgotten_until: Time64(0),
+            newest_removed_generation_time: Time64(0),
         }
     }
 
@@ -49,8 +49,8 @@ impl ReplayDetector {
 
     /// Returns whether the store may already have removed a message with this generation time, so that a
     /// replay cannot be excluded.
-    pub fn is_older_than_memory(&self, made: Time64) -> bool {
-        made <= self.forgotten_until
+    pub fn may_have_been_removed(&self, made: Time64) -> bool {
+        made <= self.newest_removed_generation_time
     }
 
     /// Stores an accepted message. Removes messages with a generation time before `oldest`, because the
@@ -63,7 +63,7 @@ impl ReplayDetector {
             }
             // The station rejects removed messages as too old, unless its clock is set back. Store their
             // latest generation time for this case.
-            self.forgotten_until = self.forgotten_until.max(first);
+            self.newest_removed_generation_time = self.newest_removed_generation_time.max(first);
             self.messages_by_time.pop_front();
             self.accepted_at_by_fingerprint.remove(&fingerprint);
         }

@@ -38,7 +38,7 @@ pub struct TrustedCertificate {
     effective_region: Option<GeographicRegion>,
     /// Whether the operator configured the certificate, so that the store never removes it to make room.
     is_configured: bool,
-    last_used: u64,
+    last_used_count: u64,
     /// Link-layer address from which the holder's last single-hop packet came.
     sender_address: Option<MacAddress>,
 }
@@ -205,12 +205,12 @@ impl CertificateStore {
     pub fn ticket(&mut self, name: HashedId8) -> Option<&TrustedCertificate> {
         self.use_counter += 1;
         let ticket = self.tickets.get_mut(&name)?;
-        ticket.last_used = self.use_counter;
+        ticket.last_used_count = self.use_counter;
         Some(ticket)
     }
 
     /// Stores the link-layer address from which an accepted single-hop packet of the ticket's holder came.
-    pub fn holder_address(&mut self, name: HashedId8, address: MacAddress) {
+    pub fn store_holder_address(&mut self, name: HashedId8, address: MacAddress) {
         if let Some(ticket) = self.tickets.get_mut(&name) {
             ticket.sender_address = Some(address);
         }
@@ -296,7 +296,7 @@ impl CertificateStore {
         let key = backend.verifying_key(&certificate.content().verification_key);
         let key = key.ok_or(SecurityDrop::BadKey)?;
         let hash = backend.hash(certificate.hash_algorithm(), certificate.octets());
-        let name = HashedId8::of_hash(&hash);
+        let name = HashedId8::from_hash(&hash);
         let region = certificate.content().validity_region.as_ref().or(region).cloned();
         Ok(TrustedCertificate {
             certificate,
@@ -305,7 +305,7 @@ impl CertificateStore {
             verifying_key: key,
             effective_region: region,
             is_configured: false,
-            last_used: self.use_counter,
+            last_used_count: self.use_counter,
             sender_address: None,
         })
     }
@@ -348,7 +348,7 @@ fn make_room_for_certificate(map: &mut BTreeMap<HashedId8, TrustedCertificate>, 
         let oldest = map
             .iter()
             .filter(|(_, trusted)| !trusted.is_configured)
-            .min_by_key(|(_, trusted)| trusted.last_used);
+            .min_by_key(|(_, trusted)| trusted.last_used_count);
         let Some((&name, _)) = oldest else { return false };
         map.remove(&name);
     }

@@ -30,8 +30,10 @@ fn dcc_config(config: &config::Dcc) -> dcc::GateConfig {
     };
     dcc::GateConfig {
         control_algorithm: match config.algorithm {
-            DccAlgorithm::Reactive => dcc::Algorithm::Reactive(table),
-            DccAlgorithm::Adaptive => dcc::Algorithm::Adaptive(dcc::adaptive::LimericParameters::default()),
+            DccAlgorithm::Reactive => dcc::ControlAlgorithm::Reactive(table),
+            DccAlgorithm::Adaptive => {
+                dcc::ControlAlgorithm::Adaptive(dcc::adaptive::LimericParameters::default())
+            }
         },
         queue_length: config.queue_length.into(),
         data_rate: config.data_rate,
@@ -59,7 +61,7 @@ fn ipv6_config(config: &Geonet) -> Option<Ipv6Config> {
         reorder_rule: ipv6.reorder_rule,
         reorder_hold: ipv6.reorder_hold,
         congestion_mark: ipv6.congestion_mark,
-        fragments: ipv6.fragments_large_packets,
+        fragments_large_packets: ipv6.fragments_large_packets,
         // This MTU is preliminary until the MTU of the link is known.
         mtu: ipv6_adaptation::mtu(management_information_base(config).max_sdu_size, None),
     })
@@ -143,14 +145,14 @@ fn management_information_base(config: &Geonet) -> Mib {
         beacon_interval,
         beacon_retransmit_timer,
         beacon_max_jitter,
-        beacon_company_speed: config.beacon.company_speed,
-        beacon_deviation: config.beacon.deviation_m.map(f64::from),
+        uses_fastest_neighbour_speed: config.beacon.company_speed,
+        max_beacon_deviation: config.beacon.deviation_m.map(f64::from),
         beacon_lifetime: config.beacon.lifetime.map(u32::from),
         multi_hop_beacons: config.beacon.multi_hop_beacons.map(|beacons| mib::MultiHopBeacons {
             hop_limit: beacons.hop_limit,
             beacon_period: beacons.every_nth_beacon,
         }),
-        piggyback: config.beacon.counts_broadcasts_as_beacons,
+        is_piggybacking_on: config.beacon.counts_broadcasts_as_beacons,
         non_area_forwarding: config.forwarding.unicast_algorithm,
         area_forwarding: config.forwarding.area_algorithm,
         unknown_sender: config.unknown_sender,

@@ -17,13 +17,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use carnet_api::config::{self, Auth, Config, FormerKey, Key, SharedKeyAuth};
 use carnet_base::mapped;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, Nat, OtherAgents, Peer};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, Nat, OtherAgents, PeerHomeAgent};
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
 use carnet_mobility::router_advertiser::HostConfiguration;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SessionPeer, SharedKeys};
 use carnet_station::{
-    AllowedPackets, GeonetSettings, Inbound, InboundFilter, LanSettings, MobileRouterSettings, PortRange,
-    StationConfig,
+    AllowedPackets, GeonetSettings, InboundFilter, InboundPackets, LanSettings, MobileRouterSettings,
+    PortRange, StationConfig,
 };
 use carnet_wire::geonet::GnAddress;
 use ipnet::Ipv6Net;
@@ -41,18 +41,18 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
         home_link: agent.home_link.clone(),
         ndp_proxy: agent.ndp_proxy.clone(),
         nat: Nat {
-            ipv4: agent.ipv4_nat.clone(),
-            ipv6: agent.ipv6_nat.clone(),
+            ipv4_interface: agent.ipv4_nat.clone(),
+            ipv6_interface: agent.ipv6_nat.clone(),
             ipv6_prefixes: agent.ipv6_nat_prefixes.clone(),
         },
         max_lifetime: agent.max_lifetime,
-        others: OtherAgents {
-            dhaad: agent.answers_dhaad,
+        other_agents: OtherAgents {
+            answers_dhaad: agent.answers_dhaad,
             preference: agent.preference,
             peers: agent
                 .peer_agents
                 .iter()
-                .map(|peer| Peer { address: peer.address, preference: peer.preference })
+                .map(|peer| PeerHomeAgent { address: peer.address, preference: peer.preference })
                 .collect(),
         },
         force_udp: agent.always_uses_udp,
@@ -181,7 +181,7 @@ fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
 }
 
 /// Returns the prefix that contains this one address, in IPv4-mapped form for IPv4.
-fn host_network(address: IpAddr) -> Ipv6Net {
+fn single_address_prefix(address: IpAddr) -> Ipv6Net {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().into(),
         IpAddr::V6(address) => address.into(),
@@ -191,8 +191,8 @@ fn host_network(address: IpAddr) -> Ipv6Net {
 /// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
 fn inbound_filter_settings(door: &config::InboundFilter) -> InboundFilter {
     let inbound = match door.inbound_policy {
-        config::InboundPolicy::Any => Inbound::Any,
-        config::InboundPolicy::Established => Inbound::Established,
+        config::InboundPolicy::Any => InboundPackets::Any,
+        config::InboundPolicy::Established => InboundPackets::Established,
     };
     let allowed = door.allowed_packets.iter().map(|allowed| AllowedPackets {
         protocol: policies::protocol_number(allowed.protocol),
@@ -201,7 +201,7 @@ fn inbound_filter_settings(door: &config::InboundFilter) -> InboundFilter {
             .iter()
             .map(|ports| PortRange { first: *ports.start(), last: *ports.end() })
             .collect(),
-        destinations: allowed.destination_hosts.iter().copied().map(host_network).collect(),
+        destinations: allowed.destination_hosts.iter().copied().map(single_address_prefix).collect(),
     });
     let host_rate = door.rate_limit.map(|bits_per_s| bits_per_s / 8);
     InboundFilter { inbound, allowed_exceptions: allowed.collect(), is_isolated: door.is_isolated, host_rate }

@@ -26,8 +26,8 @@ use crate::types::{
 /// A station of one node.
 pub struct CarnetSimStation {
     inner: SimulatedStation,
-    panicked: bool,
-    error: String,
+    has_panicked: bool,
+    last_error: String,
 }
 
 impl CarnetSimStation {
@@ -36,7 +36,7 @@ impl CarnetSimStation {
         &mut self,
         call: impl FnOnce(&mut SimulatedStation) -> Result<(), InputRefusal>,
     ) -> CarnetSimStatus {
-        if self.panicked {
+        if self.has_panicked {
             return CarnetSimStatus::Panicked;
         }
         match catch_unwind(AssertUnwindSafe(|| call(&mut self.inner))) {
@@ -52,12 +52,12 @@ impl CarnetSimStation {
                     ),
                     InputRefusal::Refused(words) => (CarnetSimStatus::Refused, words),
                 };
-                self.error = words;
+                self.last_error = words;
                 status
             }
             Err(panic) => {
-                self.panicked = true;
-                self.error = panic_message(panic.as_ref());
+                self.has_panicked = true;
+                self.last_error = panic_message(panic.as_ref());
                 CarnetSimStatus::Panicked
             }
         }
@@ -145,9 +145,11 @@ pub unsafe extern "C" fn carnet_sim_new(
         Some(options) => unsafe { new_station(options) },
     };
     match made {
-        Ok(inner) => {
-            Box::into_raw(Box::new(CarnetSimStation { inner, panicked: false, error: String::new() }))
-        }
+        Ok(inner) => Box::into_raw(Box::new(CarnetSimStation {
+            inner,
+            has_panicked: false,
+            last_error: String::new(),
+        })),
         Err(words) => {
             // SAFETY: by the contract of this function, `error` is null or points to `error_capacity`
             // writable octets.
@@ -524,12 +526,12 @@ fn describe_output(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRe
             described.kind = CarnetSimOutputKind::HostFrame;
             (described.link, described.ether_type) = (link, 0x86dd);
             (described.source, described.destination) = (source, destination);
-            (described.station, described.hops) = (delivered.source, hops_travelled(&delivered));
+            (described.station, described.hops) = (delivered.source, hop_count_of(&delivered));
             delivered.payload
         }
         Output::Geonet(GeonetOutput::Delivered(delivered)) => {
             described.kind = CarnetSimOutputKind::Delivered;
-            (described.station, described.hops) = (delivered.source, hops_travelled(&delivered));
+            (described.station, described.hops) = (delivered.source, hop_count_of(&delivered));
             described.next_header = delivered.next_header;
             delivered.payload
         }
@@ -543,7 +545,7 @@ fn describe_output(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRe
 }
 
 /// Returns the number of hops that a payload has taken; one for a single-hop packet.
-fn hops_travelled(delivered: &Delivered) -> u8 {
+fn hop_count_of(delivered: &Delivered) -> u8 {
     match delivered.kind {
         GnPacketType::Shb => 1,
         _ => delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1),
@@ -586,7 +588,7 @@ pub unsafe extern "C" fn carnet_sim_last_error(
     // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return 0 };
     // SAFETY: by the contract of this function, `text` is null or points to `capacity` writable octets.
-    unsafe { copy_text(&station.error, text, capacity) }
+    unsafe { copy_text(&station.last_error, text, capacity) }
 }
 
 /// Writes all inputs recorded so far to the file of the recording.

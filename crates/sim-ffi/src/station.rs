@@ -48,7 +48,7 @@ pub struct SimulatedStation {
     /// Simulation time and date of the start.
     started_at: (Time, WallTime),
     now: Time,
-    outputs_taken: bool,
+    are_outputs_taken: bool,
     /// Octets of the output that the caller took last.
     last_output_octets: Vec<u8>,
 }
@@ -91,7 +91,7 @@ impl SimulatedStation {
             recording,
             started_at: (options.now, options.wall_at_start),
             now: options.now,
-            outputs_taken: false,
+            are_outputs_taken: false,
             last_output_octets: Vec::new(),
         })
     }
@@ -108,7 +108,7 @@ impl SimulatedStation {
     /// Checks that the caller has taken all outputs and that time does not run backwards. Then records and
     /// handles the input.
     fn record_and_handle(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), InputRefusal> {
-        if !self.outputs_taken {
+        if !self.are_outputs_taken {
             return Err(InputRefusal::NotDrained);
         }
         if now < self.now {
@@ -121,7 +121,7 @@ impl SimulatedStation {
                 InputRefusal::Refused(format!("the recording cannot be written: {error}"))
             })?;
         }
-        self.outputs_taken = false;
+        self.are_outputs_taken = false;
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl SimulatedStation {
             self.station.recycle_buffer(taken);
         }
         let output = self.station.poll_output();
-        self.outputs_taken = output.is_none();
+        self.are_outputs_taken = output.is_none();
         output
     }
 

@@ -20,7 +20,7 @@ use ipnet::Ipv6Net;
 
 const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 const CORRESPONDENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
-const DATE: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 
 fn prefix(index: u32) -> Ipv6Net {
     let address = (0x2001_0db8_u128 << 96) | (u128::from(0x1000_0000 + index) << 64);
@@ -62,7 +62,7 @@ fn home_agent(count: u32) -> Station {
                 ipv4_prefixes: Vec::new(),
                 prefixes: vec![prefix(index)],
                 lifetime_s: 600,
-                expires: DATE + Duration::from_secs(600),
+                expires: WALL_TIME + Duration::from_secs(600),
                 previous: None,
                 untested: false,
             }),
@@ -71,7 +71,7 @@ fn home_agent(count: u32) -> Station {
         .collect();
     let config = StationConfig {
         home_agent: Some(HomeAgentConfig {
-            others: OtherAgents::default(),
+            other_agents: OtherAgents::default(),
             address: AGENT,
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
@@ -87,7 +87,7 @@ fn home_agent(count: u32) -> Station {
         ..StationConfig::default()
     };
     let state = PersistentState { home_agent: stored, ..PersistentState::default() };
-    let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, DATE);
+    let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
     station
 }
@@ -133,7 +133,7 @@ fn bench_forwarder(criterion: &mut Criterion) {
                 group.bench_function(BenchmarkId::new(name, size), |b| {
                     b.iter(|| {
                         buffer.copy_from(black_box(&packets[next.next().unwrap_or_default()]));
-                        let verdict = station.handle_packet(Time::ZERO, DATE, &mut buffer);
+                        let verdict = station.handle_packet(Time::ZERO, WALL_TIME, &mut buffer);
                         assert_eq!(verdict, ForwardingVerdict::Forward);
                     });
                 });

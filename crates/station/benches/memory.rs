@@ -22,10 +22,10 @@ use ipnet::Ipv6Net;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
-static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static COUNTED_HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
-const DATE: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 
 fn home_address(index: u32) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0db8_0001_u128 << 80) | u128::from(index + 0x1000))
@@ -77,14 +77,14 @@ fn main() {
         prefixes: [prefix(index)].into(),
         authentication: Authentication::SharedKey(association()),
     });
-    let start = Region::new(HEAP);
+    let start = Region::new(COUNTED_HEAP);
     let live = || {
         let stats = start.change();
         (stats.bytes_allocated as f64 - stats.bytes_deallocated as f64) / f64::from(routers)
     };
     let config = StationConfig {
         home_agent: Some(HomeAgentConfig {
-            others: OtherAgents::default(),
+            other_agents: OtherAgents::default(),
             address: AGENT,
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
@@ -99,7 +99,7 @@ fn main() {
         }),
         ..StationConfig::default()
     };
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, DATE);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
     let known = live();
     let mut buffer = PacketBuffer::new();
@@ -107,7 +107,7 @@ fn main() {
         for index in 0..routers {
             let now = Time::ZERO + Duration::from_micros(u64::from(index) * 50);
             buffer.copy_from(&binding_update(index, round));
-            station.handle_packet(now, DATE, &mut buffer);
+            station.handle_packet(now, WALL_TIME, &mut buffer);
             while station.poll_output().is_some() {}
         }
         let bound = station.home_agent().map_or(0, |agent| agent.bindings().iter().count());

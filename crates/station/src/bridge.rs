@@ -12,7 +12,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_cits::geonetworking::{Geonet, StationMessage};
 use carnet_geonet::approach::predicted_distance;
-use carnet_geonet::ipv6_adaptation::{Adaptation, addresses};
+use carnet_geonet::ipv6_adaptation::{Ipv6Adaptation, addresses};
 use carnet_geonet::location_table::mac_key;
 use carnet_geonet::{MacAddress, Router};
 use carnet_mobility::mnpp::{StationObservation, StationObserver};
@@ -95,7 +95,7 @@ impl Stations for StationDistances<'_> {
 pub(crate) struct StationsInRange<'a>(Option<StationDistances<'a>>);
 
 impl StationsInRange<'_> {
-    pub(crate) fn as_stations(&self) -> OptionalStations<'_> {
+    pub(crate) fn as_optional_stations(&self) -> OptionalStations<'_> {
         self.0.as_ref().map(|around| around as &dyn Stations)
     }
 }
@@ -110,7 +110,7 @@ impl Station {
 
     /// Makes GeoNetworking keep messages of neighbouring mobile routers and of access routers for the NEMO
     /// plane.
-    pub(crate) fn listen_to_stations(&mut self) {
+    pub(crate) fn start_station_messages(&mut self) {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.listen_to_stations(self.nemo.listens_to_stations());
         }
@@ -120,7 +120,7 @@ impl Station {
     pub(crate) fn complete_outputs(&mut self, now: Time, wall: WallTime) {
         // Take the MTU of GeoNetworking into account from the start. Otherwise hosts on board would have to
         // learn a smaller MTU when a neighbouring vehicle appears.
-        let mtu = self.geonet.get().and_then(Geonet::ipv6).map(Adaptation::mtu);
+        let mtu = self.geonet.get().and_then(Geonet::ipv6).map(Ipv6Adaptation::mtu);
         self.nemo.collect_outputs(now, wall, mtu);
         self.complete_geonet_outputs(now);
     }
@@ -150,10 +150,10 @@ impl Station {
                 }
             }
         }
-        self.carry_out_orders(now);
+        self.execute_station_requests(now);
     }
 
-    fn carry_out_orders(&mut self, now: Time) {
+    fn execute_station_requests(&mut self, now: Time) {
         while let Some(order) = self.nemo.poll_geonet_order() {
             match (order, self.geonet.get_mut()) {
                 (GeonetOrder::Announce { hops, packet }, Some(geonet)) => {
@@ -174,14 +174,14 @@ impl Station {
 
     /// Handles a unicast frame that the receiver has not acknowledged. Returns `true` if the NEMO plane has
     /// sent the frame's IPv6 packet on another route.
-    pub(crate) fn was_taken_back(&mut self, now: Time, frame: &Frame) -> bool {
+    pub(crate) fn send_again_on_other_route(&mut self, now: Time, frame: &Frame) -> bool {
         let Some(geonet) = self.geonet.get_mut() else { return false };
         if !self.nemo.handle_unreachable_station(now, frame.destination) {
             return false;
         }
         let wanted = |packet: &[u8]| self.nemo.diverts_packets_to(frame.destination, packet);
         let packet = geonet.take_back_unacknowledged(now, frame.destination, &frame.packet, wanted);
-        self.carry_out_orders(now);
+        self.execute_station_requests(now);
         match packet {
             Some(packet) => {
                 self.nemo.divert_into_tunnel(now, &packet);

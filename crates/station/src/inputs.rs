@@ -15,7 +15,7 @@ use carnet_nemo::input::PacketArrival;
 use carnet_wire::geonet::GnAddress;
 
 use crate::io::{Command, Frame, Input, VirtualFrame};
-use crate::station::{NO_GEONET, Station};
+use crate::station::{NO_GEONET_ERROR, Station};
 
 impl Station {
     /// Handles an input.
@@ -43,7 +43,7 @@ impl Station {
                 let at = PacketArrival {
                     now,
                     wall_time: wall,
-                    stations_in_range: in_range.as_stations(),
+                    stations_in_range: in_range.as_optional_stations(),
                     session_peer: None,
                 };
                 let verdict = nemo.handle_packet(at, &mut buffer);
@@ -56,7 +56,7 @@ impl Station {
                 let at = PacketArrival {
                     now,
                     wall_time: wall,
-                    stations_in_range: in_range.as_stations(),
+                    stations_in_range: in_range.as_optional_stations(),
                     session_peer: None,
                 };
                 let verdict = nemo.handle_datagram(at, (local, remote), traffic_class, &mut buffer);
@@ -69,7 +69,7 @@ impl Station {
                 let at = PacketArrival {
                     now,
                     wall_time: wall,
-                    stations_in_range: in_range.as_stations(),
+                    stations_in_range: in_range.as_optional_stations(),
                     session_peer: Some(session),
                 };
                 let verdict = nemo.handle_session_packet(at, (local, remote), traffic_class, &mut buffer);
@@ -93,7 +93,7 @@ impl Station {
             Input::Icmpv6(message) => self.nemo.handle_link_message(now, wall, &message),
             Input::Interface(interface) => {
                 let (nemo, in_range) = self.nemo_in_range();
-                nemo.handle_interface(now, wall, interface, in_range.as_stations());
+                nemo.handle_interface(now, wall, interface, in_range.as_optional_stations());
             }
             Input::InterfaceGone { name } => self.nemo.handle_interface_gone(now, wall, &name),
             Input::Signal { interface, dbm } => result = self.nemo.handle_signal(now, wall, &interface, dbm),
@@ -121,7 +121,7 @@ impl Station {
                     geonet.handle_timeout(now);
                 }
                 let (nemo, in_range) = self.nemo_in_range();
-                nemo.handle_neighbour_timeout(now, in_range.as_stations());
+                nemo.handle_neighbour_timeout(now, in_range.as_optional_stations());
             }
             Input::Frame(frame) => {
                 if let Some(geonet) = self.geonet.get_mut() {
@@ -133,7 +133,7 @@ impl Station {
                 }
             }
             Input::Unacknowledged(frame) => {
-                if !self.was_taken_back(now, &frame)
+                if !self.send_again_on_other_route(now, &frame)
                     && let Some(geonet) = self.geonet.get_mut()
                 {
                     geonet.handle_unacknowledged(now, frame.destination, &frame.packet);
@@ -141,7 +141,7 @@ impl Station {
             }
             Input::VirtualFrame(frame) => {
                 let VirtualFrame { link, destination, source, ether_type, payload } = frame;
-                if !self.nemo.was_diverted(now, destination, &payload)
+                if !self.nemo.divert_if_route_ended(now, destination, &payload)
                     && let Some(geonet) = self.geonet.get_mut()
                 {
                     let frame = HostFrame { destination, source, ether_type, payload: &payload };
@@ -176,7 +176,7 @@ impl Station {
             Input::ChannelBusy(thousandths) => {
                 return ControlFlow::Break(match self.geonet.get_mut() {
                     Some(geonet) => geonet.handle_channel_busy(now, thousandths),
-                    None => Err(NO_GEONET.into()),
+                    None => Err(NO_GEONET_ERROR.into()),
                 });
             }
             Input::GeonetFastPath(is) => {
@@ -203,7 +203,7 @@ impl Station {
             Input::Vehicle(octets) => {
                 return ControlFlow::Break(match self.geonet.get_mut() {
                     Some(geonet) => geonet.handle_vehicle(now, &octets),
-                    None => Err(NO_GEONET.into()),
+                    None => Err(NO_GEONET_ERROR.into()),
                 });
             }
             Input::GeonetAddress(address) => {
@@ -212,7 +212,7 @@ impl Station {
             Input::Geonet(request) => {
                 return ControlFlow::Break(match self.geonet.get_mut() {
                     Some(geonet) => geonet.handle_request(now, &request),
-                    None => Err(NO_GEONET.into()),
+                    None => Err(NO_GEONET_ERROR.into()),
                 });
             }
             other @ (Input::Timeout
@@ -258,7 +258,7 @@ impl Station {
     /// Handles a frame of the virtual interface `link` without a copy of its octets.
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         self.assert_drained();
-        if !self.nemo.was_diverted(now, frame.destination, frame.payload)
+        if !self.nemo.divert_if_route_ended(now, frame.destination, frame.payload)
             && let Some(geonet) = self.geonet.get_mut()
         {
             geonet.handle_host_frame(now, link, frame);
@@ -333,7 +333,7 @@ impl Station {
             PacketArrival {
                 now,
                 wall_time: wall,
-                stations_in_range: in_range.as_stations(),
+                stations_in_range: in_range.as_optional_stations(),
                 session_peer: session,
             },
         );
@@ -349,28 +349,34 @@ impl Station {
             geonet.handle_timeout(now);
         }
         let (nemo, in_range) = self.nemo_in_range();
-        nemo.handle_neighbour_timeout(now, in_range.as_stations());
-        nemo.handle_access_timeout(now, wall, in_range.as_stations());
+        nemo.handle_neighbour_timeout(now, in_range.as_optional_stations());
+        nemo.handle_access_timeout(now, wall, in_range.as_optional_stations());
     }
 
     fn handle_command(&mut self, now: Time, wall: WallTime, command: Command) -> Result<(), String> {
         match command {
             Command::Handover { uplink, policy } => self.nemo.handle_handover(now, wall, uplink, policy),
             Command::ResetGeonet => {
-                let geonet = self.geonet.get_mut().ok_or(NO_GEONET)?;
+                let geonet = self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?;
                 geonet.handle_reset(now);
                 Ok(())
             }
-            Command::SetArea(order) => self.geonet.get_mut().ok_or(NO_GEONET)?.handle_area_order(now, &order),
-            Command::RemoveArea { name } => {
-                self.geonet.get_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
+            Command::SetArea(order) => {
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_area_order(now, &order)
             }
-            Command::ChangePseudonym => self.geonet.get_mut().ok_or(NO_GEONET)?.handle_pseudonym_change(now),
+            Command::RemoveArea { name } => {
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_area_removal(now, &name)
+            }
+            Command::ChangePseudonym => {
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_pseudonym_change(now)
+            }
             Command::LockPseudonym { for_s } => {
                 let span = Duration::from_secs(for_s.into());
-                self.geonet.get_mut().ok_or(NO_GEONET)?.handle_pseudonym_lock(now, span)
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_pseudonym_lock(now, span)
             }
-            Command::Denm(order) => self.geonet.get_mut().ok_or(NO_GEONET)?.handle_denm_order(now, &order),
+            Command::Denm(order) => {
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_denm_order(now, &order)
+            }
             Command::Drain { to, within_s } => self.nemo.handle_drain(now, wall, &to, within_s),
             Command::EndDrain => self.nemo.handle_drain_end(),
             Command::Revoke { home_address, bids } => {

@@ -15,14 +15,14 @@ pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, Link
 pub use carnet_cits::facilities::command::{DenmOrder, DenmWish};
 pub use carnet_cits::facilities::output::{ActionId, Message, MessageKind};
 pub use carnet_cits::geonetworking::acceleration::{Accelerate, FastPathReport};
-pub use carnet_cits::geonetworking::command::{AreaOrder, Around};
+pub use carnet_cits::geonetworking::command::{AreaCentreOrder, AreaOrder};
 pub use carnet_cits::geonetworking::input::{Frame, GeonetRequest, GeonetTransport, VirtualFrame};
 pub use carnet_cits::geonetworking::output::{Delivered, GnPacketType, Output as GeonetOutput, VirtualLink};
 pub use carnet_cits::position::{Area, AreaShape, Position, PositionQuality};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
 use carnet_mobility::SessionPeer;
-pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
+pub use carnet_mobility::mobile_router::{InterfaceOctets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
 pub use carnet_nemo::input::{DelegatedPrefix, PortalOrder, TunnelTraffic};
@@ -73,7 +73,7 @@ pub enum Input {
         /// Name of the interface.
         interface: String,
         /// Values of the counters.
-        octets: Octets,
+        octets: InterfaceOctets,
     },
     /// The fast path has sent packets into a tunnel since the previous input of this kind. The platform does
     /// not report packets of the slow path, because the station handles those itself.

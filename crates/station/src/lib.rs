@@ -18,7 +18,7 @@ mod status;
 
 pub use carnet_cits::geonetworking::GeonetSettings;
 pub use carnet_nemo::forwarding::packet_rules::PortRange;
-pub use carnet_nemo::forwarding::{AllowedPackets, Inbound, InboundFilter};
+pub use carnet_nemo::forwarding::{AllowedPackets, InboundFilter, InboundPackets};
 pub use carnet_nemo::{
     BreakoutPolicy, LanSettings, MnppSettings, MobileRouterSettings, OwnTraffic, PersistentState,
 };

@@ -7,8 +7,8 @@ use carnet_cits::facilities::Facilities;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, HeldPacket};
 use carnet_cits::security::{SecurityEntity, SecurityPlane, status};
-use carnet_geonet::dcc::Gate;
-use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
+use carnet_geonet::dcc::DccGate;
+use carnet_geonet::ipv6_adaptation::{Ipv6Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
 use carnet_mobility::{HomeAgent, MobileRouter};
 use carnet_nemo::{Nemo, PersistentState};
@@ -19,20 +19,20 @@ use crate::config::StationConfig;
 use crate::io::Output;
 
 /// Whether this program was built with GeoNetworking.
-const GEONET: bool = cfg!(feature = "geonet");
+const HAS_GEONET_FEATURE: bool = cfg!(feature = "geonet");
 /// Error for an input about GeoNetworking if the station has no GeoNetworking role.
-pub(crate) const NO_GEONET: &str = "this station does no GeoNetworking";
+pub(crate) const NO_GEONET_ERROR: &str = "this station does no GeoNetworking";
 
 /// An ITS station without I/O; see the crate's documentation.
 #[derive(Debug)]
 pub struct Station {
     pub(crate) nemo: Nemo,
-    pub(crate) geonet: Part<Geonet, GEONET>,
+    pub(crate) geonet: Part<Geonet, HAS_GEONET_FEATURE>,
     /// Settings of the GeoNetworking router while the station waits for its GN address; `None` once the
     /// router exists.
-    awaited_settings: Part<(GeonetSettings, Rng), GEONET>,
+    pending_geonet_settings: Part<(GeonetSettings, Rng), HAS_GEONET_FEATURE>,
     /// Security entity of the GeoNetworking router while the station waits for its GN address.
-    awaited_security: Option<SecurityPlane>,
+    pending_security_plane: Option<SecurityPlane>,
     /// Addresses of the mobile network's interfaces, by interface. A multicast proxy that starts later needs
     /// them.
     pub(crate) addresses_by_lan: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
@@ -49,25 +49,25 @@ impl Station {
         now: Time,
         wall: WallTime,
     ) -> Station {
-        let settings = config.geonet.clone().filter(|_| GEONET);
+        let settings = config.geonet.clone().filter(|_| HAS_GEONET_FEATURE);
         let ipv6 = settings.as_ref().and_then(|settings| settings.ipv6_config.as_ref());
         let interfaces = ipv6.map(Ipv6Config::interfaces).unwrap_or_default();
         let mut station = Station {
             nemo: Nemo::new(rng, interfaces),
             geonet: Part::new(None),
-            awaited_settings: Part::new(None),
-            awaited_security: None,
+            pending_geonet_settings: Part::new(None),
+            pending_security_plane: None,
             addresses_by_lan: BTreeMap::new(),
         };
         if let Some(settings) = settings {
             let rng = station.nemo.next_rng();
             match settings.address {
                 Some(address) => station.geonet = Part::new(Some(Geonet::new(settings, address, rng))),
-                None => station.awaited_settings = Part::new(Some((settings, rng))),
+                None => station.pending_geonet_settings = Part::new(Some((settings, rng))),
             }
         }
         station.nemo.start(now, wall, config.into_nemo_config(), persistent);
-        station.listen_to_stations();
+        station.start_station_messages();
         station.complete_outputs(now, wall);
         station
     }
@@ -78,8 +78,8 @@ impl Station {
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
-        nemo.reconfigure(now, wall, config.into_nemo_config(), in_range.as_stations());
-        self.listen_to_stations();
+        nemo.reconfigure(now, wall, config.into_nemo_config(), in_range.as_optional_stations());
+        self.start_station_messages();
         self.handle_timeout(now, wall);
         self.complete_outputs(now, wall);
     }
@@ -91,18 +91,18 @@ impl Station {
     pub(crate) fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_address(now, address);
-        } else if let Some((settings, rng)) = self.awaited_settings.take() {
+        } else if let Some((settings, rng)) = self.pending_geonet_settings.take() {
             let mut geonet = Geonet::new(settings, address, rng);
             for (interface, addresses) in std::mem::take(&mut self.addresses_by_lan) {
                 geonet.handle_lan_addresses(now, &interface, &addresses);
             }
-            if let Some(secured) = self.awaited_security.take() {
+            if let Some(secured) = self.pending_security_plane.take() {
                 geonet.start_security(now, secured);
             }
             self.geonet = Part::new(Some(geonet));
-            self.listen_to_stations();
+            self.start_station_messages();
         } else {
-            return Err(NO_GEONET.into());
+            return Err(NO_GEONET_ERROR.into());
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Station {
     }
 
     /// Returns the IPv6 adaptation of GeoNetworking, if the station has it.
-    pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
+    pub fn ipv6_adaptation(&self) -> Option<&Ipv6Adaptation> {
         self.geonet.get().and_then(Geonet::ipv6)
     }
 
@@ -161,7 +161,7 @@ impl Station {
         let secured = SecurityPlane::new(entity, now, wall);
         match self.geonet.get_mut() {
             Some(geonet) => geonet.start_security(now, secured),
-            None => self.awaited_security = Some(secured),
+            None => self.pending_security_plane = Some(secured),
         }
     }
 
@@ -176,7 +176,7 @@ impl Station {
     }
 
     fn security_plane(&self) -> Option<&SecurityPlane> {
-        self.geonet.get().and_then(Geonet::security_plane).or(self.awaited_security.as_ref())
+        self.geonet.get().and_then(Geonet::security_plane).or(self.pending_security_plane.as_ref())
     }
 
     /// Returns the areas that operators have set at run time.
@@ -185,7 +185,7 @@ impl Station {
     }
 
     /// Returns the congestion gate in front of the radio, if the station has one.
-    pub fn congestion_gate(&self) -> Option<&Gate<HeldPacket>> {
+    pub fn congestion_gate(&self) -> Option<&DccGate<HeldPacket>> {
         self.geonet.get().and_then(Geonet::congestion_gate)
     }
 

@@ -4,23 +4,26 @@
 mod common;
 
 use carnet_base::{Rng, Time};
-use carnet_mobility::home_agent::Peer;
+use carnet_mobility::home_agent::PeerHomeAgent;
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::discovery::{DiscoveryRequest, home_agents_anycast};
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::Builder;
-use common::{AGENT, HOST, WALL, address, agent_config, data};
+use common::{AGENT_ADDRESS, HOST_ADDRESS, WALL_TIME, address, agent_config, data_packet_between};
 
 const UNKNOWN_SOURCE: &str = "2001:db8:bad::5";
 
 fn config() -> StationConfig {
     let mut config = agent_config(&["2001:db8:a::/64"]);
     if let Some(agent) = &mut config.home_agent {
-        let peer = |n: u16| Peer { address: address(&format!("2001:db8:1::{:x}", 0x100 + n)), preference: 0 };
-        agent.others.dhaad = true;
-        agent.others.peers = (0..60).map(peer).collect();
+        let peer = |n: u16| PeerHomeAgent {
+            address: address(&format!("2001:db8:1::{:x}", 0x100 + n)),
+            preference: 0,
+        };
+        agent.other_agents.answers_dhaad = true;
+        agent.other_agents.peers = (0..60).map(peer).collect();
     }
     config
 }
@@ -39,9 +42,9 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
 /// Returns the number of octets of all packets that a home agent sends because of one packet that it did not
 /// request.
 fn answered_octets(packet: Vec<u8>) -> usize {
-    let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
-    station.handle_input(Time::ZERO, WALL, Input::Packet(packet)).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Packet(packet)).expect("accepted");
     std::iter::from_fn(|| station.poll_output())
         .map(|output| match output {
             Output::Nemo(NemoOutput::Packet(packet)) => packet.len(),
@@ -53,7 +56,7 @@ fn answered_octets(packet: Vec<u8>) -> usize {
 
 /// Returns packets of unauthenticated sources to a home agent, with their names.
 fn unauthenticated_packets() -> Vec<(&'static str, Vec<u8>)> {
-    let anycast = home_agents_anycast(address(AGENT)).to_string();
+    let anycast = home_agents_anycast(address(AGENT_ADDRESS)).to_string();
     let discovery = DiscoveryRequest { identifier: 9, mobile_router: true }.emit();
     let mobility = |kind: u8, length: u8| {
         let mut header = vec![59, length, kind, 0, 0, 0, 0, 0];
@@ -64,28 +67,40 @@ fn unauthenticated_packets() -> Vec<(&'static str, Vec<u8>)> {
     tcp.resize(20, 0);
     let mut wrong_payload = mobility(5, 1);
     wrong_payload[0] = 17;
-    let inner = data(HOST, "2001:db8:99::1");
+    let inner = data_packet_between(HOST_ADDRESS, "2001:db8:99::1");
     vec![
         (
             "Home Agent Address Discovery Request, 9 home agents or more",
             packet(&anycast, 58, Some(2), discovery),
         ),
-        ("Mobility Header of an unknown type", packet(AGENT, 135, Some(4), mobility(99, 0))),
-        ("Mobility Header that is too short for its type", packet(AGENT, 135, Some(4), mobility(5, 0))),
-        ("Mobility Header with a Payload Proto other than 59", packet(AGENT, 135, Some(4), wrong_payload)),
+        ("Mobility Header of an unknown type", packet(AGENT_ADDRESS, 135, Some(4), mobility(99, 0))),
+        (
+            "Mobility Header that is too short for its type",
+            packet(AGENT_ADDRESS, 135, Some(4), mobility(5, 0)),
+        ),
+        (
+            "Mobility Header with a Payload Proto other than 59",
+            packet(AGENT_ADDRESS, 135, Some(4), wrong_payload),
+        ),
         (
             "Heartbeat of somebody without a binding",
-            packet(AGENT, 135, Some(4), Builder::heartbeat_request(9).finish()),
+            packet(AGENT_ADDRESS, 135, Some(4), Builder::heartbeat_request(9).finish()),
         ),
-        ("UDP to the home agent's address", packet(AGENT, 17, Some(6), vec![0x10, 0x92, 0, 53, 0, 8, 0, 0])),
-        ("TCP to the home agent's address", packet(AGENT, 6, Some(16), tcp)),
+        (
+            "UDP to the home agent's address",
+            packet(AGENT_ADDRESS, 17, Some(6), vec![0x10, 0x92, 0, 53, 0, 8, 0, 0]),
+        ),
+        ("TCP to the home agent's address", packet(AGENT_ADDRESS, 6, Some(16), tcp)),
         (
             "Destination option that is to be answered",
-            packet(AGENT, 60, None, vec![59, 0, 0x80 | 0x3e, 4, 0, 0, 0, 0]),
+            packet(AGENT_ADDRESS, 60, None, vec![59, 0, 0x80 | 0x3e, 4, 0, 0, 0, 0]),
         ),
-        ("Routing header of an unknown type", packet(AGENT, 43, None, vec![59, 0, 200, 1, 0, 0, 0, 0])),
-        ("Echo Request", packet(AGENT, 58, Some(2), vec![128, 0, 0, 0, 0, 1, 0, 1])),
-        ("Tunnelled packet of a node without a binding", packet(AGENT, protocol::IPV6, None, inner)),
+        (
+            "Routing header of an unknown type",
+            packet(AGENT_ADDRESS, 43, None, vec![59, 0, 200, 1, 0, 0, 0, 0]),
+        ),
+        ("Echo Request", packet(AGENT_ADDRESS, 58, Some(2), vec![128, 0, 0, 0, 0, 1, 0, 1])),
+        ("Tunnelled packet of a node without a binding", packet(AGENT_ADDRESS, protocol::IPV6, None, inner)),
     ]
 }
 

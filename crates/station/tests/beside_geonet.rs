@@ -11,14 +11,14 @@ use carnet_station::io::{GeonetOutput, Input, NemoOutput, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 
-use common::{FIRST, interface, router_config};
+use common::{FIRST_CARE_OF_ADDRESS, interface, router_config};
 
 /// Frames and beacons are far more frequent than the timers of Mobile IPv6. They must not delay these timers.
 #[test]
 fn busy_geonetworking_router_does_not_delay_mobile_router() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let config = StationConfig {
-        geonet: Some(common::geonet(station_address)),
+        geonet: Some(common::geonet_settings(station_address)),
         ..router_config(&["2001:db8:a::/64"])
     };
     let (wall, start) = (WallTime::from_unix_nanos(1_800_000_000_000_000_000), Time::from_secs(100));
@@ -37,7 +37,7 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
     };
     while station.poll_output().is_some() {}
     tell(&mut station, start, Input::Interface(interface("i0", "2001:db8:a::1", true)));
-    tell(&mut station, start, Input::Interface(interface("w0", FIRST, true)));
+    tell(&mut station, start, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     for tick in 0..1200u32 {
         let now = start + Duration::from_millis(100) * tick;
         let position = Position {
@@ -67,7 +67,7 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
 fn geonetworking_packets_are_forwarded_only_into_the_mobile_network() {
     let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };
     let address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
-    let geonet = |ipv6| GeonetSettings { ipv6_config: ipv6, ..common::geonet(address) };
+    let geonet = |ipv6| GeonetSettings { ipv6_config: ipv6, ..common::geonet_settings(address) };
     let inputs = |config| {
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
         let station =

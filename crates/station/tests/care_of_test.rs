@@ -17,13 +17,14 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
-use common::world::{Network, station};
+use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, address, agent_config, data, interface, router_config,
+    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
+    address, agent_config, data_packet_between, interface, router_config,
 };
 
 /// One-way delay between the stations.
-const DELAY: Duration = Duration::from_millis(20);
+const ONE_WAY_DELAY: Duration = Duration::from_millis(20);
 
 fn config_with_test(is_tested: bool) -> StationConfig {
     let mut config = agent_config(&["2001:db8:a::/64"]);
@@ -36,13 +37,13 @@ fn config_with_test(is_tested: bool) -> StationConfig {
 const HOME_AGENT: usize = 0;
 const ROUTER: usize = 1;
 
-/// The network with [`DELAY`] between a home agent's station and a mobile router's, and a correspondent that
-/// sends a packet each millisecond.
+/// The network with [`ONE_WAY_DELAY`] between a home agent's station and a mobile router's, and a
+/// correspondent that sends a packet each millisecond.
 struct DelayedInternet {
     /// Care-of addresses to which the network delivers packets of the home agent.
     reached_addresses: BTreeSet<&'static str>,
     /// Care-of addresses from which packets arrive, although packets to these addresses are lost.
-    deaf_addresses: BTreeSet<&'static str>,
+    unreachable_addresses: BTreeSet<&'static str>,
     /// Stored record of the router at the home agent, as JSON.
     stored_record: String,
     sent_packets: usize,
@@ -51,18 +52,19 @@ struct DelayedInternet {
     packets_by_address: BTreeMap<Ipv6Addr, usize>,
 }
 
-type InternetWorld = common::world::World<DelayedInternet>;
+type InternetWorld = common::world::TestNetwork<DelayedInternet>;
 
-impl Network for DelayedInternet {
-    fn carry(world: &mut InternetWorld, from: usize, output: Output) {
+impl NetworkBehaviour for DelayedInternet {
+    fn handle_output(world: &mut InternetWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.carry_from_agent(packet),
-            Output::Nemo(NemoOutput::Packet(packet)) => world.carry_from_router(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.route_from_agent(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.route_from_router(packet),
             Output::Nemo(NemoOutput::Persist(StoredStatePart::Node(node)))
-                if from == HOME_AGENT && node == address(HOME) =>
+                if from == HOME_AGENT && node == address(HOME_ADDRESS) =>
             {
-                let record = world.stations[HOME_AGENT].nemo().stored_binding(world.now, world.wall(), node);
-                world.net.stored_record = serde_json::to_string(&record).expect("a record");
+                let record =
+                    world.stations[HOME_AGENT].nemo().stored_binding(world.now, world.wall_time(), node);
+                world.kernels_and_links.stored_record = serde_json::to_string(&record).expect("a record");
             }
             _ => {}
         }
@@ -72,59 +74,60 @@ impl Network for DelayedInternet {
 impl InternetWorld {
     fn new(is_tested: bool) -> InternetWorld {
         let internet = DelayedInternet {
-            reached_addresses: BTreeSet::from([FIRST, SECOND]),
-            deaf_addresses: BTreeSet::new(),
+            reached_addresses: BTreeSet::from([FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS]),
+            unreachable_addresses: BTreeSet::new(),
             stored_record: String::new(),
             sent_packets: 0,
             arrived_packets: 0,
             packets_by_address: BTreeMap::new(),
         };
         let configs = [config_with_test(is_tested), router_config(&["2001:db8:a::/64"])];
-        let mut world = InternetWorld::of(configs.map(|config| station(config, 7)), internet);
-        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
-        world.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
+        let mut world =
+            InternetWorld::with_stations(configs.map(|config| station_at_time_zero(config, 7)), internet);
+        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+        world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
         world
     }
 
     /// Replaces the home agent by another machine that starts with the stored record.
     fn replace_home_agent_by_standby(&mut self) {
-        let record = serde_json::from_str(&self.net.stored_record).expect("a record");
+        let record = serde_json::from_str(&self.kernels_and_links.stored_record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
-        self.restart(HOME_AGENT, config_with_test(true), state, 8);
+        self.restart_station(HOME_AGENT, config_with_test(true), state, 8);
     }
 
     fn hand_over_to(&mut self, uplink: &str) {
         let command = Command::Handover { uplink: Some(uplink.into()), policy: None };
-        self.tell(ROUTER, Input::Command(command));
+        self.pass_recorded_input(ROUTER, Input::Command(command));
     }
 
-    fn carry_from_agent(&mut self, packet: Vec<u8>) {
+    fn route_from_agent(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let place = header.destination.to_string();
-        if packet.get(HEADER_LEN..) == Some(&data(CORRESPONDENT, HOST)) {
-            *self.net.packets_by_address.entry(header.destination).or_default() += 1;
+        if packet.get(HEADER_LEN..) == Some(&data_packet_between(CORRESPONDENT, HOST_ADDRESS)) {
+            *self.kernels_and_links.packets_by_address.entry(header.destination).or_default() += 1;
         }
-        if header.destination == address(HOME) {
-            self.deliver(HOME_AGENT, Input::Packet(packet));
-        } else if self.net.reached_addresses.contains(place.as_str())
-            && !self.net.deaf_addresses.contains(place.as_str())
+        if header.destination == address(HOME_ADDRESS) {
+            self.send_now(HOME_AGENT, Input::Packet(packet));
+        } else if self.kernels_and_links.reached_addresses.contains(place.as_str())
+            && !self.kernels_and_links.unreachable_addresses.contains(place.as_str())
         {
-            self.send(DELAY, ROUTER, Input::Packet(packet));
+            self.send_after(ONE_WAY_DELAY, ROUTER, Input::Packet(packet));
         }
     }
 
-    fn carry_from_router(&mut self, packet: Vec<u8>) {
+    fn route_from_router(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
-        if header.destination == address(AGENT) {
-            if self.net.reached_addresses.iter().any(|place| header.source == address(place)) {
-                self.send(DELAY, HOME_AGENT, Input::Packet(packet));
+        if header.destination == address(AGENT_ADDRESS) {
+            if self.kernels_and_links.reached_addresses.iter().any(|place| header.source == address(place)) {
+                self.send_after(ONE_WAY_DELAY, HOME_AGENT, Input::Packet(packet));
             }
-        } else if header.destination == address(HOME) {
+        } else if header.destination == address(HOME_ADDRESS) {
             // The router's kernel answers the Echo Request.
             let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
-            self.deliver(ROUTER, Input::Packet(reply));
-        } else if packet == data(CORRESPONDENT, HOST) {
-            self.net.arrived_packets += 1;
+            self.send_now(ROUTER, Input::Packet(reply));
+        } else if packet == data_packet_between(CORRESPONDENT, HOST_ADDRESS) {
+            self.kernels_and_links.arrived_packets += 1;
         }
     }
 
@@ -132,10 +135,10 @@ impl InternetWorld {
     fn advance_time(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
-                self.net.sent_packets += 1;
-                self.feed(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
+                self.kernels_and_links.sent_packets += 1;
+                self.pass_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
             }
-            self.run(Duration::from_millis(1));
+            self.run_for(Duration::from_millis(1));
         }
     }
 
@@ -150,20 +153,20 @@ impl InternetWorld {
         happens(self);
         self.advance_time(2000, true);
         self.advance_time(100, false);
-        self.net.sent_packets - self.net.arrived_packets
+        self.kernels_and_links.sent_packets - self.kernels_and_links.arrived_packets
     }
 }
 
 #[test]
 fn home_agent_forwards_nothing_before_first_care_of_test_answer() {
     let mut world = InternetWorld::new(true);
-    world.advance_time(DELAY.as_millis() as u64 + 1, false);
+    world.advance_time(ONE_WAY_DELAY.as_millis() as u64 + 1, false);
     assert_eq!(world.registration_state(), "untested");
-    world.feed(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
+    world.pass_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
     let outputs: Vec<Output> = std::iter::from_fn(|| world.stations[HOME_AGENT].poll_output()).collect();
     assert!(outputs.is_empty(), "an error message would end the correspondent's connection: {outputs:?}");
     assert_eq!(world.counter(HOME_AGENT, "tunnel.dropped.untested"), 1);
-    world.advance_time(2 * DELAY.as_millis() as u64, false);
+    world.advance_time(2 * ONE_WAY_DELAY.as_millis() as u64, false);
     assert_eq!(world.registration_state(), "registered");
     assert_eq!(world.count_lost_during(|_| ()), 0);
     assert_eq!(world.counter(HOME_AGENT, "mobility.care_of_tests_passed"), 1);
@@ -174,20 +177,22 @@ fn make_before_break_handover_uses_old_path_until_care_of_test_succeeds() {
     let mut world = InternetWorld::new(true);
     world.advance_time(1000, false);
     assert_eq!(world.count_lost_during(|world| world.hand_over_to("w1")), 0);
-    let (old, new) =
-        (world.net.packets_by_address[&address(FIRST)], world.net.packets_by_address[&address(SECOND)]);
+    let (old, new) = (
+        world.kernels_and_links.packets_by_address[&address(FIRST_CARE_OF_ADDRESS)],
+        world.kernels_and_links.packets_by_address[&address(SECOND_CARE_OF_ADDRESS)],
+    );
     // The home agent still sends to the old address until it has the Binding Update and the Echo Reply. They
     // take half a round trip and one more round trip.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
-    assert_eq!(old + new, world.net.sent_packets);
+    assert_eq!(old + new, world.kernels_and_links.sent_packets);
 }
 
 #[test]
 fn break_before_make_handover_to_untested_address_costs_a_round_trip() {
-    let round_trip = 2 * DELAY.as_millis() as usize;
+    let round_trip = 2 * ONE_WAY_DELAY.as_millis() as usize;
     let break_it = |world: &mut InternetWorld| {
-        world.net.reached_addresses.remove(FIRST);
-        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
+        world.kernels_and_links.reached_addresses.remove(FIRST_CARE_OF_ADDRESS);
+        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
     };
     let mut lost = Vec::new();
     for is_tested in [false, true] {
@@ -217,28 +222,38 @@ fn standby_that_takes_over_sends_nothing_to_untested_care_of_address() {
     for goes_back in [false, true] {
         let mut world = InternetWorld::new(true);
         world.advance_time(1000, false);
-        world.net.deaf_addresses.insert(SECOND);
+        world.kernels_and_links.unreachable_addresses.insert(SECOND_CARE_OF_ADDRESS);
         world.hand_over_to("w1");
         world.advance_time(500, true);
         assert_eq!(world.registration_state(), "untested");
         world.replace_home_agent_by_standby();
         assert_eq!(world.registration_state(), "untested");
         world.advance_time(1000, true);
-        world.advance_time(DELAY.as_millis() as u64, false);
+        world.advance_time(ONE_WAY_DELAY.as_millis() as u64, false);
         assert_eq!(
-            (world.net.arrived_packets, world.net.packets_by_address.get(&address(SECOND))),
-            (world.net.sent_packets, None)
+            (
+                world.kernels_and_links.arrived_packets,
+                world.kernels_and_links.packets_by_address.get(&address(SECOND_CARE_OF_ADDRESS))
+            ),
+            (world.kernels_and_links.sent_packets, None)
         );
         if goes_back {
             world.hand_over_to("w0");
         } else {
-            world.net.deaf_addresses.clear();
+            world.kernels_and_links.unreachable_addresses.clear();
         }
         world.advance_time(2000, true);
         assert_eq!(world.registration_state(), "registered");
         world.advance_time(100, false);
-        assert_eq!(world.net.sent_packets - world.net.arrived_packets, 0, "{goes_back}");
-        assert_eq!(world.net.packets_by_address.contains_key(&address(SECOND)), !goes_back);
+        assert_eq!(
+            world.kernels_and_links.sent_packets - world.kernels_and_links.arrived_packets,
+            0,
+            "{goes_back}"
+        );
+        assert_eq!(
+            world.kernels_and_links.packets_by_address.contains_key(&address(SECOND_CARE_OF_ADDRESS)),
+            !goes_back
+        );
     }
 }
 
@@ -261,9 +276,9 @@ fn binding_update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     }
     ControlPacket {
         source: address(&care_of_addresses[0]),
-        destination: address(AGENT),
+        destination: address(AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: Some(address(HOME)),
+        home_address: Some(address(HOME_ADDRESS)),
         routing_home_address: None,
         mobility_header: &mut builder.option(&flow).finish(),
     }
@@ -290,34 +305,35 @@ struct HalfSilentNetwork {
     /// Number of Echo Replies from the addresses that answer.
     echo_replies: usize,
     /// Number of packets of the correspondent to addresses that answer.
-    data_to_true: usize,
+    data_packets_to_answering: usize,
     /// Number of probes to addresses that never answer.
-    probes: usize,
+    unanswered_probes: usize,
     /// Number of packets other than probes to addresses that never answer. The next field has the octets of
     /// these packets.
     other_packets: usize,
     other_octets: usize,
 }
 
-impl Network for HalfSilentNetwork {
-    fn carry(world: &mut common::world::World<HalfSilentNetwork>, _: usize, output: Output) {
+impl NetworkBehaviour for HalfSilentNetwork {
+    fn handle_output(world: &mut common::world::TestNetwork<HalfSilentNetwork>, _: usize, output: Output) {
         let Output::Nemo(NemoOutput::Packet(packet)) = output else { return };
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let inner = packet.get(HEADER_LEN..).unwrap_or_default();
-        let is_data = inner == data(CORRESPONDENT, HOST) || inner.windows(60).any(|it| it == [0x55; 60]);
+        let is_data = inner == data_packet_between(CORRESPONDENT, HOST_ADDRESS)
+            || inner.windows(60).any(|it| it == [0x55; 60]);
         let is_tunnelled = header.next_header == protocol::IPV6;
-        let net = &mut world.net;
+        let net = &mut world.kernels_and_links;
         if u128::from(header.destination) >> 80 == u128::from(address("2001:db8:f1::")) >> 80 {
-            net.data_to_true += usize::from(is_data);
+            net.data_packets_to_answering += usize::from(is_data);
             if let Some(reply) = echo_reply_to(&packet).filter(|_| is_tunnelled) {
                 net.echo_replies += 1;
-                world.deliver(HOME_AGENT, Input::Packet(reply));
+                world.send_now(HOME_AGENT, Input::Packet(reply));
             }
         } else if header.destination != address(CORRESPONDENT) {
             assert!(!is_data, "{} has never answered", header.destination);
             if is_tunnelled {
                 assert!(packet.len() == 96, "{} octets", packet.len());
-                net.probes += 1;
+                net.unanswered_probes += 1;
             } else {
                 net.other_packets += 1;
                 net.other_octets += packet.len();
@@ -336,41 +352,50 @@ fn silent_care_of_address_gets_bounded_probes_over_random_registrations() {
     if let Some(agent) = &mut config.home_agent {
         agent.nodes[0].authentication = carnet_mobility::Authentication::None;
     }
-    let mut world = common::world::World::of([station(config, 7)], HalfSilentNetwork::default());
+    let mut world = common::world::TestNetwork::with_stations(
+        [station_at_time_zero(config, 7)],
+        HalfSilentNetwork::default(),
+    );
     let (mut updates, mut update_octets) = (0, 0);
     for round in 0..3_000_u16 {
-        let count = rng.below(16) + 1;
+        let count = rng.number_below(16) + 1;
         let care_of_addresses: Vec<String> = (0..count)
             .map(|_| {
-                let place = if rng.chance(0.3) { "2001:db8:f1::" } else { "2001:db8:bad::" };
-                format!("{place}{:x}", rng.below(999) + 1)
+                let place =
+                    if rng.is_true_with_probability(0.3) { "2001:db8:f1::" } else { "2001:db8:bad::" };
+                format!("{place}{:x}", rng.number_below(999) + 1)
             })
             .collect();
         let mut packet = binding_update(round, &care_of_addresses);
-        if rng.chance(0.3) {
-            let at = rng.below(packet.len() as u64 - 64) as usize + 64;
-            packet[at] ^= 1 << rng.below(8);
+        if rng.is_true_with_probability(0.3) {
+            let at = rng.number_below(packet.len() as u64 - 64) as usize + 64;
+            packet[at] ^= 1 << rng.number_below(8);
             packet[68..70].copy_from_slice(&[0, 0]);
-            let checksum =
-                upper_layer_checksum(address(HOME), address(AGENT), protocol::MOBILITY, &packet[64..]);
+            let checksum = upper_layer_checksum(
+                address(HOME_ADDRESS),
+                address(AGENT_ADDRESS),
+                protocol::MOBILITY,
+                &packet[64..],
+            );
             packet[68..70].copy_from_slice(&checksum.to_be_bytes());
         }
         updates += 1;
         update_octets += packet.len();
-        world.tell(HOME_AGENT, Input::Packet(packet));
-        world.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
-        if rng.chance(0.3) {
-            world.run(Duration::from_millis(rng.below(2000)));
+        world.pass_recorded_input(HOME_AGENT, Input::Packet(packet));
+        world
+            .pass_recorded_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
+        if rng.is_true_with_probability(0.3) {
+            world.run_for(Duration::from_millis(rng.number_below(2000)));
         }
     }
     let seconds = world.now.saturating_since(Time::ZERO).as_secs() as usize;
     let HalfSilentNetwork {
         echo_replies: answered,
-        data_to_true,
-        probes,
+        data_packets_to_answering: data_to_true,
+        unanswered_probes: probes,
         other_packets: others,
         other_octets,
-    } = world.net;
+    } = world.kernels_and_links;
     println!(
         "{updates} updates of {update_octets} octets in {seconds} s; to addresses that never answer {probes} \
          probes, {others} answers of {other_octets} octets; {answered} echoes, {data_to_true} packets to \
@@ -393,10 +418,10 @@ struct AttackedNetwork {
     data_count: usize,
 }
 
-type AttackedWorld = common::world::World<AttackedNetwork>;
+type AttackedWorld = common::world::TestNetwork<AttackedNetwork>;
 
-impl Network for AttackedNetwork {
-    fn carry(world: &mut AttackedWorld, _: usize, output: Output) {
+impl NetworkBehaviour for AttackedNetwork {
+    fn handle_output(world: &mut AttackedWorld, _: usize, output: Output) {
         let (place, packet) = match output {
             Output::Nemo(NemoOutput::Packet(packet)) => {
                 (Endpoint::Ipv6(Header::parse(&packet).expect("a packet").destination), packet)
@@ -409,13 +434,13 @@ impl Network for AttackedNetwork {
         }
         if packet.windows(60).any(|octets| octets == [0x55; 60]) {
             assert!(
-                world.net.answered_endpoints.contains(&place),
+                world.kernels_and_links.answered_endpoints.contains(&place),
                 "{place} has got data before it has answered"
             );
-            world.net.last_data_destination = Some(place);
-            world.net.data_count += 1;
+            world.kernels_and_links.last_data_destination = Some(place);
+            world.kernels_and_links.data_count += 1;
         }
-        if !world.net.true_endpoints.contains(&place) {
+        if !world.kernels_and_links.true_endpoints.contains(&place) {
             return;
         }
         let reply = match place {
@@ -428,13 +453,13 @@ impl Network for AttackedNetwork {
             }),
         };
         if let Some(reply) = reply {
-            world.net.answered_endpoints.insert(place);
-            world.deliver(HOME_AGENT, reply);
+            world.kernels_and_links.answered_endpoints.insert(place);
+            world.send_now(HOME_AGENT, reply);
         }
     }
 
     /// Ignores an input that a station refuses: the test checks only the packets that are sent.
-    fn refused(&mut self, _: &str) {}
+    fn handle_refusal(&mut self, _: &str) {}
 }
 
 const AGENT_UDP: &str = "udp:198.51.100.2:4191";
@@ -465,42 +490,46 @@ impl AttackedWorld {
             last_data_destination: None,
             data_count: 0,
         };
-        let mut besieged = AttackedWorld::of([station(config, 7)], siege);
-        besieged.attacked_world();
+        let mut besieged = AttackedWorld::with_stations([station_at_time_zero(config, 7)], siege);
+        besieged.register_attacker();
         besieged
     }
 
-    fn attacked_world(&mut self) {
-        let home_link = self.net.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone());
+    fn register_attacker(&mut self) {
+        let home_link =
+            self.kernels_and_links.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone());
         if let Some(home_link) = home_link {
-            self.tell(HOME_AGENT, Input::Interface(interface(&home_link, AGENT, true)));
+            self.pass_recorded_input(
+                HOME_AGENT,
+                Input::Interface(interface(&home_link, AGENT_ADDRESS, true)),
+            );
         }
     }
 
     fn restart_agent(&mut self, seed: u64) {
-        let kept = self.stations[HOME_AGENT].nemo().persistent_state(self.now, self.wall());
+        let kept = self.stations[HOME_AGENT].nemo().persistent_state(self.now, self.wall_time());
         let text = serde_json::to_string(&kept).expect("a state");
         let kept = serde_json::from_str(&text).expect("a state");
-        self.restart(HOME_AGENT, self.net.config.clone(), kept, seed);
-        self.attacked_world();
+        self.restart_station(HOME_AGENT, self.kernels_and_links.config.clone(), kept, seed);
+        self.register_attacker();
     }
 
     /// Sends a packet to the mobile network, and returns the outer destination with which it leaves the home
     /// agent.
     fn send_and_get_destination(&mut self, destination: &str) -> Option<Endpoint> {
-        self.net.last_data_destination = None;
-        self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, destination)));
-        self.net.last_data_destination
+        self.kernels_and_links.last_data_destination = None;
+        self.pass_recorded_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, destination)));
+        self.kernels_and_links.last_data_destination
     }
 
     /// Sends a Binding Update from an address, inside UDP if the address is an IPv4 address.
     fn send_binding_update(&mut self, from: Endpoint, builder: Builder) {
         let ipv6 = from.ipv6();
         let packet = ControlPacket {
-            source: ipv6.unwrap_or(address(HOME)),
-            destination: address(AGENT),
+            source: ipv6.unwrap_or(address(HOME_ADDRESS)),
+            destination: address(AGENT_ADDRESS),
             hop_limit: 64,
-            home_address: ipv6.map(|_| address(HOME)),
+            home_address: ipv6.map(|_| address(HOME_ADDRESS)),
             routing_home_address: None,
             mobility_header: &mut builder.finish(),
         }
@@ -509,7 +538,7 @@ impl AttackedWorld {
             Some(_) => Input::Packet(packet),
             None => Input::Datagram { local: endpoint(AGENT_UDP), remote: from, traffic_class: 0, packet },
         };
-        self.tell(HOME_AGENT, input);
+        self.pass_recorded_input(HOME_AGENT, input);
     }
 }
 
@@ -525,7 +554,9 @@ fn update_flags(overwrite: bool) -> BindingUpdateFlags {
 
 #[test]
 fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
-    for places in [[FIRST, "2001:db8:bad::1"], ["udp:192.0.2.7:40000", "udp:203.0.113.9:40000"]] {
+    for places in
+        [[FIRST_CARE_OF_ADDRESS, "2001:db8:bad::1"], ["udp:192.0.2.7:40000", "udp:203.0.113.9:40000"]]
+    {
         let mut besieged = AttackedWorld::new(&places[..1], None);
         for (sequence, place) in (1..).zip(places) {
             besieged.send_binding_update(
@@ -534,16 +565,19 @@ fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
             );
         }
         for _ in 0..49 {
-            assert_eq!(besieged.send_and_get_destination(HOST), Some(endpoint(places[0])));
-            besieged.run(Duration::from_millis(100));
+            assert_eq!(besieged.send_and_get_destination(HOST_ADDRESS), Some(endpoint(places[0])));
+            besieged.run_for(Duration::from_millis(100));
         }
-        besieged.run(Duration::from_millis(100));
+        besieged.run_for(Duration::from_millis(100));
         for _ in 0..590 {
             assert_eq!(
-                (besieged.send_and_get_destination(HOST), besieged.send_and_get_destination(HOME)),
+                (
+                    besieged.send_and_get_destination(HOST_ADDRESS),
+                    besieged.send_and_get_destination(HOME_ADDRESS)
+                ),
                 (None, None)
             );
-            besieged.run(Duration::from_secs(1));
+            besieged.run_for(Duration::from_secs(1));
         }
         // The binding to the new address stays in use, and renewals of the binding do not bring back the old
         // address.
@@ -552,8 +586,8 @@ fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
                 endpoint(places[1]),
                 Builder::binding_update(sequence, update_flags(false), 150),
             );
-            assert_eq!(besieged.send_and_get_destination(HOST), None);
-            besieged.run(Duration::from_secs(1));
+            assert_eq!(besieged.send_and_get_destination(HOST_ADDRESS), None);
+            besieged.run_for(Duration::from_secs(1));
         }
     }
 }
@@ -579,25 +613,31 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
         // In every second run the home agent has a real home link, with duplicate address detection.
         let mut besieged = AttackedWorld::new(&TRUE_ENDPOINTS, [None, Some("h0")][seed as usize % 2]);
         let place = |rng: &mut Rng| {
-            let places = if rng.chance(0.5) { TRUE_ENDPOINTS } else { FALSE_ENDPOINTS };
-            endpoint(places[rng.below(places.len() as u64) as usize])
+            let places = if rng.is_true_with_probability(0.5) { TRUE_ENDPOINTS } else { FALSE_ENDPOINTS };
+            endpoint(places[rng.number_below(places.len() as u64) as usize])
         };
         for sequence in 1..=1_500 {
             let from = place(&mut rng);
-            let lifetime = if rng.chance(0.1) { 0 } else { rng.below(20) as u16 + 1 };
-            let mut builder = Builder::binding_update(sequence, update_flags(rng.chance(0.3)), lifetime);
+            let lifetime =
+                if rng.is_true_with_probability(0.1) { 0 } else { rng.number_below(20) as u16 + 1 };
+            let mut builder =
+                Builder::binding_update(sequence, update_flags(rng.is_true_with_probability(0.3)), lifetime);
             if let Some(own) = from.ipv4() {
-                let told = if rng.chance(0.5) { own } else { "10.0.0.7".parse().expect("an address") };
+                let told = if rng.is_true_with_probability(0.5) {
+                    own
+                } else {
+                    "10.0.0.7".parse().expect("an address")
+                };
                 builder = builder.option(&MobilityOption::Ipv4CareOfAddress(told));
-            } else if rng.chance(0.2)
+            } else if rng.is_true_with_probability(0.2)
                 && let Some(other) = place(&mut rng).ipv6()
             {
                 builder = builder.option(&MobilityOption::AlternateCareOfAddress(other));
             }
-            let bids: Vec<u16> = (0..rng.below(4)).map(|_| rng.below(3) as u16 + 1).collect();
+            let bids: Vec<u16> = (0..rng.number_below(4)).map(|_| rng.number_below(3) as u16 + 1).collect();
             for bid in &bids {
                 let named = place(&mut rng);
-                let care_of_address = match rng.chance(0.3) {
+                let care_of_address = match rng.is_true_with_probability(0.3) {
                     true => None,
                     false => named.ipv6().map(Into::into).or(named.ipv4().map(Into::into)),
                 };
@@ -605,12 +645,12 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
                     bid: *bid,
                     status: 0,
                     home: false,
-                    priority: rng.below(3) as u8,
+                    priority: rng.number_below(3) as u8,
                     care_of_address,
                 });
             }
             let octets = emit_sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
-            if !bids.is_empty() && rng.chance(0.5) {
+            if !bids.is_empty() && rng.is_true_with_probability(0.5) {
                 let flow = MobilityOption::FlowIdentification {
                     fid: 1,
                     priority: 1,
@@ -620,27 +660,27 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
                 builder = builder.option(&flow);
             }
             besieged.send_binding_update(from, builder);
-            for destination in [HOST, HOME] {
+            for destination in [HOST_ADDRESS, HOME_ADDRESS] {
                 besieged.send_and_get_destination(destination);
             }
-            if rng.chance(0.5) {
-                besieged.run(Duration::from_millis(rng.below(7_000)));
-                besieged.send_and_get_destination(HOST);
+            if rng.is_true_with_probability(0.5) {
+                besieged.run_for(Duration::from_millis(rng.number_below(7_000)));
+                besieged.send_and_get_destination(HOST_ADDRESS);
             }
-            if rng.chance(0.03) {
+            if rng.is_true_with_probability(0.03) {
                 besieged.restart_agent(rng.u64());
                 restarts += 1;
-                besieged.send_and_get_destination(HOST);
+                besieged.send_and_get_destination(HOST_ADDRESS);
             }
-            if rng.chance(0.03) {
-                if let Some(agent) = &mut besieged.net.config.home_agent {
-                    agent.max_lifetime = Duration::from_secs(300 + rng.below(300));
+            if rng.is_true_with_probability(0.03) {
+                if let Some(agent) = &mut besieged.kernels_and_links.config.home_agent {
+                    agent.max_lifetime = Duration::from_secs(300 + rng.number_below(300));
                 }
-                besieged.reconfigure(HOME_AGENT, besieged.net.config.clone());
-                besieged.send_and_get_destination(HOST);
+                besieged.reconfigure_station(HOME_AGENT, besieged.kernels_and_links.config.clone());
+                besieged.send_and_get_destination(HOST_ADDRESS);
             }
         }
-        data_count += besieged.net.data_count;
+        data_count += besieged.kernels_and_links.data_count;
     }
     println!("{data_count} packets to places that have answered, {restarts} restarts");
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
@@ -658,14 +698,14 @@ fn care_of_test_tokens_do_not_repeat_after_home_agent_is_reconfigured() {
             let builder = Builder::binding_update(number, update_flags(false), 15);
             let packet = ControlPacket {
                 source: place,
-                destination: address(AGENT),
+                destination: address(AGENT_ADDRESS),
                 hop_limit: 64,
-                home_address: Some(address(HOME)),
+                home_address: Some(address(HOME_ADDRESS)),
                 routing_home_address: None,
                 mobility_header: &mut builder.finish(),
             }
             .emit();
-            besieged.feed(HOME_AGENT, Input::Packet(packet));
+            besieged.pass_input(HOME_AGENT, Input::Packet(packet));
             for output in std::iter::from_fn(|| besieged.stations[HOME_AGENT].poll_output()) {
                 if let Output::Nemo(NemoOutput::Packet(packet)) = output
                     && packet.len() == 96
@@ -675,9 +715,9 @@ fn care_of_test_tokens_do_not_repeat_after_home_agent_is_reconfigured() {
             }
         }
         for config in [StationConfig::default(), config_without_key(true)] {
-            besieged.reconfigure(HOME_AGENT, config);
+            besieged.reconfigure_station(HOME_AGENT, config);
         }
-        besieged.run(Duration::from_secs(100));
+        besieged.run_for(Duration::from_secs(100));
     }
     assert_eq!(tokens.len(), 12);
 }

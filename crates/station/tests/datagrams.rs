@@ -10,8 +10,11 @@ use carnet_nemo::forwarding::desired::{
 };
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_wire::ipv6::{Header, protocol};
-use common::world::{Network, station};
-use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, router_config};
+use common::world::{NetworkBehaviour, station_at_time_zero};
+use common::{
+    CORRESPONDENT, HOST_ADDRESS, WALL_TIME, address, agent_config, data_packet_between, interface,
+    router_config,
+};
 
 const AGENT: &str = "udp:198.51.100.2:4191";
 const ROUTER: &str = "udp:10.0.0.10:4191";
@@ -33,25 +36,27 @@ struct NatNetwork {
     sockets: [Vec<String>; 2],
 }
 
-type NatWorld = common::world::World<NatNetwork>;
+type NatWorld = common::world::TestNetwork<NatNetwork>;
 
-impl Network for NatNetwork {
-    fn carry(world: &mut NatWorld, from: usize, output: Output) {
+impl NetworkBehaviour for NatNetwork {
+    fn handle_output(world: &mut NatWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.net.decapsulated_packets.push((from, packet)),
+            Output::Nemo(NemoOutput::Packet(packet)) => {
+                world.kernels_and_links.decapsulated_packets.push((from, packet))
+            }
             Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
                 // The NAT rewrites the router's address, and accepts packets only for its own mapping.
                 let there = [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][from];
                 if (local, remote) == (endpoint(there.0), endpoint(there.1)) {
                     let to = 1 - from;
-                    world.net.packets_on_wire.push((to, packet.clone()));
+                    world.kernels_and_links.packets_on_wire.push((to, packet.clone()));
                     let seen = [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][to];
-                    world.deliver(to, datagram_input(seen, packet));
+                    world.send_now(to, datagram_input(seen, packet));
                 }
             }
             Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
                 if let ForwardingEntry::Socket(socket) = &*entry {
-                    world.net.sockets[from].push(socket.local.to_string());
+                    world.kernels_and_links.sockets[from].push(socket.local.to_string());
                 }
             }
             _ => {}
@@ -59,7 +64,7 @@ impl Network for NatNetwork {
     }
 
     /// Ignore refusals: stations refuse the datagrams of attackers.
-    fn refused(&mut self, _reason: &str) {}
+    fn handle_refusal(&mut self, _reason: &str) {}
 }
 
 impl NatWorld {
@@ -68,8 +73,11 @@ impl NatWorld {
         agent.home_agent.as_mut().expect("an agent").ipv4_address = "198.51.100.2".parse().ok();
         let mut router = router_config(&["2001:db8:a::/64"]);
         router.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
-        let mut world = NatWorld::of([agent, router].map(|config| station(config, 7)), NatNetwork::default());
-        assert!(world.net.packets_on_wire.is_empty());
+        let mut world = NatWorld::with_stations(
+            [agent, router].map(|config| station_at_time_zero(config, 7)),
+            NatNetwork::default(),
+        );
+        assert!(world.kernels_and_links.packets_on_wire.is_empty());
         let ipv4 = |text: &str| -> std::net::Ipv4Addr { text.parse().expect("an address") };
         let uplink = Interface {
             addresses: Vec::new(),
@@ -78,21 +86,24 @@ impl NatWorld {
             ipv4_routers: vec![ipv4("10.0.0.1").into()],
             ..interface("w0", "::", true)
         };
-        world.tell(1, Input::Interface(uplink));
-        world.run(Duration::from_secs(20));
+        world.pass_recorded_input(1, Input::Interface(uplink));
+        world.run_for(Duration::from_secs(20));
         world
     }
 
     /// Passes an input to the station with index `to`, and delivers all resulting packets.
     fn feed_datagram(&mut self, to: usize, input: Input) {
-        self.feed(to, input);
-        self.settle();
+        self.pass_input(to, input);
+        self.run_until_quiet();
     }
 
     /// Returns the packets that have come out of a tunnel, without path MTU probes.
     fn arrived_data(&self) -> Vec<(usize, Vec<u8>)> {
-        let data =
-            self.net.decapsulated_packets.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
+        let data = self
+            .kernels_and_links
+            .decapsulated_packets
+            .iter()
+            .filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
         data.cloned().collect()
     }
 }
@@ -104,16 +115,16 @@ fn datagram_input((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
 #[test]
 fn tunnelled_packets_pass_nat_in_both_directions() {
     let mut world = NatWorld::registered_world();
-    assert_eq!(world.net.sockets[0], ["198.51.100.2", AGENT]);
-    assert_eq!(world.net.sockets[1], ["10.0.0.10", ROUTER]);
+    assert_eq!(world.kernels_and_links.sockets[0], ["198.51.100.2", AGENT]);
+    assert_eq!(world.kernels_and_links.sockets[1], ["10.0.0.10", ROUTER]);
     let tunnels = world.stations[0].nemo().tunnel_status();
     assert_eq!(
         tunnels.iter().map(|((_, remote), t)| (*remote, t.mtu)).collect::<Vec<_>>(),
         [(endpoint(NAT_ENDPOINT), 1472)]
     );
-    for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
-        let packet = data(source, destination);
-        world.net.decapsulated_packets.clear();
+    for (from, source, destination) in [(1, HOST_ADDRESS, CORRESPONDENT), (0, CORRESPONDENT, HOST_ADDRESS)] {
+        let packet = data_packet_between(source, destination);
+        world.kernels_and_links.decapsulated_packets.clear();
         world.feed_datagram(from, Input::Packet(packet.clone()));
         assert_eq!(world.arrived_data(), [(1 - from, packet)]);
     }
@@ -124,7 +135,7 @@ fn tunnelled_packets_pass_nat_in_both_directions() {
 fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Rule>) {
     let mut config = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
-    let mut station = station(config, 7);
+    let mut station = station_at_time_zero(config, 7);
     while station.poll_output().is_some() {}
     let mut wanted: Vec<std::sync::Arc<ForwardingEntry>> = Vec::new();
     for (name, addresses, routers) in seen {
@@ -136,7 +147,7 @@ fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Ru
             ipv4_routers: routers.iter().map(gateway).collect(),
             ..interface(name, "::", true)
         };
-        let _ = station.handle_input(Time::ZERO, WALL, Input::Interface(uplink));
+        let _ = station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(uplink));
         while let Some(output) = station.poll_output() {
             let (Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry)))
             | Output::Nemo(NemoOutput::Forwarding(EntryChange::Remove(entry)))) = &output
@@ -219,45 +230,45 @@ fn ipv4_table_follows_the_lease_of_its_uplink_and_is_removed_with_it() {
 #[test]
 fn tunnel_packets_of_unknown_senders_are_dropped() {
     let mut world = NatWorld::registered_world();
-    for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
-        world.feed_datagram(from, Input::Packet(data(source, destination)));
+    for (from, source, destination) in [(1, HOST_ADDRESS, CORRESPONDENT), (0, CORRESPONDENT, HOST_ADDRESS)] {
+        world.feed_datagram(from, Input::Packet(data_packet_between(source, destination)));
     }
-    world.net.decapsulated_packets.clear();
-    let seen = world.net.packets_on_wire.clone();
+    world.kernels_and_links.decapsulated_packets.clear();
+    let seen = world.kernels_and_links.packets_on_wire.clone();
     assert!(seen.len() >= 4, "a registration and two packets");
     let mut rng = Rng::new(1);
     for round in 0..20_000 {
-        let (to, packet) = &seen[rng.below(seen.len() as u64) as usize];
+        let (to, packet) = &seen[rng.number_below(seen.len() as u64) as usize];
         let mut packet = packet.clone();
-        for _ in 0..rng.below(4) {
-            let at = rng.below(packet.len() as u64) as usize;
+        for _ in 0..rng.number_below(4) {
+            let at = rng.number_below(packet.len() as u64) as usize;
             packet[at] = rng.u64() as u8;
         }
-        if rng.below(4) == 0 {
-            packet.truncate(rng.below(packet.len() as u64 + 1) as usize);
+        if rng.number_below(4) == 0 {
+            packet.truncate(rng.number_below(packet.len() as u64 + 1) as usize);
         }
         let ends = [(AGENT, "udp:192.0.2.77:40002"), (ROUTER, "udp:203.0.113.5:4191")][*to];
-        let before = world.net.decapsulated_packets.len();
+        let before = world.kernels_and_links.decapsulated_packets.len();
         let is_stranger = round % 2 == 0;
         let ends = if is_stranger { ends } else { [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][*to] };
         world.feed_datagram(*to, datagram_input(ends, packet));
-        let passed = world.net.decapsulated_packets.split_off(before);
+        let passed = world.kernels_and_links.decapsulated_packets.split_off(before);
         // The outer addresses of these packets are right, so their inner addresses decide whether the station
         // accepts or drops them.
         for (at, packet) in passed {
             let header = Header::parse(&packet).expect("an IPv6 packet");
             let inside = |address: std::net::Ipv6Addr| address.segments()[..4] == [0x2001, 0xdb8, 0xa, 0];
             let may_pass = match at {
-                0 => inside(header.source) || header.source == address(common::HOME),
-                _ => inside(header.destination) || header.destination == address(common::HOME),
+                0 => inside(header.source) || header.source == address(common::HOME_ADDRESS),
+                _ => inside(header.destination) || header.destination == address(common::HOME_ADDRESS),
             };
-            let own = header.source == address(common::AGENT);
+            let own = header.source == address(common::AGENT_ADDRESS);
             assert!(own || (!is_stranger && may_pass), "{at}: {packet:02x?}");
         }
     }
     // After the attackers' messages the station still forwards as before.
-    let packet = data(HOST, CORRESPONDENT);
-    world.net.decapsulated_packets.clear();
+    let packet = data_packet_between(HOST_ADDRESS, CORRESPONDENT);
+    world.kernels_and_links.decapsulated_packets.clear();
     world.feed_datagram(1, Input::Packet(packet.clone()));
     assert_eq!(world.arrived_data(), [(0, packet)]);
 }

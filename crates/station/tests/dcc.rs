@@ -18,8 +18,8 @@ use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
     StationType, Timestamp, TrafficClass,
 };
-use common::WALL;
-use common::world::{Network, station};
+use common::WALL_TIME;
+use common::world::{NetworkBehaviour, station_at_time_zero};
 
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 /// Index of the only station in the world.
@@ -37,19 +37,24 @@ struct SingleStationChannel {
     warnings: Vec<String>,
 }
 
-type ChannelWorld = common::world::World<SingleStationChannel>;
+type ChannelWorld = common::world::TestNetwork<SingleStationChannel>;
 
-impl Network for SingleStationChannel {
-    fn carry(world: &mut ChannelWorld, _: usize, output: Output) {
+impl NetworkBehaviour for SingleStationChannel {
+    fn handle_output(world: &mut ChannelWorld, _: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
-                let [_, _, source @ ..] = world.net.address.0.to_be_bytes();
+                let [_, _, source @ ..] = world.kernels_and_links.address.0.to_be_bytes();
                 assert_eq!(frame.source, source);
-                world.net.sent_frames.push((world.now, *frame.packet.last().expect("a packet")));
-                world.net.frame_profiles.push(frame.profile);
-                world.net.frame_lifetimes.push(Lifetime(frame.packet[2]).duration());
+                world
+                    .kernels_and_links
+                    .sent_frames
+                    .push((world.now, *frame.packet.last().expect("a packet")));
+                world.kernels_and_links.frame_profiles.push(frame.profile);
+                world.kernels_and_links.frame_lifetimes.push(Lifetime(frame.packet[2]).duration());
             }
-            Output::Nemo(NemoOutput::Event(Event::Warning { message })) => world.net.warnings.push(message),
+            Output::Nemo(NemoOutput::Event(Event::Warning { message })) => {
+                world.kernels_and_links.warnings.push(message)
+            }
             _ => {}
         }
     }
@@ -72,11 +77,12 @@ impl ChannelWorld {
             router_parameters: Mib { beacon_retransmit_timer: Duration::from_secs(3600), ..Mib::default() },
             facilities_settings: facilities,
             dcc_config: dcc,
-            ..common::geonet(address)
+            ..common::geonet_settings(address)
         };
-        let mut car = station(StationConfig { geonet: Some(settings), ..StationConfig::default() }, 1);
+        let mut car =
+            station_at_time_zero(StationConfig { geonet: Some(settings), ..StationConfig::default() }, 1);
         if let Some(security) = security {
-            car.start_security(Time::ZERO, WALL, security);
+            car.start_security(Time::ZERO, WALL_TIME, security);
         }
         let channel = SingleStationChannel {
             address,
@@ -85,14 +91,14 @@ impl ChannelWorld {
             frame_profiles: Vec::new(),
             warnings: Vec::new(),
         };
-        let mut world = ChannelWorld::of([car], channel);
+        let mut world = ChannelWorld::with_stations([car], channel);
         world.now = Time::from_secs(10);
         world.set_standing_position(488_375_000);
         // Wait until the station has sent the packets of its start.
-        world.run(Duration::from_secs(10));
-        world.net.sent_frames.clear();
-        world.net.frame_lifetimes.clear();
-        world.net.frame_profiles.clear();
+        world.run_for(Duration::from_secs(10));
+        world.kernels_and_links.sent_frames.clear();
+        world.kernels_and_links.frame_lifetimes.clear();
+        world.kernels_and_links.frame_profiles.clear();
         world
     }
 
@@ -105,7 +111,7 @@ impl ChannelWorld {
             speed: 0,
             heading: 0,
         };
-        self.tell(STATION, Input::Position(position));
+        self.pass_recorded_input(STATION, Input::Position(position));
     }
 
     fn send_packet(&mut self, traffic_class: u8, lifetime_ms: u64, content: u8) {
@@ -118,7 +124,7 @@ impl ChannelWorld {
             hop_limit: None,
             payload: vec![content],
         };
-        self.tell(STATION, Input::Geonet(request));
+        self.pass_recorded_input(STATION, Input::Geonet(request));
     }
 
     fn counter_value(&self, name: &str) -> u64 {
@@ -130,15 +136,15 @@ impl ChannelWorld {
     fn drive_under_load(&mut self, tenths: u16, busy: u16, mut often: impl FnMut(&mut ChannelWorld)) {
         for tenth in 0..i32::from(tenths) {
             self.set_standing_position(488_375_000 + 1000 * tenth);
-            self.tell(STATION, Input::ChannelBusy(busy));
+            self.pass_recorded_input(STATION, Input::ChannelBusy(busy));
             often(self);
-            self.run(Duration::from_millis(100));
+            self.run_for(Duration::from_millis(100));
         }
     }
 
     /// Returns the last octet of each packet sent since `start`, with its time in milliseconds after `start`.
     fn sent_since(&mut self, start: Time) -> Vec<(u128, u8)> {
-        let sent = std::mem::take(&mut self.net.sent_frames).into_iter();
+        let sent = std::mem::take(&mut self.kernels_and_links.sent_frames).into_iter();
         sent.map(|(at, content)| (at.saturating_since(start).as_millis(), content)).collect()
     }
 }
@@ -150,15 +156,15 @@ fn dcc_gate_releases_waiting_packets_in_order_of_their_profiles() {
     for (class, content) in [(3, 30), (2, 20), (1, 10), (0, 1), (2, 21)] {
         world.send_packet(class, 60_000, content);
     }
-    world.run(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(1));
     // Packets without a traffic class have class 0.
     assert_eq!(world.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
     // The frames carry the profile of their traffic class.
-    assert_eq!(world.net.frame_profiles, [3, 1, 2, 2, 3].map(Some));
+    assert_eq!(world.kernels_and_links.frame_profiles, [3, 1, 2, 2, 3].map(Some));
     // The channel is full, and the radio reports this ten times a second.
     for _ in 0..10 {
-        world.tell(STATION, Input::ChannelBusy(900));
-        world.run(Duration::from_millis(100));
+        world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+        world.run_for(Duration::from_millis(100));
     }
     let gate = world.stations[STATION].congestion_gate().expect("a gate");
     assert_eq!(
@@ -178,7 +184,7 @@ fn gate_drops_packet_that_waits_beyond_its_lifetime() {
     world.send_packet(2, 60_000, 1);
     world.send_packet(2, 50, 2);
     world.send_packet(2, 60_000, 3);
-    world.run(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(1));
     assert_eq!(world.sent_since(start), [(0, 1), (100, 3)]);
     let counters = world.stations[STATION].congestion_gate().expect("a gate").counters();
     assert_eq!(counters.dropped(DccDrop::LifetimeExpired), 1);
@@ -190,8 +196,8 @@ fn reset_station_has_no_waiting_packets() {
     let start = world.now;
     world.send_packet(2, 60_000, 1);
     world.send_packet(2, 60_000, 2);
-    world.tell(STATION, Input::Command(Command::ResetGeonet));
-    world.run(Duration::from_secs(1));
+    world.pass_recorded_input(STATION, Input::Command(Command::ResetGeonet));
+    world.run_for(Duration::from_secs(1));
     assert!(world.sent_since(start).iter().all(|(_, content)| *content != 2));
 }
 
@@ -203,11 +209,11 @@ fn station_without_gate_sends_at_once_and_refuses_channel_reports() {
         world.send_packet(2, 60_000, content);
     }
     assert_eq!(world.sent_since(start).len(), 20);
-    assert_eq!(world.net.frame_profiles, [None; 20]);
-    let refused = world.try_tell(STATION, Input::ChannelBusy(1)).expect_err("no gate");
+    assert_eq!(world.kernels_and_links.frame_profiles, [None; 20]);
+    let refused = world.try_recorded_input(STATION, Input::ChannelBusy(1)).expect_err("no gate");
     assert!(refused.contains("no [geonet.dcc]"), "{refused}");
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
-    let refused = world.try_tell(STATION, Input::ChannelBusy(1001)).expect_err("more than always");
+    let refused = world.try_recorded_input(STATION, Input::ChannelBusy(1001)).expect_err("more than always");
     assert!(refused.contains("1001") && refused.contains("0 to 1000"), "{refused}");
 }
 
@@ -234,7 +240,7 @@ impl SecurityEntity for ClockEntity {
     fn poll_timeout(&self, _: Time) -> Option<Time> {
         None
     }
-    fn overhead(&self) -> usize {
+    fn envelope_overhead(&self) -> usize {
         1000
     }
     fn counters(&self) -> &Counters {
@@ -256,7 +262,7 @@ fn packet_is_signed_when_it_leaves_the_gate() {
     for content in 1..=3 {
         world.send_packet(2, 60_000, content);
     }
-    world.run(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(1));
     // A packet with an air time above a millisecond closes the gate for twice the usual time.
     assert_eq!(world.sent_since(start), [(0, 0), (200, 2), (400, 4)]);
 }
@@ -267,16 +273,19 @@ fn dcc_wait_reduces_lifetime_and_single_hop_packet_waits_a_second() {
     for content in 0..4 {
         world.send_packet(2, 1000, content);
     }
-    world.run(Duration::from_secs(1));
-    assert_eq!(world.net.frame_lifetimes, [1000, 900, 800, 700].map(Duration::from_millis));
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.kernels_and_links.frame_lifetimes, [1000, 900, 800, 700].map(Duration::from_millis));
     let mut world =
         ChannelWorld::new(Some(dcc::GateConfig { queue_length: 20, ..dcc::GateConfig::default() }));
     for content in 0..15 {
         world.send_packet(2, 60_000, content);
     }
-    world.run(Duration::from_secs(5));
+    world.run_for(Duration::from_secs(5));
     assert_eq!(
-        (world.net.sent_frames.len(), world.counter_value("geonet.dcc.dropped.lifetime_expired")),
+        (
+            world.kernels_and_links.sent_frames.len(),
+            world.counter_value("geonet.dcc.dropped.lifetime_expired")
+        ),
         (10, 5)
     );
 }
@@ -300,9 +309,9 @@ fn traffic_class_of_forwarded_packet_does_not_raise_its_priority() {
     packet.common.traffic_class = TrafficClass { id: 1, ..TrafficClass::default() };
     let frame =
         Frame { source: [2, 0, 0, 0, 0, 9], destination: [255; 6], profile: None, packet: packet.emit() };
-    world.tell(STATION, Input::Frame(frame));
+    world.pass_recorded_input(STATION, Input::Frame(frame));
     world.send_packet(2, 60_000, 2);
-    world.run(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(1));
     assert_eq!(world.sent_since(start), [(0, 1), (100, 2), (200, 99)]);
 }
 
@@ -312,8 +321,8 @@ fn traffic_class_of_forwarded_packet_does_not_raise_its_priority() {
 fn packet_forwarded_by_another_station_leaves_the_queue() {
     for (copy, expected) in [(false, vec![(0, 1), (1000, 99)]), (true, vec![(0, 1)])] {
         let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
-        world.tell(STATION, Input::ChannelBusy(900));
-        world.run(Duration::from_millis(100));
+        world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+        world.run_for(Duration::from_millis(100));
         let start = world.now;
         // A packet of this station closes the gate for a second. The contention for the next packet ends
         // within a tenth of a second.
@@ -343,19 +352,19 @@ fn packet_forwarded_by_another_station_leaves_the_queue() {
             profile: None,
             packet: packet.emit(),
         };
-        world.tell(STATION, Input::Frame(frame(9, &packet)));
+        world.pass_recorded_input(STATION, Input::Frame(frame(9, &packet)));
         for _ in 0..5 {
-            world.tell(STATION, Input::ChannelBusy(900));
-            world.run(Duration::from_millis(100));
+            world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+            world.run_for(Duration::from_millis(100));
         }
         assert_eq!(world.counter_value("geonet.dcc.held"), 1);
         packet.basic.remaining_hop_limit -= 1;
         if copy {
-            world.tell(STATION, Input::Frame(frame(8, &packet)));
+            world.pass_recorded_input(STATION, Input::Frame(frame(8, &packet)));
         }
         for _ in 0..10 {
-            world.tell(STATION, Input::ChannelBusy(900));
-            world.run(Duration::from_millis(100));
+            world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+            world.run_for(Duration::from_millis(100));
         }
         assert_eq!(world.sent_since(start), expected);
         assert_eq!(world.counter_value("geonet.dcc.dropped.overheard"), u64::from(copy));
@@ -368,10 +377,10 @@ fn address_change_drops_waiting_packets_of_the_old_address() {
     let start = world.now;
     world.send_packet(2, 60_000, 1);
     world.send_packet(2, 60_000, 2);
-    world.net.address = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 7]);
-    world.tell(STATION, Input::GeonetAddress(world.net.address.0));
+    world.kernels_and_links.address = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 7]);
+    world.pass_recorded_input(STATION, Input::GeonetAddress(world.kernels_and_links.address.0));
     world.send_packet(2, 60_000, 3);
-    world.run(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(1));
     assert_eq!(world.sent_since(start), [(0, 1), (100, 3)]);
     assert_eq!(world.counter_value("geonet.dcc.dropped.address_changed"), 1);
 }
@@ -380,14 +389,14 @@ fn address_change_drops_waiting_packets_of_the_old_address() {
 fn end_of_channel_reports_is_logged_once() {
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
     for _ in 0..2 {
-        world.tell(STATION, Input::ChannelBusy(900));
-        world.run(Duration::from_secs(3));
+        world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+        world.run_for(Duration::from_secs(3));
     }
     assert_eq!(
-        (world.net.warnings.len(), world.counter_value("geonet.dcc.stale")),
+        (world.kernels_and_links.warnings.len(), world.counter_value("geonet.dcc.stale")),
         (1, 2),
         "{:?}",
-        world.net.warnings
+        world.kernels_and_links.warnings
     );
 }
 

@@ -9,17 +9,20 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{AuthorizedNode, OtherAgents, Peer};
+use carnet_mobility::home_agent::{AuthorizedNode, OtherAgents, PeerHomeAgent};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{Station, StationConfig};
 use carnet_wire::ipv6::{Header, protocol};
-use common::world::{Network, station};
-use common::{AGENT, CORRESPONDENT, address, agent_config, data, interface, per_agent, router_config};
+use common::world::{NetworkBehaviour, station_at_time_zero};
+use common::{
+    AGENT_ADDRESS, CORRESPONDENT, address, agent_config, data_packet_between, interface, per_agent,
+    router_config,
+};
 
-const OTHER: &str = "2001:db8:1::2";
+const OTHER_AGENT: &str = "2001:db8:1::2";
 const ROUTER_COUNT: usize = 50;
 /// One-way delay between any two nodes of the network.
-const DELAY: Duration = Duration::from_millis(20);
+const ONE_WAY_DELAY: Duration = Duration::from_millis(20);
 /// Interval of the packets in each stream.
 const STREAM_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -43,8 +46,8 @@ fn agent_config_for(own: &str, other: &str) -> StationConfig {
     let mut config = agent_config(&[]);
     if let Some(agent) = &mut config.home_agent {
         agent.address = address(own);
-        let peer = Peer { address: address(other), preference: 0 };
-        agent.others = OtherAgents { peers: vec![peer], ..OtherAgents::default() };
+        let peer = PeerHomeAgent { address: address(other), preference: 0 };
+        agent.other_agents = OtherAgents { peers: vec![peer], ..OtherAgents::default() };
         let authentication = agent.nodes[0].authentication.clone();
         let node = |n| AuthorizedNode {
             nat: true,
@@ -62,7 +65,8 @@ fn router_config_for(n: usize) -> StationConfig {
     let mut config = router_config(&[&prefix(n)]);
     if let Some(router) = &mut config.mobile_router {
         router.router.home_address = home_address_of(n);
-        let agents = [AGENT, OTHER].map(|agent| AgentAddress { address: address(agent), ipv4_address: None });
+        let agents = [AGENT_ADDRESS, OTHER_AGENT]
+            .map(|agent| AgentAddress { address: address(agent), ipv4_address: None });
         router.agents = AgentsConfig { agents: agents.to_vec(), ..AgentsConfig::default() };
     }
     config
@@ -79,20 +83,20 @@ struct SlowInternet {
     events: Vec<Event>,
 }
 
-type SlowWorld = common::world::World<SlowInternet>;
+type SlowWorld = common::world::TestNetwork<SlowInternet>;
 
 /// Returns a packet of a test stream, whose payload contains the packet's number.
 fn numbered_packet(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Input {
-    let mut packet = data(&source.to_string(), &destination.to_string());
+    let mut packet = data_packet_between(&source.to_string(), &destination.to_string());
     packet[40..44].copy_from_slice(&number.to_be_bytes());
     Input::Packet(packet)
 }
 
-impl Network for SlowInternet {
-    fn carry(world: &mut SlowWorld, from: usize, output: Output) {
+impl NetworkBehaviour for SlowInternet {
+    fn handle_output(world: &mut SlowWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.forward_packet(from, packet),
-            Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
+            Output::Nemo(NemoOutput::Event(event)) => world.kernels_and_links.events.push(event),
             _ => {}
         }
     }
@@ -100,12 +104,14 @@ impl Network for SlowInternet {
 
 impl SlowWorld {
     fn new() -> SlowWorld {
-        let agents = [agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)];
+        let agents =
+            [agent_config_for(AGENT_ADDRESS, OTHER_AGENT), agent_config_for(OTHER_AGENT, AGENT_ADDRESS)];
         let configs = agents.into_iter().chain((0..ROUTER_COUNT).map(router_config_for));
-        let stations: Vec<Station> = configs.map(|config| station(per_agent(config), 7)).collect();
-        let mut world = SlowWorld::of(stations, SlowInternet::default());
+        let stations: Vec<Station> =
+            configs.map(|config| station_at_time_zero(per_agent(config), 7)).collect();
+        let mut world = SlowWorld::with_stations(stations, SlowInternet::default());
         for n in 0..ROUTER_COUNT {
-            world.tell(
+            world.pass_recorded_input(
                 FIRST_ROUTER + n,
                 Input::Interface(interface("w0", &care_of_address_of(n).to_string(), true)),
             );
@@ -117,20 +123,20 @@ impl SlowWorld {
         let header = Header::parse(&packet).expect("a packet");
         let to = header.destination;
         let behind = (0..ROUTER_COUNT).find(|&n| to == home_address_of(n) || to == host_address_of(n));
-        if let Some(agent) = [AGENT, OTHER].iter().position(|agent| to == address(agent)) {
-            self.send(DELAY, agent, Input::Packet(packet));
+        if let Some(agent) = [AGENT_ADDRESS, OTHER_AGENT].iter().position(|agent| to == address(agent)) {
+            self.send_after(ONE_WAY_DELAY, agent, Input::Packet(packet));
         } else if let Some(n) = (0..ROUTER_COUNT).find(|&n| to == care_of_address_of(n)) {
-            self.send(DELAY, FIRST_ROUTER + n, Input::Packet(packet));
+            self.send_after(ONE_WAY_DELAY, FIRST_ROUTER + n, Input::Packet(packet));
         } else if from < FIRST_ROUTER && behind.is_some() {
             // The home agent's kernel routes the packet into the tunnel device.
-            self.deliver(from, Input::Packet(packet));
+            self.send_now(from, Input::Packet(packet));
         } else if to == address(CORRESPONDENT) || behind.is_some_and(|n| from == FIRST_ROUTER + n) {
             if header.next_header != protocol::NO_NEXT_HEADER {
                 return; // A probe of the path MTU, which is for the kernel.
             }
             let number = packet.get(40..44).and_then(|octets| octets.first_chunk::<4>());
             *self
-                .net
+                .kernels_and_links
                 .arrivals_by_number
                 .entry(u32::from_be_bytes(*number.expect("a number")))
                 .or_default() += 1;
@@ -152,13 +158,20 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
     for step in 0..250_u32 {
         if step == 50 {
             let order = Command::Drain { to: Vec::new(), within_s: 60 };
-            world.tell(0, Input::Command(order));
+            world.pass_recorded_input(0, Input::Command(order));
         }
         for n in 0..ROUTER_COUNT {
-            world.feed(FIRST_ROUTER + n, numbered_packet(host_address_of(n), address(CORRESPONDENT), number));
+            world.pass_input(
+                FIRST_ROUTER + n,
+                numbered_packet(host_address_of(n), address(CORRESPONDENT), number),
+            );
             // The Internet always routes packets of correspondents to the old home agent, although the
             // routers have registered at the new one.
-            world.send(DELAY, 0, numbered_packet(address(CORRESPONDENT), host_address_of(n), number + 1));
+            world.send_after(
+                ONE_WAY_DELAY,
+                0,
+                numbered_packet(address(CORRESPONDENT), host_address_of(n), number + 1),
+            );
             number += 2;
         }
         let next = world.now + STREAM_INTERVAL;
@@ -170,8 +183,9 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
     world.run_until(world.now + Duration::from_secs(1));
     assert_eq!(state, "done", "within four seconds");
     assert_eq!((world.registrations_at(0), world.registrations_at(1)), (0, ROUTER_COUNT));
-    let lost = (0..number).filter(|number| !world.net.arrivals_by_number.contains_key(number)).count();
-    let twice = world.net.arrivals_by_number.values().filter(|count| **count > 1).count();
+    let lost =
+        (0..number).filter(|number| !world.kernels_and_links.arrivals_by_number.contains_key(number)).count();
+    let twice = world.kernels_and_links.arrivals_by_number.values().filter(|count| **count > 1).count();
     assert_eq!((lost, twice), (0, 0), "of {number}");
     let relayed = world.stations[1].nemo().slow_path_forwarder().counters().relayed_packets;
     assert!(relayed > u64::from(number) / 4, "{relayed} of {number} came by way of the old one");

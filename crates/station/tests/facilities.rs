@@ -24,19 +24,19 @@ use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
 
 use common::passenger_car;
-use common::world::Network;
+use common::world::NetworkBehaviour;
 
-const START: u64 = 1_800_000_000_000;
+const START_UNIX_MILLISECONDS: u64 = 1_800_000_000_000;
 
 fn wall_time_at(now: Time) -> WallTime {
-    WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
+    WallTime::from_unix_nanos(START_UNIX_MILLISECONDS * 1_000_000 + now.as_nanos())
 }
 
 fn station_with_facilities(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
     let address = GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index]);
-    let geonet = GeonetSettings { facilities_settings: facilities, ..common::geonet(address) };
+    let geonet = GeonetSettings { facilities_settings: facilities, ..common::geonet_settings(address) };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
-    common::world::station(config, index.into())
+    common::world::station_at_time_zero(config, index.into())
 }
 
 /// A radio link between two stations, and the messages that the second station and its applications received.
@@ -47,17 +47,17 @@ struct RadioLink {
     other_outputs: Vec<Output>,
 }
 
-type StationPair = common::world::World<RadioLink>;
+type StationPair = common::world::TestNetwork<RadioLink>;
 
-impl Network for RadioLink {
-    fn carry(pair: &mut StationPair, from: usize, output: Output) {
+impl NetworkBehaviour for RadioLink {
+    fn handle_output(pair: &mut StationPair, from: usize, output: Output) {
         match output {
-            Output::Geonet(GeonetOutput::Frame(frame)) => pair.deliver(1 - from, Input::Frame(frame)),
+            Output::Geonet(GeonetOutput::Frame(frame)) => pair.send_now(1 - from, Input::Frame(frame)),
             Output::Geonet(GeonetOutput::Message(message)) if from == 1 => {
-                pair.net.received_messages.push(message)
+                pair.kernels_and_links.received_messages.push(message)
             }
             Output::Geonet(GeonetOutput::Triggered(_)) | Output::Geonet(GeonetOutput::EventOver(_)) => {
-                pair.net.other_outputs.push(output)
+                pair.kernels_and_links.other_outputs.push(output)
             }
             _ => {}
         }
@@ -69,7 +69,7 @@ impl StationPair {
     fn new(first: FacilitiesSettings) -> StationPair {
         let stations =
             [station_with_facilities(1, Some(first)), station_with_facilities(2, Some(passenger_car()))];
-        let mut pair = StationPair::of(stations, RadioLink::default());
+        let mut pair = StationPair::with_stations(stations, RadioLink::default());
         pair.now = Time::from_secs(5);
         pair.set_position(1, 0);
         pair
@@ -77,7 +77,8 @@ impl StationPair {
 
     /// Sets a position of a station: `north` metres north of the origin, driving at 20 m/s eastwards.
     fn set_position(&mut self, index: usize, north: i32) {
-        let milliseconds = (START - 1_072_915_200_000 + 5000) + self.now.as_nanos() / 1_000_000;
+        let milliseconds =
+            (START_UNIX_MILLISECONDS - 1_072_915_200_000 + 5000) + self.now.as_nanos() / 1_000_000;
         let position = Position {
             timestamp: milliseconds as u32,
             latitude: 488_375_000 + 90 * north,
@@ -86,11 +87,11 @@ impl StationPair {
             speed: 2000,
             heading: 900,
         };
-        self.tell(index, Input::Position(position));
+        self.pass_recorded_input(index, Input::Position(position));
     }
 
     fn take_cams(&mut self) -> Vec<Cam> {
-        let messages = std::mem::take(&mut self.net.received_messages);
+        let messages = std::mem::take(&mut self.kernels_and_links.received_messages);
         let cams = messages.iter().filter(|message| message.kind == MessageKind::Cam);
         cams.map(|message| uper::decode(&message.octets).expect("a CAM")).collect()
     }
@@ -104,8 +105,8 @@ impl StationPair {
             area: None,
             traffic_class: None,
         };
-        self.try_tell(index, Input::Command(Command::Denm(order)))?;
-        Ok(self.net.other_outputs.drain(..).find_map(|output| match output {
+        self.try_recorded_input(index, Input::Command(Command::Denm(order)))?;
+        Ok(self.kernels_and_links.other_outputs.drain(..).find_map(|output| match output {
             Output::Geonet(GeonetOutput::Triggered(action)) => Some(action),
             _ => None,
         }))
@@ -137,11 +138,11 @@ fn cam_contains_position_and_movement_of_vehicle() {
     let mut pair = StationPair::new(passenger_car());
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
-    pair.tell(0, Input::PositionQuality(quality));
+    pair.pass_recorded_input(0, Input::PositionQuality(quality));
     // The station moves 5 m in each tenth of a second: each movement causes a CAM.
     for step in 0..10 {
         pair.set_position(0, 5 * step);
-        pair.run(Duration::from_millis(100));
+        pair.run_for(Duration::from_millis(100));
     }
     let cams = pair.take_cams();
     // A further CAM follows, because a tenth of a second has passed.
@@ -193,11 +194,11 @@ fn movement_from_application_is_valid_for_two_seconds() {
     cam.cam.cam_parameters.low_frequency_container =
         Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(lights));
     pair.set_position(0, 0);
-    pair.tell(0, Input::Vehicle(uper::encode(&cam).expect("encodes")));
+    pair.pass_recorded_input(0, Input::Vehicle(uper::encode(&cam).expect("encodes")));
     let mut seen = Vec::new();
     for step in 1..=30 {
         pair.set_position(0, 5 * step);
-        pair.run(Duration::from_millis(100));
+        pair.run_for(Duration::from_millis(100));
         seen.extend(pair.take_cams());
     }
     let fresh = &seen[5];
@@ -213,7 +214,7 @@ fn movement_from_application_is_valid_for_two_seconds() {
     // Vehicle data that does not describe movement (here the length) stays valid.
     assert_eq!(high_frequency_of(stale).vehicle_length.vehicle_length_value.0, 120);
     assert_eq!(low_frequency_of(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
-    let refused = pair.try_tell(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
+    let refused = pair.try_recorded_input(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
     assert!(refused.starts_with("the vehicle data is not a CAM"), "{refused}");
 }
 
@@ -221,13 +222,13 @@ fn movement_from_application_is_valid_for_two_seconds() {
 fn cams_end_two_seconds_after_loss_of_position() {
     let mut pair = StationPair::new(passenger_car());
     pair.set_position(0, 0);
-    pair.run(Duration::from_millis(100));
+    pair.run_for(Duration::from_millis(100));
     pair.take_cams();
-    pair.try_tell(0, Input::PositionQuality(PositionQuality { lost: true, ..Default::default() }))
+    pair.try_recorded_input(0, Input::PositionQuality(PositionQuality { lost: true, ..Default::default() }))
         .expect("accepted");
     for step in 0..50 {
         pair.set_position(0, 5 * step);
-        pair.run(Duration::from_millis(100));
+        pair.run_for(Duration::from_millis(100));
     }
     let cams = pair.take_cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
@@ -246,7 +247,7 @@ fn station_without_ca_service_still_receives_cams() {
     for step in 0..10 {
         pair.set_position(0, 5 * step);
         pair.set_position(1, 5 * step);
-        pair.run(Duration::from_millis(100));
+        pair.run_for(Duration::from_millis(100));
     }
     assert_eq!(pair.take_cams().len(), 0);
     assert!(pair.counter(0, "facilities.cam.received") >= 9);
@@ -263,8 +264,12 @@ fn event_is_sent_at_station_position_and_ends() {
     let action = pair.order_denm(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
     assert_eq!(action, ActionId { originating_station_id: 1, sequence_number: 0 });
     assert_eq!(pair.event_count(), 1);
-    let heard =
-        pair.net.received_messages.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    let heard = pair
+        .kernels_and_links
+        .received_messages
+        .iter()
+        .find(|message| message.kind == MessageKind::Denm)
+        .expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
     let detected = TimestampIts::of_date(wall_time_at(pair.now));
@@ -285,20 +290,24 @@ fn event_is_sent_at_station_position_and_ends() {
         let refused = pair.order_denm(index, wish, &denm).expect_err("refused");
         assert!(refused.contains(expected), "{refused}");
     }
-    pair.run(Duration::from_millis(50));
+    pair.run_for(Duration::from_millis(50));
     pair.order_denm(0, DenmWish::Update, &denm).expect("told");
     assert_eq!((pair.event_count(), pair.counter(1, "facilities.denm.received")), (1, 2));
-    pair.run(Duration::from_millis(50));
+    pair.run_for(Duration::from_millis(50));
     pair.order_denm(0, DenmWish::Cancel, &denm).expect("told");
     assert_eq!((pair.event_count(), pair.counter(1, "facilities.denm.received")), (0, 3));
 }
 
 /// Triggers an event at the first station, and returns the location that the second station receives.
 fn received_location(pair: &mut StationPair, denm: &Denm) -> LocationContainer {
-    pair.net.received_messages.clear();
+    pair.kernels_and_links.received_messages.clear();
     pair.order_denm(0, DenmWish::Trigger, denm).expect("told");
-    let heard =
-        pair.net.received_messages.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    let heard = pair
+        .kernels_and_links
+        .received_messages
+        .iter()
+        .find(|message| message.kind == MessageKind::Denm)
+        .expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     told.denm.location.expect("a location")
 }
@@ -351,9 +360,13 @@ fn event_ends_by_negation_or_expiry() {
     // Now the second station triggers an event. The applications of the first station have not subscribed to
     // events.
     let action = pair.order_denm(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
-    pair.run(Duration::from_secs(4));
+    pair.run_for(Duration::from_secs(4));
     let over = |output: &Output| *output == Output::Geonet(GeonetOutput::EventOver(action));
-    assert!(pair.net.other_outputs.iter().any(over), "{:?}", pair.net.other_outputs);
+    assert!(
+        pair.kernels_and_links.other_outputs.iter().any(over),
+        "{:?}",
+        pair.kernels_and_links.other_outputs
+    );
 
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(60);
     pair.set_position(0, 10);
@@ -372,7 +385,7 @@ fn station_without_facilities_refuses_events_and_ignores_messages() {
     pair.stations[1] = station_with_facilities(2, None);
     pair.set_position(1, 0);
     pair.set_position(0, 0);
-    assert!(pair.net.received_messages.is_empty() && pair.stations[1].facilities().is_none());
+    assert!(pair.kernels_and_links.received_messages.is_empty() && pair.stations[1].facilities().is_none());
     for input in [
         Input::Vehicle(uper::encode(&Cam::default()).expect("encodes")),
         Input::Command(Command::Denm(DenmOrder {
@@ -384,7 +397,7 @@ fn station_without_facilities_refuses_events_and_ignores_messages() {
             traffic_class: None,
         })),
     ] {
-        let refused = pair.try_tell(1, input).expect_err("refused");
+        let refused = pair.try_recorded_input(1, input).expect_err("refused");
         assert!(refused.contains("this station has no facilities"), "{refused}");
     }
     assert!(pair.stations[1].counters().iter().all(|(name, _)| !name.starts_with("facilities.")));
@@ -410,7 +423,7 @@ fn event_with_too_large_area_is_refused_at_once() {
         area: Some(area),
         traffic_class: None,
     };
-    let refused = pair.try_tell(0, Input::Command(Command::Denm(order))).expect_err("too large");
+    let refused = pair.try_recorded_input(0, Input::Command(Command::Denm(order))).expect_err("too large");
     assert!(refused.contains("expected at most 10 square kilometres"), "{refused}");
     assert_eq!(pair.counter(0, "facilities.denm.sent"), 0);
 }
@@ -430,7 +443,7 @@ fn station_lists_services_while_they_are_announced() {
     };
     let mut pair = StationPair::new(announcing);
     pair.set_position(0, 0);
-    pair.run(Duration::from_secs(2));
+    pair.run_for(Duration::from_secs(2));
     let known = |pair: &StationPair| {
         let sa = &pair.stations[1].facilities().expect("facilities").services().sa_service;
         sa.known_advertisements().map(|it| (it.identifier.clone(), it.services.clone())).collect::<Vec<_>>()

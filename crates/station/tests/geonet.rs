@@ -17,8 +17,8 @@ use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType, Timestamp,
 };
 
-use common::WALL;
-use common::world::{Network, station};
+use common::WALL_TIME;
+use common::world::{NetworkBehaviour, station_at_time_zero};
 
 /// Distance of about 800 m in tenths of a microdegree: each station receives only its direct neighbours.
 const STATION_DISTANCE: i32 = 72_000;
@@ -29,21 +29,21 @@ struct NeighbourRadio {
     delivered_payloads: Vec<(usize, Delivered)>,
 }
 
-type RadioWorld = common::world::World<NeighbourRadio>;
+type RadioWorld = common::world::TestNetwork<NeighbourRadio>;
 
-impl Network for NeighbourRadio {
-    fn carry(air: &mut RadioWorld, from: usize, output: Output) {
+impl NetworkBehaviour for NeighbourRadio {
+    fn handle_output(air: &mut RadioWorld, from: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
                 assert_eq!(frame.source, mac_of_station(from));
                 for to in (0..air.stations.len()).filter(|to| to.abs_diff(from) == 1) {
                     if frame.destination == mac_of_station(to) || frame.destination == BROADCAST {
-                        air.deliver(to, Input::Frame(frame.clone()));
+                        air.send_now(to, Input::Frame(frame.clone()));
                     }
                 }
             }
             Output::Geonet(GeonetOutput::Delivered(delivered)) => {
-                air.net.delivered_payloads.push((from, delivered))
+                air.kernels_and_links.delivered_payloads.push((from, delivered))
             }
             _ => {}
         }
@@ -62,10 +62,14 @@ impl RadioWorld {
     /// Returns a row of `count` stations, one every 800 m northwards.
     fn new(count: usize) -> RadioWorld {
         let station = |index| {
-            let settings = common::geonet(GnAddress(address(index)));
-            station(StationConfig { geonet: Some(settings), ..StationConfig::default() }, index as u64)
+            let settings = common::geonet_settings(GnAddress(address(index)));
+            station_at_time_zero(
+                StationConfig { geonet: Some(settings), ..StationConfig::default() },
+                index as u64,
+            )
         };
-        let mut air = RadioWorld::of((0..count).map(station).collect::<Vec<_>>(), NeighbourRadio::default());
+        let mut air =
+            RadioWorld::with_stations((0..count).map(station).collect::<Vec<_>>(), NeighbourRadio::default());
         air.now = Time::from_secs(10);
         for round in 0..10 {
             for index in 0..count {
@@ -77,9 +81,9 @@ impl RadioWorld {
                     speed: 0,
                     heading: 0,
                 };
-                air.tell(index, Input::Position(position));
+                air.pass_recorded_input(index, Input::Position(position));
             }
-            air.run(Duration::from_secs(1));
+            air.run_for(Duration::from_secs(1));
         }
         air
     }
@@ -91,7 +95,7 @@ impl RadioWorld {
         next_header: u8,
         payload: Vec<u8>,
     ) {
-        self.net.delivered_payloads.clear();
+        self.kernels_and_links.delivered_payloads.clear();
         let request = GeonetRequest {
             transport,
             next_header,
@@ -101,8 +105,8 @@ impl RadioWorld {
             hop_limit: None,
             payload,
         };
-        self.tell(index, Input::Geonet(request));
-        self.run(Duration::from_secs(3));
+        self.pass_recorded_input(index, Input::Geonet(request));
+        self.run_for(Duration::from_secs(3));
     }
 }
 
@@ -111,7 +115,9 @@ fn gnping_over_three_hops_reports_three_hops() {
     let mut air = RadioWorld::new(4);
     let request = echo::EchoMessage { is_reply: false, hop_count: 0, identifier: 7, sequence: 1 };
     air.request_payload(0, GeonetTransport::GeoUnicast(address(3)), echo::BTP_B_NEXT_HEADER, request.emit());
-    let [(0, reply)] = &air.net.delivered_payloads[..] else { panic!("{:?}", air.net.delivered_payloads) };
+    let [(0, reply)] = &air.kernels_and_links.delivered_payloads[..] else {
+        panic!("{:?}", air.kernels_and_links.delivered_payloads)
+    };
     assert_eq!((reply.source, reply.kind, hops_taken(reply)), (address(3), GnPacketType::Guc, 3));
     let echo = echo::EchoMessage::parse(&reply.payload).expect("an echo");
     assert_eq!(echo, echo::EchoMessage { is_reply: true, hop_count: 3, ..request });
@@ -129,10 +135,16 @@ fn broadcast_reaches_only_stations_in_area() {
         angle: 0,
     };
     air.request_payload(0, GeonetTransport::GeoBroadcast(area), 0, vec![1, 2, 3]);
-    let mut reached: Vec<usize> = air.net.delivered_payloads.iter().map(|(index, _)| *index).collect();
+    let mut reached: Vec<usize> =
+        air.kernels_and_links.delivered_payloads.iter().map(|(index, _)| *index).collect();
     reached.sort_unstable();
     assert_eq!(reached, [3, 4]);
-    assert!(air.net.delivered_payloads.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
+    assert!(
+        air.kernels_and_links
+            .delivered_payloads
+            .iter()
+            .all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0))
+    );
 }
 
 /// If the link returns a frame as unacknowledged, the router removes the neighbour and broadcasts the packet.
@@ -148,19 +160,19 @@ fn unacknowledged_frame_takes_another_next_hop() {
         hop_limit: None,
         payload: vec![1],
     };
-    air.feed(0, Input::Geonet(request));
+    air.pass_input(0, Input::Geonet(request));
     let Some(Output::Geonet(GeonetOutput::Frame(sent))) = air.stations[0].poll_output() else {
         panic!("a frame")
     };
     assert_eq!(sent.destination, mac_of_station(1));
-    air.net.delivered_payloads.clear();
-    air.tell(0, Input::Unacknowledged(sent));
+    air.kernels_and_links.delivered_payloads.clear();
+    air.pass_recorded_input(0, Input::Unacknowledged(sent));
     let counters = air.stations[0].geonet().expect("GeoNetworking").counters();
     assert_eq!((counters.unacknowledged_frames, counters.rerouted_frames), (1, 1));
     assert!(
-        matches!(&air.net.delivered_payloads[..], [(1, delivered)] if delivered.payload == [1]),
+        matches!(&air.kernels_and_links.delivered_payloads[..], [(1, delivered)] if delivered.payload == [1]),
         "{:?}",
-        air.net.delivered_payloads
+        air.kernels_and_links.delivered_payloads
     );
 }
 
@@ -180,16 +192,16 @@ fn reset_clears_geonetworking_state() {
     let lifetime = Lifetime::from_duration(Duration::from_secs(60));
     let packet = Packet::new(extended, CommonNextHeader::Any, lifetime, 1, &[]).emit();
     let beacon = Frame { source: mac_of_station(7), profile: None, destination: BROADCAST, packet };
-    air.tell(0, Input::Frame(beacon));
+    air.pass_recorded_input(0, Input::Frame(beacon));
     assert_ne!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
-    air.tell(0, Input::Command(Command::ResetGeonet));
+    air.pass_recorded_input(0, Input::Command(Command::ResetGeonet));
     assert_eq!(known(&air), 0);
     assert_eq!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
-    air.run(Duration::from_secs(5));
+    air.run_for(Duration::from_secs(5));
     assert_eq!(known(&air), 1, "beacons are heard and sent again");
-    let refusal = station(StationConfig::default(), 1).handle_input(
+    let refusal = station_at_time_zero(StationConfig::default(), 1).handle_input(
         Time::ZERO,
-        WALL,
+        WALL_TIME,
         Input::Command(Command::ResetGeonet),
     );
     assert_eq!(refusal, Err("this station does no GeoNetworking".into()));
@@ -197,7 +209,7 @@ fn reset_clears_geonetworking_state() {
 
 #[test]
 fn station_without_role_refuses_its_commands() {
-    let mut station = station(StationConfig::default(), 1);
+    let mut station = station_at_time_zero(StationConfig::default(), 1);
     let request = GeonetRequest {
         transport: GeonetTransport::SingleHop,
         next_header: 0,
@@ -207,6 +219,6 @@ fn station_without_role_refuses_its_commands() {
         hop_limit: None,
         payload: vec![],
     };
-    let refusal = station.handle_input(Time::ZERO, WALL, Input::Geonet(request));
+    let refusal = station.handle_input(Time::ZERO, WALL_TIME, Input::Geonet(request));
     assert_eq!(refusal, Err("this station does no GeoNetworking".into()));
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{
-    AreaOrder, AreaShape, Around, Command, Frame, GeonetOutput, Input, Output, Position, VirtualFrame,
-    VirtualLink,
+    AreaCentreOrder, AreaOrder, AreaShape, Command, Frame, GeonetOutput, Input, Output, Position,
+    VirtualFrame, VirtualLink,
 };
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{
@@ -18,8 +18,8 @@ use carnet_wire::geonet::{
 };
 use carnet_wire::ipv6::{Header, protocol};
 
-const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-const NOW: Time = Time::from_secs(100);
+const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+const START_TIME: Time = Time::from_secs(100);
 const A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
@@ -28,16 +28,23 @@ fn address(mac: [u8; 6]) -> GnAddress {
 }
 
 fn station_config(address: Option<GnAddress>) -> StationConfig {
-    let geonet = GeonetSettings { ipv6_config: Some(common::geonet_ipv6()), ..common::geonet(address) };
+    let geonet =
+        GeonetSettings { ipv6_config: Some(common::geonet_ipv6()), ..common::geonet_settings(address) };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 
 fn new_station(mac: [u8; 6]) -> Station {
-    Station::new(station_config(Some(address(mac))), PersistentState::default(), Rng::new(7), NOW, WALL)
+    Station::new(
+        station_config(Some(address(mac))),
+        PersistentState::default(),
+        Rng::new(7),
+        START_TIME,
+        WALL_TIME,
+    )
 }
 
 fn feed_and_collect(station: &mut Station, input: Input) -> Vec<Output> {
-    station.handle_input(NOW, WALL, input).expect("accepted");
+    station.handle_input(START_TIME, WALL_TIME, input).expect("accepted");
     std::iter::from_fn(|| station.poll_output()).collect()
 }
 
@@ -109,7 +116,8 @@ fn host_packet_leaves_virtual_interface_of_destination_station() {
 #[test]
 fn virtual_interfaces_follow_station_address() {
     // The station learns its GN address only now, and then creates the interface.
-    let mut station = Station::new(station_config(None), PersistentState::default(), Rng::new(7), NOW, WALL);
+    let mut station =
+        Station::new(station_config(None), PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME);
     assert_eq!(station.poll_output(), None);
     let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(A).0));
     assert_eq!(created_links(&outputs)[0].address, A);
@@ -175,7 +183,7 @@ fn packets_that_overtook_others_wait_for_them() {
     if let Some(GeonetSettings { ipv6_config: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.reorder_wait = Duration::from_millis(50);
     }
-    let mut b = Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL);
+    let mut b = Station::new(config, PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME);
     while b.poll_output().is_some() {}
     feed_and_collect(&mut b, position_input(0));
     let place =
@@ -200,8 +208,8 @@ fn packets_that_overtook_others_wait_for_them() {
     // The missing sequence numbers belonged to packets for other stations, so the wait was useless. The next
     // wait is the shortest possible.
     let due = b.poll_timeout().expect("a wait");
-    assert_eq!(due, NOW + Duration::from_millis(1));
-    b.handle_input(due, WALL, Input::Timeout).expect("accepted");
+    assert_eq!(due, START_TIME + Duration::from_millis(1));
+    b.handle_input(due, WALL_TIME, Input::Timeout).expect("accepted");
     assert_eq!(count(std::iter::from_fn(|| b.poll_output()).collect()), 1);
     let held = b.counters().into_iter().find(|(name, _)| name == "geonet.ipv6.held");
     assert_eq!(held, Some(("geonet.ipv6.held".to_owned(), 2)));
@@ -256,7 +264,7 @@ fn receiver_knowing_sender(
 ) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
     let mut settings = station_config(Some(address(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6_config.as_mut()).expect("IPv6"));
-    let mut b = Station::new(settings, PersistentState::default(), Rng::new(7), NOW, WALL);
+    let mut b = Station::new(settings, PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME);
     while b.poll_output().is_some() {}
     feed_and_collect(&mut b, position_input(0));
     let frame = |sequence: u16, hops: u8, data: &[u8]| {
@@ -306,9 +314,9 @@ fn duplicate_acknowledgements_wait_for_late_packets() {
     // The next missing sequence number is a real loss.
     feed_and_collect(&mut b, frame(5, 2, &data(4)));
     assert!(sent_ipv6_packets(feed_and_collect(&mut b, acknowledge(3))).is_empty());
-    let due = NOW + Duration::from_millis(50);
+    let due = START_TIME + Duration::from_millis(50);
     assert!(b.poll_timeout().is_some_and(|first| first <= due), "that, or a beacon before");
-    b.handle_input(due, WALL, Input::Timeout).expect("accepted");
+    b.handle_input(due, WALL_TIME, Input::Timeout).expect("accepted");
     assert_eq!(sent_ipv6_packets(std::iter::from_fn(|| b.poll_output()).collect()).len(), 1);
     let counted = ["held", "spared"].map(|it| counter_of(&b, &format!("geonet.ipv6.acknowledgements.{it}")));
     assert_eq!(counted, [2, 1]);
@@ -353,7 +361,7 @@ fn packets_to_group_go_to_present_position_of_its_moving_area() {
     let group: Ipv6Addr = "ff1e::42".parse().expect("an address");
     let order = AreaOrder {
         name: "convoy".into(),
-        around: Around::Station(address(B).0),
+        around: AreaCentreOrder::Station(address(B).0),
         shape: AreaShape::Circle,
         distance_a: 300,
         distance_b: 0,
@@ -391,7 +399,7 @@ fn packets_to_group_go_to_present_position_of_its_moving_area() {
     assert_eq!(send(&mut a), Some((21_008_000 + 1000, 300)));
 
     let refused = |a: &mut Station, order: AreaOrder| {
-        a.handle_input(NOW, WALL, Input::Command(Command::SetArea(order))).expect_err("refused")
+        a.handle_input(START_TIME, WALL_TIME, Input::Command(Command::SetArea(order))).expect_err("refused")
     };
     let local = AreaOrder { group: Some("ff02::42".parse().expect("an address")), ..order.clone() };
     assert_eq!(refused(&mut a, local), "ff02::42 is no multicast group with more than link scope");
@@ -408,9 +416,9 @@ fn packets_to_group_go_to_present_position_of_its_moving_area() {
 fn fragmenting_station(mac: [u8; 6], fragments: bool) -> Station {
     let mut config = station_config(Some(address(mac)));
     if let Some(GeonetSettings { ipv6_config: Some(ipv6), .. }) = &mut config.geonet {
-        ipv6.fragments = fragments;
+        ipv6.fragments_large_packets = fragments;
     }
-    Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
+    Station::new(config, PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME)
 }
 
 /// Passes frames between the stations until both have no more to send. Returns all other outputs.
@@ -431,7 +439,7 @@ fn exchange_until_quiet(a: &mut Station, b: &mut Station, outputs: Vec<Output>) 
 /// header 0 are not fragments.
 #[test]
 fn fragments_of_previous_release_are_reassembled() {
-    let (mut b, frame) = receiver_knowing_sender(|ipv6| ipv6.fragments = true);
+    let (mut b, frame) = receiver_knowing_sender(|ipv6| ipv6.fragments_large_packets = true);
     let data = udp_packet(addresses::link_local_address(A), addresses::link_local_address(B));
     let size = (data.len() as u16).to_be_bytes();
     let (first, second) = data.split_at(24);
@@ -511,16 +519,16 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
         assert!(from_b.is_empty(), "{from_b:?}");
         assert_eq!(counter(&b, "geonet.ipv6.dropped.malformed"), 1);
         let mut answers = Vec::new();
-        let mut now = NOW;
+        let mut now = START_TIME;
         while answers.is_empty() {
             now = a.poll_timeout().expect("a question").max(now);
-            a.handle_input(now, WALL, Input::Timeout).expect("accepted");
+            a.handle_input(now, WALL_TIME, Input::Timeout).expect("accepted");
             answers.extend(std::iter::from_fn(|| a.poll_output()).filter_map(|output| match output {
                 Output::Geonet(GeonetOutput::VirtualFrame(answer)) => Some(answer),
                 _ => None,
             }));
         }
-        assert!(now <= NOW + Duration::from_secs(1), "{now:?}");
+        assert!(now <= START_TIME + Duration::from_secs(1), "{now:?}");
         let message = carnet_wire::icmpv6::parse_error(&answers[0].payload[40..]).expect("an error").0;
         assert_eq!(message, carnet_wire::icmpv6::ErrorMessage::PacketTooBig { mtu: 1398 });
     }

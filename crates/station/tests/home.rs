@@ -16,7 +16,10 @@ use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
-use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
+use common::{
+    AGENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, WALL_TIME, address, agent_config, interface,
+    router_config,
+};
 
 /// Entries that a station desires in the kernel now, collected from its changes.
 #[derive(Default)]
@@ -64,7 +67,9 @@ impl DesiredEntries {
     /// Returns the interfaces that have the mobile node's home address.
     fn home_address_on(&self) -> Vec<&str> {
         let addresses = self.0.iter().filter_map(|entry| match entry {
-            ForwardingEntry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
+            ForwardingEntry::Address(own) if own.address == address(HOME_ADDRESS) => {
+                Some(own.interface.as_str())
+            }
             _ => None,
         });
         addresses.collect()
@@ -82,7 +87,7 @@ fn node_config() -> StationConfig {
 }
 
 fn start_station(config: StationConfig) -> (Station, DesiredEntries) {
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     let mut wanted = DesiredEntries::default();
     wanted.collect_changes(&mut station);
     (station, wanted)
@@ -93,14 +98,16 @@ fn start_station(config: StationConfig) -> (Station, DesiredEntries) {
 #[test]
 fn mobile_node_sends_from_home_address_into_tunnel() {
     let (mut station, mut wanted) = start_station(node_config());
-    station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
+    station
+        .handle_input(Time::ZERO, WALL_TIME, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)))
+        .expect("accepted");
     wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL]);
     assert_eq!(wanted.home_address_on(), [TUNNEL_DEVICE]);
     let into_tunnel = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
     let routes = wanted.routes_to(TABLE_TUNNEL, "::/0");
     let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
-    assert_eq!(first.source.as_deref(), Some(&address(HOME)));
+    assert_eq!(first.source.as_deref(), Some(&address(HOME_ADDRESS)));
     // Packets of a program that binds to a care-of address leave by the uplink of that address. The routes of
     // this uplink set no other source address.
     assert!(wanted.routes_to(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
@@ -110,8 +117,8 @@ fn mobile_node_sends_from_home_address_into_tunnel() {
 fn acknowledgement_of(update: &[u8]) -> Vec<u8> {
     let sequence = u16::from_be_bytes([update[46], update[47]]);
     let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 0).finish();
-    carnet_wire::mobility::set_checksum(&mut message, address(AGENT), address(HOME));
-    carnet_virtual::packet(address(AGENT), address(HOME), protocol::MOBILITY, &message)
+    carnet_wire::mobility::set_checksum(&mut message, address(AGENT_ADDRESS), address(HOME_ADDRESS));
+    carnet_virtual::packet(address(AGENT_ADDRESS), address(HOME_ADDRESS), protocol::MOBILITY, &message)
 }
 
 /// RFC 6275 11.5.5: at home the source is the home address as well, without a tunnel. The kernel does not
@@ -120,7 +127,7 @@ fn acknowledgement_of(update: &[u8]) -> Vec<u8> {
 fn mobile_node_at_home_sends_by_home_link() {
     let (mut station, mut wanted) = start_station(node_config());
     let home = interface("w0", "2001:db8:1::99", true);
-    station.handle_input(Time::ZERO, WALL, Input::Interface(home)).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(home)).expect("accepted");
     let said = wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL], "not before the answer");
     let update = said.iter().find_map(|output| match output {
@@ -128,7 +135,7 @@ fn mobile_node_at_home_sends_by_home_link() {
         _ => None,
     });
     let answer = acknowledgement_of(update.expect("a de-registration"));
-    station.handle_input(Time::ZERO, WALL, Input::Packet(answer)).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Packet(answer)).expect("accepted");
     wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_UPLINK]);
     let mut on = wanted.home_address_on();
@@ -137,7 +144,8 @@ fn mobile_node_at_home_sends_by_home_link() {
     for destination in ["2001:db8:1::/64", "::/0"] {
         let routes = wanted.routes_to(TABLE_UPLINK, destination);
         assert!(
-            !routes.is_empty() && routes.iter().all(|route| route.source.as_deref() == Some(&address(HOME)))
+            !routes.is_empty()
+                && routes.iter().all(|route| route.source.as_deref() == Some(&address(HOME_ADDRESS)))
         );
     }
 }
@@ -155,29 +163,29 @@ fn first_packet(outputs: &[Output]) -> &[u8] {
 /// the home agent acknowledges the return, the tunnel's packets leave by the node's own router.
 #[test]
 fn tunnel_keeps_its_own_next_hop_until_return_home_is_acknowledged() {
-    const FORGER: &str = "fe80::66";
+    const FORGER_ADDRESS: &str = "fe80::66";
     let (mut station, mut wanted) = start_station(node_config());
-    let mut link = interface("w0", FIRST, true);
+    let mut link = interface("w0", FIRST_CARE_OF_ADDRESS, true);
     let own_router = link.routers[0].gateway;
-    station.handle_input(Time::ZERO, WALL, Input::Interface(link.clone())).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(link.clone())).expect("accepted");
     let said = wanted.collect_changes(&mut station);
     // The Mobility Header is behind a Home Address option of 24 octets.
     let update = first_packet(&said);
     let sequence = u16::from_be_bytes([update[70], update[71]]);
     let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 15).finish();
     let answer = ControlPacket {
-        source: address(AGENT),
-        destination: address(FIRST),
+        source: address(AGENT_ADDRESS),
+        destination: address(FIRST_CARE_OF_ADDRESS),
         hop_limit: 64,
         home_address: None,
-        routing_home_address: Some(address(HOME)),
+        routing_home_address: Some(address(HOME_ADDRESS)),
         mobility_header: &mut message,
     };
-    station.handle_input(Time::ZERO, WALL, Input::Packet(answer.emit())).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Packet(answer.emit())).expect("accepted");
     wanted.collect_changes(&mut station);
     link.addresses.extend(interface("w0", "2001:db8:1::99", true).addresses);
-    link.routers.insert(0, address(FORGER).into());
-    station.handle_input(Time::ZERO, WALL, Input::Interface(link)).expect("accepted");
+    link.routers.insert(0, address(FORGER_ADDRESS).into());
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(link)).expect("accepted");
     let said = wanted.collect_changes(&mut station);
     let tables = |wanted: &DesiredEntries| -> Vec<u32> {
         let rules = wanted.0.iter().filter_map(|entry| match entry {
@@ -195,12 +203,12 @@ fn tunnel_keeps_its_own_next_hop_until_return_home_is_acknowledged() {
         });
         routes.collect()
     };
-    assert_eq!(gateways(&wanted, TABLE_UPLINK), [Some(address(FORGER))]);
+    assert_eq!(gateways(&wanted, TABLE_UPLINK), [Some(address(FORGER_ADDRESS))]);
     let led = tables(&wanted);
     assert!(!led.is_empty() && led.iter().all(|table| *table != TABLE_UPLINK), "{led:?}");
     assert!(led.iter().all(|table| gateways(&wanted, *table) == [Some(own_router)]));
     let answer = acknowledgement_of(first_packet(&said));
-    station.handle_input(Time::ZERO, WALL, Input::Packet(answer)).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Packet(answer)).expect("accepted");
     wanted.collect_changes(&mut station);
     assert!(tables(&wanted).is_empty());
 }
@@ -210,7 +218,9 @@ fn tunnel_keeps_its_own_next_hop_until_return_home_is_acknowledged() {
 #[test]
 fn mobile_router_gets_no_route_of_a_mobile_node() {
     let (mut station, mut wanted) = start_station(router_config(&["2001:db8:a::/64"]));
-    station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
+    station
+        .handle_input(Time::ZERO, WALL_TIME, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)))
+        .expect("accepted");
     wanted.collect_changes(&mut station);
     assert!(wanted.tables_of_node().is_empty());
     assert!(wanted.routes_to(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
@@ -278,7 +288,7 @@ fn home_agent_reports_missing_binding_by_icmpv6_error_or_binding_error() {
         PersistentState::default(),
         Rng::new(1),
         Time::ZERO,
-        WALL,
+        WALL_TIME,
     );
     while agent.poll_output().is_some() {}
     let packet = |source: &str, destination: &str, next_header: u8, payload: &[u8]| {
@@ -294,7 +304,7 @@ fn home_agent_reports_missing_binding_by_icmpv6_error_or_binding_error() {
         [&header.emit()[..], payload].concat()
     };
     let mut answers = |question: &[u8]| {
-        agent.handle_input(Time::ZERO, WALL, Input::Packet(question.to_vec())).expect("accepted");
+        agent.handle_input(Time::ZERO, WALL_TIME, Input::Packet(question.to_vec())).expect("accepted");
         let outputs = std::iter::from_fn(|| agent.poll_output());
         let packets = outputs.filter_map(|output| match output {
             Output::Nemo(NemoOutput::Packet(packet)) => Some(packet),
@@ -304,28 +314,38 @@ fn home_agent_reports_missing_binding_by_icmpv6_error_or_binding_error() {
     };
     let tunnelled = |inner_source: &str, length: usize| {
         let inner = packet(inner_source, "2001:db8:99::1", protocol::UDP, &vec![0; length]);
-        packet(FIRST, AGENT, protocol::IPV6, &inner)
+        packet(FIRST_CARE_OF_ADDRESS, AGENT_ADDRESS, protocol::IPV6, &inner)
     };
-    for (inner_source, length) in [(HOME, 8), ("2001:db8:a::5", 1400)] {
+    for (inner_source, length) in [(HOME_ADDRESS, 8), ("2001:db8:a::5", 1400)] {
         let question = tunnelled(inner_source, length);
         let found = answers(&question);
         assert_eq!(found.len(), 1);
         let header = Header::parse(&found[0]).expect("a packet");
-        assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
+        assert_eq!(
+            (header.source, header.destination),
+            (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS))
+        );
         assert_eq!((header.next_header, &found[0][40..42]), (protocol::ICMPV6, &[1, 4][..]));
         // RFC 4443 2.4 (c): the error has at most 1280 octets, and quotes enough of the packet for its sender
         // to recognise it.
         assert!(found[0].len() <= 1280 && found[0][48..128] == question[..80]);
     }
     assert!(answers(&tunnelled("2001:db8:bad::1", 8)).is_empty());
-    let many: usize = (0..1000).map(|_| answers(&tunnelled(HOME, 8)).len()).sum();
+    let many: usize = (0..1000).map(|_| answers(&tunnelled(HOME_ADDRESS, 8)).len()).sum();
     assert!((10..=50).contains(&many), "{many}");
 
-    let options = carnet_wire::extension::home_address_destination(protocol::UDP, address(HOME));
-    let found =
-        answers(&packet(FIRST, AGENT, protocol::DESTINATION_OPTIONS, &[&options[..], &[0; 8]].concat()));
+    let options = carnet_wire::extension::home_address_destination(protocol::UDP, address(HOME_ADDRESS));
+    let found = answers(&packet(
+        FIRST_CARE_OF_ADDRESS,
+        AGENT_ADDRESS,
+        protocol::DESTINATION_OPTIONS,
+        &[&options[..], &[0; 8]].concat(),
+    ));
     let header = Header::parse(&found[0]).expect("a packet");
-    assert_eq!((header.destination, header.next_header), (address(FIRST), protocol::MOBILITY));
+    assert_eq!(
+        (header.destination, header.next_header),
+        (address(FIRST_CARE_OF_ADDRESS), protocol::MOBILITY)
+    );
     assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
 }
 
@@ -334,7 +354,7 @@ fn home_agent_reports_missing_binding_by_icmpv6_error_or_binding_error() {
 #[test]
 fn reloaded_config_reports_its_changes() {
     let told = |station: &mut Station, config: &StationConfig| {
-        station.reconfigure(Time::ZERO, WALL, config.clone());
+        station.reconfigure(Time::ZERO, WALL_TIME, config.clone());
         let outputs = std::iter::from_fn(|| station.poll_output());
         let events = outputs.filter_map(|output| match output {
             Output::Nemo(NemoOutput::Event(
@@ -367,17 +387,17 @@ fn reloaded_config_reports_its_changes() {
         PersistentState::default(),
         Rng::new(1),
         Time::ZERO,
-        WALL,
+        WALL_TIME,
     );
     while agent.poll_output().is_some() {}
     let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
     let mut update = Builder::binding_update(1, flags, 15).finish();
     let packet = ControlPacket {
-        source: address(FIRST),
+        source: address(FIRST_CARE_OF_ADDRESS),
         home_address: Some(address("2001:db8:1::b")),
-        ..ControlPacket::plain(address(FIRST), address(AGENT), 64, &mut update)
+        ..ControlPacket::plain(address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS), 64, &mut update)
     };
-    agent.handle_input(Time::ZERO, WALL, Input::Packet(packet.emit())).expect("accepted");
+    agent.handle_input(Time::ZERO, WALL_TIME, Input::Packet(packet.emit())).expect("accepted");
     while agent.poll_output().is_some() {}
     assert!(agent.home_agent().expect("a home agent").bindings().is_bound(address("2001:db8:1::b")));
 
@@ -405,7 +425,8 @@ fn reloaded_config_reports_its_changes() {
     }
 
     let config = router_config(&["2001:db8:a::/64"]);
-    let mut router = Station::new(config.clone(), PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
+    let mut router =
+        Station::new(config.clone(), PersistentState::default(), Rng::new(1), Time::ZERO, WALL_TIME);
     while router.poll_output().is_some() {}
     let mut other = config;
     let settings = &mut other.mobile_router.as_mut().expect("a mobile router").router;

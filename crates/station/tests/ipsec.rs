@@ -17,8 +17,11 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{
     BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
 };
-use common::world::{Network, station};
-use common::{AGENT, FIRST, HOME, SECOND, address, agent_config, interface, router_config};
+use common::world::{NetworkBehaviour, station_at_time_zero};
+use common::{
+    AGENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, SECOND_CARE_OF_ADDRESS, address, agent_config,
+    interface, router_config,
+};
 
 const PREFIX: &str = "2001:db8:a::/64";
 
@@ -62,40 +65,43 @@ struct SimulatedKernels {
     rules: Vec<Rule>,
 }
 
-type IpsecWorld = common::world::World<SimulatedKernels>;
+type IpsecWorld = common::world::TestNetwork<SimulatedKernels>;
 
-impl Network for SimulatedKernels {
-    fn carry(world: &mut IpsecWorld, who: usize, output: Output) {
+impl NetworkBehaviour for SimulatedKernels {
+    fn handle_output(world: &mut IpsecWorld, who: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Protect { source, destination, label, message }) => {
                 let (source, destination) = (source.to_string(), destination.to_string());
-                let packet = match world.net.has_no_associations {
+                let packet = match world.kernels_and_links.has_no_associations {
                     false => esp_packet(&source, &destination, label, &message),
                     true => ipv6_packet(&source, &destination, label, protocol::MOBILITY, &message),
                 };
-                world.deliver(who, Input::Packet(packet));
+                world.send_now(who, Input::Packet(packet));
             }
             Output::Nemo(NemoOutput::Packet(packet)) => {
                 let header = Header::parse(&packet).expect("a packet");
-                let own = [AGENT, HOME].map(address)[who];
+                let own = [AGENT_ADDRESS, HOME_ADDRESS].map(address)[who];
                 if header.destination == own && header.next_header == protocol::ESP {
                     let message = packet[HEADER_LEN + 8..].to_vec();
                     let Header { source, destination, flow_label: label, .. } = header;
                     let protected = Input::Protected { source, destination, label, message };
-                    world.deliver(who, protected);
-                } else if who == 0 && [FIRST, SECOND, HOME].map(address).contains(&header.destination)
-                    || who == 1 && header.destination == address(AGENT)
+                    world.send_now(who, protected);
+                } else if who == 0
+                    && [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS, HOME_ADDRESS]
+                        .map(address)
+                        .contains(&header.destination)
+                    || who == 1 && header.destination == address(AGENT_ADDRESS)
                 {
-                    world.net.sent_packets.push(packet.clone());
-                    world.deliver(1 - who, Input::Packet(packet));
+                    world.kernels_and_links.sent_packets.push(packet.clone());
+                    world.send_now(1 - who, Input::Packet(packet));
                 }
             }
             Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
                 if let ForwardingEntry::Rule(rule) = &*entry {
-                    world.net.rules.push((**rule).clone());
+                    world.kernels_and_links.rules.push((**rule).clone());
                 }
             }
-            Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
+            Output::Nemo(NemoOutput::Event(event)) => world.kernels_and_links.events.push(event),
             _ => {}
         }
     }
@@ -104,8 +110,8 @@ impl Network for SimulatedKernels {
 impl IpsecWorld {
     fn new() -> IpsecWorld {
         let configs = [agent_config(&[PREFIX]), router_config(&[PREFIX])];
-        IpsecWorld::of(
-            configs.map(|config| station(config_with_ipsec(config), 7)),
+        IpsecWorld::with_stations(
+            configs.map(|config| station_at_time_zero(config_with_ipsec(config), 7)),
             SimulatedKernels::default(),
         )
     }
@@ -114,7 +120,7 @@ impl IpsecWorld {
     /// tunnel.
     fn take_protocols(&mut self) -> Vec<u8> {
         let all = self
-            .net
+            .kernels_and_links
             .sent_packets
             .drain(..)
             .map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
@@ -123,7 +129,10 @@ impl IpsecWorld {
 
     fn registered_addresses(&self) -> Vec<String> {
         let bindings = self.stations[0].home_agent().expect("a home agent").bindings();
-        bindings.bindings_of(address(HOME)).map(|binding| binding.care_of_address.to_string()).collect()
+        bindings
+            .bindings_of(address(HOME_ADDRESS))
+            .map(|binding| binding.care_of_address.to_string())
+            .collect()
     }
 
     fn dropped_packets(&self, who: usize) -> u64 {
@@ -137,8 +146,8 @@ impl IpsecWorld {
 #[test]
 fn mobile_router_registers_and_moves_with_esp_only() {
     let mut world = IpsecWorld::new();
-    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    assert_eq!(world.registered_addresses(), [FIRST]);
+    world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+    assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
     // The care-of address must be in the outer header (RFC 6275 6.3, 6.4).
     let protected = |to: &str| {
         let is = |packet: &&Vec<u8>| {
@@ -146,50 +155,57 @@ fn mobile_router_registers_and_moves_with_esp_only() {
             header.is_ok_and(|it| it.destination == address(to))
                 && extensions.is_ok_and(|it| it.protocol == protocol::ESP)
         };
-        world.net.sent_packets.iter().find(is).expect("a message under ESP")
+        world.kernels_and_links.sent_packets.iter().find(is).expect("a message under ESP")
     };
-    let (update, acknowledgement) = (protected(AGENT), protected(FIRST));
+    let (update, acknowledgement) = (protected(AGENT_ADDRESS), protected(FIRST_CARE_OF_ADDRESS));
     let (header, extensions) =
         (Header::parse(update).expect("a packet"), Extensions::parse(update).expect("a packet"));
-    assert_eq!((header.source, header.destination), (address(FIRST), address(AGENT)));
-    assert_eq!((extensions.home_address, header.flow_label), (Some(address(HOME)), 0));
+    assert_eq!((header.source, header.destination), (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS)));
+    assert_eq!((extensions.home_address, header.flow_label), (Some(address(HOME_ADDRESS)), 0));
     let header = Header::parse(acknowledgement).expect("a packet");
     let extensions = Extensions::parse(acknowledgement).expect("a packet");
-    assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
-    assert_eq!(extensions.routing_home_address, Some(address(HOME)));
+    assert_eq!((header.source, header.destination), (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS)));
+    assert_eq!(extensions.routing_home_address, Some(address(HOME_ADDRESS)));
     assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
 
-    world.tell(1, Input::Interface(interface("w1", SECOND, true)));
-    world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    assert_eq!(world.registered_addresses(), [SECOND]);
-    world.tell(1, Input::Command(Command::Shutdown));
+    world.pass_recorded_input(1, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
+    world.pass_recorded_input(
+        1,
+        Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
+    );
+    assert_eq!(world.registered_addresses(), [SECOND_CARE_OF_ADDRESS]);
+    world.pass_recorded_input(1, Input::Command(Command::Shutdown));
     assert!(world.registered_addresses().is_empty());
     assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped_packets(0), world.dropped_packets(1)), (0, 0));
     // The station must request these entries, so that the kernels can apply IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
-        world.net.rules.iter().any(|rule| {
+        world.kernels_and_links.rules.iter().any(|rule| {
             rule.table == table
                 && rule.from == host(from)
                 && rule.to == host(to)
                 && rule.protocol == Some(esp)
         })
     };
-    assert!(is(TABLE_PROTECTED_BY_IPSEC, "", AGENT, protocol::ESP), "{:?}", world.net.rules);
-    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::MOBILITY), "{:?}", world.net.rules);
-    assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.net.rules);
+    assert!(
+        is(TABLE_PROTECTED_BY_IPSEC, "", AGENT_ADDRESS, protocol::ESP),
+        "{:?}",
+        world.kernels_and_links.rules
+    );
+    assert!(is(TABLE_CAPTURE, AGENT_ADDRESS, "", protocol::MOBILITY), "{:?}", world.kernels_and_links.rules);
+    assert!(is(TABLE_CAPTURE, AGENT_ADDRESS, "", protocol::ESP), "{:?}", world.kernels_and_links.rules);
 }
 
 /// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option, also under ESP.
 #[test]
 fn mobile_router_returns_home_with_esp_only() {
     let mut world = IpsecWorld::new();
-    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    assert_eq!(world.registered_addresses(), [FIRST]);
-    world.net.sent_packets.clear();
-    world.tell(1, Input::Interface(interface("w0", "2001:db8:1::99", true)));
-    world.run(Duration::from_secs(2));
+    world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+    assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
+    world.kernels_and_links.sent_packets.clear();
+    world.pass_recorded_input(1, Input::Interface(interface("w0", "2001:db8:1::99", true)));
+    world.run_for(Duration::from_secs(2));
     assert!(world.registered_addresses().is_empty(), "the router has de-registered");
     let between = |packet: &Vec<u8>| {
         let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
@@ -197,30 +213,41 @@ fn mobile_router_returns_home_with_esp_only() {
         let is_plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         (extensions.protocol == protocol::ESP).then_some((header.source, header.destination, is_plain))
     };
-    let sent: Vec<_> = world.net.sent_packets.iter().filter_map(between).collect();
-    assert_eq!(sent, [(address(HOME), address(AGENT), true), (address(AGENT), address(HOME), true)]);
+    let sent: Vec<_> = world.kernels_and_links.sent_packets.iter().filter_map(between).collect();
+    assert_eq!(
+        sent,
+        [
+            (address(HOME_ADDRESS), address(AGENT_ADDRESS), true),
+            (address(AGENT_ADDRESS), address(HOME_ADDRESS), true)
+        ]
+    );
     let status = world.stations[1].nemo().mobile_router_status().expect("a mobile router");
     assert_eq!(status.state, "home");
-    world.tell(1, Input::Interface(interface("w0", SECOND, true)));
-    world.run(Duration::from_secs(2));
-    assert_eq!(world.registered_addresses(), [SECOND]);
+    world.pass_recorded_input(1, Input::Interface(interface("w0", SECOND_CARE_OF_ADDRESS, true)));
+    world.run_for(Duration::from_secs(2));
+    assert_eq!(world.registered_addresses(), [SECOND_CARE_OF_ADDRESS]);
     assert_eq!((world.dropped_packets(0), world.dropped_packets(1)), (0, 0));
 }
 
 #[test]
 fn without_security_association_messages_are_dropped_and_logged() {
     let mut world = IpsecWorld::new();
-    world.net.has_no_associations = true;
-    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    world.run(Duration::from_secs(10));
-    assert!(world.net.sent_packets.is_empty());
+    world.kernels_and_links.has_no_associations = true;
+    world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+    world.run_for(Duration::from_secs(10));
+    assert!(world.kernels_and_links.sent_packets.is_empty());
     assert!(world.dropped_packets(1) > 1);
     let told =
         |event: &&Event| matches!(event, Event::Warning { message } if message.contains("IPsec policy"));
-    assert_eq!(world.net.events.iter().filter(told).count(), 1, "{:?}", world.net.events);
-    world.net.has_no_associations = false;
-    world.run(Duration::from_secs(40));
-    assert_eq!(world.registered_addresses(), [FIRST]);
+    assert_eq!(
+        world.kernels_and_links.events.iter().filter(told).count(),
+        1,
+        "{:?}",
+        world.kernels_and_links.events
+    );
+    world.kernels_and_links.has_no_associations = false;
+    world.run_for(Duration::from_secs(40));
+    assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
 }
 
 fn binding_update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
@@ -240,62 +267,74 @@ fn binding_update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
 #[test]
 fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
     let mut world = IpsecWorld::new();
-    let mut message = binding_update(1, Some(FIRST));
+    let mut message = binding_update(1, Some(FIRST_CARE_OF_ADDRESS));
     let clear = ControlPacket {
-        source: address(FIRST),
-        destination: address(AGENT),
+        source: address(FIRST_CARE_OF_ADDRESS),
+        destination: address(AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: Some(address(HOME)),
+        home_address: Some(address(HOME_ADDRESS)),
         routing_home_address: None,
         mobility_header: &mut message,
     };
-    world.tell(0, Input::Packet(clear.emit()));
+    world.pass_recorded_input(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped_packets(0), 1);
 
     // The station accepts a message from the kernel's IPsec only once, and only if
     // it gave a message with this label to the kernel before.
     let protected = |label, message: &[u8]| Input::Protected {
-        source: address(HOME),
-        destination: address(AGENT),
+        source: address(HOME_ADDRESS),
+        destination: address(AGENT_ADDRESS),
         label,
         message: message.to_vec(),
     };
-    world.tell(0, protected(77, &message));
+    world.pass_recorded_input(0, protected(77, &message));
     assert_eq!(world.dropped_packets(0), 2);
 
     // RFC 6275 11.7.1: the care-of address must be inside the message.
     let arrive = |world: &mut IpsecWorld, message: &[u8]| {
-        let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME));
+        let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME_ADDRESS));
         let payload = [&options[..], &[0; 8], message].concat();
-        world.tell(0, Input::Packet(ipv6_packet(FIRST, AGENT, 0, protocol::DESTINATION_OPTIONS, &payload)));
+        world.pass_recorded_input(
+            0,
+            Input::Packet(ipv6_packet(
+                FIRST_CARE_OF_ADDRESS,
+                AGENT_ADDRESS,
+                0,
+                protocol::DESTINATION_OPTIONS,
+                &payload,
+            )),
+        );
     };
     arrive(&mut world, &binding_update(2, None));
     assert_eq!(world.dropped_packets(0), 3);
     assert!(world.registered_addresses().is_empty());
-    arrive(&mut world, &binding_update(3, Some(FIRST)));
-    assert_eq!((world.dropped_packets(0), world.registered_addresses()), (3, vec![FIRST.to_owned()]));
+    arrive(&mut world, &binding_update(3, Some(FIRST_CARE_OF_ADDRESS)));
+    assert_eq!(
+        (world.dropped_packets(0), world.registered_addresses()),
+        (3, vec![FIRST_CARE_OF_ADDRESS.to_owned()])
+    );
 
     // If the kernel refuses a received ESP packet, the packet reaches the station a second time. The station
     // must not pass it to the kernel again.
-    world.tell(0, Input::Packet(esp_packet(HOME, AGENT, 1, b"nothing")));
+    world.pass_recorded_input(0, Input::Packet(esp_packet(HOME_ADDRESS, AGENT_ADDRESS, 1, b"nothing")));
 }
 
 #[test]
 fn router_under_ipsec_rejects_unprotected_acknowledgement() {
     let mut world = IpsecWorld::new();
-    world.net.has_no_associations = true;
-    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
+    world.kernels_and_links.has_no_associations = true;
+    world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     let before = world.dropped_packets(1);
     let mut message = Builder::binding_acknowledgement(0, false, true, 0, 15).finish();
     let clear = ControlPacket {
-        source: address(AGENT),
-        destination: address(FIRST),
+        source: address(AGENT_ADDRESS),
+        destination: address(FIRST_CARE_OF_ADDRESS),
         hop_limit: 64,
         home_address: None,
-        routing_home_address: Some(address(HOME)),
+        routing_home_address: Some(address(HOME_ADDRESS)),
         mobility_header: &mut message,
     };
-    world.tell(1, Input::Packet(clear.emit()));
+    world.pass_recorded_input(1, Input::Packet(clear.emit()));
     assert_eq!(world.dropped_packets(1), before + 1);
 }
 
@@ -304,22 +343,22 @@ fn router_under_ipsec_rejects_unprotected_acknowledgement() {
 #[test]
 fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     let mut world = IpsecWorld::new();
-    world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    world.tell(1, Input::Interface(interface("w1", SECOND, true)));
-    assert_eq!(world.registered_addresses(), [FIRST]);
-    world.net.events.clear();
+    world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+    world.pass_recorded_input(1, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
+    assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
+    world.kernels_and_links.events.clear();
     let mut rng = Rng::new(30);
     let revocation = |kind, sequence| Builder::binding_revocation(kind, sequence, RevocationFlags::default());
     for round in 0..4000_u32 {
         let sequence = rng.u16();
         let status = [0, 1, 129, 133, 135, 144, 145, 146][usize::from(rng.u16()) % 8];
         let mut message = match round / 2 % 8 {
-            0 => binding_update(sequence, Some(SECOND)),
+            0 => binding_update(sequence, Some(SECOND_CARE_OF_ADDRESS)),
             1 => binding_update(sequence, None),
             2 => Builder::binding_acknowledgement(status, false, true, sequence % 4, sequence % 2).finish(),
             3 => revocation(RevocationKind::Indication { trigger: 1 }, sequence).finish(),
             4 => revocation(RevocationKind::Acknowledgement { status: 0 }, sequence).finish(),
-            5 => Builder::home_agent_switch(&[address(SECOND)]).finish(),
+            5 => Builder::home_agent_switch(&[address(SECOND_CARE_OF_ADDRESS)]).finish(),
             6 => Builder::binding_refresh_request().finish(),
             // Mobility Header messages of other types.
             _ => [&[59, 0, sequence as u8][..], &[0; 5]].concat(),
@@ -328,7 +367,8 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
             let at = usize::from(rng.u16()) % message.len();
             message[at] ^= 1 << (rng.u16() % 8);
         }
-        let (agent, router, home) = (address(AGENT), address(FIRST), Some(address(HOME)));
+        let (agent, router, home) =
+            (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS), Some(address(HOME_ADDRESS)));
         let who = (round % 2) as usize;
         let forged = ControlPacket {
             source: [router, agent][who],
@@ -338,16 +378,19 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
             routing_home_address: home.filter(|_| who == 1),
             mobility_header: &mut message,
         };
-        world.tell(who, Input::Packet(forged.emit()));
-        assert_eq!(world.registered_addresses(), [FIRST], "round {round}");
+        world.pass_recorded_input(who, Input::Packet(forged.emit()));
+        assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS], "round {round}");
         if round % 100 == 0 {
-            world.run(Duration::from_secs(1));
+            world.run_for(Duration::from_secs(1));
         }
     }
     let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
-    assert_eq!(world.net.events.iter().find(is_about_bindings), None);
+    assert_eq!(world.kernels_and_links.events.iter().find(is_about_bindings), None);
     assert!(world.dropped_packets(0) > 0 && world.dropped_packets(1) > 0);
     // Both stations still communicate after the forged messages.
-    world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    assert_eq!(world.registered_addresses(), [SECOND]);
+    world.pass_recorded_input(
+        1,
+        Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
+    );
+    assert_eq!(world.registered_addresses(), [SECOND_CARE_OF_ADDRESS]);
 }

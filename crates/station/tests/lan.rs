@@ -10,10 +10,10 @@ use carnet_nemo::forwarding::AllowedPackets;
 use carnet_nemo::forwarding::desired::{EntryChange, EntryKey, ForwardingEntry};
 use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{
-    Inbound, InboundFilter, LanSettings, PersistentState, PortRange, Station, StationConfig,
+    InboundFilter, InboundPackets, LanSettings, PersistentState, PortRange, Station, StationConfig,
 };
 use carnet_wire::nd::{NdOption, NestingInformation, RecursiveDnsServers, RouterAdvertisement};
-use common::{WALL, address, interface, router_config};
+use common::{WALL_TIME, address, interface, router_config};
 
 /// The config of a router with these interfaces.
 fn config(lan: Vec<LanSettings>) -> StationConfig {
@@ -32,14 +32,15 @@ fn own_lan_settings(interface: &str, dns: &str) -> LanSettings {
 
 /// Returns a station whose interfaces are up, and the advertisements that it has sent so far.
 fn station_with_lans(lan: Vec<LanSettings>) -> (Station, AdvertisementsByInterface) {
-    let mut station = Station::new(config(lan), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station =
+        Station::new(config(lan), PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     let mut found = take_outputs(&mut station).0;
     for name in ["i0", "i1", "i2"] {
         let interface = interface(name, "fe80::1", true);
-        station.handle_input(Time::ZERO, WALL, Input::Interface(interface)).expect("accepted");
+        station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(interface)).expect("accepted");
         found.extend(take_outputs(&mut station).0);
     }
-    station.handle_input(Time::ZERO, WALL, Input::Timeout).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::Timeout).expect("accepted");
     found.extend(take_outputs(&mut station).0);
     (station, found)
 }
@@ -136,7 +137,7 @@ fn reload_withdraws_removed_dns_servers_from_hosts() {
         station_with_lans(vec!["i0".into(), own_lan_settings("i1", "fd00::53"), "i2".into()]);
     station.reconfigure(
         Time::ZERO,
-        WALL,
+        WALL_TIME,
         config(vec!["i0".into(), own_lan_settings("i1", "fd00::54"), "i2".into()]),
     );
     let (found, events) = take_outputs(&mut station);
@@ -151,9 +152,9 @@ fn reload_withdraws_removed_dns_servers_from_hosts() {
 #[test]
 fn station_installs_inbound_filter_first_and_closes_lan_without_one() {
     let mut shut = LanSettings::from("i1");
-    shut.inbound_filter = InboundFilter { inbound: Inbound::Established, ..InboundFilter::default() };
+    shut.inbound_filter = InboundFilter { inbound: InboundPackets::Established, ..InboundFilter::default() };
     let config = config(vec!["i0".into(), shut]);
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     let mut set = Vec::new();
     while let Some(output) = station.poll_output() {
         if let Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) = output {
@@ -178,12 +179,12 @@ fn station_installs_inbound_filter_first_and_closes_lan_without_one() {
     let status = |station: &Station| station.nemo().lan_status()[1].closed.clone();
     assert_eq!((closed(&station), status(&station)), (vec![], None));
     let error = Some("no nf_tables".to_owned());
-    station.handle_input(Time::ZERO, WALL, Input::PacketRules(error.clone())).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::PacketRules(error.clone())).expect("accepted");
     while station.poll_output().is_some() {}
     let networks = ["2001:db8:b::/64", "2001:db8:c::/64"];
     let all = (105..108).flat_map(|priority| networks.map(|network| (priority, network.to_owned())));
     assert_eq!((closed(&station), status(&station)), (all.collect(), error));
-    station.handle_input(Time::ZERO, WALL, Input::PacketRules(None)).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, Input::PacketRules(None)).expect("accepted");
     assert_eq!((closed(&station), status(&station)), (vec![], None));
 }
 
@@ -197,13 +198,13 @@ fn lan_status_shows_the_inbound_filter_of_each_interface() {
     };
     let ping = AllowedPackets { protocol: 58, ports: Vec::new(), destinations: Vec::new() };
     shut.inbound_filter = InboundFilter {
-        inbound: Inbound::Established,
+        inbound: InboundPackets::Established,
         allowed_exceptions: vec![allowed, ping],
         is_isolated: true,
         host_rate: None,
     };
     let config = config(vec!["i0".into(), shut]);
-    let station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     let lan = serde_json::to_value(station.nemo().lan_status()).expect("JSON");
     let expected = serde_json::json!([
         {"interface": "i0", "state": "no_such_interface", "inbound": "any", "allow": [], "isolated": false,
@@ -228,7 +229,7 @@ fn each_interface_has_its_own_advertise_setting() {
     let (mut station, _) =
         station_with_lans(vec!["i0".into(), own_lan_settings("i1", "fd00::53"), "i2".into()]);
     let before = interface_addresses(&station);
-    station.reconfigure(Time::ZERO, WALL, config(vec!["i0".into(), silent, "i2".into()]));
+    station.reconfigure(Time::ZERO, WALL_TIME, config(vec!["i0".into(), silent, "i2".into()]));
     assert_eq!(interface_addresses(&station), before, "it keeps the address");
     let (found, _) = take_outputs(&mut station);
     assert_eq!(found["i1"], [advertised_values(&[("2001:db8:b:1::", 0)], &[("fd00::53", 0)])]);
@@ -239,12 +240,12 @@ fn each_interface_has_its_own_advertise_setting() {
 fn is_nesting_advertised(nesting: bool) -> bool {
     let mut config = config(vec![LanSettings::from("i0")]);
     config.mobile_router.as_mut().expect("a mobile router").nesting_enabled = nesting;
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     let mut found = Vec::new();
     let inputs = [Input::Interface(interface("i0", "fe80::1", true)), Input::Timeout];
     for input in [None].into_iter().chain(inputs.map(Some)) {
         if let Some(input) = input {
-            station.handle_input(Time::ZERO, WALL, input).expect("accepted");
+            station.handle_input(Time::ZERO, WALL_TIME, input).expect("accepted");
         }
         while let Some(output) = station.poll_output() {
             let Output::Nemo(NemoOutput::Icmpv6(message)) = output else { continue };

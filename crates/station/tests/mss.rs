@@ -32,7 +32,7 @@ for flags in ["S", "SA", "A"]:
                             print(mtu, one.hex(), build(low, flags, before, after, extension, data).hex())
 "#;
 
-fn octets(hex: &str) -> Vec<u8> {
+fn octets_of_hex(hex: &str) -> Vec<u8> {
     let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex digits");
     (0..hex.len()).step_by(2).map(digit).collect()
 }
@@ -53,7 +53,7 @@ fn router_advertisement_equals_the_one_that_scapy_builds() {
         let mut fields = line.split(' ');
         let mut field = || fields.next().expect("three fields");
         let mtu = field().parse().expect("a number");
-        let (before, expected) = (octets(field()), octets(field()));
+        let (before, expected) = (octets_of_hex(field()), octets_of_hex(field()));
         let mut after = before.clone();
         assert_eq!(mss::clamp_mss(&mut after, mtu), before != expected, "{mtu} {before:02x?}");
         assert_eq!(after, expected, "{mtu} {before:02x?}");

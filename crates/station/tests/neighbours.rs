@@ -21,8 +21,8 @@ use carnet_station::io::{
 use carnet_station::{GeonetSettings, MnppSettings, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
-use common::world::{Network, station};
-use common::{AGENT, address, agent_config, interface, router_config};
+use common::world::{NetworkBehaviour, station_at_time_zero};
+use common::{AGENT_ADDRESS, address, agent_config, interface, router_config};
 
 const RADIO_RANGE: f64 = 250.0;
 /// Difference of longitude over one metre at the latitude of the test, in 0.1 microdegree.
@@ -57,7 +57,7 @@ fn vehicle_config(who: usize, authorization: Authorization) -> StationConfig {
             ..Mib::default()
         },
         ipv6_config: Some(common::geonet_ipv6()),
-        ..common::geonet(GnAddress::new(false, StationType::PassengerCar, mac_of_vehicle(who)))
+        ..common::geonet_settings(GnAddress::new(false, StationType::PassengerCar, mac_of_vehicle(who)))
     });
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),
@@ -90,14 +90,14 @@ struct RadioAndInternet {
     sent_packets: u32,
 }
 
-type NeighbourWorld = common::world::World<RadioAndInternet>;
+type NeighbourWorld = common::world::TestNetwork<RadioAndInternet>;
 
-impl Network for RadioAndInternet {
-    fn carry(world: &mut NeighbourWorld, who: usize, output: Output) {
+impl NetworkBehaviour for RadioAndInternet {
+    fn handle_output(world: &mut NeighbourWorld, who: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.route_packet(who, packet),
             Output::Nemo(NemoOutput::Forwarding(change)) if who != HOME_AGENT => {
-                let wanted = &mut world.net.kernel_entries[who];
+                let wanted = &mut world.kernels_and_links.kernel_entries[who];
                 match change {
                     EntryChange::Set(entry) => {
                         wanted.insert(format!("{:?}", entry.key()), ForwardingEntry::clone(&entry));
@@ -111,13 +111,14 @@ impl Network for RadioAndInternet {
                 let group = frame.destination[0] & 1 != 0;
                 let other = 1 - who;
                 if who == 0 {
-                    world.net.overheard_frames.push(frame.clone());
+                    world.kernels_and_links.overheard_frames.push(frame.clone());
                 }
-                let heard = !world.net.is_radio_broken && world.net.distance_east.abs() <= RADIO_RANGE;
+                let heard = !world.kernels_and_links.is_radio_broken
+                    && world.kernels_and_links.distance_east.abs() <= RADIO_RANGE;
                 if heard && (group || frame.destination == mac_of_vehicle(other)) {
-                    world.deliver(other, Input::Frame(frame));
-                } else if world.net.reports_unacknowledged && !group {
-                    world.deliver(who, Input::Unacknowledged(frame));
+                    world.send_now(other, Input::Frame(frame));
+                } else if world.kernels_and_links.reports_unacknowledged && !group {
+                    world.send_now(who, Input::Unacknowledged(frame));
                 }
             }
             Output::Geonet(GeonetOutput::Ipv6 { delivered, .. }) => {
@@ -137,11 +138,13 @@ impl NeighbourWorld {
             other.prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
             agent.nodes.push(other);
         }
-        let [first, second] = [0, 1].map(|who| station(vehicle_config(who, authorization), 8 + who as u64));
+        let [first, second] =
+            [0, 1].map(|who| station_at_time_zero(vehicle_config(who, authorization), 8 + who as u64));
         let surroundings = RadioAndInternet { distance_east: 1000.0, ..RadioAndInternet::default() };
-        let mut world = NeighbourWorld::of([first, second, station(agent, 7)], surroundings);
+        let mut world =
+            NeighbourWorld::with_stations([first, second, station_at_time_zero(agent, 7)], surroundings);
         for who in [0, 1] {
-            world.tell(who, Input::Interface(interface("w0", &care_of_address_of(who), true)));
+            world.pass_recorded_input(who, Input::Interface(interface("w0", &care_of_address_of(who), true)));
             let status = world.stations[who].nemo().mobile_router_status().expect("a mobile router");
             assert_eq!(status.state, "registered");
         }
@@ -151,12 +154,12 @@ impl NeighbourWorld {
     /// Simulates the Internet and the kernels for a packet that a station has written.
     fn route_packet(&mut self, from: usize, packet: Vec<u8>) {
         let to = Header::parse(&packet).expect("an IPv6 packet").destination;
-        if to == address(AGENT) {
-            return self.deliver(HOME_AGENT, Input::Packet(packet));
+        if to == address(AGENT_ADDRESS) {
+            return self.send_now(HOME_AGENT, Input::Packet(packet));
         }
         for who in [0, 1] {
             if to == address(&care_of_address_of(who)) {
-                return self.deliver(who, Input::Packet(packet));
+                return self.send_now(who, Input::Packet(packet));
             }
             // The home agent's kernel routes packets for mobile networks into the tunnel device.
             let inside =
@@ -164,7 +167,7 @@ impl NeighbourWorld {
             if inside && from == who {
                 return self.deliver_to_host(who, &packet, false);
             } else if inside {
-                return self.deliver(HOME_AGENT, Input::Packet(packet));
+                return self.send_now(HOME_AGENT, Input::Packet(packet));
             }
         }
     }
@@ -173,13 +176,13 @@ impl NeighbourWorld {
         let header = Header::parse(packet).expect("an IPv6 packet");
         if header.destination == host_address_of(who) {
             let number = packet[HEADER_LEN..].first_chunk().expect("a number");
-            self.net.arrived_packets[who].push((u32::from_be_bytes(*number), straight));
+            self.kernels_and_links.arrived_packets[who].push((u32::from_be_bytes(*number), straight));
         }
     }
 
     /// Returns the next hop of a vehicle's kernel for a neighbouring mobile network.
     fn direct_next_hop(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        self.net.kernel_entries[who].values().find_map(|entry| match entry {
+        self.kernels_and_links.kernel_entries[who].values().find_map(|entry| match entry {
             ForwardingEntry::Route(route)
                 if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) =>
             {
@@ -195,8 +198,9 @@ impl NeighbourWorld {
     /// Sends a packet from a host on board to the host of the other vehicle.
     fn send_from_host(&mut self, who: usize) {
         let (from, to) = (host_address_of(who), host_address_of(1 - who));
-        let packet = carnet_virtual::data_packet(from, to, &self.net.sent_packets.to_be_bytes());
-        self.net.sent_packets += 1;
+        let packet =
+            carnet_virtual::data_packet(from, to, &self.kernels_and_links.sent_packets.to_be_bytes());
+        self.kernels_and_links.sent_packets += 1;
         let input = match self.direct_next_hop(who, to) {
             Some(gateway) => Input::VirtualFrame(VirtualFrame {
                 link: 0,
@@ -207,17 +211,18 @@ impl NeighbourWorld {
             }),
             None => Input::Packet(packet),
         };
-        self.tell(who, input);
+        self.pass_recorded_input(who, input);
     }
 
     /// Lets 10 ms pass.
     fn advance_ten_milliseconds(&mut self) {
         self.now += Duration::from_millis(10);
-        self.net.distance_east += self.net.speed * 0.01;
+        self.kernels_and_links.distance_east += self.kernels_and_links.speed * 0.01;
         let millis = (self.now.as_nanos() / 1_000_000) as u32;
         for who in [0, 1] {
             if millis.is_multiple_of(200) {
-                let (metres, speed) = [(0.0, 0.0), (self.net.distance_east, self.net.speed)][who];
+                let (metres, speed) =
+                    [(0.0, 0.0), (self.kernels_and_links.distance_east, self.kernels_and_links.speed)][who];
                 let position = Position {
                     timestamp: 1_000_000 + millis,
                     latitude: 488_375_000,
@@ -226,14 +231,14 @@ impl NeighbourWorld {
                     speed: (f64::abs(speed) * 100.0) as i16,
                     heading: if speed < 0.0 { 2700 } else { 900 },
                 };
-                self.tell(who, Input::Position(position));
+                self.pass_recorded_input(who, Input::Position(position));
             }
             if self.stations[who].poll_timeout().is_some_and(|due| due <= self.now) {
-                self.tell(who, Input::Timeout);
+                self.pass_recorded_input(who, Input::Timeout);
             }
         }
         if self.stations[HOME_AGENT].poll_timeout().is_some_and(|due| due <= self.now) {
-            self.tell(HOME_AGENT, Input::Timeout);
+            self.pass_recorded_input(HOME_AGENT, Input::Timeout);
         }
     }
 
@@ -250,12 +255,12 @@ impl NeighbourWorld {
     /// duplicates.
     fn take_packet_counts(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> =
-            self.net.arrived_packets.iter_mut().flat_map(std::mem::take).collect();
+            self.kernels_and_links.arrived_packets.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
         let all = arrived.len();
         arrived.sort();
         arrived.dedup_by_key(|(number, _)| *number);
-        let lost = std::mem::take(&mut self.net.sent_packets) - arrived.len() as u32;
+        let lost = std::mem::take(&mut self.kernels_and_links.sent_packets) - arrived.len() as u32;
         (lost, straight, all - arrived.len())
     }
 }
@@ -263,7 +268,7 @@ impl NeighbourWorld {
 #[test]
 fn passing_vehicles_lose_no_packet_on_direct_route() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-    (world.net.distance_east, world.net.speed) = (600.0, -50.0);
+    (world.kernels_and_links.distance_east, world.kernels_and_links.speed) = (600.0, -50.0);
     world.exchange_packets(24.0);
     let (lost, straight, twice) = world.take_packet_counts();
     assert_eq!((lost, twice), (0, 0));
@@ -286,15 +291,15 @@ fn passing_vehicles_lose_no_packet_on_direct_route() {
 fn silent_radio_failure_costs_half_a_second() {
     for feedback in [false, true] {
         let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-        world.net.reports_unacknowledged = feedback;
-        world.net.distance_east = 50.0;
+        world.kernels_and_links.reports_unacknowledged = feedback;
+        world.kernels_and_links.distance_east = 50.0;
         world.exchange_packets(5.0);
         let (lost, straight, _) = world.take_packet_counts();
         assert_eq!(lost, 0);
         assert!(straight > 300, "{straight}");
         let routes = world.stations[0].nemo().route_status(world.now);
         assert_eq!((routes[0].path.as_str(), routes[0].interface.as_deref()), ("direct", Some("gn0")));
-        world.net.is_radio_broken = true;
+        world.kernels_and_links.is_radio_broken = true;
         world.exchange_packets(10.0);
         let (lost, _, twice) = world.take_packet_counts();
         assert_eq!(twice, 0);
@@ -304,7 +309,7 @@ fn silent_radio_failure_costs_half_a_second() {
             // At least one packet is lost, and each of the two hosts loses at most 66.
             assert!((1..=132).contains(&lost), "{lost}");
         }
-        world.net.is_radio_broken = false;
+        world.kernels_and_links.is_radio_broken = false;
         world.exchange_packets(40.0);
         let (lost, straight, _) = world.take_packet_counts();
         assert_eq!(lost, 0);
@@ -315,7 +320,7 @@ fn silent_radio_failure_costs_half_a_second() {
 #[test]
 fn proven_neighbouring_network_adds_exactly_one_route() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-    let before = world.net.kernel_entries[0].clone();
+    let before = world.kernels_and_links.kernel_entries[0].clone();
     let rule = |priority, table| {
         let rules = before.values().filter(|entry| {
             matches!(entry, ForwardingEntry::Rule(rule)
@@ -327,24 +332,24 @@ fn proven_neighbouring_network_adds_exactly_one_route() {
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
     // In this test the interface to neighbours is not an uplink, so this rule does not exist.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
-    world.net.distance_east = 50.0;
+    world.kernels_and_links.distance_east = 50.0;
     world.exchange_packets(5.0);
-    let mut after = world.net.kernel_entries[0].clone();
+    let mut after = world.kernels_and_links.kernel_entries[0].clone();
     let is_new = |key: &String| !before.contains_key(key);
     let new: Vec<String> = after.keys().filter(|key| is_new(key)).cloned().collect();
     assert_eq!(new.len(), 1, "{new:?}");
     after.remove(&new[0]);
     assert_eq!(after, before);
     // A station that shuts down sends a last message, which removes the routes to it at its neighbours.
-    world.tell(1, Input::Command(Command::Shutdown));
-    assert_eq!(world.net.kernel_entries[0], before);
+    world.pass_recorded_input(1, Input::Command(Command::Shutdown));
+    assert_eq!(world.kernels_and_links.kernel_entries[0], before);
 }
 
 /// A station does not see the packets of a fast path; the fast path reports them ten times a second.
 #[test]
 fn packets_of_fast_path_keep_direct_route_in_use() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-    world.net.distance_east = 50.0;
+    world.kernels_and_links.distance_east = 50.0;
     world.exchange_packets(3.0);
     let probes = |world: &NeighbourWorld| {
         let counters: BTreeMap<String, u64> = world.stations[0].counters().into_iter().collect();
@@ -363,7 +368,7 @@ fn packets_of_fast_path_keep_direct_route_in_use() {
                     own_packet_destinations: ways.clone(),
                     ..FastPathReport::default()
                 };
-                world.tell(0, Input::GeonetReport(report));
+                world.pass_recorded_input(0, Input::GeonetReport(report));
             }
         }
         let sent = probes(&world) - before;
@@ -381,7 +386,7 @@ fn router_that_announces_foreign_network_gets_no_traffic() {
         if let Some(geonet) = &mut liar.geonet {
             geonet.address = Some(there);
         }
-        let mut liar = station(liar, 3);
+        let mut liar = station_at_time_zero(liar, 3);
         let mut frames: Vec<Frame> = Vec::new();
         while liar.poll_output().is_some() {}
         for step in 0..400 {
@@ -395,18 +400,18 @@ fn router_that_announces_foreign_network_gets_no_traffic() {
                     speed: 0,
                     heading: 0,
                 };
-                liar.handle_input(world.now, world.wall(), Input::Position(position)).expect("accepted");
+                liar.handle_input(world.now, world.wall_time(), Input::Position(position)).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame_of));
             }
             if liar.poll_timeout().is_some_and(|due| due <= world.now) {
-                liar.handle_input(world.now, world.wall(), Input::Timeout).expect("accepted");
+                liar.handle_input(world.now, world.wall_time(), Input::Timeout).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame_of));
             }
             for frame in std::mem::take(&mut frames) {
-                world.tell(0, Input::Frame(frame));
+                world.pass_recorded_input(0, Input::Frame(frame));
             }
-            for frame in std::mem::take(&mut world.net.overheard_frames) {
-                liar.handle_input(world.now, world.wall(), Input::Frame(frame)).expect("accepted");
+            for frame in std::mem::take(&mut world.kernels_and_links.overheard_frames) {
+                liar.handle_input(world.now, world.wall_time(), Input::Frame(frame)).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(self::frame_of));
             }
         }

@@ -3,13 +3,13 @@
 
 mod common;
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_base::{Rng, Time};
 use carnet_nemo::forwarding::desired::{ForwardingEntry, Rule, TABLE_MAIN, TABLE_OWN_TRAFFIC, priority};
 use carnet_nemo::forwarding::packet_rules::Mark;
 use carnet_station::io::Input;
 use carnet_station::{OwnTraffic, PersistentState, Station, StationConfig};
-use common::{AGENT, HOME, WALL, interface, router_config};
+use common::{AGENT_ADDRESS, HOME_ADDRESS, WALL_TIME, interface, router_config};
 
 const CARE_OF: &str = "2001:db8:f1::10";
 
@@ -17,12 +17,12 @@ const CARE_OF: &str = "2001:db8:f1::10";
 fn station_with_own_traffic(own_traffic: OwnTraffic) -> Station {
     let mut config: StationConfig = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a mobile router").own_traffic = own_traffic;
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
     let mut uplink = interface("w0", CARE_OF, true);
     uplink.ipv4_addresses = vec!["192.0.2.10/24".parse().expect("an address")];
     for interface in [uplink, interface("i0", "2001:db8:a::1", true)] {
-        station.handle_input(Time::ZERO, WALL, Input::Interface(interface)).expect("accepted");
+        station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(interface)).expect("accepted");
         while station.poll_output().is_some() {}
     }
     station
@@ -57,7 +57,7 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
     let station = station_with_own_traffic(OwnTraffic::Tunnel);
     let outside = priority::OWN_TRAFFIC_OUTSIDE_TUNNEL;
     let mut expected = vec![
-        format!("{outside} any {AGENT}/128 {TABLE_MAIN}"),
+        format!("{outside} any {AGENT_ADDRESS}/128 {TABLE_MAIN}"),
         format!("{outside} {CARE_OF}/128 any {TABLE_MAIN}"),
         // Without an IPv4 network on board, IPv4 packets of the router's own programs stay outside the
         // tunnel. Answers from 192.0.2.10 stay outside in any case.
@@ -78,11 +78,11 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
         })
         .map(|route| (route.is_into_tunnel_device(), route.source.clone()))
         .collect();
-    let home = Some(Box::new(HOME.parse().expect("an address")));
+    let home = Some(Box::new(HOME_ADDRESS.parse().expect("an address")));
     assert!(sources.contains(&(true, home)) && sources.contains(&(false, None)), "{sources:?}");
     let is_of_ipv4 = |entry: &ForwardingEntry| {
         matches!(entry, ForwardingEntry::Route(route)
-        if route.destination == ALL_IPV4)
+        if route.destination == ALL_IPV4_PREFIX)
     };
     assert!(!station.nemo().desired_entries().any(is_of_ipv4));
     // The rules for carnet's own packets from a care-of address match before these rules.

@@ -1,6 +1,6 @@
 //! Path MTU discovery of both ends over a simulated network in virtual time. Each uplink and direction has an
 //! MTU. The network delivers ICMPv6 errors or filters them, and loses, delays and reorders packets.
-//! [`World::come_out`] simulates the kernels (the owner of the home address, forwarding into the tunnel
+//! [`TestNetwork::come_out`] simulates the kernels (the owner of the home address, forwarding into the tunnel
 //! device).
 
 mod common;
@@ -17,9 +17,10 @@ use carnet_wire::extension::{HOME_ADDRESS_ROUTING_LEN, home_address_destination}
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
-use common::world::{Network, station};
+use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, address, agent_config, interface, router_config,
+    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
+    address, agent_config, interface, router_config,
 };
 
 /// Index of the home agent's station. The next constant is the index of the mobile router's.
@@ -33,7 +34,7 @@ struct NetworkPath {
     mtu: [usize; 2],
     /// Whether Packet Too Big messages of routers on the path arrive.
     reports_too_big: bool,
-    is_open: bool,
+    is_passable: bool,
 }
 
 struct MtuInternet {
@@ -49,7 +50,7 @@ struct MtuInternet {
     sends_errors_directly: bool,
     /// Source address of the home agent's Echo Replies if the home agent answers like a correspondent node
     /// with a binding; `None` if it does not.
-    correspondent: Option<&'static str>,
+    echo_reply_source: Option<&'static str>,
     /// Whether a data path outside the station (kernel or fast path) has already decapsulated the packets
     /// that arrive at the tunnel ends.
     is_decapsulated_outside: bool,
@@ -65,10 +66,10 @@ struct MtuInternet {
     quotable_packet: Option<Vec<u8>>,
 }
 
-type MtuWorld = common::world::World<MtuInternet>;
+type MtuWorld = common::world::TestNetwork<MtuInternet>;
 
-impl Network for MtuInternet {
-    fn carry(world: &mut MtuWorld, from: usize, output: Output) {
+impl NetworkBehaviour for MtuInternet {
+    fn handle_output(world: &mut MtuWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.handle_decapsulated(from, packet),
             Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
@@ -76,7 +77,7 @@ impl Network for MtuInternet {
                     && t.transmit
                 {
                     let care_of = if from == HOME_AGENT { t.remote } else { t.local };
-                    world.net.set_mtus.push((world.now, from, care_of.to_string(), t.mtu));
+                    world.kernels_and_links.set_mtus.push((world.now, from, care_of.to_string(), t.mtu));
                 }
             }
             Output::Nemo(NemoOutput::Icmpv6(LinkMessage { message, .. }))
@@ -85,7 +86,7 @@ impl Network for MtuInternet {
                 let advertisement = RouterAdvertisement::parse(&message).expect("valid");
                 for option in advertisement.options() {
                     if let NdOption::Mtu(mtu) = option {
-                        world.net.advertised_mtus.push((world.now, mtu));
+                        world.kernels_and_links.advertised_mtus.push((world.now, mtu));
                     }
                 }
             }
@@ -98,12 +99,15 @@ impl MtuWorld {
     fn new(first: NetworkPath, second: NetworkPath) -> MtuWorld {
         let delay = (Duration::from_millis(20), Duration::from_millis(22));
         let internet = MtuInternet {
-            paths_by_address: BTreeMap::from([(FIRST, first), (SECOND, second)]),
+            paths_by_address: BTreeMap::from([
+                (FIRST_CARE_OF_ADDRESS, first),
+                (SECOND_CARE_OF_ADDRESS, second),
+            ]),
             link_conditions: Link { delay_range: delay, ..Link::LOSSLESS },
             answers_echo: true,
             route_optimization: false,
             sends_errors_directly: false,
-            correspondent: None,
+            echo_reply_source: None,
             is_decapsulated_outside: false,
             rng: Rng::new(3),
             set_mtus: Vec::new(),
@@ -112,15 +116,20 @@ impl MtuWorld {
             arrived_packets: Vec::new(),
             quotable_packet: None,
         };
-        let agent = station(agent_config(&["2001:db8:a::/64"]), 1);
-        MtuWorld::of([agent, station(router_config(&["2001:db8:a::/64"]), 2)], internet)
+        let agent = station_at_time_zero(agent_config(&["2001:db8:a::/64"]), 1);
+        MtuWorld::with_stations(
+            [agent, station_at_time_zero(router_config(&["2001:db8:a::/64"]), 2)],
+            internet,
+        )
     }
 
     fn start_stations(&mut self) {
         let mut lan = interface("i0", "2001:db8:a::1", true);
         lan.routers.clear();
-        for interface in [lan, interface("w0", FIRST, true), interface("w1", SECOND, true)] {
-            self.tell(ROUTER, Input::Interface(interface));
+        for interface in
+            [lan, interface("w0", FIRST_CARE_OF_ADDRESS, true), interface("w1", SECOND_CARE_OF_ADDRESS, true)]
+        {
+            self.pass_recorded_input(ROUTER, Input::Interface(interface));
         }
     }
 
@@ -128,56 +137,77 @@ impl MtuWorld {
     fn handle_decapsulated(&mut self, side: usize, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
-        let outer = |at: &std::net::Ipv6Addr| [FIRST, SECOND].into_iter().find(|f| address(f) == *at);
+        let outer = |at: &std::net::Ipv6Addr| {
+            [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS].into_iter().find(|f| address(f) == *at)
+        };
         match (side, outer(&header.source), outer(&header.destination)) {
             (ROUTER, Some(care_of), _) => self.transmit_outer(side, care_of, packet),
-            (HOME_AGENT, _, Some(care_of)) => match self.net.correspondent {
+            (HOME_AGENT, _, Some(care_of)) => match self.kernels_and_links.echo_reply_source {
                 Some(source) if is_echo_reply(&packet[HEADER_LEN..]) => {
                     self.answer_echo_directly(care_of, source, &packet[HEADER_LEN..]);
                 }
                 _ => self.transmit_outer(side, care_of, packet),
             },
-            (ROUTER, ..) if destination == HOME => {
-                if let (true, Some(reply)) = (self.net.answers_echo, icmpv6::echo_reply(&packet)) {
-                    match self.net.route_optimization {
+            (ROUTER, ..) if destination == HOME_ADDRESS => {
+                if let (true, Some(reply)) =
+                    (self.kernels_and_links.answers_echo, icmpv6::echo_reply(&packet))
+                {
+                    match self.kernels_and_links.route_optimization {
                         true => {
-                            let source = if self.net.sends_errors_directly { SECOND } else { FIRST };
-                            self.transmit_outer(side, FIRST, route_optimized(source, &reply));
+                            let source = if self.kernels_and_links.sends_errors_directly {
+                                SECOND_CARE_OF_ADDRESS
+                            } else {
+                                FIRST_CARE_OF_ADDRESS
+                            };
+                            self.transmit_outer(
+                                side,
+                                FIRST_CARE_OF_ADDRESS,
+                                to_route_optimized_packet(source, &reply),
+                            );
                         }
-                        false => self.deliver(side, Input::Packet(reply)),
+                        false => self.send_now(side, Input::Packet(reply)),
                     }
                 }
             }
-            (HOME_AGENT, ..) if destination == HOME || destination == AGENT => {
-                self.deliver(side, Input::Packet(packet));
+            (HOME_AGENT, ..) if destination == HOME_ADDRESS || destination == AGENT_ADDRESS => {
+                self.send_now(side, Input::Packet(packet));
             }
-            _ => self.net.arrived_packets.push(packet),
+            _ => self.kernels_and_links.arrived_packets.push(packet),
         }
     }
 
     fn transmit_outer(&mut self, side: usize, care_of: &'static str, packet: Vec<u8>) {
-        self.net.sent_packets.push((self.now, side, packet.len()));
-        let way = self.net.paths_by_address[care_of];
+        self.kernels_and_links.sent_packets.push((self.now, side, packet.len()));
+        let way = self.kernels_and_links.paths_by_address[care_of];
         let (mtu, other) = if side == ROUTER { (way.mtu[0], HOME_AGENT) } else { (way.mtu[1], ROUTER) };
         let header = Header::parse(&packet).expect("a packet");
         if packet.len() > 1000 && header.next_header == protocol::IPV6 {
-            self.net.quotable_packet = Some(packet.clone());
+            self.kernels_and_links.quotable_packet = Some(packet.clone());
         }
-        if !way.is_open || self.net.rng.chance(self.net.link_conditions.loss_probability) {
+        if !way.is_passable
+            || self
+                .kernels_and_links
+                .rng
+                .is_true_with_probability(self.kernels_and_links.link_conditions.loss_probability)
+        {
             return;
         }
-        let delay = self
-            .net
-            .rng
-            .duration(self.net.link_conditions.delay_range.0, self.net.link_conditions.delay_range.1);
+        let delay = self.kernels_and_links.rng.duration_between(
+            self.kernels_and_links.link_conditions.delay_range.0,
+            self.kernels_and_links.link_conditions.delay_range.1,
+        );
         if packet.len() <= mtu {
             let inner = packet.get(HEADER_LEN..).unwrap_or_default();
-            let for_end = |inner: &Header| [AGENT, HOME].contains(&inner.destination.to_string().as_str());
+            let for_end = |inner: &Header| {
+                [AGENT_ADDRESS, HOME_ADDRESS].contains(&inner.destination.to_string().as_str())
+            };
             let packet = match Header::parse(inner) {
-                Ok(header) if self.net.is_decapsulated_outside && for_end(&header) => inner.to_vec(),
+                Ok(header) if self.kernels_and_links.is_decapsulated_outside && for_end(&header) => {
+                    inner.to_vec()
+                }
                 _ => packet,
             };
-            self.send(delay, other, Input::Packet(packet));
+            self.send_after(delay, other, Input::Packet(packet));
         } else if way.reports_too_big {
             let error = ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
             let on_the_way = address("2001:db8:ee::1");
@@ -189,25 +219,25 @@ impl MtuWorld {
     /// router's link.
     fn answer_echo_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
-        let way = self.net.paths_by_address[care_of];
-        if !way.is_open || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
+        let way = self.kernels_and_links.paths_by_address[care_of];
+        if !way.is_passable || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
             return;
         }
         let mut message = message.to_vec();
         icmpv6::set_checksum(&mut message, address(source), header.destination);
         let message = LinkMessage {
-            interface: if care_of == FIRST { "w0".into() } else { "w1".into() },
+            interface: if care_of == FIRST_CARE_OF_ADDRESS { "w0".into() } else { "w1".into() },
             peer: None,
             source: address(source),
             destination: header.destination,
             hop_limit: 60,
             message,
         };
-        let delay = self
-            .net
-            .rng
-            .duration(self.net.link_conditions.delay_range.0, self.net.link_conditions.delay_range.1);
-        self.send(delay, ROUTER, Input::Icmpv6(message));
+        let delay = self.kernels_and_links.rng.duration_between(
+            self.kernels_and_links.link_conditions.delay_range.0,
+            self.kernels_and_links.link_conditions.delay_range.1,
+        );
+        self.send_after(delay, ROUTER, Input::Icmpv6(message));
     }
 
     /// Delivers an ICMPv6 error to a tunnel end.
@@ -224,28 +254,31 @@ impl MtuWorld {
                 message: message.to_vec(),
             }),
         };
-        self.send(delay, side, input);
+        self.send_after(delay, side, input);
     }
 
     /// Lets seconds pass; hosts send a packet every second in both directions.
     fn exchange_for(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.exchange_packets(100);
-            self.run(Duration::from_secs(1));
+            self.run_for(Duration::from_secs(1));
         }
     }
 
     fn exchange_packets(&mut self, length: usize) {
-        self.tell(ROUTER, Input::Packet(data_packet_of(HOST, CORRESPONDENT, length)));
-        self.tell(HOME_AGENT, Input::Packet(data_packet_of(CORRESPONDENT, HOST, length)));
+        self.pass_recorded_input(ROUTER, Input::Packet(data_packet_of(HOST_ADDRESS, CORRESPONDENT, length)));
+        self.pass_recorded_input(
+            HOME_AGENT,
+            Input::Packet(data_packet_of(CORRESPONDENT, HOST_ADDRESS, length)),
+        );
     }
 
     /// Sends a packet of this length in each direction. Returns how many of the two arrive.
     fn count_passing(&mut self, length: usize) -> usize {
-        self.net.arrived_packets.clear();
+        self.kernels_and_links.arrived_packets.clear();
         self.exchange_packets(length);
-        self.run(Duration::from_millis(200));
-        self.net.arrived_packets.iter().filter(|packet| packet.len() == length).count()
+        self.run_for(Duration::from_millis(200));
+        self.kernels_and_links.arrived_packets.iter().filter(|packet| packet.len() == length).count()
     }
 
     /// Returns the MTU of the transmitting tunnel, at each of its two ends.
@@ -262,7 +295,12 @@ impl MtuWorld {
     }
 
     fn octets_since(&self, since: Time) -> usize {
-        self.net.sent_packets.iter().filter(|(at, ..)| *at >= since).map(|(_, _, length)| length).sum()
+        self.kernels_and_links
+            .sent_packets
+            .iter()
+            .filter(|(at, ..)| *at >= since)
+            .map(|(_, _, length)| length)
+            .sum()
     }
 }
 
@@ -271,17 +309,17 @@ fn data_packet_of(source: &str, destination: &str, length: usize) -> Vec<u8> {
 }
 
 const fn network_path(mtu: usize, tells: bool) -> NetworkPath {
-    NetworkPath { mtu: [mtu, mtu], reports_too_big: tells, is_open: true }
+    NetworkPath { mtu: [mtu, mtu], reports_too_big: tells, is_passable: true }
 }
 
 const WIDE_PATH: NetworkPath = network_path(1500, true);
-const SECOND_LONG: Duration = Duration::from_secs(1);
+const ONE_SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
     world.start_stations();
-    world.run(Duration::from_secs(30));
+    world.run_for(Duration::from_secs(30));
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     let probes = |station: &Station| {
         let counters: BTreeMap<String, u64> = station.counters().into_iter().collect();
@@ -289,18 +327,22 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     };
     assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
     // The path is idle: for an hour the stations send only the registration.
-    world.run(Duration::from_secs(3600));
+    world.run_for(Duration::from_secs(3600));
     assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
     // The station confirms the MTU of a used path from time to time.
     world.exchange_for(600);
     let (sent, answered) = probes(&world.stations[ROUTER]);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
-    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
+    assert!(
+        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        "{:?}",
+        world.kernels_and_links.set_mtus
+    );
 }
 
 /// Returns a packet of the home address in the form for a correspondent node with a binding (RFC 6275 6.3,
 /// 11.3.1).
-fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
+fn to_route_optimized_packet(care_of: &str, packet: &[u8]) -> Vec<u8> {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     let option = home_address_destination(header.next_header, header.source);
     let header = Header {
@@ -316,9 +358,9 @@ fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
 #[test]
 fn home_agent_accepts_probe_answers_with_a_home_address_option() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.net.route_optimization = true;
+    world.kernels_and_links.route_optimization = true;
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
@@ -329,10 +371,10 @@ fn home_agent_accepts_probe_answers_with_a_home_address_option() {
 #[test]
 fn home_agent_drops_probe_answers_from_an_address_without_binding() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.net.route_optimization = true;
-    world.net.sends_errors_directly = true;
+    world.kernels_and_links.route_optimization = true;
+    world.kernels_and_links.sends_errors_directly = true;
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1460));
     let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
@@ -348,9 +390,9 @@ fn is_echo_reply(packet: &[u8]) -> bool {
 #[test]
 fn router_accepts_probe_answers_with_a_routing_header() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.net.correspondent = Some(AGENT);
+    world.kernels_and_links.echo_reply_source = Some(AGENT_ADDRESS);
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
@@ -360,9 +402,9 @@ fn router_accepts_probe_answers_with_a_routing_header() {
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.net.correspondent = Some(CORRESPONDENT);
+    world.kernels_and_links.echo_reply_source = Some(CORRESPONDENT);
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1460, 1360));
     let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
@@ -372,9 +414,9 @@ fn router_drops_probe_answers_of_others_with_a_routing_header() {
 #[test]
 fn probing_works_if_kernel_decapsulates() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.net.is_decapsulated_outside = true;
+    world.kernels_and_links.is_decapsulated_outside = true;
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
 
@@ -385,26 +427,31 @@ fn mtu_black_hole_is_found_within_a_second() {
     {
         let mut world = MtuWorld::new(network_path(mtu, false), WIDE_PATH);
         world.start_stations();
-        world.run(SECOND_LONG);
+        world.run_for(ONE_SECOND);
         assert_eq!(world.tunnel_mtus(), (expected, expected), "{mtu}");
         assert_eq!(world.count_passing(expected), 2);
         assert_eq!(world.count_passing(1280), 2, "in fragments, if need be");
         if expected >= 1280 {
             assert_eq!(world.count_passing(expected + 1), 0);
             assert!(
-                world.net.arrived_packets.iter().any(|packet| packet[6] == protocol::ICMPV6),
+                world.kernels_and_links.arrived_packets.iter().any(|packet| packet[6] == protocol::ICMPV6),
                 "Packet Too Big"
             );
         }
         // After the search for the MTU, only its confirmation costs packets: seven searches for a larger size
         // in an hour.
-        let before = (world.now, world.net.set_mtus.len());
+        let before = (world.now, world.kernels_and_links.set_mtus.len());
         world.exchange_for(3600);
-        assert_eq!(world.net.set_mtus.len(), before.1, "{:?}", world.net.set_mtus);
+        assert_eq!(
+            world.kernels_and_links.set_mtus.len(),
+            before.1,
+            "{:?}",
+            world.kernels_and_links.set_mtus
+        );
         let octets = world.octets_since(before.0) - 2 * 3600 * 140;
         assert!(octets < 1_000_000, "{octets}");
         // If the path changes to a larger MTU, the station uses it after ten minutes or a little more.
-        world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+        world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
         world.exchange_for(800);
         assert_eq!(world.tunnel_mtus(), (1460, 1460), "{mtu}");
     }
@@ -414,21 +461,21 @@ fn mtu_black_hole_is_found_within_a_second() {
 fn packet_too_big_sets_mtu_within_a_round_trip() {
     let mut world = MtuWorld::new(network_path(1400, true), WIDE_PATH);
     world.start_stations();
-    world.run(Duration::from_millis(250));
+    world.run_for(Duration::from_millis(250));
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     assert_eq!(world.count_passing(1360), 2);
     world.exchange_for(590);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     // A probe tests the path before the MTU of the Packet Too Big expires, so hosts see no change.
-    let changes = world.net.set_mtus.len();
+    let changes = world.kernels_and_links.set_mtus.len();
     world.exchange_for(1800);
     assert_eq!(
-        (world.tunnel_mtus(), world.net.set_mtus.len()),
+        (world.tunnel_mtus(), world.kernels_and_links.set_mtus.len()),
         ((1360, 1360), changes),
         "{:?}",
-        world.net.set_mtus
+        world.kernels_and_links.set_mtus
     );
-    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.exchange_for(620);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
@@ -437,12 +484,12 @@ fn packet_too_big_sets_mtu_within_a_round_trip() {
 fn packet_too_big_expires_on_idle_path() {
     let mut world = MtuWorld::new(network_path(1400, true), WIDE_PATH);
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
-    world.run(Duration::from_secs(590));
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
+    world.run_for(Duration::from_secs(590));
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    world.run(Duration::from_secs(15));
+    world.run_for(Duration::from_secs(15));
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
 
@@ -450,16 +497,20 @@ fn packet_too_big_expires_on_idle_path() {
 fn without_probe_answers_only_packet_too_big_changes_mtu() {
     let mut world = MtuWorld::new(network_path(1500, true), WIDE_PATH);
     // From now on, the answers of the home agent's kernel to the probes are lost on their way back.
-    world.net.answers_echo = false;
-    world
-        .net
-        .paths_by_address
-        .insert(FIRST, NetworkPath { mtu: [1500, 0], reports_too_big: false, is_open: true });
+    world.kernels_and_links.answers_echo = false;
+    world.kernels_and_links.paths_by_address.insert(
+        FIRST_CARE_OF_ADDRESS,
+        NetworkPath { mtu: [1500, 0], reports_too_big: false, is_passable: true },
+    );
     world.start_stations();
-    world.run(Duration::from_secs(60));
+    world.run_for(Duration::from_secs(60));
     // No answers arrive over this path, so the router does not register over it.
-    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
-    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+    assert!(
+        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        "{:?}",
+        world.kernels_and_links.set_mtus
+    );
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.exchange_for(120);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     let agent_probes = |world: &MtuWorld| {
@@ -473,13 +524,13 @@ fn without_probe_answers_only_packet_too_big_changes_mtu() {
     assert_eq!(after.1, 0);
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
     // RFC 8201: the station uses the MTU of a Packet Too Big for ten minutes, then the MTU of the link again.
-    world.net.paths_by_address.insert(FIRST, network_path(1400, true));
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, true));
     for _ in 0..3 {
         world.exchange_packets(1460);
-        world.run(SECOND_LONG);
+        world.run_for(ONE_SECOND);
     }
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.exchange_for(620);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
@@ -489,16 +540,17 @@ fn loss_and_reordering_do_not_disturb_mtu_search() {
     for seed in 0..40 {
         for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
             let mut world = MtuWorld::new(network_path(mtu, false), WIDE_PATH);
-            world.net.rng = Rng::new(seed);
-            world.net.link_conditions.loss_probability = 0.1;
-            world.net.link_conditions.delay_range = (Duration::from_millis(10), Duration::from_millis(60));
+            world.kernels_and_links.rng = Rng::new(seed);
+            world.kernels_and_links.link_conditions.loss_probability = 0.1;
+            world.kernels_and_links.link_conditions.delay_range =
+                (Duration::from_millis(10), Duration::from_millis(60));
             world.start_stations();
             world.exchange_for(60);
             assert_eq!(
                 world.tunnel_mtus(),
                 (expected, expected),
                 "seed {seed}, {mtu}: {:?}",
-                world.net.set_mtus
+                world.kernels_and_links.set_mtus
             );
         }
     }
@@ -506,10 +558,12 @@ fn loss_and_reordering_do_not_disturb_mtu_search() {
 
 #[test]
 fn each_direction_has_its_own_path_mtu() {
-    let mut world =
-        MtuWorld::new(NetworkPath { mtu: [1500, 1400], reports_too_big: false, is_open: true }, WIDE_PATH);
+    let mut world = MtuWorld::new(
+        NetworkPath { mtu: [1500, 1400], reports_too_big: false, is_passable: true },
+        WIDE_PATH,
+    );
     world.start_stations();
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     // The router's first probes had no answers, because the home agent did not yet know the MTU of the path
     // to the router. Later probes had answers.
     assert_eq!(world.tunnel_mtus().1, 1360);
@@ -520,11 +574,16 @@ fn each_direction_has_its_own_path_mtu() {
 #[test]
 fn slow_round_trips_do_not_lower_mtu() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
-    world.net.link_conditions.delay_range = (Duration::from_millis(500), Duration::from_millis(900));
+    world.kernels_and_links.link_conditions.delay_range =
+        (Duration::from_millis(500), Duration::from_millis(900));
     world.start_stations();
     world.exchange_for(120);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
-    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
+    assert!(
+        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        "{:?}",
+        world.kernels_and_links.set_mtus
+    );
 }
 
 #[test]
@@ -533,36 +592,48 @@ fn handover_changes_mtu_and_advertises_it_at_once() {
     world.start_stations();
     world.exchange_for(20);
     assert_eq!(
-        world.net.advertised_mtus.last().map(|(_, mtu)| *mtu),
+        world.kernels_and_links.advertised_mtus.last().map(|(_, mtu)| *mtu),
         Some(1460),
         "{:?}",
-        world.net.advertised_mtus
+        world.kernels_and_links.advertised_mtus
     );
-    world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    world.run(SECOND_LONG);
+    world.pass_recorded_input(
+        ROUTER,
+        Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
+    );
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     world.exchange_for(10);
     assert_eq!(
-        world.net.advertised_mtus.last().map(|(_, mtu)| *mtu),
+        world.kernels_and_links.advertised_mtus.last().map(|(_, mtu)| *mtu),
         Some(1360),
         "{:?}",
-        world.net.advertised_mtus
+        world.kernels_and_links.advertised_mtus
     );
     let before = world.now;
-    world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }));
-    world.run(Duration::from_millis(200));
+    world.pass_recorded_input(
+        ROUTER,
+        Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }),
+    );
+    world.run_for(Duration::from_millis(200));
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     world.exchange_for(900);
     // The MTU in Router Advertisements rises only after the path has had the larger MTU for some time.
     let told: BTreeSet<u32> = world
-        .net
+        .kernels_and_links
         .advertised_mtus
         .iter()
         .filter(|t| t.0 < before + Duration::from_secs(600))
         .map(|t| t.1)
         .collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
-    let after = world.net.advertised_mtus.iter().filter(|t| t.0 >= before).map(|t| t.1).collect::<Vec<_>>();
+    let after = world
+        .kernels_and_links
+        .advertised_mtus
+        .iter()
+        .filter(|t| t.0 >= before)
+        .map(|t| t.1)
+        .collect::<Vec<_>>();
     assert!(after.is_sorted() && after.first() == Some(&1360) && after.last() == Some(&1460), "{after:?}");
 }
 
@@ -571,7 +642,7 @@ fn smaller_path_mtu_is_detected_while_the_path_is_in_use() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
     world.start_stations();
     world.exchange_for(100);
-    world.net.paths_by_address.insert(FIRST, network_path(1400, false));
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, false));
     world.exchange_for(80);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
@@ -580,27 +651,30 @@ fn smaller_path_mtu_is_detected_while_the_path_is_in_use() {
 fn idle_path_is_probed_when_used_again() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
     world.start_stations();
-    world.run(Duration::from_secs(1000));
-    world.net.paths_by_address.insert(FIRST, network_path(1400, false));
-    world.run(Duration::from_secs(1000));
+    world.run_for(Duration::from_secs(1000));
+    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, false));
+    world.run_for(Duration::from_secs(1000));
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     world.exchange_packets(100);
-    world.run(SECOND_LONG);
+    world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
 
 #[test]
 fn probing_of_unreachable_node_ends() {
-    let mut world = MtuWorld::new(WIDE_PATH, NetworkPath { is_open: false, ..WIDE_PATH });
+    let mut world = MtuWorld::new(WIDE_PATH, NetworkPath { is_passable: false, ..WIDE_PATH });
     world.start_stations();
-    world.run(SECOND_LONG);
-    world.net.paths_by_address.insert(FIRST, NetworkPath { is_open: false, ..WIDE_PATH });
+    world.run_for(ONE_SECOND);
+    world
+        .kernels_and_links
+        .paths_by_address
+        .insert(FIRST_CARE_OF_ADDRESS, NetworkPath { is_passable: false, ..WIDE_PATH });
     let agent = |world: &MtuWorld| {
         let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         counters["tunnel.probes"]
     };
     let before = agent(&world);
-    world.run(Duration::from_secs(50));
+    world.run_for(Duration::from_secs(50));
     assert_eq!(agent(&world), before);
 }
 
@@ -610,17 +684,17 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
     world.start_stations();
     world.exchange_for(5);
     world.exchange_packets(1400);
-    let quotable = world.net.quotable_packet.clone().expect("a packet");
+    let quotable = world.kernels_and_links.quotable_packet.clone().expect("a packet");
     let mut rng = Rng::new(9);
     for side in [ROUTER, HOME_AGENT] {
         let (local, remote) = match side {
-            ROUTER => (address(FIRST), address(AGENT)),
-            _ => (address(AGENT), address(FIRST)),
+            ROUTER => (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS)),
+            _ => (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS)),
         };
         for round in 0..2000_u32 {
             let mut header = Header::parse(&quotable).expect("a header");
             (header.source, header.destination) = (local, remote);
-            header.flow_label = rng.below(1 << 20) as u32;
+            header.flow_label = rng.number_below(1 << 20) as u32;
             let mut forged = quotable.clone();
             forged[..HEADER_LEN].copy_from_slice(&header.emit());
             if round % 2 == 0 {
@@ -631,11 +705,15 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
             let source = address("2001:db8:ee::2");
             world.deliver_error(Duration::ZERO, side, &icmpv6::error_packet(source, local, error, &forged));
         }
-        world.run(SECOND_LONG);
+        world.run_for(ONE_SECOND);
     }
     world.exchange_for(200);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
-    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
+    assert!(
+        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        "{:?}",
+        world.kernels_and_links.set_mtus
+    );
 }
 
 #[test]
@@ -649,12 +727,17 @@ fn forged_probe_answers_do_not_hide_black_hole() {
         message.extend_from_slice(&rng.u64().to_be_bytes());
         message.extend_from_slice(&1460_u32.to_be_bytes());
         // An attacker can forge the outer source address if no router checks it.
-        let reply = icmpv6::packet(address(HOME), address(AGENT), 64, message);
-        let outer = carnet_virtual::packet(address(FIRST), address(AGENT), protocol::IPV6, &reply);
+        let reply = icmpv6::packet(address(HOME_ADDRESS), address(AGENT_ADDRESS), 64, message);
+        let outer = carnet_virtual::packet(
+            address(FIRST_CARE_OF_ADDRESS),
+            address(AGENT_ADDRESS),
+            protocol::IPV6,
+            &reply,
+        );
         for packet in [reply, outer] {
-            world.deliver(HOME_AGENT, Input::Packet(packet));
+            world.send_now(HOME_AGENT, Input::Packet(packet));
         }
-        world.run(Duration::from_millis(25));
+        world.run_for(Duration::from_millis(25));
     }
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }

@@ -5,13 +5,13 @@ mod common;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_base::{Rng, Time};
 use carnet_nemo::forwarding::desired::{ForwardingEntry, TABLE_BREAKOUT, TABLE_UNREACHABLE, priority};
 use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule, TrafficKind, Verdict};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output, PortalOrder};
 use carnet_station::{PersistentState, Station, StationConfig};
-use common::{FIRST, SECOND, WALL, interface, router_config};
+use common::{FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS, WALL_TIME, interface, router_config};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORTAL_MARK: u32 = 0x7e00_0000;
@@ -40,12 +40,12 @@ struct PortalBench {
 
 impl PortalBench {
     fn new() -> PortalBench {
-        let station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+        let station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
         let mut bench = PortalBench { station, now: Time::ZERO, events: Vec::new() };
         bench.collect_outputs();
         for input in [
-            uplink_input("w0", FIRST, Some("192.0.2.10/24")),
-            uplink_input("w1", SECOND, None),
+            uplink_input("w0", FIRST_CARE_OF_ADDRESS, Some("192.0.2.10/24")),
+            uplink_input("w1", SECOND_CARE_OF_ADDRESS, None),
             Input::Interface(interface("i0", "2001:db8:a::1", true)),
         ] {
             bench.feed_input(input).expect("accepted");
@@ -62,7 +62,7 @@ impl PortalBench {
     }
 
     fn feed_input(&mut self, input: Input) -> Result<(), String> {
-        let result = self.station.handle_input(self.now, WALL, input);
+        let result = self.station.handle_input(self.now, WALL_TIME, input);
         self.collect_outputs();
         result
     }
@@ -176,7 +176,7 @@ fn portal_host_uses_the_uplink_and_its_dns_servers() {
         .filter_map(|rule| match rule.verdict {
             Verdict::DestinationAddress(server) => {
                 let source = rule.packets.source.expect("a family");
-                assert_eq!(server.is_ipv4(), ALL_IPV4.contains(&source), "{rule:?}");
+                assert_eq!(server.is_ipv4(), ALL_IPV4_PREFIX.contains(&source), "{rule:?}");
                 assert_eq!(rule.packets.mark.map(|mark| mark.value), Some(PORTAL_MARK));
                 Some(server)
             }
@@ -231,21 +231,21 @@ fn portal_access_ends_by_command_uplink_loss_filter_loss_or_reload() {
     bench.end_portal("w0").expect("accepted");
     assert_eq!(bench.last_reason(), "an operator has ended it");
     bench.command_portal(portal_order()).expect("accepted");
-    bench.feed_input(Input::Interface(interface("w0", FIRST, false))).expect("accepted");
+    bench.feed_input(Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false))).expect("accepted");
     assert_eq!(bench.last_reason(), "the uplink has no address with a default router");
     assert!(bench.packet_rules().is_empty());
-    bench.feed_input(uplink_input("w0", FIRST, Some("192.0.2.10/24"))).expect("accepted");
+    bench.feed_input(uplink_input("w0", FIRST_CARE_OF_ADDRESS, Some("192.0.2.10/24"))).expect("accepted");
     bench.command_portal(portal_order()).expect("accepted");
     // A reload of the same config changes nothing.
-    bench.station.reconfigure(bench.now, WALL, config());
+    bench.station.reconfigure(bench.now, WALL_TIME, config());
     bench.collect_outputs();
     assert!(bench.has_access() && bench.forwards_ipv4_of_uplinks() && !bench.packet_rules().is_empty());
     let mut without = config();
     without.mobile_router.as_mut().expect("a mobile router").lan = vec!["i1".into()];
-    bench.station.reconfigure(bench.now, WALL, without);
+    bench.station.reconfigure(bench.now, WALL_TIME, without);
     bench.collect_outputs();
     assert!(!bench.has_access() && bench.packet_rules().is_empty() && !bench.forwards_ipv4_of_uplinks());
-    bench.station.reconfigure(bench.now, WALL, config());
+    bench.station.reconfigure(bench.now, WALL_TIME, config());
     bench.collect_outputs();
     bench.command_portal(portal_order()).expect("accepted");
     bench.feed_input(Input::PacketRules(Some("no nf_tables".into()))).expect("accepted");
@@ -280,7 +280,7 @@ fn refused_portal_order_names_found_and_expected_values() {
     refused(&mut bench, PortalOrder { dns, ..portal_order() }, "found 5 DNS servers, expected at most 4");
     assert!(bench.end_portal("w0").expect_err("refused").contains("no host has access to it"));
     assert!(bench.end_portal("w9").expect_err("refused").contains("cannot find the uplink w9"));
-    bench.feed_input(Input::Interface(interface("w1", SECOND, false))).expect("accepted");
+    bench.feed_input(Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, false))).expect("accepted");
     refused(&mut bench, other("w1"), "the uplink has no address with a default router");
 
     // Only one host at a time has access.

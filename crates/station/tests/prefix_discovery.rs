@@ -12,7 +12,7 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
-use common::world::{Network, station};
+use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::*;
 
 const HOME_AGENT: usize = 0;
@@ -27,28 +27,30 @@ struct RecordingInternet {
     warnings: Vec<String>,
 }
 
-type DiscoveryWorld = common::world::World<RecordingInternet>;
+type DiscoveryWorld = common::world::TestNetwork<RecordingInternet>;
 
-impl Network for RecordingInternet {
-    fn carry(world: &mut DiscoveryWorld, from: usize, output: Output) {
+impl NetworkBehaviour for RecordingInternet {
+    fn handle_output(world: &mut DiscoveryWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => {
                 if let Some(input) = router_input(packet) {
-                    world.deliver(ROUTER, input);
+                    world.send_now(ROUTER, input);
                 }
             }
-            Output::Nemo(NemoOutput::Packet(packet)) if world.net.is_passed_to_agent(&packet) => {
-                world.deliver(HOME_AGENT, Input::Packet(packet));
+            Output::Nemo(NemoOutput::Packet(packet))
+                if world.kernels_and_links.is_passed_to_agent(&packet) =>
+            {
+                world.send_now(HOME_AGENT, Input::Packet(packet));
             }
             Output::Nemo(NemoOutput::Event(Event::Warning { message })) if from == ROUTER => {
-                world.net.warnings.push(message)
+                world.kernels_and_links.warnings.push(message)
             }
             _ => {}
         }
     }
 
     /// Ignore a refusal of the home agent.
-    fn refused(&mut self, _reason: &str) {}
+    fn handle_refusal(&mut self, _reason: &str) {}
 }
 
 impl RecordingInternet {
@@ -56,12 +58,15 @@ impl RecordingInternet {
         let extensions = Extensions::parse(packet).expect("a packet");
         let header = Header::parse(packet).expect("a packet");
         if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.upper_layer_offset..]) {
-            assert_eq!((header.source, header.destination), (address(FIRST), address(AGENT)));
-            assert_eq!(extensions.home_address, Some(address(HOME)), "RFC 6275 6.7");
+            assert_eq!(
+                (header.source, header.destination),
+                (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS))
+            );
+            assert_eq!(extensions.home_address, Some(address(HOME_ADDRESS)), "RFC 6275 6.7");
             self.solicitation_identifiers.push(solicitation.identifier);
             return !self.loses_solicitations;
         }
-        header.destination == address(AGENT)
+        header.destination == address(AGENT_ADDRESS)
     }
 }
 
@@ -77,20 +82,21 @@ impl DiscoveryWorld {
             loses_solicitations: deaf,
             warnings: Vec::new(),
         };
-        let mut world = DiscoveryWorld::of(configs.map(|config| station(config, 7)), internet);
-        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
+        let mut world =
+            DiscoveryWorld::with_stations(configs.map(|config| station_at_time_zero(config, 7)), internet);
+        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
         world.advance_seconds(1);
         world
     }
 
     fn advance_seconds(&mut self, seconds: u64) {
-        self.run(Duration::from_secs(seconds));
+        self.run_for(Duration::from_secs(seconds));
     }
 
     /// Sends an advertisement of the home prefix with these lifetimes to the router.
     fn send_advertisement(&mut self, from: &str, to: &str, identifier: u16, valid: u32, preferred: u32) {
         let information = NdOption::PrefixInformation(PrefixInformation {
-            prefix: address(AGENT),
+            prefix: address(AGENT_ADDRESS),
             prefix_length: 64,
             on_link: true,
             autonomous: true,
@@ -100,7 +106,10 @@ impl DiscoveryWorld {
         });
         let mut message = prefix_advertisement(identifier, &[information]);
         icmpv6::set_checksum(&mut message, address(from), address(to));
-        self.tell(ROUTER, Input::Icmpv6(received_message(address(from), address(to), message)));
+        self.pass_recorded_input(
+            ROUTER,
+            Input::Icmpv6(received_message(address(from), address(to), message)),
+        );
     }
 }
 
@@ -116,7 +125,7 @@ fn router_input(packet: Vec<u8>) -> Option<Input> {
         )),
         None => Input::Packet(packet),
     };
-    (header.destination == address(FIRST)).then_some(input)
+    (header.destination == address(FIRST_CARE_OF_ADDRESS)).then_some(input)
 }
 
 fn received_message(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> LinkMessage {
@@ -126,50 +135,57 @@ fn received_message(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -
 #[test]
 fn router_solicits_prefixes_after_registration_and_daily() {
     let mut world = DiscoveryWorld::new(true, false);
-    assert_eq!(world.net.solicitation_identifiers.len(), 1);
+    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 1);
     world.advance_seconds(3600);
-    assert_eq!(world.net.solicitation_identifiers.len(), 1, "it was answered");
+    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 1, "it was answered");
     world.advance_seconds(24 * 3600);
-    assert_eq!(world.net.solicitation_identifiers.len(), 2);
-    assert_ne!(world.net.solicitation_identifiers[0], world.net.solicitation_identifiers[1]);
-    assert!(world.net.warnings.is_empty(), "{:?}", world.net.warnings);
+    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 2);
+    assert_ne!(
+        world.kernels_and_links.solicitation_identifiers[0],
+        world.kernels_and_links.solicitation_identifiers[1]
+    );
+    assert!(world.kernels_and_links.warnings.is_empty(), "{:?}", world.kernels_and_links.warnings);
 }
 
 #[test]
 fn router_sends_no_solicitation_unless_configured() {
     let mut world = DiscoveryWorld::new(false, false);
     world.advance_seconds(3600);
-    assert!(world.net.solicitation_identifiers.is_empty());
+    assert!(world.kernels_and_links.solicitation_identifiers.is_empty());
 }
 
 #[test]
 fn router_sends_three_solicitations_without_answer() {
     let mut world = DiscoveryWorld::new(true, true);
     world.advance_seconds(2 * 3600);
-    assert_eq!(world.net.solicitation_identifiers.len(), 3);
+    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 3);
 }
 
 /// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
 fn router_accepts_only_its_home_agents_answer_to_its_last_solicitation() {
     let mut world = DiscoveryWorld::new(true, true);
-    let identifier = world.net.solicitation_identifiers[0];
-    world.send_advertisement("2001:db8:1::9", HOME, identifier, 0, 0);
-    world.send_advertisement(AGENT, FIRST, identifier, 0, 0);
-    world.send_advertisement(AGENT, HOME, identifier.wrapping_add(1), 0, 0);
-    assert!(world.net.warnings.is_empty());
+    let identifier = world.kernels_and_links.solicitation_identifiers[0];
+    world.send_advertisement("2001:db8:1::9", HOME_ADDRESS, identifier, 0, 0);
+    world.send_advertisement(AGENT_ADDRESS, FIRST_CARE_OF_ADDRESS, identifier, 0, 0);
+    world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, identifier.wrapping_add(1), 0, 0);
+    assert!(world.kernels_and_links.warnings.is_empty());
     world.advance_seconds(4);
-    let [before, last] = world.net.solicitation_identifiers[..] else {
-        panic!("{:?}", world.net.solicitation_identifiers)
+    let [before, last] = world.kernels_and_links.solicitation_identifiers[..] else {
+        panic!("{:?}", world.kernels_and_links.solicitation_identifiers)
     };
-    world.send_advertisement(AGENT, HOME, before, 0, 0);
-    assert!(world.net.warnings.is_empty());
-    world.send_advertisement(AGENT, HOME, last, 0, 0);
-    assert_eq!(world.net.warnings.len(), 1);
-    assert!(world.net.warnings[0].contains("no longer advertises"), "{}", world.net.warnings[0]);
+    world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, before, 0, 0);
+    assert!(world.kernels_and_links.warnings.is_empty());
+    world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, last, 0, 0);
+    assert_eq!(world.kernels_and_links.warnings.len(), 1);
+    assert!(
+        world.kernels_and_links.warnings[0].contains("no longer advertises"),
+        "{}",
+        world.kernels_and_links.warnings[0]
+    );
     // A second copy of the answer belongs to no outstanding solicitation.
-    world.send_advertisement(AGENT, HOME, last, 600, 600);
-    assert_eq!(world.net.warnings.len(), 1);
+    world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, last, 600, 600);
+    assert_eq!(world.kernels_and_links.warnings.len(), 1);
     assert!(
         world.stations[ROUTER].mobile_router().expect("a router").registration().is_some(),
         "nothing is given up for it"
@@ -180,22 +196,27 @@ fn router_accepts_only_its_home_agents_answer_to_its_last_solicitation() {
 fn changed_home_prefix_is_reported_to_operator() {
     let mut world = DiscoveryWorld::new(true, true);
     for (valid, preferred) in [(600, 600), (600, 0), (600, 0), (0, 0), (600, 600)] {
-        let identifier = *world.net.solicitation_identifiers.last().expect("a question");
-        world.send_advertisement(AGENT, HOME, identifier, valid, preferred);
-        let asked = world.net.solicitation_identifiers.len();
+        let identifier = *world.kernels_and_links.solicitation_identifiers.last().expect("a question");
+        world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, identifier, valid, preferred);
+        let asked = world.kernels_and_links.solicitation_identifiers.len();
         world.advance_seconds(59);
-        assert_eq!(world.net.solicitation_identifiers.len(), asked, "not too soon");
+        assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), asked, "not too soon");
         (0..300).for_each(|_| {
-            if world.net.solicitation_identifiers.len() == asked {
+            if world.kernels_and_links.solicitation_identifiers.len() == asked {
                 world.advance_seconds(1)
             }
         });
-        assert_eq!(world.net.solicitation_identifiers.len(), asked + 1);
+        assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), asked + 1);
     }
     let told: Vec<bool> = ["has deprecated", "no longer", "again"]
         .iter()
-        .zip(&world.net.warnings)
+        .zip(&world.kernels_and_links.warnings)
         .map(|(word, warning)| warning.contains(word))
         .collect();
-    assert_eq!((told, world.net.warnings.len()), (vec![true; 3], 3), "{:?}", world.net.warnings);
+    assert_eq!(
+        (told, world.kernels_and_links.warnings.len()),
+        (vec![true; 3], 3),
+        "{:?}",
+        world.kernels_and_links.warnings
+    );
 }

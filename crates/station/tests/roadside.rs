@@ -15,8 +15,8 @@ use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::{icmpv6, nd};
-use common::world::{Network, station};
-use common::{WALL, router_config};
+use common::world::{NetworkBehaviour, station_at_time_zero};
+use common::{WALL_TIME, router_config};
 
 const RADIO_RANGE: f64 = 250.0;
 /// Difference of longitude over one metre at the latitude of the test, in 0.1 microdegree.
@@ -31,7 +31,7 @@ fn geonet_settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
     GeonetSettings {
         router_parameters: Mib { max_communication_range: RADIO_RANGE, ..Mib::default() },
         ipv6_config: Some(Ipv6Config { hop_limit: Some(1), ..common::geonet_ipv6() }),
-        ..common::geonet(GnAddress::new(false, station_type, mac))
+        ..common::geonet_settings(GnAddress::new(false, station_type, mac))
     }
 }
 
@@ -46,17 +46,17 @@ struct StreetNetwork {
 }
 
 /// World with the station of the bus ([`BUS_STATION`]) first, then the roadside units.
-type RoadsideWorld = common::world::World<StreetNetwork>;
+type RoadsideWorld = common::world::TestNetwork<StreetNetwork>;
 
 const BUS_STATION: usize = 0;
 
-impl Network for StreetNetwork {
-    fn carry(road: &mut RoadsideWorld, from: usize, output: Output) {
+impl NetworkBehaviour for StreetNetwork {
+    fn handle_output(road: &mut RoadsideWorld, from: usize, output: Output) {
         match (from.checked_sub(1), output) {
             (None, Output::Geonet(GeonetOutput::Frame(frame))) => {
                 for unit in [0, 1] {
-                    if road.net.distance_to_unit(unit) <= RADIO_RANGE {
-                        road.deliver(1 + unit, Input::Frame(frame.clone()));
+                    if road.kernels_and_links.distance_to_unit(unit) <= RADIO_RANGE {
+                        road.send_now(1 + unit, Input::Frame(frame.clone()));
                     }
                 }
             }
@@ -67,9 +67,9 @@ impl Network for StreetNetwork {
                 answer_neighbour_solicitation(road, &message)
             }
             (Some(unit), Output::Geonet(GeonetOutput::Frame(frame)))
-                if road.net.distance_to_unit(unit) <= RADIO_RANGE =>
+                if road.kernels_and_links.distance_to_unit(unit) <= RADIO_RANGE =>
             {
-                road.deliver(BUS_STATION, Input::Frame(frame));
+                road.send_now(BUS_STATION, Input::Frame(frame));
             }
             (Some(unit), Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })) => {
                 let header = Header::parse(&delivered.payload).expect("a header");
@@ -78,7 +78,7 @@ impl Network for StreetNetwork {
                     && nd::RouterSolicitation::parse(solicitation).is_ok()
                 {
                     nd::check_header(&header, solicitation).expect("as RFC 4861 wants it");
-                    road.net.solicitation_counts[unit] += 1;
+                    road.kernels_and_links.solicitation_counts[unit] += 1;
                     send_advertisement(road, unit);
                 }
             }
@@ -108,7 +108,7 @@ fn road_with_uplinks(uplinks: &[&str]) -> RoadsideWorld {
     config.geonet = Some(geonet_settings(BUS_MAC, StationType::Bus));
     let unit = |number| {
         let geonet = Some(geonet_settings(unit_mac(number), StationType::RoadSideUnit));
-        station(StationConfig { geonet, ..StationConfig::default() }, number as u64)
+        station_at_time_zero(StationConfig { geonet, ..StationConfig::default() }, number as u64)
     };
     let interface = Interface {
         name: "gn0".into(),
@@ -124,8 +124,8 @@ fn road_with_uplinks(uplinks: &[&str]) -> RoadsideWorld {
         interface: interface.clone(),
         solicitation_counts: [0; 2],
     };
-    let mut road = RoadsideWorld::of([station(config, 9), unit(0), unit(1)], street);
-    road.tell(BUS_STATION, Input::Interface(interface));
+    let mut road = RoadsideWorld::with_stations([station_at_time_zero(config, 9), unit(0), unit(1)], street);
+    road.pass_recorded_input(BUS_STATION, Input::Interface(interface));
     road
 }
 
@@ -135,7 +135,7 @@ fn answer_neighbour_solicitation(road: &mut RoadsideWorld, message: &LinkMessage
     let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
     for number in [0, 1] {
         if asked.target == addresses::link_local_address(unit_mac(number))
-            && road.net.distance_to_unit(number) <= RADIO_RANGE
+            && road.kernels_and_links.distance_to_unit(number) <= RADIO_RANGE
         {
             let answer = nd::NeighborAdvertisement {
                 target: asked.target,
@@ -144,13 +144,13 @@ fn answer_neighbour_solicitation(road: &mut RoadsideWorld, message: &LinkMessage
                 override_: true,
                 target_link_address: None,
             };
-            send_from(road, number, message.source, &answer.emit());
+            send_from_unit(road, number, message.source, &answer.emit());
         }
     }
 }
 
 /// Sends an ICMPv6 message of the kernel of a unit.
-fn send_from(road: &mut RoadsideWorld, number: usize, destination: Ipv6Addr, message: &[u8]) {
+fn send_from_unit(road: &mut RoadsideWorld, number: usize, destination: Ipv6Addr, message: &[u8]) {
     let source = addresses::link_local_address(unit_mac(number));
     let request = GeonetRequest {
         transport: GeonetTransport::SingleHop,
@@ -161,7 +161,7 @@ fn send_from(road: &mut RoadsideWorld, number: usize, destination: Ipv6Addr, mes
         hop_limit: None,
         payload: icmpv6::packet(source, destination, nd::HOP_LIMIT, message.to_vec()),
     };
-    road.deliver(1 + number, Input::Geonet(request));
+    road.send_now(1 + number, Input::Geonet(request));
 }
 
 fn send_advertisement(road: &mut RoadsideWorld, number: usize) {
@@ -179,7 +179,7 @@ fn send_advertisement(road: &mut RoadsideWorld, number: usize) {
         options: &options,
         ..nd::RouterAdvertisementRepr::default()
     });
-    send_from(road, number, nd::ALL_NODES, &message);
+    send_from_unit(road, number, nd::ALL_NODES, &message);
 }
 
 /// Simulates the kernel of the bus for an advertisement of a router or neighbour.
@@ -194,7 +194,7 @@ fn handle_advertisement(road: &mut RoadsideWorld, packet: &[u8]) {
         nd::NdOption::PrefixInformation(it) => Some(it.prefix),
         _ => None,
     });
-    let known = &mut road.net.interface;
+    let known = &mut road.kernels_and_links.interface;
     if advertisement.is_ok_and(|it| it.router_lifetime > 0)
         && known.routers.iter().all(|router| router.gateway != header.source)
     {
@@ -205,8 +205,8 @@ fn handle_advertisement(road: &mut RoadsideWorld, packet: &[u8]) {
     let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
     let peer = addresses::mac_of_address(source);
     let message = LinkMessage { interface, source, destination, hop_limit: 255, peer, message };
-    road.deliver(BUS_STATION, Input::Icmpv6(message));
-    road.deliver(BUS_STATION, Input::Interface(updated));
+    road.send_now(BUS_STATION, Input::Icmpv6(message));
+    road.send_now(BUS_STATION, Input::Interface(updated));
 }
 
 /// Returns the position of a station, with its speed towards the east.
@@ -223,13 +223,13 @@ fn position_input(now: Time, metres: f64, speed: f64) -> Input {
 
 fn drive_for(road: &mut RoadsideWorld, seconds: f64) {
     for _ in 0..(seconds * 100.0) as u32 {
-        road.run(Duration::from_millis(10));
-        road.net.bus_place += road.net.speed * 0.01;
+        road.run_for(Duration::from_millis(10));
+        road.kernels_and_links.bus_place += road.kernels_and_links.speed * 0.01;
         if (road.now.as_nanos() / 1_000_000).is_multiple_of(200) {
-            let StreetNetwork { bus_place: place, speed, .. } = road.net;
-            road.tell(BUS_STATION, position_input(road.now, place, speed));
+            let StreetNetwork { bus_place: place, speed, .. } = road.kernels_and_links;
+            road.pass_recorded_input(BUS_STATION, position_input(road.now, place, speed));
             for unit in [0, 1] {
-                road.tell(1 + unit, position_input(road.now, 300.0 * unit as f64, 0.0));
+                road.pass_recorded_input(1 + unit, position_input(road.now, 300.0 * unit as f64, 0.0));
             }
         }
     }
@@ -266,13 +266,13 @@ fn address_in(prefix: Ipv6Addr) -> Ipv6Addr {
 #[test]
 fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     let mut road = new_road();
-    road.net.speed = 30.0;
+    road.kernels_and_links.speed = 30.0;
     let (mut changes, mut before) = (Vec::new(), None);
-    while road.net.bus_place < 700.0 {
+    while road.kernels_and_links.bus_place < 700.0 {
         drive_for(&mut road, 0.1);
         let now = care_of_address(&road);
         if now != before {
-            changes.push((road.net.bus_place, now));
+            changes.push((road.kernels_and_links.bus_place, now));
             before = now;
         }
     }
@@ -290,7 +290,7 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     // The bus uses its roadside unit until it receives no more frames of the unit.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
-        road.net.solicitation_counts,
+        road.kernels_and_links.solicitation_counts,
         [2, 1],
         "each was asked when it came into range; the first heard both questions"
     );
@@ -302,13 +302,16 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
 #[test]
 fn other_uplink_takes_over_before_leaving_radio_range() {
     let mut road = road_with_uplinks(&["gn0", "w0"]);
-    road.tell(BUS_STATION, Input::Interface(common::interface("w0", common::FIRST, true)));
-    road.net.speed = 30.0;
+    road.pass_recorded_input(
+        BUS_STATION,
+        Input::Interface(common::interface("w0", common::FIRST_CARE_OF_ADDRESS, true)),
+    );
+    road.kernels_and_links.speed = 30.0;
     let mut there = Vec::new();
-    while road.net.bus_place < 700.0 {
+    while road.kernels_and_links.bus_place < 700.0 {
         drive_for(&mut road, 0.1);
         if care_of_address(&road).is_some() {
-            there.push(road.net.bus_place);
+            there.push(road.kernels_and_links.bus_place);
         }
     }
     let (first, last) = (there.first().expect("one"), there.last().expect("one"));
@@ -320,13 +323,13 @@ fn other_uplink_takes_over_before_leaving_radio_range() {
 #[test]
 fn vehicle_between_two_roadside_units_keeps_one() {
     let mut road = new_road();
-    (road.net.bus_place, road.net.speed) = (140.0, 0.0);
+    (road.kernels_and_links.bus_place, road.kernels_and_links.speed) = (140.0, 0.0);
     drive_for(&mut road, 8.0);
     let chosen = care_of_address(&road);
     assert!(chosen.is_some());
     // The bus moves to and fro around the point between both units.
     for place in [155.0, 140.0, 160.0, 145.0] {
-        road.net.bus_place = place;
+        road.kernels_and_links.bus_place = place;
         drive_for(&mut road, 5.0);
         assert_eq!(care_of_address(&road), chosen, "{place}");
     }
@@ -338,7 +341,7 @@ fn forged_advertisement(road: &RoadsideWorld, number: u8, transport: GeonetTrans
     let geonet = Some(geonet_settings(mac, StationType::RoadSideUnit));
     let config = StationConfig { geonet, ..StationConfig::default() };
     let mut station =
-        Station::new(config, PersistentState::default(), Rng::new(u64::from(number)), road.now, WALL);
+        Station::new(config, PersistentState::default(), Rng::new(u64::from(number)), road.now, WALL_TIME);
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
         prefix: forged_prefix(number),
         prefix_length: 64,
@@ -363,9 +366,11 @@ fn forged_advertisement(road: &RoadsideWorld, number: u8, transport: GeonetTrans
         hop_limit: None,
         payload,
     };
-    for input in [position_input(road.now, road.net.bus_place + 200.0, 0.0), Input::Geonet(request)] {
+    for input in
+        [position_input(road.now, road.kernels_and_links.bus_place + 200.0, 0.0), Input::Geonet(request)]
+    {
         while station.poll_output().is_some() {}
-        station.handle_input(road.now, WALL, input).expect("accepted");
+        station.handle_input(road.now, WALL_TIME, input).expect("accepted");
     }
     let mut frames = std::iter::from_fn(|| station.poll_output()).filter_map(|output| match output {
         Output::Geonet(GeonetOutput::Frame(frame)) => Some(Input::Frame(frame)),
@@ -381,12 +386,12 @@ fn forged_prefix(number: u8) -> Ipv6Addr {
 #[test]
 fn forged_routers_do_not_replace_router_in_use() {
     let mut road = new_road();
-    road.net.bus_place = -500.0;
+    road.kernels_and_links.bus_place = -500.0;
     drive_for(&mut road, 1.0);
     let flood = |road: &mut RoadsideWorld, numbers: std::ops::Range<u8>| {
         for number in numbers {
             let frame = forged_advertisement(road, number, GeonetTransport::SingleHop);
-            road.tell(BUS_STATION, frame);
+            road.pass_recorded_input(BUS_STATION, frame);
             drive_for(road, 0.01);
         }
         drive_for(road, 1.0);
@@ -395,15 +400,20 @@ fn forged_routers_do_not_replace_router_in_use() {
     flood(&mut road, 0..80);
     assert!(care_of_address(&road).is_some());
     // The real unit advertises last, and is the nearest.
-    road.net.bus_place = 20.0;
+    road.kernels_and_links.bus_place = 20.0;
     drive_for(&mut road, 5.0);
     assert_eq!(care_of_address(&road), Some(care_of_address_at(0).into()));
     flood(&mut road, 80..200);
     assert_eq!(care_of_address(&road), Some(care_of_address_at(0).into()));
     // After the flood, the table of routers still has room for the next real router.
-    road.net.speed = 30.0;
+    road.kernels_and_links.speed = 30.0;
     drive_for(&mut road, 10.0);
-    assert_eq!(care_of_address(&road), Some(care_of_address_at(1).into()), "{}", road.net.bus_place);
+    assert_eq!(
+        care_of_address(&road),
+        Some(care_of_address_at(1).into()),
+        "{}",
+        road.kernels_and_links.bus_place
+    );
 }
 
 #[test]
@@ -414,11 +424,11 @@ fn advertisement_of_distant_station_is_ignored() {
     ];
     for (transport, expected) in transports {
         let mut road = new_road();
-        road.net.bus_place = -2000.0;
+        road.kernels_and_links.bus_place = -2000.0;
         drive_for(&mut road, 1.0);
         let frame = forged_advertisement(&road, 7, transport);
-        road.tell(BUS_STATION, frame);
-        assert_eq!(road.net.interface.routers.len(), 1, "the kernel heard it");
+        road.pass_recorded_input(BUS_STATION, frame);
+        assert_eq!(road.kernels_and_links.interface.routers.len(), 1, "the kernel heard it");
         drive_for(&mut road, 0.5);
         assert_eq!(care_of_address(&road), expected);
     }

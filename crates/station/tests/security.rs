@@ -32,13 +32,13 @@ use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{GnAddress, Packet, StationType as GnStationType};
 
-use common::world::Network;
+use common::world::NetworkBehaviour;
 
-const START: u64 = 1_800_000_000_000;
+const START_UNIX_MILLISECONDS: u64 = 1_800_000_000_000;
 const BROADCAST: [u8; 6] = [0xff; 6];
 
 fn wall_time_at(now: Time) -> WallTime {
-    WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
+    WallTime::from_unix_nanos(START_UNIX_MILLISECONDS * 1_000_000 + now.as_nanos())
 }
 
 fn certificate_time_at(now: Time) -> Time64 {
@@ -130,9 +130,9 @@ fn vehicle_entity(
     longest_lock: u64,
 ) -> Option<Box<SecurityStation>> {
     let pseudonyms = PseudonymStrategy {
-        first_distance: (100.0, 100.0),
-        later_distance: 100.0,
-        time_after_distance: (Duration::ZERO, Duration::ZERO),
+        first_change_distance: (100.0, 100.0),
+        later_change_distance: 100.0,
+        random_time_after_distance: (Duration::ZERO, Duration::ZERO),
         max_lock_time: Duration::from_secs(longest_lock),
     };
     let config = SecurityConfig {
@@ -176,10 +176,10 @@ fn station_with(
             announced_services: services,
             ..common::passenger_car()
         }),
-        ..common::geonet(address(index))
+        ..common::geonet_settings(address(index))
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
-    let mut station = common::world::station(config, index as u64);
+    let mut station = common::world::station_at_time_zero(config, index as u64);
     if let Some(security) = security {
         station.start_security(Time::ZERO, wall_time_at(Time::ZERO), security);
     }
@@ -189,7 +189,7 @@ fn station_with(
 /// A radio that records which frames it carried and which messages stations delivered.
 struct RecordingRadio {
     /// Returns whether the station with the second index receives frames of the station with the first index.
-    is_in_reach: fn(usize, usize) -> bool,
+    can_receive: fn(usize, usize) -> bool,
     /// Frames that stations have sent, each with the index of its sender.
     sent_frames: Vec<(usize, Frame)>,
     delivered_payloads: Vec<(usize, Delivered)>,
@@ -197,25 +197,27 @@ struct RecordingRadio {
 }
 
 /// Stations that drive in a line.
-type LineOfStations = common::world::World<RecordingRadio>;
+type LineOfStations = common::world::TestNetwork<RecordingRadio>;
 
-impl Network for RecordingRadio {
-    fn carry(road: &mut LineOfStations, from: usize, output: Output) {
+impl NetworkBehaviour for RecordingRadio {
+    fn handle_output(road: &mut LineOfStations, from: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
                 for to in 0..road.stations.len() {
                     let mac = road.stations[to].geonet().expect("a router").address().mid();
                     let is_meant = frame.destination == BROADCAST || frame.destination == mac;
-                    if to != from && is_meant && (road.net.is_in_reach)(from, to) {
-                        road.deliver(to, Input::Frame(frame.clone()));
+                    if to != from && is_meant && (road.kernels_and_links.can_receive)(from, to) {
+                        road.send_now(to, Input::Frame(frame.clone()));
                     }
                 }
-                road.net.sent_frames.push((from, frame));
+                road.kernels_and_links.sent_frames.push((from, frame));
             }
             Output::Geonet(GeonetOutput::Delivered(delivered)) => {
-                road.net.delivered_payloads.push((from, delivered))
+                road.kernels_and_links.delivered_payloads.push((from, delivered))
             }
-            Output::Nemo(NemoOutput::Event(Event::Warning { message })) => road.net.warnings.push(message),
+            Output::Nemo(NemoOutput::Event(Event::Warning { message })) => {
+                road.kernels_and_links.warnings.push(message)
+            }
             _ => {}
         }
     }
@@ -225,9 +227,9 @@ impl LineOfStations {
     fn new(security: Vec<Option<Box<SecurityStation>>>, reach: fn(usize, usize) -> bool) -> LineOfStations {
         let stations = security.into_iter().enumerate().map(|(index, it)| new_station(index, it));
         let (sent, delivered, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        let mut road = LineOfStations::of(
+        let mut road = LineOfStations::with_stations(
             stations.collect::<Vec<_>>(),
-            RecordingRadio { is_in_reach: reach, sent_frames: sent, delivered_payloads: delivered, warnings },
+            RecordingRadio { can_receive: reach, sent_frames: sent, delivered_payloads: delivered, warnings },
         );
         road.now = Time::from_secs(5);
         road
@@ -239,7 +241,8 @@ impl LineOfStations {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
             for index in 0..self.stations.len() {
-                let milliseconds = START - 1_072_915_200_000 + 5000 + self.now.as_nanos() / 1_000_000;
+                let milliseconds =
+                    START_UNIX_MILLISECONDS - 1_072_915_200_000 + 5000 + self.now.as_nanos() / 1_000_000;
                 let metres = 100 * index as i32 + (self.now.as_nanos() / 20_000_000) as i32;
                 let position = Position {
                     timestamp: milliseconds as u32,
@@ -249,7 +252,7 @@ impl LineOfStations {
                     speed: 5000,
                     heading: 0,
                 };
-                self.tell(index, Input::Position(position));
+                self.pass_recorded_input(index, Input::Position(position));
             }
             self.run_until(end);
         }
@@ -262,7 +265,7 @@ impl LineOfStations {
 
     /// Returns the frames that the first station has sent since index `since`, each with the packet in it.
     fn frames_of_first_since(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
-        let own = self.net.sent_frames[since..].iter().filter(|(from, _)| *from == 0);
+        let own = self.kernels_and_links.sent_frames[since..].iter().filter(|(from, _)| *from == 0);
         own.map(|(_, frame)| (frame, packet_without_envelope(&frame.packet).expect("it is signed"))).collect()
     }
 
@@ -278,7 +281,7 @@ impl LineOfStations {
             area: None,
             traffic_class: None,
         };
-        self.tell(0, Input::Command(Command::Denm(order)));
+        self.pass_recorded_input(0, Input::Command(Command::Denm(order)));
     }
 
     /// Returns the numbers of the stations that station `index` knows: in its location table, and in its
@@ -308,13 +311,13 @@ fn signed_messages_are_accepted() {
     assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     assert_eq!(road.known_stations(1), (vec![0], vec![0]));
     // NH field of the Basic Header: every packet on the air must be a secured packet (EN 302 636-4-1 9.6.1).
-    assert!(road.net.sent_frames.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
+    assert!(road.kernels_and_links.sent_frames.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
     // TS 103 097 7.1.1: once a second a CAM contains the certificate; all other CAMs contain its digest.
     let whole = road.counter(0, "security.with_certificate");
     assert!((3..=8).contains(&whole), "{whole} of {signed}");
-    assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);
+    assert!(road.kernels_and_links.warnings.is_empty(), "{:?}", road.kernels_and_links.warnings);
 }
 
 #[test]
@@ -340,11 +343,16 @@ fn unsigned_messages_are_rejected() {
     road.drive_tenths(49);
     // Station 5 sends its last frames while its ticket is still valid; one of them contains the ticket. The
     // frames arrive one second later, when the ticket has expired.
-    let last: Vec<Frame> =
-        road.net.sent_frames.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
+    let last: Vec<Frame> = road
+        .kernels_and_links
+        .sent_frames
+        .iter()
+        .filter(|(from, _)| *from == 5)
+        .map(|(_, frame)| frame.clone())
+        .collect();
     road.drive_tenths(10);
     for frame in last.into_iter().rev().take(11) {
-        road.tell(0, Input::Frame(frame));
+        road.pass_recorded_input(0, Input::Frame(frame));
     }
     road.drive_tenths(20);
     assert_eq!(road.known_stations(0), (vec![1], vec![1]));
@@ -353,7 +361,7 @@ fn unsigned_messages_are_rejected() {
     }
     // Without a valid ticket the station sends nothing, and warns once.
     assert_eq!(
-        road.net.warnings,
+        road.kernels_and_links.warnings,
         ["the station sends nothing: this station has no ticket that is valid at its position now"]
     );
 }
@@ -367,8 +375,13 @@ fn changed_and_replayed_messages_are_rejected() {
         |_, _| false,
     );
     road.drive_tenths(12);
-    let frames: Vec<Frame> =
-        road.net.sent_frames.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+    let frames: Vec<Frame> = road
+        .kernels_and_links
+        .sent_frames
+        .iter()
+        .filter(|(from, _)| *from == 1)
+        .map(|(_, frame)| frame.clone())
+        .collect();
     let fresh = frames.last().expect("frames").clone();
     let dropped =
         |road: &LineOfStations, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
@@ -376,22 +389,22 @@ fn changed_and_replayed_messages_are_rejected() {
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
-        road.tell(0, Input::Frame(changed));
+        road.pass_recorded_input(0, Input::Frame(changed));
     }
     assert_eq!(road.known_stations(0), (vec![], vec![]));
     // The messages with a digest wait for the certificate. The first frame of the last second contains the
     // certificate.
     for frame in frames.iter().rev().take(11) {
-        road.tell(0, Input::Frame(frame.clone()));
+        road.pass_recorded_input(0, Input::Frame(frame.clone()));
     }
     assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     assert!(dropped(&road, "bad_signature") + dropped(&road, "malformed") >= 2);
     let believed = road.counter(0, "security.verified");
-    road.tell(0, Input::Frame(fresh));
+    road.pass_recorded_input(0, Input::Frame(fresh));
     assert_eq!((dropped(&road, "replayed"), road.counter(0, "security.verified")), (1, believed));
     road.drive_tenths(25);
     let late = frames.first().expect("frames").clone();
-    road.tell(0, Input::Frame(late));
+    road.pass_recorded_input(0, Input::Frame(late));
     assert_eq!((dropped(&road, "too_old"), road.counter(0, "security.verified")), (1, believed));
 }
 
@@ -409,7 +422,7 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         distance_b: 0,
         angle: 0,
     };
-    let before = road.net.sent_frames.len();
+    let before = road.kernels_and_links.sent_frames.len();
     let request = GeonetRequest {
         transport: GeonetTransport::GeoBroadcast(area),
         next_header: 0,
@@ -419,10 +432,10 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         hop_limit: None,
         payload: b"beware".to_vec(),
     };
-    road.tell(0, Input::Geonet(request));
+    road.pass_recorded_input(0, Input::Geonet(request));
     road.drive_tenths(10);
     let heard: Vec<_> = road
-        .net
+        .kernels_and_links
         .delivered_payloads
         .iter()
         .filter(|(_, it)| it.payload == b"beware")
@@ -432,10 +445,14 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
     assert!(road.counter(1, "security.forwarded") > 0);
     // An attacker replays a message late. The receiver must not accept it as a copy that another station
     // forwarded.
-    let copy =
-        road.net.sent_frames[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
+    let copy = road.kernels_and_links.sent_frames[before..]
+        .iter()
+        .find(|(from, _)| *from == 0)
+        .expect("the packet")
+        .1
+        .clone();
     road.drive_tenths(30);
-    road.tell(1, Input::Frame(copy));
+    road.pass_recorded_input(1, Input::Frame(copy));
     assert_eq!(road.counter(1, "security.dropped.replayed"), 1);
 }
 
@@ -497,13 +514,13 @@ fn station_signs_each_message_with_its_application_identifier() {
         (port::RTCMEM, 540_802),
         (4000, 141),
     ] {
-        let before = road.net.sent_frames.len();
-        road.tell(0, Input::Geonet(request_to_port(port, b"anything")));
-        let frame = &road.net.sent_frames[before].1;
+        let before = road.kernels_and_links.sent_frames.len();
+        road.pass_recorded_input(0, Input::Geonet(request_to_port(port, b"anything")));
+        let frame = &road.kernels_and_links.sent_frames[before].1;
         let Ok(Envelope::Signed(message)) = Envelope::parse(&frame.packet[4..]) else { panic!("{port}") };
         assert_eq!(message.header.psid, Psid(application), "port {port}");
         assert!(
-            road.net
+            road.kernels_and_links
                 .delivered_payloads
                 .iter()
                 .any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
@@ -553,8 +570,9 @@ fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
     let reason = refusal(Input::Command(Command::Denm(order)));
     assert!(reason.contains("application 37 (DENM)"), "{reason}");
     assert_eq!(road.counter(0, "facilities.denm.sent"), 0);
-    let told = road.net.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
-    assert_eq!(told, 1, "{:?}", road.net.warnings);
+    let told =
+        road.kernels_and_links.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
+    assert_eq!(told, 1, "{:?}", road.kernels_and_links.warnings);
 }
 
 #[test]
@@ -567,22 +585,29 @@ fn wrong_clock_of_station_is_reported() {
     road.drive_tenths(100);
     // The second station's frames arrive a minute late, so the first station must suspect that its own clock
     // is fast.
-    let frames: Vec<Frame> =
-        road.net.sent_frames.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
-    assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);
+    let frames: Vec<Frame> = road
+        .kernels_and_links
+        .sent_frames
+        .iter()
+        .filter(|(from, _)| *from == 1)
+        .map(|(_, frame)| frame.clone())
+        .collect();
+    assert!(road.kernels_and_links.warnings.is_empty(), "{:?}", road.kernels_and_links.warnings);
     road.now += Duration::from_secs(50);
     for frame in frames {
         road.now += Duration::from_millis(100);
-        road.tell(0, Input::Frame(frame));
+        road.pass_recorded_input(0, Input::Frame(frame));
     }
-    let [warning] = &road.net.warnings[..] else { panic!("{:?}", road.net.warnings) };
+    let [warning] = &road.kernels_and_links.warnings[..] else {
+        panic!("{:?}", road.kernels_and_links.warnings)
+    };
     assert!(warning.contains("clock seems to be") && warning.contains("ahead of their clocks"), "{warning}");
     let state = road.stations[0].security_status(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
     // A message with the right time ends the clock warning.
-    road.net.is_in_reach = reach_everybody;
+    road.kernels_and_links.can_receive = reach_everybody;
     road.drive_tenths(20);
-    assert_eq!(road.net.warnings.len(), 2, "{:?}", road.net.warnings);
+    assert_eq!(road.kernels_and_links.warnings.len(), 2, "{:?}", road.kernels_and_links.warnings);
     assert_eq!(road.stations[0].security_status(road.now).expect("security").clock_ahead_ms, None);
 }
 
@@ -691,16 +716,16 @@ fn own_active_event_delays_pseudonym_change() {
     let second = road.mid_of_first_station();
     assert_ne!(second, first, "it is over");
     // An application locks the pseudonym, and then ends the lock.
-    road.tell(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
+    road.pass_recorded_input(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
     road.drive_tenths(50);
     assert_eq!(road.mid_of_first_station(), second);
-    road.tell(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
+    road.pass_recorded_input(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
     road.drive_tenths(1);
     let third = road.mid_of_first_station();
     assert_ne!(third, second);
     // A command changes the pseudonym at once. A lock ends at the latest after the longest permitted time.
     road.report_event(600);
-    road.tell(0, Input::Command(Command::ChangePseudonym));
+    road.pass_recorded_input(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.mid_of_first_station(), third);
     let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 5), None], reach_everybody);
     let first = road.mid_of_first_station();
@@ -721,15 +746,15 @@ fn echo_of_former_pseudonym_is_recognised() {
         |_, _| false,
     );
     road.drive_tenths(10);
-    let before = road.net.sent_frames.len();
+    let before = road.kernels_and_links.sent_frames.len();
     road.report_event(600);
     let told = road.frames_of_first_since(before).first().expect("a DENM").0.clone();
-    road.tell(0, Input::Command(Command::ChangePseudonym));
+    road.pass_recorded_input(0, Input::Command(Command::ChangePseudonym));
     // Another station forwards back a message that the first station sent under its old pseudonym.
-    road.tell(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
+    road.pass_recorded_input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);
-    assert!(road.net.delivered_payloads.is_empty());
+    assert!(road.kernels_and_links.delivered_payloads.is_empty());
     assert_eq!(road.stations[0].geonet().expect("a router").location_table().iter().count(), 0);
 }
 
@@ -762,7 +787,7 @@ fn station_without_another_ticket_keeps_its_pseudonym() {
         .map(|(ticket, _)| StationIdentity::of_ticket(name_of_certificate(&PortableBackend, ticket)).mid)
         .collect();
     let mut road = LineOfStations::new(vec![vehicle_entity(&pki, two, 255), None], reach_everybody);
-    road.tell(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
+    road.pass_recorded_input(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
     road.drive_tenths(150);
     for (frame, packet) in road.frames_of_first_since(0) {
         assert_eq!(frame.source, Packet::parse(&packet).expect("a packet").extended.source().address.mid());
@@ -770,7 +795,7 @@ fn station_without_another_ticket_keeps_its_pseudonym() {
     }
     assert_eq!(road.mid_of_first_station(), ends[1]);
     assert_eq!(
-        road.net.warnings,
+        road.kernels_and_links.warnings,
         ["the station sends nothing: this station has no ticket that is valid at its position now"]
     );
 }

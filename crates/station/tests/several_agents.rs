@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{MultipleCareOfAddresses, OtherAgents, Peer};
+use carnet_mobility::home_agent::{MultipleCareOfAddresses, OtherAgents, PeerHomeAgent};
 use carnet_mobility::{Authentication, HomeAgent};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
@@ -18,13 +18,13 @@ use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
-use common::world::{Network, station};
+use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface, per_agent,
-    router_config,
+    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
+    WALL_TIME, address, agent_config, data_packet_between, interface, per_agent, router_config,
 };
 
-const OTHER: &str = "2001:db8:1::2";
+const OTHER_AGENT: &str = "2001:db8:1::2";
 const PREFIX: &str = "2001:db8:a::/64";
 
 /// Returns the config of the home agent with the address `own`, with `other` as its peer.
@@ -32,10 +32,13 @@ fn agent_config_for(own: &str, other: &str) -> StationConfig {
     let mut config = agent_config(&[PREFIX]);
     if let Some(agent) = &mut config.home_agent {
         agent.address = address(own);
-        agent.others = OtherAgents {
-            dhaad: true,
-            preference: u16::from(own == AGENT),
-            peers: vec![Peer { address: address(other), preference: u16::from(other == AGENT) }],
+        agent.other_agents = OtherAgents {
+            answers_dhaad: true,
+            preference: u16::from(own == AGENT_ADDRESS),
+            peers: vec![PeerHomeAgent {
+                address: address(other),
+                preference: u16::from(other == AGENT_ADDRESS),
+            }],
         };
     }
     config
@@ -85,25 +88,25 @@ struct AgentsInternet {
     loses_message: fn(&Header) -> bool,
 }
 
-impl Network for AgentsInternet {
-    fn carry(world: &mut AgentsWorld, from: usize, output: Output) {
+impl NetworkBehaviour for AgentsInternet {
+    fn handle_output(world: &mut AgentsWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(_)) if world.is_dead(from) => {}
+            Output::Nemo(NemoOutput::Packet(_)) if world.is_unreachable(from) => {}
             Output::Nemo(NemoOutput::Packet(packet)) => world.forward_packet(packet, from),
-            Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
+            Output::Nemo(NemoOutput::Event(event)) => world.kernels_and_links.events.push(event),
             _ => {}
         }
     }
 }
 
-type AgentsWorld = common::world::World<AgentsInternet>;
+type AgentsWorld = common::world::TestNetwork<AgentsInternet>;
 
 impl AgentsWorld {
     fn new(agents: [StationConfig; 2], router: StationConfig) -> AgentsWorld {
-        AgentsWorld::as_it_is(agents.map(per_agent), per_agent(router))
+        AgentsWorld::new_unchanged(agents.map(per_agent), per_agent(router))
     }
 
-    fn as_it_is([first, second]: [StationConfig; 2], router: StationConfig) -> AgentsWorld {
+    fn new_unchanged([first, second]: [StationConfig; 2], router: StationConfig) -> AgentsWorld {
         let internet = AgentsInternet {
             unreachable_agents: [false, false],
             events: Vec::new(),
@@ -112,85 +115,110 @@ impl AgentsWorld {
             recorded_messages: Vec::new(),
             loses_message: |_| false,
         };
-        let mut world = AgentsWorld::of([first, second, router].map(|config| station(config, 7)), internet);
+        let mut world = AgentsWorld::with_stations(
+            [first, second, router].map(|config| station_at_time_zero(config, 7)),
+            internet,
+        );
         world.bring_up();
         world
     }
 
     fn world_with_router(router: StationConfig) -> AgentsWorld {
-        AgentsWorld::new([agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)], router)
+        AgentsWorld::new(
+            [agent_config_for(AGENT_ADDRESS, OTHER_AGENT), agent_config_for(OTHER_AGENT, AGENT_ADDRESS)],
+            router,
+        )
     }
 
     fn bring_up(&mut self) {
-        self.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
-        self.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
+        self.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+        self.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
     }
 
-    fn is_dead(&self, station: usize) -> bool {
-        self.net.unreachable_agents.get(station) == Some(&true)
+    fn is_unreachable(&self, station: usize) -> bool {
+        self.kernels_and_links.unreachable_agents.get(station) == Some(&true)
     }
 
     /// Simulates the kernels and the Internet for a packet that a station has written.
     fn forward_packet(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
-        let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
-        let anycast = home_agents_anycast(address(AGENT)) == header.destination;
-        let to_router = [FIRST, SECOND].iter().position(|own| header.destination == address(own));
+        let agent =
+            [AGENT_ADDRESS, OTHER_AGENT].iter().position(|agent| header.destination == address(agent));
+        let anycast = home_agents_anycast(address(AGENT_ADDRESS)) == header.destination;
+        let to_router = [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS]
+            .iter()
+            .position(|own| header.destination == address(own));
         if from == ROUTER && agent.is_some() && header.next_header != protocol::IPV6 {
-            self.net.recorded_messages.push(packet.clone());
-            if (self.net.loses_message)(&header) {
+            self.kernels_and_links.recorded_messages.push(packet.clone());
+            if (self.kernels_and_links.loses_message)(&header) {
                 return;
             }
         }
-        if let Some(agent) = agent.or(anycast.then_some(self.net.routed_agent)) {
-            if !self.net.unreachable_agents[agent] {
-                self.deliver(agent, Input::Packet(packet));
+        if let Some(agent) = agent.or(anycast.then_some(self.kernels_and_links.routed_agent)) {
+            if !self.kernels_and_links.unreachable_agents[agent] {
+                self.send_now(agent, Input::Packet(packet));
             }
         } else if let Some(uplink) = to_router {
             let heard = header.next_header == protocol::ICMPV6;
             let input = if heard { received_on(uplink, &header, &packet) } else { Input::Packet(packet) };
-            self.deliver(ROUTER, input);
-        } else if header.destination == address(HOME) {
+            self.send_now(ROUTER, input);
+        } else if header.destination == address(HOME_ADDRESS) {
             match (from, icmpv6::echo_reply(&packet)) {
-                (ROUTER, Some(reply)) => self.deliver(ROUTER, Input::Packet(reply)),
-                (ROUTER, None) => self.net.arrived_packets.push(packet),
-                (agent, _) => self.deliver(agent, Input::Packet(packet)),
+                (ROUTER, Some(reply)) => self.send_now(ROUTER, Input::Packet(reply)),
+                (ROUTER, None) => self.kernels_and_links.arrived_packets.push(packet),
+                (agent, _) => self.send_now(agent, Input::Packet(packet)),
             }
         } else {
-            self.net.arrived_packets.push(packet);
+            self.kernels_and_links.arrived_packets.push(packet);
         }
     }
 
     /// Sends a packet from the host on board; returns how many times it arrives.
     fn send_up_packet(&mut self) -> usize {
-        self.net.arrived_packets.clear();
-        self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
-        self.net.arrived_packets.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+        self.kernels_and_links.arrived_packets.clear();
+        self.pass_recorded_input(ROUTER, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT)));
+        self.kernels_and_links
+            .arrived_packets
+            .iter()
+            .filter(|packet| **packet == data_packet_between(HOST_ADDRESS, CORRESPONDENT))
+            .count()
     }
 
     /// Sends a packet to the host on board; returns how many times it arrives.
     fn send_down_packet(&mut self) -> usize {
-        self.net.arrived_packets.clear();
-        self.tell(self.net.routed_agent, Input::Packet(data(CORRESPONDENT, HOST)));
-        self.net.arrived_packets.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+        self.kernels_and_links.arrived_packets.clear();
+        self.pass_recorded_input(
+            self.kernels_and_links.routed_agent,
+            Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)),
+        );
+        self.kernels_and_links
+            .arrived_packets
+            .iter()
+            .filter(|packet| **packet == data_packet_between(CORRESPONDENT, HOST_ADDRESS))
+            .count()
     }
 
     #[track_caller]
     fn assert_packets_pass(&mut self) {
-        assert_eq!((self.send_up_packet(), self.send_down_packet()), (1, 1), "{:?}", self.net.events);
+        assert_eq!(
+            (self.send_up_packet(), self.send_down_packet()),
+            (1, 1),
+            "{:?}",
+            self.kernels_and_links.events
+        );
     }
 
     /// Runs the world for `seconds`, and calls `look` after each step.
     fn advance_and_look(&mut self, seconds: f64, mut look: impl FnMut(&mut AgentsWorld)) {
         let end = self.now + Duration::from_secs_f64(seconds);
-        while self.step(end) {
+        while self.advance_to_next_event(end) {
             look(self);
         }
         self.now = end;
     }
 
     fn advance_seconds(&mut self, seconds: f64) {
-        self.run(Duration::from_secs_f64(seconds));
+        self.run_for(Duration::from_secs_f64(seconds));
     }
 
     fn home_agent_of(&self, agent: usize) -> &HomeAgent {
@@ -198,15 +226,17 @@ impl AgentsWorld {
     }
 
     fn has_binding(&self) -> [bool; 2] {
-        [0, 1].map(|agent| self.home_agent_of(agent).bindings().best_valid_binding(address(HOME)).is_some())
+        [0, 1].map(|agent| {
+            self.home_agent_of(agent).bindings().best_valid_binding(address(HOME_ADDRESS)).is_some()
+        })
     }
 
-    fn home_agent(&self) -> Ipv6Addr {
+    fn router_home_agent(&self) -> Ipv6Addr {
         self.stations[ROUTER].mobile_router().expect("a router").config().home_agent
     }
 
     fn command_agent(&mut self, agent: usize, command: Command) -> Result<(), String> {
-        self.try_tell(agent, Input::Command(command))
+        self.try_recorded_input(agent, Input::Command(command))
     }
 
     fn drain_first_agent(&mut self) -> Result<(), String> {
@@ -229,47 +259,50 @@ fn received_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
 
 #[test]
 fn router_uses_first_home_agent_and_second_after_failure() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
-    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
-    world.net.unreachable_agents[0] = true;
-    world.net.routed_agent = 1;
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(AGENT_ADDRESS), [true, false]));
+    world.kernels_and_links.unreachable_agents[0] = true;
+    world.kernels_and_links.routed_agent = 1;
     // Without heartbeats the router notices the failure only when it renews the binding after 45 s: three
     // Binding Updates stay unanswered.
     world.advance_seconds(75.0);
-    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
+    assert_eq!(world.router_home_agent(), address(OTHER_AGENT), "{:?}", world.kernels_and_links.events);
     world.assert_packets_pass();
     // When the first home agent is reachable again, the router stays with the second one.
-    world.net.unreachable_agents[0] = false;
+    world.kernels_and_links.unreachable_agents[0] = false;
     world.advance_seconds(600.0);
-    assert_eq!((world.home_agent(), world.has_binding()), (address(OTHER), [false, true]));
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(OTHER_AGENT), [false, true]));
     world.assert_packets_pass();
 }
 
 #[test]
 fn silent_home_agent_costs_five_seconds() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&["2001:db8:1::99", OTHER], false));
-    world.net.routed_agent = 1;
+    let mut world =
+        AgentsWorld::world_with_router(router_config_for(&["2001:db8:1::99", OTHER_AGENT], false));
+    world.kernels_and_links.routed_agent = 1;
     world.advance_seconds(4.0);
     assert_eq!(world.has_binding(), [false, false]);
     world.advance_seconds(2.0);
-    assert_eq!((world.home_agent(), world.has_binding()), (address(OTHER), [false, true]));
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(OTHER_AGENT), [false, true]));
     world.assert_packets_pass();
 }
 
 #[test]
 fn router_leaves_refusing_home_agent_at_once() {
-    let mut strict = agent_config_for(AGENT, OTHER);
+    let mut strict = agent_config_for(AGENT_ADDRESS, OTHER_AGENT);
     if let Some(agent) = &mut strict.home_agent {
         agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
     }
-    let mut world =
-        AgentsWorld::new([strict, agent_config_for(OTHER, AGENT)], router_config_for(&[AGENT, OTHER], false));
-    world.net.routed_agent = 1;
+    let mut world = AgentsWorld::new(
+        [strict, agent_config_for(OTHER_AGENT, AGENT_ADDRESS)],
+        router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false),
+    );
+    world.kernels_and_links.routed_agent = 1;
     assert_eq!(
-        (world.home_agent(), world.has_binding()),
-        (address(OTHER), [false, true]),
+        (world.router_home_agent(), world.has_binding()),
+        (address(OTHER_AGENT), [false, true]),
         "{:?}",
-        world.net.events
+        world.kernels_and_links.events
     );
     world.assert_packets_pass();
 }
@@ -284,28 +317,33 @@ fn refusing_home_agents_are_tried_at_growing_intervals() {
         config
     };
     let mut world = AgentsWorld::new(
-        [strict(AGENT, OTHER), strict(OTHER, AGENT)],
-        router_config_for(&[AGENT, OTHER], false),
+        [strict(AGENT_ADDRESS, OTHER_AGENT), strict(OTHER_AGENT, AGENT_ADDRESS)],
+        router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false),
     );
     world.advance_seconds(600.0);
-    let refused =
-        world.net.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
+    let refused = world
+        .kernels_and_links
+        .events
+        .iter()
+        .filter(|event| matches!(event, Event::BindingRefused { .. }))
+        .count();
     // After a refusal the router pauses between its rounds of attempts for 4, 8, 16, 32, 64, 64 s and so on.
     assert!((5..=20).contains(&refused), "{refused}");
 }
 
 #[test]
 fn router_tries_last_home_agent_first_after_restart() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&["2001:db8:1::99", OTHER], false));
-    world.net.routed_agent = 1;
+    let mut world =
+        AgentsWorld::world_with_router(router_config_for(&["2001:db8:1::99", OTHER_AGENT], false));
+    world.kernels_and_links.routed_agent = 1;
     world.advance_seconds(6.0);
-    let state = world.stations[ROUTER].nemo().persistent_state(world.now, world.wall());
+    let state = world.stations[ROUTER].nemo().persistent_state(world.now, world.wall_time());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    let config = per_agent(router_config_for(&["2001:db8:1::99", OTHER], false));
-    world.restart(ROUTER, config, state, 8);
+    let config = per_agent(router_config_for(&["2001:db8:1::99", OTHER_AGENT], false));
+    world.restart_station(ROUTER, config, state, 8);
     world.bring_up();
-    assert_eq!(world.home_agent(), address(OTHER));
+    assert_eq!(world.router_home_agent(), address(OTHER_AGENT));
     world.assert_packets_pass();
 }
 
@@ -314,51 +352,51 @@ fn router_discovers_home_agents() {
     let mut world = AgentsWorld::world_with_router(router_config_for(&[], true));
     // RFC 6275 10.5.1: the router first tries the home agent with the higher preference.
     assert_eq!(
-        (world.home_agent(), world.has_binding()),
-        (address(AGENT), [true, false]),
+        (world.router_home_agent(), world.has_binding()),
+        (address(AGENT_ADDRESS), [true, false]),
         "{:?}",
-        world.net.events
+        world.kernels_and_links.events
     );
     world.assert_packets_pass();
-    world.net.unreachable_agents[0] = true;
-    world.net.routed_agent = 1;
+    world.kernels_and_links.unreachable_agents[0] = true;
+    world.kernels_and_links.routed_agent = 1;
     world.advance_seconds(75.0);
-    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
+    assert_eq!(world.router_home_agent(), address(OTHER_AGENT), "{:?}", world.kernels_and_links.events);
     world.assert_packets_pass();
 }
 
 #[test]
 fn unsolicited_discovery_reply_or_reply_without_r_flag_is_ignored() {
     let mut world = AgentsWorld::world_with_router(router_config_for(&[], true));
-    world.net.unreachable_agents = [true, true];
+    world.kernels_and_links.unreachable_agents = [true, true];
     let config = per_agent(router_config_for(&[], true));
-    world.restart(ROUTER, config, PersistentState::default(), 9);
+    world.restart_station(ROUTER, config, PersistentState::default(), 9);
     world.bring_up();
-    assert!(world.home_agent().is_unspecified());
+    assert!(world.router_home_agent().is_unspecified());
     let mut forged = carnet_wire::discovery::discovery_reply(1, true, &[address("2001:db8:bad::1")]);
-    icmpv6::set_checksum(&mut forged, address(OTHER), address(FIRST));
-    let packet = icmpv6::packet(address(OTHER), address(FIRST), 64, forged);
+    icmpv6::set_checksum(&mut forged, address(OTHER_AGENT), address(FIRST_CARE_OF_ADDRESS));
+    let packet = icmpv6::packet(address(OTHER_AGENT), address(FIRST_CARE_OF_ADDRESS), 64, forged);
     let header = Header::parse(&packet).expect("a packet");
-    world.tell(ROUTER, received_on(0, &header, &packet));
-    assert!(world.home_agent().is_unspecified());
+    world.pass_recorded_input(ROUTER, received_on(0, &header, &packet));
+    assert!(world.router_home_agent().is_unspecified());
     // The router sends four discovery requests in the first minute, and then pauses (RFC 6275 12).
     world.advance_seconds(60.0);
-    world.net.unreachable_agents = [false, false];
+    world.kernels_and_links.unreachable_agents = [false, false];
     world.advance_seconds(60.0);
-    assert_eq!(world.home_agent(), address(AGENT), "it is asked again");
+    assert_eq!(world.router_home_agent(), address(AGENT_ADDRESS), "it is asked again");
 }
 
 #[test]
 fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
     let mut agent = Station::new(
-        agent_config_for(AGENT, OTHER),
+        agent_config_for(AGENT_ADDRESS, OTHER_AGENT),
         PersistentState::default(),
         Rng::new(1),
         Time::ZERO,
-        WALL,
+        WALL_TIME,
     );
     while agent.poll_output().is_some() {}
-    let anycast = home_agents_anycast(address(AGENT));
+    let anycast = home_agents_anycast(address(AGENT_ADDRESS));
     let mut flood = |from: u64, to: u64, networks: u128| {
         let mut answers = 0;
         for n in from..to {
@@ -368,15 +406,18 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
             let packet = icmpv6::packet(source, anycast, 64, request);
             // Sources send 10,000 requests within a second.
             let now = Time::from_nanos(n * 100_000);
-            agent.handle_input(now, WALL, Input::Packet(packet)).expect("taken");
+            agent.handle_input(now, WALL_TIME, Input::Packet(packet)).expect("taken");
             while let Some(output) = agent.poll_output() {
                 let Output::Nemo(NemoOutput::Packet(reply)) = output else { panic!("{output:?}") };
                 let header = Header::parse(&reply).expect("a packet");
-                assert_eq!((header.source, header.destination), (address(AGENT), source));
+                assert_eq!((header.source, header.destination), (address(AGENT_ADDRESS), source));
                 assert!(reply.len() <= 1280);
                 let read = DiscoveryReply::parse(&reply[40..]).expect("a reply");
                 assert_eq!(read.mobile_router, n % 2 == 0);
-                assert_eq!(read.addresses().collect::<Vec<_>>(), [address(AGENT), address(OTHER)]);
+                assert_eq!(
+                    read.addresses().collect::<Vec<_>>(),
+                    [address(AGENT_ADDRESS), address(OTHER_AGENT)]
+                );
                 answers += 1;
             }
         }
@@ -402,17 +443,18 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
 #[test]
 fn home_agent_of_aggregated_home_network_is_discovered() {
     let requests = |prefixes: &[&str], home: &str| -> Vec<Ipv6Addr> {
-        let mut config = per_agent(agent_config_for(AGENT, OTHER));
+        let mut config = per_agent(agent_config_for(AGENT_ADDRESS, OTHER_AGENT));
         let agent = config.home_agent.as_mut().expect("one");
         agent.home_prefix = "2001:db8::/44".parse().expect("a prefix");
         agent.nodes[0].home_address = address(home);
         agent.nodes[0].prefixes = prefixes.iter().map(|it| it.parse().expect("a prefix")).collect();
-        let mut agent = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
+        let mut agent = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL_TIME);
         while agent.poll_output().is_some() {}
         let ask = |agent: &mut Station, of: &str| {
             let request = DiscoveryRequest { identifier: 7, mobile_router: true }.emit();
-            let packet = icmpv6::packet(address(FIRST), home_agents_anycast(address(of)), 64, request);
-            agent.handle_input(Time::from_secs(10), WALL, Input::Packet(packet)).expect("taken");
+            let packet =
+                icmpv6::packet(address(FIRST_CARE_OF_ADDRESS), home_agents_anycast(address(of)), 64, request);
+            agent.handle_input(Time::from_secs(10), WALL_TIME, Input::Packet(packet)).expect("taken");
             let mut answered = false;
             while let Some(output) = agent.poll_output() {
                 answered |= matches!(output, Output::Nemo(NemoOutput::Packet(packet)) if packet[40] == 145);
@@ -430,30 +472,32 @@ fn home_agent_of_aggregated_home_network_is_discovered() {
 
 #[test]
 fn drain_loses_no_packet_and_relays_late_packets() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
     world.assert_packets_pass();
     world.drain_first_agent().expect("there is another");
     // In this test messages arrive without delay. So the router has already registered at the other home
     // agent and de-registered at this one.
     world.assert_packets_pass();
     assert_eq!(
-        (world.home_agent(), world.has_binding()),
-        (address(OTHER), [false, true]),
+        (world.router_home_agent(), world.has_binding()),
+        (address(OTHER_AGENT), [false, true]),
         "{:?}",
-        world.net.events
+        world.kernels_and_links.events
     );
-    let registered = world
-        .net
-        .events
-        .iter()
-        .position(|e| matches!(e, Event::Registered { home_agent, .. } if *home_agent == address(OTHER)));
-    let left = world.net.events.iter().position(|e| matches!(e, Event::BindingRemoved { .. }));
-    assert!(registered < left && registered.is_some(), "make before break: {:?}", world.net.events);
+    let registered = world.kernels_and_links.events.iter().position(
+        |e| matches!(e, Event::Registered { home_agent, .. } if *home_agent == address(OTHER_AGENT)),
+    );
+    let left = world.kernels_and_links.events.iter().position(|e| matches!(e, Event::BindingRemoved { .. }));
+    assert!(
+        registered < left && registered.is_some(),
+        "make before break: {:?}",
+        world.kernels_and_links.events
+    );
     world.advance_and_look(120.0, AgentsWorld::assert_packets_pass);
     let drain = world.home_agent_of(0).drain().expect("a drain");
     assert_eq!((drain.state.as_str(), drain.routers, drain.left.len()), ("done", 1, 0));
     // From now on, the Internet routes the mobile network to the other home agent.
-    world.net.routed_agent = 1;
+    world.kernels_and_links.routed_agent = 1;
     world.assert_packets_pass();
     // Until the drain ends, no router may register at this home agent again.
     assert_eq!(world.command_agent(0, Command::EndDrain), Ok(()));
@@ -462,132 +506,144 @@ fn drain_loses_no_packet_and_relays_late_packets() {
 
 #[test]
 fn returning_router_is_no_longer_relayed() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(10.0);
     world.command_agent(0, Command::EndDrain).expect("there is one");
-    world.command_agent(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world
+        .command_agent(1, Command::Drain { to: vec![address(AGENT_ADDRESS)], within_s: 60 })
+        .expect("the way back");
     world.advance_and_look(60.0, AgentsWorld::assert_packets_pass);
-    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
-    assert!(world.home_agent_of(0).relay(address(HOME)).is_none());
-    world.net.routed_agent = 1;
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(AGENT_ADDRESS), [true, false]));
+    assert!(world.home_agent_of(0).relay(address(HOME_ADDRESS)).is_none());
+    world.kernels_and_links.routed_agent = 1;
     world.assert_packets_pass();
 }
 
 #[test]
 fn relay_continues_after_restart() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(1.0);
-    let state = world.stations[0].nemo().persistent_state(world.now, world.wall());
+    let state = world.stations[0].nemo().persistent_state(world.now, world.wall_time());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    world.restart(0, per_agent(agent_config_for(AGENT, OTHER)), state, 8);
+    world.restart_station(0, per_agent(agent_config_for(AGENT_ADDRESS, OTHER_AGENT)), state, 8);
     world.assert_packets_pass();
 }
 
 #[test]
 fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
-    let agents = [agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)];
-    let mut world = AgentsWorld::new(agents, router_config_for(&[AGENT, OTHER], false));
-    world.net.unreachable_agents[1] = true;
+    let agents = [agent_config_for(AGENT_ADDRESS, OTHER_AGENT), agent_config_for(OTHER_AGENT, AGENT_ADDRESS)];
+    let mut world = AgentsWorld::new(agents, router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
+    world.kernels_and_links.unreachable_agents[1] = true;
     world.drain_first_agent().expect("there is another, as far as anybody knows");
     world.advance_seconds(20.0);
     let before = world.home_agent_of(0).drain().expect("a drain");
-    let mut config = per_agent(agent_config_for(AGENT, OTHER));
+    let mut config = per_agent(agent_config_for(AGENT_ADDRESS, OTHER_AGENT));
     if let Some(agent) = &mut config.home_agent {
         agent.max_lifetime = Duration::from_secs(300);
     }
-    world.reconfigure(0, config.clone());
+    world.reconfigure_station(0, config.clone());
     assert_eq!(world.home_agent_of(0).drain().as_ref(), Some(&before));
     world.assert_packets_pass();
     // When the second home agent is reachable again, the drain goes on, and the first home agent sends the
     // router a Home Agent Switch.
-    world.net.unreachable_agents[1] = false;
+    world.kernels_and_links.unreachable_agents[1] = false;
     world.advance_seconds(30.0);
     assert_eq!(
-        (world.home_agent(), world.has_binding()),
-        (address(OTHER), [false, true]),
+        (world.router_home_agent(), world.has_binding()),
+        (address(OTHER_AGENT), [false, true]),
         "{:?}",
-        world.net.events
+        world.kernels_and_links.events
     );
     world.advance_seconds(1.0);
     let after = world.home_agent_of(0).drain().expect("a drain");
     assert_eq!((after.state.as_str(), after.routers), ("done", 1));
-    world.reconfigure(0, config.clone());
+    world.reconfigure_station(0, config.clone());
     assert_eq!(world.home_agent_of(0).drain(), Some(after));
     assert_eq!(world.command_agent(0, Command::EndDrain), Ok(()));
 
     // The home agent sends a revocation and waits for its answer.
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT], false));
-    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
-    world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
-    world.command_agent(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
-    world.reconfigure(0, config);
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS], false));
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, false)));
+    world
+        .command_agent(0, Command::Revoke { home_address: address(HOME_ADDRESS), bids: Vec::new() })
+        .expect("bound");
+    world.reconfigure_station(0, config);
     assert_eq!(world.has_binding(), [true, false]);
     world.advance_seconds(6.0);
-    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.kernels_and_links.events);
 }
 
 #[test]
 fn only_peers_may_relay_to_registered_nodes() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
     let relayed = |source: &str, destination: &str| {
-        let inner = data(CORRESPONDENT, destination);
-        Input::Packet(carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner))
+        let inner = data_packet_between(CORRESPONDENT, destination);
+        Input::Packet(carnet_virtual::packet(address(source), address(AGENT_ADDRESS), protocol::IPV6, &inner))
     };
     let mut arrives = |source, destination| {
-        world.net.arrived_packets.clear();
-        world.tell(0, relayed(source, destination));
-        world.net.arrived_packets.iter().filter(|packet| **packet == data(CORRESPONDENT, destination)).count()
+        world.kernels_and_links.arrived_packets.clear();
+        world.pass_recorded_input(0, relayed(source, destination));
+        world
+            .kernels_and_links
+            .arrived_packets
+            .iter()
+            .filter(|packet| **packet == data_packet_between(CORRESPONDENT, destination))
+            .count()
     };
-    assert_eq!(arrives(OTHER, HOST), 1);
-    assert_eq!(arrives("2001:db8:66::1", HOST), 0, "a stranger");
-    assert_eq!(arrives(OTHER, "2001:db8:77::1"), 0, "not of a node that is here");
+    assert_eq!(arrives(OTHER_AGENT, HOST_ADDRESS), 1);
+    assert_eq!(arrives("2001:db8:66::1", HOST_ADDRESS), 0, "a stranger");
+    assert_eq!(arrives(OTHER_AGENT, "2001:db8:77::1"), 0, "not of a node that is here");
 }
 
 #[test]
 fn relayed_packet_never_returns_to_an_earlier_home_agent() {
-    const THIRD: &str = "2001:db8:1::3";
+    const THIRD_HOME_AGENT: &str = "2001:db8:1::3";
     let to_third = |source: &str, hop_limit| {
-        let mut config = per_agent(agent_config_for(AGENT, OTHER));
-        let peer = Peer { address: address(THIRD), preference: 0 };
-        config.home_agent.as_mut().expect("one").others.peers.push(peer);
-        let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+        let mut config = per_agent(agent_config_for(AGENT_ADDRESS, OTHER_AGENT));
+        let peer = PeerHomeAgent { address: address(THIRD_HOME_AGENT), preference: 0 };
+        config.home_agent.as_mut().expect("one").other_agents.peers.push(peer);
+        let mut world =
+            AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
         world.drain_first_agent().expect("there is another");
         world.advance_seconds(1.0);
         // The test changes the stored state as if the node had gone to a third home agent.
-        let mut state = world.stations[0].nemo().persistent_state(world.now, world.wall());
-        state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
-        world.restart(0, config, state, 8);
-        world.net.arrived_packets.clear();
-        let mut inner = data(CORRESPONDENT, HOST);
+        let mut state = world.stations[0].nemo().persistent_state(world.now, world.wall_time());
+        state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD_HOME_AGENT);
+        world.restart_station(0, config, state, 8);
+        world.kernels_and_links.arrived_packets.clear();
+        let mut inner = data_packet_between(CORRESPONDENT, HOST_ADDRESS);
         inner[7] = hop_limit;
-        let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
-        world.tell(0, Input::Packet(outer));
-        std::mem::take(&mut world.net.arrived_packets)
+        let outer = carnet_virtual::packet(address(source), address(AGENT_ADDRESS), protocol::IPV6, &inner);
+        world.pass_recorded_input(0, Input::Packet(outer));
+        std::mem::take(&mut world.kernels_and_links.arrived_packets)
     };
-    let passed = to_third(OTHER, 9);
+    let passed = to_third(OTHER_AGENT, 9);
     assert_eq!(passed.len(), 1, "to the third");
     let outer = Header::parse(&passed[0]).expect("a packet");
-    assert_eq!((outer.source, outer.destination), (address(AGENT), address(THIRD)));
+    assert_eq!((outer.source, outer.destination), (address(AGENT_ADDRESS), address(THIRD_HOME_AGENT)));
     assert_eq!(passed[0][47], 8, "each home agent is a hop");
-    assert!(to_third(THIRD, 9).is_empty(), "back where it came from");
-    assert!(to_third(OTHER, 1).is_empty(), "round and round");
+    assert!(to_third(THIRD_HOME_AGENT, 9).is_empty(), "back where it came from");
+    assert!(to_third(OTHER_AGENT, 1).is_empty(), "round and round");
 }
 
 #[test]
 fn drain_without_other_home_agent_is_refused() {
-    let mut config = agent_config_for(AGENT, OTHER);
+    let mut config = agent_config_for(AGENT_ADDRESS, OTHER_AGENT);
     if let Some(agent) = &mut config.home_agent {
-        agent.others.peers.clear();
+        agent.other_agents.peers.clear();
     }
-    let mut world =
-        AgentsWorld::new([config, agent_config_for(OTHER, AGENT)], router_config_for(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::new(
+        [config, agent_config_for(OTHER_AGENT, AGENT_ADDRESS)],
+        router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false),
+    );
     let reason = world.drain_first_agent().expect_err("nobody");
     assert!(reason.contains("no other home agent"), "{reason}");
     assert!(
-        world.command_agent(0, Command::Drain { to: vec![address(AGENT)], within_s: 9 }).is_err(),
+        world.command_agent(0, Command::Drain { to: vec![address(AGENT_ADDRESS)], within_s: 9 }).is_err(),
         "itself"
     );
     world.assert_packets_pass();
@@ -596,25 +652,28 @@ fn drain_without_other_home_agent_is_refused() {
 
 #[test]
 fn drain_to_unreachable_home_agent_changes_nothing() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
-    world.net.unreachable_agents[1] = true;
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
+    world.kernels_and_links.unreachable_agents[1] = true;
     world.drain_first_agent().expect("there is another, as far as anybody knows");
     world.advance_and_look(58.0, AgentsWorld::assert_packets_pass);
-    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(AGENT_ADDRESS), [true, false]));
     world.advance_seconds(3.0);
     let drain = world.home_agent_of(0).drain().expect("a drain");
-    assert_eq!((drain.state.as_str(), drain.left), ("expired", vec![address(HOME)]));
+    assert_eq!((drain.state.as_str(), drain.left), ("expired", vec![address(HOME_ADDRESS)]));
 }
 
 #[test]
 fn unauthenticated_switch_leads_only_to_configured_home_agents() {
     let agents = || {
         [
-            config_without_key(agent_config_for(AGENT, OTHER)),
-            config_without_key(agent_config_for(OTHER, AGENT)),
+            config_without_key(agent_config_for(AGENT_ADDRESS, OTHER_AGENT)),
+            config_without_key(agent_config_for(OTHER_AGENT, AGENT_ADDRESS)),
         ]
     };
-    let mut world = AgentsWorld::new(agents(), config_without_key(router_config_for(&[AGENT, OTHER], false)));
+    let mut world = AgentsWorld::new(
+        agents(),
+        config_without_key(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false)),
+    );
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(1.0);
     assert_eq!(world.has_binding(), [false, true]);
@@ -622,8 +681,12 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
     let mut world = AgentsWorld::new(agents(), config_without_key(router_config(&[PREFIX])));
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(1.0);
-    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]), "said by anybody");
-    assert!(world.net.events.iter().any(
+    assert_eq!(
+        (world.router_home_agent(), world.has_binding()),
+        (address(AGENT_ADDRESS), [true, false]),
+        "said by anybody"
+    );
+    assert!(world.kernels_and_links.events.iter().any(
         |event| matches!(event, Event::Warning { message } if message.contains("names no home agent of the \
                                                                                 config"))
     ));
@@ -634,20 +697,20 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(1.0);
     assert_eq!(
-        (world.home_agent(), world.has_binding()),
-        (address(OTHER), [false, true]),
+        (world.router_home_agent(), world.has_binding()),
+        (address(OTHER_AGENT), [false, true]),
         "{:?}",
-        world.net.events
+        world.kernels_and_links.events
     );
     world.assert_packets_pass();
 
     // If both home agents share one plain key, the router ignores the request to move.
-    let agents = [agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)];
-    let mut world = AgentsWorld::as_it_is(agents, router_config(&[PREFIX]));
+    let agents = [agent_config_for(AGENT_ADDRESS, OTHER_AGENT), agent_config_for(OTHER_AGENT, AGENT_ADDRESS)];
+    let mut world = AgentsWorld::new_unchanged(agents, router_config(&[PREFIX]));
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(1.0);
-    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
-    assert!(world.net.events.iter().any(
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(AGENT_ADDRESS), [true, false]));
+    assert!(world.kernels_and_links.events.iter().any(
         |event| matches!(event, Event::Warning { message } if message.contains("expected per_agent = true"))
     ));
 }
@@ -672,35 +735,37 @@ fn replayed_to(agent: &str, packet: &[u8]) -> Input {
 /// numbers. A recorded message must not be valid at another home agent.
 #[test]
 fn message_recorded_at_one_home_agent_is_rejected_by_another() {
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
     let play = |world: &mut AgentsWorld, expected: [bool; 2]| {
-        let recorded = std::mem::take(&mut world.net.recorded_messages);
+        let recorded = std::mem::take(&mut world.kernels_and_links.recorded_messages);
         assert!(!recorded.is_empty());
-        let to = if expected[0] { (1, OTHER) } else { (0, AGENT) };
+        let to = if expected[0] { (1, OTHER_AGENT) } else { (0, AGENT_ADDRESS) };
         for packet in recorded {
-            world.tell(to.0, replayed_to(to.1, &packet));
-            assert_eq!(world.has_binding(), expected, "{:?}", world.net.events);
+            world.pass_recorded_input(to.0, replayed_to(to.1, &packet));
+            assert_eq!(world.has_binding(), expected, "{:?}", world.kernels_and_links.events);
         }
-        world.net.recorded_messages.clear();
+        world.kernels_and_links.recorded_messages.clear();
     };
     // The other home agent has never received a message of the node before.
     play(&mut world, [true, false]);
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(2.0);
-    world.net.recorded_messages.clear();
+    world.kernels_and_links.recorded_messages.clear();
     // The sequence numbers at the new home agent are greater than those at the previous one.
     world.advance_seconds(100.0);
     play(&mut world, [false, true]);
     world.command_agent(0, Command::EndDrain).expect("there is one");
     world.advance_seconds(100.0);
     play(&mut world, [false, true]);
-    world.net.routed_agent = 1;
+    world.kernels_and_links.routed_agent = 1;
     world.assert_packets_pass();
     // The operator moves the router back to the first home agent by a drain.
-    world.command_agent(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world
+        .command_agent(1, Command::Drain { to: vec![address(AGENT_ADDRESS)], within_s: 60 })
+        .expect("the way back");
     world.advance_seconds(10.0);
     world.command_agent(1, Command::EndDrain).expect("there is one");
-    world.net.recorded_messages.clear();
+    world.kernels_and_links.recorded_messages.clear();
     world.advance_seconds(100.0);
     play(&mut world, [true, false]);
 }
@@ -708,10 +773,10 @@ fn message_recorded_at_one_home_agent_is_rejected_by_another() {
 #[test]
 fn revoked_router_registers_again_after_ten_minutes() {
     let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
-    let revoke = |bids| Command::Revoke { home_address: address(HOME), bids };
+    let revoke = |bids| Command::Revoke { home_address: address(HOME_ADDRESS), bids };
     assert!(world.command_agent(0, revoke(vec![7])).is_err(), "no such binding");
     world.command_agent(0, revoke(Vec::new())).expect("bound");
-    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.kernels_and_links.events);
     assert_eq!((world.send_up_packet(), world.send_down_packet()), (0, 0));
     assert!(world.command_agent(0, revoke(Vec::new())).is_err(), "not bound");
     world.advance_seconds(590.0);
@@ -726,51 +791,55 @@ fn revoked_router_registers_again_after_ten_minutes() {
 /// the lost registration, and stop waiting at once.
 #[test]
 fn router_restarts_its_wait_for_home_agent_that_revoked_and_restarted() {
-    let mut router = router_config_for(&[AGENT, OTHER], false);
+    let mut router = router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false);
     if let Some(router) = &mut router.mobile_router {
         for (bid, uplink) in (1..).zip(&mut router.router.uplinks) {
             uplink.bid = Some(bid);
         }
     }
     let other_with = |how| {
-        let mut config = per_agent(agent_config_for(OTHER, AGENT));
+        let mut config = per_agent(agent_config_for(OTHER_AGENT, AGENT_ADDRESS));
         config.home_agent.as_mut().expect("one").multiple_care_of_addresses = how;
         config
     };
     let other = other_with(MultipleCareOfAddresses::Single);
-    let mut world = AgentsWorld::new([agent_config_for(AGENT, OTHER), other], router);
+    let mut world = AgentsWorld::new([agent_config_for(AGENT_ADDRESS, OTHER_AGENT), other], router);
     world.advance_seconds(1.0);
-    world.net.loses_message =
-        |header| (header.source, header.destination) == (address(SECOND), address(OTHER));
+    world.kernels_and_links.loses_message = |header| {
+        (header.source, header.destination) == (address(SECOND_CARE_OF_ADDRESS), address(OTHER_AGENT))
+    };
     world.drain_first_agent().expect("there is another");
     while !world.has_binding()[1] {
         world.advance_seconds(0.1);
     }
-    assert_eq!(world.home_agent(), address(AGENT), "the second uplink has time to follow");
+    assert_eq!(world.router_home_agent(), address(AGENT_ADDRESS), "the second uplink has time to follow");
     // From now on the home agent refuses Binding Identifiers, and the network loses the router's Binding
     // Update without identifier.
-    world.reconfigure(1, other_with(MultipleCareOfAddresses::Prohibited));
-    world.net.loses_message =
-        |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
+    world.reconfigure_station(1, other_with(MultipleCareOfAddresses::Prohibited));
+    world.kernels_and_links.loses_message = |header| {
+        (header.source, header.destination) == (address(FIRST_CARE_OF_ADDRESS), address(OTHER_AGENT))
+    };
     world.advance_seconds(4.0);
-    assert_eq!(world.home_agent(), address(AGENT), "{:?}", world.net.events);
-    world.net.loses_message = |_| false;
+    assert_eq!(world.router_home_agent(), address(AGENT_ADDRESS), "{:?}", world.kernels_and_links.events);
+    world.kernels_and_links.loses_message = |_| false;
     world.advance_seconds(30.0);
-    assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
-    world.net.routed_agent = 1;
+    assert_eq!(world.router_home_agent(), address(OTHER_AGENT), "{:?}", world.kernels_and_links.events);
+    world.kernels_and_links.routed_agent = 1;
     world.assert_packets_pass();
 }
 
 #[test]
 fn repeated_revocation_is_acknowledged_again() {
     let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
-    world.net.loses_message = |_| true;
-    world.command_agent(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    world.kernels_and_links.loses_message = |_| true;
+    world
+        .command_agent(0, Command::Revoke { home_address: address(HOME_ADDRESS), bids: Vec::new() })
+        .expect("bound");
     assert_eq!(world.has_binding(), [true, false], "nobody has said anything");
-    world.net.loses_message = |_| false;
+    world.kernels_and_links.loses_message = |_| false;
     world.advance_seconds(1.5);
-    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
-    let removed = world.net.events.iter().find_map(|event| match event {
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.kernels_and_links.events);
+    let removed = world.kernels_and_links.events.iter().find_map(|event| match event {
         Event::BindingRemoved { reason, .. } => Some(reason.as_str()),
         _ => None,
     });
@@ -780,12 +849,14 @@ fn repeated_revocation_is_acknowledged_again() {
 #[test]
 fn unanswered_revocation_ends_the_binding() {
     let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
-    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
-    world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
-    world.command_agent(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, false)));
+    world
+        .command_agent(0, Command::Revoke { home_address: address(HOME_ADDRESS), bids: Vec::new() })
+        .expect("bound");
     // The home agent does not know that the router's uplinks are down, so its requests stay unanswered.
     world.advance_seconds(6.0);
-    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.kernels_and_links.events);
 }
 
 #[test]
@@ -797,13 +868,13 @@ fn router_ignores_forged_or_replayed_home_agent_switch() {
             replay: carnet_mobility::ReplayProtection::Sequence,
         };
         Authentication::PerAgent(common)
-            .for_home_agent(address(AGENT))
+            .for_home_agent(address(AGENT_ADDRESS))
             .signing_association()
             .expect("a key")
             .clone()
     };
     let order = |key: Option<carnet_mobility::SecurityAssociation>, time: u64| {
-        let builder = Builder::home_agent_switch(&[address(OTHER)]);
+        let builder = Builder::home_agent_switch(&[address(OTHER_AGENT)]);
         let mut header = match &key {
             Some(key) => {
                 builder.option(&MobilityOption::MessageIdentifier(time)).option(&key.blank_option()).finish()
@@ -811,32 +882,34 @@ fn router_ignores_forged_or_replayed_home_agent_switch() {
             None => builder.finish(),
         };
         if let Some(key) = key {
-            key.sign(&mut header, address(FIRST), address(HOME));
+            key.sign(&mut header, address(FIRST_CARE_OF_ADDRESS), address(HOME_ADDRESS));
         }
         let packet = ControlPacket {
-            source: address(AGENT),
-            destination: address(FIRST),
+            source: address(AGENT_ADDRESS),
+            destination: address(FIRST_CARE_OF_ADDRESS),
             hop_limit: 64,
             home_address: None,
-            routing_home_address: Some(address(HOME)),
+            routing_home_address: Some(address(HOME_ADDRESS)),
             mobility_header: &mut header,
         };
         Input::Packet(packet.emit())
     };
-    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
-    let before = WALL.to_ntp() - 1000;
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS, OTHER_AGENT], false));
+    let before = WALL_TIME.to_ntp() - 1000;
     let other_key = carnet_mobility::SecurityAssociation { key: [8; 16].into(), ..key() };
     for forged in [order(None, 0), order(Some(other_key), before)] {
-        world.tell(ROUTER, forged);
-        assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
+        world.pass_recorded_input(ROUTER, forged);
+        assert_eq!((world.router_home_agent(), world.has_binding()), (address(AGENT_ADDRESS), [true, false]));
     }
-    world.tell(ROUTER, order(Some(key()), before));
-    assert_eq!(world.home_agent(), address(OTHER), "the right one is followed");
+    world.pass_recorded_input(ROUTER, order(Some(key()), before));
+    assert_eq!(world.router_home_agent(), address(OTHER_AGENT), "the right one is followed");
     // While the operator moves the router back, the attacker replays the recorded messages.
     world.advance_seconds(10.0);
-    world.command_agent(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world
+        .command_agent(1, Command::Drain { to: vec![address(AGENT_ADDRESS)], within_s: 60 })
+        .expect("the way back");
     world.advance_seconds(10.0);
-    assert_eq!(world.home_agent(), address(AGENT));
-    world.tell(ROUTER, order(Some(key()), before));
-    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
+    assert_eq!(world.router_home_agent(), address(AGENT_ADDRESS));
+    world.pass_recorded_input(ROUTER, order(Some(key()), before));
+    assert_eq!((world.router_home_agent(), world.has_binding()), (address(AGENT_ADDRESS), [true, false]));
 }

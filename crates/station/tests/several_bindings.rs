@@ -14,7 +14,10 @@ use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
-use common::{AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config};
+use common::{
+    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
+    WALL_TIME, address, agent_config,
+};
 
 const AGENT_ENDPOINT: &str = "udp:10.0.0.1:4191";
 const NAT_ENDPOINT: &str = "udp:198.51.100.9:40123";
@@ -36,7 +39,7 @@ fn config() -> StationConfig {
 }
 
 fn start_station(state: PersistentState) -> Station {
-    let mut station = Station::new(config(), state, Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config(), state, Rng::new(7), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
     station
 }
@@ -58,9 +61,9 @@ fn binding_update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -
     let builder = options.iter().fold(builder, |builder, option| builder.option(option));
     ControlPacket {
         source: address(source),
-        destination: address(AGENT),
+        destination: address(AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: (source != HOME).then(|| address(HOME)),
+        home_address: (source != HOME_ADDRESS).then(|| address(HOME_ADDRESS)),
         routing_home_address: None,
         mobility_header: &mut builder.finish(),
     }
@@ -68,7 +71,7 @@ fn binding_update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -
 }
 
 fn feed_input(station: &mut Station, input: Input) -> Vec<Output> {
-    station.handle_input(Time::ZERO, WALL, input).expect("accepted");
+    station.handle_input(Time::ZERO, WALL_TIME, input).expect("accepted");
     std::iter::from_fn(|| station.poll_output()).collect()
 }
 
@@ -108,14 +111,14 @@ fn udp_packet(source: &str, destination: &str, port: u16) -> Vec<u8> {
 
 /// Returns the care-of address of the tunnel that a packet for the host took.
 fn tunnel_of_packet(station: &mut Station, port: u16) -> Option<Endpoint> {
-    let outputs = receive_over_ipv6(station, udp_packet(CORRESPONDENT, HOST, port));
+    let outputs = receive_over_ipv6(station, udp_packet(CORRESPONDENT, HOST_ADDRESS, port));
     if let Some((_, remote, _)) = encapsulated_packets(&outputs).pop() {
         return Some(remote);
     }
     outputs.iter().find_map(|output| match output {
         Output::Nemo(NemoOutput::Packet(packet)) => {
             let header = Header::parse(packet).expect("IPv6");
-            (header.source == address(AGENT)).then_some(header.destination.into())
+            (header.source == address(AGENT_ADDRESS)).then_some(header.destination.into())
         }
         _ => None,
     })
@@ -145,10 +148,16 @@ fn agent_with_three_bindings() -> Station {
     receive_inside_udp(
         &mut station,
         NAT_ENDPOINT,
-        binding_update(1, HOME, &[identifier_option(1, "192.0.2.77")]),
+        binding_update(1, HOME_ADDRESS, &[identifier_option(1, "192.0.2.77")]),
     );
-    receive_over_ipv6(&mut station, binding_update(2, FIRST, &[identifier_option(2, FIRST)]));
-    receive_over_ipv6(&mut station, binding_update(3, SECOND, &[identifier_option(3, SECOND)]));
+    receive_over_ipv6(
+        &mut station,
+        binding_update(2, FIRST_CARE_OF_ADDRESS, &[identifier_option(2, FIRST_CARE_OF_ADDRESS)]),
+    );
+    receive_over_ipv6(
+        &mut station,
+        binding_update(3, SECOND_CARE_OF_ADDRESS, &[identifier_option(3, SECOND_CARE_OF_ADDRESS)]),
+    );
     assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(3));
     station
 }
@@ -162,23 +171,23 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
         describe_tunnels(&station),
         [
             (Some(1), endpoint(NAT_ENDPOINT), true),
-            (Some(2), endpoint(FIRST), false),
-            (Some(3), endpoint(SECOND), false)
+            (Some(2), endpoint(FIRST_CARE_OF_ADDRESS), false),
+            (Some(3), endpoint(SECOND_CARE_OF_ADDRESS), false)
         ]
     );
     assert_eq!(distribution_of(&station), None);
     assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NAT_ENDPOINT)));
     // The home agent accepts tunnelled packets from both care-of addresses.
-    for source in [FIRST, SECOND] {
-        let inner = udp_packet(HOST, CORRESPONDENT, 1);
-        let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
+    for source in [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS] {
+        let inner = udp_packet(HOST_ADDRESS, CORRESPONDENT, 1);
+        let outer = carnet_virtual::packet(address(source), address(AGENT_ADDRESS), protocol::IPV6, &inner);
         let outputs = receive_over_ipv6(&mut station, outer);
         assert!(matches!(
             outputs.last(),
             Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == inner[8..]
         ));
     }
-    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
+    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))));
     // When the preferred binding ends, packets go through the tunnel of the next one.
     let end_of = MobilityOption::BindingIdentifier {
@@ -191,21 +200,21 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     let flags = BindingUpdateFlags::from_bits(0xc400);
     let mut header = Builder::binding_update(4, flags, 0).option(&end_of).finish();
     let packet = ControlPacket {
-        source: address(FIRST),
-        destination: address(AGENT),
+        source: address(FIRST_CARE_OF_ADDRESS),
+        destination: address(AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: Some(address(HOME)),
+        home_address: Some(address(HOME_ADDRESS)),
         routing_home_address: None,
         mobility_header: &mut header,
     };
     receive_over_ipv6(&mut station, packet.emit());
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(FIRST)));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(FIRST_CARE_OF_ADDRESS)));
     assert_eq!(
         describe_tunnels(&station),
         [
             (None, endpoint(NAT_ENDPOINT), false),
-            (Some(2), endpoint(FIRST), true),
-            (Some(3), endpoint(SECOND), false)
+            (Some(2), endpoint(FIRST_CARE_OF_ADDRESS), true),
+            (Some(3), endpoint(SECOND_CARE_OF_ADDRESS), false)
         ],
         "what is on its way is still let in"
     );
@@ -223,13 +232,19 @@ fn flow_uses_the_binding_of_its_policy() {
     });
     let octets = emit_sub_options(Some(&selector), &[3]);
     let flow = MobilityOption::FlowIdentification { fid: 4, priority: 1, status: 0, sub_options: &octets };
-    receive_over_ipv6(&mut station, binding_update(4, FIRST, &[identifier_option(2, FIRST), flow]));
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(SECOND)));
+    receive_over_ipv6(
+        &mut station,
+        binding_update(4, FIRST_CARE_OF_ADDRESS, &[identifier_option(2, FIRST_CARE_OF_ADDRESS), flow]),
+    );
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(SECOND_CARE_OF_ADDRESS)));
     assert_eq!(tunnel_of_packet(&mut station, 5001), Some(endpoint(NAT_ENDPOINT)));
     let rules = &distribution_of(&station).expect("a distribution").rules;
     assert_eq!(rules.len(), 2);
     assert_eq!((rules[0].action, rules[0].members[0].bid), (FlowAction::Failover, Some(3)));
-    receive_over_ipv6(&mut station, binding_update(5, FIRST, &[identifier_option(2, FIRST)]));
+    receive_over_ipv6(
+        &mut station,
+        binding_update(5, FIRST_CARE_OF_ADDRESS, &[identifier_option(2, FIRST_CARE_OF_ADDRESS)]),
+    );
     assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NAT_ENDPOINT)));
     assert_eq!(distribution_of(&station), None);
 }
@@ -240,7 +255,8 @@ fn flow_uses_the_binding_of_its_policy() {
 fn changed_nat_mapping_moves_the_tunnel() {
     let mut station = agent_with_three_bindings();
     let before = describe_tunnels(&station);
-    let outputs = receive_inside_udp(&mut station, NEW_NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
+    let outputs =
+        receive_inside_udp(&mut station, NEW_NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT, 1));
     assert_eq!(describe_tunnels(&station), before);
     let said = encapsulated_packets(&outputs);
     assert_eq!(said.len(), 1, "{outputs:?}");
@@ -252,12 +268,12 @@ fn changed_nat_mapping_moves_the_tunnel() {
     let outputs = receive_inside_udp(
         &mut station,
         NEW_NAT_ENDPOINT,
-        binding_update(4, HOME, &[identifier_option(1, "192.0.2.77")]),
+        binding_update(4, HOME_ADDRESS, &[identifier_option(1, "192.0.2.77")]),
     );
     let acknowledgement = &encapsulated_packets(&outputs)[0];
     assert_eq!((acknowledgement.1, acknowledgement.2[6]), (endpoint(NEW_NAT_ENDPOINT), protocol::MOBILITY));
     assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NEW_NAT_ENDPOINT)));
-    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
+    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT, 1));
     assert!(
         matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))),
         "what was on its way is let in"
@@ -271,7 +287,7 @@ fn heartbeats_are_answered_over_each_path() {
     let request = |source: &str| {
         ControlPacket {
             source: address(source),
-            destination: address(AGENT),
+            destination: address(AGENT_ADDRESS),
             hop_limit: 64,
             home_address: None,
             routing_home_address: None,
@@ -279,10 +295,10 @@ fn heartbeats_are_answered_over_each_path() {
         }
         .emit()
     };
-    let outputs = receive_over_ipv6(&mut station, request(FIRST));
+    let outputs = receive_over_ipv6(&mut station, request(FIRST_CARE_OF_ADDRESS));
     let [Output::Nemo(NemoOutput::Packet(packet))] = &outputs[..] else { panic!("{outputs:?}") };
-    assert_eq!(packet[24..40], address(FIRST).octets());
-    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, request(HOME));
+    assert_eq!(packet[24..40], address(FIRST_CARE_OF_ADDRESS).octets());
+    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, request(HOME_ADDRESS));
     assert_eq!(encapsulated_packets(&outputs)[0].1, endpoint(NAT_ENDPOINT));
     let counters = station.counters();
     assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
@@ -297,15 +313,22 @@ fn status_and_stored_state_contain_every_binding() {
     let shown: Vec<_> =
         station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
     let at = |text| Some(endpoint(text).address());
-    assert_eq!(shown, [(Some(1), at(NAT_ENDPOINT)), (Some(2), at(FIRST)), (Some(3), at(SECOND))]);
-    let state = station.nemo().persistent_state(Time::ZERO, WALL);
+    assert_eq!(
+        shown,
+        [
+            (Some(1), at(NAT_ENDPOINT)),
+            (Some(2), at(FIRST_CARE_OF_ADDRESS)),
+            (Some(3), at(SECOND_CARE_OF_ADDRESS))
+        ]
+    );
+    let state = station.nemo().persistent_state(Time::ZERO, WALL_TIME);
     assert_eq!(state.restart_counter, Some(1_800_000_000), "the date, without memory");
     let text = serde_json::to_string(&state).expect("JSON");
     let state: PersistentState = serde_json::from_str(&text).expect("the same");
     let state = PersistentState { restart_counter: Some(41), ..state };
     let mut again = start_station(state);
     assert_eq!(describe_tunnels(&again), describe_tunnels(&station));
-    assert_eq!(again.nemo().persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
+    assert_eq!(again.nemo().persistent_state(Time::ZERO, WALL_TIME).restart_counter, Some(41));
     assert_eq!(tunnel_of_packet(&mut again, 5000), tunnel_of_packet(&mut station, 5000));
     // State file of an older version, which had one binding for each node.
     let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,
@@ -313,7 +336,10 @@ fn status_and_stored_state_contain_every_binding() {
         "prefixes":["2001:db8:a::/64"],"lifetime_s":60,"expires":1800000030000000000,
         "previous":["2001:db8:f2::10",1800000002000000000]}}],"mobile_router":null}"#;
     let station = start_station(serde_json::from_str(old).expect("an old file"));
-    assert_eq!(describe_tunnels(&station), [(None, endpoint(FIRST), true), (None, endpoint(SECOND), false)]);
+    assert_eq!(
+        describe_tunnels(&station),
+        [(None, endpoint(FIRST_CARE_OF_ADDRESS), true), (None, endpoint(SECOND_CARE_OF_ADDRESS), false)]
+    );
 }
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
@@ -329,7 +355,7 @@ fn start_for_two() -> Station {
             ..agent.nodes[0].clone()
         });
     }
-    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
     station
 }
@@ -348,7 +374,7 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     });
     ControlPacket {
         source: address(&care_of_addresses[0]),
-        destination: address(AGENT),
+        destination: address(AGENT_ADDRESS),
         hop_limit: 64,
         home_address: Some(address(home_address)),
         routing_home_address: None,
@@ -363,7 +389,7 @@ fn count_outputs_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usiz
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
     while let Some(packet) = waiting.pop() {
-        station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
+        station.handle_input(now, WALL_TIME, Input::Packet(packet)).expect("accepted");
         for output in std::iter::from_fn(|| station.poll_output()).collect::<Vec<_>>() {
             let packet = match output {
                 Output::Nemo(NemoOutput::Packet(packet))
@@ -389,13 +415,13 @@ fn count_outputs_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usiz
 fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     let mut station = start_for_two();
     let at_victim: Vec<String> = (1..=16).map(|n| format!("2001:db8:f1::{n:x}")).collect();
-    receive_over_ipv6(&mut station, update_to_all(1, HOME, &at_victim));
+    receive_over_ipv6(&mut station, update_to_all(1, HOME_ADDRESS, &at_victim));
     // The care-of addresses of the second node are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
     receive_over_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
     assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(32));
     let later = Time::from_secs(1);
-    station.handle_input(later, WALL, Input::Timeout).expect("accepted");
+    station.handle_input(later, WALL_TIME, Input::Timeout).expect("accepted");
     while station.poll_output().is_some() {}
     for (to, most) in [("2001:db8:a::5", 4), ("2001:db8:b::5", 4)] {
         let (packets, _) = count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT, to, 5000));
@@ -423,27 +449,27 @@ fn received_packet_causes_at_most_four_over_random_registrations() {
     let places = ["2001:db8:f1::", "2001:db8:a::", "2001:db8:b::", "2001:db8:f2::"];
     let mut own = 0;
     for round in 0..3_000_u16 {
-        let place = places[rng.below(4) as usize];
-        let count = rng.below(16) + 1;
+        let place = places[rng.number_below(4) as usize];
+        let count = rng.number_below(16) + 1;
         let care_of_addresses: Vec<String> =
-            (0..count).map(|_| format!("{place}{:x}", rng.below(99) + 1)).collect();
-        let home_address = if rng.chance(0.5) { HOME } else { SECOND_HOME };
+            (0..count).map(|_| format!("{place}{:x}", rng.number_below(99) + 1)).collect();
+        let home_address = if rng.is_true_with_probability(0.5) { HOME_ADDRESS } else { SECOND_HOME };
         let mut packet = update_to_all(round, home_address, &care_of_addresses);
-        if rng.chance(0.3) {
-            let at = rng.below(packet.len() as u64 - 64) as usize + 64;
-            packet[at] ^= 1 << rng.below(8);
+        if rng.is_true_with_probability(0.3) {
+            let at = rng.number_below(packet.len() as u64 - 64) as usize + 64;
+            packet[at] ^= 1 << rng.number_below(8);
             // The test corrects the checksum, as if the sender had signed this message (RFC 6275 6.1.1, with
             // the home address).
             packet[68..70].copy_from_slice(&[0, 0]);
             let checksum = upper_layer_checksum(
                 address(home_address),
-                address(AGENT),
+                address(AGENT_ADDRESS),
                 protocol::MOBILITY,
                 &packet[64..],
             );
             packet[68..70].copy_from_slice(&checksum.to_be_bytes());
         }
-        station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
+        station.handle_input(now, WALL_TIME, Input::Packet(packet)).expect("accepted");
         own += std::iter::from_fn(|| station.poll_output())
             .filter(|output| {
                 matches!(
@@ -452,13 +478,13 @@ fn received_packet_causes_at_most_four_over_random_registrations() {
                 )
             })
             .count();
-        let to = ["2001:db8:a::5", "2001:db8:b::5"][rng.below(2) as usize];
+        let to = ["2001:db8:a::5", "2001:db8:b::5"][rng.number_below(2) as usize];
         let (packets, octets) = count_outputs_for(&mut station, now, udp_packet(CORRESPONDENT, to, 5000));
         assert!(packets <= 4, "{packets} packets for one");
         assert!(octets <= 4 * (100 + 6 * 56), "{octets} octets for 100");
-        if rng.chance(0.3) {
-            now += std::time::Duration::from_millis(rng.below(2000));
-            station.handle_input(now, WALL, Input::Timeout).expect("accepted");
+        if rng.is_true_with_probability(0.3) {
+            now += std::time::Duration::from_millis(rng.number_below(2000));
+            station.handle_input(now, WALL_TIME, Input::Timeout).expect("accepted");
             own += std::iter::from_fn(|| station.poll_output())
                 .filter(|output| {
                     matches!(

@@ -11,10 +11,10 @@ use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
-use common::world::{Network, recorded, station};
+use common::world::{NetworkBehaviour, station_at_time_zero, through_recording_format};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
-    router_config,
+    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
+    WALL_TIME, address, agent_config, data_packet_between, interface, router_config,
 };
 
 const HOME_AGENT: usize = 0;
@@ -33,42 +33,45 @@ struct RecordingInternet {
     router_outputs: Vec<Output>,
 }
 
-impl Network for RecordingInternet {
-    fn note(&mut self, now: Time, to: usize, input: &Input) {
+impl NetworkBehaviour for RecordingInternet {
+    fn record_input(&mut self, now: Time, to: usize, input: &Input) {
         if to == ROUTER {
             self.router_inputs.push((now, input.clone()));
         }
     }
 
-    fn carry(world: &mut TwoStationWorld, from: usize, output: Output) {
+    fn handle_output(world: &mut TwoStationWorld, from: usize, output: Output) {
         if from == ROUTER {
-            world.net.router_outputs.push(output.clone());
+            world.kernels_and_links.router_outputs.push(output.clone());
         }
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.route_packet(packet, from),
-            Output::Nemo(NemoOutput::Forwarding(change)) => world.net.changes.push(change),
-            Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
+            Output::Nemo(NemoOutput::Forwarding(change)) => world.kernels_and_links.changes.push(change),
+            Output::Nemo(NemoOutput::Event(event)) => world.kernels_and_links.events.push(event),
             _ => {}
         }
     }
 }
 
-type TwoStationWorld = common::world::World<RecordingInternet>;
+type TwoStationWorld = common::world::TestNetwork<RecordingInternet>;
 
 impl TwoStationWorld {
     fn new() -> TwoStationWorld {
         let configs = [agent_config(&["2001:db8:a::/64"]), router_config(&["2001:db8:a::/64"])];
-        TwoStationWorld::of(configs.map(|config| station(config, 7)), RecordingInternet::default())
+        TwoStationWorld::with_stations(
+            configs.map(|config| station_at_time_zero(config, 7)),
+            RecordingInternet::default(),
+        )
     }
 
     /// Returns a world in which both uplinks are up and the router has registered.
     fn registered_world() -> TwoStationWorld {
         let mut world = TwoStationWorld::new();
-        world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
-        world.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
-        let events = std::mem::take(&mut world.net.events);
+        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+        world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
+        let events = std::mem::take(&mut world.kernels_and_links.events);
         assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
-        world.net.changes.clear();
+        world.kernels_and_links.changes.clear();
         world
     }
 
@@ -93,36 +96,44 @@ impl TwoStationWorld {
     /// Simulates the kernels and the Internet for a packet that a station has written.
     fn route_packet(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
-        let mut deliver = |to, packet| self.deliver(to, Input::Packet(packet));
-        if header.destination == address(AGENT) {
+        let mut deliver = |to, packet| self.send_now(to, Input::Packet(packet));
+        if header.destination == address(AGENT_ADDRESS) {
             deliver(HOME_AGENT, packet);
-        } else if [FIRST, SECOND].map(address).contains(&header.destination) {
+        } else if [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS].map(address).contains(&header.destination) {
             deliver(ROUTER, packet);
-        } else if header.destination == address(HOME) {
+        } else if header.destination == address(HOME_ADDRESS) {
             // The router's kernel has the home address and answers echoes. The home agent's kernel routes the
             // packet into the tunnel.
             match (from, icmpv6::echo_reply(&packet)) {
                 (ROUTER, Some(reply)) => deliver(ROUTER, reply),
-                (ROUTER, None) => self.net.arrived_packets.push(packet),
+                (ROUTER, None) => self.kernels_and_links.arrived_packets.push(packet),
                 _ => deliver(from, packet),
             }
         } else {
-            self.net.arrived_packets.push(packet);
+            self.kernels_and_links.arrived_packets.push(packet);
         }
     }
 
     /// Sends a packet from the LAN; returns how many times it arrives.
     fn send_from_host(&mut self) -> usize {
-        self.net.arrived_packets.clear();
-        self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
-        self.net.arrived_packets.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+        self.kernels_and_links.arrived_packets.clear();
+        self.pass_recorded_input(ROUTER, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT)));
+        self.kernels_and_links
+            .arrived_packets
+            .iter()
+            .filter(|packet| **packet == data_packet_between(HOST_ADDRESS, CORRESPONDENT))
+            .count()
     }
 
     /// Sends a packet to the LAN; returns how many times it arrives.
     fn send_from_correspondent(&mut self) -> usize {
-        self.net.arrived_packets.clear();
-        self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
-        self.net.arrived_packets.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+        self.kernels_and_links.arrived_packets.clear();
+        self.pass_recorded_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
+        self.kernels_and_links
+            .arrived_packets
+            .iter()
+            .filter(|packet| **packet == data_packet_between(CORRESPONDENT, HOST_ADDRESS))
+            .count()
     }
 }
 
@@ -130,7 +141,7 @@ impl TwoStationWorld {
 fn packets_of_registered_router_pass_in_both_directions() {
     let mut world = TwoStationWorld::new();
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (0, 0), "nothing passes before");
-    assert_eq!(world.net.arrived_packets.len(), 1, "the correspondent is told");
+    assert_eq!(world.kernels_and_links.arrived_packets.len(), 1, "the correspondent is told");
     let mut world = TwoStationWorld::registered_world();
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     assert_eq!(world.registration_state(), "registered");
@@ -140,17 +151,24 @@ fn packets_of_registered_router_pass_in_both_directions() {
 #[test]
 fn twenty_refreshes_change_nothing_on_the_data_path() {
     let mut world = TwoStationWorld::registered_world();
-    world.run(Duration::from_secs(60 * 20));
-    let refreshes = world.net.events.iter().filter(|e| matches!(e, Event::Registered { refresh: true, .. }));
-    assert!(refreshes.count() >= 20, "{:?}", world.net.events);
-    assert_eq!(world.net.changes, []);
+    world.run_for(Duration::from_secs(60 * 20));
+    let refreshes = world
+        .kernels_and_links
+        .events
+        .iter()
+        .filter(|e| matches!(e, Event::Registered { refresh: true, .. }));
+    assert!(refreshes.count() >= 20, "{:?}", world.kernels_and_links.events);
+    assert_eq!(world.kernels_and_links.changes, []);
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
 #[test]
 fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     let mut world = TwoStationWorld::registered_world();
-    world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
+    world.pass_recorded_input(
+        ROUTER,
+        Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
+    );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     assert!(
         world
@@ -165,17 +183,18 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
         matches!(c, EntryChange::Set(entry)
         if matches!(**entry, ForwardingEntry::Tunnel(_)))
     };
-    assert!(world.net.changes.iter().all(is_tunnel), "{:?}", world.net.changes);
+    assert!(world.kernels_and_links.changes.iter().all(is_tunnel), "{:?}", world.kernels_and_links.changes);
     // For some time after the handover, both ends accept packets on the old path.
-    let old = data(HOST, CORRESPONDENT);
-    let late = carnet_virtual::packet(address(FIRST), address(AGENT), protocol::IPV6, &old);
-    world.net.arrived_packets.clear();
-    world.tell(HOME_AGENT, Input::Packet(late.clone()));
-    assert_eq!(world.net.arrived_packets, [old]);
-    world.run(Duration::from_secs(6));
-    world.net.arrived_packets.clear();
-    world.tell(HOME_AGENT, Input::Packet(late));
-    assert_eq!(world.net.arrived_packets, Vec::<Vec<u8>>::new(), "but not for ever");
+    let old = data_packet_between(HOST_ADDRESS, CORRESPONDENT);
+    let late =
+        carnet_virtual::packet(address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS), protocol::IPV6, &old);
+    world.kernels_and_links.arrived_packets.clear();
+    world.pass_recorded_input(HOME_AGENT, Input::Packet(late.clone()));
+    assert_eq!(world.kernels_and_links.arrived_packets, [old]);
+    world.run_for(Duration::from_secs(6));
+    world.kernels_and_links.arrived_packets.clear();
+    world.pass_recorded_input(HOME_AGENT, Input::Packet(late));
+    assert_eq!(world.kernels_and_links.arrived_packets, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
 /// Both ends know when the care-of address last changed. A renewal of the binding does not change this time.
@@ -188,20 +207,23 @@ fn both_ends_know_time_at_present_care_of_address() {
     let world = TwoStationWorld::new();
     assert_eq!(world.router_station().nemo().binding_status(world.now)[0].stay_s, None, "nowhere yet");
     let mut world = TwoStationWorld::registered_world();
-    world.run(Duration::from_secs(200));
+    world.run_for(Duration::from_secs(200));
     assert_eq!(stays(&world), [Some(200); 2]);
-    world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    world.run(Duration::from_secs(7));
+    world.pass_recorded_input(
+        ROUTER,
+        Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
+    );
+    world.run_for(Duration::from_secs(7));
     assert_eq!(stays(&world), [Some(7); 2]);
 }
 
 #[test]
 fn lost_uplink_moves_traffic_at_once() {
     let mut world = TwoStationWorld::registered_world();
-    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
-    let returned = interface("w0", FIRST, true);
-    world.tell(ROUTER, Input::Interface(returned));
+    let returned = interface("w0", FIRST_CARE_OF_ADDRESS, true);
+    world.pass_recorded_input(ROUTER, Input::Interface(returned));
     assert!(
         world
             .router_station()
@@ -211,7 +233,7 @@ fn lost_uplink_moves_traffic_at_once() {
             .any(|u| u.interface == "w1" && u.active),
         "it has to settle"
     );
-    world.run(Duration::from_secs(2));
+    world.run_for(Duration::from_secs(2));
     assert!(
         world
             .router_station()
@@ -226,13 +248,13 @@ fn lost_uplink_moves_traffic_at_once() {
 /// Restarts the home agent without its state.
 fn forget_bindings(world: &mut TwoStationWorld) {
     let config = agent_config(&["2001:db8:a::/64"]);
-    world.restart(HOME_AGENT, config, PersistentState::default(), 8);
+    world.restart_station(HOME_AGENT, config, PersistentState::default(), 8);
 }
 
 #[test]
 fn router_registers_again_at_home_agent_that_lost_its_bindings() {
     let mut world = TwoStationWorld::registered_world();
-    world.run(Duration::from_secs(5));
+    world.run_for(Duration::from_secs(5));
     forget_bindings(&mut world);
     assert_eq!(world.send_from_host(), 0);
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1), "one packet was enough");
@@ -244,10 +266,10 @@ fn router_registers_again_at_home_agent_that_lost_its_bindings() {
 #[test]
 fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
     let mut world = TwoStationWorld::registered_world();
-    world.run(Duration::from_secs(5));
+    world.run_for(Duration::from_secs(5));
     forget_bindings(&mut world);
     // In this test the network loses the home agent's own messages.
-    world.feed(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
+    world.pass_input(ROUTER, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT)));
     let mut tunnelled = None;
     while let Some(output) = world.stations[ROUTER].poll_output() {
         if let Output::Nemo(NemoOutput::Packet(packet)) = output {
@@ -257,7 +279,8 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
     let mut tunnelled = tunnelled.expect("a tunnelled packet");
     let error = |invoking: &[u8]| {
         let closed = icmpv6::ErrorMessage::DestinationUnreachable { code: 4 };
-        let packet = icmpv6::error_packet(address(AGENT), address(FIRST), closed, invoking);
+        let packet =
+            icmpv6::error_packet(address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS), closed, invoking);
         let header = Header::parse(&packet).expect("an IPv6 packet");
         Input::Icmpv6(carnet_base::LinkMessage {
             interface: "w0".into(),
@@ -269,10 +292,10 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
         })
     };
     tunnelled[3] ^= 1;
-    world.tell(ROUTER, error(&tunnelled));
+    world.pass_recorded_input(ROUTER, error(&tunnelled));
     assert_eq!(world.agent_station().nemo().binding_status(world.now).len(), 0, "a guess");
     tunnelled[3] ^= 1;
-    world.tell(ROUTER, error(&tunnelled));
+    world.pass_recorded_input(ROUTER, error(&tunnelled));
     assert_eq!(world.agent_station().nemo().binding_status(world.now).len(), 1, "registered");
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
@@ -280,10 +303,10 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
 #[test]
 fn stored_state_needs_no_new_registration() {
     let mut world = TwoStationWorld::registered_world();
-    let state = world.agent_station().nemo().persistent_state(world.now, world.wall());
+    let state = world.agent_station().nemo().persistent_state(world.now, world.wall_time());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    world.restart(HOME_AGENT, agent_config(&["2001:db8:a::/64"]), state, 8);
+    world.restart_station(HOME_AGENT, agent_config(&["2001:db8:a::/64"]), state, 8);
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
@@ -291,12 +314,12 @@ fn stored_state_needs_no_new_registration() {
 fn unauthorized_prefix_gets_no_traffic() {
     let mut world = TwoStationWorld::registered_world();
     let thief = router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]);
-    world.restart(ROUTER, thief, PersistentState::default(), 9);
-    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
+    world.restart_station(ROUTER, thief, PersistentState::default(), 9);
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     assert!(
-        world.net.events.iter().any(|e| matches!(e, Event::Rejected { status: 142 | 135, .. })),
+        world.kernels_and_links.events.iter().any(|e| matches!(e, Event::Rejected { status: 142 | 135, .. })),
         "{:?}",
-        world.net.events
+        world.kernels_and_links.events
     );
     assert_eq!(world.registration_state(), "refused");
     assert_eq!(
@@ -309,61 +332,65 @@ fn unauthorized_prefix_gets_no_traffic() {
 #[test]
 fn equal_inputs_give_equal_outputs() {
     let mut world = TwoStationWorld::registered_world();
-    world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
+    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
     world.send_from_host();
-    world.run(Duration::from_secs(200));
-    world.tell(ROUTER, Input::Command(Command::Shutdown));
+    world.run_for(Duration::from_secs(200));
+    world.pass_recorded_input(ROUTER, Input::Command(Command::Shutdown));
     let mut replayed = Vec::new();
-    let mut station = station(router_config(&["2001:db8:a::/64"]), 7);
+    let mut station = station_at_time_zero(router_config(&["2001:db8:a::/64"]), 7);
     let mut drain = |station: &mut Station| replayed.extend(std::iter::from_fn(|| station.poll_output()));
     drain(&mut station);
-    for (time, input) in &world.net.router_inputs {
-        let wall = WALL + time.saturating_since(Time::ZERO);
-        let read = recorded(input);
+    for (time, input) in &world.kernels_and_links.router_inputs {
+        let wall = WALL_TIME + time.saturating_since(Time::ZERO);
+        let read = through_recording_format(input);
         assert_eq!(read, *input);
         station.handle_input(*time, wall, read).expect("accepted");
         drain(&mut station);
     }
-    assert_eq!(replayed, world.net.router_outputs);
+    assert_eq!(replayed, world.kernels_and_links.router_outputs);
 }
 
 #[test]
 fn reload_applies_only_config_differences() {
     let mut world = TwoStationWorld::registered_world();
-    world.reconfigure(HOME_AGENT, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
+    world.reconfigure_station(HOME_AGENT, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     let prefix = "2001:db8:b::/64".parse().expect("a prefix");
     assert!(
-        matches!(&world.net.changes[..], [EntryChange::Set(entry)]
+        matches!(&world.kernels_and_links.changes[..], [EntryChange::Set(entry)]
             if matches!(&**entry, ForwardingEntry::Route(route)
             if route.destination == prefix && route.table == TABLE_MAIN
                 && *route.action == RouteAction::Unreachable)),
         "{:?}",
-        world.net.changes
+        world.kernels_and_links.changes
     );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 
-    world.net.changes.clear();
-    world.reconfigure(ROUTER, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
+    world.kernels_and_links.changes.clear();
+    world.reconfigure_station(ROUTER, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     assert!(
-        !world.net.changes.iter().any(|c| matches!(c, EntryChange::Remove(_))),
+        !world.kernels_and_links.changes.iter().any(|c| matches!(c, EntryChange::Remove(_))),
         "{:?}",
-        world.net.changes
+        world.kernels_and_links.changes
     );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     assert_eq!(world.agent_station().nemo().binding_status(world.now)[0].prefixes.len(), 2);
-    assert!(!world.net.events.iter().any(|e| matches!(e, Event::Handover { .. })), "{:?}", world.net.events);
+    assert!(
+        !world.kernels_and_links.events.iter().any(|e| matches!(e, Event::Handover { .. })),
+        "{:?}",
+        world.kernels_and_links.events
+    );
 
-    world.reconfigure(HOME_AGENT, StationConfig::default());
+    world.reconfigure_station(HOME_AGENT, StationConfig::default());
     assert_eq!(world.agent_station().nemo().desired_entries().count(), 0);
 }
 
 #[test]
 fn shutdown_deregisters_at_home_agent() {
     let mut world = TwoStationWorld::registered_world();
-    world.tell(ROUTER, Input::Command(Command::Shutdown));
+    world.pass_recorded_input(ROUTER, Input::Command(Command::Shutdown));
     assert!(world.router_station().is_quiescent());
     assert_eq!(world.binding_count(), 0);
     assert_eq!(world.send_from_host(), 0);
-    world.run(Duration::from_secs(6));
+    world.run_for(Duration::from_secs(6));
     assert_eq!(world.send_from_correspondent(), 0, "what was on its way may pass, later packets may not");
 }

@@ -85,7 +85,7 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
 }
 
 /// Sends a `POST` request with JSON, and returns the answer's JSON, or `null` if the answer is empty.
-pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
+pub fn post_json(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
     let mut reader = send_request(socket, "POST", path, &body.to_string())?;
     let mut text = String::new();
     reader.read_to_string(&mut text)?;
@@ -135,7 +135,7 @@ mod tests {
         assert!(head.starts_with("GET /v1/counters HTTP/1.0\r\n"), "{head}");
         assert_eq!(got.expect("is JSON"), serde_json::json!([1]));
         let answer = "HTTP/1.0 422 Unprocessable Entity\r\n\r\n{\"error\":\"too far\"}";
-        let (_, told) = answer_once(answer, |s| post(s, "/v1/gnsend", &serde_json::json!({})));
+        let (_, told) = answer_once(answer, |s| post_json(s, "/v1/gnsend", &serde_json::json!({})));
         let told = told.expect_err("is refused");
         assert!(told.to_string().contains("too far"));
         let refused = told.downcast_ref::<RequestRefused>().expect("an answer");

@@ -46,7 +46,7 @@ pub struct Captures {
 impl Captures {
     /// Starts a capture on each interface of the nodes with carnet, into `NODE-INTERFACE.pcap` in `folder`.
     /// Leaves out the other ends of the links, which have the same packets.
-    pub fn start(
+    pub fn start_captures(
         scenario: &Scenario,
         mode: IsolationMode,
         folder: &Path,
@@ -83,7 +83,7 @@ impl Captures {
     /// Ends the captures and counts, for each station: Binding Updates, Binding Acknowledgements,
     /// GeoNetworking packets and malformed packets. For each ping, also measures the headers around its
     /// packets, and counts the home agents on their path. The metrics begin with `capture.NODE.`.
-    pub fn finish(
+    pub fn finish_captures(
         mut self,
         scenario: &Scenario,
         folder: &Path,

@@ -113,7 +113,7 @@ fn call_on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
 /// Runs carnet-lab once more with the same arguments, in namespaces of its own. Returns its exit status.
 pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
     if mode == IsolationMode::User {
-        probe_user_namespace()?;
+        check_user_namespace_works()?;
     }
     let own = std::env::current_exe().context("cannot find the lab's own executable")?;
     let mut command = Command::new("unshare");
@@ -148,7 +148,7 @@ pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
 }
 
-fn probe_user_namespace() -> anyhow::Result<()> {
+fn check_user_namespace_works() -> anyhow::Result<()> {
     let probe = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "--net", "--", "mount", "-t", "tmpfs", "lab", "/mnt"])
         .output()
@@ -222,13 +222,13 @@ pub fn check_not_below_run_directory(what: &str, path: &Path) -> anyhow::Result<
 }
 
 /// Returns the file that contains the path of the socket of a node's station.
-fn socket_note_file(node: &str) -> String {
+fn socket_path_file(node: &str) -> String {
     format!("{RUN_DIRECTORY}/sockets/{node}")
 }
 
 /// Writes the path of the socket of a node's station into its file, for [`open_node_shell`].
-pub fn note_control_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
-    let file = socket_note_file(node);
+pub fn write_control_socket_path(node: &str, socket: &Path) -> anyhow::Result<()> {
+    let file = socket_path_file(node);
     std::fs::create_dir_all(format!("{RUN_DIRECTORY}/sockets"))?;
     std::fs::write(&file, socket.as_os_str().as_encoded_bytes())
         .with_context(|| format!("cannot write {file}"))
@@ -248,7 +248,7 @@ pub fn open_node_shell(scenario: &str, node: &str, command: &[String]) -> anyhow
         enter.args(["--user", "--preserve-credentials"]);
     }
     enter.args(["--", "nsenter", &format!("--net=/run/netns/{node}"), "--"]);
-    if let Ok(socket) = std::fs::read_to_string(format!("/proc/{pid}/root{}", socket_note_file(node))) {
+    if let Ok(socket) = std::fs::read_to_string(format!("/proc/{pid}/root{}", socket_path_file(node))) {
         enter.env("CARNET_SOCKET", socket);
     }
     if command.is_empty() {

@@ -53,7 +53,7 @@ impl Machine {
 }
 
 /// Describes this machine and the carnet program.
-pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
+pub fn describe_machine(carnet: &Path, scenarios: &Path) -> Machine {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let value = |text: &str, key: &str, by: char| {
         text.lines()

@@ -39,7 +39,7 @@ pub fn load_rules(node: &str, rules: &str) -> anyhow::Result<()> {
 }
 
 /// Deletes all NAT mappings in a node.
-pub fn forget_mappings(node: &str) -> anyhow::Result<()> {
+pub fn delete_mappings(node: &str) -> anyhow::Result<()> {
     let namespace = File::open(format!("/run/netns/{node}"))
         .with_context(|| format!("cannot open the namespace {node}"))?;
     let flush = || -> anyhow::Result<()> {

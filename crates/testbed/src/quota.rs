@@ -198,10 +198,10 @@ impl Drop for CpuQuota {
 }
 
 /// Answers of the outer lab that have arrived.
-static INNER_LAB_ANSWERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static ANSWERS_OF_OUTER_LAB: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn lock_answers() -> std::sync::MutexGuard<'static, Vec<String>> {
-    INNER_LAB_ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    ANSWERS_OF_OUTER_LAB.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Handles a line from the outer lab, which is the answer to a request.

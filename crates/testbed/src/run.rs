@@ -75,7 +75,7 @@ const MAX_ROUTERS_TO_ASK: usize = 20;
 
 /// Largest delay of the lab's own wake-ups in milliseconds. Beyond it the run no longer follows the scenario,
 /// because the testbed has gone on meanwhile.
-const MAX_OVERSLEEP_MS: f64 = 500.0;
+const MAX_WAKEUP_DELAY_MS: f64 = 500.0;
 
 /// Ample time in nanoseconds for the start of each station, in a scenario with many stations.
 const START_TIME_PER_STATION: u64 = 60 * MILLISECOND;
@@ -104,14 +104,14 @@ pub struct Testbed {
     /// The kernel's count of packets over each uplink, by node and interface. It is the count at the begin of
     /// the section, or at the node's latest handover.
     packets_by_uplink: BTreeMap<(String, String), u64>,
-    /// Number of events of stations that [`Self::note_handovers`] has already handled.
-    noted_events: usize,
+    /// Number of events of stations that [`Self::reset_counts_after_handovers`] has already handled.
+    handled_event_count: usize,
     /// Address of each node to which traffic goes.
     addresses: BTreeMap<String, Ipv6Addr>,
     /// IPv4 address of each node that has one.
     ipv4_addresses: BTreeMap<String, Ipv4Addr>,
     /// Longest delay of the lab's own wake-ups while the timetable ran, in nanoseconds.
-    longest_oversleep: u64,
+    longest_wakeup_delay: u64,
     /// Time in nanoseconds for which vehicles had moved before the timetable began, because the stations
     /// started slowly.
     late_start_duration: u64,
@@ -129,7 +129,7 @@ pub fn run(plan: &RunPlan) -> anyhow::Result<bool> {
     let captured = match captures {
         Some(captures) => {
             console::print_step("reading the captures");
-            let counts = captures.finish(&bed.scenario, &plan.folder, &bed.addresses)?;
+            let counts = captures.finish_captures(&bed.scenario, &plan.folder, &bed.addresses)?;
             let read = !counts.is_empty();
             all.entry(WHOLE_RUN_SECTION.into()).or_default().extend(counts);
             if read { Ok(()) } else { Err("tshark is not installed") }
@@ -169,11 +169,11 @@ impl Testbed {
         console::print_step(&format!("testbed apart from the host, {}", plan.mode.description()));
         let radios = topology::build_network(&scenario, plan.radio)?;
         if plan.data_path.as_deref() == Some("xdp") {
-            topology::receive_redirected(&scenario)?;
+            topology::accept_redirected_frames(&scenario)?;
         }
         console::print_step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
         let captures = match plan.captures_packets {
-            true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
+            true => Some(Captures::start_captures(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
             false => None,
         };
         if let Some(medium) = &scenario.medium {
@@ -195,10 +195,10 @@ impl Testbed {
             stations: Vec::new(),
             events: SharedEvents::default(),
             packets_by_uplink: BTreeMap::new(),
-            noted_events: 0,
+            handled_event_count: 0,
             addresses: BTreeMap::new(),
             ipv4_addresses: BTreeMap::new(),
-            longest_oversleep: 0,
+            longest_wakeup_delay: 0,
             late_start_duration: 0,
         };
         bed.start_programs(plan)?;
@@ -226,7 +226,7 @@ impl Testbed {
             std::fs::copy(plan.folder.join(config.get_ref()), &copy)?;
             std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))?;
             wait_until(&format!("addresses in node {name}"), 10, &mut [], || {
-                topology::addresses_are_settled(name)
+                topology::has_finished_duplicate_address_detection(name)
             })?;
             let mut command = command_in_node(name, tools::path_of_program("radvd"));
             command.args(["-n", "-m", "stderr", "-C"]).arg(&copy);
@@ -265,7 +265,7 @@ impl Testbed {
             let log = self.logs.join(format!("{name}-carnet.log"));
             let (mut station, daemon) = Station::start(&plan.carnet, &name, &config, plan.verbose, &log)?;
             station.is_outsider = self.scenario.nodes.get(&name).is_some_and(|node| node.outsider);
-            isolate::note_control_socket(&name, &station.control_socket)?;
+            isolate::write_control_socket_path(&name, &station.control_socket)?;
             self.daemons.push(daemon);
             self.stations.push(station);
         }
@@ -348,7 +348,7 @@ impl Testbed {
         };
         let names: Vec<String> = self.scenario.nodes.iter().filter_map(linked).collect();
         wait_until("duplicate address detection to end", 10, &mut self.daemons, || {
-            Ok(names.iter().all(|n| topology::addresses_are_settled(n).unwrap_or(false)))
+            Ok(names.iter().all(|n| topology::has_finished_duplicate_address_detection(n).unwrap_or(false)))
         })
     }
 
@@ -394,7 +394,7 @@ impl Testbed {
         let begin = earliest.max(self.scenario.epoch);
         if self.medium.is_some() && begin > self.scenario.epoch {
             let late = metrics::seconds_since(begin, self.scenario.epoch);
-            if late * 1e3 >= MAX_OVERSLEEP_MS && isolate::waiting_factor() < isolate::MAX_WAITING_FACTOR {
+            if late * 1e3 >= MAX_WAKEUP_DELAY_MS && isolate::waiting_factor() < isolate::MAX_WAITING_FACTOR {
                 console::print_step(&format!(
                     "the stations were {late:.1} s late; once more, with more time for them"
                 ));
@@ -424,7 +424,7 @@ impl Testbed {
         if let Some(emulator) = &self.emulator {
             emulator.start_traces(begin, factor);
         }
-        self.longest_oversleep = 0;
+        self.longest_wakeup_delay = 0;
         samples.begin_sampling(&self.stations);
         samples.sample_section_border(clock::monotonic_now(), self.medium.as_ref(), self.emulator.as_ref());
         let clock = clock::realtime_now();
@@ -436,7 +436,7 @@ impl Testbed {
         self.packets_by_uplink.clear();
         for action in self.scenario.actions.clone() {
             self.sleep_and_sample_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
-            self.note_states(done.last(), &mut states);
+            self.record_section_states(done.last(), &mut states);
             let now = clock::monotonic_now();
             samples.sample_section_border(now, self.medium.as_ref(), self.emulator.as_ref());
             console::print_at(metrics::seconds_since(now, begin), &action.label);
@@ -450,8 +450,8 @@ impl Testbed {
         self.sleep_and_sample_until(end, &mut flows, &mut samples)?;
         samples.sample_section_border(clock::monotonic_now(), self.medium.as_ref(), self.emulator.as_ref());
         samples.end_sampling(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
-        self.note_states(done.last(), &mut states);
-        self.note_addresses(&mut states);
+        self.record_section_states(done.last(), &mut states);
+        self.record_kept_addresses(&mut states);
         let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
         Ok(MeasuredData {
             begin,
@@ -480,7 +480,7 @@ impl Testbed {
                 daemon.check_running()?;
             }
             flows.start_due_and_check()?;
-            self.note_handovers();
+            self.reset_counts_after_handovers();
             self.medium.as_mut().map_or(Ok(()), Medium::check_running)?;
             self.emulator.as_mut().map_or(Ok(()), Emulator::check_running)?;
             let now = clock::monotonic_now();
@@ -490,7 +490,8 @@ impl Testbed {
             }
             let until = at.min(now + 100 * MILLISECOND);
             clock::sleep_until(until);
-            self.longest_oversleep = self.longest_oversleep.max(clock::monotonic_now().saturating_sub(until));
+            self.longest_wakeup_delay =
+                self.longest_wakeup_delay.max(clock::monotonic_now().saturating_sub(until));
         }
     }
 
@@ -520,7 +521,7 @@ impl Testbed {
             let restored = self.change_emulated_link(end.get_ref(), |_, first| first.clone());
             restored.and_then(|()| topology::set_carrier(scenario, end.get_ref(), true))
         } else if let Some(node) = &action.nat_forget {
-            nat::forget_mappings(node.get_ref())
+            nat::delete_mappings(node.get_ref())
         } else if let Some(order) = &action.handover {
             match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
                 Some(station) => station.handover(&order.uplink, order.policy.as_deref()),
@@ -561,12 +562,12 @@ impl Testbed {
     /// Sets `packets_by_uplink` to the present counts of each mobile router that has reported a handover. So
     /// packets before the handover do not count for the share of the new uplink. On a busy machine the
     /// handover happens a while after the action that causes it.
-    fn note_handovers(&mut self) {
+    fn reset_counts_after_handovers(&mut self) {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = events.get(self.noted_events..).unwrap_or_default();
+        let new = events.get(self.handled_event_count..).unwrap_or_default();
         let moved: BTreeSet<String> =
             new.iter().filter(|event| event.2["event"] == "handover").map(|event| event.1.clone()).collect();
-        self.noted_events = events.len();
+        self.handled_event_count = events.len();
         drop(events);
         let moved: Vec<String> =
             self.mobile_routers_to_ask().map(|s| s.node.clone()).filter(|n| moved.contains(n)).collect();
@@ -580,7 +581,11 @@ impl Testbed {
     /// Records states at the end of a section: the number of vehicles' networks with a direct route, and the
     /// active uplink. To check the active uplink, also records which share of the packets each uplink
     /// carried. Counts packets since the begin of the section, or since the last handover in it.
-    fn note_states(&mut self, last: Option<&(String, String, u64)>, states: &mut Vec<(String, String, f64)>) {
+    fn record_section_states(
+        &mut self,
+        last: Option<&(String, String, u64)>,
+        states: &mut Vec<(String, String, f64)>,
+    ) {
         let section = last.map_or(WHOLE_RUN_SECTION, |(name, _, _)| name);
         let mut carried = std::mem::take(&mut self.packets_by_uplink);
         for station in self.mobile_routers_to_ask() {
@@ -620,7 +625,7 @@ impl Testbed {
 
     /// Records whether each node still has the addresses by autoconfiguration and by DHCP that it had at the
     /// beginning.
-    fn note_addresses(&self, states: &mut Vec<(String, String, f64)>) {
+    fn record_kept_addresses(&self, states: &mut Vec<(String, String, f64)>) {
         let leased = self.scenario.nodes.iter().filter_map(|(name, node)| Some((name, node.dhcp.as_ref()?)));
         for (name, interface) in leased {
             let now = dhcp::obtain_lease(name, interface.get_ref(), &self.logs).ok();
@@ -697,7 +702,7 @@ impl Testbed {
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
-        let late_ms = (self.longest_oversleep.max(self.late_start_duration) as f64 / 1e6)
+        let late_ms = (self.longest_wakeup_delay.max(self.late_start_duration) as f64 / 1e6)
             .max(samples.longest_delay_ms())
             .max(seen.longest_probe_delay_ms());
         all.entry(WHOLE_RUN_SECTION.into()).or_default().insert("lab.late_ms".into(), late_ms);
@@ -715,10 +720,10 @@ impl Testbed {
             },
         );
         let mut warnings = seen.refusals.clone();
-        let lost_time = (late_ms >= MAX_OVERSLEEP_MS).then(|| {
+        let lost_time = (late_ms >= MAX_WAKEUP_DELAY_MS).then(|| {
             format!(
                 "this machine could not keep up: the lab was late by {late_ms:.0} ms (at most \
-                 {MAX_OVERSLEEP_MS} \
+                 {MAX_WAKEUP_DELAY_MS} \
                      count as nothing)"
             )
         });
@@ -751,7 +756,7 @@ impl Testbed {
             quick: plan.is_quick || plan.time_factor.is_some_and(|factor| factor < 1.0),
             time: clock::format_utc(clock),
             duration_s: metrics::seconds_since(end, begin),
-            machine: machine::describe(&plan.carnet, &plan.folder),
+            machine: machine::describe_machine(&plan.carnet, &plan.folder),
             passed: Results::no_expectation_failed(&expectations) && no_verdict.is_none(),
             headline: headline.collect(),
             expectations,

@@ -163,7 +163,7 @@ impl Samples {
             m.extend(inside.named_values().map(|(what, value)| (format!("{name}.{what}"), value)));
             // A rate of one octet per nanosecond is 8000 Mbit/s.
             let rate = |header: u64| {
-                let octets = inside.octets.saturating_sub(inside.delivered * header);
+                let octets = inside.octets.saturating_sub(inside.delivered_frames * header);
                 octets as f64 * 8000.0 / span.max(1) as f64
             };
             m.insert(format!("{name}.mbit_ip"), rate(ETHERNET_HEADER_LENGTH));
@@ -235,7 +235,7 @@ mod tests {
                 .map(|n| {
                     let counted = way::Counters {
                         lost_frames: n,
-                        delivered: n,
+                        delivered_frames: n,
                         octets: 1514 * n,
                         ..Default::default()
                     };

@@ -57,7 +57,7 @@ pub fn build_network(scenario: &Scenario, radios: radio::RadioKind) -> anyhow::R
             None
         }
     };
-    silence_radios(scenario)?;
+    disable_ipv6_on_radios(scenario)?;
     for (name, node) in &scenario.nodes {
         let (six, four) = node_commands(name, node, scenario);
         run_ip_batch(Some(name), &six)?;
@@ -87,7 +87,7 @@ fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()>
 
 /// Makes all interfaces accept frames that XDP redirects to them. A veth accepts them only if its peer uses
 /// GRO. The peer must send complete checksums, because a redirected frame cannot be marked as incomplete.
-pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
+pub fn accept_redirected_frames(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
         let mut command = command_in_node(&end.node, tools::path_of_program("ethtool"));
         run_for_output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
@@ -184,7 +184,7 @@ fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    write_setting(radio::MEDIUM_NAMESPACE, &silencing_command("default"), "1")?;
+    write_setting(radio::MEDIUM_NAMESPACE, &disable_ipv6_command("default"), "1")?;
     let mut commands = String::new();
     for (number, name) in nodes.iter().enumerate() {
         let (mac, port) = (radio::format_mac(radio::radio_mac(number)), radio::port_name(number));
@@ -199,17 +199,17 @@ fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
     run_ip_batch(Some(radio::MEDIUM_NAMESPACE), &ports.collect::<String>())
 }
 
-fn silencing_command(interface: &str) -> String {
+fn disable_ipv6_command(interface: &str) -> String {
     format!("net/ipv6/conf/{interface}/disable_ipv6")
 }
 
 /// Disables IPv6 on radio interfaces to which the scenario gives no address.
-fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
+fn disable_ipv6_on_radios(scenario: &Scenario) -> anyhow::Result<()> {
     for (name, node) in &scenario.nodes {
         if let Some(interface) = scenario.radio_of(name)
             && !node.addresses.keys().any(|i| i.get_ref() == interface)
         {
-            write_setting(name, &silencing_command(interface), "1")?;
+            write_setting(name, &disable_ipv6_command(interface), "1")?;
         }
     }
     Ok(())
@@ -396,7 +396,7 @@ pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Resul
 }
 
 /// Returns true if duplicate address detection has ended for all addresses of the node.
-pub fn addresses_are_settled(node: &str) -> anyhow::Result<bool> {
+pub fn has_finished_duplicate_address_detection(node: &str) -> anyhow::Result<bool> {
     Ok(addresses_in_node(node)?.iter().all(|(_, _, ready)| *ready))
 }
 

@@ -30,11 +30,12 @@ impl Link {
     /// The order of the random draws must not change, because seeded schedules depend on it: first
     /// duplication, then for each copy loss and delay.
     pub fn arrival_delays(&self, rng: &mut Rng) -> Vec<Duration> {
-        let copies = if rng.chance(self.duplication_probability) { 2 } else { 1 };
+        let copies = if rng.is_true_with_probability(self.duplication_probability) { 2 } else { 1 };
         (0..copies)
             .filter_map(|_| {
                 let (shortest, longest) = self.delay_range;
-                (!rng.chance(self.loss_probability)).then(|| rng.duration(shortest, longest))
+                (!rng.is_true_with_probability(self.loss_probability))
+                    .then(|| rng.duration_between(shortest, longest))
             })
             .collect()
     }

@@ -14,7 +14,7 @@ use carnet_wire::ipv6::{Header, is_unicast_routable, protocol};
 use common::address;
 use std::net::Ipv6Addr;
 
-const HOME: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
+const HOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
 
 /// Returns a packet with the given first header and payload.
 fn packet(next_header: u8, payload: &[u8]) -> Vec<u8> {
@@ -55,7 +55,7 @@ fn every_known_extension_header_is_parsed() {
     payload.extend(sequence_destination(protocol::DESTINATION_OPTIONS, 0x0102_0304));
     payload.extend([protocol::ROUTING, 0, 4, 1, 3, 1, 1, 0]);
     payload.extend(home_address_routing(protocol::DESTINATION_OPTIONS, address("2001:db8::99")));
-    payload.extend(home_address_destination(protocol::FRAGMENT, HOME));
+    payload.extend(home_address_destination(protocol::FRAGMENT, HOME_ADDRESS));
     let fragment = FragmentHeader { next_header: 17, offset: 0, more_fragments: true, identification: 7 };
     payload.extend(fragment.emit());
     payload.extend([0; 8]);
@@ -63,7 +63,7 @@ fn every_known_extension_header_is_parsed() {
     assert_eq!(
         extensions,
         Extensions {
-            home_address: Some(HOME),
+            home_address: Some(HOME_ADDRESS),
             home_address_offset: Some(40 + 8 + 8 + 8 + 24 + 6),
             routing_home_address: Some(address("2001:db8::99")),
             tunnel_encapsulation_limit: Some(3),
@@ -134,7 +134,7 @@ fn unknown_options_follow_their_action_bits() {
         assert_eq!(may_answer_with(problem, &multicast), answered);
     }
     // A Home Address option belongs in destination options, not in hop-by-hop options.
-    let mut hop_by_hop = home_address_destination(protocol::UDP, HOME).to_vec();
+    let mut hop_by_hop = home_address_destination(protocol::UDP, HOME_ADDRESS).to_vec();
     assert!(Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &hop_by_hop)).is_ok());
     assert_eq!(parameter_problem_of(&packet(protocol::HOP_BY_HOP, &hop_by_hop)), Some((2, 46)));
     hop_by_hop.truncate(20);
@@ -144,18 +144,18 @@ fn unknown_options_follow_their_action_bits() {
 
 #[test]
 fn invalid_home_address_options_are_refused() {
-    let mut long = home_address_destination(protocol::UDP, HOME);
+    let mut long = home_address_destination(protocol::UDP, HOME_ADDRESS);
     long[7] = 17;
     let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &long));
     assert_eq!(refused, Err(Error::Truncated { what: "option", needed: 65, found: 64 }));
-    let mut short = home_address_destination(protocol::UDP, HOME);
+    let mut short = home_address_destination(protocol::UDP, HOME_ADDRESS);
     short[7] = 15;
     let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &short));
     assert_eq!(refused, Err(Error::Length { what: "home address option", expected: "16", found: 15 }));
     // RFC 6275 6.3: a packet has at most one Home Address option.
     let twice = [
-        home_address_destination(protocol::DESTINATION_OPTIONS, HOME),
-        home_address_destination(protocol::UDP, HOME),
+        home_address_destination(protocol::DESTINATION_OPTIONS, HOME_ADDRESS),
+        home_address_destination(protocol::UDP, HOME_ADDRESS),
     ]
     .concat();
     let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &twice));
@@ -168,7 +168,7 @@ fn invalid_home_address_options_are_refused() {
 /// RFC 6275 6.4.1 and 11.3.3, RFC 8200 4.4: which routing headers the parser rejects.
 #[test]
 fn invalid_routing_headers_are_refused() {
-    let good = home_address_routing(protocol::UDP, HOME);
+    let good = home_address_routing(protocol::UDP, HOME_ADDRESS);
     for (at, value, what, offset) in
         [(1, 4, "header length", 41), (3, 0, "segments left", 43), (3, 2, "segments left", 43)]
     {
@@ -180,7 +180,7 @@ fn invalid_routing_headers_are_refused() {
         assert_eq!(Extensions::parse(&it), Err(error));
         assert_eq!(parameter_problem_of(&it), None, "RFC 6275 11.3.3: silently discarded");
     }
-    let twice = [home_address_routing(protocol::ROUTING, HOME), good].concat();
+    let twice = [home_address_routing(protocol::ROUTING, HOME_ADDRESS), good].concat();
     let refused = Extensions::parse(&packet(protocol::ROUTING, &twice));
     assert_eq!(refused, Err(Error::Repeated { what: "type 2 routing header" }));
     // The parser skips a routing header of unknown type if it has no segments left, and rejects it otherwise.
@@ -216,7 +216,8 @@ fn number_of_extension_headers_is_bounded() {
 
 #[test]
 fn octets_beyond_payload_length_are_ignored() {
-    let mut it = packet(protocol::DESTINATION_OPTIONS, &home_address_destination(protocol::UDP, HOME));
+    let mut it =
+        packet(protocol::DESTINATION_OPTIONS, &home_address_destination(protocol::UDP, HOME_ADDRESS));
     it[5] = 16;
     assert!(matches!(Extensions::parse(&it), Err(Error::Truncated { needed: 64, found: 56, .. })));
     it[5] = 25;

@@ -61,7 +61,7 @@ fn options_of<'a>(message: &Message<'a>) -> Vec<MobilityOption<'a>> {
 }
 
 /// Returns the octets of the builder as hex, with the checksum of the golden messages.
-fn with_checksum(mut octets: Vec<u8>) -> String {
+fn hex_with_checksum(mut octets: Vec<u8>) -> String {
     set_checksum(&mut octets, HOME_ADDRESS, HOME_AGENT);
     to_hex(&octets)
 }
@@ -85,7 +85,7 @@ fn explicit_binding_update_equals_recorded_packet() {
     for option in &expected {
         builder = builder.option(option);
     }
-    assert_eq!(with_checksum(builder.finish()), without_spaces(fixture::GOLDEN_EXPLICIT));
+    assert_eq!(hex_with_checksum(builder.finish()), without_spaces(fixture::GOLDEN_EXPLICIT));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn update_with_binding_identifier_equals_recorded_packet() {
     for option in &expected {
         builder = builder.option(option);
     }
-    assert_eq!(with_checksum(builder.finish()), without_spaces(fixture::GOLDEN_BINDING_IDENTIFIER));
+    assert_eq!(hex_with_checksum(builder.finish()), without_spaces(fixture::GOLDEN_BINDING_IDENTIFIER));
 }
 
 /// RFC 4285 5.1: the first 96 bits of HMAC-SHA1 over care-of address, home address and the covered octets.
@@ -145,7 +145,7 @@ fn authenticated_update_equals_recorded_packet() {
     let place = authentication_field(&octets).expect("well formed").expect("there");
     let data = authenticator_of(place.covered_octets(&octets).expect("pieces"));
     octets[place.data_range].copy_from_slice(&data);
-    assert_eq!(with_checksum(octets), without_spaces(fixture::GOLDEN_AUTHENTICATED));
+    assert_eq!(hex_with_checksum(octets), without_spaces(fixture::GOLDEN_AUTHENTICATED));
 }
 
 #[test]

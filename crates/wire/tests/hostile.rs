@@ -5,7 +5,7 @@ mod common;
 use common::{RandomNumbers, fixtures, parse_everything};
 
 /// Number of mutations; `CARNET_ROUNDS` overrides it.
-const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+const MUTATION_ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(number) => number,
         Err(_) => panic!("CARNET_ROUNDS is no number"),
@@ -48,10 +48,10 @@ fn every_octet_value_in_mobility_message_causes_no_panic() {
 fn mutated_mobility_messages_cause_no_panic() {
     let packets = fixtures::all_packets();
     let mut numbers = RandomNumbers::new(0x6275_3963_4285_4861);
-    for _ in 0..ROUNDS {
+    for _ in 0..MUTATION_ROUNDS {
         let mut octets = packets[numbers.below(packets.len())].clone();
         for _ in 0..=numbers.below(4) {
-            mutate(&mut octets, &packets, &mut numbers);
+            mutate_octets(&mut octets, &packets, &mut numbers);
         }
         parse_everything(&octets);
         if octets.len() > 40 && numbers.below(2) == 0 {
@@ -62,7 +62,7 @@ fn mutated_mobility_messages_cause_no_panic() {
     }
 }
 
-fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut RandomNumbers) {
+fn mutate_octets(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut RandomNumbers) {
     if octets.is_empty() {
         octets.push(0x60);
     }

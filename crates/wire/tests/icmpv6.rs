@@ -20,9 +20,9 @@ use std::net::Ipv6Addr;
 
 const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
-const GROUP: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1);
+const MULTICAST_GROUP: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1);
 
-const ERRORS: [ErrorMessage; 4] = [
+const ERROR_MESSAGES: [ErrorMessage; 4] = [
     ErrorMessage::DestinationUnreachable { code: 3 },
     ErrorMessage::PacketTooBig { mtu: 1400 },
     ErrorMessage::TimeExceeded { code: 0 },
@@ -44,7 +44,7 @@ fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
 
 #[test]
 fn icmpv6_error_quotes_at_most_the_minimum_mtu() {
-    for error in ERRORS {
+    for error in ERROR_MESSAGES {
         for length in [0, 100, 1184, 1192, 1193, 1400, 9000] {
             let invoking = udp_packet(B, address("2001:db8:5::5"), length);
             let made = error_packet(A, B, error, &invoking);
@@ -76,7 +76,7 @@ fn icmpv6_error_has_the_layout_of_rfc_4443() {
 fn wrong_icmpv6_checksum_is_refused() {
     let mut made = packet(A, B, 64, vec![128, 0, 0, 0, 1, 2, 3, 4]);
     assert_eq!(verify_checksum(A, B, &made[40..]), Ok(()));
-    assert!(matches!(verify_checksum(A, GROUP, &made[40..]), Err(Error::Checksum { .. })));
+    assert!(matches!(verify_checksum(A, MULTICAST_GROUP, &made[40..]), Err(Error::Checksum { .. })));
     for bit in 0..64 {
         made[40 + bit / 8] ^= 1 << (bit % 8);
         assert!(matches!(verify_checksum(A, B, &made[40..]), Err(Error::Checksum { .. })), "bit {bit}");
@@ -120,14 +120,14 @@ fn icmpv6_error_is_not_sent_where_rfc_4443_forbids_it() {
     fragment[40] = protocol::UDP;
     assert!(may_answer(&fragment));
     // (e.3): a node does not answer a multicast destination, with two exceptions.
-    assert!(!may_answer(&udp_packet(A, GROUP, 8)));
-    for error in ERRORS {
+    assert!(!may_answer(&udp_packet(A, MULTICAST_GROUP, 8)));
+    for error in ERROR_MESSAGES {
         let too_big = matches!(error, ErrorMessage::PacketTooBig { .. });
-        assert_eq!(may_answer_with(error, &udp_packet(A, GROUP, 8)), too_big);
+        assert_eq!(may_answer_with(error, &udp_packet(A, MULTICAST_GROUP, 8)), too_big);
         // (e.6): a node does not answer an unspecified or multicast source.
-        for source in [Ipv6Addr::UNSPECIFIED, GROUP] {
+        for source in [Ipv6Addr::UNSPECIFIED, MULTICAST_GROUP] {
             assert!(!may_answer_with(error, &udp_packet(source, B, 8)));
-            assert!(!may_answer_with(error, &udp_packet(source, GROUP, 8)));
+            assert!(!may_answer_with(error, &udp_packet(source, MULTICAST_GROUP, 8)));
         }
         assert!(may_answer_with(error, &udp_packet(A, B, 8)));
     }
@@ -149,8 +149,8 @@ fn echo_request_and_reply_are_encoded_and_decoded() {
     let mut wrong = request.clone();
     wrong[50] ^= 1;
     assert_eq!(echo_reply(&wrong), None);
-    assert_eq!(echo_reply(&packet(A, GROUP, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
-    assert_eq!(echo_reply(&packet(GROUP, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
+    assert_eq!(echo_reply(&packet(A, MULTICAST_GROUP, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
+    assert_eq!(echo_reply(&packet(MULTICAST_GROUP, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
     assert_eq!(echo_reply(&packet(Ipv6Addr::UNSPECIFIED, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
     assert_eq!(echo_reply(&packet(A, B, 3, vec![128, 0, 0, 0, 0, 0])), None);
     assert_eq!(echo_reply(&request[..50]), None);

@@ -44,17 +44,17 @@ fn run_python(mut command: Command, script: &str, input: &str) -> Vec<String> {
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
 }
 
-const CARE_OF: &str = "2001:db8:f1::10";
-const HOME: &str = "2001:db8:1::1234";
-const AGENT: &str = "2001:db8:1::1";
+const CARE_OF_ADDRESS: &str = "2001:db8:f1::10";
+const HOME_ADDRESS: &str = "2001:db8:1::1234";
+const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
 
 /// Returns a packet from a mobile router away from home to the home agent.
 fn packet_to_agent(builder: Builder) -> Vec<u8> {
     ControlPacket {
-        source: address(CARE_OF),
-        destination: address(AGENT),
+        source: address(CARE_OF_ADDRESS),
+        destination: address(HOME_AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: Some(address(HOME)),
+        home_address: Some(address(HOME_ADDRESS)),
         routing_home_address: None,
         mobility_header: &mut builder.finish(),
     }
@@ -64,11 +64,11 @@ fn packet_to_agent(builder: Builder) -> Vec<u8> {
 /// Returns a packet from the home agent to a mobile router away from home.
 fn packet_to_router(builder: Builder) -> Vec<u8> {
     ControlPacket {
-        source: address(AGENT),
-        destination: address(CARE_OF),
+        source: address(HOME_AGENT_ADDRESS),
+        destination: address(CARE_OF_ADDRESS),
         hop_limit: 64,
         home_address: None,
-        routing_home_address: Some(address(HOME)),
+        routing_home_address: Some(address(HOME_ADDRESS)),
         mobility_header: &mut builder.finish(),
     }
     .emit()
@@ -76,8 +76,8 @@ fn packet_to_router(builder: Builder) -> Vec<u8> {
 
 fn plain_packet(builder: Builder) -> Vec<u8> {
     ControlPacket {
-        source: address(CARE_OF),
-        destination: address(AGENT),
+        source: address(CARE_OF_ADDRESS),
+        destination: address(HOME_AGENT_ADDRESS),
         hop_limit: 64,
         home_address: None,
         routing_home_address: None,
@@ -93,7 +93,7 @@ fn link_packet(source: &str, destination: &str, message: Vec<u8>) -> Vec<u8> {
 /// Returns packets of carnet, each with the scapy expression that must make the same octets.
 fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
     let prefix = MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 };
-    let care_of = MobilityOption::AlternateCareOfAddress(address(CARE_OF));
+    let care_of = MobilityOption::AlternateCareOfAddress(address(CARE_OF_ADDRESS));
     let flags = BindingUpdateFlags::from_bits;
     vec![
         (
@@ -156,7 +156,7 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
              MIP6OptMsgAuth(subtype=2, mspi=3, authdata=b'\\2'*20)])",
         ),
         (plain_packet(Builder::binding_refresh_request()), "P/MIP6MH_BRR()"),
-        (plain_packet(Builder::binding_error(2, address(HOME))), "P/MIP6MH_BE(status=2, ha=H)"),
+        (plain_packet(Builder::binding_error(2, address(HOME_ADDRESS))), "P/MIP6MH_BE(status=2, ha=H)"),
         (
             link_packet("fe80::1", "ff02::1", {
                 let options = [
@@ -234,8 +234,11 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
             link_packet(
                 "fe80::1",
                 "ff02::1:ff00:1234",
-                NeighborSolicitation { target: address(HOME), source_link_address: Some([2, 0, 0, 0, 0, 1]) }
-                    .emit(),
+                NeighborSolicitation {
+                    target: address(HOME_ADDRESS),
+                    source_link_address: Some([2, 0, 0, 0, 0, 1]),
+                }
+                .emit(),
             ),
             "IPv6(src='fe80::1', dst='ff02::1:ff00:1234', \
              hlim=255)/ICMPv6ND_NS(tgt=H)/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
@@ -245,7 +248,7 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
                 "fe80::1",
                 "ff02::1",
                 NeighborAdvertisement {
-                    target: address(HOME),
+                    target: address(HOME_ADDRESS),
                     router: true,
                     solicited: false,
                     override_: true,
@@ -257,8 +260,8 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             packet(
-                address(CARE_OF),
-                address(AGENT),
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
                 64,
                 DiscoveryRequest { identifier: 5, mobile_router: true }.emit(),
             ),
@@ -266,26 +269,31 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             packet(
-                address(CARE_OF),
-                address(AGENT),
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
                 64,
-                discovery_reply(6, false, &[address(HOME), address(AGENT)]),
+                discovery_reply(6, false, &[address(HOME_ADDRESS), address(HOME_AGENT_ADDRESS)]),
             ),
             "P/ICMPv6HAADReply(id=6, R=0, addresses=[H, A])",
         ),
         (
-            packet(address(CARE_OF), address(AGENT), 64, PrefixSolicitation { identifier: 7 }.emit()),
+            packet(
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
+                64,
+                PrefixSolicitation { identifier: 7 }.emit(),
+            ),
             "P/ICMPv6MPSol(id=7)",
         ),
         (
             packet(
-                address(CARE_OF),
-                address(AGENT),
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
                 64,
                 prefix_advertisement(
                     8,
                     &[NdOption::PrefixInformation(PrefixInformation {
-                        prefix: address(AGENT),
+                        prefix: address(HOME_AGENT_ADDRESS),
                         prefix_length: 64,
                         on_link: true,
                         autonomous: true,
@@ -300,8 +308,8 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             error_packet(
-                address(CARE_OF),
-                address(AGENT),
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
                 ErrorMessage::PacketTooBig { mtu: 1400 },
                 b"quoted",
             ),
@@ -309,8 +317,8 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             error_packet(
-                address(CARE_OF),
-                address(AGENT),
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
                 ErrorMessage::ParameterProblem { code: 2, pointer: 46 },
                 b"quoted",
             ),
@@ -318,15 +326,20 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             error_packet(
-                address(CARE_OF),
-                address(AGENT),
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
                 ErrorMessage::DestinationUnreachable { code: 3 },
                 b"quoted",
             ),
             "P/ICMPv6DestUnreach(code=3)/Raw(b'quoted')",
         ),
         (
-            error_packet(address(CARE_OF), address(AGENT), ErrorMessage::TimeExceeded { code: 0 }, b"quoted"),
+            error_packet(
+                address(CARE_OF_ADDRESS),
+                address(HOME_AGENT_ADDRESS),
+                ErrorMessage::TimeExceeded { code: 0 },
+                b"quoted",
+            ),
             "P/ICMPv6TimeExceeded(code=0)/Raw(b'quoted')",
         ),
     ]
@@ -441,7 +454,7 @@ fn check_packet(packet: &[u8], head: &str, options: &str) {
     let header = Header::parse(packet).expect("IPv6");
     let extensions = Extensions::parse(packet).expect("extension headers");
     for named in [extensions.home_address, extensions.routing_home_address].into_iter().flatten() {
-        assert_eq!(named, address(HOME));
+        assert_eq!(named, address(HOME_ADDRESS));
     }
     let mobility_header = MobilityHeader::parse_verified(
         &packet[extensions.upper_layer_offset..],

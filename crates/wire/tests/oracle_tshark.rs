@@ -149,8 +149,8 @@ fn mobility_cases() -> Vec<DissectionCase> {
             fields: vec![("mip6.mhtype", "7"), ("mip6.be.status", "1"), ("mip6.be.haddr", "2001:db8:1::99")],
         },
     ];
-    cases.extend(multiple_and_dual_stack_cases());
-    cases.extend(planned_end_cases());
+    cases.extend(multihoming_and_dual_stack_cases());
+    cases.extend(revocation_cases());
     let named = [
         (0x8000, "mip6.bu.a_flag"),
         (0x4000, "mip6.bu.h_flag"),
@@ -175,7 +175,7 @@ fn mobility_cases() -> Vec<DissectionCase> {
 }
 
 /// Returns cases of Binding Revocation (RFC 5846).
-fn planned_end_cases() -> Vec<DissectionCase> {
+fn revocation_cases() -> Vec<DissectionCase> {
     let bid = MobilityOption::BindingIdentifier {
         bid: 7,
         status: 0,
@@ -218,7 +218,7 @@ fn planned_end_cases() -> Vec<DissectionCase> {
 }
 
 /// Returns cases of the options of RFC 5094, 5555 and 5648, and of the Heartbeat of RFC 5847.
-fn multiple_and_dual_stack_cases() -> Vec<DissectionCase> {
+fn multihoming_and_dual_stack_cases() -> Vec<DissectionCase> {
     let flags = BindingUpdateFlags::from_bits;
     let bid = |bid, status, home, priority, care_of_address| MobilityOption::BindingIdentifier {
         bid,

@@ -39,7 +39,7 @@ fn new_engine(seed: u32) -> SessionEngine {
     })
 }
 
-fn add(engine: &mut SessionEngine, id: u32, public_key: PublicKey) -> SessionPath {
+fn add_router(engine: &mut SessionEngine, id: u32, public_key: PublicKey) -> SessionPath {
     assert!(engine.set_peer(
         BENCHMARK_TIME,
         RemotePeer { peer_id: PeerId(id), public_keys: vec![public_key], preshared_key: None }
@@ -88,8 +88,8 @@ fn measure_memory() {
     let mut routers: Vec<(SessionEngine, SessionPath)> = (1..=ROUTER_COUNT)
         .map(|number| {
             let mut router = new_engine(number);
-            add(&mut home, number, router.public_keys()[0]);
-            let path = add(&mut router, 1, home.public_keys()[0]);
+            add_router(&mut home, number, router.public_keys()[0]);
+            let path = add_router(&mut router, 1, home.public_keys()[0]);
             (router, path)
         })
         .collect();
@@ -116,8 +116,8 @@ fn measure_takeover() {
     let mut routers: Vec<SessionEngine> = Vec::new();
     for number in 1..=TAKEOVER_COUNT {
         let mut router = new_engine(number);
-        add(&mut home, number, router.public_keys()[0]);
-        add(&mut router, 1, home.public_keys()[0]);
+        add_router(&mut home, number, router.public_keys()[0]);
+        add_router(&mut router, 1, home.public_keys()[0]);
         routers.push(router);
     }
     let mut buffer = [0; 256];
@@ -157,8 +157,8 @@ fn benchmark_sessions(criterion: &mut Criterion) {
     measure_takeover();
     measure_memory();
     let (mut router, mut home) = (new_engine(1), new_engine(2));
-    let to_home = add(&mut router, 1, home.public_keys()[0]);
-    add(&mut home, 1, router.public_keys()[0]);
+    let to_home = add_router(&mut router, 1, home.public_keys()[0]);
+    add_router(&mut home, 1, router.public_keys()[0]);
     open_session(BENCHMARK_TIME, &mut router, to_home, &mut home, 1);
     let payload = [0x60; PAYLOAD_LENGTH];
     let mut datagram = vec![0; datagram_length(PAYLOAD_LENGTH)];
@@ -224,7 +224,7 @@ fn benchmark_sessions(criterion: &mut Criterion) {
         });
     });
     let mut stranger = new_engine(3);
-    let to_home = add(&mut stranger, 1, home.public_keys()[0]);
+    let to_home = add_router(&mut stranger, 1, home.public_keys()[0]);
     stranger.open_session(BENCHMARK_TIME, to_home, route(1));
     let Some(Output::Send { datagram, .. }) = stranger.poll_output() else { panic!("no initiation") };
     let mut now = BENCHMARK_TIME;

@@ -31,13 +31,13 @@ const MESSAGE_RESPONSE: u8 = 2;
 const INITIATION_LENGTH: usize = 148;
 const RESPONSE_LENGTH: usize = 92;
 /// Largest number of sessions whose timers one call handles, so that a call takes at most some milliseconds.
-const SESSIONS_PER_TIMEOUT: usize = 64;
+const MAX_SESSIONS_PER_TIMEOUT: usize = 64;
 /// Interval at which the engine computes the deadlines of a session that carries data.
 const TIMER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest age of the timestamp that the caller has stored of the last run.
 const MAX_STORED_TIMESTAMP_AGE: Duration = Duration::from_secs(60);
 /// Number of handshakes a second above which the engine answers with cookies.
-const HANDSHAKES_WITHOUT_COOKIE: u64 = 1000;
+const HANDSHAKE_RATE_WITHOUT_COOKIES: u64 = 1000;
 
 /// Number by which the caller identifies a remote end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +70,7 @@ pub struct PairId(pub u32);
 
 /// Key of a session in the engine: a pair of keys, and the number of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Line {
+struct SessionKey {
     pair: PairId,
     number: PathNumber,
 }
@@ -84,7 +84,7 @@ pub struct EngineSettings {
     pub random_seed: [u8; 32],
     /// The caller's monotonic time.
     pub now: Time,
-    /// The date of `now` as the time since the UNIX epoch, from [`date_at_start`].
+    /// The date of `now` as the time since the UNIX epoch, from [`start_date`].
     pub unix_time_at_start: Duration,
 }
 
@@ -92,7 +92,7 @@ pub struct EngineSettings {
 /// timestamp of the last run. `stored` is a value of [`SessionEngine::newest_timestamp`] that the caller
 /// stored at most 60 s before the end of that run. So a router without a battery clock sends no timestamp
 /// twice.
-pub fn date_at_start(system: Duration, stored: Option<Duration>) -> Duration {
+pub fn start_date(system: Duration, stored: Option<Duration>) -> Duration {
     stored.map_or(system, |stored| system.max(stored.saturating_add(MAX_STORED_TIMESTAMP_AGE)))
 }
 
@@ -125,8 +125,8 @@ pub enum Output {
     },
     /// An authentic data message, the newest one of its session, came from another address. No handshake has
     /// proved that the remote end receives there. A NAT may have lost its mapping, or the remote end forges
-    /// the address of a victim. The caller tests the address with [`SessionEngine::send_by_route`]. After an
-    /// answer, the caller passes the address to [`SessionEngine::set_route_of`].
+    /// the address of a victim. The caller tests the address with [`SessionEngine::encrypt_for_other_route`].
+    /// After an answer, the caller passes the address to [`SessionEngine::set_path_route`].
     Elsewhere {
         /// The path.
         path: SessionPath,
@@ -202,14 +202,14 @@ struct OwnKey {
 
 /// Creates the tunnels for all own keys. One interface creates all of them, so that no two tunnels have the
 /// same index.
-struct Factory {
+struct TunnelFactory {
     interface: Option<Interface>,
     public: PublicKey,
 }
 
-impl Factory {
+impl TunnelFactory {
     /// Returns the library's interface after it has got the private key for the next tunnel.
-    fn with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
+    fn interface_with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
         if self.public != key.public {
             self.interface = self
                 .interface
@@ -222,11 +222,11 @@ impl Factory {
 }
 
 /// A remote end with its public keys, and the key pairs of its sessions.
-struct Remote {
+struct RemoteEnd {
     public_keys: Vec<PublicKey>,
     preshared_key: Option<PresharedKey>,
     /// The pairs of each own key and each key of the remote end, the newest keys first.
-    pairs: Vec<PairId>,
+    key_pairs: Vec<PairId>,
 }
 
 /// The sessions of one station.
@@ -235,26 +235,26 @@ pub struct SessionEngine {
     random: Rng,
     /// The own keys, the newest one first.
     own_keys: Vec<OwnKey>,
-    tunnel_factory: Factory,
-    remote_ends: BTreeMap<PeerId, Remote>,
+    tunnel_factory: TunnelFactory,
+    remote_ends: BTreeMap<PeerId, RemoteEnd>,
     /// The remote end of each public key.
     peer_by_key: HashMap<PublicKey, PeerId>,
-    pairs_by_id: HashMap<PairId, KeyPair>,
+    key_pair_by_id: HashMap<PairId, KeyPair>,
     /// Number of each key pair, also of pairs that are no longer valid, because their timestamps stay.
-    id_by_pair: HashMap<KeyPair, PairId>,
+    id_by_key_pair: HashMap<KeyPair, PairId>,
     next_pair: u32,
-    sessions_by_line: HashMap<Line, Box<PathSession>>,
+    session_by_key: HashMap<SessionKey, Box<PathSession>>,
     /// The key pair through whose session each path sends.
-    current_pair: HashMap<SessionPath, PairId>,
-    line_by_tunnel: HashMap<TunnelId, Line>,
+    current_pair_by_path: HashMap<SessionPath, PairId>,
+    session_key_by_tunnel: HashMap<TunnelId, SessionKey>,
     /// Number of sessions with each remote address.
-    sessions_by_remote_address: HashMap<SocketAddr, u32>,
+    session_count_by_address: HashMap<SocketAddr, u32>,
     /// Timestamp of the newest accepted handshake of each session.
-    accepted_timestamps: BTreeMap<Line, HandshakeTimestamp>,
+    accepted_timestamps: BTreeMap<SessionKey, HandshakeTimestamp>,
     /// Timestamps of the last run, by remote key and path number.
     restored_timestamps: BTreeMap<(PublicKey, PathNumber), HandshakeTimestamp>,
     handshake_queue: HandshakeQueue,
-    session_timers: TimerTable<Line>,
+    session_timers: TimerTable<SessionKey>,
     outputs: VecDeque<Output>,
     events: Vec<SessionEvent>,
     newest_timestamp: Duration,
@@ -264,12 +264,12 @@ pub struct SessionEngine {
 }
 
 /// Creates an interface of the library with this private key.
-fn interface(random: &mut Rng, clock: &HandshakeClock, key: &PrivateKey) -> Interface {
+fn new_interface(random: &mut Rng, clock: &HandshakeClock, key: &PrivateKey) -> Interface {
     let mut seed = Zeroizing::new([0; 32]);
     for octets in seed.chunks_exact_mut(8) {
         octets.copy_from_slice(&random.u64().to_le_bytes());
     }
-    let (start, unix) = clock.start();
+    let (start, unix) = clock.start_time_and_date();
     Interface::new(seed, clock.instant_of(start), unix).with_static_private(key.to_static_secret())
 }
 
@@ -279,21 +279,21 @@ impl SessionEngine {
         let EngineSettings { private_key, random_seed, now, unix_time_at_start } = settings;
         let mut random = Rng::from_seed(Seed::Octets(random_seed));
         let clock = HandshakeClock::new(now, unix_time_at_start);
-        let factory = interface(&mut random, &clock, &private_key);
+        let factory = new_interface(&mut random, &clock, &private_key);
         let mut engine = SessionEngine {
             handshake_clock: clock,
             random,
             own_keys: Vec::new(),
-            tunnel_factory: Factory { interface: Some(factory), public: private_key.public_key() },
+            tunnel_factory: TunnelFactory { interface: Some(factory), public: private_key.public_key() },
             remote_ends: BTreeMap::new(),
             peer_by_key: HashMap::new(),
-            pairs_by_id: HashMap::new(),
-            id_by_pair: HashMap::new(),
+            key_pair_by_id: HashMap::new(),
+            id_by_key_pair: HashMap::new(),
             next_pair: 0,
-            sessions_by_line: HashMap::new(),
-            current_pair: HashMap::new(),
-            line_by_tunnel: HashMap::new(),
-            sessions_by_remote_address: HashMap::new(),
+            session_by_key: HashMap::new(),
+            current_pair_by_path: HashMap::new(),
+            session_key_by_tunnel: HashMap::new(),
+            session_count_by_address: HashMap::new(),
             accepted_timestamps: BTreeMap::new(),
             restored_timestamps: BTreeMap::new(),
             handshake_queue: HandshakeQueue::default(),
@@ -335,20 +335,20 @@ impl SessionEngine {
             let key = match old.iter().position(|key| key.public == public) {
                 Some(index) => old.swap_remove(index),
                 None => {
-                    let authenticator = interface(&mut self.random, &self.handshake_clock, &private)
-                        .with_handshake_limit(HANDSHAKES_WITHOUT_COOKIE);
+                    let authenticator = new_interface(&mut self.random, &self.handshake_clock, &private)
+                        .with_handshake_limit(HANDSHAKE_RATE_WITHOUT_COOKIES);
                     OwnKey { private, public, authenticator }
                 }
             };
             self.own_keys.push(key);
         }
-        self.pair_up_all(now);
+        self.update_all_key_pairs(now);
     }
 
     /// Removes the own keys except the newest one, and ends their sessions.
     pub fn drop_old_private_keys(&mut self, now: Time) {
         self.own_keys.truncate(1);
-        self.pair_up_all(now);
+        self.update_all_key_pairs(now);
     }
 
     /// Adds a remote end, or replaces the one with this number. A key that was there before keeps its
@@ -361,7 +361,7 @@ impl SessionEngine {
             return false;
         }
         let text = |key: &Option<PresharedKey>| key.as_ref().map(PresharedKey::to_text);
-        let is_other = |old: &Remote| text(&old.preshared_key) != text(&preshared_key);
+        let is_other = |old: &RemoteEnd| text(&old.preshared_key) != text(&preshared_key);
         if self.remote_ends.get(&id).is_some_and(is_other) {
             self.remove_peer(id);
         }
@@ -370,56 +370,56 @@ impl SessionEngine {
             self.peer_by_key.remove(key);
         }
         self.peer_by_key.extend(public_keys.iter().map(|key| (*key, id)));
-        let pairs = old.map(|old| old.pairs).unwrap_or_default();
-        self.remote_ends.insert(id, Remote { public_keys, preshared_key, pairs });
-        self.pair_up(now, id);
+        let pairs = old.map(|old| old.key_pairs).unwrap_or_default();
+        self.remote_ends.insert(id, RemoteEnd { public_keys, preshared_key, key_pairs: pairs });
+        self.update_key_pairs(now, id);
         true
     }
 
-    fn pair_up_all(&mut self, now: Time) {
+    fn update_all_key_pairs(&mut self, now: Time) {
         let peers: Vec<PeerId> = self.remote_ends.keys().copied().collect();
-        peers.into_iter().for_each(|id| self.pair_up(now, id));
+        peers.into_iter().for_each(|id| self.update_key_pairs(now, id));
     }
 
     /// Computes the pairs of the own keys and a remote end's keys. Opens sessions for new pairs, and ends the
     /// sessions of pairs that no longer exist.
-    fn pair_up(&mut self, now: Time, id: PeerId) {
+    fn update_key_pairs(&mut self, now: Time, id: PeerId) {
         let Some(remote) = self.remote_ends.get_mut(&id) else { return };
         let mut pairs = Vec::new();
         for local in &self.own_keys {
             for key in &remote.public_keys {
                 let pair = KeyPair { local: local.public, remote: *key };
                 let next = &mut self.next_pair;
-                let number = *self.id_by_pair.entry(pair).or_insert_with(|| {
+                let number = *self.id_by_key_pair.entry(pair).or_insert_with(|| {
                     let number = PairId(*next);
                     *next = next.wrapping_add(1);
                     number
                 });
-                self.pairs_by_id.insert(number, pair);
+                self.key_pair_by_id.insert(number, pair);
                 pairs.push(number);
             }
         }
-        let old = std::mem::replace(&mut remote.pairs, pairs.clone());
+        let old = std::mem::replace(&mut remote.key_pairs, pairs.clone());
         // Open each path that this end has opened with the new keys, before the sessions of the old keys end.
         let numbers = (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new);
         let opened = numbers.filter_map(|number| {
             let path = SessionPath { peer_id: id, path_number: number };
-            let session = self.sessions_by_line.get(&self.current_line(path)?)?;
-            session.route.filter(|_| session.is_wanted).map(|route| (path, route))
+            let session = self.session_by_key.get(&self.current_session_key(path)?)?;
+            session.route.filter(|_| session.is_opened_by_caller).map(|route| (path, route))
         });
         for (path, route) in opened.collect::<Vec<_>>() {
             self.open_session(now, path, route);
         }
         for pair in old.into_iter().filter(|pair| !pairs.contains(pair)) {
-            self.remove_pair(pair);
+            self.remove_key_pair(pair);
         }
     }
 
-    fn remove_pair(&mut self, pair: PairId) {
+    fn remove_key_pair(&mut self, pair: PairId) {
         for number in (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new) {
-            self.remove(Line { pair, number });
+            self.remove(SessionKey { pair, number });
         }
-        self.pairs_by_id.remove(&pair);
+        self.key_pair_by_id.remove(&pair);
     }
 
     /// Removes a remote end and its sessions. The timestamps of its handshakes stay, because the caller may
@@ -429,7 +429,7 @@ impl SessionEngine {
         for key in &remote.public_keys {
             self.peer_by_key.remove(key);
         }
-        remote.pairs.into_iter().for_each(|pair| self.remove_pair(pair));
+        remote.key_pairs.into_iter().for_each(|pair| self.remove_key_pair(pair));
     }
 
     /// Removes a peer, its sessions, and the timestamps of its handshakes. A caller whose peers come from
@@ -439,16 +439,16 @@ impl SessionEngine {
         let Some(remote) = self.remote_ends.get(&id) else { return };
         let keys = remote.public_keys.clone();
         self.remove_peer(id);
-        let pairs = self.id_by_pair.iter().filter(|(pair, _)| keys.contains(&pair.remote));
+        let pairs = self.id_by_key_pair.iter().filter(|(pair, _)| keys.contains(&pair.remote));
         let gone: Vec<PairId> = pairs.map(|(_, number)| *number).collect();
-        self.id_by_pair.retain(|_, number| !gone.contains(number));
+        self.id_by_key_pair.retain(|_, number| !gone.contains(number));
         self.accepted_timestamps.retain(|line, _| !gone.contains(&line.pair));
         self.restored_timestamps.retain(|(key, _), _| !keys.contains(key));
     }
 
     /// Returns the keys of a pair.
     pub fn key_pair(&self, pair: PairId) -> Option<KeyPair> {
-        self.pairs_by_id.get(&pair).copied()
+        self.key_pair_by_id.get(&pair).copied()
     }
 
     /// Restores the timestamp of the newest handshake in the last run, for a remote key and path number.
@@ -463,19 +463,19 @@ impl SessionEngine {
     }
 
     /// Returns the session through which a path sends.
-    fn current_line(&self, path: SessionPath) -> Option<Line> {
-        self.current_pair.get(&path).map(|pair| Line { pair: *pair, number: path.path_number })
+    fn current_session_key(&self, path: SessionPath) -> Option<SessionKey> {
+        self.current_pair_by_path.get(&path).map(|pair| SessionKey { pair: *pair, number: path.path_number })
     }
 
     /// Returns the keys of all sessions that a path may have, those of the newest key pair first.
-    fn lines(&self, path: SessionPath) -> Vec<Line> {
+    fn session_keys_of_path(&self, path: SessionPath) -> Vec<SessionKey> {
         let remote = self.remote_ends.get(&path.peer_id);
-        let pairs = remote.into_iter().flat_map(|remote| &remote.pairs);
-        pairs.map(|pair| Line { pair: *pair, number: path.path_number }).collect()
+        let pairs = remote.into_iter().flat_map(|remote| &remote.key_pairs);
+        pairs.map(|pair| SessionKey { pair: *pair, number: path.path_number }).collect()
     }
 
-    fn is_line_established(&self, line: Line) -> bool {
-        self.sessions_by_line.get(&line).is_some_and(|session| session.is_established())
+    fn is_session_established(&self, line: SessionKey) -> bool {
+        self.session_by_key.get(&line).is_some_and(|session| session.is_established())
     }
 
     /// Opens a session on a path. This end keeps the session alive by handshakes until
@@ -485,18 +485,18 @@ impl SessionEngine {
     pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
         let mut is_carried = false;
         let mut is_open = false;
-        for line in self.lines(path) {
-            let has_session = self.sessions_by_line.contains_key(&line);
+        for line in self.session_keys_of_path(path) {
+            let has_session = self.session_by_key.contains_key(&line);
             if is_carried && !has_session || !is_carried && self.session_with_tunnel(now, path, line).is_err()
             {
                 continue;
             }
             is_open = true;
-            self.set_route(line, route);
-            let Some(session) = self.sessions_by_line.get_mut(&line) else { continue };
-            session.is_wanted = !is_carried;
+            self.set_session_route(line, route);
+            let Some(session) = self.session_by_key.get_mut(&line) else { continue };
+            session.is_opened_by_caller = !is_carried;
             is_carried |= session.is_established();
-            if session.is_wanted && !is_carried {
+            if session.is_opened_by_caller && !is_carried {
                 self.begin_handshake(now, line);
             }
         }
@@ -506,9 +506,9 @@ impl SessionEngine {
     /// Leaves the renewal of a path to the remote end, and follows it to another address. A home agent that
     /// has opened a session by a stored route calls this function when the session is established.
     pub fn release_session(&mut self, path: SessionPath) {
-        for line in self.lines(path) {
-            if let Some(session) = self.sessions_by_line.get_mut(&line) {
-                session.is_wanted = false;
+        for line in self.session_keys_of_path(path) {
+            if let Some(session) = self.session_by_key.get_mut(&line) {
+                session.is_opened_by_caller = false;
             }
         }
     }
@@ -520,28 +520,28 @@ impl SessionEngine {
 
     /// Ends the sessions of a path.
     pub fn close_session(&mut self, path: SessionPath) {
-        self.lines(path).into_iter().for_each(|line| self.remove(line));
+        self.session_keys_of_path(path).into_iter().for_each(|line| self.remove(line));
     }
 
     /// Begins a handshake on a path whose remote end may have lost its session keys. The session keys of this
     /// end stay in use until the response arrives.
     pub fn renew_handshake(&mut self, now: Time, path: SessionPath) {
-        self.lines(path).into_iter().for_each(|line| self.begin_handshake(now, line));
+        self.session_keys_of_path(path).into_iter().for_each(|line| self.begin_handshake(now, line));
     }
 
     /// Returns whether the path can carry payloads.
     pub fn is_established(&self, path: SessionPath) -> bool {
-        self.current_line(path).is_some_and(|line| self.is_line_established(line))
+        self.current_session_key(path).is_some_and(|line| self.is_session_established(line))
     }
 
     /// Returns the route of a path.
     pub fn route(&self, path: SessionPath) -> Option<DatagramRoute> {
-        self.sessions_by_line.get(&self.current_line(path)?)?.route
+        self.session_by_key.get(&self.current_session_key(path)?)?.route
     }
 
     /// Returns the number of sessions, established or not.
     pub fn session_count(&self) -> usize {
-        self.sessions_by_line.len()
+        self.session_by_key.len()
     }
 
     /// Returns the number of drops for a reason.
@@ -570,41 +570,41 @@ impl SessionEngine {
         };
         if expected > 0 {
             if datagram.len() != expected {
-                return self.dropped(WireguardDropReason::Malformed);
+                return self.drop_datagram(WireguardDropReason::Malformed);
             }
-            let of_session = self.sessions_by_remote_address.contains_key(&route.remote);
+            let of_session = self.session_count_by_address.contains_key(&route.remote);
             return match self.handshake_queue.push(route, datagram, of_session) {
                 true => ReceivedDatagram::Queued,
-                false => self.dropped(WireguardDropReason::QueueFull),
+                false => self.drop_datagram(WireguardDropReason::QueueFull),
             };
         }
         // Parse the message by the first own key: only handshake messages depend on the key.
         let Some(own) = self.own_keys.first_mut() else {
-            return self.dropped(WireguardDropReason::Malformed);
+            return self.drop_datagram(WireguardDropReason::Malformed);
         };
         match own.authenticator.receive(route.remote, datagram, self.handshake_clock.instant_of(now)) {
             Ok(Parsed::Message(ReceivedMessage::TransportData(message))) => {
                 self.receive_data(now, route, message, datagram, buffer)
             }
             Ok(Parsed::Message(ReceivedMessage::CookieReply(reply))) => {
-                let line = self.line_by_tunnel.get(&reply.tunnel_id()).copied();
+                let line = self.session_key_by_tunnel.get(&reply.tunnel_id()).copied();
                 let Some((line, session)) =
-                    line.and_then(|line| Some((line, self.sessions_by_line.get_mut(&line)?)))
+                    line.and_then(|line| Some((line, self.session_by_key.get_mut(&line)?)))
                 else {
-                    return self.dropped(WireguardDropReason::Unexpected);
+                    return self.drop_datagram(WireguardDropReason::Unexpected);
                 };
                 if let Err(error) =
                     session.noise_tunnel.handle_cookie_reply(reply, self.handshake_clock.instant_of(now))
                 {
-                    return self.dropped(error.into());
+                    return self.drop_datagram(error.into());
                 }
                 let initiation = session.initiate_with_cookie(&self.handshake_clock, now);
                 self.send_initiation(line, initiation);
                 self.schedule_next_deadline(now, line);
                 ReceivedDatagram::Handled
             }
-            Ok(_) => self.dropped(WireguardDropReason::Malformed),
-            Err(error) => self.dropped(error.into()),
+            Ok(_) => self.drop_datagram(WireguardDropReason::Malformed),
+            Err(error) => self.drop_datagram(error.into()),
         }
     }
 
@@ -616,10 +616,10 @@ impl SessionEngine {
         datagram: &[u8],
         buffer: &'b mut [u8],
     ) -> ReceivedDatagram<'b> {
-        let line = self.line_by_tunnel.get(&message.tunnel_id()).copied();
-        let Some((line, session)) = line.and_then(|line| Some((line, self.sessions_by_line.get_mut(&line)?)))
+        let line = self.session_key_by_tunnel.get(&message.tunnel_id()).copied();
+        let Some((line, session)) = line.and_then(|line| Some((line, self.session_by_key.get_mut(&line)?)))
         else {
-            return self.dropped(WireguardDropReason::NoSession);
+            return self.drop_datagram(WireguardDropReason::NoSession);
         };
         let at = self.handshake_clock.instant_of(now);
         let committed = session.noise_tunnel.begin_decapsulate(message, at).and_then(|pending| {
@@ -627,27 +627,29 @@ impl SessionEngine {
         });
         let committed = match committed {
             Ok(committed) => committed,
-            Err(error) => return self.dropped(error.into()),
+            Err(error) => return self.drop_datagram(error.into()),
         };
         // The library has checked the length: the header has 16 octets.
         let index = u32::from_le_bytes([datagram[4], datagram[5], datagram[6], datagram[7]]);
         let counter = u64::from_le_bytes(datagram[8..16].try_into().unwrap_or_default());
         // The initiator does not change its route. The responder changes to the source of the newest message,
         // if a handshake has proved that the initiator receives there.
-        let differs = session.is_newest(index, counter) && !session.is_wanted && session.route != Some(route);
-        let proven = differs && session.is_proven(index, route);
-        let reports = differs && !proven && session.is_unreported(route);
+        let differs = session.record_if_newest(index, counter)
+            && !session.is_opened_by_caller
+            && session.route != Some(route);
+        let proven = differs && session.is_route_proven(index, route);
+        let reports = differs && !proven && session.record_unproven_route(route);
         let was_routed = session.route.is_some();
         let path = session.path;
         let is_data = matches!(committed, Committed::Data { .. });
-        let carries = is_data && !session.is_wanted && !session.is_current;
+        let carries = is_data && !session.is_opened_by_caller && !session.carries_path;
         session.collect_events(now, &mut self.events);
         // The initiator decides which session carries the data, and the responder sends through the same one.
         if carries && !self.is_path_wanted(path) {
-            self.make_current(line);
+            self.use_session(line);
         }
         if proven {
-            self.set_route(line, route);
+            self.set_session_route(line, route);
             if was_routed {
                 self.outputs.push_back(Output::Moved { path, route });
             }
@@ -681,7 +683,7 @@ impl SessionEngine {
         if let Err(reason) = result {
             self.count_drop(reason);
             if reason == WireguardDropReason::NotEstablished
-                && let Some(line) = self.current_line(path)
+                && let Some(line) = self.current_session_key(path)
             {
                 self.begin_handshake(now, line);
             }
@@ -699,8 +701,8 @@ impl SessionEngine {
         if payload.is_empty() || datagram.len() < datagram_length(payload.len()) {
             return Err(WireguardDropReason::Length);
         }
-        let line = self.current_line(path).ok_or(WireguardDropReason::NotEstablished)?;
-        let session = self.sessions_by_line.get_mut(&line).ok_or(WireguardDropReason::NotEstablished)?;
+        let line = self.current_session_key(path).ok_or(WireguardDropReason::NotEstablished)?;
+        let session = self.session_by_key.get_mut(&line).ok_or(WireguardDropReason::NotEstablished)?;
         let at = self.handshake_clock.instant_of(now);
         let pending =
             session.noise_tunnel.begin_encapsulate(at).map_err(|_| WireguardDropReason::NotEstablished)?;
@@ -711,7 +713,7 @@ impl SessionEngine {
 
     /// Encrypts a payload that the caller sends to another route than the path's own, to test the route of
     /// [`Output::Elsewhere`]. Returns the length of the datagram.
-    pub fn send_by_route(
+    pub fn encrypt_for_other_route(
         &mut self,
         now: Time,
         path: SessionPath,
@@ -726,9 +728,9 @@ impl SessionEngine {
     }
 
     /// Changes the route of a path. The caller has proved that the remote end receives there.
-    pub fn set_route_of(&mut self, path: SessionPath, route: DatagramRoute) {
-        if let Some(line) = self.current_line(path) {
-            self.set_route(line, route);
+    pub fn set_path_route(&mut self, path: SessionPath, route: DatagramRoute) {
+        if let Some(line) = self.current_session_key(path) {
+            self.set_session_route(line, route);
         }
     }
 
@@ -795,34 +797,35 @@ impl SessionEngine {
     ) -> Result<(), WireguardDropReason> {
         let remote = PublicKey::from(initiation.peer_static_public().to_bytes());
         let Some(peer) = self.peer_by_key.get(&remote).copied() else {
-            let of_session = self.sessions_by_remote_address.contains_key(&route.remote);
+            let of_session = self.session_count_by_address.contains_key(&route.remote);
             if self.unknown_key_reports.allow_report(now, remote, of_session) {
                 self.outputs.push_back(Output::UnknownKey { route, remote });
             }
             return Err(WireguardDropReason::UnknownKey);
         };
-        let pair = *self.id_by_pair.get(&KeyPair { local, remote }).ok_or(WireguardDropReason::UnknownKey)?;
+        let pair =
+            *self.id_by_key_pair.get(&KeyPair { local, remote }).ok_or(WireguardDropReason::UnknownKey)?;
         let timestamp = HandshakeTimestamp(initiation.timestamp());
         let number = PathNumber::new(timestamp.path_number()).ok_or(WireguardDropReason::PathNumber)?;
-        let (path, line) = (SessionPath { peer_id: peer, path_number: number }, Line { pair, number });
+        let (path, line) = (SessionPath { peer_id: peer, path_number: number }, SessionKey { pair, number });
         let floor = self.accepted_timestamps.get(&line).max(self.restored_timestamps.get(&(remote, number)));
         if floor.is_some_and(|&floor| timestamp <= floor) {
-            if self.report_limiter.allow(now) {
+            if self.report_limiter.try_take_token(now) {
                 self.outputs.push_back(Output::OldTimestamp { path });
             }
             return Err(WireguardDropReason::OldTimestamp);
         }
         let session = self.session_with_tunnel(now, path, line)?;
-        if !session.take_handshake_share(now) {
+        if !session.take_handshake_token(now) {
             return Err(WireguardDropReason::Share);
         }
         let at = self.handshake_clock.instant_of(now);
-        let Some(session) = self.sessions_by_line.get_mut(&line) else {
+        let Some(session) = self.session_by_key.get_mut(&line) else {
             return Err(WireguardDropReason::NoSession);
         };
         let response = session.noise_tunnel.handle_handshake_initiation(initiation, at)?;
         let index = u32::from_le_bytes([response[4], response[5], response[6], response[7]]);
-        session.remember_answer(index, route);
+        session.record_answered_handshake(index, route);
         self.accepted_timestamps.insert(line, timestamp);
         self.outputs.push_back(Output::Accepted { path, remote, timestamp });
         // Do not change the session's route before the initiator confirms it: an attacker may have delayed
@@ -834,9 +837,12 @@ impl SessionEngine {
 
     /// Completes a handshake that this end has begun.
     fn handle_response(&mut self, now: Time, response: HandshakeResponse) -> Result<(), WireguardDropReason> {
-        let line =
-            self.line_by_tunnel.get(&response.tunnel_id()).copied().ok_or(WireguardDropReason::Unexpected)?;
-        let session = self.sessions_by_line.get_mut(&line).ok_or(WireguardDropReason::Unexpected)?;
+        let line = self
+            .session_key_by_tunnel
+            .get(&response.tunnel_id())
+            .copied()
+            .ok_or(WireguardDropReason::Unexpected)?;
+        let session = self.session_by_key.get_mut(&line).ok_or(WireguardDropReason::Unexpected)?;
         let keepalive =
             session.noise_tunnel.handle_handshake_response(response, self.handshake_clock.instant_of(now))?;
         session.finish_handshake();
@@ -857,9 +863,9 @@ impl SessionEngine {
 
     /// Handles the timers that are due, of at most 64 sessions. If more are due, the next call handles them.
     pub fn handle_timeout(&mut self, now: Time) {
-        for _ in 0..SESSIONS_PER_TIMEOUT {
+        for _ in 0..MAX_SESSIONS_PER_TIMEOUT {
             let Some(line) = self.session_timers.pop_expired(now) else { return };
-            let Some(session) = self.sessions_by_line.get_mut(&line) else { continue };
+            let Some(session) = self.session_by_key.get_mut(&line) else { continue };
             session.is_check_due = false;
             session.handle_timeout(&self.handshake_clock, now, &mut self.events);
             self.apply_session_events(now, line);
@@ -873,25 +879,25 @@ impl SessionEngine {
     }
 
     /// Converts the events of a session to outputs.
-    fn apply_session_events(&mut self, now: Time, line: Line) {
+    fn apply_session_events(&mut self, now: Time, line: SessionKey) {
         if self.events.is_empty() {
             return;
         }
         for event in std::mem::take(&mut self.events) {
-            let Some(session) = self.sessions_by_line.get(&line) else { return };
+            let Some(session) = self.session_by_key.get(&line) else { return };
             let (path, route) = (session.path, session.route);
             match (event, route) {
                 (SessionEvent::Send(datagram), Some(route)) => {
                     if datagram.first() == Some(&MESSAGE_INITIATION) {
-                        self.remember_timestamp(line);
+                        self.store_newest_timestamp(line);
                     }
                     self.outputs.push_back(Output::Send { route, datagram });
                 }
                 (SessionEvent::Established, Some(route)) => {
-                    self.prefer(path, line);
+                    self.use_newest_session(path, line);
                     self.outputs.push_back(Output::Established { path, pair: line.pair, route });
                 }
-                (SessionEvent::NoAnswer, _) => self.no_answer(now, path, line),
+                (SessionEvent::NoAnswer, _) => self.report_no_answer(now, path, line),
                 (SessionEvent::Expired, _) => self.expire_tunnel(now, path, line),
                 (SessionEvent::Send(_) | SessionEvent::Established, None) => {}
             }
@@ -900,108 +906,109 @@ impl SessionEngine {
 
     /// Returns whether this end has opened the session through which the path sends.
     fn is_path_wanted(&self, path: SessionPath) -> bool {
-        let session = self.current_line(path).and_then(|line| self.sessions_by_line.get(&line));
-        session.is_some_and(|session| session.is_wanted)
+        let session = self.current_session_key(path).and_then(|line| self.session_by_key.get(&line));
+        session.is_some_and(|session| session.is_opened_by_caller)
     }
 
     /// Sends through a session from now on.
-    fn make_current(&mut self, line: Line) {
-        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
-        session.is_current = true;
+    fn use_session(&mut self, line: SessionKey) {
+        let Some(session) = self.session_by_key.get_mut(&line) else { return };
+        session.carries_path = true;
         let path = session.path;
-        if let Some(pair) = self.current_pair.insert(path, line.pair).filter(|old| *old != line.pair)
-            && let Some(old) = self.sessions_by_line.get_mut(&Line { pair, number: line.number })
+        if let Some(pair) = self.current_pair_by_path.insert(path, line.pair).filter(|old| *old != line.pair)
+            && let Some(old) = self.session_by_key.get_mut(&SessionKey { pair, number: line.number })
         {
-            old.is_current = false;
+            old.carries_path = false;
         }
     }
 
     /// If a newly established session has the newest keys, the path sends through this session from now on.
     /// This end no longer renews sessions of older keys.
-    fn prefer(&mut self, path: SessionPath, line: Line) {
-        let is_wanted = self.sessions_by_line.get(&line).is_some_and(|session| session.is_wanted);
+    fn use_newest_session(&mut self, path: SessionPath, line: SessionKey) {
+        let is_wanted = self.session_by_key.get(&line).is_some_and(|session| session.is_opened_by_caller);
         if !self.is_established(path) {
-            self.make_current(line);
+            self.use_session(line);
         }
         if !is_wanted {
             return;
         }
-        let newest = self.lines(path).into_iter().find(|line| self.is_line_established(*line));
+        let newest =
+            self.session_keys_of_path(path).into_iter().find(|line| self.is_session_established(*line));
         let Some(newest) = newest else { return };
-        self.make_current(newest);
-        for older in self.lines(path).into_iter().skip_while(|line| *line != newest).skip(1) {
-            if let Some(session) = self.sessions_by_line.get_mut(&older) {
-                session.is_wanted = false;
+        self.use_session(newest);
+        for older in self.session_keys_of_path(path).into_iter().skip_while(|line| *line != newest).skip(1) {
+            if let Some(session) = self.session_by_key.get_mut(&older) {
+                session.is_opened_by_caller = false;
             }
         }
     }
 
     /// Reports that the remote end does not answer on a path, and begins handshakes with the other key pairs.
-    fn no_answer(&mut self, now: Time, path: SessionPath, line: Line) {
-        if self.current_line(path) != Some(line) {
+    fn report_no_answer(&mut self, now: Time, path: SessionPath, line: SessionKey) {
+        if self.current_session_key(path) != Some(line) {
             return;
         }
         self.outputs.push_back(Output::NoAnswer { path });
         let Some(route) = self.route(path) else { return };
-        for other in self.lines(path).into_iter().filter(|other| *other != line) {
+        for other in self.session_keys_of_path(path).into_iter().filter(|other| *other != line) {
             if self.session_with_tunnel(now, path, other).is_ok() {
-                self.set_route(other, route);
-                self.sessions_by_line
+                self.set_session_route(other, route);
+                self.session_by_key
                     .get_mut(&other)
                     .into_iter()
-                    .for_each(|session| session.is_wanted = true);
+                    .for_each(|session| session.is_opened_by_caller = true);
                 self.begin_handshake(now, other);
             }
         }
     }
 
     /// If this end wants the session, replaces its expired tunnel. Otherwise removes the session.
-    fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: Line) {
-        let mut others = self.lines(path).into_iter().filter(|other| *other != line);
-        if !others.any(|other| self.is_line_established(other)) {
+    fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: SessionKey) {
+        let mut others = self.session_keys_of_path(path).into_iter().filter(|other| *other != line);
+        if !others.any(|other| self.is_session_established(other)) {
             self.outputs.push_back(Output::Ended { path });
         }
-        let wanted = self.sessions_by_line.get(&line).is_some_and(|session| session.is_wanted);
+        let wanted = self.session_by_key.get(&line).is_some_and(|session| session.is_opened_by_caller);
         if !wanted || self.renew_tunnel(now, line).is_err() {
             self.remove(line);
             return;
         }
-        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
+        let Some(session) = self.session_by_key.get_mut(&line) else { return };
         let initiation = session.restart_handshake(&self.handshake_clock, now);
         self.send_initiation(line, initiation);
     }
 
     /// Returns the library's interface and the remote keys for a new tunnel of this key pair.
-    fn tunnel_of(
+    fn interface_and_remote_keys(
         &mut self,
         peer: PeerId,
         pair: PairId,
     ) -> Result<(&mut Interface, RemoteKeys<'_>), WireguardDropReason> {
         let KeyPair { local, remote } =
-            *self.pairs_by_id.get(&pair).ok_or(WireguardDropReason::UnknownKey)?;
+            *self.key_pair_by_id.get(&pair).ok_or(WireguardDropReason::UnknownKey)?;
         let own =
             self.own_keys.iter().find(|key| key.public == local).ok_or(WireguardDropReason::UnknownKey)?;
-        let interface = self.tunnel_factory.with_key(own).ok_or(WireguardDropReason::UnknownKey)?;
+        let interface = self.tunnel_factory.interface_with_key(own).ok_or(WireguardDropReason::UnknownKey)?;
         let preshared_key =
             self.remote_ends.get(&peer).ok_or(WireguardDropReason::UnknownKey)?.preshared_key.as_ref();
         Ok((interface, RemoteKeys { public_key: remote, preshared_key }))
     }
 
     /// Gives a session a new tunnel.
-    fn renew_tunnel(&mut self, now: Time, line: Line) -> Result<(), WireguardDropReason> {
+    fn renew_tunnel(&mut self, now: Time, line: SessionKey) -> Result<(), WireguardDropReason> {
         let clock = self.handshake_clock;
-        let mut session = self.sessions_by_line.remove(&line).ok_or(WireguardDropReason::NoSession)?;
-        self.line_by_tunnel.remove(&session.noise_tunnel.id());
-        let (interface, remote) = match self.tunnel_of(session.path.peer_id, line.pair) {
+        let mut session = self.session_by_key.remove(&line).ok_or(WireguardDropReason::NoSession)?;
+        self.session_key_by_tunnel.remove(&session.noise_tunnel.id());
+        let (interface, remote) = match self.interface_and_remote_keys(session.path.peer_id, line.pair) {
             Ok(found) => found,
             Err(reason) => {
-                self.sessions_by_line.insert(line, session);
+                self.session_by_key.insert(line, session);
                 return Err(reason);
             }
         };
         let replaced = session.replace_tunnel(interface, &clock, now, remote);
-        self.line_by_tunnel.insert(session.noise_tunnel.id(), line);
-        self.sessions_by_line.insert(line, session);
+        self.session_key_by_tunnel.insert(session.noise_tunnel.id(), line);
+        self.session_by_key.insert(line, session);
         replaced
     }
 
@@ -1011,65 +1018,65 @@ impl SessionEngine {
         &mut self,
         now: Time,
         path: SessionPath,
-        line: Line,
+        line: SessionKey,
     ) -> Result<&mut PathSession, WireguardDropReason> {
-        let expired = self.sessions_by_line.get(&line).map(|session| session.noise_tunnel.is_expired());
+        let expired = self.session_by_key.get(&line).map(|session| session.noise_tunnel.is_expired());
         match expired {
             Some(false) => {}
             Some(true) => self.renew_tunnel(now, line)?,
             None => {
                 let clock = self.handshake_clock;
-                let (interface, remote) = self.tunnel_of(path.peer_id, line.pair)?;
+                let (interface, remote) = self.interface_and_remote_keys(path.peer_id, line.pair)?;
                 let session = PathSession::new(path, interface, &clock, now, remote)?;
-                self.line_by_tunnel.insert(session.noise_tunnel.id(), line);
-                self.sessions_by_line.insert(line, Box::new(session));
-                if !self.current_pair.contains_key(&path) {
-                    self.make_current(line);
+                self.session_key_by_tunnel.insert(session.noise_tunnel.id(), line);
+                self.session_by_key.insert(line, Box::new(session));
+                if !self.current_pair_by_path.contains_key(&path) {
+                    self.use_session(line);
                 }
             }
         }
-        self.sessions_by_line.get_mut(&line).map(Box::as_mut).ok_or(WireguardDropReason::NoSession)
+        self.session_by_key.get_mut(&line).map(Box::as_mut).ok_or(WireguardDropReason::NoSession)
     }
 
-    fn remove(&mut self, line: Line) {
-        self.session_timers.stop(line);
-        let Some(session) = self.sessions_by_line.remove(&line) else { return };
-        self.line_by_tunnel.remove(&session.noise_tunnel.id());
-        self.forget_remote_address(session.route);
-        if !session.is_current {
+    fn remove(&mut self, line: SessionKey) {
+        self.session_timers.stop_timer(line);
+        let Some(session) = self.session_by_key.remove(&line) else { return };
+        self.session_key_by_tunnel.remove(&session.noise_tunnel.id());
+        self.uncount_remote_address(session.route);
+        if !session.carries_path {
             return;
         }
         // The path now sends through another session, if possible an established one.
         let path = session.path;
-        self.current_pair.remove(&path);
-        let mut others = self.lines(path);
-        others.retain(|line| self.sessions_by_line.contains_key(line));
-        let established = others.iter().find(|line| self.is_line_established(**line));
+        self.current_pair_by_path.remove(&path);
+        let mut others = self.session_keys_of_path(path);
+        others.retain(|line| self.session_by_key.contains_key(line));
+        let established = others.iter().find(|line| self.is_session_established(**line));
         if let Some(other) = established.or(others.first()) {
-            self.make_current(*other);
+            self.use_session(*other);
         }
     }
 
-    fn set_route(&mut self, line: Line, route: DatagramRoute) {
-        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
+    fn set_session_route(&mut self, line: SessionKey, route: DatagramRoute) {
+        let Some(session) = self.session_by_key.get_mut(&line) else { return };
         let old = session.route.replace(route);
-        *self.sessions_by_remote_address.entry(route.remote).or_default() += 1;
-        self.forget_remote_address(old);
+        *self.session_count_by_address.entry(route.remote).or_default() += 1;
+        self.uncount_remote_address(old);
     }
 
-    fn forget_remote_address(&mut self, route: Option<DatagramRoute>) {
+    fn uncount_remote_address(&mut self, route: Option<DatagramRoute>) {
         let Some(route) = route else { return };
-        if let Some(sessions) = self.sessions_by_remote_address.get_mut(&route.remote) {
+        if let Some(sessions) = self.session_count_by_address.get_mut(&route.remote) {
             *sessions -= 1;
             if *sessions == 0 {
-                self.sessions_by_remote_address.remove(&route.remote);
+                self.session_count_by_address.remove(&route.remote);
             }
         }
     }
 
     /// Begins a handshake of a session that has a route, unless a handshake is in progress.
-    fn begin_handshake(&mut self, now: Time, line: Line) {
-        let Some(session) = self.sessions_by_line.get_mut(&line).filter(|session| session.route.is_some())
+    fn begin_handshake(&mut self, now: Time, line: SessionKey) {
+        let Some(session) = self.session_by_key.get_mut(&line).filter(|session| session.route.is_some())
         else {
             return;
         };
@@ -1078,43 +1085,44 @@ impl SessionEngine {
         self.schedule_next_deadline(now, line);
     }
 
-    fn send_initiation(&mut self, line: Line, initiation: Option<Box<[u8]>>) {
-        let route = self.sessions_by_line.get(&line).and_then(|session| session.route);
+    fn send_initiation(&mut self, line: SessionKey, initiation: Option<Box<[u8]>>) {
+        let route = self.session_by_key.get(&line).and_then(|session| session.route);
         if let (Some(datagram), Some(route)) = (initiation, route) {
-            self.remember_timestamp(line);
+            self.store_newest_timestamp(line);
             self.outputs.push_back(Output::Send { route, datagram });
         }
     }
 
-    fn remember_timestamp(&mut self, line: Line) {
-        let Some(session) = self.sessions_by_line.get(&line) else { return };
+    fn store_newest_timestamp(&mut self, line: SessionKey) {
+        let Some(session) = self.session_by_key.get(&line) else { return };
         let date = self.handshake_clock.unix_time_at(session.last_timestamp());
         self.newest_timestamp = self.newest_timestamp.max(date);
     }
 
     /// Sets the timer of a session to its next deadline.
-    fn schedule_next_deadline(&mut self, now: Time, line: Line) {
-        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
+    fn schedule_next_deadline(&mut self, now: Time, line: SessionKey) {
+        let Some(session) = self.session_by_key.get_mut(&line) else { return };
         session.is_check_due = false;
         match session.next_deadline(&self.handshake_clock) {
-            Some(deadline) => self.session_timers.set(line, deadline.max(now + Duration::from_millis(1))),
-            None => self.session_timers.stop(line),
+            Some(deadline) => {
+                self.session_timers.set_deadline(line, deadline.max(now + Duration::from_millis(1)))
+            }
+            None => self.session_timers.stop_timer(line),
         }
     }
 
     /// Schedules a check of the timers of a session that carries data. So the session computes its deadlines
     /// once a second, and not for each packet.
-    fn schedule_check(&mut self, now: Time, line: Line) {
-        let Some(session) = self.sessions_by_line.get_mut(&line).filter(|session| !session.is_check_due)
-        else {
+    fn schedule_check(&mut self, now: Time, line: SessionKey) {
+        let Some(session) = self.session_by_key.get_mut(&line).filter(|session| !session.is_check_due) else {
             return;
         };
         session.is_check_due = true;
         let deadline = session.next_deadline(&self.handshake_clock).unwrap_or(Time::MAX);
-        self.session_timers.set(line, deadline.max(now).min(now + TIMER_CHECK_INTERVAL));
+        self.session_timers.set_deadline(line, deadline.max(now).min(now + TIMER_CHECK_INTERVAL));
     }
 
-    fn dropped<'b>(&mut self, reason: WireguardDropReason) -> ReceivedDatagram<'b> {
+    fn drop_datagram<'b>(&mut self, reason: WireguardDropReason) -> ReceivedDatagram<'b> {
         self.count_drop(reason);
         ReceivedDatagram::Dropped(reason)
     }
@@ -1129,8 +1137,8 @@ impl std::fmt::Debug for SessionEngine {
         f.debug_struct("SessionEngine")
             .field("public_keys", &self.public_keys())
             .field("peers", &self.remote_ends.len())
-            .field("sessions", &self.sessions_by_line.len())
-            .field("pairs", &self.id_by_pair.len())
+            .field("sessions", &self.session_by_key.len())
+            .field("pairs", &self.id_by_key_pair.len())
             .field("timestamps", &(self.accepted_timestamps.len() + self.restored_timestamps.len()))
             .finish_non_exhaustive()
     }

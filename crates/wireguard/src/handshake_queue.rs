@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use crate::session::DatagramRoute;
 
 /// Largest number of waiting messages from remote addresses of sessions.
-const MAX_FROM_SESSIONS: usize = 256;
+const MAX_MESSAGES_FROM_SESSIONS: usize = 256;
 /// Largest number of waiting messages from all other addresses.
-const MAX_FROM_OTHERS: usize = 4096;
+const MAX_MESSAGES_FROM_OTHERS: usize = 4096;
 /// Length of the longest handshake message, the initiation.
 const MAX_HANDSHAKE_LENGTH: usize = 148;
 
@@ -41,8 +41,8 @@ impl HandshakeQueue {
     /// addresses. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, route: DatagramRoute, datagram: &[u8], of_session: bool) -> bool {
         let (queue, most) = match of_session {
-            true => (&mut self.from_sessions, MAX_FROM_SESSIONS),
-            false => (&mut self.from_others, MAX_FROM_OTHERS),
+            true => (&mut self.from_sessions, MAX_MESSAGES_FROM_SESSIONS),
+            false => (&mut self.from_others, MAX_MESSAGES_FROM_OTHERS),
         };
         if queue.len() >= most || datagram.len() > MAX_HANDSHAKE_LENGTH {
             return false;

@@ -28,8 +28,7 @@ mod unknown_keys;
 
 pub use drop_reason::WireguardDropReason;
 pub use engine::{
-    EngineSettings, KeyPair, Output, PairId, PeerId, ReceivedDatagram, RemotePeer, SessionEngine,
-    date_at_start,
+    EngineSettings, KeyPair, Output, PairId, PeerId, ReceivedDatagram, RemotePeer, SessionEngine, start_date,
 };
 pub use key::{KeyError, PresharedKey, PrivateKey, PublicKey};
 pub use path::{PathNumber, SessionPath};

@@ -11,18 +11,18 @@ use crate::timestamp::HandshakeClock;
 use crate::{PresharedKey, PublicKey, SessionPath, WireguardDropReason};
 
 /// Interval after which a session first repeats an initiation without a response.
-pub(crate) const FIRST_RETRANSMISSION: Duration = Duration::from_millis(250);
+pub(crate) const FIRST_RETRANSMISSION_INTERVAL: Duration = Duration::from_millis(250);
 /// Longest interval between two retransmissions of an initiation. The library retransmits after 5 s; with a
 /// shorter interval it never does.
-pub(crate) const LAST_RETRANSMISSION: Duration = Duration::from_secs(4);
+pub(crate) const MAX_RETRANSMISSION_INTERVAL: Duration = Duration::from_secs(4);
 /// Number of initiations without a response after which the engine reports that the remote end does not
 /// answer.
-const UNANSWERED_BEFORE_REPORT: u32 = 6;
+const UNANSWERED_INITIATIONS_BEFORE_REPORT: u32 = 6;
 /// Number of handshake responses whose routes a session remembers. The library remembers as many sessions of
 /// a tunnel.
-const MAX_REMEMBERED_ANSWERS: usize = 8;
+const MAX_STORED_ANSWERS: usize = 8;
 /// Rate at which a path may begin handshakes: 16 at once and 8 a second.
-const HANDSHAKE_RATE: Rate = Rate { burst: 16, interval: Duration::from_millis(125) };
+const HANDSHAKE_RATE: Rate = Rate { burst_size: 16, interval: Duration::from_millis(125) };
 
 /// Destination of the datagrams of a path: the caller's number of a local socket, and the remote address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ struct InitiationRetransmission {
     sent_initiations: u32,
     /// Whether a cookie has already caused an initiation since the last retransmission by the timer. Further
     /// cookies then cause none, so an attacker who forges cookies causes no flood.
-    is_for_cookie: bool,
+    has_answered_cookie: bool,
 }
 
 /// Event of a session for the engine.
@@ -74,9 +74,9 @@ pub(crate) struct PathSession {
     pub(crate) route: Option<DatagramRoute>,
     /// Whether the caller has opened the session. If so, this end keeps the session alive and does not change
     /// its route by received messages.
-    pub(crate) is_wanted: bool,
+    pub(crate) is_opened_by_caller: bool,
     /// Whether the path sends through this session.
-    pub(crate) is_current: bool,
+    pub(crate) carries_path: bool,
     /// Whether a check of the session's timers is scheduled within a second.
     pub(crate) is_check_due: bool,
     is_established: bool,
@@ -108,8 +108,8 @@ impl PathSession {
             path,
             noise_tunnel: new_tunnel(interface, clock, now, remote)?,
             route: None,
-            is_wanted: false,
-            is_current: false,
+            is_opened_by_caller: false,
+            carries_path: false,
             is_check_due: false,
             is_established: false,
             retransmission: None,
@@ -143,15 +143,15 @@ impl PathSession {
     }
 
     /// Takes a token for one handshake from the path's token bucket. Returns false if the bucket is empty.
-    pub(crate) fn take_handshake_share(&mut self, now: Time) -> bool {
+    pub(crate) fn take_handshake_token(&mut self, now: Time) -> bool {
         HANDSHAKE_RATE.take_tokens(&mut self.handshakes_full_at, now, 1)
     }
 
     /// Begins a handshake unless one is in progress, and returns the initiation.
     pub(crate) fn begin_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
-        let at = self.instant_for_timestamp(clock, now);
+        let at = self.next_initiation_instant(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
-        self.begin_retransmission(now, FIRST_RETRANSMISSION);
+        self.begin_retransmission(now, FIRST_RETRANSMISSION_INTERVAL);
         Some((*initiation).into())
     }
 
@@ -159,9 +159,9 @@ impl PathSession {
     /// if no handshake is in progress, or another cookie has already caused an initiation.
     pub(crate) fn initiate_with_cookie(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
         let retransmission =
-            self.retransmission.as_mut().filter(|retransmission| !retransmission.is_for_cookie)?;
-        retransmission.is_for_cookie = true;
-        let at = self.instant_for_timestamp(clock, now);
+            self.retransmission.as_mut().filter(|retransmission| !retransmission.has_answered_cookie)?;
+        retransmission.has_answered_cookie = true;
+        let at = self.next_initiation_instant(clock, now);
         self.noise_tunnel.restart_handshake(at).map(|initiation| (*initiation).into())
     }
 
@@ -173,15 +173,15 @@ impl PathSession {
     /// Begins a handshake after the tunnel has expired. The interval of the retransmission stays at its
     /// longest.
     pub(crate) fn restart_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
-        let at = self.instant_for_timestamp(clock, now);
+        let at = self.next_initiation_instant(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
-        self.begin_retransmission(now, LAST_RETRANSMISSION);
+        self.begin_retransmission(now, MAX_RETRANSMISSION_INTERVAL);
         Some((*initiation).into())
     }
 
     /// Returns the library's time for an initiation. This time is not before `now` and later than that of the
     /// last initiation, and its date contains the path number.
-    fn instant_for_timestamp(&mut self, clock: &HandshakeClock, now: Time) -> Instant {
+    fn next_initiation_instant(&mut self, clock: &HandshakeClock, now: Time) -> Instant {
         self.last_timestamp = clock
             .next_marked_time(now.max(self.last_timestamp + Duration::from_nanos(1)), self.path.path_number);
         clock.instant_of(self.last_timestamp)
@@ -197,13 +197,13 @@ impl PathSession {
             next_attempt_at: now + interval,
             interval,
             sent_initiations: 1,
-            is_for_cookie: false,
+            has_answered_cookie: false,
         });
     }
 
     /// Stores index and counter of a received data message. Returns whether it is the newest one of its
     /// session.
-    pub(crate) fn is_newest(&mut self, index: u32, counter: u64) -> bool {
+    pub(crate) fn record_if_newest(&mut self, index: u32, counter: u64) -> bool {
         let newer = self.newest_data_message.is_none_or(|(known, newest)| known != index || counter > newest);
         if newer {
             self.newest_data_message = Some((index, counter));
@@ -212,8 +212,8 @@ impl PathSession {
     }
 
     /// Stores the route to which this end has sent the handshake response with this index.
-    pub(crate) fn remember_answer(&mut self, index: u32, route: DatagramRoute) {
-        if self.answered_handshakes.len() == MAX_REMEMBERED_ANSWERS {
+    pub(crate) fn record_answered_handshake(&mut self, index: u32, route: DatagramRoute) {
+        if self.answered_handshakes.len() == MAX_STORED_ANSWERS {
             self.answered_handshakes.pop_front();
         }
         self.answered_handshakes.push_back((index, route));
@@ -221,19 +221,19 @@ impl PathSession {
 
     /// Returns whether a handshake has proved that the remote end receives by this route: this end has sent
     /// the response with this index there.
-    pub(crate) fn is_proven(&self, index: u32, route: DatagramRoute) -> bool {
+    pub(crate) fn is_route_proven(&self, index: u32, route: DatagramRoute) -> bool {
         self.answered_handshakes.contains(&(index, route))
     }
 
     /// Returns whether an unproven route differs from the last reported one, and stores it as reported.
-    pub(crate) fn is_unreported(&mut self, route: DatagramRoute) -> bool {
+    pub(crate) fn record_unproven_route(&mut self, route: DatagramRoute) -> bool {
         self.reported_route.replace(route) != Some(route)
     }
 
     /// Returns the time of the session's next deadline; `None` without a deadline.
     pub(crate) fn next_deadline(&self, clock: &HandshakeClock) -> Option<Time> {
         let retransmission = self.retransmission.map(|retransmission| retransmission.next_attempt_at);
-        let library = self.noise_tunnel.poll_timeout().map(|at| clock.time(at));
+        let library = self.noise_tunnel.poll_timeout().map(|at| clock.time_of_instant(at));
         [retransmission, library].into_iter().flatten().min()
     }
 
@@ -244,19 +244,19 @@ impl PathSession {
         now: Time,
         events: &mut Vec<SessionEvent>,
     ) {
-        let marked = self.instant_for_timestamp(clock, now);
+        let marked = self.next_initiation_instant(clock, now);
         if let Some(retransmission) =
             self.retransmission.as_mut().filter(|retransmission| retransmission.next_attempt_at <= now)
         {
-            retransmission.interval = (retransmission.interval * 2).min(LAST_RETRANSMISSION);
+            retransmission.interval = (retransmission.interval * 2).min(MAX_RETRANSMISSION_INTERVAL);
             retransmission.next_attempt_at = now + retransmission.interval;
-            retransmission.is_for_cookie = false;
+            retransmission.has_answered_cookie = false;
             retransmission.sent_initiations += 1;
             let sent = retransmission.sent_initiations;
             if let Some(initiation) = self.noise_tunnel.restart_handshake(marked) {
                 events.push(SessionEvent::Send((*initiation).into()));
             }
-            if sent == UNANSWERED_BEFORE_REPORT {
+            if sent == UNANSWERED_INITIATIONS_BEFORE_REPORT {
                 events.push(SessionEvent::NoAnswer);
             }
         }
@@ -270,7 +270,7 @@ impl PathSession {
             match event {
                 // The library itself begins the renewal of a session.
                 Event::SendHandshakeInitiation(initiation) => {
-                    self.begin_retransmission(now, FIRST_RETRANSMISSION);
+                    self.begin_retransmission(now, FIRST_RETRANSMISSION_INTERVAL);
                     events.push(SessionEvent::Send((*initiation).into()));
                 }
                 Event::SendKeepalive(keepalive) => events.push(SessionEvent::Send((*keepalive).into())),

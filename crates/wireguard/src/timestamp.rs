@@ -66,12 +66,12 @@ impl HandshakeClock {
     }
 
     /// Converts the library's time to the caller's time.
-    pub(crate) fn time(&self, instant: Instant) -> Time {
+    pub(crate) fn time_of_instant(&self, instant: Instant) -> Time {
         Time::ZERO + instant.saturating_duration_since(self.instant_at_zero)
     }
 
     /// Returns the caller's time at the start, and the date at the start as time since the UNIX epoch.
-    pub(crate) fn start(&self) -> (Time, Duration) {
+    pub(crate) fn start_time_and_date(&self) -> (Time, Duration) {
         (self.started_at, self.unix_time_at_start)
     }
 

@@ -50,7 +50,7 @@ impl UnknownKeyReports {
         if of_session && !self.is_announcement_overdue(now, key) {
             return false;
         }
-        let is_allowed = self.limiter.allow(now);
+        let is_allowed = self.limiter.try_take_token(now);
         if is_allowed {
             self.reported_keys.push_back((now, key));
         }

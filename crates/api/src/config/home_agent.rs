@@ -275,7 +275,7 @@ fn parse_prefix_pair(text: &str) -> Result<TranslatedPrefix, String> {
     if is_unique_local(outside) {
         return wrong(format!("{outside} is unique local"));
     }
-    Ok(TranslatedPrefix { inside, outside })
+    Ok(TranslatedPrefix { inside_prefix: inside, outside_prefix: outside })
 }
 
 static IPV4_NAT: Optional<String> = optional_key(
@@ -518,7 +518,7 @@ impl UncheckedHomeAgent {
         let of = |part: fn(&TranslatedPrefix) -> Ipv6Net| -> Vec<Located<Ipv6Net>> {
             pairs.iter().map(|pair| Located { value: part(&pair.value), offset: pair.offset }).collect()
         };
-        let (inside, outside) = (of(|pair| pair.inside), of(|pair| pair.outside));
+        let (inside, outside) = (of(|pair| pair.inside_prefix), of(|pair| pair.outside_prefix));
         check_disjoint(&inside, sink);
         check_disjoint(&outside, sink);
         let networks = self.allowed_routers.iter().flat_map(|router| &router.prefixes.valid_items);

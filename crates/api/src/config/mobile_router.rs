@@ -11,7 +11,7 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
 use carnet_nemo::OwnTraffic;
-use carnet_nemo::forwarding::share_out_prefixes;
+use carnet_nemo::forwarding::assign_prefixes;
 use carnet_wire::address::MacAddress;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -145,11 +145,11 @@ impl MobileRouter {
 
     /// Returns the interfaces of the mobile network, each with every prefix of its hosts.
     pub fn lan_networks(&self) -> Vec<(&Lan, IpNet)> {
-        let ipv6 = share_out_prefixes(
+        let ipv6 = assign_prefixes(
             &self.prefixes,
             self.lan_interfaces.iter().map(|lan| (lan, lan.prefixes.as_slice())),
         );
-        let ipv4 = share_out_prefixes(
+        let ipv4 = assign_prefixes(
             &self.ipv4_prefixes,
             self.lan_interfaces.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())),
         );

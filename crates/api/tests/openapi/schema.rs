@@ -43,7 +43,7 @@ fn string_schema(name: &str) -> Option<Value> {
             json!({"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]})
         }
         "Cause" => {
-            let names = carnet_api::model::Cause::NAMES.map(|(name, _)| name);
+            let names = carnet_api::model::Cause::CAUSE_NAMES.map(|(name, _)| name);
             json!({"anyOf": [
                 {"type": "integer", "minimum": 0, "maximum": u8::MAX},
                 {"type": "string", "enum": names.as_slice()},

@@ -156,7 +156,7 @@ pub fn run_geonet_bench(args: &Args) -> anyhow::Result<()> {
         })
         .collect();
     let results = Results {
-        machine: machine::describe(&program, Path::new(".")),
+        machine: machine::describe_machine(&program, Path::new(".")),
         load_averages: [before, load_average()],
         forwarding,
         ping: pings,

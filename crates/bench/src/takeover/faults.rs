@@ -67,13 +67,13 @@ impl SeededRandom {
 /// Selection of a member's processes.
 #[derive(Debug, Clone, Copy)]
 struct MemberProcesses {
-    kills_keeper: bool,
-    kills_agent: bool,
+    includes_carnet_fleet: bool,
+    includes_home_agent: bool,
 }
 
 impl MemberProcesses {
     fn process_names(self) -> &'static str {
-        match (self.kills_keeper, self.kills_agent) {
+        match (self.includes_carnet_fleet, self.includes_home_agent) {
             (true, false) => "carnet-fleet",
             (false, _) => "carnet",
             _ => "both programs",
@@ -106,9 +106,9 @@ impl InjectedFault {
             if chance.next_below(4) > 0 { owner } else { chance.next_below(machines.all_members.len()) };
         let machine = machines.members_on(machines.all_members[member].machine_index);
         let which = match chance.next_below(3) {
-            0 => MemberProcesses { kills_keeper: true, kills_agent: true },
-            1 => MemberProcesses { kills_keeper: false, kills_agent: true },
-            _ => MemberProcesses { kills_keeper: true, kills_agent: false },
+            0 => MemberProcesses { includes_carnet_fleet: true, includes_home_agent: true },
+            1 => MemberProcesses { includes_carnet_fleet: false, includes_home_agent: true },
+            _ => MemberProcesses { includes_carnet_fleet: true, includes_home_agent: false },
         };
         let members = if chance.next_bool() { machine.clone() } else { vec![member] };
         match chance.next_below(12) {
@@ -173,16 +173,16 @@ impl InjectedFault {
         let while_it_lasts = chance.next_between(600, 2500) * MILLISECOND;
         match self {
             InjectedFault::Kill(members, which) => {
-                all.expect_change();
+                all.expect_leader_change();
                 for member in members {
                     machines.all_members[*member].signal_processes(
-                        which.kills_keeper,
-                        which.kills_agent,
+                        which.includes_carnet_fleet,
+                        which.includes_home_agent,
                         Signal::SIGKILL,
                     );
                 }
                 all.run_for(chance.next_between(100, 2000) * MILLISECOND)?;
-                for member in members.iter().filter(|_| which.kills_keeper) {
+                for member in members.iter().filter(|_| which.includes_carnet_fleet) {
                     machines.all_members[*member].reap_process();
                     machines.start_member(*member)?;
                 }
@@ -191,8 +191,8 @@ impl InjectedFault {
                 let signal = |machines: &Machines, signal| {
                     members.iter().for_each(|one| {
                         machines.all_members[*one].signal_processes(
-                            which.kills_keeper,
-                            which.kills_agent,
+                            which.includes_carnet_fleet,
+                            which.includes_home_agent,
                             signal,
                         )
                     });
@@ -203,7 +203,7 @@ impl InjectedFault {
                 signal(machines, Signal::SIGCONT);
             }
             InjectedFault::Stop(member) => {
-                all.expect_change();
+                all.expect_leader_change();
                 machines.all_members[*member].signal_processes(true, false, Signal::SIGTERM);
                 let told = monotonic_now();
                 let name = machines.all_members[*member].name();
@@ -312,12 +312,12 @@ pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyho
         let fault = InjectedFault::draw_fault(&mut chance, &machines, &all);
         let begun = monotonic_now();
         let doubled = all.packet_counts.doubled_packets;
-        all.reset_silences();
+        all.start_silence_measurement();
         fault.inject_fault(&mut chance, &mut machines, &mut all)?;
         all.halves_without_updates = [true; 2];
         let healed = monotonic_now();
         let wrong = check_machines(&machines, &mut all)?;
-        all.close_silences();
+        all.end_silence_measurement();
         let silence = (0..machines.seat_count)
             .flat_map(|seat| all.flows_of_seat(seat))
             .map(|flow| flow.longest_silence)

@@ -99,7 +99,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
             "expected each home agent (seat) at the first member of its list, found another leader after 30 \
              s"
         );
-        all.reset_silences();
+        all.start_silence_measurement();
         all.run_for(chance.next_between(300, 800) * MILLISECOND)?;
         let affected: Vec<usize> = (0..machines.seat_count)
             .filter(|seat| all.flows_of_seat(*seat).next().is_some_and(|flow| on.contains(&flow.last_member)))
@@ -114,7 +114,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         all.run_until(monotonic_now() + 30 * SECOND, |all| {
             all.all_flows_have_packets(4 * all.packet_period)
         })?;
-        all.close_silences();
+        all.end_silence_measurement();
         for seat in 0..machines.seat_count {
             let of_seat = all.flows_of_seat(seat).map(|flow| flow.longest_silence);
             if affected.contains(&seat) {
@@ -141,7 +141,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
             machines.start_member(*member)?;
         }
         all.run_for(SECOND)?;
-        all.reset_silences();
+        all.start_silence_measurement();
         let returned = all.run_until(monotonic_now() + 30 * SECOND, |all| {
             affected.iter().all(|seat| all.flows_of_seat(*seat).all(|flow| on.contains(&flow.last_member)))
         })?;
@@ -151,7 +151,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
             MACHINE_NAMES[machine]
         );
         all.run_for(SECOND)?;
-        all.close_silences();
+        all.end_silence_measurement();
         back.extend(
             affected.iter().flat_map(|seat| all.flows_of_seat(*seat)).map(|flow| flow.longest_silence),
         );
@@ -202,7 +202,7 @@ pub fn measure_takeovers(
     cores: &Cores,
 ) -> anyhow::Result<(Vec<TakeoverFigure>, Vec<FaultsFigure>)> {
     // Let all programs of this measurement run on any core.
-    cores.unpin()?;
+    cores.allow_all_cores()?;
     let (mut takeovers, mut faults) = (Vec::new(), Vec::new());
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
         if effort.kill_count > 0 {
@@ -212,6 +212,6 @@ pub fn measure_takeovers(
             faults.push(faults::measure_faults(path, effort, programs)?);
         }
     }
-    cores.pin()?;
+    cores.pin_to_measuring_core()?;
     Ok((takeovers, faults))
 }

@@ -45,7 +45,7 @@ const RETRANSMISSION_TIMEOUT: u64 = 300 * MILLISECOND;
 const BINDING_LIFETIME_UNITS: u16 = 600;
 /// Minimum time, in nanoseconds, in which the leadership of a home agent can move to another member and back.
 /// A member waits until the lease of the former leader ends, and a lease lasts half a second. If the
-/// benchmark ends a home agent, its leadership may move faster ([`Routers::expect_change`]).
+/// benchmark ends a home agent, its leadership may move faster ([`Routers::expect_leader_change`]).
 const MIN_TIME_OF_SEAT_RETURN: u64 = 400 * MILLISECOND;
 /// Number of latest packets of a flow whose numbers it stores.
 const REMEMBERED_PACKETS_PER_FLOW: usize = 8;
@@ -64,7 +64,7 @@ pub fn is_equal_or_newer(one: u16, than: u16) -> bool {
 pub struct Flow {
     /// Arrival time of the last packet, in nanoseconds.
     pub last_packet_at: u64,
-    /// Longest time in nanoseconds between two packets since [`Routers::reset_silences`].
+    /// Longest time in nanoseconds between two packets since [`Routers::start_silence_measurement`].
     pub longest_silence: u64,
     /// Index of the member that forwarded the last packet.
     pub last_member: usize,
@@ -125,7 +125,7 @@ pub struct SenderCounts {
 struct MemberPort {
     socket: Socket,
     member_index: usize,
-    faces_hosts: bool,
+    is_link_to_hosts: bool,
     is_open: bool,
 }
 
@@ -188,7 +188,7 @@ impl Routers {
                 })
                 .with_context(|| format!("cannot open a packet socket at {}", member.interface_name(kind)))?;
                 of_seat[member.seat_index][usize::from(hosts)].push(ports.len());
-                ports.push(MemberPort { socket, member_index: at, faces_hosts: hosts, is_open: true });
+                ports.push(MemberPort { socket, member_index: at, is_link_to_hosts: hosts, is_open: true });
             }
         }
         let agents = (0..machines.seat_count)
@@ -247,14 +247,14 @@ impl Routers {
     }
 
     /// Starts to measure the silences of all flows.
-    pub fn reset_silences(&mut self) {
+    pub fn start_silence_measurement(&mut self) {
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
             flow.longest_silence = 0;
         }
     }
 
     /// Ends the measurement. A silence that has not ended counts with its length so far.
-    pub fn close_silences(&mut self) {
+    pub fn end_silence_measurement(&mut self) {
         let now = monotonic_now();
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
             flow.longest_silence = flow.longest_silence.max(now.saturating_sub(flow.last_packet_at));
@@ -460,7 +460,8 @@ impl Routers {
                 }
             };
             any = true;
-            let MemberPort { member_index: member, faces_hosts: hosts, is_open: open, .. } = self.ports[port];
+            let MemberPort { member_index: member, is_link_to_hosts: hosts, is_open: open, .. } =
+                self.ports[port];
             if open {
                 let now = monotonic_now();
                 for (frame, length) in buffer.chunks(MAX_FRAME_SIZE).zip(&lengths) {
@@ -593,7 +594,7 @@ impl Routers {
 
     /// Notes that home agents are about to be ended: any member, even the last leader, may then take a seat
     /// at once.
-    pub fn expect_change(&mut self) {
+    pub fn expect_leader_change(&mut self) {
         self.seat_states.iter_mut().for_each(|voice| voice.previous_member = None);
     }
 

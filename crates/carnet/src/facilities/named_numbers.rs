@@ -4,7 +4,7 @@ use carnet_api::config::StationType;
 use carnet_api::model::Cause;
 
 /// Names and numbers of the causes of events.
-pub const CAUSE_NAMES: [(&str, u8); 26] = Cause::NAMES;
+pub const CAUSE_NAMES: [(&str, u8); 26] = Cause::CAUSE_NAMES;
 
 /// Returns the name of a number. A number without a name is returned as digits.
 pub fn name(names: &[(&str, u8)], number: u8) -> String {

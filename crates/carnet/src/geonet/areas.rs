@@ -5,7 +5,7 @@ use carnet_api::model::{self, AreaOrigin, AreaRequest, GnAround};
 use carnet_base::Time;
 use carnet_cits::position::tenths_of_microdegrees;
 use carnet_station::Station;
-use carnet_station::io::{Area, AreaOrder, Around, Command};
+use carnet_station::io::{Area, AreaCentreOrder, AreaOrder, Command};
 
 use super::{Geonet, station_address};
 use crate::settings::geonet::area_of_config;
@@ -55,9 +55,9 @@ impl Geonet {
             ));
         }
         let around = match area.around {
-            GnAround::Here => Around::Here,
-            GnAround::Station(station) => Around::Station(station_address(station)?),
-            GnAround::Place(place) => Around::Place {
+            GnAround::Here => AreaCentreOrder::Here,
+            GnAround::Station(station) => AreaCentreOrder::Station(station_address(station)?),
+            GnAround::Place(place) => AreaCentreOrder::Place {
                 latitude: tenths_of_microdegrees(place.latitude),
                 longitude: tenths_of_microdegrees(place.longitude),
             },

@@ -121,7 +121,7 @@ impl Geonet {
         let Geonet { frame_link: link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
         let place = |(name, index): (&str, u32)| AttachedInterface { name: name.to_owned(), index };
-        let radio = link.interface().filter(|_| is_router && !link.has_feedback()).map(place);
+        let radio = link.interface().filter(|_| is_router && !link.has_acknowledgement_reports()).map(place);
         let places = radio.zip(address.map(GnAddress::mid)).map(|(radio, address)| FastPathInterfaces {
             radio_interface: radio,
             virtual_interface: interfaces.topological_interface().map(place),
@@ -136,7 +136,11 @@ impl Geonet {
         let is = path.is_attached();
         if is != before {
             let path = path_name(is);
-            let why = if link.has_feedback() { ", because the link reports acknowledgements" } else { "" };
+            let why = if link.has_acknowledgement_reports() {
+                ", because the link reports acknowledgements"
+            } else {
+                ""
+            };
             info!("GeoNetworking packets take the data path {path:?}{why}");
         }
         (std::mem::replace(&mut fast_path.is_announced, is) != is).then(|| {
@@ -154,7 +158,7 @@ impl Geonet {
     pub fn apply_decision(&mut self, now: Time, told: &Accelerate) {
         if let Some(path) = &mut self.fast_path.path {
             path.apply_update(now, told);
-            if self.fast_path.next_report_at.is_none() && path.is_busy() {
+            if self.fast_path.next_report_at.is_none() && path.has_destinations_or_sources() {
                 self.fast_path.next_report_at = Some(now + self.max_position_age());
             }
         }
@@ -167,7 +171,7 @@ impl Geonet {
         self.update_listeners();
         let path = self.fast_path.path.as_mut()?;
         let report = path.take_report();
-        self.fast_path.next_report_at = path.is_busy().then(|| now + freshness);
+        self.fast_path.next_report_at = path.has_destinations_or_sources().then(|| now + freshness);
         Some(report)
     }
 
@@ -176,7 +180,7 @@ impl Geonet {
     pub fn update_listeners(&mut self) {
         let is_heard = self.payload_sender.receiver_count() > 0;
         if let Some(path) = &mut self.fast_path.path {
-            path.set_delivers(!is_heard);
+            path.set_delivers_to_host(!is_heard);
         }
     }
 

@@ -193,7 +193,7 @@ fn is_addressed_to_machine(headers: &HeaderMap) -> bool {
 /// as with key files.
 fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String>)>> {
     let place = path.display();
-    let octets = key_file::read_up_to(path, MAX_TOKEN_FILE_LENGTH);
+    let octets = key_file::read_secret_file(path, MAX_TOKEN_FILE_LENGTH);
     let octets = Zeroizing::new(octets.with_context(|| format!("cannot read {place}"))?);
     let text = std::str::from_utf8(&octets).with_context(|| format!("cannot read {place}"))?;
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));

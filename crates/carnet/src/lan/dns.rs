@@ -13,7 +13,7 @@ use std::time::Duration;
 use carnet_api::config::MobileRouter;
 use carnet_base::{Interface, Rng, Time};
 use carnet_lan::LinkAddress;
-use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
 use carnet_lan::dns::{DnsForwarder, Output, QueryClient, QueryId, Transport};
 use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
 use ipnet::IpNet;
@@ -36,7 +36,7 @@ pub struct DnsService {
     /// Prefixes of the mobile network.
     prefixes: Vec<IpNet>,
     /// Interfaces of the mobile network by name.
-    networks_by_name: BTreeMap<String, BoardNetwork>,
+    networks_by_name: BTreeMap<String, OnBoardNetwork>,
     /// Addresses of the uplink from which queries leave while the home agent is away.
     uplink_addresses: Vec<IpAddr>,
     ports: BTreeMap<(String, IpAddr), DnsSocket>,
@@ -90,13 +90,13 @@ impl DnsService {
     /// Returns whether the answer to a message depends on the IPv6 addresses of hosts on board.
     pub fn needs_ipv6(&self, message: &DnsMessage) -> bool {
         matches!(message, DnsMessage::Query { interface, octets, .. }
-            if self.dns_forwarder.needs_ipv6(self.network_of_interface(interface), octets))
+            if self.dns_forwarder.depends_on_ipv6_addresses(self.network_of_interface(interface), octets))
     }
 
     /// Returns the network on this interface. If the config has no such interface, returns an isolated
     /// network whose hosts find no other names.
-    pub fn network_of_interface(&self, interface: &str) -> BoardNetwork {
-        let unknown = BoardNetwork { network_number: self.networks_by_name.len(), is_isolated: true };
+    pub fn network_of_interface(&self, interface: &str) -> OnBoardNetwork {
+        let unknown = OnBoardNetwork { network_number: self.networks_by_name.len(), is_isolated: true };
         self.networks_by_name.get(interface).copied().unwrap_or(unknown)
     }
 
@@ -263,11 +263,11 @@ fn prefixes(router: &MobileRouter) -> Vec<IpNet> {
 }
 
 /// Returns the interfaces of the mobile network by name.
-fn networks_of_router(router: &MobileRouter) -> BTreeMap<String, BoardNetwork> {
+fn networks_of_router(router: &MobileRouter) -> BTreeMap<String, OnBoardNetwork> {
     let networks = router.lan_interfaces.iter().enumerate().map(|(number, lan)| {
         (
             lan.interface.clone(),
-            BoardNetwork { network_number: number, is_isolated: lan.inbound_filter.is_isolated },
+            OnBoardNetwork { network_number: number, is_isolated: lan.inbound_filter.is_isolated },
         )
     });
     networks.collect()

@@ -162,7 +162,7 @@ impl StationRunner {
         } else {
             &mut self.lan_event_limits.lease_limiter
         };
-        if !limiter.allow(clock::now()) {
+        if !limiter.try_take_token(clock::now()) {
             return;
         }
         let text = text();

@@ -20,7 +20,7 @@ const MAX_PACKETS_PER_BATCH: usize = 256;
 /// senders. The messages of unknown senders take fractions of a millisecond, even if the station verifies
 /// each. Further messages wait in a queue of their own in the tunnel device, so they delay no other queue.
 const CONTROL_QUEUE_LIMITS: [(DeviceQueue, usize); 2] =
-    [(DeviceQueue::Known, MAX_PACKETS_PER_BATCH), (DeviceQueue::Strangers, 32)];
+    [(DeviceQueue::Known, MAX_PACKETS_PER_BATCH), (DeviceQueue::OtherSenders, 32)];
 /// Time for which the station lets control messages gather before it reads them, if they arrive close
 /// together.
 const GATHER_TIME: Duration = Duration::from_millis(4);
@@ -142,7 +142,7 @@ impl StationRunner {
             self.recorder.record_input(now, wall, Input::Packet(self.packet_buffer.as_slice().to_vec()));
         }
         if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.tunnel_writer)
-            && platform.concerns_kernel_tunnels(self.packet_buffer.as_slice())
+            && platform.must_return_to_kernel(self.packet_buffer.as_slice())
         {
             writer.write_in_place(&mut self.packet_buffer);
         }

@@ -103,8 +103,11 @@ impl StationRunner {
         self.recorder.end_recording("a reload of the config cannot be replayed");
         if let Some(platform) = &mut self.platform {
             platform.watch_interfaces(settings::platform_config(&config).watched_interfaces);
-            platform.set_ports(settings::ports(&config));
-            platform.make_room(&settings::fast_path_config(&config, self.station.nemo().flow_label_key()));
+            platform.set_interface_roles(settings::ports(&config));
+            platform.make_room_for_bindings(&settings::fast_path_config(
+                &config,
+                self.station.nemo().flow_label_key(),
+            ));
         }
         // A new uplink must accept Router Advertisements before the platform checks its settings. A removed
         // uplink stops accepting them only after the check.

@@ -19,7 +19,7 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use carnet_wireguard::{
     DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PresharedKey, PrivateKey, PublicKey,
-    ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, date_at_start,
+    ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, start_date,
 };
 
 mod direct;
@@ -196,7 +196,7 @@ impl Sessions {
             private_key: PrivateKey::from_random(private_key.present_key.octets()),
             random_seed: seed,
             now: seed_time,
-            unix_time_at_start: date_at_start(system, state.newest_timestamp()),
+            unix_time_at_start: start_date(system, state.newest_timestamp()),
         });
         let mut sessions = Sessions {
             session_engine: engine,
@@ -862,7 +862,7 @@ impl Sessions {
         may_fragment: bool,
         packet: &[u8],
     ) {
-        match self.session_engine.send_by_route(now, path, packet, &mut self.scratch_buffer) {
+        match self.session_engine.encrypt_for_other_route(now, path, packet, &mut self.scratch_buffer) {
             Ok(length) => {
                 let octets = self.scratch_buffer.get(..length).unwrap_or_default().into();
                 let DatagramRoute { socket, remote } = route;

@@ -2,7 +2,7 @@
 //! records [`RecordKey::Sessions`] and [`RecordKey::Session`] in the store of all members.
 //!
 //! * The newest timestamp of this end. It is stored before it is 60 s old, and a start adds 60 s
-//!   ([`carnet_wireguard::date_at_start`]). So an end without a battery clock sends no timestamp twice, and
+//!   ([`carnet_wireguard::start_date`]). So an end without a battery clock sends no timestamp twice, and
 //!   the timestamps of a fleet do not go back when another member leads.
 //! * The newest accepted timestamp of each path, so that a recorded handshake stays old. With a file, the
 //!   home agent writes them once a minute, and when it stops. In a fleet it writes each one, and its response

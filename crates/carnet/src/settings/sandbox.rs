@@ -100,7 +100,7 @@ pub fn sandbox_plan(config: &Config, file: &Path) -> SandboxPlan {
     plan.listening_udp_ports
         .extend(config.conformance.iter().map(|conformance| conformance.upper_tester.port()));
     plan.changes_network |= platform || undo_file(config).exists();
-    plan.packets = plan.changes_network;
+    plan.opens_packet_sockets = plan.changes_network;
     let accelerated = match config.dataplane.path {
         DataplanePath::Auto | DataplanePath::Bpf | DataplanePath::Xdp => true,
         DataplanePath::Kernel | DataplanePath::Tun => false,

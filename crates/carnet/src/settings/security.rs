@@ -92,9 +92,12 @@ mod certificate_files {
             },
             verifications_per_second: security.verifications_per_second,
             pseudonym_strategy: security.pseudonyms.map(|pseudonyms| PseudonymStrategy {
-                first_distance: (pseudonyms.first_distance_m.0.into(), pseudonyms.first_distance_m.1.into()),
-                later_distance: pseudonyms.distance_m.into(),
-                time_after_distance: pseudonyms.time,
+                first_change_distance: (
+                    pseudonyms.first_distance_m.0.into(),
+                    pseudonyms.first_distance_m.1.into(),
+                ),
+                later_change_distance: pseudonyms.distance_m.into(),
+                random_time_after_distance: pseudonyms.time,
                 max_lock_time: pseudonyms.longest_lock,
             }),
             ..SecurityConfig::default()

@@ -64,13 +64,13 @@ fn shared_key_authentication(router: usize, replay: ReplayProtection) -> Authent
 
 fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     // With the shortest lifetime the journal grows until the process compacts it.
-    let seconds = if rng.chance(0.2) { 12 } else { 60 + rng.below(540) };
+    let seconds = if rng.is_true_with_probability(0.2) { 12 } else { 60 + rng.number_below(540) };
     let lifetime = Duration::from_secs(seconds);
     let authentication = [0, 1].map(|router| {
         let timestamp = ReplayProtection::Timestamp { window: Duration::from_secs(7) };
         shared_key_authentication(
             router,
-            if rng.chance(0.5) { ReplayProtection::Sequence } else { timestamp },
+            if rng.is_true_with_probability(0.5) { ReplayProtection::Sequence } else { timestamp },
         )
     });
     let home_prefix = world::network_of(HOME_AGENT);
@@ -82,7 +82,7 @@ fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
         authentication: authentication[router].clone(),
     });
     let agent = HomeAgentConfig {
-        others: OtherAgents::default(),
+        other_agents: OtherAgents::default(),
         address: HOME_AGENT,
         home_prefix,
         home_network: None,
@@ -138,7 +138,7 @@ fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
 fn update_for_foreign_network(world: &mut SimulatedNetwork, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
-    match world.rng.below(3) {
+    match world.rng.number_below(3) {
         0 => settings.router.prefixes.push(mobile_network_prefix(1 - router)),
         kind => {
             let other = 1 - router;
@@ -152,7 +152,7 @@ fn update_for_foreign_network(world: &mut SimulatedNetwork, router: usize) -> Op
         }
     }
     let (now, wall) = (world.now, world.nodes[0].wall_time(world.now));
-    let mut thief = Station::new(config, PersistentState::default(), world.rng.fork(), now, wall);
+    let mut thief = Station::new(config, PersistentState::default(), world.rng.fork_generator(), now, wall);
     while thief.poll_output().is_some() {}
     let interface = carnet_station::io::Interface {
         name: UPLINKS[0].into(),
@@ -171,15 +171,16 @@ fn update_for_foreign_network(world: &mut SimulatedNetwork, router: usize) -> Op
 
 fn inject_random_fault(world: &mut SimulatedNetwork) {
     let rng = &mut world.rng;
-    let (index, router, uplink) = (rng.below(3) as usize, rng.below(2) as usize, rng.below(2) as usize);
-    let network = rng.below(3);
-    let end = [ProcessEnd::Orderly, ProcessEnd::Killed, ProcessEnd::PowerCut][rng.below(3) as usize];
-    match rng.below(24) {
+    let (index, router, uplink) =
+        (rng.number_below(3) as usize, rng.number_below(2) as usize, rng.number_below(2) as usize);
+    let network = rng.number_below(3);
+    let end = [ProcessEnd::Orderly, ProcessEnd::Killed, ProcessEnd::PowerCut][rng.number_below(3) as usize];
+    match rng.number_below(24) {
         0..=4 => world.attach_uplink(router, uplink, Some(network)),
         5..=6 => world.attach_uplink(router, uplink, None),
         7 => world.remove_uplink_interface(router, uplink),
         8 => {
-            if end == ProcessEnd::Orderly && world.rng.chance(0.5) {
+            if end == ProcessEnd::Orderly && world.rng.is_true_with_probability(0.5) {
                 let now = world.now;
                 world.nodes[index].request_shutdown(now);
                 world.run_for(Duration::from_secs(1));
@@ -187,31 +188,32 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
             world.end_process(index, end);
         }
         9..=10 => {
-            let steps = 1 + world.rng.below(120) as u32;
+            let steps = 1 + world.rng.number_below(120) as u32;
             let end = if end == ProcessEnd::Orderly { ProcessEnd::Killed } else { end };
             world.nodes[index].set_crash(steps, end);
         }
         11 => {
-            let trouble = world.rng.below(40) as f64 / 100.0;
+            let trouble = world.rng.number_below(40) as f64 / 100.0;
             world.nodes[index].kernel.set_failure_probability(trouble);
         }
         12 => world.nodes[index].kernel.set_failure_probability(0.0),
         13 => {
-            let (full, trouble) = (world.rng.chance(0.5), world.rng.below(30) as f64 / 100.0);
+            let (full, trouble) =
+                (world.rng.is_true_with_probability(0.5), world.rng.number_below(30) as f64 / 100.0);
             world.nodes[index].disk.set_failure_probability(full, trouble);
         }
         14 => world.nodes[index].disk.set_failure_probability(false, 0.0),
         15 => world.nodes[index].kernel.lose_events(),
         16..=17 => {
-            let number = world.rng.below(1000) as usize;
+            let number = world.rng.number_below(1000) as usize;
             world.nodes[index].kernel.remove_own_object(number);
         }
         18 => {
-            let ahead = [0, 3, 500, -3, -500][world.rng.below(5) as usize];
+            let ahead = [0, 3, 500, -3, -500][world.rng.number_below(5) as usize];
             world.nodes[index].clock_ahead = world.clocks_ahead + ahead * 1_000_000_000;
         }
         19 => {
-            let wish = [None, Some("w0"), Some("w1")][world.rng.below(3) as usize];
+            let wish = [None, Some("w0"), Some("w1")][world.rng.number_below(3) as usize];
             let uplink = wish.map(str::to_owned);
             world.handle_input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
         }
@@ -225,11 +227,11 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
             // holds while carnet restores the settings of all interfaces.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
-            if is_running && rng.chance(0.2) {
+            if is_running && rng.is_true_with_probability(0.2) {
                 node.kernel.restore_local_rule();
-            } else if is_running && rng.chance(0.3) {
+            } else if is_running && rng.is_true_with_probability(0.3) {
                 node.kernel.set_switch("all", "forwarding", "0");
-            } else if is_running && rng.chance(0.5) {
+            } else if is_running && rng.is_true_with_probability(0.5) {
                 node.kernel.set_switch("o0", "forwarding", "0");
             } else {
                 node.kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]);
@@ -284,7 +286,7 @@ fn check_recovery(world: &mut SimulatedNetwork) {
     }
     // Routers learn the time of the home agent from its answers.
     for node in &mut world.nodes[1..] {
-        node.clock_ahead += [0, 20, -20][world.rng.below(3) as usize] * 1_000_000_000;
+        node.clock_ahead += [0, 20, -20][world.rng.number_below(3) as usize] * 1_000_000_000;
     }
     for router in 0..2 {
         world.handle_input(1 + router, Input::Command(Command::Handover { uplink: None, policy: None }));
@@ -293,7 +295,7 @@ fn check_recovery(world: &mut SimulatedNetwork) {
         }
     }
     world.run_for(Duration::from_secs(5));
-    world.simulated_link = link_without_faults(Duration::from_millis(20 + world.rng.below(150)));
+    world.simulated_link = link_without_faults(Duration::from_millis(20 + world.rng.number_below(150)));
     let (patient, end) = (world.now + TIME_UNTIL_ROUTERS_SEND, world.now + RECOVERY_TIME_LIMIT);
     let is_well = |world: &SimulatedNetwork| {
         world.is_registered(0) && world.is_registered(1) && world.kernel_differences().is_empty()
@@ -320,16 +322,16 @@ fn run_schedule(seed: u64) {
     let mut rng = Rng::new(seed);
     let (agent, routers) = random_configs(&mut rng);
     let mut world = SimulatedNetwork::new(agent, routers, rng);
-    for _ in 0..1 + world.rng.below(2) {
+    for _ in 0..1 + world.rng.number_below(2) {
         world.simulated_link = Link {
-            loss_probability: world.rng.below(41) as f64 / 100.0,
-            duplication_probability: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
-            ..link_without_faults(Duration::from_millis(2 + world.rng.below(3000)))
+            loss_probability: world.rng.number_below(41) as f64 / 100.0,
+            duplication_probability: if world.rng.is_true_with_probability(0.5) { 0.2 } else { 0.0 },
+            ..link_without_faults(Duration::from_millis(2 + world.rng.number_below(3000)))
         };
-        for _ in 0..world.rng.below(50) {
+        for _ in 0..world.rng.number_below(50) {
             inject_random_fault(&mut world);
-            let longest = Duration::from_secs([1, 20, 900][world.rng.below(3) as usize]);
-            let pause = world.rng.duration(Duration::ZERO, longest);
+            let longest = Duration::from_secs([1, 20, 900][world.rng.number_below(3) as usize]);
+            let pause = world.rng.duration_between(Duration::ZERO, longest);
             world.run_for(pause / 2);
             world.exchange_data_packets(0);
             world.exchange_data_packets(1);

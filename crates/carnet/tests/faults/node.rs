@@ -80,8 +80,8 @@ pub struct Node {
 impl Node {
     pub fn new(config: StationConfig, mut rng: Rng) -> Node {
         Node {
-            kernel: SimulatedKernel::new(rng.fork()),
-            disk: SimulatedDisk::new(rng.fork()),
+            kernel: SimulatedKernel::new(rng.fork_generator()),
+            disk: SimulatedDisk::new(rng.fork_generator()),
             config,
             process: None,
             next_start_at: Some(Time::ZERO),
@@ -130,7 +130,7 @@ impl Node {
         let Some(process) = &mut self.process else { return };
         if process.tick_at.is_some_and(|at| at <= now) {
             process.machine.advance_one_second();
-            process.tick_at = process.machine.is_troubled().then(|| now + SECOND);
+            process.tick_at = process.machine.has_refused_requests().then(|| now + SECOND);
         }
         if self.process.as_ref().is_some_and(|it| it.station.poll_timeout().is_some_and(|due| due <= now)) {
             self.handle_input(now, Input::Timeout);
@@ -167,7 +167,7 @@ impl Node {
         assert!(stale.is_empty(), "after a start: {stale:#?}");
         let known: Vec<Ipv6Addr> = kept.home_agent.iter().map(|node| node.home_address).collect();
         let wall = self.wall_time(now);
-        let station = Station::new(self.config.clone(), kept, self.rng.fork(), now, wall);
+        let station = Station::new(self.config.clone(), kept, self.rng.fork_generator(), now, wall);
         self.process = Some(Process {
             station,
             machine,
@@ -272,7 +272,7 @@ impl Node {
         match output {
             Output::Nemo(NemoOutput::Forwarding(change)) => {
                 let _ = process.machine.apply_change(&change);
-                if process.machine.is_troubled() && process.tick_at.is_none() {
+                if process.machine.has_refused_requests() && process.tick_at.is_none() {
                     process.tick_at = Some(now + SECOND);
                 }
             }
@@ -284,7 +284,7 @@ impl Node {
     fn begin_commit(&mut self, now: Time, presses: bool) {
         let Some(process) = &mut self.process else { return };
         if let Some((number, changes)) = process.state_queue.take_commit(now, presses) {
-            let span = self.rng.duration(Duration::ZERO, Duration::from_millis(20));
+            let span = self.rng.duration_between(Duration::ZERO, Duration::from_millis(20));
             process.commit_in_progress = Some((now + span, number, changes));
         }
     }
@@ -328,13 +328,13 @@ impl Node {
     pub fn handle_kernel_events(&mut self, now: Time) {
         for _ in 0..100 {
             let Some(process) = &mut self.process else { return };
-            if process.read_events_at.is_some_and(|at| at > now) || !process.machine.has_news() {
+            if process.read_events_at.is_some_and(|at| at > now) || !process.machine.has_pending_work() {
                 return;
             }
             process.read_events_at = None;
             match process.machine.poll_events() {
                 Ok(events) => {
-                    if process.machine.is_troubled() && process.tick_at.is_none() {
+                    if process.machine.has_refused_requests() && process.tick_at.is_none() {
                         process.tick_at = Some(now + SECOND);
                     }
                     for event in events {
@@ -354,7 +354,10 @@ impl Node {
                         );
                     }
                 }
-                Err(error) if !error.is_fatal() && process.machine.failures() <= MAX_CONSECUTIVE_FAILURES => {
+                Err(error)
+                    if !error.is_fatal()
+                        && process.machine.consecutive_failures() <= MAX_CONSECUTIVE_FAILURES =>
+                {
                     process.read_events_at = Some(now + EVENT_RETRY_DELAY);
                 }
                 Err(_) => {
@@ -418,7 +421,7 @@ impl Node {
                         !self.disk.file_exists(Path::new(UNDO_FILE)),
                         "there is still something to put back"
                     );
-                } else if self.disk.is_troubled() {
+                } else if self.disk.may_fail() {
                     // If the kernel refuses to restore the last setting and the disk refuses to record it,
                     // the original value is lost. The check permits this case.
                     self.kernel.accept_own_forwarding();
@@ -427,7 +430,7 @@ impl Node {
             ProcessEnd::Killed | ProcessEnd::PowerCut => {
                 // The process may end while it writes this commit.
                 if let Some((_, _, changes)) = process.commit_in_progress.take()
-                    && self.rng.chance(0.5)
+                    && self.rng.is_true_with_probability(0.5)
                 {
                     self.disk.set_failure_probability(false, 0.4);
                     let _ = process.state_writer.write_commit(&changes);

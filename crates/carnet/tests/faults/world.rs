@@ -137,7 +137,8 @@ pub struct SimulatedNetwork {
 
 impl SimulatedNetwork {
     pub fn new(agent: StationConfig, routers: [StationConfig; 2], mut rng: Rng) -> SimulatedNetwork {
-        let nodes = std::iter::once(agent).chain(routers).map(|config| Node::new(config, rng.fork()));
+        let nodes =
+            std::iter::once(agent).chain(routers).map(|config| Node::new(config, rng.fork_generator()));
         let mut world = SimulatedNetwork {
             now: Time::ZERO,
             nodes: nodes.collect(),
@@ -173,12 +174,12 @@ impl SimulatedNetwork {
         // An operator's entries, which carnet must not change.
         kernel.add_address("o0", test_address(0x77, 1), 64);
         kernel.add_route(1234, network_of(test_address(0x78, 0)), 1024, "o0");
-        if self.rng.chance(0.3) {
+        if self.rng.is_true_with_probability(0.3) {
             kernel.set_switch("o0", "forwarding", "1");
         }
         // In some runs the operator has a route with the same destination and metric as one of carnet's
         // routes.
-        if index == 0 && self.rng.chance(0.2) {
+        if index == 0 && self.rng.is_true_with_probability(0.2) {
             kernel.add_route(254, HOME_ADDRESSES[0].into(), 1024, "o0");
         }
         if index == 0 {
@@ -201,7 +202,7 @@ impl SimulatedNetwork {
                 kernel.set_link(UPLINKS[uplink], true, true);
                 kernel.receive_advertisement(UPLINKS[uplink], ACCESS_ROUTER, address);
             }
-            None => kernel.set_link(UPLINKS[uplink], self.rng.chance(0.5), false),
+            None => kernel.set_link(UPLINKS[uplink], self.rng.is_true_with_probability(0.5), false),
         }
     }
 
@@ -419,12 +420,12 @@ impl SimulatedNetwork {
 
     /// Sends one message of every kind of attack.
     pub fn attack_once(&mut self) {
-        let router = self.rng.below(2) as usize;
+        let router = self.rng.number_below(2) as usize;
         let other = 1 - router;
         // Attack: a tunnelled packet without a binding, and a tunnelled packet of one router whose source is
         // in the other router's network.
         let inner = data_packet(ON_BOARD_HOSTS[router], CORRESPONDENT, FORGED_PACKET_NUMBER);
-        let uplink = self.rng.below(2) as usize;
+        let uplink = self.rng.number_below(2) as usize;
         let theirs =
             self.attached_networks[other][uplink].map(|network| care_of_address(other, uplink, network));
         // Attack: a tunnelled packet from a care-of address that the router has left.
@@ -442,17 +443,17 @@ impl SimulatedNetwork {
         self.send_attacker_packets(router, uplink);
         let count = self.recorded_updates.len() as u64;
         if count > 0 {
-            let packet = self.recorded_updates[self.rng.below(count) as usize].clone();
+            let packet = self.recorded_updates[self.rng.number_below(count) as usize].clone();
             // Attack: a recorded message is sent again unchanged, from another address, and with a changed
             // octet.
             let mut elsewhere = packet.clone();
             elsewhere[8..24].copy_from_slice(&ATTACKER.octets());
             let mut other = packet.clone();
-            let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
-            other[at] ^= 1 << self.rng.below(8);
+            let at = HEADER_LEN + self.rng.number_below((packet.len() - HEADER_LEN) as u64) as usize;
+            other[at] ^= 1 << self.rng.number_below(8);
             let mut all = [packet, elsewhere, other];
             // The attacker's copy may arrive before the original message.
-            all.rotate_left(self.rng.below(3) as usize);
+            all.rotate_left(self.rng.number_below(3) as usize);
             for packet in all {
                 self.receive_packet(0, "eth0", packet);
             }
@@ -576,7 +577,7 @@ impl SimulatedNetwork {
             self.acknowledged_sequence_numbers[router] = Some(sequence);
         }
         let size = self.nodes[0].disk.file_size(Path::new(STATE_FILE)) as u64;
-        if size > MAX_JOURNAL_SIZE && self.rng.below(size) > MAX_JOURNAL_SIZE {
+        if size > MAX_JOURNAL_SIZE && self.rng.number_below(size) > MAX_JOURNAL_SIZE {
             return;
         }
         let disk = self.nodes[0].disk.after_power_cut();

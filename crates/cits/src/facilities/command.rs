@@ -73,7 +73,7 @@ pub struct Vehicle {
 }
 
 /// Cause of an event on the road: causeCode of TS 102 894-2. In a request it is a number or one of
-/// [`Cause::NAMES`], in an answer a number.
+/// [`Cause::CAUSE_NAMES`], in an answer a number.
 ///
 /// ```
 /// use carnet_cits::facilities::command::Cause;
@@ -86,7 +86,7 @@ pub struct Cause(pub u8);
 
 impl Cause {
     /// Each cause's name and its causeCode.
-    pub const NAMES: [(&str, u8); 26] = [
+    pub const CAUSE_NAMES: [(&str, u8); 26] = [
         ("traffic_condition", 1),
         ("accident", 2),
         ("roadworks", 3),
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for Cause {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a cause from 0 to 255 or one of ")?;
-                let names = Cause::NAMES.map(|(name, _)| name);
+                let names = Cause::CAUSE_NAMES.map(|(name, _)| name);
                 f.write_str(&names.join(", "))
             }
 
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for Cause {
             }
 
             fn visit_str<E: Error>(self, word: &str) -> Result<Cause, E> {
-                let known = Cause::NAMES.iter().find(|(name, _)| *name == word);
+                let known = Cause::CAUSE_NAMES.iter().find(|(name, _)| *name == word);
                 let cause = known.map(|(_, number)| Cause(*number));
                 cause.ok_or_else(|| E::invalid_value(Unexpected::Str(word), &self))
             }
@@ -256,7 +256,7 @@ impl Facilities {
         let management = denm.denm.management;
         let action_id = management.action_id;
         let at = self.now(now);
-        if management.detection_time > at.timestamp.plus(MAX_DETECTION_LEAD) {
+        if management.detection_time > at.timestamp.plus_duration(MAX_DETECTION_LEAD) {
             return Err(format!(
                 "the detection time of the event, {}, is in the future: expected at most {}",
                 management.detection_time.0, at.timestamp.0

@@ -41,7 +41,7 @@ use super::status::{AnnouncedService, FacilitiesCounters};
 use crate::position::{Position, PositionQuality};
 
 /// Error for a request about facilities messages if the station has no facilities.
-pub(crate) const NO_FACILITIES: &str =
+pub(crate) const NO_FACILITIES_ERROR: &str =
     "this station has no facilities: there is no [facilities] in its config";
 /// Time for which the movement that an application has reported is valid.
 const MOVEMENT_VALIDITY: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ const MOVEMENT_VALIDITY: Duration = Duration::from_secs(2);
 /// those of [`MessageKind`].
 pub(crate) const SAEM_INDEX: usize = 2;
 /// Largest position error in a CAM, in centimetres. The code 4094 of SemiAxisLength means this error or more.
-const OUT_OF_RANGE: u32 = 4094;
+const MAX_POSITION_ERROR_CM: u32 = 4094;
 
 /// The facilities of a station.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Facilities {
     }
 
     /// Counts the messages that the services could not compose.
-    pub(crate) fn count_refused(&mut self) {
+    pub(crate) fn count_generation_errors(&mut self) {
         let services = &mut self.services;
         for reason in
             [services.ca_service.poll_generation_error(), services.sa_service.poll_announcement_error()]
@@ -172,7 +172,7 @@ impl Facilities {
 
     /// Handles a position of the station. `address` is the router's GN address.
     pub(crate) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
-        self.follow_address(address);
+        self.handle_address(address);
         let place = Place::new(position.latitude, position.longitude);
         self.own_position = Some(position);
         self.path_recorder.handle_position(now, place);
@@ -186,12 +186,12 @@ impl Facilities {
 
     /// Returns whether the station has an own event that is not over, so that it may repeat the event's
     /// message.
-    pub(crate) fn is_telling(&self) -> bool {
+    pub(crate) fn has_own_event(&self) -> bool {
         self.services.den_service.event_counts().0 > 0
     }
 
     /// Derives the station ID from a new GN address, unless the config has a station ID.
-    pub(crate) fn follow_address(&mut self, address: GnAddress) {
+    pub(crate) fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
             self.services.set_station_id(station_id_of(address));
             self.path_recorder.clear();
@@ -200,7 +200,10 @@ impl Facilities {
 
     pub(crate) fn now(&self, now: Time) -> ItsTime {
         let (then, wall) = self.last_date;
-        ItsTime { time: now, timestamp: TimestampIts::of_date(wall).plus(now.saturating_since(then)) }
+        ItsTime {
+            time: now,
+            timestamp: TimestampIts::of_date(wall).plus_duration(now.saturating_since(then)),
+        }
     }
 
     /// Passes the data for the next CAM to the CA service.
@@ -223,7 +226,7 @@ impl Facilities {
         let mut reference = ReferencePosition::at_coordinates(position.latitude, position.longitude);
         if let Some(radius) = self.position_quality.confidence_cm {
             // The position error is a circle: both axes are equal, and the orientation has no meaning.
-            let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
+            let axis = SemiAxisLength(radius.clamp(1, MAX_POSITION_ERROR_CM) as u16);
             let ellipse = &mut reference.position_confidence_ellipse;
             (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
             ellipse.semi_major_orientation = HeadingValue::WGS84_NORTH;

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 pub enum Accelerate {
     /// Values that hold for all packets. The router sends them again with every [`FastPathReport`]. Without
     /// these values for some time, the fast path handles no packets.
-    General(General),
+    General(GeneralState),
     /// Next hop of this station's IPv6 packets to another station.
-    Way(Way),
+    Way(OwnPacketPath),
     /// The fast path must not send this station's packets to this destination.
     NoWay(MacAddress),
     /// Next hop of packets that this station forwards to another station.
-    Onward(Onward),
+    Onward(ForwardingPath),
     /// The fast path must not forward packets to this destination.
     NoOnward(MacAddress),
     /// The fast path may accept packets of this station.
@@ -34,7 +34,7 @@ pub enum Accelerate {
 
 /// Values that hold for all packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct General {
+pub struct GeneralState {
     /// Position vector (LPV) of this station's packets (9.5.2), 24 octets.
     #[serde(with = "hex")]
     pub vector: Vec<u8>,
@@ -49,7 +49,7 @@ pub struct General {
 
 /// Next hop and headers of this station's IPv6 packets to another station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct OwnPacketPath {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
@@ -63,7 +63,7 @@ pub struct Way {
 
 /// Next hop of packets that this station forwards to another station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Onward {
+pub struct ForwardingPath {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.

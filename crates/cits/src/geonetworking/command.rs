@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use super::output::{GnPacketType, Output};
 use super::plane::Geonet;
 use crate::facilities::command::DenmOrder;
-use crate::facilities::plane::NO_FACILITIES;
+use crate::facilities::plane::NO_FACILITIES_ERROR;
 use crate::position::{AreaShape, GnArea, GnPlace};
-use crate::security::command::NO_PSEUDONYMS;
+use crate::security::command::NO_PSEUDONYMS_ERROR;
 
 /// Body of `POST /v1/channel`: a program has measured the load of the channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -278,7 +278,7 @@ pub enum GnNextHeader {
 /// Centre of an area that an operator sets at run time, as recordings store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Around {
+pub enum AreaCentreOrder {
     /// A fixed place, in tenths of a microdegree, north and east positive.
     Place {
         /// Latitude of the place.
@@ -298,7 +298,7 @@ pub struct AreaOrder {
     /// Name of the area. An area with the same name is replaced.
     pub name: String,
     /// Centre of the area.
-    pub around: Around,
+    pub around: AreaCentreOrder,
     /// Shape of the area: circle, rectangle or ellipse.
     pub shape: AreaShape,
     /// Radius, or half the length along the angle, in metres.
@@ -317,11 +317,13 @@ impl AreaOrder {
     pub(crate) fn destination(&self) -> AreaDestination {
         AreaDestination {
             centre: match self.around {
-                Around::Place { latitude, longitude } => {
+                AreaCentreOrder::Place { latitude, longitude } => {
                     geo_destinations::AreaCentre::Place(geodesy::Position::new(latitude, longitude))
                 }
-                Around::Here => geo_destinations::AreaCentre::Here,
-                Around::Station(address) => geo_destinations::AreaCentre::Station(GnAddress(address)),
+                AreaCentreOrder::Here => geo_destinations::AreaCentre::Here,
+                AreaCentreOrder::Station(address) => {
+                    geo_destinations::AreaCentre::Station(GnAddress(address))
+                }
             },
             shape: self.shape.into(),
             distance_a: self.distance_a,
@@ -351,7 +353,7 @@ impl Geonet {
         let set =
             self.geo_destinations.set_area(now, &order.name, order.destination(), lifetime, &self.router);
         set.map_err(|refusal| refusal.to_string())?;
-        self.follow_areas(now);
+        self.update_areas(now);
         Ok(())
     }
 
@@ -376,7 +378,7 @@ impl Geonet {
     /// Returns the reason of a failure, in words for the operator.
     pub fn handle_denm_order(&mut self, now: Time, order: &DenmOrder) -> Result<(), String> {
         self.check_message(now, port::DENM, &order.denm)?;
-        let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES)?;
+        let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES_ERROR)?;
         let largest = self.router.mib().max_area_size;
         if order.area.is_some_and(|area| geodesy::area_size(&area.into()) > largest) {
             return Err(format!(
@@ -396,7 +398,8 @@ impl Geonet {
     ///
     /// Returns the reason of a failure, for the operator.
     pub fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
-        let identity = self.security_plane.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_change(now)?;
+        let identity =
+            self.security_plane.as_mut().ok_or(NO_PSEUDONYMS_ERROR)?.handle_pseudonym_change(now)?;
         self.change_identity(now, Some(identity));
         Ok(())
     }
@@ -406,6 +409,6 @@ impl Geonet {
     /// # Errors
     /// Returns the reason of a failure, in words for the operator.
     pub fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
-        self.security_plane.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_lock(now, span)
+        self.security_plane.as_mut().ok_or(NO_PSEUDONYMS_ERROR)?.handle_pseudonym_lock(now, span)
     }
 }

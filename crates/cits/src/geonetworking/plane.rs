@@ -23,19 +23,19 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time, pop_and_shrink};
-use carnet_geonet::dcc::Gate;
+use carnet_geonet::dcc::DccGate;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::ReorderingBuffer;
 use carnet_geonet::ipv6_adaptation::patience::DuplicateAckDelay;
-use carnet_geonet::ipv6_adaptation::{Adaptation, ReorderHold};
+use carnet_geonet::ipv6_adaptation::{Ipv6Adaptation, ReorderHold};
 use carnet_geonet::multicast::MulticastProxy;
 use carnet_geonet::{GeonetDrop, MacAddress, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
 pub use self::congestion::HeldPacket;
-use self::congestion::{Congestion, LinkSender, NO_DCC};
+use self::congestion::{Congestion, LinkSender, NO_CONGESTION_CONTROL_ERROR};
 use self::echo::EchoMessage;
-use self::fast_path::accelerate;
+use self::fast_path::complete_acceleration;
 pub use self::stations::StationMessage;
 use self::stations::StationMessages;
 use super::acceleration::{FastPathReport, SequenceNumbers};
@@ -50,7 +50,7 @@ use crate::security::plane::{SecurityPlane, packet_as_sent};
 #[derive(Debug)]
 pub struct Geonet {
     pub(super) router: Router,
-    pub(super) ipv6: Option<Adaptation>,
+    pub(super) ipv6: Option<Ipv6Adaptation>,
     multicast_proxy: Option<MulticastProxy>,
     pub(super) facilities: Option<Box<Facilities>>,
     /// Security entity; `None`: the station sends and accepts unsecured packets.
@@ -66,7 +66,7 @@ pub struct Geonet {
     duplicate_ack_delay: Option<DuplicateAckDelay<VirtualFrame>>,
     /// GN address at the start; the router's address may have changed since (10.2.1.5).
     address: GnAddress,
-    echo_reply_limit: RateLimiter,
+    echo_reply_limiter: RateLimiter,
     station_messages: StationMessages,
     pub(super) outputs: VecDeque<Output>,
 }
@@ -98,11 +98,11 @@ impl Geonet {
             duplicate_ack_delay: reorder
                 .filter(|(hold, ..)| *hold == ReorderHold::Acknowledgements)
                 .map(|(_, rule, wait)| DuplicateAckDelay::new(rule, wait)),
-            ipv6: ipv6.map(|config| Adaptation::new(config, address)),
+            ipv6: ipv6.map(|config| Ipv6Adaptation::new(config, address)),
             security_plane: None,
             congestion_control: dcc.map(|config| Box::new(Congestion::new(config, address))),
             geo_destinations: GeoDestinations::default(),
-            echo_reply_limit: RateLimiter::new(100, Duration::from_millis(10)),
+            echo_reply_limiter: RateLimiter::new(100, Duration::from_millis(10)),
             station_messages: StationMessages::default(),
             outputs: VecDeque::new(),
         };
@@ -128,13 +128,13 @@ impl Geonet {
     }
 
     /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if the plane has it.
-    pub fn ipv6(&self) -> Option<&Adaptation> {
+    pub fn ipv6(&self) -> Option<&Ipv6Adaptation> {
         self.ipv6.as_ref()
     }
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
+        let ipv6 = self.ipv6.as_ref().and_then(Ipv6Adaptation::poll_timeout);
         let in_order = self.reordering_buffer.as_ref().and_then(ReorderingBuffer::poll_timeout);
         let patience = self.duplicate_ack_delay.as_ref().and_then(DuplicateAckDelay::poll_timeout);
         let destinations = self.geo_destinations.poll_timeout();
@@ -182,12 +182,12 @@ impl Geonet {
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_timeout(now);
         }
-        multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
+        multicast::collect_multicast_outputs(self.multicast_proxy.as_mut(), &mut self.outputs);
         self.collect_outputs(now);
         self.route_verified_packets(now);
-        self.release_overdue(now);
-        self.follow_areas(now);
-        self.link_sender().send_released(now);
+        self.release_delayed_acks(now);
+        self.update_areas(now);
+        self.link_sender().send_released_packets(now);
     }
 
     /// Handles a frame of EtherType 0x8947.
@@ -233,7 +233,7 @@ impl Geonet {
             facilities.handle_position(now, position, self.router.address());
         }
         self.collect_outputs(now);
-        self.look_at_pseudonym(now);
+        self.change_pseudonym_if_due(now);
     }
 
     /// Changes the station's GN address (10.2.1.3).
@@ -264,7 +264,7 @@ impl Geonet {
     }
 
     /// Returns the congestion gate in front of the radio, if the station has one.
-    pub fn congestion_gate(&self) -> Option<&Gate<HeldPacket>> {
+    pub fn congestion_gate(&self) -> Option<&DccGate<HeldPacket>> {
         self.congestion_control.as_ref().map(|congestion| congestion.gate())
     }
 
@@ -274,7 +274,10 @@ impl Geonet {
     ///
     /// Returns an error if the load is above 1000, or if the station has no gate.
     pub fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
-        self.congestion_control.as_mut().ok_or(NO_DCC)?.handle_channel_busy(now, thousandths)
+        self.congestion_control
+            .as_mut()
+            .ok_or(NO_CONGESTION_CONTROL_ERROR)?
+            .handle_channel_busy(now, thousandths)
     }
 
     /// Returns the parts of the plane that pass packets to the link.
@@ -313,7 +316,7 @@ impl Geonet {
     /// Handles a report of the fast path about its packets.
     pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
         if let Some(ipv6) = &mut self.ipv6 {
-            ipv6.count_accelerated(report.sent, report.delivered);
+            ipv6.count_fast_path_packets(report.sent, report.delivered);
         }
         self.router.handle_report(now, report);
         self.collect_outputs(now);
@@ -362,7 +365,7 @@ impl Geonet {
     }
 
     /// Removes expired areas, and searches for the stations in the centres of areas if necessary.
-    pub(crate) fn follow_areas(&mut self, now: Time) {
+    pub(crate) fn update_areas(&mut self, now: Time) {
         self.geo_destinations.handle_timeout(now, &mut self.router);
         self.update_groups_if_due(now);
         self.collect_outputs(now);
@@ -417,7 +420,7 @@ impl Geonet {
                 }
                 Routed::Accelerate(told) => {
                     let may_deliver = self.reordering_buffer.is_none() && self.duplicate_ack_delay.is_none();
-                    let told = accelerate(told, &self.router, self.ipv6.as_ref(), may_deliver);
+                    let told = complete_acceleration(told, &self.router, self.ipv6.as_ref(), may_deliver);
                     self.outputs.push_back(Output::Accelerate(told));
                 }
                 Routed::Event(event) => {
@@ -441,7 +444,7 @@ impl Geonet {
             && let Some(request) = EchoMessage::parse(&delivered.payload).filter(|echo| !echo.is_reply)
         {
             let hops = hops_taken(&delivered);
-            return self.echo_reply_limit.allow(now).then(|| GeonetRequest {
+            return self.echo_reply_limiter.try_take_token(now).then(|| GeonetRequest {
                 transport: GeonetTransport::GeoUnicast(delivered.source),
                 next_header: echo::BTP_B_NEXT_HEADER,
                 store_carry_forward: false,

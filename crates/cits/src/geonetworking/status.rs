@@ -459,7 +459,7 @@ impl Geonet {
         }
         if let Some(gate) = self.congestion_gate() {
             let counted = gate.counters();
-            for (profile, count) in counted.sent.iter().enumerate() {
+            for (profile, count) in counted.sent_by_profile.iter().enumerate() {
                 counters.push((format!("geonet.dcc.sent.dp{profile}"), *count));
             }
             counters.push(("geonet.dcc.held".into(), counted.held_packets));
@@ -490,8 +490,8 @@ impl Geonet {
         if let Some(ipv6) = self.ipv6() {
             let counted = ipv6.counters();
             for (name, count) in [
-                ("sent", counted.sent),
-                ("received", counted.received),
+                ("sent", counted.sent_packets),
+                ("received", counted.received_packets),
                 ("settled", counted.locally_answered),
                 ("marked", counted.marked_packets),
                 ("fragments.cut", counted.fragmented_packets),

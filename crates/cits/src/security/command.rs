@@ -19,7 +19,7 @@ pub struct PseudonymRequest {
 }
 
 /// Error for an order about pseudonyms if the station has no pseudonyms.
-pub(crate) const NO_PSEUDONYMS: &str =
+pub(crate) const NO_PSEUDONYMS_ERROR: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
 impl SecurityPlane {
@@ -29,7 +29,7 @@ impl SecurityPlane {
     /// Returns the reason of a failure, in words for the operator.
     pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<StationIdentity, String> {
         if !self.security_entity.has_pseudonyms() {
-            return Err(NO_PSEUDONYMS.into());
+            return Err(NO_PSEUDONYMS_ERROR.into());
         }
         let identity = self.security_entity.change_pseudonym(self.now(now));
         identity.ok_or_else(|| "this station has no other ticket that is valid now".into())
@@ -41,7 +41,7 @@ impl SecurityPlane {
     /// Returns the reason of a failure, in words for the operator.
     pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
         if !self.security_entity.has_pseudonyms() {
-            return Err(NO_PSEUDONYMS.into());
+            return Err(NO_PSEUDONYMS_ERROR.into());
         }
         self.locked_until = Some(now + span);
         Ok(())

@@ -58,7 +58,7 @@ pub trait SecurityEntity: Debug + Send {
     fn handle_position(&mut self, position: geodesy::Position, elevation: u16);
     fn handle_address(&mut self, mid: MacAddress);
     fn poll_timeout(&self, now: Time) -> Option<Time>;
-    fn overhead(&self) -> usize;
+    fn envelope_overhead(&self) -> usize;
     fn counters(&self) -> &Counters;
     fn status(&self, now: SecurityTime) -> status::Security;
     fn has_pseudonyms(&self) -> bool {
@@ -117,7 +117,7 @@ impl SecurityEntity for SecurityStation {
         SecurityStation::poll_timeout(self, now)
     }
 
-    fn overhead(&self) -> usize {
+    fn envelope_overhead(&self) -> usize {
         SecurityStation::max_envelope_octets(self)
     }
 
@@ -151,7 +151,7 @@ impl SecurityEntity for SecurityStation {
 
     fn status(&self, now: SecurityTime) -> status::Security {
         let (issuers, tickets) = self.store().len();
-        let (signs, own) = self.own_validities(now);
+        let (signs, own) = self.own_ticket_validities(now);
         let (queued, parked) = self.waiting_messages();
         let config = self.config();
         let seconds = |date: Time64| date.to_wall_time(leap_seconds()).as_unix_nanos() / 1_000_000_000;
@@ -204,12 +204,12 @@ pub struct SecurityPlane {
     /// Last date from an input, and the time of that input.
     last_date: (Time, WallTime),
     encoded_elevation: u16,
-    silence_state: SilenceState,
+    silence_state: MissingTicketState,
     /// Applications that the ticket does not permit, and for which the station has already warned the
     /// operator.
     unpermitted_applications: BTreeSet<Psid>,
     /// Whether the station has already warned the operator about its clock.
-    told_of_clock: bool,
+    has_warned_about_clock: bool,
     /// Warnings that operators have not received yet.
     pending_warnings: VecDeque<String>,
     /// Time until which an application has locked the pseudonym; `None` without a lock.
@@ -217,14 +217,14 @@ pub struct SecurityPlane {
 }
 
 /// Reason why the station signs no packet.
-const NO_TICKET: &str = "this station has no ticket that is valid at its position now";
+const NO_TICKET_ERROR: &str = "this station has no ticket that is valid at its position now";
 /// Largest number of unpermitted applications about which operators get warnings.
-const MAX_UNPERMITTED: usize = 32;
+const MAX_UNPERMITTED_APPLICATIONS: usize = 32;
 
 /// Whether the station drops its own packets because it has no valid ticket, and whether the operator has
 /// been warned about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SilenceState {
+enum MissingTicketState {
     None,
     ToBeTold,
     Told,
@@ -233,14 +233,14 @@ enum SilenceState {
 impl SecurityPlane {
     /// Returns the security plane of a station with this entity; `wall` is the date at `now`.
     pub fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> SecurityPlane {
-        let (elevation, silence) = (encode_elevation(0), SilenceState::None);
+        let (elevation, silence) = (encode_elevation(0), MissingTicketState::None);
         SecurityPlane {
             security_entity: entity,
             last_date: (now, wall),
             encoded_elevation: elevation,
             silence_state: silence,
             unpermitted_applications: BTreeSet::new(),
-            told_of_clock: false,
+            has_warned_about_clock: false,
             pending_warnings: VecDeque::new(),
             locked_until: None,
         }
@@ -273,8 +273,8 @@ impl SecurityPlane {
         self.security_entity.poll_timeout(self.last_date.0)
     }
 
-    pub(crate) fn overhead(&self) -> u32 {
-        u32::try_from(self.security_entity.overhead()).unwrap_or(u32::MAX)
+    pub(crate) fn envelope_overhead(&self) -> u32 {
+        u32::try_from(self.security_entity.envelope_overhead()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn now(&self, now: Time) -> SecurityTime {
@@ -300,7 +300,7 @@ impl SecurityPlane {
             Err(SecurityDrop::NoGenerationLocation) => {
                 "this station cannot sign: it has no position yet".into()
             }
-            Err(SecurityDrop::NoTicket) => NO_TICKET.into(),
+            Err(SecurityDrop::NoTicket) => NO_TICKET_ERROR.into(),
             Err(SecurityDrop::NoServicePermission) => format!(
                 "the SSP of this station's ticket for application {application} do not permit the content \
                  of the message"
@@ -320,13 +320,13 @@ impl SecurityPlane {
         let result = self.check_own(now, next_header, payload);
         let application = application_of_payload(next_header, payload);
         match &result {
-            Err(reason) if reason == NO_TICKET => {
-                if self.silence_state == SilenceState::None {
-                    self.silence_state = SilenceState::ToBeTold;
+            Err(reason) if reason == NO_TICKET_ERROR => {
+                if self.silence_state == MissingTicketState::None {
+                    self.silence_state = MissingTicketState::ToBeTold;
                 }
             }
             Err(reason) => {
-                let room = self.unpermitted_applications.len() < MAX_UNPERMITTED;
+                let room = self.unpermitted_applications.len() < MAX_UNPERMITTED_APPLICATIONS;
                 if room && self.unpermitted_applications.insert(application) {
                     self.pending_warnings.push_back(format!("messages are not sent: {reason}"));
                 }
@@ -359,7 +359,7 @@ impl SecurityPlane {
         let secured = self.security_entity.secure(self.now(now), packet);
         match secured {
             Ok(secured) => {
-                self.silence_state = SilenceState::None;
+                self.silence_state = MissingTicketState::None;
                 Some(secured)
             }
             Err(reason) => {
@@ -409,12 +409,12 @@ impl SecurityPlane {
 
     /// Queues a warning if the station's clock differs from the clocks of all neighbours that sign. The
     /// caller calls this function after a frame.
-    pub(crate) fn look_at_clock(&mut self, now: Time) {
+    pub(crate) fn warn_about_wrong_clock(&mut self, now: Time) {
         let ahead = self.security_entity.clock_ahead(now);
-        if self.told_of_clock == ahead.is_some() {
+        if self.has_warned_about_clock == ahead.is_some() {
             return;
         }
-        self.told_of_clock = ahead.is_some();
+        self.has_warned_about_clock = ahead.is_some();
         self.pending_warnings.push_back(match ahead {
             Some(ahead) => {
                 let direction = if ahead > 0 { "ahead of" } else { "behind" };
@@ -434,9 +434,9 @@ impl SecurityPlane {
     /// Returns the next warning for operators; `None` if no warning waits. The station warns once for each
     /// period of a problem.
     pub(crate) fn poll_warning(&mut self) -> Option<String> {
-        if self.silence_state == SilenceState::ToBeTold {
-            self.silence_state = SilenceState::Told;
-            self.pending_warnings.push_back(format!("the station sends nothing: {NO_TICKET}"));
+        if self.silence_state == MissingTicketState::ToBeTold {
+            self.silence_state = MissingTicketState::Told;
+            self.pending_warnings.push_back(format!("the station sends nothing: {NO_TICKET_ERROR}"));
         }
         self.pending_warnings.pop_front()
     }

@@ -37,15 +37,15 @@ fn longest_time_without_leader(world: &SimulatedFleet) -> Duration {
 fn run_schedule(seed: u64) -> [u64; 4] {
     let mut world = SimulatedFleet::new(seed, shorten_delays);
     let mut rng = Rng::new(seed ^ 0x5eed);
-    world.loss_per_mille = [0, 0, 20, 200][rng.below(4) as usize];
-    world.max_delay = [2, 10, 60, 150].map(Duration::from_millis)[rng.below(4) as usize];
-    let any = |rng: &mut Rng| rng.below(MEMBER_NAMES.len() as u64) as usize;
-    let long = |rng: &mut Rng| rng.duration(Duration::from_millis(20), Duration::from_secs(5));
+    world.loss_per_mille = [0, 0, 20, 200][rng.number_below(4) as usize];
+    world.max_delay = [2, 10, 60, 150].map(Duration::from_millis)[rng.number_below(4) as usize];
+    let any = |rng: &mut Rng| rng.number_below(MEMBER_NAMES.len() as u64) as usize;
+    let long = |rng: &mut Rng| rng.duration_between(Duration::from_millis(20), Duration::from_secs(5));
     for _ in 0..30 {
-        let pause = rng.duration(Duration::from_millis(5), Duration::from_secs(3));
+        let pause = rng.duration_between(Duration::from_millis(5), Duration::from_secs(3));
         world.advance_time(pause);
         let member = any(&mut rng);
-        match rng.below(14) {
+        match rng.number_below(14) {
             0..3 => world.kill_member(member, long(&mut rng)),
             3..6 => world.cut_off_from_store(member, long(&mut rng)),
             6 => (0..MEMBER_NAMES.len()).for_each(|member| world.cut_off_from_store(member, long(&mut rng))),
@@ -59,7 +59,7 @@ fn run_schedule(seed: u64) -> [u64; 4] {
         }
     }
     // Some or all members have no links to routers any more; every combination occurs.
-    let without = rng.below(1 << MEMBER_NAMES.len());
+    let without = rng.number_below(1 << MEMBER_NAMES.len());
     for member in (0..MEMBER_NAMES.len()).filter(|member| without >> member & 1 == 1) {
         world.cut_off_from_routers(member, LONGER_THAN_ANY_SCHEDULE);
     }
@@ -95,9 +95,9 @@ fn run_schedule(seed: u64) -> [u64; 4] {
         "seed {seed}: {:?}",
         [0, 1, 2].map(|member| world.role_of_member(member))
     );
-    let before = world.acknowledged.clone();
+    let before = world.acknowledged_values.clone();
     world.advance_time(Duration::from_secs(1));
-    assert_ne!(world.acknowledged, before, "seed {seed}: nothing is acknowledged");
+    assert_ne!(world.acknowledged_values, before, "seed {seed}: nothing is acknowledged");
     [world.takeover_count, world.kill_count, world.cut_count, world.link_loss_count]
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_fleet::{
-    Change, Event, Key, Outcome, Output, RequestId, Role, Seat, SeatConfig, Snapshot, Token, Transaction,
+    Event, LeaderToken, Output, RecordChange, RequestId, Role, Seat, SeatConfig, SeatSnapshot, StoreKey,
+    Transaction, TransactionOutcome,
 };
 use carnet_virtual::Timeline;
 
@@ -17,11 +18,11 @@ enum ScheduledEvent {
     /// A transaction arrives at the store.
     Asked(usize, u64, RequestId, Transaction),
     /// The outcome of a transaction arrives at the member.
-    Told(usize, u64, RequestId, Outcome),
+    Told(usize, u64, RequestId, TransactionOutcome),
     Hello(usize, u64, String),
     /// A member's request to watch the keys of its seat arrives at the store.
     Follow(usize, u64),
-    Snapshot(usize, u64, Snapshot),
+    Snapshot(usize, u64, SeatSnapshot),
     Events(usize, u64, u64, Vec<Event>),
     Lost(usize, u64),
     /// The home agent of a member works.
@@ -44,7 +45,7 @@ enum ScheduledEvent {
 #[derive(Debug, Default)]
 pub struct Store {
     pub revision: u64,
-    pub keys: BTreeMap<Key, (u64, String)>,
+    pub keys: BTreeMap<StoreKey, (u64, String)>,
     /// For each member, the identifier of the watch whose events it gets.
     watch_by_member: BTreeMap<usize, u64>,
 }
@@ -57,7 +58,7 @@ pub struct Agent {
     pub records: BTreeMap<String, String>,
     pub is_working: bool,
     last_commit_number: u64,
-    pending_commits: VecDeque<(u64, Vec<Change>)>,
+    pending_commits: VecDeque<(u64, Vec<RecordChange>)>,
 }
 
 #[derive(Debug)]
@@ -93,8 +94,8 @@ pub struct SimulatedFleet {
     scheduled_events: Timeline<ScheduledEvent>,
     last_agent_number: u64,
     /// Acknowledged values by record.
-    pub acknowledged: BTreeMap<String, u64>,
-    last_value: u64,
+    pub acknowledged_values: BTreeMap<String, u64>,
+    last_record_value: u64,
     /// Times at which a member's home agent began or stopped working.
     pub agent_history: Vec<(Time, usize, bool)>,
     pub takeover_count: u64,
@@ -124,7 +125,7 @@ impl SimulatedFleet {
                 agents_fail_to_start: false,
                 process_number: 0,
                 watch_number: 0,
-                clock_drift_ppm: rng.below(20_000) as i64 - 10_000,
+                clock_drift_ppm: rng.number_below(20_000) as i64 - 10_000,
                 timeout_number: 0,
             })
             .collect();
@@ -138,8 +139,8 @@ impl SimulatedFleet {
             max_delay: Duration::from_millis(5),
             scheduled_events: Timeline::default(),
             last_agent_number: 0,
-            acknowledged: BTreeMap::new(),
-            last_value: 0,
+            acknowledged_values: BTreeMap::new(),
+            last_record_value: 0,
             agent_history: Vec::new(),
             takeover_count: 0,
             cut_count: 0,
@@ -166,11 +167,11 @@ impl SimulatedFleet {
 
     fn random_delay(&mut self) -> Duration {
         let far = self.max_delay;
-        self.rng.duration(Duration::from_micros(100), far)
+        self.rng.duration_between(Duration::from_micros(100), far)
     }
 
     fn is_message_lost(&mut self, member: usize) -> bool {
-        self.members[member].is_cut_off_from_store || self.rng.below(1000) < self.loss_per_mille
+        self.members[member].is_cut_off_from_store || self.rng.number_below(1000) < self.loss_per_mille
     }
 
     /// Advances the time by `span`.
@@ -207,7 +208,7 @@ impl SimulatedFleet {
         let holders: Vec<usize> = (0..self.members.len())
             .filter(|member| {
                 let now = self.clock_of_member(*member);
-                self.members[*member].seat.as_ref().is_some_and(|seat| seat.holds(now))
+                self.members[*member].seat.as_ref().is_some_and(|seat| seat.holds_leadership(now))
             })
             .collect();
         assert!(holders.len() <= 1, "{:?}: {holders:?} have one seat", self.now);
@@ -241,32 +242,36 @@ impl SimulatedFleet {
                     return;
                 }
                 self.members[member].reaches_routers = are_there;
-                let notices = self.rng.duration(Duration::from_millis(1), MAX_LINK_DETECTION_TIME);
+                let notices = self.rng.duration_between(Duration::from_millis(1), MAX_LINK_DETECTION_TIME);
                 self.schedule_after(notices, ScheduledEvent::Notices(member, are_there));
             }
             ScheduledEvent::Notices(member, are_there)
                 if self.members[member].reaches_routers == are_there =>
             {
-                self.with_seat(member, |seat, now| _ = seat.handle_links(now, are_there));
+                self.with_seat(member, |seat, now| _ = seat.handle_router_links(now, are_there));
             }
             ScheduledEvent::Asked(member, life, id, transaction) => {
                 let outcome = self.apply_transaction(transaction);
                 let way = self.random_delay();
-                let told = if self.is_message_lost(member) { Outcome::Unknown } else { outcome };
+                let told = if self.is_message_lost(member) { TransactionOutcome::Unknown } else { outcome };
                 self.schedule_after(way, ScheduledEvent::Told(member, life, id, told));
             }
             ScheduledEvent::Told(member, life, id, outcome) if self.is_process_running(member, life) => {
                 self.with_seat(member, |seat, now| seat.handle_outcome(now, id, outcome));
             }
             ScheduledEvent::Hello(member, life, value) if self.is_process_running(member, life) => {
-                self.write_keys(vec![(Key::Member(MEMBER_NAMES[member].into()), Some(value))]);
+                self.write_keys(vec![(StoreKey::Member(MEMBER_NAMES[member].into()), Some(value))]);
             }
             ScheduledEvent::Follow(member, watch) => {
                 let values = self.store.keys.iter().map(|(key, (_, value))| (key.clone(), value.clone()));
-                let snapshot = Snapshot {
+                let snapshot = SeatSnapshot {
                     revision: self.store.revision,
-                    owner: self.store.keys.get(&Key::Owner).map_or(0, |(revision, _)| *revision),
-                    values: values.collect(),
+                    owner_revision: self
+                        .store
+                        .keys
+                        .get(&StoreKey::Owner)
+                        .map_or(0, |(revision, _)| *revision),
+                    keys_with_values: values.collect(),
                 };
                 self.store.watch_by_member.insert(member, watch);
                 self.schedule_after(Duration::ZERO, ScheduledEvent::Snapshot(member, watch, snapshot));
@@ -283,7 +288,7 @@ impl SimulatedFleet {
                 self.with_seat(member, |seat, now| seat.handle_events(now, revision, events));
             }
             ScheduledEvent::Lost(member, life) if self.is_process_running(member, life) => {
-                self.with_seat(member, |seat, now| seat.handle_lost(now));
+                self.with_seat(member, |seat, now| seat.handle_lost_watch(now));
             }
             ScheduledEvent::Works(member, life) => {
                 let here = self.now;
@@ -295,7 +300,7 @@ impl SimulatedFleet {
                 agent.is_working = true;
                 self.agent_history.push((here, member, true));
                 self.takeover_count += 1;
-                self.with_seat(member, |seat, now| seat.handle_working(now));
+                self.with_seat(member, |seat, now| seat.handle_agent_working(now));
                 self.schedule_after(Duration::ZERO, ScheduledEvent::Registers(member, life));
             }
             ScheduledEvent::Registers(member, life) => self.register_router(member, life),
@@ -305,7 +310,7 @@ impl SimulatedFleet {
                 self.fail_agent(member);
             }
             ScheduledEvent::Unready(member) => {
-                self.with_seat(member, |seat, now| seat.handle_unready(now));
+                self.with_seat(member, |seat, now| seat.handle_standby_agent_ended(now));
                 self.schedule_after(Duration::from_secs(1), ScheduledEvent::Unready(member));
             }
             ScheduledEvent::Timeout(member, number) if self.members[member].timeout_number == number => {
@@ -325,7 +330,7 @@ impl SimulatedFleet {
         let now = self.clock_of_member(member);
         self.members[member].process_number += 1;
         let mut seat = Seat::new(config, process, now);
-        seat.handle_links(now, self.members[member].reaches_routers);
+        seat.handle_router_links(now, self.members[member].reaches_routers);
         self.members[member].seat = Some(seat);
         self.perform_outputs(member);
     }
@@ -365,18 +370,21 @@ impl SimulatedFleet {
         self.schedule_after(for_so_long, ScheduledEvent::Links(member, true));
     }
 
-    fn apply_transaction(&mut self, transaction: Transaction) -> Outcome {
-        let owner = self.store.keys.get(&Key::Owner);
+    fn apply_transaction(&mut self, transaction: Transaction) -> TransactionOutcome {
+        let owner = self.store.keys.get(&StoreKey::Owner);
         let revision = owner.map_or(0, |(revision, _)| *revision);
-        if revision != transaction.expected {
-            return Outcome::Refused(revision, owner.and_then(|(_, value)| Token::of(value)));
+        if revision != transaction.expected_owner_revision {
+            return TransactionOutcome::Refused(
+                revision,
+                owner.and_then(|(_, value)| LeaderToken::from_text(value)),
+            );
         }
-        let mut changes = vec![(Key::Owner, Some(transaction.token.to_text()))];
-        changes.extend(transaction.changes.into_iter().map(|(key, value)| (Key::Record(key), value)));
-        Outcome::Done(self.write_keys(changes))
+        let mut changes = vec![(StoreKey::Owner, Some(transaction.token.to_text()))];
+        changes.extend(transaction.changes.into_iter().map(|(key, value)| (StoreKey::Record(key), value)));
+        TransactionOutcome::Done(self.write_keys(changes))
     }
 
-    fn write_keys(&mut self, changes: Vec<(Key, Option<String>)>) -> u64 {
+    fn write_keys(&mut self, changes: Vec<(StoreKey, Option<String>)>) -> u64 {
         self.store.revision += 1;
         let revision = self.store.revision;
         let mut events = Vec::new();
@@ -402,31 +410,31 @@ impl SimulatedFleet {
 
     /// The home agent registers a router and commits its record.
     fn register_router(&mut self, member: usize, life: u64) {
-        let router = format!("2001:db8::{:x}", self.rng.below(ROUTER_COUNT));
-        let many = self.rng.below(10) == 0;
+        let router = format!("2001:db8::{:x}", self.rng.number_below(ROUTER_COUNT));
+        let many = self.rng.number_below(10) == 0;
         let seldom = if self.registers_rarely { 100 } else { 1 };
-        let again = self.rng.duration(Duration::from_millis(1), Duration::from_millis(60)) * seldom;
+        let again = self.rng.duration_between(Duration::from_millis(1), Duration::from_millis(60)) * seldom;
         let Some(agent) = self.members[member].agent.as_mut().filter(|agent| agent.agent_number == life)
         else {
             return;
         };
         let mut changes: BTreeMap<String, Option<String>> = BTreeMap::new();
-        self.last_value += 1;
-        changes.insert(router, Some(self.last_value.to_string()));
+        self.last_record_value += 1;
+        changes.insert(router, Some(self.last_record_value.to_string()));
         if many {
             // The commit has more changes than one transaction holds.
             for other in 0..150 {
-                changes.insert(format!("2001:db8:1::{other:x}"), Some(self.last_value.to_string()));
+                changes.insert(format!("2001:db8:1::{other:x}"), Some(self.last_record_value.to_string()));
             }
         }
         agent.last_commit_number += 1;
         let number = agent.last_commit_number;
-        let changes: Vec<Change> = changes.into_iter().collect();
+        let changes: Vec<RecordChange> = changes.into_iter().collect();
         agent.pending_commits.push_back((number, changes.clone()));
         for (key, value) in &changes {
             agent.records.insert(key.clone(), value.clone().expect("there is one"));
         }
-        self.with_seat(member, |seat, now| seat.commit(now, number, changes));
+        self.with_seat(member, |seat, now| seat.commit_changes(now, number, changes));
         self.schedule_after(again, ScheduledEvent::Registers(member, life));
     }
 
@@ -449,7 +457,10 @@ impl SimulatedFleet {
                 Output::Transact(id, transaction) => {
                     let way = self.random_delay();
                     if self.is_message_lost(member) {
-                        self.schedule_after(way, ScheduledEvent::Told(member, life, id, Outcome::Unknown));
+                        self.schedule_after(
+                            way,
+                            ScheduledEvent::Told(member, life, id, TransactionOutcome::Unknown),
+                        );
                     } else {
                         self.schedule_after(way, ScheduledEvent::Asked(member, life, id, transaction));
                     }
@@ -481,7 +492,7 @@ impl SimulatedFleet {
 
     /// Starts a home agent. Asserts that its records have all acknowledged values, or later ones.
     fn start_agent(&mut self, member: usize, records: BTreeMap<String, String>) {
-        for (key, value) in &self.acknowledged {
+        for (key, value) in &self.acknowledged_values {
             let found: Option<u64> = records.get(key).and_then(|found| found.parse().ok());
             assert!(
                 found.is_some_and(|found| found >= *value),
@@ -500,7 +511,7 @@ impl SimulatedFleet {
             last_commit_number: 0,
             pending_commits: VecDeque::new(),
         });
-        let ready = self.rng.duration(Duration::from_millis(20), Duration::from_millis(100));
+        let ready = self.rng.duration_between(Duration::from_millis(20), Duration::from_millis(100));
         let next = if self.members[member].agents_fail_to_start {
             ScheduledEvent::Fails
         } else {
@@ -514,7 +525,7 @@ impl SimulatedFleet {
         while let Some((_, changes)) = agent.pending_commits.pop_front_if(|(one, _)| *one <= number) {
             for (key, value) in changes {
                 let value: u64 = value.expect("there is one").parse().expect("there is one");
-                let known = self.acknowledged.entry(key).or_default();
+                let known = self.acknowledged_values.entry(key).or_default();
                 *known = value.max(*known);
             }
         }
@@ -532,7 +543,7 @@ impl SimulatedFleet {
 
     /// Tells a member to end; the member lives until its home agent has ended.
     pub fn retire_member(&mut self, member: usize) {
-        self.with_seat(member, |seat, now| seat.retire(now));
+        self.with_seat(member, |seat, now| seat.retire_member(now));
     }
 
     /// Makes every later home agent of this member fail to get ready.
@@ -541,8 +552,8 @@ impl SimulatedFleet {
     }
 
     /// Commits changes of a member's home agent.
-    pub fn commit_changes(&mut self, member: usize, changes: Vec<Change>) {
-        self.with_seat(member, |seat, now| seat.commit(now, u64::MAX, changes));
+    pub fn commit_changes(&mut self, member: usize, changes: Vec<RecordChange>) {
+        self.with_seat(member, |seat, now| seat.commit_changes(now, u64::MAX, changes));
     }
 
     /// Makes a member give up the seat.
@@ -556,6 +567,6 @@ impl SimulatedFleet {
         if self.members[member].agent.take().is_some_and(|agent| agent.is_working) {
             self.agent_history.push((self.now, member, false));
         }
-        self.with_seat(member, |seat, now| seat.handle_ended(now));
+        self.with_seat(member, |seat, now| seat.handle_agent_ended(now));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carnet_fleet::{Key, Role, SeatConfig};
+use carnet_fleet::{Role, SeatConfig, StoreKey};
 
 use crate::simulated_fleet::SimulatedFleet;
 
@@ -32,7 +32,7 @@ fn first_configured_member_becomes_leader() {
             [0, 1, 2].map(|member| world.role_of_member(member).expect("there is one")),
             [Role::Leader, Role::Standby, Role::Standby]
         );
-        assert!(world.acknowledged.len() > 20);
+        assert!(world.acknowledged_values.len() > 20);
         assert_eq!(world.takeover_count, 1);
     }
 }
@@ -41,15 +41,15 @@ fn first_configured_member_becomes_leader() {
 fn standby_replaces_dead_leader_within_a_second() {
     for seed in 0..200 {
         let mut world = fleet_led_by_first_member(seed);
-        let acknowledged = world.acknowledged.clone();
+        let acknowledged = world.acknowledged_values.clone();
         world.kill_member(0, MINUTE);
         let taken = world
             .advance_until(MINUTE, |world| world.members_with_working_agent() == [1])
             .expect("the second takes the seat");
         assert!(taken < Duration::from_secs(1), "{taken:?}, seed {seed}");
         world.advance_time(Duration::from_secs(2));
-        assert!(acknowledged.iter().all(|(key, value)| world.acknowledged[key] >= *value));
-        assert!(world.acknowledged != acknowledged, "nothing was acknowledged since");
+        assert!(acknowledged.iter().all(|(key, value)| world.acknowledged_values[key] >= *value));
+        assert!(world.acknowledged_values != acknowledged, "nothing was acknowledged since");
     }
 }
 
@@ -121,14 +121,14 @@ fn home_agent_without_etcd_forwards_and_acknowledges_no_update() {
         world.cut_off_from_store(member, Duration::from_secs(4));
     }
     world.advance_time(Duration::from_millis(100));
-    let acknowledged = world.acknowledged.clone();
+    let acknowledged = world.acknowledged_values.clone();
     world.advance_time(Duration::from_millis(3800));
-    assert_eq!((world.members_with_working_agent(), &world.acknowledged), (vec![0], &acknowledged));
+    assert_eq!((world.members_with_working_agent(), &world.acknowledged_values), (vec![0], &acknowledged));
     // The member that returns first may take the seat, because it has not yet received a presence of another
     // member.
     world.advance_time(Duration::from_secs(2));
     assert_eq!(world.members_with_working_agent().len(), 1);
-    assert_ne!(world.acknowledged, acknowledged);
+    assert_ne!(world.acknowledged_values, acknowledged);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_large_commit_is_sent_in_several_transactions() {
     let long = "1".repeat(100_000);
     let changes = (0..50).map(|one| (format!("2001:db8:2::{one:x}"), Some(long.clone()))).collect();
     world.commit_changes(0, changes);
-    let last = Key::Record("2001:db8:2::31".into());
+    let last = StoreKey::Record("2001:db8:2::31".into());
     world.advance_until(MINUTE, |world| world.store.keys.contains_key(&last)).expect("all is stored");
     assert_eq!(world.members_with_working_agent(), [0]);
 }

@@ -2,7 +2,7 @@
 //! radio.
 //!
 //! All stations in range share one channel. Each measures the channel busy ratio (CBR) and sends less as the
-//! ratio grows, so that the channel never fills. After a packet the [`Gate`] is closed for a time that
+//! ratio grows, so that the channel never fills. After a packet the [`DccGate`] is closed for a time that
 //! [`reactive`] (5.3) or [`adaptive`] (5.4, LIMERIC) control computes. A packet that arrives meanwhile waits
 //! in a queue of its priority. When the gate opens, it releases the first packet of the highest priority.
 //!
@@ -11,8 +11,8 @@
 //!   packets without a class (beacons, pings, IPv6) have class 0, too; only packets that request DP0 get it.
 //!   A forwarded packet always has DP3, whatever class its source wrote.
 //! * *Queues are bounded, and a full one drops its oldest packet*, because the newest position report has the
-//!   most value. A packet that replaces its predecessor ([`Packet::replaces_waiting`]) removes it from the
-//!   queue. The gate never sends a packet that has waited longer than its lifetime.
+//!   most value. A packet that replaces its predecessor ([`GatePacket::replaces_waiting`]) removes it from
+//!   the queue. The gate never sends a packet that has waited longer than its lifetime.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
 //!   [`GateConfig::assumed_busy_ratio`] counts. A reading older than a second is stale. If the source has
@@ -81,7 +81,8 @@ pub enum DccProfile {
 
 impl DccProfile {
     /// All profiles from the highest priority to the lowest.
-    pub const ALL: [DccProfile; 4] = [DccProfile::Dp0, DccProfile::Dp1, DccProfile::Dp2, DccProfile::Dp3];
+    pub const ALL_PROFILES: [DccProfile; 4] =
+        [DccProfile::Dp0, DccProfile::Dp1, DccProfile::Dp2, DccProfile::Dp3];
 
     /// Returns the DCC profile of a packet. An own packet has the profile that its request names, otherwise
     /// the profile of its traffic class (EN 302 636-4-2: TC ID 1 to 3). A traffic class alone never gives
@@ -98,7 +99,7 @@ impl DccProfile {
 
 /// Control algorithm of the gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Algorithm {
+pub enum ControlAlgorithm {
     /// Reactive control: a state for every range of the busy ratio (5.3).
     Reactive(ReactiveTable),
     /// Adaptive control: a share of the channel (5.4).
@@ -109,7 +110,7 @@ pub enum Algorithm {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GateConfig {
     /// Control algorithm.
-    pub control_algorithm: Algorithm,
+    pub control_algorithm: ControlAlgorithm,
     /// Largest number of waiting packets of each priority.
     pub queue_length: usize,
     /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. The rate 4.5 is left out, because it is
@@ -123,7 +124,7 @@ pub struct GateConfig {
 impl Default for GateConfig {
     fn default() -> GateConfig {
         GateConfig {
-            control_algorithm: Algorithm::Reactive(ReactiveTable::A1),
+            control_algorithm: ControlAlgorithm::Reactive(ReactiveTable::A1),
             queue_length: 10,
             data_rate: 6,
             assumed_busy_ratio: 0.0,
@@ -146,7 +147,7 @@ pub fn air_time(octets: usize, data_rate: u8) -> Duration {
 
 /// A packet for the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packet<T> {
+pub struct GatePacket<T> {
     /// DCC profile, which is the priority of the packet.
     pub profile: DccProfile,
     /// Time for which the packet may wait in the gate.
@@ -156,14 +157,14 @@ pub struct Packet<T> {
     /// Whether this packet replaces waiting packets of its profile that have this flag, too.
     pub replaces_waiting: bool,
     /// The packet itself, in the caller's form.
-    pub content: T,
+    pub packet_content: T,
 }
 
 /// Counters of a gate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Number of sent packets, by profile.
-    pub sent: [u64; 4],
+    pub sent_by_profile: [u64; 4],
     /// Number of packets that had to wait because the gate was closed.
     pub held_packets: u64,
     /// Total time on air of the sent packets, microseconds.
@@ -181,7 +182,7 @@ impl Counters {
 }
 
 #[derive(Debug)]
-enum Controller {
+enum RateController {
     Reactive(ReactiveControl),
     Adaptive(Limeric),
 }
@@ -195,47 +196,47 @@ struct LastSentPacket {
 #[derive(Debug)]
 struct QueuedPacket<T> {
     /// End of the packet's lifetime.
-    wait_until: Time,
+    expires_at: Time,
     octets: usize,
     replaces_waiting: bool,
-    content: T,
+    packet_content: T,
 }
 
 /// The gate of one radio.
 #[derive(Debug)]
-pub struct Gate<T> {
+pub struct DccGate<T> {
     config: GateConfig,
-    controller: Controller,
+    controller: RateController,
     /// Waiting packets by profile.
-    queues: [VecDeque<QueuedPacket<T>>; 4],
+    queues_by_profile: [VecDeque<QueuedPacket<T>>; 4],
     /// Time at which the gate opens, or has opened.
     opens_at: Time,
     last_sent: Option<LastSentPacket>,
     /// Time on air of the last packet of each profile.
-    on_air: [Duration; 4],
+    last_air_times: [Duration; 4],
     busy_ratio_reading: Option<(Time, f64)>,
     is_reading_stale: bool,
     /// Time at which the gate next evaluates the busy ratio.
-    next_evaluation: Time,
+    next_evaluation_at: Time,
     counters: Counters,
 }
 
-impl<T> Gate<T> {
+impl<T> DccGate<T> {
     /// Creates an open gate.
-    pub fn new(config: GateConfig) -> Gate<T> {
-        Gate {
+    pub fn new(config: GateConfig) -> DccGate<T> {
+        DccGate {
             controller: match config.control_algorithm {
-                Algorithm::Reactive(table) => Controller::Reactive(ReactiveControl::new(table)),
-                Algorithm::Adaptive(parameters) => Controller::Adaptive(Limeric::new(parameters)),
+                ControlAlgorithm::Reactive(table) => RateController::Reactive(ReactiveControl::new(table)),
+                ControlAlgorithm::Adaptive(parameters) => RateController::Adaptive(Limeric::new(parameters)),
             },
-            on_air: [air_time(TYPICAL_PACKET_OCTETS, config.data_rate); 4],
+            last_air_times: [air_time(TYPICAL_PACKET_OCTETS, config.data_rate); 4],
             config,
-            queues: Default::default(),
+            queues_by_profile: Default::default(),
             opens_at: Time::ZERO,
             last_sent: None,
             busy_ratio_reading: None,
             is_reading_stale: false,
-            next_evaluation: Time::ZERO,
+            next_evaluation_at: Time::ZERO,
             counters: Counters::default(),
         }
     }
@@ -252,21 +253,21 @@ impl<T> Gate<T> {
 
     /// Returns the number of waiting packets, by profile.
     pub fn queue_lengths(&self) -> [usize; 4] {
-        self.queues.each_ref().map(VecDeque::len)
+        self.queues_by_profile.each_ref().map(VecDeque::len)
     }
 
     /// Returns the total length of all waiting packets in octets.
     pub fn backlog_octets(&self) -> usize {
-        self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
+        self.queues_by_profile.iter().flatten().map(|waiting| waiting.octets).sum()
     }
 
     /// Returns for how long the gate would close after a packet of this profile that is as long as the
     /// previous one. A service must not send at a shorter interval (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
     pub fn interval_after(&self, profile: DccProfile) -> Duration {
-        let on_air = self.on_air[profile as usize];
+        let on_air = self.last_air_times[profile as usize];
         match &self.controller {
-            Controller::Reactive(reactive) => reactive.closed_time(on_air),
-            Controller::Adaptive(limeric) => limeric.closed_time(on_air, None),
+            RateController::Reactive(reactive) => reactive.closed_time(on_air),
+            RateController::Adaptive(limeric) => limeric.closed_time(on_air, None),
         }
     }
 
@@ -292,8 +293,8 @@ impl<T> Gate<T> {
     /// Returns the name of the state of reactive control; `None` with adaptive control.
     pub fn reactive_state_name(&self) -> Option<&'static str> {
         match &self.controller {
-            Controller::Reactive(reactive) => Some(reactive.name()),
-            Controller::Adaptive(_) => None,
+            RateController::Reactive(reactive) => Some(reactive.name()),
+            RateController::Adaptive(_) => None,
         }
     }
 
@@ -301,8 +302,8 @@ impl<T> Gate<T> {
     /// control.
     pub fn duty_cycle(&self) -> Option<f64> {
         match &self.controller {
-            Controller::Reactive(_) => None,
-            Controller::Adaptive(limeric) => Some(limeric.duty_cycle()),
+            RateController::Reactive(_) => None,
+            RateController::Adaptive(limeric) => Some(limeric.duty_cycle()),
         }
     }
 
@@ -313,17 +314,18 @@ impl<T> Gate<T> {
 
     /// Accepts a packet for sending. Returns the packet if it may leave now; otherwise the packet waits in
     /// its queue.
-    pub fn accept_packet(&mut self, now: Time, packet: Packet<T>) -> Option<T> {
-        let Packet { profile, lifetime, octets, replaces_waiting: replaces, content } = packet;
-        if now >= self.opens_at && self.queues.iter().all(VecDeque::is_empty) {
+    pub fn accept_packet(&mut self, now: Time, packet: GatePacket<T>) -> Option<T> {
+        let GatePacket { profile, lifetime, octets, replaces_waiting: replaces, packet_content: content } =
+            packet;
+        if now >= self.opens_at && self.queues_by_profile.iter().all(VecDeque::is_empty) {
             self.record_sent_packet(now, profile, octets);
             return Some(content);
         }
-        let queue = &mut self.queues[profile as usize];
+        let queue = &mut self.queues_by_profile[profile as usize];
         // Expired and replaced packets leave the queue first; only then does a full queue drop its oldest
         // packet.
         let before = queue.len();
-        queue.retain(|waiting| waiting.wait_until > now);
+        queue.retain(|waiting| waiting.expires_at > now);
         let valid = queue.len();
         queue.retain(|waiting| !(replaces && waiting.replaces_waiting));
         let replaced = valid - queue.len();
@@ -332,10 +334,10 @@ impl<T> Gate<T> {
             queue.pop_front();
         }
         queue.push_back(QueuedPacket {
-            wait_until: now + lifetime,
+            expires_at: now + lifetime,
             octets,
             replaces_waiting: replaces,
-            content,
+            packet_content: content,
         });
         self.counters.dropped[DccDrop::LifetimeExpired as usize] += (before - valid) as u64;
         self.counters.dropped[DccDrop::Replaced as usize] += replaced as u64;
@@ -346,20 +348,20 @@ impl<T> Gate<T> {
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let waits = self.queues.iter().any(|queue| !queue.is_empty());
-        Some(if waits { self.opens_at.min(self.next_evaluation) } else { self.next_evaluation })
+        let waits = self.queues_by_profile.iter().any(|queue| !queue.is_empty());
+        Some(if waits { self.opens_at.min(self.next_evaluation_at) } else { self.next_evaluation_at })
     }
 
     /// Handles the timers that are due: evaluates the busy ratio and opens the gate. The caller then calls
     /// [`Self::poll_packet`]. Returns whether the busy ratio was evaluated, which may change
     /// [`Self::interval_after`].
     pub fn handle_timeout(&mut self, now: Time) -> bool {
-        if now < self.next_evaluation {
+        if now < self.next_evaluation_at {
             return false;
         }
-        let late = now.saturating_since(self.next_evaluation);
-        self.next_evaluation = if late < BUSY_RATIO_INTERVAL {
-            self.next_evaluation + BUSY_RATIO_INTERVAL
+        let late = now.saturating_since(self.next_evaluation_at);
+        self.next_evaluation_at = if late < BUSY_RATIO_INTERVAL {
+            self.next_evaluation_at + BUSY_RATIO_INTERVAL
         } else {
             now + BUSY_RATIO_INTERVAL
         };
@@ -368,8 +370,8 @@ impl<T> Gate<T> {
         self.is_reading_stale = stale;
         let ratio = self.busy_ratio(now);
         let changed = match &mut self.controller {
-            Controller::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
-            Controller::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
+            RateController::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
+            RateController::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
         };
         if changed && let Some(last) = self.last_sent {
             self.opens_at = last.sent_at + self.closed_time(last, Some((now, self.opens_at)));
@@ -382,9 +384,9 @@ impl<T> Gate<T> {
         if now < self.opens_at {
             return None;
         }
-        for profile in DccProfile::ALL {
-            while let Some(QueuedPacket { wait_until: until, octets, content, .. }) =
-                self.queues[profile as usize].pop_front()
+        for profile in DccProfile::ALL_PROFILES {
+            while let Some(QueuedPacket { expires_at: until, octets, packet_content: content, .. }) =
+                self.queues_by_profile[profile as usize].pop_front()
             {
                 if until > now {
                     self.record_sent_packet(now, profile, octets);
@@ -398,19 +400,19 @@ impl<T> Gate<T> {
 
     /// Drops the waiting packets for which `unwanted` returns true, and counts them by `reason`.
     pub fn discard_waiting(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
-        for queue in &mut self.queues {
+        for queue in &mut self.queues_by_profile {
             let before = queue.len();
-            queue.retain(|waiting| !unwanted(&waiting.content));
+            queue.retain(|waiting| !unwanted(&waiting.packet_content));
             self.counters.dropped[reason as usize] += (before - queue.len()) as u64;
         }
     }
 
     fn record_sent_packet(&mut self, now: Time, profile: DccProfile, octets: usize) {
         let last = LastSentPacket { sent_at: now, on_air: air_time(octets, self.config.data_rate) };
-        self.counters.sent[profile as usize] += 1;
+        self.counters.sent_by_profile[profile as usize] += 1;
         self.counters.on_air_us += u64::try_from(last.on_air.as_micros()).unwrap_or(u64::MAX);
         self.last_sent = Some(last);
-        self.on_air[profile as usize] = last.on_air;
+        self.last_air_times[profile as usize] = last.on_air;
         self.opens_at = now + self.closed_time(last, None);
     }
 
@@ -419,8 +421,8 @@ impl<T> Gate<T> {
     /// at which the gate opens by the previous computation.
     fn closed_time(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
         match &self.controller {
-            Controller::Reactive(reactive) => reactive.closed_time(last.on_air),
-            Controller::Adaptive(limeric) => {
+            RateController::Reactive(reactive) => reactive.closed_time(last.on_air),
+            RateController::Adaptive(limeric) => {
                 let done = since.map(|(now, opens)| {
                     (now.saturating_since(last.sent_at), opens.saturating_since(last.sent_at))
                 });

@@ -47,7 +47,7 @@ pub(crate) struct Contender {
 pub(crate) struct ContentionBuffer {
     packets: HashMap<PacketIdentity, Contender, SeededHash>,
     identity_by_arrival: BTreeMap<u64, PacketIdentity>,
-    next_number: u64,
+    next_arrival_number: u64,
     octets: usize,
 }
 
@@ -56,7 +56,7 @@ impl ContentionBuffer {
         ContentionBuffer {
             packets: HashMap::with_hasher(SeededHash(seed)),
             identity_by_arrival: BTreeMap::new(),
-            next_number: 0,
+            next_arrival_number: 0,
             octets: 0,
         }
     }
@@ -98,7 +98,7 @@ impl ContentionBuffer {
         }
         let identity = packet.properties.identity;
         self.octets += packet.frame.len();
-        self.identity_by_arrival.insert(self.next_number, identity);
+        self.identity_by_arrival.insert(self.next_arrival_number, identity);
         self.packets.insert(
             identity,
             Contender {
@@ -106,10 +106,10 @@ impl ContentionBuffer {
                 sender,
                 copy_count: 1,
                 is_advanced: advanced,
-                arrival_number: self.next_number,
+                arrival_number: self.next_arrival_number,
             },
         );
-        self.next_number += 1;
+        self.next_arrival_number += 1;
     }
 
     pub fn remove(&mut self, identity: PacketIdentity) -> Option<Contender> {

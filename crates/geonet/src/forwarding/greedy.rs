@@ -1,9 +1,9 @@
 //! Greedy forwarding (E.2): the next hop is the neighbour nearest to the destination, if it is strictly
 //! nearer than this station.
 //!
-//! [`Metric`] gives the distances. Every station computes the same distances for a packet, so the packet
-//! cannot return to a station that forwarded it. The search uses the spatial index. A cache keeps the result
-//! for each destination until a neighbour appears, leaves or moves, or this station moves. With
+//! [`DistanceMetric`] gives the distances. Every station computes the same distances for a packet, so the
+//! packet cannot return to a station that forwarded it. The search uses the spatial index. A cache keeps the
+//! result for each destination until a neighbour appears, leaves or moves, or this station moves. With
 //! `next_hop_hold` the router keeps a next hop longer ([`RetainedNextHops`]) while it is a neighbour and
 //! nearer than this station. So the packets of a flow keep their order.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use crate::geodesy::{Metric, Position};
+use crate::geodesy::{DistanceMetric, Position};
 use crate::location_table::{LocationTable, Slot};
 use crate::packet::Target;
 
@@ -21,7 +21,7 @@ const CACHE_LINES: usize = 256;
 #[derive(Debug, Clone, Copy)]
 struct CachedNextHop {
     destination: Position,
-    generation: u64,
+    table_generation: u64,
     own_position: Position,
     next_hop: Option<Slot>,
 }
@@ -41,12 +41,17 @@ impl Default for NextHopCache {
 impl NextHopCache {
     /// Returns the neighbour that is the next hop to the metric's destination; `None` if no neighbour is
     /// nearer to the destination than `ego`.
-    pub fn next_hop(&mut self, table: &LocationTable, metric: &Metric, ego: Position) -> Option<Slot> {
+    pub fn next_hop(
+        &mut self,
+        table: &LocationTable,
+        metric: &DistanceMetric,
+        ego: Position,
+    ) -> Option<Slot> {
         let destination = metric.destination;
         let line = &mut self.cached_next_hops[cache_line(position_key(destination))];
         if let Some(cached) = line
             && cached.destination == destination
-            && cached.generation == table.neighbour_generation()
+            && cached.table_generation == table.neighbour_generation()
             && cached.own_position == ego
         {
             return cached.next_hop;
@@ -55,7 +60,7 @@ impl NextHopCache {
             table.neighbour_index().nearest_item(metric, metric.squared_distance(ego)).map(|(slot, _)| slot);
         *line = Some(CachedNextHop {
             destination,
-            generation: table.neighbour_generation(),
+            table_generation: table.neighbour_generation(),
             own_position: ego,
             next_hop,
         });
@@ -112,7 +117,7 @@ impl RetainedNextHops {
     }
 
     /// Stores the next hop to a target; [`Self::get`] returns it later.
-    pub(crate) fn set(&mut self, now: Time, target: &Target, next_hop: Slot) {
+    pub(crate) fn store_next_hop(&mut self, now: Time, target: &Target, next_hop: Slot) {
         let Some(towards) = TargetKey::key_of_target(target) else { return };
         if self.retained_next_hops.is_empty() {
             self.retained_next_hops = vec![None; CACHE_LINES];

@@ -33,7 +33,7 @@
 
 use carnet_wire::geonet::CommonNextHeader;
 
-use crate::geodesy::{LocalPlane, Metric, Position};
+use crate::geodesy::{DistanceMetric, LocalPlane, Position};
 use crate::location_table::{LocationTable, Slot};
 use crate::mib::Planarisation;
 use crate::{GeonetDrop, MacAddress};
@@ -117,15 +117,15 @@ pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Pl
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
         let (east, north) = plane.offset_of(position);
-        let middle = Metric::new(plane.position_at(east / 2.0, north / 2.0));
+        let middle = DistanceMetric::new(plane.position_at(east / 2.0, north / 2.0));
         let length = middle.squared_distance(ego) + middle.squared_distance(position);
         match planarisation {
             Planarisation::Gabriel => {
                 let radius = length / 2.0;
-                middle_is_free(table, &middle, radius, |witness| witness != slot)
+                has_no_neighbour_around(table, &middle, radius, |witness| witness != slot)
             }
             Planarisation::RelativeNeighbourhood => {
-                let (to_ego, to_other) = (Metric::new(ego), Metric::new(position));
+                let (to_ego, to_other) = (DistanceMetric::new(ego), DistanceMetric::new(position));
                 let edge = to_ego.squared_distance(position).min(to_other.squared_distance(ego));
                 let nearer = |witness: Slot| {
                     witness != slot
@@ -133,7 +133,7 @@ pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Pl
                             to_ego.squared_distance(place) < edge && to_other.squared_distance(place) < edge
                         })
                 };
-                middle_is_free(table, &middle, 1.51 * length, nearer)
+                has_no_neighbour_around(table, &middle, 1.51 * length, nearer)
             }
         }
     };
@@ -145,13 +145,13 @@ pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Pl
         .collect()
 }
 
-fn middle_is_free(
+fn has_no_neighbour_around(
     table: &LocationTable,
-    middle: &Metric,
+    middle: &DistanceMetric,
     radius: f64,
     witness: impl Fn(Slot) -> bool,
 ) -> bool {
-    !table.neighbour_index().is_any_within(middle, radius * (1.0 - 1e-9), witness)
+    !table.neighbour_index().has_item_within(middle, radius * (1.0 - 1e-9), witness)
 }
 
 /// Position of a neighbour relative to the destination, in metres.
@@ -301,10 +301,10 @@ mod tests {
     use carnet_base::Time;
     use carnet_wire::geonet::{GnAddress, LongPositionVector, StationType};
 
-    const HOME: Position = Position::new(488_375_000, 21_008_000);
+    const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
     fn position_at(east: f64, north: f64) -> Position {
-        LocalPlane::new(HOME).position_at(east, north)
+        LocalPlane::new(HOME_POSITION).position_at(east, north)
     }
 
     fn mac_of_number(number: u8) -> MacAddress {
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn planar_subgraph_has_no_crossing_edges() {
         let planar = |places: &[(f64, f64)], planarisation| {
-            planar_neighbours(&location_table(places), HOME, planarisation).len()
+            planar_neighbours(&location_table(places), HOME_POSITION, planarisation).len()
         };
         for (witness, gabriel, relative) in
             [((100.0, 10.0), 1, 1), ((100.0, 130.0), 2, 1), ((80.0, 200.0), 2, 2), ((-10.0, 0.0), 2, 2)]
@@ -348,11 +348,16 @@ mod tests {
     #[test]
     fn right_hand_rule_takes_next_edge_counter_clockwise() {
         let table = location_table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
-        let neighbours = planar_neighbours(&table, HOME, Planarisation::Gabriel);
+        let neighbours = planar_neighbours(&table, HOME_POSITION, Planarisation::Gabriel);
         assert_eq!(neighbours.len(), 3);
-        let walk =
-            PlanarGraphView::new(&table, &neighbours, mac_of_number(9), HOME, position_at(0.0, -5000.0));
-        let (header, first) = walk.enter_perimeter(HOME, CommonNextHeader::BtpB).expect("an edge");
+        let walk = PlanarGraphView::new(
+            &table,
+            &neighbours,
+            mac_of_number(9),
+            HOME_POSITION,
+            position_at(0.0, -5000.0),
+        );
+        let (header, first) = walk.enter_perimeter(HOME_POSITION, CommonNextHeader::BtpB).expect("an edge");
         assert_eq!(
             (walk.mac_of(first), header.first_edge),
             (mac_of_number(1), (mac_of_number(9), mac_of_number(1)))
@@ -373,7 +378,7 @@ mod tests {
     fn perimeter_walk_changes_face_at_line_to_destination() {
         let table = location_table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
         let ego = position_at(-500.0, 100.0);
-        let walk = PlanarGraphView::new(&table, &[0, 1, 2], mac_of_number(9), ego, HOME);
+        let walk = PlanarGraphView::new(&table, &[0, 1, 2], mac_of_number(9), ego, HOME_POSITION);
         let header = |reached: f64| RecoveryHeader {
             next_header: CommonNextHeader::BtpB,
             greedy_failure_position: position_at(-1000.0, 0.0),

@@ -27,7 +27,7 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::geonet::LongPositionVector;
 
-use crate::geodesy::{LocalPlane, Metric, Position};
+use crate::geodesy::{DistanceMetric, LocalPlane, Position};
 use crate::location_table::{Entry, LocationTable, Slot};
 
 /// Least distance in metres by which a next hop must be nearer to the destination than this station.
@@ -42,7 +42,7 @@ pub const MAX_EXTRAPOLATION: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy)]
 pub struct NeighbourPredictor {
     now: Time,
-    vector: LongPositionVector,
+    own_vector: LongPositionVector,
     own_position: Position,
     plane: LocalPlane,
     velocity: (f64, f64),
@@ -63,7 +63,7 @@ impl NeighbourPredictor {
         let place = Position::new(vector.latitude, vector.longitude);
         NeighbourPredictor {
             now,
-            vector,
+            own_vector: vector,
             own_position: place,
             plane: LocalPlane::new(place),
             velocity: velocity(&vector),
@@ -75,7 +75,7 @@ impl NeighbourPredictor {
     /// Returns the age of a station's vector, seconds.
     fn age_seconds(&self, entry: &Entry) -> f64 {
         let heard = self.now.saturating_since(entry.last_received_at());
-        let told = self.vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
+        let told = self.own_vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
         let told = Duration::from_millis(u64::try_from(told).unwrap_or(0));
         told.clamp(heard, heard + MAX_CLOCK_DIFFERENCE).min(MAX_EXTRAPOLATION).as_secs_f64()
     }
@@ -108,12 +108,12 @@ impl NeighbourPredictor {
     }
 
     /// Returns whether a station at this place is in range.
-    pub fn is_place_in_range(&self, place: Position) -> bool {
+    pub fn is_position_in_range(&self, place: Position) -> bool {
         self.does_link_last(self.plane.offset_of(place), (0.0, 0.0))
     }
 
     /// Returns whether a station is in range and nearer to a packet's destination than this station.
-    pub fn is_in_range_and_nearer(&self, metric: &Metric, entry: &Entry) -> bool {
+    pub fn is_in_range_and_nearer(&self, metric: &DistanceMetric, entry: &Entry) -> bool {
         let (offset, velocity) = self.extrapolate(entry);
         let own = metric.squared_distance(self.own_position).sqrt();
         self.does_link_last(offset, velocity)
@@ -126,7 +126,7 @@ impl NeighbourPredictor {
     pub fn next_hop(
         &self,
         table: &LocationTable,
-        metric: &Metric,
+        metric: &DistanceMetric,
         accept: impl Fn(&Entry) -> bool,
     ) -> Option<Slot> {
         let own = metric.squared_distance(self.own_position).sqrt();
@@ -176,7 +176,7 @@ impl AnnouncedMovement {
 
     /// Returns whether `place`, the present position of this station, is within `metres` of the position that
     /// its last beacon predicts for `now`.
-    pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
+    pub fn is_near_announced_position(&self, now: Time, place: Position, metres: f64) -> bool {
         let (east, north) = self.plane.offset_of(place);
         let seconds = self.age_of_vector(now).as_secs_f64();
         let (east, north) = (east - self.velocity.0 * seconds, north - self.velocity.1 * seconds);
@@ -197,9 +197,10 @@ mod tests {
     use crate::Mib;
     use carnet_wire::geonet::{GnAddress, Timestamp};
 
-    const HERE: Position = Position::new(488_375_000, 21_008_000);
+    const HERE_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
-    /// Returns the position vector of a station `east` and `north` metres from `HERE`, with a speed in m/s.
+    /// Returns the position vector of a station `east` and `north` metres from `HERE_POSITION`, with a speed
+    /// in m/s.
     fn position_vector(
         mid: u64,
         east: f64,
@@ -208,7 +209,7 @@ mod tests {
         heading: u16,
         at: u32,
     ) -> LongPositionVector {
-        let place = LocalPlane::new(HERE).position_at(east, north);
+        let place = LocalPlane::new(HERE_POSITION).position_at(east, north);
         LongPositionVector {
             address: GnAddress(mid),
             timestamp: Timestamp(at),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     fn chosen_next_hop(table: &LocationTable, at: u32) -> Option<u64> {
-        let metric = Metric::new(LocalPlane::new(HERE).position_at(1000.0, 0.0));
+        let metric = DistanceMetric::new(LocalPlane::new(HERE_POSITION).position_at(1000.0, 0.0));
         let slot = predictor_at(at).next_hop(table, &metric, |_| true)?;
         Some(table.entry(slot).address().0)
     }
@@ -288,8 +289,8 @@ mod tests {
 
     #[test]
     fn predictor_recognises_position_in_radio_range() {
-        let plane = LocalPlane::new(HERE);
-        assert!(predictor_at(0).is_place_in_range(plane.position_at(249.0, 0.0)));
-        assert!(!predictor_at(0).is_place_in_range(plane.position_at(251.0, 0.0)));
+        let plane = LocalPlane::new(HERE_POSITION);
+        assert!(predictor_at(0).is_position_in_range(plane.position_at(249.0, 0.0)));
+        assert!(!predictor_at(0).is_position_in_range(plane.position_at(251.0, 0.0)));
     }
 }

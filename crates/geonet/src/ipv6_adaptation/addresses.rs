@@ -93,54 +93,57 @@ pub fn prefix_of_group(group: Ipv6Addr) -> Option<Prefix> {
 mod tests {
     use super::*;
 
-    fn ipv6(text: &str) -> Ipv6Addr {
+    fn ipv6_address(text: &str) -> Ipv6Addr {
         text.parse().expect("an IPv6 address")
     }
 
     #[test]
     fn interface_identifier_gives_the_mid_of_its_station_only() {
         let mac = [0x02, 0, 0, 0, 0, 0x0a];
-        assert_eq!(link_local_address(mac), ipv6("fe80::ff:fe00:a"));
+        assert_eq!(link_local_address(mac), ipv6_address("fe80::ff:fe00:a"));
         assert_eq!(mac_of_address(link_local_address(mac)), Some(mac));
         assert_eq!(
-            mac_of_address(ipv6("2001:db8::babc:beff:feba:be01")),
+            mac_of_address(ipv6_address("2001:db8::babc:beff:feba:be01")),
             Some([0xb8, 0xbc, 0xbe, 0xba, 0xbe, 1])
         );
         // These addresses belong to no station: a group MAC address, a zero MAC address, an identifier
         // without ff:fe, a multicast address.
         for address in ["fe80::100:ff:fe00:a", "fe80::200:ff:fe00:0", "2001:db8::1", "ff02::ff:fe00:a"] {
-            assert_eq!(mac_of_address(ipv6(address)), None, "{address}");
+            assert_eq!(mac_of_address(ipv6_address(address)), None, "{address}");
         }
     }
 
     #[test]
     fn multicast_groups_map_to_mac_addresses_and_prefixes() {
-        assert_eq!(group_mac(ipv6("ff02::1")), ALL_NODES_MAC);
-        assert_eq!(group_mac(ipv6("ff02::1:ff12:3456")), [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
-        let group = ipv6("ff3e:40:2001:db8:1::1");
-        assert_eq!(prefix_of_group(group), Some(Prefix { address: ipv6("2001:db8:1::"), prefix_length: 64 }));
+        assert_eq!(group_mac(ipv6_address("ff02::1")), ALL_NODES_MAC);
+        assert_eq!(group_mac(ipv6_address("ff02::1:ff12:3456")), [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
+        let group = ipv6_address("ff3e:40:2001:db8:1::1");
+        assert_eq!(
+            prefix_of_group(group),
+            Some(Prefix { address: ipv6_address("2001:db8:1::"), prefix_length: 64 })
+        );
         for group in ["ff1e:40:2001:db8:1::1", "ff3e:41:2001:db8:1::1", "ff3e::1", "2001:db8::1"] {
-            assert_eq!(prefix_of_group(ipv6(group)), None, "{group}");
+            assert_eq!(prefix_of_group(ipv6_address(group)), None, "{group}");
         }
     }
 
     #[test]
     fn geographic_anycast_identifier_has_two_encodings() {
-        assert!(is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffd")));
-        assert!(is_geographic_anycast(ipv6("2001:db8::fd00:0:0:fd")));
+        assert!(is_geographic_anycast(ipv6_address("2001:db8::fdff:ffff:ffff:fffd")));
+        assert!(is_geographic_anycast(ipv6_address("2001:db8::fd00:0:0:fd")));
         // The Mobile IPv6 Home-Agents anycast address of RFC 2526 is not a geographic anycast address.
-        assert!(!is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffe")));
+        assert!(!is_geographic_anycast(ipv6_address("2001:db8::fdff:ffff:ffff:fffe")));
     }
 
     #[test]
     fn prefix_comparison_works_for_every_length() {
-        let prefix = |text: &str, length| Prefix { address: ipv6(text), prefix_length: length };
-        assert!(prefix("::", 0).contains_address(ipv6("ff02::1")));
-        assert!(prefix("2001:db8::", 64).contains_address(ipv6("2001:db8::ffff")));
-        assert!(!prefix("2001:db8::", 64).contains_address(ipv6("2001:db8:0:1::")));
+        let prefix = |text: &str, length| Prefix { address: ipv6_address(text), prefix_length: length };
+        assert!(prefix("::", 0).contains_address(ipv6_address("ff02::1")));
+        assert!(prefix("2001:db8::", 64).contains_address(ipv6_address("2001:db8::ffff")));
+        assert!(!prefix("2001:db8::", 64).contains_address(ipv6_address("2001:db8:0:1::")));
         assert!(
-            prefix("::1", 128).contains_address(ipv6("::1"))
-                && !prefix("::1", 128).contains_address(ipv6("::"))
+            prefix("::1", 128).contains_address(ipv6_address("::1"))
+                && !prefix("::1", 128).contains_address(ipv6_address("::"))
         );
         assert!(prefix("2001:db8::1", 64).equals_prefix(&prefix("2001:db8::", 64)));
         assert!(!prefix("2001:db8::", 63).equals_prefix(&prefix("2001:db8::", 64)));

@@ -19,11 +19,11 @@ use carnet_wire::mld::{Message, Record, RecordType};
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation};
 
 use super::addresses::{self, ANYCAST_MAC};
-use super::{Adaptation, Ipv6Drop, Output};
+use super::{Ipv6Adaptation, Ipv6Drop, Output};
 
 const NEIGHBOR_SOLICITATION: u8 = 135;
 
-impl Adaptation {
+impl Ipv6Adaptation {
     /// Answers a solicitation of the host, or drops a packet that no other station needs. Returns whether the
     /// packet is handled; if not, the caller sends it.
     ///
@@ -46,7 +46,7 @@ impl Adaptation {
                 let solicitation = NeighborSolicitation::parse(message).map_err(|_| Ipv6Drop::Malformed)?;
                 Ok(self.answer_solicitation(at, header, solicitation.target))
             }
-            protocol::HOP_BY_HOP if header.destination.is_multicast() => Ok(is_idle_report(packet)),
+            protocol::HOP_BY_HOP if header.destination.is_multicast() => Ok(is_unneeded_report(packet)),
             _ => Ok(false),
         }
     }
@@ -81,7 +81,7 @@ impl Adaptation {
 
 /// Returns whether a packet is a listener report that must not be sent. All its groups have at most link
 /// scope, or its source is an old address of the station.
-fn is_idle_report(packet: &[u8]) -> bool {
+fn is_unneeded_report(packet: &[u8]) -> bool {
     let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
     let of_the_link =
         |record: Record<'_>| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2;

@@ -63,7 +63,7 @@ struct BufferedPacket<T> {
 struct SourceBuffer<T> {
     /// Sequence number of the latest delivered packet. The next field is the number of hops over which it
     /// came.
-    latest_delivered: u16,
+    latest_delivered_sequence: u16,
     hop_count: u8,
     /// Time of the last packet of the source.
     last_received_at: Time,
@@ -119,7 +119,7 @@ impl<T> ReorderingBuffer<T> {
             let lateness = None;
             let waiting = VecDeque::new();
             let known = SourceBuffer {
-                latest_delivered: sequence,
+                latest_delivered_sequence: sequence,
                 hop_count: hops,
                 last_received_at: now,
                 waiting_packets: waiting,
@@ -130,26 +130,27 @@ impl<T> ReorderingBuffer<T> {
             return;
         };
         known.last_received_at = now;
-        match sequence_distance(sequence, known.latest_delivered) {
+        match sequence_distance(sequence, known.latest_delivered_sequence) {
             // The packet is older than the latest delivered one: the buffer no longer waited for it, or the
             // source has restarted.
             ..=0 => {
                 self.late_packets += 1;
                 if known.waiting_packets.is_empty()
-                    && sequence_distance(sequence, known.latest_delivered) < -(MAX_WAITING_PACKETS as i16)
+                    && sequence_distance(sequence, known.latest_delivered_sequence)
+                        < -(MAX_WAITING_PACKETS as i16)
                 {
-                    (known.latest_delivered, known.hop_count) = (sequence, hops);
+                    (known.latest_delivered_sequence, known.hop_count) = (sequence, hops);
                 }
                 out(item);
             }
             1 => {
                 known.learn_lateness(now);
-                (known.latest_delivered, known.hop_count) = (sequence, hops);
+                (known.latest_delivered_sequence, known.hop_count) = (sequence, hops);
                 out(item);
                 known.release_packets(None, out);
             }
             _ if known.waiting_packets.is_empty() && !rule.must_wait(known.hop_count, hops) => {
-                (known.latest_delivered, known.hop_count) = (sequence, hops);
+                (known.latest_delivered_sequence, known.hop_count) = (sequence, hops);
                 out(item);
             }
             _ => {
@@ -233,11 +234,11 @@ impl<T> SourceBuffer<T> {
     fn release_packets(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
         while let Some(first) = self.waiting_packets.front() {
             let is_over = up_to.is_some_and(|last| sequence_distance(first.sequence, last) <= 0);
-            if !is_over && sequence_distance(first.sequence, self.latest_delivered) != 1 {
+            if !is_over && sequence_distance(first.sequence, self.latest_delivered_sequence) != 1 {
                 break;
             }
             let Some(first) = self.waiting_packets.pop_front() else { break };
-            (self.latest_delivered, self.hop_count) = (first.sequence, first.hop_count);
+            (self.latest_delivered_sequence, self.hop_count) = (first.sequence, first.hop_count);
             out(first.content);
         }
     }

@@ -9,7 +9,7 @@ use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation, RouterA
 use super::addresses::{self, ALL_NODES_MAC};
 use super::links::{Link, LinkId, LinkKind};
 use super::outgoing::check_addresses;
-use super::{Adaptation, Ipv6Drop, MAX_ROUTERS, numbered_name};
+use super::{Ipv6Adaptation, Ipv6Drop, MAX_ROUTERS, numbered_name};
 use crate::MacAddress;
 use crate::geodesy::Position;
 use crate::io::Delivery;
@@ -30,16 +30,16 @@ pub struct HostDelivery {
     pub source: MacAddress,
 }
 
-impl Adaptation {
+impl Ipv6Adaptation {
     /// Returns where the host receives a payload of next header IPv6. The function may create an interface,
-    /// which waits in [`Adaptation::poll_output`]; the caller creates it before delivery.
+    /// which waits in [`Ipv6Adaptation::poll_output`]; the caller creates it before delivery.
     ///
     /// # Errors
     /// Reason for which the host does not receive the packet.
     pub fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Result<HostDelivery, Ipv6Drop> {
         let result = self.delivery_to_host(now, delivery);
         match result {
-            Ok(_) => self.counters.received += 1,
+            Ok(_) => self.counters.received_packets += 1,
             Err(reason) => self.count_drop(reason),
         }
         result
@@ -67,7 +67,7 @@ impl Adaptation {
             HeaderType::GeoBroadcast(_) | HeaderType::GeoAnycast(_) => {
                 let broadcast = matches!(delivery.header_type, HeaderType::GeoBroadcast(_));
                 let advertisement = advertisement.as_ref().filter(|_| broadcast);
-                self.place_in_area(now, &header, delivery.area.as_ref(), advertisement)
+                self.deliver_to_area_link(now, &header, delivery.area.as_ref(), advertisement)
             }
             _ => 0,
         };
@@ -141,7 +141,7 @@ impl Adaptation {
     }
 
     /// Returns the link of a GBC or GAC: the link of its area (MR_GVL_BV_01 to BV_05).
-    fn place_in_area(
+    fn deliver_to_area_link(
         &mut self,
         now: Time,
         header: &Header,
@@ -185,7 +185,7 @@ impl Adaptation {
         link.is_learnt = true;
         link.learn_prefixes(now, advertisement);
         link.next_expiry()?;
-        if !self.learning_limit.allow(now) {
+        if !self.link_creation_limiter.try_take_token(now) {
             return None;
         }
         self.next_link_id = self.next_link_id.wrapping_add(1);
@@ -236,7 +236,7 @@ impl Adaptation {
     /// lifetimes. Returns `None` if `test` holds for no link.
     fn longest_lived_link_where(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
         let found = self.links.iter().enumerate().rev().filter(|(_, link)| test(link));
-        found.max_by_key(|(_, link)| link.lifetime()).map(|(at, _)| at)
+        found.max_by_key(|(_, link)| link.ends_at()).map(|(at, _)| at)
     }
 }
 

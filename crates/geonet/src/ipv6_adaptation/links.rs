@@ -145,7 +145,7 @@ impl Link {
 
     /// Returns the time at which the link ends: when its last prefix expires. A link from the config has no
     /// end.
-    pub fn lifetime(&self) -> Time {
+    pub fn ends_at(&self) -> Time {
         match self.is_learnt {
             true => self.prefixes.iter().filter_map(|(_, until)| *until).max().unwrap_or(Time::ZERO),
             false => Time::MAX,

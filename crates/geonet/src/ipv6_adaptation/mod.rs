@@ -38,7 +38,7 @@
 //! group. All interfaces have the same MAC address, so a link-local unicast address belongs to every link.
 //! The module delivers packets to such an address on the topological link.
 //!
-//! [`Adaptation::handle_groups`] takes the areas that the management plane sets at run time
+//! [`Ipv6Adaptation::handle_groups`] takes the areas that the management plane sets at run time
 //! ([`crate::geo_destinations`]).
 //!
 //! A packet that is too large for the radio causes Packet Too Big, or the module fragments it
@@ -149,7 +149,7 @@ pub struct Ipv6Config {
     pub congestion_mark: Option<u32>,
     /// Whether the module fragments packets that are too large for the radio, if the receiving station can
     /// reassemble them; see [`fragments`]. The interfaces then have an MTU of at least 1500 octets.
-    pub fragments: bool,
+    pub fragments_large_packets: bool,
 }
 
 impl Ipv6Config {
@@ -225,9 +225,9 @@ pub struct LearnedArea<'a> {
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Number of packets of the host that the module passed to GeoNetworking.
-    pub sent: u64,
+    pub sent_packets: u64,
     /// Number of received packets that the module passed to the host.
-    pub received: u64,
+    pub received_packets: u64,
     /// Number of host packets that did not need the radio: solicitations that this module answered, and
     /// listener reports that no station needs.
     pub locally_answered: u64,
@@ -250,18 +250,18 @@ impl Counters {
     }
 }
 
-/// The sublayer. After each `handle_*` call, the caller calls [`Adaptation::poll_output`] until it returns
-/// `None`.
+/// The sublayer. After each `handle_*` call, the caller calls [`Ipv6Adaptation::poll_output`] until it
+/// returns `None`.
 #[derive(Debug)]
-pub struct Adaptation {
+pub struct Ipv6Adaptation {
     address: GnAddress,
     mtu: u32,
     hop_limit: Option<u8>,
     learnt_links: usize,
-    learning_limit: RateLimiter,
+    link_creation_limiter: RateLimiter,
     configured_groups: BTreeMap<Ipv6Addr, GeoArea>,
     /// Areas of the groups that operators set at run time; `None` while the position of the area is unknown.
-    moving_groups: BTreeMap<Ipv6Addr, Option<GeoArea>>,
+    operator_groups: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
     /// Virtual links; the first one is the topological link.
     links: Vec<Link>,
@@ -280,26 +280,26 @@ pub struct Adaptation {
     fragments: Option<Fragments<LinkId>>,
 }
 
-impl Adaptation {
+impl Ipv6Adaptation {
     /// Creates the sublayer of the station with this address. The interfaces to create wait in
-    /// [`Adaptation::poll_output`].
-    pub fn new(config: Ipv6Config, address: GnAddress) -> Adaptation {
-        let mut adaptation = Adaptation {
+    /// [`Ipv6Adaptation::poll_output`].
+    pub fn new(config: Ipv6Config, address: GnAddress) -> Ipv6Adaptation {
+        let mut adaptation = Ipv6Adaptation {
             address,
             mtu: config.mtu,
             hop_limit: config.hop_limit,
             learnt_links: config.learnt_links,
-            learning_limit: RateLimiter::new(LINK_CREATION_BURST, LINK_CREATION_INTERVAL),
+            link_creation_limiter: RateLimiter::new(LINK_CREATION_BURST, LINK_CREATION_INTERVAL),
             configured_groups: BTreeMap::new(),
-            moving_groups: BTreeMap::new(),
+            operator_groups: BTreeMap::new(),
             subnets: Vec::new(),
             links: Vec::new(),
             next_link_id: 0,
             routers: VecDeque::new(),
             outputs: VecDeque::new(),
             counters: Counters {
-                sent: 0,
-                received: 0,
+                sent_packets: 0,
+                received_packets: 0,
                 locally_answered: 0,
                 marked_packets: 0,
                 fragmented_packets: 0,
@@ -310,7 +310,7 @@ impl Adaptation {
             congestion_mark: config.congestion_mark,
             radio_queue_octets: 0,
             max_payload_octets: config.mtu as usize,
-            fragments: config.fragments.then(Fragments::default),
+            fragments: config.fragments_large_packets.then(Fragments::default),
         };
         adaptation.add_link(config.interface, LinkKind::Topological);
         if let Some(name) = config.dynamic_interface {
@@ -378,9 +378,9 @@ impl Adaptation {
     }
 
     /// Counts host packets that a fast path has sent and received.
-    pub fn count_accelerated(&mut self, sent: u64, received: u64) {
-        self.counters.sent += sent;
-        self.counters.received += received;
+    pub fn count_fast_path_packets(&mut self, sent: u64, received: u64) {
+        self.counters.sent_packets += sent;
+        self.counters.received_packets += received;
     }
 
     /// Returns the counters.
@@ -396,7 +396,7 @@ impl Adaptation {
     /// Returns the areas from Router Advertisements, with their links.
     pub fn learned_areas(&self) -> impl Iterator<Item = LearnedArea<'_>> {
         self.links.iter().filter(|link| link.is_learnt).filter_map(|link| {
-            let (interface, expires) = (link.name.as_str(), link.lifetime());
+            let (interface, expires) = (link.name.as_str(), link.ends_at());
             Some(LearnedArea { interface, area: *link.area()?, prefixes: link.prefixes().collect(), expires })
         })
     }
@@ -426,7 +426,7 @@ impl Adaptation {
         if let Some(fragments) = &mut self.fragments {
             fragments.handle_timeout(now);
             self.counters.abandoned_packets = fragments.abandoned_packets;
-            self.answer_unable_destinations();
+            self.answer_refused_packets();
         }
     }
 
@@ -473,8 +473,8 @@ impl Adaptation {
     /// Replaces the groups that operators set at run time, each with its area. The area is `None` while its
     /// position is unknown. For the same group, an area of the configuration takes precedence.
     pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
-        self.moving_groups.clear();
-        self.moving_groups.extend(groups);
+        self.operator_groups.clear();
+        self.operator_groups.extend(groups);
     }
 
     /// Returns whether the configuration has an area for a group.
@@ -489,7 +489,7 @@ impl Adaptation {
 
     /// Returns whether the configuration or an operator has set an area for a group.
     fn has_group(&self, group: Ipv6Addr) -> bool {
-        self.configured_groups.contains_key(&group) || self.moving_groups.contains_key(&group)
+        self.configured_groups.contains_key(&group) || self.operator_groups.contains_key(&group)
     }
 
     /// Adds a link and returns its index in the list.

@@ -10,7 +10,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header};
 use super::addresses::{self, ANYCAST_MAC};
 use super::fragments::{FORMAT_MAGIC, Fragments, OversizeOutcome, PayloadOutcome};
 use super::links::{Link, LinkKind};
-use super::{Adaptation, Ipv6Drop, LinkId, Output};
+use super::{Ipv6Adaptation, Ipv6Drop, LinkId, Output};
 use crate::MacAddress;
 use crate::io::{Delivery, Request, Transport};
 
@@ -39,7 +39,7 @@ enum HostFrameOutcome<'a> {
     Cut,
 }
 
-impl Adaptation {
+impl Ipv6Adaptation {
     /// Converts a frame of the host into a request to the router. Returns `None` if this module handled the
     /// frame itself; the caller then polls the outputs.
     ///
@@ -55,7 +55,7 @@ impl Adaptation {
     ) -> Result<Option<Request<'a>>, Ipv6Drop> {
         let result = self.outcome_of_host_frame(now, link, frame);
         match result {
-            Ok(HostFrameOutcome::Request(_)) => self.counters.sent += 1,
+            Ok(HostFrameOutcome::Request(_)) => self.counters.sent_packets += 1,
             Ok(HostFrameOutcome::Settled) => self.counters.locally_answered += 1,
             // Do not count the packet as sent here: `poll_fragment` counts it when its fragments leave.
             Ok(HostFrameOutcome::Cut) => {}
@@ -75,7 +75,7 @@ impl Adaptation {
     pub fn handle_forwarded<'a>(&mut self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
         let result = self.request_of_forwarded(packet);
         match result {
-            Ok(_) => self.counters.sent += 1,
+            Ok(_) => self.counters.sent_packets += 1,
             Err(reason) => self.count_drop(reason),
         }
         result
@@ -132,7 +132,7 @@ impl Adaptation {
     }
 
     /// Handles a destination station whose position is unknown.
-    pub fn handle_unlocated(&mut self, station: MacAddress) {
+    pub fn handle_unknown_position(&mut self, station: MacAddress) {
         if let Some(fragments) = &mut self.fragments {
             fragments.forget_ability(station);
         }
@@ -144,7 +144,7 @@ impl Adaptation {
         let next = fragments
             .poll_payload()
             .map(|(station, payload)| (station, [&FORMAT_MAGIC[..], &payload].concat()));
-        self.counters.sent += fragments.fragmented_packets - self.counters.fragmented_packets;
+        self.counters.sent_packets += fragments.fragmented_packets - self.counters.fragmented_packets;
         self.counters.fragmented_packets = fragments.fragmented_packets;
         next
     }
@@ -193,7 +193,7 @@ impl Adaptation {
     }
 
     /// Sends Packet Too Big to the hosts whose packets waited for a station that cannot reassemble.
-    pub(super) fn answer_unable_destinations(&mut self) {
+    pub(super) fn answer_refused_packets(&mut self) {
         let refused = self.fragments.as_mut().map(Fragments::take_refused_packets).unwrap_or_default();
         for (link, packet) in refused {
             if let (Some(at), Ok((header, _))) = (self.index_of_link(link), Header::parse_packet(&packet)) {
@@ -211,7 +211,7 @@ impl Adaptation {
             if let Some(area) = self.configured_groups.get(&to) {
                 return Ok(Transport::GeoBroadcast(*area));
             }
-            if let Some(area) = self.moving_groups.get(&to) {
+            if let Some(area) = self.operator_groups.get(&to) {
                 return area.map(Transport::GeoBroadcast).ok_or(Ipv6Drop::Nowhere);
             }
             if let Some(area) = self.area_of_group(to) {

@@ -108,7 +108,7 @@ struct GroupState {
     /// Source Timers; [`Time::ZERO`] for a source that EXCLUDE mode excludes.
     source_timers: BTreeMap<Ipv6Addr, Time>,
     /// Older Version Host Present Timer.
-    version_1_until: Time,
+    version_1_host_until: Time,
     /// Number of queries still to send about the group. The next fields have this number for each of its
     /// sources, and the time of the next query.
     group_queries_left: u8,
@@ -163,7 +163,7 @@ impl Listeners {
     ) -> Result<(), TooManyGroups> {
         self.handle_group_record(now, timing, RecordType::IsExclude, group, BTreeSet::new(), false)?;
         if let Some(known) = self.groups.get_mut(&group) {
-            known.version_1_until = now + timing.listening_interval();
+            known.version_1_host_until = now + timing.listening_interval();
         }
         Ok(())
     }
@@ -331,7 +331,7 @@ impl GroupState {
     ) -> QueriesToSend {
         let long = now + timing.listening_interval();
         let mut asked = QueriesToSend::default();
-        if self.version_1_until > now {
+        if self.version_1_host_until > now {
             // 8.3.2: a version 1 host does not answer queries about sources.
             match kind {
                 RecordType::Block => return asked,

@@ -142,7 +142,7 @@ pub struct MulticastProxy {
     forwards_unmapped_groups: bool,
     downstream_interfaces: BTreeMap<String, DownstreamInterface>,
     subscribed_groups: BTreeMap<Ipv6Addr, SourceFilter>,
-    error_limit: RateLimiter,
+    icmp_error_limiter: RateLimiter,
     outputs: VecDeque<Output>,
     counters: Counters,
 }
@@ -170,7 +170,7 @@ impl MulticastProxy {
                 .map(|name| (name, DownstreamInterface::default()))
                 .collect(),
             subscribed_groups: BTreeMap::new(),
-            error_limit: RateLimiter::new(ICMP_ERROR_BURST, ICMP_ERROR_INTERVAL),
+            icmp_error_limiter: RateLimiter::new(ICMP_ERROR_BURST, ICMP_ERROR_INTERVAL),
             outputs: VecDeque::new(),
             counters: Counters {
                 sent_upstream: 0,
@@ -329,7 +329,7 @@ impl MulticastProxy {
             None => {}
         }
         let group = header.destination;
-        if !leaves(group) {
+        if !is_forwardable_group(group) {
             // Routers do not forward Neighbor Discovery and similar messages of a link.
             return Ok(None);
         }
@@ -372,7 +372,7 @@ impl MulticastProxy {
 
     fn forward_downstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
         let (header, packet) = parse_multicast_packet(packet)?;
-        if !leaves(header.destination) {
+        if !is_forwardable_group(header.destination) {
             return Ok(());
         }
         if !is_unicast_routable(header.source) {
@@ -435,11 +435,11 @@ impl MulticastProxy {
                 }
             }
             Message::Report(records) => {
-                for record in records.iter().filter(|record| leaves(record.group)) {
+                for record in records.iter().filter(|record| is_forwardable_group(record.group)) {
                     full |= listeners.handle_record(now, &timing, &record, ask).is_err();
                 }
             }
-            Message::ReportV1(group) if leaves(*group) => {
+            Message::ReportV1(group) if is_forwardable_group(*group) => {
                 full = listeners.handle_report_v1(now, &timing, *group).is_err();
             }
             Message::DoneV1(group) => listeners.handle_done_v1(now, &timing, *group, ask),
@@ -457,7 +457,7 @@ impl MulticastProxy {
         let error = ErrorMessage::PacketTooBig { mtu };
         let own = self.downstream_interfaces.get(lan.interface).and_then(|link| link.link_local);
         let (Some(own), true) = (own, icmpv6::may_answer_with(error, packet)) else { return };
-        if self.error_limit.allow(now) {
+        if self.icmp_error_limiter.try_take_token(now) {
             self.outputs.push_back(Output::Packet {
                 interface: lan.interface.to_owned(),
                 destination: lan.source,
@@ -511,7 +511,7 @@ fn scope_of_group(group: Ipv6Addr) -> u8 {
 
 /// Returns whether a router may forward packets to a group from their link. The proxy stores listeners only
 /// of such groups.
-fn leaves(group: Ipv6Addr) -> bool {
+fn is_forwardable_group(group: Ipv6Addr) -> bool {
     group.is_multicast() && scope_of_group(group) > LINK_SCOPE
 }
 

@@ -37,7 +37,7 @@ const MAX_PERMISSIONS: usize = 1024;
 /// A permission of the fast path, and the time at which the fast path last used the permission.
 #[derive(Debug)]
 struct FastPathPermission<T> {
-    value: Option<T>,
+    permitted_path: Option<T>,
     last_used_at: Time,
 }
 
@@ -101,9 +101,10 @@ impl Acceleration {
     pub(super) fn note_own_packet(&mut self, now: Time, mid: u64) {
         if let Some(way) = self.own_packet_permissions.get_mut(&mid) {
             way.last_used_at = now;
-            self.is_update_due |= way.value.is_none();
+            self.is_update_due |= way.permitted_path.is_none();
         } else if self.own_packet_permissions.len() < MAX_PERMISSIONS {
-            self.own_packet_permissions.insert(mid, FastPathPermission { value: None, last_used_at: now });
+            self.own_packet_permissions
+                .insert(mid, FastPathPermission { permitted_path: None, last_used_at: now });
             self.is_update_due = true;
         }
     }
@@ -156,7 +157,7 @@ fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Resul
     if mid_key(source.address) == mid_key(router.address) {
         return Err(GeonetDrop::OwnEcho);
     }
-    let direct = router.parameters.piggyback && sample.direct;
+    let direct = router.parameters.is_piggybacking_on && sample.direct;
     let learnt = router.location_table.learn_position(
         now,
         &router.parameters,
@@ -201,12 +202,12 @@ pub(super) fn note_received_packet(
         && router.parameters.max_packet_data_rate.is_none()
     {
         if let Some((told, known)) = acceleration.forwarding_permissions.get_mut(&destination) {
-            acceleration.is_update_due |= told.value.is_none() || *known != place;
+            acceleration.is_update_due |= told.permitted_path.is_none() || *known != place;
             (told.last_used_at, *known) = (now, place);
         } else if acceleration.forwarding_permissions.len() < MAX_PERMISSIONS {
             acceleration
                 .forwarding_permissions
-                .insert(destination, (FastPathPermission { value: None, last_used_at: now }, place));
+                .insert(destination, (FastPathPermission { permitted_path: None, last_used_at: now }, place));
             acceleration.is_update_due = true;
         }
     }
@@ -236,7 +237,7 @@ pub(super) fn output_changed_permissions(router: &mut Router, now: Time) {
     acceleration.own_packet_permissions.retain(|mid, told| {
         let idle = now.saturating_since(told.last_used_at) >= PERMISSION_IDLE_TIME;
         let way = if idle { None } else { own_packet_path(router, now, *mid, acceleration.hop_limit) };
-        if let Some(change) = replace_if_changed(&mut told.value, way) {
+        if let Some(change) = replace_if_changed(&mut told.permitted_path, way) {
             let change = change.map_or(FastPathUpdate::NoOwnPacketPath(mac_of(*mid)), |way| {
                 FastPathUpdate::Way(Box::new(way))
             });
@@ -247,7 +248,7 @@ pub(super) fn output_changed_permissions(router: &mut Router, now: Time) {
     acceleration.forwarding_permissions.retain(|mid, (told, place)| {
         let idle = now.saturating_since(told.last_used_at) >= PERMISSION_IDLE_TIME;
         let onward = if idle { None } else { forwarding_path(router, now, *mid, *place) };
-        if let Some(change) = replace_if_changed(&mut told.value, onward) {
+        if let Some(change) = replace_if_changed(&mut told.permitted_path, onward) {
             let change = change.map_or(FastPathUpdate::NoForwardingPath(mac_of(*mid)), |onward| {
                 FastPathUpdate::Onward(Box::new(onward))
             });
@@ -294,7 +295,7 @@ fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u
     packet.emit_into(&mut headers).ok()?;
     // Clear the fields that differ between packets; the fast path writes them.
     headers[16..40].fill(0);
-    let until = router.location_table.entry(slot).expires_at().min(valid_until(router, now, next));
+    let until = router.location_table.entry(slot).expires_at().min(next_hop_valid_until(router, now, next));
     Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, guc_headers: headers, valid_until: until })
 }
 
@@ -319,13 +320,13 @@ fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) ->
         next_hop: next,
         required_position: neighbour.is_none().then_some((place.latitude, place.longitude)),
         destination_vector: known,
-        valid_until: valid_until(router, now, next),
+        valid_until: next_hop_valid_until(router, now, next),
     })
 }
 
 /// Returns the time until which a next hop is valid if no further packet of it arrives. A predicted next
 /// hop that is not a neighbour is valid for [`PREDICTED_HOP_LIFETIME`].
-fn valid_until(router: &Router, now: Time, next_hop: MacAddress) -> Time {
+fn next_hop_valid_until(router: &Router, now: Time, next_hop: MacAddress) -> Time {
     let slot = router.location_table.find_station(now, mac_key(next_hop));
     let entry = slot.map(|slot| router.location_table.entry(slot)).filter(|entry| entry.is_neighbour());
     entry.map_or(now + PREDICTED_HOP_LIFETIME, |entry| entry.neighbour_until())

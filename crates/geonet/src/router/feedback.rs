@@ -19,7 +19,7 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, Packet};
 
 use super::forward::Origin;
 use super::{MAX_UNREACHABLE_STATIONS, Router, accelerate};
-use crate::geodesy::{self, Metric, Position};
+use crate::geodesy::{self, DistanceMetric, Position};
 use crate::location_table::{mac_key, mid_key};
 use crate::mib::AreaForwarding;
 use crate::packet::{BufferedPacket, PacketProperties, Target};
@@ -84,10 +84,10 @@ impl Router {
                 if inside && self.parameters.area_forwarding == AreaForwarding::Advanced {
                     return Ok(());
                 }
-                Target::Area { area, metric: Metric::new(geodesy::centre_of(&area)) }
+                Target::Area { area, metric: DistanceMetric::new(geodesy::centre_of(&area)) }
             }
             ExtendedHeader::GeoAnycast { area, .. } => {
-                Target::Anybody { area, metric: Metric::new(geodesy::centre_of(&area)) }
+                Target::Anybody { area, metric: DistanceMetric::new(geodesy::centre_of(&area)) }
             }
             // TSB, SHB, beacons and LS requests are broadcast, so they have no next hop that could fail.
             _ => return Ok(()),

@@ -13,12 +13,12 @@ use crate::forwarding::perimeter::{
 };
 use crate::forwarding::predictive::NeighbourPredictor;
 use crate::forwarding::{AreaDecision, contention_based, decide_for_area};
-use crate::geodesy::{Metric, Position};
+use crate::geodesy::{DistanceMetric, Position};
 use crate::io::{Event, Output, Transmission};
 use crate::location_table::{Entry, LearnOutcome, Slot, mac_key, mid_key};
 use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, VoidRecovery};
 use crate::packet::{BufferedPacket, PacketProperties, Target};
-use crate::packet_rate::{ShaperDecision, yielding_share};
+use crate::packet_rate::{ShaperDecision, yielding_rate_limit};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
 /// Whether a packet to forward comes from this station or from another one.
@@ -104,10 +104,10 @@ impl Router {
             .filter(|slot| Some(*slot) != source);
         let both = [source, sender];
         let excessive = if received.is_yielding() {
-            let most = yielding_share(limit);
+            let most = yielding_rate_limit(limit);
             let mut rates = both.into_iter().flatten();
-            let full =
-                rates.any(|slot| !self.location_table.entry_mut(slot).packet_rate.has_room(now, most, beta));
+            let full = rates
+                .any(|slot| !self.location_table.entry_mut(slot).packet_rate.is_below_limit(now, most, beta));
             if !full {
                 for slot in both.into_iter().flatten() {
                     self.location_table.entry_mut(slot).packet_rate.count_packet(now, octets, beta);
@@ -124,7 +124,7 @@ impl Router {
         if !excessive {
             return Ok(());
         }
-        if !std::mem::replace(&mut self.told_of_data_rate, true) {
+        if !std::mem::replace(&mut self.has_reported_data_rate, true) {
             self.push_event(Event::PacketDataRate { source: received.source().address, limit });
         }
         Err(GeonetDrop::PacketDataRate)
@@ -150,7 +150,7 @@ impl Router {
             ShaperDecision::Goes(packet) => self.send_or_buffer(now, packet, Origin::Here),
             ShaperDecision::Waits(due) => {
                 if let Some(due) = due {
-                    self.timers.set(Timer::Shaper, due);
+                    self.timers.set_deadline(Timer::Shaper, due);
                 }
                 Ok(())
             }
@@ -182,7 +182,7 @@ impl Router {
                 }
                 Err(due) => {
                     if let Some(due) = due {
-                        self.timers.set(Timer::Shaper, due);
+                        self.timers.set_deadline(Timer::Shaper, due);
                     }
                     return;
                 }
@@ -295,7 +295,7 @@ impl Router {
         origin: Origin<'_>,
     ) -> Result<(), GeonetDrop> {
         if self.parameters.non_area_forwarding == NonAreaForwarding::ContentionBased {
-            return self.non_area_contention(now, packet, origin);
+            return self.forward_by_contention(now, packet, origin);
         }
         if let Some(next) = self.greedy_next_hop(now, &packet.properties.target) {
             self.transmit_packet(next, packet);
@@ -319,7 +319,7 @@ impl Router {
     /// hop.
     pub(super) fn greedy_next_hop(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
         if let Some(prediction) = self.parameters.prediction {
-            return self.greedy_predicted(now, target, prediction);
+            return self.predicted_next_hop(now, target, prediction);
         }
         if let Target::Station { mid, .. } = target
             && let Some(slot) = self.location_table.find_station(now, *mid)
@@ -352,12 +352,17 @@ impl Router {
 
     fn retain_next_hop(&mut self, now: Time, target: &Target, next_hop: Slot) {
         if !self.parameters.next_hop_hold.is_zero() {
-            self.held_next_hops.set(now, target, next_hop);
+            self.held_next_hops.store_next_hop(now, target, next_hop);
         }
     }
 
     /// Returns the next hop by predicted positions.
-    fn greedy_predicted(&mut self, now: Time, target: &Target, prediction: Prediction) -> Option<MacAddress> {
+    fn predicted_next_hop(
+        &mut self,
+        now: Time,
+        target: &Target,
+        prediction: Prediction,
+    ) -> Option<MacAddress> {
         let range = self.parameters.max_communication_range;
         let view = NeighbourPredictor::new(now, self.own_position_vector?, range, prediction.link_lifetime);
         let reached = |mid: u64, heard: Time| {
@@ -374,7 +379,7 @@ impl Router {
             {
                 Some(entry) if entry.is_neighbour() => (view.is_in_range(entry), entry.last_received_at()),
                 Some(entry) => (view.is_in_range(entry), Time::ZERO),
-                None => (view.is_place_in_range(metric.destination), Time::ZERO),
+                None => (view.is_position_in_range(metric.destination), Time::ZERO),
             };
             if within && reached(*mid, heard) {
                 let [_, _, mac @ ..] = mid.to_be_bytes();
@@ -401,7 +406,7 @@ impl Router {
     }
 
     /// Forwards a packet by contention (E.3).
-    fn non_area_contention(
+    fn forward_by_contention(
         &mut self,
         now: Time,
         packet: BufferedPacket,
@@ -439,11 +444,11 @@ impl Router {
         let identity = packet.properties.identity;
         let mut pushed_out = Vec::new();
         let limit = self.parameters.cbf_buffer_size;
-        self.timers.set(Timer::Contention(identity), now + timeout);
+        self.timers.set_deadline(Timer::Contention(identity), now + timeout);
         self.contention_buffer
             .insert(packet, received.frame.source, advanced, limit, |old| pushed_out.push(old));
         for old in pushed_out {
-            self.timers.stop(Timer::Contention(old.properties.identity));
+            self.timers.stop_timer(Timer::Contention(old.properties.identity));
             self.count_drop(GeonetDrop::ForwardingBufferOverflow);
             self.recycle_buffer(old.frame);
         }
@@ -564,7 +569,7 @@ impl Router {
         let walk = self.planar_view(ego, metric, planarisation);
         let Some((header, next)) = walk.enter_perimeter(ego, view.common.next_header) else { return false };
         let mac = walk.mac_of(next);
-        let frame = in_perimeter_mode(&view, &header, view.basic.remaining_hop_limit);
+        let frame = with_recovery_header(&view, &header, view.basic.remaining_hop_limit);
         self.counters.perimeter_recoveries += 1;
         self.transmit_packet(mac, BufferedPacket { frame, properties: packet.properties });
         true
@@ -574,7 +579,7 @@ impl Router {
     fn planar_view(
         &mut self,
         ego: Position,
-        metric: &Metric,
+        metric: &DistanceMetric,
         planarisation: Planarisation,
     ) -> PlanarGraphView<'_> {
         let mac = self.mac();
@@ -594,7 +599,7 @@ impl Router {
         now: Time,
         received: &ReceivedPacket<'_>,
         recovery: &RecoveryHeader,
-        metric: Metric,
+        metric: DistanceMetric,
         destination: Option<u64>,
     ) -> Option<Result<(), GeonetDrop>> {
         let VoidRecovery::Perimeter(planarisation) = self.parameters.recovery else {
@@ -618,13 +623,13 @@ impl Router {
         }
         let source = received.source();
         let step = (mid_key(source.address), packet.extended.sequence().unwrap_or(0), remaining);
-        if self.perimeter_walks.contains(&step) {
+        if self.seen_perimeter_packets.contains(&step) {
             return Some(Err(GeonetDrop::Duplicate));
         }
-        if self.perimeter_walks.len() >= MAX_PERIMETER_PACKETS {
-            self.perimeter_walks.pop_front();
+        if self.seen_perimeter_packets.len() >= MAX_PERIMETER_PACKETS {
+            self.seen_perimeter_packets.pop_front();
         }
-        self.perimeter_walks.push_back(step);
+        self.seen_perimeter_packets.push_back(step);
         if let Err(excessive) = self.check_packet_rate(now, received, None) {
             return Some(Err(excessive));
         }
@@ -638,7 +643,7 @@ impl Router {
             Err(reason) => return Some(Err(reason)),
         };
         let mac = walk.mac_of(next);
-        let frame = in_perimeter_mode(packet, &header, remaining - 1);
+        let frame = with_recovery_header(packet, &header, remaining - 1);
         self.counters.forwarded_packets += 1;
         let traffic_class = packet.common.traffic_class;
         let own = false;
@@ -655,7 +660,7 @@ impl Router {
 }
 
 /// Returns the octets of the packet with its recovery header.
-fn in_perimeter_mode(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop_limit: u8) -> Vec<u8> {
+fn with_recovery_header(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop_limit: u8) -> Vec<u8> {
     let mut payload = Vec::with_capacity(RecoveryHeader::LEN + packet.payload.len());
     payload.extend_from_slice(&header.to_octets());
     payload.extend_from_slice(packet.payload);

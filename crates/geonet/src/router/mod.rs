@@ -146,7 +146,7 @@ pub struct Router {
     contention_buffer: ContentionBuffer,
     running_searches: BTreeMap<u64, Box<service::LocationServiceSearch>>,
     repeated_packets: BTreeMap<u32, source::RepeatedPacket>,
-    next_repetition: u32,
+    next_repetition_number: u32,
     recent_own_positions: VecDeque<OwnPosition>,
     /// Timestamp of the last position and the time at which it arrived: together they give the station's
     /// clock.
@@ -160,12 +160,12 @@ pub struct Router {
     /// prediction, which also sends packets to stations that are not neighbours.
     unreachable_stations: VecDeque<(u64, Time)>,
     /// Received packets in perimeter mode: source, SN, RHL.
-    perimeter_walks: VecDeque<(u64, u16, u8)>,
+    seen_perimeter_packets: VecDeque<(u64, u16, u8)>,
     /// Limits the changes of address, so that an attacker cannot cause a change with every frame.
-    conflict_limit: RateLimiter,
+    conflict_limiter: RateLimiter,
     last_beacon_at: Time,
     /// Time and speed of the last packet from the fastest neighbour.
-    fastest_neighbour: (Time, i16),
+    fastest_neighbour_speed: (Time, i16),
     /// Last computed beacon interval, and the speed and number of neighbours from which it was computed.
     beacon_interval_cache: Option<((i16, usize), (Duration, Duration))>,
     /// Movement that the last beacon announced; `Some` only if the station sends a beacon when it deviates
@@ -178,7 +178,7 @@ pub struct Router {
     /// Own packets that wait for the packet data rate (annex B.2).
     shaper: YieldingPacketShaper,
     /// Whether the router has reported to operators that a source exceeds the packet data rate.
-    told_of_data_rate: bool,
+    has_reported_data_rate: bool,
     outputs: VecDeque<Output>,
     free_buffers: Vec<Vec<u8>>,
     counters: Counters,
@@ -202,23 +202,23 @@ impl Router {
             contention_buffer: ContentionBuffer::new(rng.u64()),
             running_searches: BTreeMap::new(),
             repeated_packets: BTreeMap::new(),
-            next_repetition: 0,
+            next_repetition_number: 0,
             recent_own_positions: VecDeque::with_capacity(MAX_OWN_POSITIONS),
             last_position_time: None,
             first_position_at: None,
             planar_subgraph: None,
             unreachable_stations: VecDeque::new(),
-            perimeter_walks: VecDeque::with_capacity(MAX_PERIMETER_PACKETS),
-            conflict_limit: RateLimiter::new(3, ADDRESS_CONFLICT_INTERVAL),
+            seen_perimeter_packets: VecDeque::with_capacity(MAX_PERIMETER_PACKETS),
+            conflict_limiter: RateLimiter::new(3, ADDRESS_CONFLICT_INTERVAL),
             last_beacon_at: Time::ZERO,
-            fastest_neighbour: (Time::ZERO, 0),
+            fastest_neighbour_speed: (Time::ZERO, 0),
             beacon_interval_cache: None,
             announced_movement: None,
             sent_beacon_count: 0,
             timers: TimerTable::new(),
             is_table_timer_set: false,
             shaper: YieldingPacketShaper::default(),
-            told_of_data_rate: false,
+            has_reported_data_rate: false,
             outputs: VecDeque::new(),
             free_buffers: Vec::new(),
             counters: Counters::default(),
@@ -399,8 +399,8 @@ impl Router {
         self.address.mid()
     }
 
-    fn sequence(&mut self) -> u16 {
-        self.sequence_numbers.next()
+    fn next_sequence_number(&mut self) -> u16 {
+        self.sequence_numbers.next_sequence_index()
     }
 
     /// Returns an empty buffer, if possible a recycled one.

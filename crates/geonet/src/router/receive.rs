@@ -9,7 +9,7 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, 
 use super::{MAX_OWN_POSITIONS, Router, accelerate};
 use crate::forwarding::contention_based;
 use crate::forwarding::perimeter::{self, RecoveryHeader};
-use crate::geodesy::{self, Metric, Position};
+use crate::geodesy::{self, DistanceMetric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
 use crate::location_table::{Slot, is_station_mid, mac_key, mid_key};
 use crate::mib::{AddressConfiguration, VoidRecovery};
@@ -97,7 +97,7 @@ impl Router {
             return Err(GeonetDrop::BadSender);
         }
         let mine = mid_key(source.address) == mid_key(self.address);
-        if mine && !(received.recovery.is_some() && self.has_sent(source)) {
+        if mine && !(received.recovery.is_some() && self.has_sent_vector(source)) {
             return Err(self.handle_own_address(now, &packet));
         }
         if frame.source == self.mac() {
@@ -152,7 +152,7 @@ impl Router {
         Ok((packet, Some(recovery)))
     }
 
-    fn has_sent(&self, pv: &LongPositionVector) -> bool {
+    fn has_sent_vector(&self, pv: &LongPositionVector) -> bool {
         self.recent_own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
     }
 
@@ -171,10 +171,10 @@ impl Router {
                 .is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
         let from_before = packet.extended.sequence().is_some()
             && self.first_position_at.is_none_or(|first| first.is_newer_than(source.timestamp));
-        if forgotten || from_before || self.has_sent(source) {
+        if forgotten || from_before || self.has_sent_vector(source) {
             return GeonetDrop::OwnEcho;
         }
-        if !self.conflict_limit.allow(now) {
+        if !self.conflict_limiter.try_take_token(now) {
             return GeonetDrop::DuplicateAddress;
         }
         let address = self.address;
@@ -229,7 +229,7 @@ impl Router {
         if listed || self.contention_buffer.contains(identity) {
             return Err(self.handle_duplicate(now, received, identity));
         }
-        let direct = self.parameters.piggyback
+        let direct = self.parameters.is_piggybacking_on
             && received.packet.basic.remaining_hop_limit == received.packet.common.maximum_hop_limit
             && received.frame.source == source.address.mid();
         let learnt = self.location_table.learn_position(
@@ -280,7 +280,7 @@ impl Router {
             if !inside {
                 let distance = forwarder.map(|position| ego.distance_to(position));
                 let timeout = contention_based::contention_timeout(mib, distance);
-                self.timers.set(super::Timer::Contention(identity), now + timeout);
+                self.timers.set_deadline(super::Timer::Contention(identity), now + timeout);
                 debug_assert!(copies < self.parameters.advanced_max_counter);
                 return GeonetDrop::Duplicate;
             }
@@ -293,7 +293,7 @@ impl Router {
         if let Some(contender) = self.contention_buffer.remove(identity) {
             self.recycle_buffer(contender.packet.frame);
         }
-        self.timers.stop(super::Timer::Contention(identity));
+        self.timers.stop_timer(super::Timer::Contention(identity));
     }
 
     /// Returns the position of this copy's sender, if it is accurate enough for contention (PAI).
@@ -326,8 +326,13 @@ impl Router {
             return Ok(());
         }
         if let Some(recovery) = received.recovery
-            && let Some(result) =
-                self.continue_perimeter_mode(now, received, &recovery, Metric::new(position), Some(mid))
+            && let Some(result) = self.continue_perimeter_mode(
+                now,
+                received,
+                &recovery,
+                DistanceMetric::new(position),
+                Some(mid),
+            )
         {
             return result;
         }
@@ -359,7 +364,7 @@ impl Router {
             return Err(GeonetDrop::Malformed);
         };
         let inside = geodesy::is_inside(area, self.own_coordinates()) && self.own_position_vector.is_some();
-        let metric = Metric::new(geodesy::centre_of(area));
+        let metric = DistanceMetric::new(geodesy::centre_of(area));
         if let Some(recovery) = received.recovery
             && !inside
             && let Some(result) = self.continue_perimeter_mode(now, received, &recovery, metric, None)

@@ -68,7 +68,7 @@ impl Router {
     /// Sets the timer of the location table to the earliest expiry of an entry.
     pub(super) fn schedule_table_timer(&mut self) {
         if let Some(due) = self.location_table.next_expiry() {
-            self.timers.set(Timer::LocationTable, due);
+            self.timers.set_deadline(Timer::LocationTable, due);
             self.is_table_timer_set = true;
         }
     }
@@ -81,16 +81,16 @@ impl Router {
             .filter_map(PacketBuffer::next_expiry)
             .min();
         match due {
-            Some(due) => self.timers.set(Timer::Buffers, due),
-            None => self.timers.stop(Timer::Buffers),
+            Some(due) => self.timers.set_deadline(Timer::Buffers, due),
+            None => self.timers.stop_timer(Timer::Buffers),
         }
     }
 
     fn expire_buffers(&mut self, now: Time) {
-        let mut expired = self.unicast_buffer.expire(now);
-        expired.extend(self.broadcast_buffer.expire(now));
+        let mut expired = self.unicast_buffer.remove_expired(now);
+        expired.extend(self.broadcast_buffer.remove_expired(now));
         for search in self.running_searches.values_mut() {
-            expired.extend(search.waiting_packets.expire(now));
+            expired.extend(search.waiting_packets.remove_expired(now));
         }
         for packet in expired {
             self.count_drop(GeonetDrop::LifetimeExpired);
@@ -104,7 +104,7 @@ impl Router {
         let mut own = self.unicast_buffer.remove_matching(|meta| meta.is_own);
         own.extend(self.broadcast_buffer.remove_matching(|meta| meta.is_own));
         for (mid, mut search) in std::mem::take(&mut self.running_searches) {
-            self.timers.stop(Timer::Search(mid));
+            self.timers.stop_timer(Timer::Search(mid));
             own.extend(search.waiting_packets.remove_matching(|_| true));
         }
         own.extend(self.shaper.clear());
@@ -120,10 +120,10 @@ impl Router {
     /// Returns the speed that decides the beacon interval, 0.01 m/s.
     fn beacon_speed(&self) -> i16 {
         let own = self.own_position_vector.map_or(0, |pv| pv.speed);
-        if self.parameters.beacon_company_speed
-            && own.unsigned_abs() < self.fastest_neighbour.1.unsigned_abs()
+        if self.parameters.uses_fastest_neighbour_speed
+            && own.unsigned_abs() < self.fastest_neighbour_speed.1.unsigned_abs()
         {
-            return self.fastest_neighbour.1;
+            return self.fastest_neighbour_speed.1;
         }
         own
     }
@@ -131,10 +131,10 @@ impl Router {
     /// Stores the speed of a neighbour. The fastest neighbour's speed counts until no neighbour of that speed
     /// has sent a packet for [`FAST_NEIGHBOUR_LIFETIME`].
     pub(super) fn note_neighbour_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
-        let outdated = now.saturating_since(self.fastest_neighbour.0) > FAST_NEIGHBOUR_LIFETIME;
-        if outdated || neighbour.speed.unsigned_abs() >= self.fastest_neighbour.1.unsigned_abs() {
-            let faster = neighbour.speed.unsigned_abs() > self.fastest_neighbour.1.unsigned_abs();
-            self.fastest_neighbour = (now, neighbour.speed);
+        let outdated = now.saturating_since(self.fastest_neighbour_speed.0) > FAST_NEIGHBOUR_LIFETIME;
+        if outdated || neighbour.speed.unsigned_abs() >= self.fastest_neighbour_speed.1.unsigned_abs() {
+            let faster = neighbour.speed.unsigned_abs() > self.fastest_neighbour_speed.1.unsigned_abs();
+            self.fastest_neighbour_speed = (now, neighbour.speed);
             if faster && self.own_position_vector.is_some() {
                 self.schedule_beacon(now, false);
             }
@@ -143,12 +143,13 @@ impl Router {
 
     /// Returns whether this station is away from the position that neighbours extrapolate from its last
     /// beacon.
-    fn has_deviated(&self, now: Time) -> bool {
-        let (Some(limit), Some(told)) = (self.parameters.beacon_deviation, &self.announced_movement) else {
+    fn has_deviated_from_beacon(&self, now: Time) -> bool {
+        let (Some(limit), Some(told)) = (self.parameters.max_beacon_deviation, &self.announced_movement)
+        else {
             return false;
         };
         told.age_of_vector(now) >= self.parameters.shortest_beacon_interval()
-            && !told.is_within(now, self.own_coordinates(), limit)
+            && !told.is_near_announced_position(now, self.own_coordinates(), limit)
     }
 
     /// Returns the beacon interval for the present speed and number of neighbours. Each new position needs
@@ -170,17 +171,17 @@ impl Router {
     pub(super) fn schedule_beacon(&mut self, now: Time, first: bool) {
         let (least, jitter) = self.beacon_interval();
         if first {
-            let wait = self.rng.duration(std::time::Duration::ZERO, jitter.min(least));
-            self.timers.set(Timer::Beacon, now + wait);
+            let wait = self.rng.duration_between(std::time::Duration::ZERO, jitter.min(least));
+            self.timers.set_deadline(Timer::Beacon, now + wait);
             self.last_beacon_at = now;
             return;
         }
         let mut latest = self.last_beacon_at + least + jitter;
-        if self.has_deviated(now) {
+        if self.has_deviated_from_beacon(now) {
             latest = latest.min(self.last_beacon_at + self.parameters.shortest_beacon_interval());
         }
         if self.timers.get(Timer::Beacon).is_some_and(|planned| planned > latest) {
-            self.timers.set(Timer::Beacon, latest.max(now));
+            self.timers.set_deadline(Timer::Beacon, latest.max(now));
         }
     }
 
@@ -194,11 +195,11 @@ impl Router {
             &mut self.rng,
         );
         self.last_beacon_at = now;
-        if self.parameters.beacon_deviation.is_some() {
+        if self.parameters.max_beacon_deviation.is_some() {
             self.announced_movement =
                 self.own_position_vector.as_ref().map(|vector| AnnouncedMovement::new(now, vector));
         }
-        self.timers.set(Timer::Beacon, now + wait);
+        self.timers.set_deadline(Timer::Beacon, now + wait);
     }
 
     /// Sends a beacon (10.3.6.2).
@@ -211,7 +212,7 @@ impl Router {
             self.parameters.multi_hop_beacons.filter(|far| number.is_multiple_of(far.beacon_period.max(1)));
         let hop_limit = far.map_or(1, |far| far.hop_limit.max(1));
         let extended = match far {
-            Some(_) => ExtendedHeader::TopologicallyScoped { sequence: self.sequence(), source },
+            Some(_) => ExtendedHeader::TopologicallyScoped { sequence: self.next_sequence_number(), source },
             None => ExtendedHeader::Beacon { source },
         };
         if far.is_some() {
@@ -254,7 +255,7 @@ impl Router {
         let until = said.map_or(Time::MAX, |lifetime| now + lifetime.duration());
         self.location_table.entry_mut(neighbour).beacon_valid_until = until;
         if until < Time::MAX && self.timers.get(Timer::Silence).is_none_or(|planned| planned > until) {
-            self.timers.set(Timer::Silence, until);
+            self.timers.set_deadline(Timer::Silence, until);
         }
     }
 
@@ -272,7 +273,7 @@ impl Router {
         if let Some(next) = neighbours.map(|(_, entry)| entry.beacon_valid_until).min()
             && next < Time::MAX
         {
-            self.timers.set(Timer::Silence, next);
+            self.timers.set_deadline(Timer::Silence, next);
         }
     }
 
@@ -305,7 +306,7 @@ impl Router {
     ///
     /// # Errors
     /// An error if too many searches run, or if this station has no position.
-    pub fn locate_then_send(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
+    pub fn locate_station(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
         self.assert_drained();
         self.own_position()?;
         if self.begin_search(address)? {
@@ -382,8 +383,10 @@ impl Router {
     }
 
     fn request_location(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
-        self.timers
-            .set(Timer::Search(mid_key(address)), now + self.parameters.location_service_retransmit_timer);
+        self.timers.set_deadline(
+            Timer::Search(mid_key(address)),
+            now + self.parameters.location_service_retransmit_timer,
+        );
         let own = self.own_packet_fields(self.parameters.default_hop_limit);
         let packet = self.compose_own_packet(now, own, Target::Everybody, |sequence, source| {
             ExtendedHeader::LocationServiceRequest { sequence, source, request: address }
@@ -418,7 +421,7 @@ impl Router {
     pub(super) fn end_search(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.location_table.entry(slot).address());
         let Some(mut search) = self.running_searches.remove(&mid) else { return };
-        self.timers.stop(Timer::Search(mid));
+        self.timers.stop_timer(Timer::Search(mid));
         for mut packet in search.waiting_packets.remove_matching(|_| true) {
             let result = if packet.subtract_waiting_time(now) {
                 self.set_destination_position(&mut packet, slot)

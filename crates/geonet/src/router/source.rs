@@ -11,7 +11,7 @@ use super::forward::Origin;
 use super::{MAX_OWN_POSITIONS, MAX_REPETITIONS, Router, Timer, accelerate};
 use crate::GeonetDrop;
 use crate::dcc::DccProfile;
-use crate::geodesy::{self, Metric, Position};
+use crate::geodesy::{self, DistanceMetric, Position};
 use crate::io::{Repetition, Request, Transport};
 use crate::location_table::{is_station_mid, mid_key};
 use crate::packet::{BufferedPacket, PacketProperties, Target};
@@ -84,7 +84,7 @@ impl Router {
                 match known {
                     Some(_) => {
                         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
-                        let result = self.send_own(now, request, packet);
+                        let result = self.send_own_packet(now, request, packet);
                         if ipv6
                             && result.is_ok()
                             && let Some(acceleration) = &mut self.acceleration
@@ -98,28 +98,28 @@ impl Router {
             }
             Transport::GeoBroadcast(area) => {
                 self.check_area(&area)?;
-                let target = Target::Area { area, metric: Metric::new(geodesy::centre_of(&area)) };
+                let target = Target::Area { area, metric: DistanceMetric::new(geodesy::centre_of(&area)) };
                 let packet = self.compose_own_packet(now, own, target, |sequence, source| {
                     ExtendedHeader::GeoBroadcast { sequence, source, area }
                 })?;
                 self.start_repetition(now, &packet, request.repetition);
-                self.send_own(now, request, packet)
+                self.send_own_packet(now, request, packet)
             }
             Transport::GeoAnycast(area) => {
                 self.check_area(&area)?;
-                let target = Target::Anybody { area, metric: Metric::new(geodesy::centre_of(&area)) };
+                let target = Target::Anybody { area, metric: DistanceMetric::new(geodesy::centre_of(&area)) };
                 let packet = self.compose_own_packet(now, own, target, |sequence, source| {
                     ExtendedHeader::GeoAnycast { sequence, source, area }
                 })?;
                 self.start_repetition(now, &packet, request.repetition);
-                self.send_own(now, request, packet)
+                self.send_own_packet(now, request, packet)
             }
             Transport::TopologicallyScoped => {
                 let packet = self.compose_own_packet(now, own, Target::Everybody, |sequence, source| {
                     ExtendedHeader::TopologicallyScoped { sequence, source }
                 })?;
                 self.start_repetition(now, &packet, request.repetition);
-                self.send_own(now, request, packet)
+                self.send_own_packet(now, request, packet)
             }
             Transport::SingleHop(media_dependent) => {
                 let source = self.own_position()?;
@@ -132,7 +132,7 @@ impl Router {
                 Ok(())
             }
         }?;
-        if self.parameters.piggyback && !matches!(request.transport, Transport::GeoUnicast(_)) {
+        if self.parameters.is_piggybacking_on && !matches!(request.transport, Transport::GeoUnicast(_)) {
             self.restart_beacon_timer(now);
         }
         Ok(())
@@ -140,7 +140,7 @@ impl Router {
 
     /// Sends a composed packet. A yielding packet waits in the shaper. ICMPv6 does not wait, because IPv6
     /// needs it to work.
-    fn send_own(
+    fn send_own_packet(
         &mut self,
         now: Time,
         request: &Request<'_>,
@@ -221,7 +221,7 @@ impl Router {
         extended: impl FnOnce(u16, LongPositionVector) -> ExtendedHeader,
     ) -> Result<BufferedPacket, GeonetDrop> {
         let source = self.own_position()?;
-        let sequence = self.sequence();
+        let sequence = self.next_sequence_number();
         Ok(self.compose_with_sequence(now, own, target, extended(sequence, source)))
     }
 
@@ -255,8 +255,8 @@ impl Router {
     fn start_repetition(&mut self, now: Time, packet: &BufferedPacket, repetition: Option<Repetition>) {
         let Some(repetition) = repetition else { return };
         let until = now + repetition.maximum_time;
-        let number = self.next_repetition;
-        self.next_repetition = number.wrapping_add(1);
+        let number = self.next_repetition_number;
+        self.next_repetition_number = number.wrapping_add(1);
         let repeated = RepeatedPacket {
             frame: packet.frame.clone(),
             properties: packet.properties,
@@ -264,7 +264,7 @@ impl Router {
             repeat_until: until,
         };
         self.repeated_packets.insert(number, repeated);
-        self.timers.set(Timer::Repeat(number), now + repetition.interval);
+        self.timers.set_deadline(Timer::Repeat(number), now + repetition.interval);
     }
 
     /// Sends the next repetition of a packet, with the same sequence number as before.
@@ -277,7 +277,7 @@ impl Router {
         }
         frame.extend_from_slice(&repeated.frame);
         let meta = PacketProperties { waiting_since: now, ..repeated.properties };
-        self.timers.set(Timer::Repeat(number), now + repeated.repetition.interval);
+        self.timers.set_deadline(Timer::Repeat(number), now + repeated.repetition.interval);
         let packet = BufferedPacket { frame, properties: meta };
         let result = match meta.target {
             Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),

@@ -51,7 +51,7 @@ fn router_without_fast_path_outputs_no_permissions() {
     let b = SimulatedStation::b();
     iut.make_neighbours(&[b]);
     send_unicast(&mut iut, &b);
-    iut.get(&b, &b.guc_frame(&iut.pv(), b"x")).expect("delivered");
+    iut.receive_unicast(&b, &b.guc_frame(&iut.position_vector(), b"x")).expect("delivered");
     assert!(iut.fast_path_updates.is_empty(), "{:?}", iut.fast_path_updates);
 }
 
@@ -65,7 +65,7 @@ fn first_packet_of_a_flow_gives_fast_path_its_permission() {
     iut.sent_transmissions.clear();
     send_unicast(&mut iut, &a);
     let sent = iut.take_only_transmission();
-    let expected_position = FastPathUpdate::Position(iut.pv());
+    let expected_position = FastPathUpdate::Position(iut.position_vector());
     assert_eq!(iut.fast_path_updates.last(), Some(&expected_position), "the position comes last");
     let [way] = &take_own_packet_paths(&mut iut)[..] else { panic!("one way") };
     assert_eq!((way.destination, way.next_hop), (a.mac, b.mac));
@@ -74,7 +74,7 @@ fn first_packet_of_a_flow_gives_fast_path_its_permission() {
     let mut headers = way.guc_headers;
     headers[8..10].copy_from_slice(&6u16.to_be_bytes());
     headers[12..14].copy_from_slice(&0u16.to_be_bytes());
-    headers[16..40].copy_from_slice(&iut.pv().to_octets());
+    headers[16..40].copy_from_slice(&iut.position_vector().to_octets());
     assert_eq!(sent.frame, [&headers[..], b"packet"].concat());
     // The router does not repeat a permission, and payloads other than IPv6 cause none.
     send_unicast(&mut iut, &a);
@@ -139,7 +139,7 @@ fn router_withdraws_unused_permissions() {
     let b = SimulatedStation::b();
     iut.make_neighbours(&[b]);
     send_unicast(&mut iut, &b);
-    iut.get(&b, &b.guc_frame(&iut.pv(), b"x")).expect("delivered");
+    iut.receive_unicast(&b, &b.guc_frame(&iut.position_vector(), b"x")).expect("delivered");
     iut.fast_path_updates.clear();
     iut.advance_time(PERMISSION_IDLE_TIME / 2);
     pass_report(
@@ -148,7 +148,7 @@ fn router_withdraws_unused_permissions() {
     );
     assert_eq!(
         iut.fast_path_updates,
-        [FastPathUpdate::Position(iut.pv())],
+        [FastPathUpdate::Position(iut.position_vector())],
         "nothing but that the router is there"
     );
     iut.advance_time(PERMISSION_IDLE_TIME / 2);
@@ -167,7 +167,7 @@ fn router_withdraws_unused_permissions() {
     iut.fast_path_updates.clear();
     iut.make_neighbours(&[b.with_later_timestamp(1)]);
     send_unicast(&mut iut, &b);
-    let position = FastPathUpdate::Position(iut.pv());
+    let position = FastPathUpdate::Position(iut.position_vector());
     assert!(iut.fast_path_updates.contains(&position));
     assert_eq!(take_own_packet_paths(&mut iut).len(), 1);
 }
@@ -179,7 +179,7 @@ fn forwarding_permission_depends_on_destination_position_in_packet() {
     let mut iut = router_with_fast_path(mib_without_rate_limit());
     let (a, b, c) = (SimulatedStation::a(), SimulatedStation::b(), SimulatedStation::c());
     iut.make_neighbours(&[b, c]);
-    iut.get(&c, &c.guc_frame(&a.position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&c, &c.guc_frame(&a.position_vector, b"x")).expect("forwarded");
     let [source, ..] = &iut.fast_path_updates[..] else { panic!("nothing told") };
     assert_eq!(*source, FastPathUpdate::Source(c.mac, vec![c.sequence]));
     let told = take_forwarding_paths(&mut iut);
@@ -192,7 +192,7 @@ fn forwarding_permission_depends_on_destination_position_in_packet() {
     // The destination is a neighbour, so the fast path corrects the destination position in packets (C.3).
     let old = b.with_earlier_timestamp(500);
     let c = c.next();
-    iut.get(&c, &c.guc_frame(&old.position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&c, &c.guc_frame(&old.position_vector, b"x")).expect("forwarded");
     let told = take_forwarding_paths(&mut iut);
     let [onward] = &told[..] else { panic!("{told:?}") };
     assert_eq!(
@@ -202,7 +202,7 @@ fn forwarding_permission_depends_on_destination_position_in_packet() {
     // The destination position in the packets has changed.
     let c = c.next();
     let moved = a.moved_to(c.position());
-    iut.get(&c, &c.guc_frame(&moved.position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&c, &c.guc_frame(&moved.position_vector, b"x")).expect("forwarded");
     let told = take_forwarding_paths(&mut iut);
     assert_eq!(
         told[0].required_position,
@@ -218,13 +218,13 @@ fn fast_path_gets_no_permission_if_router_needs_every_packet() {
     let mut iut = router_with_fast_path(Mib::default());
     let (a, b, c) = (SimulatedStation::a(), SimulatedStation::b(), SimulatedStation::c());
     iut.make_neighbours(&[b]);
-    iut.get(&c, &c.guc_frame(&a.position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&c, &c.guc_frame(&a.position_vector, b"x")).expect("forwarded");
     assert!(take_forwarding_paths(&mut iut).is_empty());
     let mib = Mib { non_area_forwarding: NonAreaForwarding::ContentionBased, ..mib_without_rate_limit() };
     let mut iut = router_with_fast_path(mib);
     iut.make_neighbours(&[b]);
     send_unicast(&mut iut, &b);
-    iut.get(&b, &b.guc_frame(&iut.pv(), b"x")).expect("delivered");
+    iut.receive_unicast(&b, &b.guc_frame(&iut.position_vector(), b"x")).expect("delivered");
     assert!(iut.fast_path_updates.is_empty(), "{:?}", iut.fast_path_updates);
 }
 
@@ -234,7 +234,7 @@ fn fast_path_report_updates_location_table() {
     let mut iut = router_with_fast_path(Mib::default());
     let b = SimulatedStation::b();
     iut.make_neighbours(&[b]);
-    iut.get(&b, &b.guc_frame(&iut.pv(), b"x")).expect("delivered");
+    iut.receive_unicast(&b, &b.guc_frame(&iut.position_vector(), b"x")).expect("delivered");
     let later = b.with_later_timestamp(300).moved_to(SimulatedStation::d().position());
     let sample = SourceSummary {
         vector: later.position_vector,
@@ -252,8 +252,8 @@ fn fast_path_report_updates_location_table() {
     assert_eq!(iut.router.counters().delivered_payloads, 8);
     // The router detects duplicates of the sample's packets and of earlier packets.
     for sequence in [100, 101, 102] {
-        let frame = SimulatedStation { sequence, ..later }.guc_frame(&iut.pv(), b"x");
-        assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate), "{sequence}");
+        let frame = SimulatedStation { sequence, ..later }.guc_frame(&iut.position_vector(), b"x");
+        assert_eq!(iut.receive_unicast(&b, &frame), Err(GeonetDrop::Duplicate), "{sequence}");
     }
     // Packets that this station received as destination do not count for the forwarding limit.
     let limit = Mib::default().max_packet_data_rate.expect("a limit") as usize;
@@ -265,10 +265,10 @@ fn fast_path_report_updates_location_table() {
     }
     let frame = SimulatedStation { sequence: 200, ..later.with_later_timestamp(60_200) }
         .guc_frame(&SimulatedStation::a().position_vector, b"x");
-    assert_ne!(iut.get(&b, &frame), Err(GeonetDrop::PacketDataRate));
+    assert_ne!(iut.receive_unicast(&b, &frame), Err(GeonetDrop::PacketDataRate));
     // A report with an old vector changes nothing. A report with this station's own address changes nothing
     // either.
-    let own = SourceSummary { vector: iut.pv(), ..sample.clone() };
+    let own = SourceSummary { vector: iut.position_vector(), ..sample.clone() };
     pass_report(&mut iut, FastPathReport { samples: vec![sample, own], ..FastPathReport::default() });
     assert_eq!(iut.dropped_packets(GeonetDrop::OwnEcho), 1);
     let (_, entry) = iut.router.location_table().iter().next().expect("B");
@@ -283,7 +283,7 @@ fn fast_path_report_updates_location_table() {
 struct SharedCounter(std::sync::Arc<std::sync::atomic::AtomicU16>);
 
 impl SequenceNumbers for SharedCounter {
-    fn next(&mut self) -> u16 {
+    fn next_sequence_index(&mut self) -> u16 {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
     fn restart_sequence(&mut self) {

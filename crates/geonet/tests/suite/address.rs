@@ -52,7 +52,7 @@ fn pon_gna_bv_02_duplicate_address_detection() {
 #[test]
 fn own_packets_from_before_a_restart_are_no_address_conflict() {
     let before = |iut: &RouterUnderTest| {
-        SimulatedStation { position_vector: iut.pv(), ..station_with_same_address() }
+        SimulatedStation { position_vector: iut.position_vector(), ..station_with_same_address() }
             .with_earlier_timestamp(5_000)
     };
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
@@ -190,10 +190,11 @@ fn initial_state_uses_configured_address() {
 #[test]
 fn router_accepts_packet_to_its_mid_with_other_address_bits() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
-    let mut to = iut.pv();
+    let mut to = iut.position_vector();
     to.address.0 ^= 0xfc00_0000_0000_0000;
     to.timestamp = Timestamp(1);
-    iut.get(&SimulatedStation::b(), &SimulatedStation::b().guc_frame(&to, b"x")).expect("delivered");
+    iut.receive_unicast(&SimulatedStation::b(), &SimulatedStation::b().guc_frame(&to, b"x"))
+        .expect("delivered");
     assert_eq!(iut.delivered_payloads.len(), 1);
 }
 

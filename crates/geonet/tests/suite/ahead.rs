@@ -34,7 +34,7 @@ fn prediction_chooses_next_hop_that_stays_in_range() {
         iut.make_neighbours(&[leaves, stays]);
         iut.advance_milliseconds(1000);
         let sender = SimulatedStation::c();
-        iut.get(&sender, &sender.guc_frame(&far.position_vector, b"x")).expect("forwarded");
+        iut.receive_unicast(&sender, &sender.guc_frame(&far.position_vector, b"x")).expect("forwarded");
         assert_eq!(iut.take_only_transmission().destination[5], expected);
     }
 }
@@ -46,16 +46,17 @@ fn prediction_sends_directly_to_destination_in_range() {
     let near = SimulatedStation::station_at(9, position_at(200.0, 0.0));
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_prediction());
     let sender = SimulatedStation::c();
-    iut.get(&sender, &sender.guc_frame(&near.position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&sender, &sender.guc_frame(&near.position_vector, b"x")).expect("forwarded");
     let sent = iut.take_only_transmission();
     assert_eq!(sent.destination, near.mac);
     iut.report_unacknowledged(&sent).expect("sent on");
     assert_eq!(iut.take_only_transmission().destination, BROADCAST);
-    iut.get(&sender, &sender.next().guc_frame(&near.position_vector, b"y")).expect("forwarded");
+    iut.receive_unicast(&sender, &sender.next().guc_frame(&near.position_vector, b"y")).expect("forwarded");
     assert_eq!(iut.take_only_transmission().destination, BROADCAST);
     // After a second the router again sends directly to the destination.
     iut.advance_milliseconds(1001);
-    iut.get(&sender, &sender.next().next().guc_frame(&near.position_vector, b"z")).expect("forwarded");
+    iut.receive_unicast(&sender, &sender.next().next().guc_frame(&near.position_vector, b"z"))
+        .expect("forwarded");
     assert_eq!(iut.take_only_transmission().destination, near.mac);
 }
 
@@ -84,7 +85,8 @@ fn router_keeps_next_hop_to_a_moving_station() {
     let mut next_hop = |iut: &mut RouterUnderTest, east: f64| {
         sender = sender.next();
         let far = SimulatedStation::station_at(9, position_at(east, 0.0));
-        iut.get(&SimulatedStation::c(), &sender.guc_frame(&far.position_vector, b"x")).expect("forwarded");
+        iut.receive_unicast(&SimulatedStation::c(), &sender.guc_frame(&far.position_vector, b"x"))
+            .expect("forwarded");
         iut.take_only_transmission().destination
     };
     assert_eq!(next_hop(&mut iut, 1000.0), near.mac);
@@ -108,7 +110,7 @@ fn neighbour_expires_after_validity_in_its_beacon() {
     // A station that does not move sends a beacon at least every two seconds.
     assert_eq!(parse(&beacon.frame).basic.lifetime.duration(), Duration::from_secs(6));
     let other = with_lifetime(SimulatedStation::b().beacon_frame(), Duration::from_millis(500));
-    iut.get(&SimulatedStation::b(), &other).expect("learnt");
+    iut.receive_unicast(&SimulatedStation::b(), &other).expect("learnt");
     assert_eq!(iut.router.location_table().neighbour_count(), 1);
     iut.advance_milliseconds(499);
     assert_eq!(iut.router.location_table().neighbour_count(), 1);
@@ -122,12 +124,12 @@ fn neighbour_expires_after_validity_in_its_beacon() {
 fn station_that_turns_sends_beacon_at_once() {
     let mib = Mib {
         beacon_interval: BeaconInterval::ADAPTIVE,
-        beacon_deviation: Some(5.0),
+        max_beacon_deviation: Some(5.0),
         max_communication_range: 250.0,
         ..Mib::default()
     };
     let mut iut = RouterUnderTest::new(mib);
-    let mut pv = iut.pv();
+    let mut pv = iut.position_vector();
     (pv.speed, pv.heading) = (1000, 0);
     let mut drive = |iut: &mut RouterUnderTest, seconds: u32, north: f64, heading: u16| {
         let start = iut.now;
@@ -159,7 +161,7 @@ fn slow_station_sends_beacons_at_the_interval_of_fast_neighbours() {
     for (company_speed, expected) in [(false, 4..=7), (true, 60..=90)] {
         let mib = Mib {
             beacon_interval: BeaconInterval::ADAPTIVE,
-            beacon_company_speed: company_speed,
+            uses_fastest_neighbour_speed: company_speed,
             max_communication_range: 250.0,
             ..Mib::default()
         };

@@ -74,7 +74,7 @@ impl RadioChannel {
             delivered_payloads: Vec::new(),
             transmitted_frames: Vec::new(),
         };
-        air.locate_all();
+        air.update_all_positions();
         air
     }
 
@@ -83,7 +83,7 @@ impl RadioChannel {
     }
 
     /// Gives every router a new position fix.
-    pub fn locate_all(&mut self) {
+    pub fn update_all_positions(&mut self) {
         let timestamp = Timestamp((self.now.as_nanos() / 1_000_000) as u32);
         for node in 0..self.routers.len() {
             let Position { latitude, longitude } = self.position(node);
@@ -99,7 +99,7 @@ impl RadioChannel {
         }
     }
 
-    fn in_range(&self, a: usize, b: usize) -> bool {
+    fn is_in_range(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.router_positions[a], self.router_positions[b]);
         (a.0 - b.0).hypot(a.1 - b.1) <= self.radio_range
     }
@@ -108,7 +108,7 @@ impl RadioChannel {
     /// `scenarios/highway-100` (exponent 2.5).
     fn does_receive(&self, from: usize, to: usize) -> bool {
         if self.shadowing_deviation_db == 0.0 {
-            return self.in_range(from, to);
+            return self.is_in_range(from, to);
         }
         let (a, b) = (self.router_positions[from], self.router_positions[to]);
         let distance = (a.0 - b.0).hypot(a.1 - b.1).max(1.0);
@@ -116,7 +116,7 @@ impl RadioChannel {
         let pair = (from.min(to) * self.router_positions.len() + from.max(to)) as u64;
         let mut rng = Rng::new(self.seed ^ second << 32 ^ pair);
         // A sum of twelve uniform numbers approximates the normal distribution.
-        let normal = (0..12).map(|_| rng.below(1_000_000) as f64 / 1e6).sum::<f64>() - 6.0;
+        let normal = (0..12).map(|_| rng.number_below(1_000_000) as f64 / 1e6).sum::<f64>() - 6.0;
         25.0 * (self.radio_range / distance).log10() + self.shadowing_deviation_db * normal >= 0.0
     }
 
@@ -208,7 +208,7 @@ impl RadioChannel {
     /// Runs until every router has sent a beacon and got a new position, then clears the recorded frames.
     pub fn advance_until_neighbours_known(&mut self) {
         self.advance_time(Duration::from_secs(4));
-        self.locate_all();
+        self.update_all_positions();
         self.transmitted_frames.clear();
         self.delivered_payloads.clear();
     }
@@ -238,7 +238,7 @@ impl RadioChannel {
         seen[0] = true;
         while let Some(node) = waiting.pop() {
             for (other, seen) in seen.iter_mut().enumerate() {
-                if !*seen && self.in_range(node, other) {
+                if !*seen && self.is_in_range(node, other) {
                     *seen = true;
                     waiting.push(other);
                 }

@@ -60,10 +60,10 @@ fn pon_gbc_bv_05_outside() {
     for frame in [c.gbc_frame(etsi_area_2(), b"x"), c.gac_frame(etsi_area_2(), b"x")] {
         let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
         iut.make_neighbours(&[SimulatedStation::b(), c]);
-        iut.get(&c, &frame).expect("forwarded");
+        iut.receive_unicast(&c, &frame).expect("forwarded");
         let sent = iut.take_only_transmission();
         assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame.clone(), 9)));
-        assert_eq!(iut.get(&c, &frame), Err(GeonetDrop::Duplicate));
+        assert_eq!(iut.receive_unicast(&c, &frame), Err(GeonetDrop::Duplicate));
         iut.assert_nothing_sent();
         assert!(iut.delivered_payloads.is_empty());
     }

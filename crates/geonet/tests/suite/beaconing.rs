@@ -41,7 +41,7 @@ fn pon_bea_ti_01_periodic_beacons() {
         (HeaderType::Beacon, CommonNextHeader::Any)
     );
     assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (1, 1));
-    assert_eq!(*packet.extended.source(), iut.pv());
+    assert_eq!(*packet.extended.source(), iut.position_vector());
     assert_eq!(first.frame.len(), 36);
     let times = beacon_times(&mut iut, 100);
     assert!(times.len() >= 26, "{}", times.len());
@@ -83,7 +83,7 @@ fn no_beacon_without_a_position() {
 }
 
 fn drive_at_speed(iut: &mut RouterUnderTest, metres_per_second: i16) {
-    let pv = LongPositionVector { speed: metres_per_second * 100, accurate: true, ..iut.pv() };
+    let pv = LongPositionVector { speed: metres_per_second * 100, accurate: true, ..iut.position_vector() };
     iut.router.handle_position(iut.now, pv).expect("on earth");
 }
 
@@ -125,7 +125,7 @@ fn multi_hop_beacons_reach_second_hop() {
 /// Piggybacking: a packet directly from its source makes the source a neighbour, a forwarded packet does not.
 #[test]
 fn data_packets_contain_neighbour_positions() {
-    let mut iut = RouterUnderTest::with_rare_beacons(Mib { piggyback: true, ..Mib::default() });
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib { is_piggybacking_on: true, ..Mib::default() });
     let b = SimulatedStation::b();
     iut.receive_broadcast(&SimulatedStation::d(), &with_hops(b.tsb_frame(b"x"), 9)).expect("forwarded");
     iut.receive_broadcast(&SimulatedStation::d(), &b.next().tsb_frame(b"x")).expect("forwarded");

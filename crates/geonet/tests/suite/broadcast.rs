@@ -90,7 +90,7 @@ fn pon_tsb_bo_08_own_echo() {
         iut.request_payload(transport, b"x").expect("accepted");
         let mut frame = iut.take_only_transmission().frame;
         frame[3] = frame[3].saturating_sub(1).max(1);
-        iut.set_position(position_at(0.5, 0.5), iut.pv().timestamp.0 + 100);
+        iut.set_position(position_at(0.5, 0.5), iut.position_vector().timestamp.0 + 100);
         assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::OwnEcho));
         assert_eq!(iut.receive_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
         iut.assert_nothing_sent();

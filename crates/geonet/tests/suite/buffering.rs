@@ -44,7 +44,7 @@ fn pon_fpb_bv_02_forwarder_unicast() {
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
     iut.make_neighbours(&[SimulatedStation::c()]);
     let frame = with_scf(SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x"));
-    iut.get(&SimulatedStation::c(), &frame).expect("kept");
+    iut.receive_unicast(&SimulatedStation::c(), &frame).expect("kept");
     iut.assert_nothing_sent();
     iut.advance_time(Duration::from_secs(10));
     // Only a neighbour nearer to the destination, or the destination itself, releases the waiting packet.

@@ -151,7 +151,7 @@ fn pon_baa_bv_04_chosen_as_next_hop() {
     iut.make_neighbours(&[SimulatedStation::c(), SimulatedStation::b()]);
     let area = circular_area(position_at(0.0, 300.0), 500);
     let frame = SimulatedStation::c().gbc_frame(area, b"x");
-    iut.get(&SimulatedStation::c(), &frame).expect("forwarded");
+    iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
     assert_eq!((sent.destination, &sent.frame), (SimulatedStation::b().mac, &with_hops(frame.clone(), 9)));
     assert!((next_timeout_ms(&iut) - 100.0).abs() < 1e-6);

@@ -266,7 +266,7 @@ impl RouterUnderTest {
         self.collect_outputs();
     }
 
-    pub fn pv(&self) -> LongPositionVector {
+    pub fn position_vector(&self) -> LongPositionVector {
         *self.router.position_vector().expect("a position")
     }
 
@@ -287,7 +287,7 @@ impl RouterUnderTest {
     }
 
     /// Passes a unicast frame of a station to the IUT.
-    pub fn get(&mut self, from: &SimulatedStation, frame: &[u8]) -> Result<(), GeonetDrop> {
+    pub fn receive_unicast(&mut self, from: &SimulatedStation, frame: &[u8]) -> Result<(), GeonetDrop> {
         self.receive_from(from.mac, self.router.address().mid(), frame)
     }
 

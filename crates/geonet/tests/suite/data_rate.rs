@@ -44,7 +44,7 @@ fn send_download(air: &mut RadioChannel) {
     air.advance_time(Duration::from_millis(500));
     for number in 0..3125 {
         if number % 312 == 0 {
-            air.locate_all();
+            air.update_all_positions();
             send_denm(air, (number / 312) as u8);
         }
         // The router may drop the packet if its buffers are full, as any link does.
@@ -91,7 +91,7 @@ fn forwarder_passes_warnings_of_unshaped_source() {
     let mut air = three_stations_in_line();
     let unlimited = Mib { max_packet_data_rate: None, ..Mib::default() };
     air.routers[0] = Router::new(unlimited, address(0), Rng::new(9));
-    air.locate_all();
+    air.update_all_positions();
     air.advance_until_neighbours_known();
     send_download(&mut air);
     assert_eq!(count_delivered_denms(&air), 11);
@@ -152,13 +152,13 @@ fn flood_of_icmpv6_delays_other_packets_only_briefly() {
     air.advance_time(Duration::from_millis(500));
     for number in 0..3125 {
         if number % 312 == 0 {
-            air.locate_all();
+            air.update_all_positions();
         }
         let _ = send(&mut air, &packet(58));
         air.advance_time(Duration::from_micros(3200));
     }
     air.advance_time(Duration::from_secs(1));
-    air.locate_all();
+    air.update_all_positions();
     send(&mut air, &packet(6)).expect("there is room again");
     let (before, _) = forwarded_octets(&air);
     air.advance_time(Duration::from_secs(1));

@@ -8,7 +8,7 @@ use carnet_base::Time;
 use carnet_geonet::dcc::adaptive::LimericParameters;
 use carnet_geonet::dcc::reactive::ReactiveTable;
 use carnet_geonet::dcc::{
-    Algorithm, BUSY_RATIO_INTERVAL, DccDrop, DccProfile, Gate, GateConfig, Packet, air_time,
+    BUSY_RATIO_INTERVAL, ControlAlgorithm, DccDrop, DccGate, DccProfile, GateConfig, GatePacket, air_time,
 };
 use carnet_wire::geonet::TrafficClass;
 
@@ -18,20 +18,23 @@ fn time_at_ms(milliseconds: u64) -> Time {
     Time::from_millis(milliseconds)
 }
 
-fn reactive_gate(table: ReactiveTable) -> Gate<u32> {
-    Gate::new(GateConfig { control_algorithm: Algorithm::Reactive(table), ..GateConfig::default() })
+fn reactive_gate(table: ReactiveTable) -> DccGate<u32> {
+    DccGate::new(GateConfig { control_algorithm: ControlAlgorithm::Reactive(table), ..GateConfig::default() })
 }
 
-fn adaptive_gate(parameters: LimericParameters) -> Gate<u32> {
-    Gate::new(GateConfig { control_algorithm: Algorithm::Adaptive(parameters), ..GateConfig::default() })
+fn adaptive_gate(parameters: LimericParameters) -> DccGate<u32> {
+    DccGate::new(GateConfig {
+        control_algorithm: ControlAlgorithm::Adaptive(parameters),
+        ..GateConfig::default()
+    })
 }
 
-fn gate_packet(profile: DccProfile, octets: usize, content: u32) -> Packet<u32> {
-    Packet { profile, lifetime: HOUR, octets, replaces_waiting: false, content }
+fn gate_packet(profile: DccProfile, octets: usize, content: u32) -> GatePacket<u32> {
+    GatePacket { profile, lifetime: HOUR, octets, replaces_waiting: false, packet_content: content }
 }
 
 /// Handles the gate's timers until `end`. Returns the packets that the gate released, with the times.
-fn run_gate(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
+fn run_gate(gate: &mut DccGate<u32>, end: Time) -> Vec<(Time, u32)> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
         gate.handle_timeout(now);
@@ -42,7 +45,7 @@ fn run_gate(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
 
 /// Runs a gate that always has packets to send and gets the busy ratio `ratio` at each evaluation. Returns
 /// the times of the packets.
-fn run_saturated_gate(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
+fn run_saturated_gate(gate: &mut DccGate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
         gate.handle_busy_ratio(now, ratio);
@@ -138,7 +141,7 @@ fn airtime_follows_ofdm_on_10_mhz() {
 #[test]
 fn dcc_uses_assumed_busy_ratio_without_reports() {
     let config = GateConfig { assumed_busy_ratio: 0.55, ..GateConfig::default() };
-    let mut gate: Gate<u32> = Gate::new(config);
+    let mut gate: DccGate<u32> = DccGate::new(config);
     run_gate(&mut gate, Time::from_secs(1));
     assert_eq!(
         (gate.reactive_state_name(), gate.busy_ratio_reading(Time::from_secs(1))),
@@ -169,7 +172,7 @@ fn gate_releases_one_packet_of_highest_priority_at_a_time() {
     let sent = run_gate(&mut gate, Time::from_secs(1));
     let expected = [(100, 1), (200, 10), (300, 11), (400, 20), (500, 31)];
     assert_eq!(sent, expected.map(|(at, content)| (time_at_ms(at), content)));
-    assert_eq!((gate.counters().sent, gate.counters().held_packets), ([1, 2, 1, 2], 5));
+    assert_eq!((gate.counters().sent_by_profile, gate.counters().held_packets), ([1, 2, 1, 2], 5));
 }
 
 #[test]
@@ -186,7 +189,7 @@ fn packet_does_not_overtake_waiting_packet_of_its_profile() {
 #[test]
 fn full_queue_of_a_profile_drops_its_oldest_packet() {
     let config = GateConfig { queue_length: 3, ..GateConfig::default() };
-    let mut gate: Gate<u32> = Gate::new(config);
+    let mut gate: DccGate<u32> = DccGate::new(config);
     gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     for content in 1..=5 {
         gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, content));
@@ -202,7 +205,7 @@ fn full_queue_of_a_profile_drops_its_oldest_packet() {
 fn gate_drops_packet_after_its_lifetime() {
     let mut gate = reactive_gate(ReactiveTable::A1);
     gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
-    let short = |content, lifetime| Packet {
+    let short = |content, lifetime| GatePacket {
         lifetime: Duration::from_millis(lifetime),
         ..gate_packet(DccProfile::Dp2, 300, content)
     };
@@ -212,7 +215,7 @@ fn gate_drops_packet_after_its_lifetime() {
     assert_eq!(run_gate(&mut gate, Time::from_secs(1)), [(time_at_ms(100), 3)]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 2);
     // An expired packet leaves the queue first, so the gate drops no other packet.
-    let mut gate: Gate<u32> = Gate::new(GateConfig { queue_length: 1, ..GateConfig::default() });
+    let mut gate: DccGate<u32> = DccGate::new(GateConfig { queue_length: 1, ..GateConfig::default() });
     gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     gate.accept_packet(time_at_ms(1), short(1, 50));
     gate.accept_packet(time_at_ms(60), short(2, 100));
@@ -272,7 +275,7 @@ fn newer_replacing_packet_removes_waiting_one() {
     for content in 1..=3 {
         gate.accept_packet(
             time_at_ms(1),
-            Packet { replaces_waiting: true, ..gate_packet(DccProfile::Dp2, 300, content) },
+            GatePacket { replaces_waiting: true, ..gate_packet(DccProfile::Dp2, 300, content) },
         );
         gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 10 * content));
     }
@@ -414,7 +417,7 @@ fn adaptive_dcc_follows_steps_of_clause_5_4() {
 /// of each station in this time.
 fn simulate_channel(early: usize, late: usize) -> (f64, Vec<f64>) {
     const SIMULATED_SECONDS: u64 = 160;
-    let mut gates: Vec<Gate<u32>> = Vec::new();
+    let mut gates: Vec<DccGate<u32>> = Vec::new();
     let mut ratio = 0.0;
     let mut shares = Vec::new();
     let on_air = air_time(350, 6).as_secs_f64();

@@ -17,7 +17,7 @@ fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
         (SimulatedStation::a(), SimulatedStation::b(), SimulatedStation::c(), SimulatedStation::d());
     iut.make_neighbours(&[b, c, d]);
     let frame = c.guc_frame(&a.position_vector, b"payload");
-    iut.get(&c, &frame).expect("forwarded");
+    iut.receive_unicast(&c, &frame).expect("forwarded");
     let first = iut.take_only_transmission();
     assert_eq!(first.destination, b.mac);
     iut.report_unacknowledged(&first).expect("sent on");
@@ -34,7 +34,7 @@ fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
     assert_eq!((counters.unacknowledged_frames, counters.rerouted_frames), (2, 2));
     // A station becomes a neighbour again when a packet arrives from it.
     iut.make_neighbours(&[d.with_later_timestamp(1)]);
-    iut.get(&c, &c.next().guc_frame(&a.position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&c, &c.next().guc_frame(&a.position_vector, b"x")).expect("forwarded");
     assert_eq!(iut.take_only_transmission().destination, d.mac);
 }
 
@@ -85,7 +85,7 @@ fn advanced_forwarding_leaves_unacknowledged_packet_to_contention() {
     iut.make_neighbours(&[b, c, d]);
     // The IUT is inside the area, and B is nearer to its centre.
     let area = circular_area(b.position(), 1000);
-    iut.get(&c, &c.gbc_frame(area, b"x")).expect("forwarded");
+    iut.receive_unicast(&c, &c.gbc_frame(area, b"x")).expect("forwarded");
     let sent = iut.take_only_transmission();
     assert_eq!(sent.destination, b.mac);
     iut.report_unacknowledged(&sent).expect("nothing to do");
@@ -111,9 +111,9 @@ fn invalid_link_layer_feedback_changes_nothing() {
     let mut rng = Rng::new(7);
     for _ in 0..20_000 {
         let mut frame = guc.clone();
-        frame.truncate(1 + rng.below(guc.len() as u64) as usize);
-        let at = rng.below(frame.len() as u64) as usize;
-        frame[at] = rng.below(256) as u8;
+        frame.truncate(1 + rng.number_below(guc.len() as u64) as usize);
+        let at = rng.number_below(frame.len() as u64) as usize;
+        frame[at] = rng.number_below(256) as u8;
         let _ = iut.report_unacknowledged(&Transmission { frame, ..stranger.clone() });
     }
     assert!(iut.dropped_packets(GeonetDrop::Malformed) > 0);
@@ -133,7 +133,7 @@ fn packet_in_perimeter_mode_takes_another_edge_after_failure() {
     );
     iut.make_neighbours(&[left, right]);
     let frame = c.guc_frame(&a.position_vector, b"payload");
-    iut.get(&c, &frame).expect("forwarded");
+    iut.receive_unicast(&c, &frame).expect("forwarded");
     let first = iut.take_only_transmission();
     assert!(matches!(parse(&first.frame).common.next_header, CommonNextHeader::Unknown(15)));
     iut.report_unacknowledged(&first).expect("sent on");
@@ -160,7 +160,11 @@ fn simulate_motorway(feedback: bool) -> (f64, f64) {
     let cars: Vec<(f64, f64, f64)> = (0..VEHICLE_COUNT)
         .map(|car| {
             let (lane, speed) = if car % 2 == 0 { (0.0, 30.0) } else { (15.0, -30.0) };
-            (car as f64 * 66.0 + rng.below(30) as f64, lane, speed * (0.8 + rng.below(40) as f64 / 100.0))
+            (
+                car as f64 * 66.0 + rng.number_below(30) as f64,
+                lane,
+                speed * (0.8 + rng.number_below(40) as f64 / 100.0),
+            )
         })
         .collect();
     let places: Vec<(f64, f64)> = cars.iter().map(|car| (car.0, car.1)).collect();
@@ -173,7 +177,7 @@ fn simulate_motorway(feedback: bool) -> (f64, f64) {
         for (place, car) in air.router_positions.iter_mut().zip(&cars) {
             place.0 += car.2 * 0.1;
         }
-        air.locate_all();
+        air.update_all_positions();
         let from = (number * 7) % (VEHICLE_COUNT - 20);
         air.send_payload(
             from,

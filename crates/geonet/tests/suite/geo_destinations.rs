@@ -125,8 +125,8 @@ fn location_service_follows_station_in_centre_of_area() {
     );
     // The reply of the Location Service gives the position of the station.
     let a = SimulatedStation::a();
-    let reply = a.ls_reply_frame(&plane.iut.pv());
-    plane.iut.get(&SimulatedStation::b(), &reply).expect("received");
+    let reply = a.ls_reply_frame(&plane.iut.position_vector());
+    plane.iut.receive_unicast(&SimulatedStation::b(), &reply).expect("received");
     assert_eq!(plane.centre_of_area("convoy"), Some(Ok(a.position())));
     // The station moves; any of its packets gives the new position.
     let moved = a.next().with_later_timestamp(1).moved_to(SimulatedStation::c().position());
@@ -142,8 +142,8 @@ fn location_service_follows_station_in_centre_of_area() {
         (plane.count_location_requests(), plane.centre_of_area("convoy")),
         (2, Some(Ok(moved.position())))
     );
-    let reply = moved.next().with_later_timestamp(11).ls_reply_frame(&plane.iut.pv());
-    plane.iut.get(&SimulatedStation::b(), &reply).expect("received");
+    let reply = moved.next().with_later_timestamp(11).ls_reply_frame(&plane.iut.position_vector());
+    plane.iut.receive_unicast(&SimulatedStation::b(), &reply).expect("received");
     plane.advance_time(Duration::from_secs(9));
     assert_eq!(plane.count_location_requests(), 0);
 }

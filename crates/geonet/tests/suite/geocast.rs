@@ -7,14 +7,14 @@ use std::time::Duration;
 use carnet_base::Rng;
 use carnet_geonet::Mib;
 use carnet_geonet::geodesy;
-use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Area, Ipv6Config, LinkId, addresses};
+use carnet_geonet::ipv6_adaptation::{HostFrame, Ipv6Adaptation, Ipv6Area, Ipv6Config, LinkId, addresses};
 use carnet_geonet::mib::{AreaForwarding, Planarisation, VoidRecovery};
 
 use crate::air::{RadioChannel, address, mac};
 use crate::craft::{circular_area, position_at};
 use crate::host::{IPV6_ETHERTYPE, config, parse_address, udp_packet};
 
-const GROUP: &str = "ff3e:40:2001:db8:1::1";
+const GROUP_ADDRESS: &str = "ff3e:40:2001:db8:1::1";
 const PLACEMENT_COUNT: u64 = 1000;
 const STATION_COUNT: usize = 15;
 const RADIO_RANGE: f64 = 400.0;
@@ -71,19 +71,20 @@ fn run_placements(area_forwarding: AreaForwarding) -> PlacementResults {
     };
     for number in 0..PLACEMENT_COUNT {
         let mut rng = Rng::new(number);
-        let mut spot = || (rng.below(SQUARE_SIDE) as f64, rng.below(SQUARE_SIDE) as f64);
+        let mut spot = || (rng.number_below(SQUARE_SIDE) as f64, rng.number_below(SQUARE_SIDE) as f64);
         let (east, north) = spot();
         let places: Vec<(f64, f64)> = (0..STATION_COUNT).map(|_| spot()).collect();
         let area = circular_area(position_at(east, north), 500);
         let mut air = RadioChannel::new(&mib, RADIO_RANGE, &places, number);
         air.advance_until_neighbours_known();
-        let group = Ipv6Area { area, group: Some(parse_address(GROUP)), prefix: None, interface: None };
+        let group =
+            Ipv6Area { area, group: Some(parse_address(GROUP_ADDRESS)), prefix: None, interface: None };
         let config = Ipv6Config { areas: vec![group], hop_limit: Some(30), ..config() };
-        let mut hosts: Vec<Adaptation> =
-            (0..STATION_COUNT).map(|node| Adaptation::new(config.clone(), address(node))).collect();
+        let mut hosts: Vec<Ipv6Adaptation> =
+            (0..STATION_COUNT).map(|node| Ipv6Adaptation::new(config.clone(), address(node))).collect();
 
-        let data = udp_packet(addresses::link_local_address(mac(0)), parse_address(GROUP), 100);
-        let to = addresses::group_mac(parse_address(GROUP));
+        let data = udp_packet(addresses::link_local_address(mac(0)), parse_address(GROUP_ADDRESS), 100);
+        let to = addresses::group_mac(parse_address(GROUP_ADDRESS));
         let frame = HostFrame { destination: to, source: mac(0), ether_type: IPV6_ETHERTYPE, payload: &data };
         let request = hosts[0]
             .handle_host_frame(carnet_base::Time::ZERO, LinkId(0), frame)

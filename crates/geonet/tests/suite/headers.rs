@@ -21,7 +21,7 @@ fn fdv_shb_bv_01_own_single_hop_packets() {
     assert!(packet.common.mobile);
     assert_eq!(packet.payload, b"cam");
     let ExtendedHeader::SingleHop { source, media_dependent } = packet.extended else { panic!() };
-    assert_eq!((source, media_dependent), (iut.pv(), [1, 2, 3, 4]));
+    assert_eq!((source, media_dependent), (iut.position_vector(), [1, 2, 3, 4]));
 }
 
 /// FDV_TSB_BV_01, FDV_GBC_BV_01, FDV_GAC_BV_01, PON_TSB_BV_01: an own packet has the requested hop limit,
@@ -72,7 +72,7 @@ fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
     for frame in [
         b.tsb_frame(b"x"),
         b.gbc_frame(etsi_area_1(), b"x"),
-        b.guc_frame(&iut.pv(), b"x"),
+        b.guc_frame(&iut.position_vector(), b"x"),
         b.shb_frame(b"x"),
         b.beacon_frame(),
     ] {

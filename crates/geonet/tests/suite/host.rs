@@ -4,8 +4,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_geonet::ipv6_adaptation::{
-    Adaptation, HostDelivery, HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, LinkId, Output, Prefix, VirtualLink,
-    addresses,
+    HostDelivery, HostFrame, Ipv6Adaptation, Ipv6Area, Ipv6Config, Ipv6Drop, LinkId, Output, Prefix,
+    VirtualLink, addresses,
 };
 use carnet_geonet::{MacAddress, Mib};
 use carnet_wire::geonet::GeoArea;
@@ -79,9 +79,9 @@ pub const SUBNET_1: &str = "3ffe:0:0:1::";
 
 pub struct HostAndRouter {
     pub iut: RouterUnderTest,
-    pub adaptation: Adaptation,
+    pub adaptation: Ipv6Adaptation,
     pub interfaces: Vec<VirtualLink>,
-    /// Frames for the host from `Adaptation::poll_output`: interface, destination, source, packet.
+    /// Frames for the host from `Ipv6Adaptation::poll_output`: interface, destination, source, packet.
     pub frames_for_host: Vec<(LinkId, MacAddress, MacAddress, Vec<u8>)>,
 }
 
@@ -97,7 +97,7 @@ pub fn config() -> Ipv6Config {
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::ReorderRule::Shorter,
         reorder_hold: Default::default(),
         congestion_mark: None,
-        fragments: false,
+        fragments_large_packets: false,
     }
 }
 
@@ -110,7 +110,7 @@ impl HostAndRouter {
     pub fn new(config: Ipv6Config) -> HostAndRouter {
         let mut host = HostAndRouter {
             iut: RouterUnderTest::with_rare_beacons(Mib::default()),
-            adaptation: Adaptation::new(config, address(IUT_MAC)),
+            adaptation: Ipv6Adaptation::new(config, address(IUT_MAC)),
             interfaces: Vec::new(),
             frames_for_host: Vec::new(),
         };

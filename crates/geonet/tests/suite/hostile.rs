@@ -12,7 +12,7 @@ use carnet_wire::geonet::{GnAddress, StationType, Timestamp};
 use crate::craft::*;
 
 fn all_frames(station: &SimulatedStation) -> Vec<Vec<u8>> {
-    let me = RouterUnderTest::with_rare_beacons(Mib::default()).pv();
+    let me = RouterUnderTest::with_rare_beacons(Mib::default()).position_vector();
     vec![
         station.beacon_frame(),
         station.shb_frame(b"payload"),
@@ -198,23 +198,24 @@ fn mutated_frames_cause_no_panic() {
         let mut effects = 0;
         for _ in 0..25_000 {
             station = station.next();
-            let mut frame = frames[rng.below(frames.len() as u64) as usize].clone();
+            let mut frame = frames[rng.number_below(frames.len() as u64) as usize].clone();
             if frame.len() > 40 {
                 frame[12..14].copy_from_slice(&station.sequence.to_be_bytes());
             }
-            for _ in 0..rng.below(6) {
-                let at = rng.below(frame.len() as u64) as usize;
+            for _ in 0..rng.number_below(6) {
+                let at = rng.number_below(frame.len() as u64) as usize;
                 frame[at] = rng.u64() as u8;
             }
-            if rng.chance(0.2) {
+            if rng.is_true_with_probability(0.2) {
                 // Set the next header of perimeter mode.
                 frame[4] = 0xf0;
             }
-            let destination = if rng.chance(0.5) { BROADCAST } else { iut.router.address().mid() };
+            let destination =
+                if rng.is_true_with_probability(0.5) { BROADCAST } else { iut.router.address().mid() };
             if iut.receive_from(station.mac, destination, &frame).is_ok() {
                 effects += 1;
             }
-            iut.advance_milliseconds(rng.below(20));
+            iut.advance_milliseconds(rng.number_below(20));
             iut.sent_transmissions.clear();
             iut.delivered_payloads.clear();
             let (unicast, broadcast, contention) = iut.router.buffered_octets();
@@ -246,13 +247,13 @@ fn flood_of_fabricated_stations_keeps_memory_bounded() {
         let [_, x, y, z] = number.to_be_bytes();
         let mut fake = SimulatedStation::station_at(
             0,
-            position_at(rng.below(2000) as f64 - 1000.0, rng.below(2000) as f64 - 1000.0),
+            position_at(rng.number_below(2000) as f64 - 1000.0, rng.number_below(2000) as f64 - 1000.0),
         );
         fake.mac = [6, 6, 6, x, y, z];
         fake.position_vector.address = GnAddress::new(false, StationType::PassengerCar, fake.mac);
         fake.sequence = sequence;
         sequence = sequence.wrapping_add(1);
-        let frame = if rng.chance(0.5) { fake.beacon_frame() } else { fake.tsb_frame(b"") };
+        let frame = if rng.is_true_with_probability(0.5) { fake.beacon_frame() } else { fake.tsb_frame(b"") };
         let _ = iut.receive_broadcast(&fake, &frame);
         iut.sent_transmissions.clear();
         iut.events.clear();
@@ -260,7 +261,7 @@ fn flood_of_fabricated_stations_keeps_memory_bounded() {
     }
     let macs: Vec<_> = iut.router.location_table().iter().map(|(_, entry)| entry.mac()).collect();
     assert!(macs.contains(&SimulatedStation::b().mac) && macs.contains(&SimulatedStation::c().mac));
-    iut.get(
+    iut.receive_unicast(
         &SimulatedStation::c(),
         &SimulatedStation::c()
             .guc_frame(&SimulatedStation::b().with_later_timestamp(100).position_vector, b"x"),
@@ -291,10 +292,10 @@ fn router_learns_nothing_from_discarded_packet() {
 
 /// Sends beacons in B's name, each with a lead over the router's clock in milliseconds and a distance in
 /// metres. Returns B's distance in the location table after each beacon.
-fn positions_after(iut: &mut RouterUnderTest, beacons: &[(i64, f64)]) -> Vec<f64> {
+fn distances_after_beacons(iut: &mut RouterUnderTest, beacons: &[(i64, f64)]) -> Vec<f64> {
     let mut places = Vec::new();
     for &(ahead, east) in beacons {
-        let clock = i64::from(iut.pv().timestamp.0)
+        let clock = i64::from(iut.position_vector().timestamp.0)
             + iut.now.saturating_since(Time::from_secs(1000)).as_millis() as i64;
         let mut station = SimulatedStation::b().moved_to(position_at(east, 0.0));
         station.position_vector.timestamp = Timestamp((clock + ahead) as u32);
@@ -316,17 +317,18 @@ fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
     // After a true beacon, a forged beacon with an older timestamp has no effect. If the forged beacon
     // arrives first, its position counts until the true one arrives.
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
-    let told = positions_after(
+    let told = distances_after_beacons(
         &mut iut,
         &[(0, 10.0), (21 * DAY_MILLISECONDS, 999.0), (0, 20.0), (7_000, 999.0), (-500, 30.0)],
     );
     assert_eq!(told, [10.0, 10.0, 20.0, 20.0, 30.0]);
     assert_eq!(iut.router.counters().from_the_future, 2);
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
-    let told = positions_after(&mut iut, &[(21 * DAY_MILLISECONDS, 999.0), (-500, 20.0), (500, 30.0)]);
+    let told =
+        distances_after_beacons(&mut iut, &[(21 * DAY_MILLISECONDS, 999.0), (-500, 20.0), (500, 30.0)]);
     assert_eq!(told, [999.0, 20.0, 30.0]);
     // The router accepts a time stamp within the tolerance for true clocks.
-    let told = positions_after(&mut iut, &[(5_500, 40.0), (5_900, 50.0)]);
+    let told = distances_after_beacons(&mut iut, &[(5_500, 40.0), (5_900, 50.0)]);
     assert_eq!(told, [40.0, 50.0]);
 }
 
@@ -335,6 +337,7 @@ fn router_with_slow_clock_still_follows_its_neighbours() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     // The router's clock is an hour slow.
     let hour = 3_600_000;
-    let told = positions_after(&mut iut, &[(hour, 10.0), (hour, 20.0), (hour - 5_000, 999.0), (hour, 30.0)]);
+    let told =
+        distances_after_beacons(&mut iut, &[(hour, 10.0), (hour, 20.0), (hour - 5_000, 999.0), (hour, 30.0)]);
     assert_eq!(told, [10.0, 20.0, 20.0, 30.0], "newer ones count, older ones do not");
 }

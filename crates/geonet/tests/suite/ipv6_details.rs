@@ -18,12 +18,12 @@ use crate::host::{
     parse_address, prefix, router_advertisement, udp_packet,
 };
 
-const GROUP: &str = "ff3e:40:2001:db8:1::1";
+const GROUP_ADDRESS: &str = "ff3e:40:2001:db8:1::1";
 
 fn host_with_group() -> HostAndRouter {
     let area = Ipv6Area {
         area: etsi_area_1(),
-        group: Some(parse_address(GROUP)),
+        group: Some(parse_address(GROUP_ADDRESS)),
         prefix: None,
         interface: Some("sgvl1".into()),
     };
@@ -171,11 +171,11 @@ fn listener_reports_for_link_scope_groups_are_not_sent() {
     };
     let mac = addresses::group_mac(parse_address("ff02::16"));
     assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
-    assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP])), Ok(true));
+    assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP_ADDRESS])), Ok(true));
     host.iut.take_only_transmission();
     // The first report names a group of an old address and a valid group. The module drops this report. It
     // forwards the next report, which names only the valid group.
-    let mut left = report(&["ff02::1:ff00:1", GROUP]);
+    let mut left = report(&["ff02::1:ff00:1", GROUP_ADDRESS]);
     left[56] = 3;
     let mut message = left.split_off(48);
     (message[2], message[3]) = (0, 0);
@@ -195,7 +195,7 @@ fn host_address() -> std::net::Ipv6Addr {
 fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
     let mut host = host_with_group();
     for interface in ["tvl0", "sgvl1", "dgvl"] {
-        host.send_multicast(interface, &udp_packet(host.own_link_local(), parse_address(GROUP), 20));
+        host.send_multicast(interface, &udp_packet(host.own_link_local(), parse_address(GROUP_ADDRESS), 20));
         let sent = host.iut.take_only_transmission();
         let sent = parse(&sent.frame);
         assert_eq!(sent.common.header_type, HeaderType::GeoBroadcast(Shape::Circle), "{interface}");
@@ -208,7 +208,10 @@ fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
         let mut sender = station;
         sender.sequence += area.distance_a;
         let (name, placed) = host
-            .receive_frame(&sender, sender.gbc_frame(area, &udp_packet(from, parse_address(GROUP), 20)))
+            .receive_frame(
+                &sender,
+                sender.gbc_frame(area, &udp_packet(from, parse_address(GROUP_ADDRESS), 20)),
+            )
             .expect("placed");
         assert_eq!((name.as_str(), placed.destination), ("tvl0", [0x33, 0x33, 0, 0, 0, 1]));
     }

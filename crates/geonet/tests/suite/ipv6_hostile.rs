@@ -15,7 +15,7 @@ use crate::host::{
     udp_packet,
 };
 
-const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+const ROUND_COUNT: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(number) => number,
         Err(_) => panic!("CARNET_ROUNDS is no number"),
@@ -49,13 +49,13 @@ fn seed_packets() -> Vec<Vec<u8>> {
 /// Returns a copy with some octets changed, removed or added.
 fn mutated_packet(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
-    for _ in 0..rng.below(4) {
-        let at = rng.below(octets.len() as u64) as usize;
-        octets[at] = if rng.chance(0.3) { 0xff } else { rng.u64() as u8 };
+    for _ in 0..rng.number_below(4) {
+        let at = rng.number_below(octets.len() as u64) as usize;
+        octets[at] = if rng.is_true_with_probability(0.3) { 0xff } else { rng.u64() as u8 };
     }
-    match rng.below(6) {
-        0 => octets.truncate(rng.below(octets.len() as u64 + 1) as usize),
-        1 => octets.extend(vec![rng.u64() as u8; rng.below(1500) as usize]),
+    match rng.number_below(6) {
+        0 => octets.truncate(rng.number_below(octets.len() as u64 + 1) as usize),
+        1 => octets.extend(vec![rng.u64() as u8; rng.number_below(1500) as usize]),
         _ => {}
     }
     octets
@@ -76,18 +76,18 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
     ];
     let mut now = Time::from_secs(1000);
     let (mut taken, mut settled) = (0, 0);
-    for _ in 0..ROUNDS {
-        let seed = &seeds[rng.below(seeds.len() as u64) as usize];
+    for _ in 0..ROUND_COUNT {
+        let seed = &seeds[rng.number_below(seeds.len() as u64) as usize];
         let payload = mutated_packet(&mut rng, seed);
-        let mac = |rng: &mut Rng| macs[rng.below(macs.len() as u64) as usize];
-        if rng.chance(0.5) {
+        let mac = |rng: &mut Rng| macs[rng.number_below(macs.len() as u64) as usize];
+        if rng.is_true_with_probability(0.5) {
             let frame = HostFrame {
                 destination: mac(&mut rng),
-                source: if rng.chance(0.9) { IUT_MAC } else { mac(&mut rng) },
-                ether_type: if rng.chance(0.9) { IPV6_ETHERTYPE } else { rng.u16() },
+                source: if rng.is_true_with_probability(0.9) { IUT_MAC } else { mac(&mut rng) },
+                ether_type: if rng.is_true_with_probability(0.9) { IPV6_ETHERTYPE } else { rng.u16() },
                 payload: &payload,
             };
-            let link = LinkId(rng.below(7) as u32);
+            let link = LinkId(rng.number_below(7) as u32);
             match host.adaptation.handle_host_frame(host.iut.now, link, frame) {
                 Ok(Some(request)) => {
                     assert!(request.payload.len() <= 1398);
@@ -99,14 +99,14 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
         } else {
             let area =
                 [None, Some(etsi_area_1()), Some(circular_area(SimulatedStation::d().position(), rng.u16()))]
-                    [rng.below(3) as usize];
+                    [rng.number_below(3) as usize];
             let header_type = [
                 HeaderType::GeoUnicast,
                 HeaderType::GeoBroadcast(Shape::Circle),
                 HeaderType::GeoAnycast(Shape::Ellipse),
                 HeaderType::TopologicallyScoped,
                 HeaderType::SingleHop,
-            ][rng.below(5) as usize];
+            ][rng.number_below(5) as usize];
             let delivery = Delivery {
                 header_type,
                 next_header: CommonNextHeader::Ipv6,
@@ -127,8 +127,8 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
                 taken += 1;
             }
         }
-        if rng.chance(0.01) {
-            now += Duration::from_secs(rng.below(40));
+        if rng.is_true_with_probability(0.01) {
+            now += Duration::from_secs(rng.number_below(40));
             host.adaptation.handle_timeout(now);
             assert!(host.adaptation.poll_timeout().is_none_or(|due| due > now));
         }
@@ -137,5 +137,5 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
         host.frames_for_host.clear();
     }
     // Check that the module accepted enough of the mutated packets; otherwise the test shows nothing.
-    assert!(taken > ROUNDS / 20 && settled > ROUNDS / 100, "{taken} {settled}");
+    assert!(taken > ROUND_COUNT / 20 && settled > ROUND_COUNT / 100, "{taken} {settled}");
 }

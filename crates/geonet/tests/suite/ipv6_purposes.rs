@@ -182,7 +182,7 @@ fn receiving_interface(
     to: &str,
 ) -> String {
     let packet = udp_packet(parse_address(source), parse_address(to), 20);
-    let frame = station.guc_frame(&host.iut.pv(), &packet);
+    let frame = station.guc_frame(&host.iut.position_vector(), &packet);
     let (name, placed) = host.receive_frame(station, frame).expect("placed");
     assert_eq!((placed.destination, placed.source), (IUT_MAC, station.mac));
     name

@@ -34,7 +34,7 @@ fn pon_los_bv_01_request() {
     let packet = parse(&sent.frame);
     assert_eq!(sent.destination, BROADCAST);
     let ExtendedHeader::LocationServiceRequest { source, request, .. } = packet.extended else { panic!() };
-    assert_eq!((source, request), (iut.pv(), sought_address()));
+    assert_eq!((source, request), (iut.position_vector(), sought_address()));
     assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (10, 10));
     assert_eq!(packet.common.next_header, CommonNextHeader::Any);
 }
@@ -54,8 +54,8 @@ fn pon_los_bv_03_reply_flushes() {
     iut.advance_time(Duration::from_millis(5500));
     iut.request_payload(Transport::GeoUnicast(sought_address()), b"3").expect("accepted");
     iut.sent_transmissions.clear();
-    let reply = SimulatedStation::a().ls_reply_frame(&iut.pv());
-    iut.get(&SimulatedStation::b(), &reply).expect("received");
+    let reply = SimulatedStation::a().ls_reply_frame(&iut.position_vector());
+    iut.receive_unicast(&SimulatedStation::b(), &reply).expect("received");
     let seen: Vec<(Vec<u8>, u64)> = iut
         .sent_transmissions
         .iter()
@@ -82,7 +82,7 @@ fn pon_los_bv_03_reply_flushes() {
 #[test]
 fn pon_los_bv_12_any_packet_flushes() {
     let a = SimulatedStation::a();
-    let me = RouterUnderTest::with_rare_beacons(Mib::default()).pv();
+    let me = RouterUnderTest::with_rare_beacons(Mib::default()).position_vector();
     for frame in [
         a.beacon_frame(),
         a.shb_frame(b"x"),
@@ -137,7 +137,11 @@ fn pon_los_bv_05_lifetime() {
     iut.advance_time(Duration::from_secs(2));
     assert_eq!(iut.dropped_packets(GeonetDrop::LifetimeExpired), 1);
     iut.sent_transmissions.clear();
-    iut.get(&SimulatedStation::b(), &SimulatedStation::a().ls_reply_frame(&iut.pv())).expect("received");
+    iut.receive_unicast(
+        &SimulatedStation::b(),
+        &SimulatedStation::a().ls_reply_frame(&iut.position_vector()),
+    )
+    .expect("received");
     assert!(iut.take_only_transmission().frame.ends_with(b"long"));
 }
 
@@ -148,7 +152,11 @@ fn cap_los_bv_01_overflow() {
     let slices: Vec<&[u8]> = payloads.iter().map(|payload| &payload[..]).collect();
     let mut iut = router_seeking_station(&slices);
     iut.sent_transmissions.clear();
-    iut.get(&SimulatedStation::b(), &SimulatedStation::a().ls_reply_frame(&iut.pv())).expect("received");
+    iut.receive_unicast(
+        &SimulatedStation::b(),
+        &SimulatedStation::a().ls_reply_frame(&iut.position_vector()),
+    )
+    .expect("received");
     // Five packets of 200 octets fit into 1024.
     let kept: Vec<u8> = iut.sent_transmissions.iter().map(|sent| sent.frame[sent.frame.len() - 1]).collect();
     assert_eq!(kept, [5, 6, 7, 8, 9]);
@@ -167,7 +175,11 @@ fn a_packet_larger_than_the_buffer_waits_alone() {
     ] {
         let mut iut = router_seeking_station(&payloads);
         iut.sent_transmissions.clear();
-        iut.get(&SimulatedStation::b(), &SimulatedStation::a().ls_reply_frame(&iut.pv())).expect("received");
+        iut.receive_unicast(
+            &SimulatedStation::b(),
+            &SimulatedStation::a().ls_reply_frame(&iut.position_vector()),
+        )
+        .expect("received");
         let sent: Vec<u8> =
             iut.sent_transmissions.iter().map(|sent| sent.frame[sent.frame.len() - 1]).collect();
         assert_eq!((sent, iut.dropped_packets(GeonetDrop::LocationServiceOverflow)), (kept, lost));
@@ -190,7 +202,10 @@ fn pon_los_bv_08_reply() {
     assert_eq!(sent.destination, b.mac);
     let packet = parse(&sent.frame);
     let ExtendedHeader::LocationServiceReply { source, destination, .. } = packet.extended else { panic!() };
-    assert_eq!((source, destination), (iut.pv(), b.with_later_timestamp(5).position_vector.to_short()));
+    assert_eq!(
+        (source, destination),
+        (iut.position_vector(), b.with_later_timestamp(5).position_vector.to_short())
+    );
     assert_eq!((packet.common.next_header, packet.basic.remaining_hop_limit), (CommonNextHeader::Any, 10));
     // PON_LOS_BO_09: the station does not answer a second copy of a request.
     assert_eq!(
@@ -223,7 +238,7 @@ fn pon_los_bv_11_reply_forwarded() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     iut.make_neighbours(&[SimulatedStation::b()]);
     let frame = SimulatedStation::c().ls_reply_frame(&SimulatedStation::a().position_vector);
-    iut.get(&SimulatedStation::c(), &frame).expect("forwarded");
+    iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
     assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame, 9)));
 }

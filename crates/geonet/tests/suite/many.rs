@@ -143,7 +143,7 @@ fn store_carry_forward_delivers_after_meeting_next_hop() {
     for step in 0..30 {
         air.router_positions[0].0 = 50.0 * f64::from(step);
         air.advance_time(Duration::from_secs(1));
-        air.locate_all();
+        air.update_all_positions();
     }
     assert!(matches!(&air.delivered_payloads[..], [(2, delivery)] if delivery.payload == b"carried"));
 }

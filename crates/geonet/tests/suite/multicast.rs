@@ -15,12 +15,12 @@ use carnet_wire::mld::Message;
 
 use crate::host::{parse_address, udp_packet};
 
-const ROUTER: &str = "fe80::5";
-const HOST: &str = "fe80::64";
+const ROUTER_ADDRESS: &str = "fe80::5";
+const HOST_ADDRESS: &str = "fe80::64";
 /// An address in the mobile network. The next constant is an address outside.
-const SOURCE: &str = "2001:db8:a::64";
+const SOURCE_ADDRESS: &str = "2001:db8:a::64";
 const DISTANT_SOURCE: &str = "2001:db8:b::64";
-const GROUP: &str = "ff1e::42";
+const GROUP_ADDRESS: &str = "ff1e::42";
 // Sources in the tests of the tables of RFC 3810 7.4.
 const A: &str = "2001:db8::a";
 const B: &str = "2001:db8::b";
@@ -33,8 +33,8 @@ const IS_IN: u8 = 1;
 const IS_EX: u8 = 2;
 const TO_IN: u8 = 3;
 const TO_EX: u8 = 4;
-const ALLOW: u8 = 5;
-const BLOCK: u8 = 6;
+const ALLOW_NEW_SOURCES: u8 = 5;
+const BLOCK_OLD_SOURCES: u8 = 6;
 
 fn address_set(addresses: &[&str]) -> BTreeSet<Ipv6Addr> {
     addresses.iter().map(|text| parse_address(text)).collect()
@@ -69,13 +69,13 @@ fn version_2_report(kind: u8, group: &str, sources: &[&str]) -> Vec<u8> {
     let mut message = vec![143, 0, 0, 0, 0, 0, 0, 1, kind, 0, 0, sources.len() as u8];
     message.extend_from_slice(&parse_address(group).octets());
     sources.iter().for_each(|source| message.extend_from_slice(&parse_address(source).octets()));
-    mld_packet(parse_address(HOST), "ff02::16", message)
+    mld_packet(parse_address(HOST_ADDRESS), "ff02::16", message)
 }
 
 fn version_1_message(kind: u8, group: &str) -> Vec<u8> {
     let mut message = vec![kind, 0, 0, 0, 0, 0, 0, 0];
     message.extend_from_slice(&parse_address(group).octets());
-    mld_packet(parse_address(HOST), if kind == 132 { "ff02::2" } else { group }, message)
+    mld_packet(parse_address(HOST_ADDRESS), if kind == 132 { "ff02::2" } else { group }, message)
 }
 
 /// Returns a query of another router.
@@ -116,7 +116,7 @@ impl ProxyAndLan {
             delivered_packets: Vec::new(),
             subscribed_groups: Vec::new(),
         };
-        lan.set_addresses("lan", &[(ROUTER, 64), ("2001:db8:a::1", 64)]);
+        lan.set_addresses("lan", &[(ROUTER_ADDRESS, 64), ("2001:db8:a::1", 64)]);
         lan.advance_time(Duration::from_secs(60));
         lan.sent_queries.clear();
         lan
@@ -138,7 +138,7 @@ impl ProxyAndLan {
                             panic!("a router asks")
                         };
                         let to = query.group.unwrap_or(parse_address("ff02::1"));
-                        assert_eq!((header.source, header.destination), (parse_address(ROUTER), to));
+                        assert_eq!((header.source, header.destination), (parse_address(ROUTER_ADDRESS), to));
                         assert_eq!(destination[..2], [0x33, 0x33]);
                         let v2 = query.version_2.expect("version 2");
                         self.sent_queries.push((
@@ -173,24 +173,27 @@ impl ProxyAndLan {
     /// group ff1e::42 has an area.
     fn receive_packet(&mut self, packet: &[u8]) -> Result<Option<Vec<u8>>, MulticastDrop> {
         let lan = LanPacket { interface: "lan", source: HOST_MAC, packet };
-        let result = self.proxy.handle_lan_packet(self.now, lan, 1398, |group| group == parse_address(GROUP));
+        let result =
+            self.proxy.handle_lan_packet(self.now, lan, 1398, |group| group == parse_address(GROUP_ADDRESS));
         self.collect_outputs();
         result
     }
 
     fn send_report(&mut self, kind: u8, sources: &[&str]) {
-        assert_eq!(self.receive_packet(&version_2_report(kind, GROUP, sources)), Ok(None));
+        assert_eq!(self.receive_packet(&version_2_report(kind, GROUP_ADDRESS, sources)), Ok(None));
     }
 
     /// Returns the filter of the group on the first interface.
     fn filter_of_group(&self) -> Option<SourceFilter> {
-        let mut groups =
-            self.proxy.memberships().filter(|it| it.interface == "lan" && it.group == parse_address(GROUP));
+        let mut groups = self
+            .proxy
+            .memberships()
+            .filter(|it| it.interface == "lan" && it.group == parse_address(GROUP_ADDRESS));
         groups.next().map(|it| it.filter)
     }
 
     fn is_source_accepted(&mut self, source: &str) -> bool {
-        let packet = udp_packet(parse_address(source), parse_address(GROUP), 10);
+        let packet = udp_packet(parse_address(source), parse_address(GROUP_ADDRESS), 10);
         self.proxy.handle_upstream(self.now, &packet).expect("good");
         self.collect_outputs();
         !std::mem::take(&mut self.delivered_packets).is_empty()
@@ -198,7 +201,7 @@ impl ProxyAndLan {
 }
 
 fn query_about(sources: &[&str], suppress: bool) -> SentQuery {
-    (Some(parse_address(GROUP)), sources.iter().map(|text| parse_address(text)).collect(), suppress)
+    (Some(parse_address(GROUP_ADDRESS)), sources.iter().map(|text| parse_address(text)).collect(), suppress)
 }
 
 /// RFC 3810 9.6, 9.7: the number of startup queries is the Robustness Variable, and their interval a quarter
@@ -213,7 +216,7 @@ fn querier_sends_general_queries_faster_at_startup() {
         forwards_unmapped_groups: false,
     });
     let start = lan.now;
-    lan.set_addresses("lan", &[(ROUTER, 64)]);
+    lan.set_addresses("lan", &[(ROUTER_ADDRESS, 64)]);
     for _ in 0..400_000 / 250 {
         at.extend(lan.sent_queries.drain(..).map(|question| {
             assert_eq!(question, (None, Vec::new(), false));
@@ -234,17 +237,17 @@ fn mldv2_reports_change_listener_state_as_in_rfc_3810() {
     let cases: Vec<RecordCase<'_>> = vec![
         (&[], (IS_IN, &[]), None, vec![]),
         (&[], (TO_IN, &[]), None, vec![]),
-        (&[], (BLOCK, &[A]), None, vec![]),
+        (&[], (BLOCK_OLD_SOURCES, &[A]), None, vec![]),
         (&[], (IS_IN, &[A, B]), Some(include_filter(&[A, B])), vec![]),
-        (&[], (ALLOW, &[A]), Some(include_filter(&[A])), vec![]),
+        (&[], (ALLOW_NEW_SOURCES, &[A]), Some(include_filter(&[A])), vec![]),
         (&[], (IS_EX, &[]), Some(exclude_filter(&[])), vec![]),
         (&[], (TO_EX, &[A]), Some(exclude_filter(&[A])), vec![]),
         (&[(IS_IN, &[A, B])], (IS_IN, &[B, C]), Some(include_filter(&[A, B, C])), vec![]),
         (&[(IS_IN, &[A, B])], (IS_EX, &[B, C]), Some(exclude_filter(&[C])), vec![]),
-        (&[(IS_IN, &[A, B])], (ALLOW, &[C]), Some(include_filter(&[A, B, C])), vec![]),
+        (&[(IS_IN, &[A, B])], (ALLOW_NEW_SOURCES, &[C]), Some(include_filter(&[A, B, C])), vec![]),
         (
             &[(IS_IN, &[A, B])],
-            (BLOCK, &[B, C]),
+            (BLOCK_OLD_SOURCES, &[B, C]),
             Some(include_filter(&[A, B])),
             vec![query_about(&[B], false)],
         ),
@@ -257,8 +260,8 @@ fn mldv2_reports_change_listener_state_as_in_rfc_3810() {
         ),
         (mixed, (IS_IN, &[C, D]), Some(exclude_filter(&[])), vec![]),
         (mixed, (IS_EX, &[C, D]), Some(exclude_filter(&[C])), vec![]),
-        (mixed, (ALLOW, &[C]), Some(exclude_filter(&[])), vec![]),
-        (mixed, (BLOCK, &[C, D]), Some(exclude_filter(&[C])), vec![query_about(&[D], false)]),
+        (mixed, (ALLOW_NEW_SOURCES, &[C]), Some(exclude_filter(&[])), vec![]),
+        (mixed, (BLOCK_OLD_SOURCES, &[C, D]), Some(exclude_filter(&[C])), vec![query_about(&[D], false)]),
         (mixed, (TO_EX, &[C, D]), Some(exclude_filter(&[C])), vec![query_about(&[D], false)]),
         (
             mixed,
@@ -283,7 +286,7 @@ fn querier_ends_membership_after_two_queries() {
     let mut lan = ProxyAndLan::new();
     lan.send_report(TO_EX, &[]);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
-    assert_eq!(lan.subscribed_groups, [(parse_address(GROUP), exclude_filter(&[]))]);
+    assert_eq!(lan.subscribed_groups, [(parse_address(GROUP_ADDRESS), exclude_filter(&[]))]);
     lan.send_report(TO_IN, &[]);
     assert_eq!(lan.sent_queries, [query_about(&[], false)]);
     lan.advance_milliseconds(1999);
@@ -293,7 +296,7 @@ fn querier_ends_membership_after_two_queries() {
     assert!(!lan.is_source_accepted(DISTANT_SOURCE));
     assert_eq!(
         (lan.filter_of_group(), lan.subscribed_groups.pop()),
-        (None, Some((parse_address(GROUP), include_filter(&[]))))
+        (None, Some((parse_address(GROUP_ADDRESS), include_filter(&[]))))
     );
     // If another listener answers in time, the membership continues, and the second query has the S flag set.
     lan.sent_queries.clear();
@@ -319,11 +322,11 @@ fn membership_of_silent_listener_expires() {
     lan.advance_milliseconds(1);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE));
     // When the filter timer expires, requested sources stay and the router removes excluded sources (7.5).
-    lan.send_report(IS_EX, &[SOURCE]);
+    lan.send_report(IS_EX, &[SOURCE_ADDRESS]);
     lan.advance_time(Duration::from_secs(10));
     lan.send_report(IS_IN, &[DISTANT_SOURCE]);
     lan.advance_time(Duration::from_millis(249_999));
-    assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[SOURCE])));
+    assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[SOURCE_ADDRESS])));
     lan.advance_milliseconds(1);
     assert_eq!(lan.filter_of_group(), Some(include_filter(&[DISTANT_SOURCE])));
     lan.advance_time(Duration::from_secs(10));
@@ -333,9 +336,9 @@ fn membership_of_silent_listener_expires() {
 #[test]
 fn multicast_source_filters_are_applied() {
     let mut lan = ProxyAndLan::new();
-    lan.send_report(ALLOW, &[DISTANT_SOURCE]);
+    lan.send_report(ALLOW_NEW_SOURCES, &[DISTANT_SOURCE]);
     assert!(lan.is_source_accepted(DISTANT_SOURCE) && !lan.is_source_accepted("2001:db8:c::1"));
-    assert_eq!(lan.subscribed_groups, [(parse_address(GROUP), include_filter(&[DISTANT_SOURCE]))]);
+    assert_eq!(lan.subscribed_groups, [(parse_address(GROUP_ADDRESS), include_filter(&[DISTANT_SOURCE]))]);
     lan.send_report(TO_EX, &["2001:db8:c::1"]);
     assert!(
         lan.is_source_accepted(DISTANT_SOURCE)
@@ -348,18 +351,18 @@ fn multicast_source_filters_are_applied() {
 #[test]
 fn mldv1_reports_are_accepted() {
     let mut lan = ProxyAndLan::new();
-    assert_eq!(lan.receive_packet(&version_1_message(131, GROUP)), Ok(None));
+    assert_eq!(lan.receive_packet(&version_1_message(131, GROUP_ADDRESS)), Ok(None));
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
     // While a version 1 host is present, the router ignores source lists.
     lan.send_report(TO_EX, &[DISTANT_SOURCE]);
-    lan.send_report(BLOCK, &[DISTANT_SOURCE]);
+    lan.send_report(BLOCK_OLD_SOURCES, &[DISTANT_SOURCE]);
     assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[])));
-    assert_eq!(lan.receive_packet(&version_1_message(132, GROUP)), Ok(None));
+    assert_eq!(lan.receive_packet(&version_1_message(132, GROUP_ADDRESS)), Ok(None));
     assert_eq!(lan.sent_queries, [query_about(&[], false)]);
     lan.advance_time(Duration::from_secs(2));
     assert_eq!(lan.filter_of_group(), None);
     // A Done message for a group without listeners has no effect.
-    assert_eq!(lan.receive_packet(&version_1_message(132, GROUP)), Ok(None));
+    assert_eq!(lan.receive_packet(&version_1_message(132, GROUP_ADDRESS)), Ok(None));
     assert_eq!((lan.filter_of_group(), lan.sent_queries.len()), (None, 2));
 }
 
@@ -380,10 +383,10 @@ fn router_with_lowest_address_becomes_querier() {
     lan.send_report(TO_IN, &[]);
     assert!(lan.sent_queries.is_empty(), "the other one asks");
     // A query of the other querier lowers the timers of this router (7.6.1), unless the S flag is set.
-    lan.receive_packet(&version_2_query("fe80::4", GROUP, 3, 20, true)).expect("good");
+    lan.receive_packet(&version_2_query("fe80::4", GROUP_ADDRESS, 3, 20, true)).expect("good");
     lan.advance_milliseconds(3500);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
-    lan.receive_packet(&version_2_query("fe80::4", GROUP, 3, 20, false)).expect("good");
+    lan.receive_packet(&version_2_query("fe80::4", GROUP_ADDRESS, 3, 20, false)).expect("good");
     lan.advance_milliseconds(2999);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
     lan.advance_milliseconds(1);
@@ -408,7 +411,7 @@ fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
     lan.send_report(IS_EX, &[]);
     lan.sent_queries.clear();
     let mut forged = vec![130, 0, 0, 0, 0, 0, 0, 0];
-    forged.extend_from_slice(&parse_address(GROUP).octets());
+    forged.extend_from_slice(&parse_address(GROUP_ADDRESS).octets());
     forged.extend_from_slice(&[7, 0xff, 0, 0]);
     lan.receive_packet(&mld_packet(parse_address("fe80::1"), "ff02::1", forged)).expect("well formed");
     assert!(lan.is_source_accepted(DISTANT_SOURCE), "the listener has had no time to answer");
@@ -427,7 +430,7 @@ fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
 #[test]
 fn invalid_mld_messages_are_dropped() {
     let mut lan = ProxyAndLan::new();
-    let good = version_2_report(IS_EX, GROUP, &[]);
+    let good = version_2_report(IS_EX, GROUP_ADDRESS, &[]);
     let changed = |at: usize, octet: u8| {
         let mut packet = good.clone();
         packet[at] = octet;
@@ -435,7 +438,7 @@ fn invalid_mld_messages_are_dropped() {
     };
     let global = {
         let mut packet = good.clone();
-        packet[8..24].copy_from_slice(&parse_address(SOURCE).octets());
+        packet[8..24].copy_from_slice(&parse_address(SOURCE_ADDRESS).octets());
         packet
     };
     // The proxy rejects a wrong hop limit, Router Alert, checksum and source.
@@ -445,7 +448,7 @@ fn invalid_mld_messages_are_dropped() {
         assert_eq!(lan.receive_packet(&packet), Err(MulticastDrop::BadMld));
     }
     assert_eq!(
-        lan.receive_packet(&version_2_query(ROUTER, "::", 2, 125, false)),
+        lan.receive_packet(&version_2_query(ROUTER_ADDRESS, "::", 2, 125, false)),
         Err(MulticastDrop::BadMld),
         "our own address"
     );
@@ -457,7 +460,7 @@ fn invalid_mld_messages_are_dropped() {
     }
     assert_eq!(lan.filter_of_group(), None);
     // The proxy ignores unknown record types (RFC 3810 5.2.12).
-    assert_eq!(lan.receive_packet(&version_2_report(7, GROUP, &[])), Ok(None));
+    assert_eq!(lan.receive_packet(&version_2_report(7, GROUP_ADDRESS, &[])), Ok(None));
     assert_eq!(lan.filter_of_group(), None);
 }
 
@@ -474,10 +477,10 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     let (mut few, mut many) = (ProxyAndLan::new(), ProxyAndLan::new());
     for number in 0..255 {
-        many.receive_packet(&version_2_report(ALLOW, &format!("ff1e::1:{number:x}"), &sources))
+        many.receive_packet(&version_2_report(ALLOW_NEW_SOURCES, &format!("ff1e::1:{number:x}"), &sources))
             .expect("there is room");
     }
-    let packet = version_2_report(IS_EX, GROUP, &[]);
+    let packet = version_2_report(IS_EX, GROUP_ADDRESS, &[]);
     let cost = |lan: &mut ProxyAndLan| {
         let begun = std::time::Instant::now();
         for _ in 0..20 {
@@ -520,7 +523,10 @@ fn number_of_multicast_groups_and_sources_is_bounded() {
             Ok(None)
         );
     }
-    assert_eq!(lan.receive_packet(&version_2_report(IS_EX, GROUP, &[])), Err(MulticastDrop::TooManyGroups));
+    assert_eq!(
+        lan.receive_packet(&version_2_report(IS_EX, GROUP_ADDRESS, &[])),
+        Err(MulticastDrop::TooManyGroups)
+    );
     assert_eq!(lan.proxy.memberships().count(), 256);
     // When the membership of a group ends, the table has room for another group.
     lan.advance_time(Duration::from_secs(300));
@@ -532,7 +538,7 @@ fn number_of_multicast_groups_and_sources_is_bounded() {
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
     lan.send_report(IS_IN, &sources[..64]);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE));
-    lan.send_report(ALLOW, &sources[64..]);
+    lan.send_report(ALLOW_NEW_SOURCES, &sources[64..]);
     assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[])));
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
 }
@@ -542,24 +548,24 @@ fn number_of_multicast_groups_and_sources_is_bounded() {
 #[test]
 fn packets_of_hosts_are_sent_to_groups_with_area() {
     let mut lan = ProxyAndLan::new();
-    let to = |group: &str| udp_packet(parse_address(SOURCE), parse_address(group), 100);
-    let sent = lan.receive_packet(&to(GROUP)).expect("good").expect("sent");
-    let mut expected = to(GROUP);
+    let to = |group: &str| udp_packet(parse_address(SOURCE_ADDRESS), parse_address(group), 100);
+    let sent = lan.receive_packet(&to(GROUP_ADDRESS)).expect("good").expect("sent");
+    let mut expected = to(GROUP_ADDRESS);
     expected[7] = 63;
     assert_eq!(sent, expected);
     // The proxy removes the padding of short frames.
-    assert_eq!(lan.receive_packet(&[to(GROUP), vec![0; 20]].concat()), Ok(Some(expected)));
+    assert_eq!(lan.receive_packet(&[to(GROUP_ADDRESS), vec![0; 20]].concat()), Ok(Some(expected)));
     assert!(lan.delivered_packets.is_empty(), "it does not come back");
     assert_eq!(lan.receive_packet(&to("ff1e::43")), Err(MulticastDrop::NoArea));
     // Packets of interface and link scope stay on their link.
     for group in ["ff01::42", "ff02::42", "ff12::fb"] {
         assert_eq!(lan.receive_packet(&to(group)), Ok(None), "{group}");
     }
-    let from = |source: &str| udp_packet(parse_address(source), parse_address(GROUP), 100);
-    for source in [HOST, "::", DISTANT_SOURCE, "ff1e::1", "::1"] {
+    let from = |source: &str| udp_packet(parse_address(source), parse_address(GROUP_ADDRESS), 100);
+    for source in [HOST_ADDRESS, "::", DISTANT_SOURCE, "ff1e::1", "::1"] {
         assert_eq!(lan.receive_packet(&from(source)), Err(MulticastDrop::BadSource), "{source}");
     }
-    let mut last = to(GROUP);
+    let mut last = to(GROUP_ADDRESS);
     last[7] = 1;
     assert_eq!(lan.receive_packet(&last), Err(MulticastDrop::HopLimit));
     assert_eq!(lan.proxy.counters().sent_upstream, 2);
@@ -574,7 +580,7 @@ fn unmapped_groups_are_forwarded_except_site_scope() {
         forwards_unmapped_groups: true,
     });
     let mut to = |group: &str| {
-        lan.receive_packet(&udp_packet(parse_address(SOURCE), parse_address(group), 100))
+        lan.receive_packet(&udp_packet(parse_address(SOURCE_ADDRESS), parse_address(group), 100))
             .map(|sent| sent.is_some())
     };
     assert_eq!((to("ff1e::43"), to("ff08::43")), (Ok(true), Ok(true)));
@@ -586,18 +592,18 @@ fn unmapped_groups_are_forwarded_except_site_scope() {
 fn multicast_packet_above_mtu_is_answered_by_packet_too_big() {
     let mut lan = ProxyAndLan::new();
     assert_eq!(
-        lan.receive_packet(&udp_packet(parse_address(SOURCE), parse_address(GROUP), 1359)),
+        lan.receive_packet(&udp_packet(parse_address(SOURCE_ADDRESS), parse_address(GROUP_ADDRESS), 1359)),
         Err(MulticastDrop::TooBig)
     );
     let (interface, answer) = lan.delivered_packets.pop().expect("an answer");
     let header = Header::parse(&answer).expect("IPv6");
     assert_eq!(
         (interface.as_str(), header.source, header.destination),
-        ("lan", parse_address(ROUTER), parse_address(SOURCE))
+        ("lan", parse_address(ROUTER_ADDRESS), parse_address(SOURCE_ADDRESS))
     );
     assert_eq!((answer[40], &answer[44..48]), (2, &1398u32.to_be_bytes()[..]));
     assert!(
-        lan.receive_packet(&udp_packet(parse_address(SOURCE), parse_address(GROUP), 1358))
+        lan.receive_packet(&udp_packet(parse_address(SOURCE_ADDRESS), parse_address(GROUP_ADDRESS), 1358))
             .is_ok_and(|sent| sent.is_some())
     );
 }
@@ -605,10 +611,10 @@ fn multicast_packet_above_mtu_is_answered_by_packet_too_big() {
 #[test]
 fn received_multicast_reaches_only_listeners() {
     let mut lan = ProxyAndLan::new();
-    lan.set_addresses("lan2", &[(ROUTER, 64), ("2001:db8:d::1", 64)]);
+    lan.set_addresses("lan2", &[(ROUTER_ADDRESS, 64), ("2001:db8:d::1", 64)]);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE), "nobody listens");
     lan.send_report(IS_EX, &[]);
-    let data = udp_packet(parse_address(DISTANT_SOURCE), parse_address(GROUP), 10);
+    let data = udp_packet(parse_address(DISTANT_SOURCE), parse_address(GROUP_ADDRESS), 10);
     lan.proxy.handle_upstream(lan.now, &data).expect("good");
     lan.collect_outputs();
     let mut expected = data;
@@ -616,12 +622,12 @@ fn received_multicast_reaches_only_listeners() {
     assert_eq!(lan.delivered_packets, [("lan".to_owned(), expected)]);
     lan.delivered_packets.clear();
     let mut refused = |source: &str, hop_limit: u8| {
-        let mut packet = udp_packet(parse_address(source), parse_address(GROUP), 10);
+        let mut packet = udp_packet(parse_address(source), parse_address(GROUP_ADDRESS), 10);
         packet[7] = hop_limit;
         lan.proxy.handle_upstream(lan.now, &packet)
     };
     // The proxy drops packets from the air with a source of the mobile network, which prevents loops.
-    assert_eq!(refused(SOURCE, 64), Err(MulticastDrop::OwnSource));
+    assert_eq!(refused(SOURCE_ADDRESS, 64), Err(MulticastDrop::OwnSource));
     assert_eq!(refused("2001:db8:d::9", 64), Err(MulticastDrop::OwnSource));
     assert_eq!(refused("fe80::9", 64), Err(MulticastDrop::BadSource));
     assert_eq!(refused(DISTANT_SOURCE, 1), Err(MulticastDrop::HopLimit));
@@ -636,7 +642,7 @@ fn received_multicast_reaches_only_listeners() {
     lan.collect_outputs();
     assert!(lan.delivered_packets.is_empty());
     assert!(
-        lan.subscribed_groups.iter().all(|(group, _)| *group == parse_address(GROUP)),
+        lan.subscribed_groups.iter().all(|(group, _)| *group == parse_address(GROUP_ADDRESS)),
         "{:?}",
         lan.subscribed_groups
     );
@@ -646,20 +652,23 @@ fn received_multicast_reaches_only_listeners() {
 fn proxy_forwards_between_lan_interfaces_and_merges_their_listeners() {
     let mut lan = ProxyAndLan::new();
     lan.set_addresses("lan2", &[("fe80::5", 64), ("2001:db8:d::1", 64)]);
-    let report = version_2_report(IS_IN, GROUP, &[DISTANT_SOURCE]);
+    let report = version_2_report(IS_IN, GROUP_ADDRESS, &[DISTANT_SOURCE]);
     let other = LanPacket { interface: "lan2", source: HOST_MAC, packet: &report };
     assert_eq!(lan.proxy.handle_lan_packet(lan.now, other, 1398, |_| true), Ok(None));
     lan.collect_outputs();
-    lan.send_report(IS_EX, &[DISTANT_SOURCE, SOURCE]);
-    assert_eq!(lan.subscribed_groups.pop(), Some((parse_address(GROUP), exclude_filter(&[SOURCE]))));
+    lan.send_report(IS_EX, &[DISTANT_SOURCE, SOURCE_ADDRESS]);
+    assert_eq!(
+        lan.subscribed_groups.pop(),
+        Some((parse_address(GROUP_ADDRESS), exclude_filter(&[SOURCE_ADDRESS])))
+    );
     // The proxy forwards between interfaces of the mobile network.
     lan.advance_time(Duration::from_secs(1));
-    let report = self::version_2_report(IS_EX, GROUP, &[]);
+    let report = self::version_2_report(IS_EX, GROUP_ADDRESS, &[]);
     let other = LanPacket { interface: "lan2", source: HOST_MAC, packet: &report };
     assert_eq!(lan.proxy.handle_lan_packet(lan.now, other, 1398, |_| true), Ok(None));
     lan.delivered_packets.clear();
     assert!(
-        lan.receive_packet(&udp_packet(parse_address(SOURCE), parse_address(GROUP), 10))
+        lan.receive_packet(&udp_packet(parse_address(SOURCE_ADDRESS), parse_address(GROUP_ADDRESS), 10))
             .is_ok_and(|sent| sent.is_some())
     );
     let interfaces: Vec<&str> =
@@ -674,13 +683,13 @@ fn listeners_vanish_with_their_interface() {
     lan.set_addresses("lan", &[]);
     assert_eq!((lan.filter_of_group(), lan.is_source_accepted(DISTANT_SOURCE)), (None, false));
     lan.advance_time(Duration::from_secs(1));
-    assert_eq!(lan.subscribed_groups.pop(), Some((parse_address(GROUP), include_filter(&[]))));
+    assert_eq!(lan.subscribed_groups.pop(), Some((parse_address(GROUP_ADDRESS), include_filter(&[]))));
     assert_eq!(
-        lan.receive_packet(&version_2_report(IS_EX, GROUP, &[])),
+        lan.receive_packet(&version_2_report(IS_EX, GROUP_ADDRESS, &[])),
         Err(MulticastDrop::UnknownInterface)
     );
     assert_eq!(lan.proxy.poll_timeout(), None);
     // When the interface is back, the router sends a query at once.
-    lan.set_addresses("lan", &[(ROUTER, 64)]);
+    lan.set_addresses("lan", &[(ROUTER_ADDRESS, 64)]);
     assert_eq!(lan.sent_queries, [(None, vec![], false)]);
 }

@@ -112,18 +112,18 @@ fn perimeter_recovery_delivers_in_random_topologies() {
         let planarisation = [Planarisation::Gabriel, Planarisation::RelativeNeighbourhood][topology % 2];
         let mut air = loop {
             let places: Vec<(f64, f64)> = (0..100)
-                .map(|_| (rng.below(200_000) as f64 / 100.0, rng.below(200_000) as f64 / 100.0))
+                .map(|_| (rng.number_below(200_000) as f64 / 100.0, rng.number_below(200_000) as f64 / 100.0))
                 .collect();
             let mib = mib_with_recovery(VoidRecovery::Perimeter(planarisation));
             // The range is just large enough to connect the nodes, so there are many voids.
-            let air = RadioChannel::new(&mib, 290.0 + rng.below(60) as f64, &places, rng.u64());
+            let air = RadioChannel::new(&mib, 290.0 + rng.number_below(60) as f64, &places, rng.u64());
             if air.is_connected() {
                 break air;
             }
         };
         air.advance_until_neighbours_known();
         for _ in 0..10 {
-            let (from, to) = (rng.below(100) as usize, rng.below(100) as usize);
+            let (from, to) = (rng.number_below(100) as usize, rng.number_below(100) as usize);
             if from == to {
                 continue;
             }
@@ -152,13 +152,13 @@ fn stations_without_perimeter_recovery_ignore_its_header() {
     )));
     walking.make_neighbours(&[SimulatedStation::c()]);
     let (a, e) = (SimulatedStation::a(), SimulatedStation::e());
-    walking.get(&e, &e.guc_frame(&a.position_vector, b"payload")).expect("forwarded");
+    walking.receive_unicast(&e, &e.guc_frame(&a.position_vector, b"payload")).expect("forwarded");
     let sent = walking.take_only_transmission();
     assert_eq!((sent.destination, sent.frame[4] >> 4), (SimulatedStation::c().mac, 15));
 
     let mut plain = RouterUnderTest::with_rare_beacons(Mib::default());
     plain.make_neighbours(&[SimulatedStation::b()]);
-    plain.get(&e, &sent.frame).expect("forwarded greedily");
+    plain.receive_unicast(&e, &sent.frame).expect("forwarded greedily");
     let onward = plain.take_only_transmission();
     assert_eq!(
         (onward.destination, &onward.frame),
@@ -192,17 +192,20 @@ fn packet_is_restored_after_perimeter_mode() {
     let original = e.guc_frame(&a.position_vector, b"payload");
     let mut walking = RouterUnderTest::with_rare_beacons(mib_with_recovery(recovery));
     walking.make_neighbours(&[SimulatedStation::c()]);
-    walking.get(&e, &original).expect("forwarded");
+    walking.receive_unicast(&e, &original).expect("forwarded");
     let walking = walking.take_only_transmission().frame;
     // This station is 50 m nearer to the destination than the point where perimeter mode began.
     let mut nearer = RouterUnderTest::with_rare_beacons(mib_with_recovery(recovery));
     nearer.set_position(crate::craft::position_at(0.0, 50.0), 1_000_001);
     nearer.make_neighbours(&[SimulatedStation::b()]);
-    nearer.get(&SimulatedStation::c(), &walking).expect("forwarded");
+    nearer.receive_unicast(&SimulatedStation::c(), &walking).expect("forwarded");
     let sent = nearer.take_only_transmission();
     assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(original, 8)));
     // The station drops the same frame when it arrives a second time.
-    assert_eq!(nearer.get(&SimulatedStation::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
+    assert_eq!(
+        nearer.receive_unicast(&SimulatedStation::c(), &walking),
+        Err(carnet_geonet::GeonetDrop::Duplicate)
+    );
 }
 
 /// A packet in perimeter mode arrives in a unicast frame, and only one station continues it. In a broadcast
@@ -216,7 +219,7 @@ fn perimeter_packet_in_broadcast_frame_is_dropped() {
     )));
     iut.make_neighbours(&[SimulatedStation::c()]);
     let e = SimulatedStation::e();
-    iut.get(&e, &e.guc_frame(&SimulatedStation::a().position_vector, b"x")).expect("forwarded");
+    iut.receive_unicast(&e, &e.guc_frame(&SimulatedStation::a().position_vector, b"x")).expect("forwarded");
     let walking = iut.take_only_transmission().frame;
     let mut other = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
@@ -227,7 +230,7 @@ fn perimeter_packet_in_broadcast_frame_is_dropped() {
     ]);
     assert_eq!(other.receive_broadcast(&e, &walking), Err(GeonetDrop::BadRecoveryHeader));
     other.assert_nothing_sent();
-    other.get(&e, &walking).expect("forwarded");
+    other.receive_unicast(&e, &walking).expect("forwarded");
     other.take_only_transmission();
 }
 
@@ -241,7 +244,8 @@ fn perimeter_packets_count_for_data_rate() {
     )));
     iut.make_neighbours(&[SimulatedStation::c()]);
     let e = SimulatedStation::e();
-    iut.get(&e, &e.guc_frame(&SimulatedStation::a().position_vector, &[0; 1000])).expect("forwarded");
+    iut.receive_unicast(&e, &e.guc_frame(&SimulatedStation::a().position_vector, &[0; 1000]))
+        .expect("forwarded");
     let walking = iut.take_only_transmission().frame;
     let mut other = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
@@ -251,7 +255,7 @@ fn perimeter_packets_count_for_data_rate() {
     for sequence in 0..2000u16 {
         let mut frame = walking.clone();
         frame[12..14].copy_from_slice(&sequence.to_be_bytes());
-        let _ = other.get(&e, &frame);
+        let _ = other.receive_unicast(&e, &frame);
         other.advance_milliseconds(5);
     }
     assert!(other.sent_transmissions.len() > 500, "{}", other.sent_transmissions.len());
@@ -272,8 +276,10 @@ fn perimeter_recovery_works_with_stations_at_one_position() {
     )));
     let mut rng = Rng::new(4);
     for number in 0..5_000u16 {
-        let spot =
-            crate::craft::position_at(-200.0 + rng.below(500) as f64 / 100.0, rng.below(500) as f64 / 100.0);
+        let spot = crate::craft::position_at(
+            -200.0 + rng.number_below(500) as f64 / 100.0,
+            rng.number_below(500) as f64 / 100.0,
+        );
         let mut fake = SimulatedStation::station_at(0, spot);
         let [x, y] = number.to_be_bytes();
         fake.mac = [2, 7, 7, 7, x, y];
@@ -290,7 +296,7 @@ fn perimeter_recovery_works_with_stations_at_one_position() {
             &SimulatedStation::station_at(9, crate::craft::position_at(5000.0, 0.0)).position_vector,
             b"x",
         );
-        iut.get(&e, &frame).expect("forwarded");
+        iut.receive_unicast(&e, &frame).expect("forwarded");
     }
     assert_eq!(iut.router.counters().perimeter_recoveries - start, 20);
 }

@@ -26,7 +26,7 @@ fn pon_guc_bv_01_source_greedy() {
     assert_eq!(sent.destination, b.mac);
     let packet = parse(&sent.frame);
     let ExtendedHeader::GeoUnicast { sequence, source, destination } = packet.extended else { panic!() };
-    assert_eq!((sequence, source, destination), (0, iut.pv(), a.position_vector.to_short()));
+    assert_eq!((sequence, source, destination), (0, iut.position_vector(), a.position_vector.to_short()));
     assert_eq!((packet.payload, packet.basic.remaining_hop_limit), (&b"payload"[..], 10));
 }
 
@@ -37,7 +37,7 @@ fn pon_guc_bv_02_forwarder_greedy() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     iut.make_neighbours(&[SimulatedStation::b(), SimulatedStation::c(), SimulatedStation::d()]);
     let frame = SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"payload");
-    iut.get(&SimulatedStation::c(), &frame).expect("forwarded");
+    iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
     assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame, 9)));
     assert!(iut.delivered_payloads.is_empty());
@@ -52,7 +52,8 @@ fn annex_e_2_greedy_forwarding_selects_best_neighbour() {
     let mut source = SimulatedStation::c();
     let mut next_hop = |iut: &mut RouterUnderTest| {
         source = source.next();
-        iut.get(&SimulatedStation::c(), &source.guc_frame(&a.position_vector, b"x")).expect("forwarded");
+        iut.receive_unicast(&SimulatedStation::c(), &source.guc_frame(&a.position_vector, b"x"))
+            .expect("forwarded");
         iut.take_only_transmission().destination
     };
     assert_eq!(next_hop(&mut iut), d.mac);
@@ -76,7 +77,7 @@ fn annex_e_2_greedy_forwarding_selects_best_neighbour() {
 fn annex_e_2_greedy_next_hop_is_strictly_nearer() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     iut.make_neighbours(&[SimulatedStation::b().moved_to(IUT_POSITION)]);
-    iut.get(
+    iut.receive_unicast(
         &SimulatedStation::c(),
         &SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x"),
     )
@@ -97,7 +98,8 @@ fn hold_time_keeps_next_hop_of_a_flow() {
     let mut source = SimulatedStation::c();
     let mut next_hop = |iut: &mut RouterUnderTest| {
         source = source.next();
-        iut.get(&SimulatedStation::c(), &source.guc_frame(&a.position_vector, b"x")).expect("forwarded");
+        iut.receive_unicast(&SimulatedStation::c(), &source.guc_frame(&a.position_vector, b"x"))
+            .expect("forwarded");
         iut.take_only_transmission().destination
     };
     assert_eq!(next_hop(&mut iut), d.mac);
@@ -120,7 +122,7 @@ fn pon_guc_bo_04_hop_limit() {
             SimulatedStation { sequence, ..c }.guc_frame(&SimulatedStation::a().position_vector, b"x"),
             hops,
         );
-        assert_eq!(iut.get(&c, &frame), Err(GeonetDrop::HopLimit));
+        assert_eq!(iut.receive_unicast(&c, &frame), Err(GeonetDrop::HopLimit));
     }
     iut.assert_nothing_sent();
 }
@@ -130,9 +132,9 @@ fn pon_guc_bo_04_hop_limit() {
 fn pon_guc_bv_05_destination() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let b = SimulatedStation::b();
-    let frame = with_hops(b.guc_frame(&iut.pv(), b"payload"), 1);
-    iut.get(&b, &frame).expect("delivered");
-    assert_eq!(iut.get(&b, &frame), Err(GeonetDrop::Duplicate));
+    let frame = with_hops(b.guc_frame(&iut.position_vector(), b"payload"), 1);
+    iut.receive_unicast(&b, &frame).expect("delivered");
+    assert_eq!(iut.receive_unicast(&b, &frame), Err(GeonetDrop::Duplicate));
     iut.assert_nothing_sent();
     let [delivery] = &iut.delivered_payloads[..] else { panic!() };
     assert_eq!((delivery.header_type, &delivery.payload[..]), (HeaderType::GeoUnicast, &b"payload"[..]));
@@ -145,9 +147,9 @@ fn pon_guc_bo_12_duplicates() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     iut.make_neighbours(&[SimulatedStation::b()]);
     let frame = SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x");
-    iut.get(&SimulatedStation::c(), &frame).expect("forwarded");
+    iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     iut.sent_transmissions.clear();
-    assert_eq!(iut.get(&SimulatedStation::c(), &frame), Err(GeonetDrop::Duplicate));
+    assert_eq!(iut.receive_unicast(&SimulatedStation::c(), &frame), Err(GeonetDrop::Duplicate));
     iut.assert_nothing_sent();
 }
 
@@ -169,8 +171,11 @@ fn annex_c_3_forwarder_updates_position_of_the_destination() {
             iut.receive_broadcast(&SimulatedStation::d(), &known.tsb_frame(b"x")).expect("forwarded");
             iut.sent_transmissions.clear();
         }
-        iut.get(&SimulatedStation::c(), &SimulatedStation::c().guc_frame(&told.position_vector, b"x"))
-            .expect("forwarded");
+        iut.receive_unicast(
+            &SimulatedStation::c(),
+            &SimulatedStation::c().guc_frame(&told.position_vector, b"x"),
+        )
+        .expect("forwarded");
         let sent = iut.take_only_transmission();
         assert_eq!(parse(&sent.frame).extended.destination(), Some(&expected));
         assert_eq!(sent.destination, if is_neighbour { b.mac } else { BROADCAST });
@@ -183,7 +188,7 @@ fn annex_c_3_forwarder_updates_position_of_the_destination() {
 fn pon_lot_bv_03_entries_from_extended_headers() {
     let b = SimulatedStation::b();
     let me = address(IUT_MAC);
-    let iut_pv = RouterUnderTest::with_rare_beacons(Mib::default()).pv();
+    let iut_pv = RouterUnderTest::with_rare_beacons(Mib::default()).position_vector();
     for (frame, neighbour) in [
         (b.beacon_frame(), true),
         (b.shb_frame(b"x"), true),

@@ -16,13 +16,13 @@ pub struct CaParameters {
     pub maximum_interval: Duration,
     /// `N_GenCam`: number of CAMs without a change of movement after which the interval returns to the
     /// longest.
-    pub consecutive_cams: u8,
+    pub max_consecutive_cams: u8,
     /// Change of heading that causes a CAM, 0.1 degree.
-    pub heading: u16,
+    pub min_heading_change: u16,
     /// Change of position that causes a CAM, metres.
     pub min_position_change: f64,
     /// Change of speed that causes a CAM, 0.01 m/s.
-    pub speed: u16,
+    pub min_speed_change: u16,
     /// Least time between two low-frequency or two special vehicle containers.
     pub low_frequency_interval: Duration,
     /// Interval of a roadside unit's CAMs.
@@ -36,10 +36,10 @@ impl Default for CaParameters {
         CaParameters {
             minimum_interval: Duration::from_millis(100),
             maximum_interval: Duration::from_millis(1000),
-            consecutive_cams: 3,
-            heading: 40,
+            max_consecutive_cams: 3,
+            min_heading_change: 40,
             min_position_change: 4.0,
-            speed: 50,
+            min_speed_change: 50,
             low_frequency_interval: Duration::from_millis(500),
             road_side_unit_interval: Duration::from_millis(1000),
             maximum_age: Duration::from_millis(2000),
@@ -74,7 +74,7 @@ pub(super) struct CamConditions {
     /// `T_GenCam`: present generation interval.
     generation_interval: Duration,
     /// Number of CAMs in a row that condition 2 caused.
-    in_a_row: u8,
+    consecutive_elapsed_cams: u8,
     last_cam: Option<(Time, MovementValues)>,
 }
 
@@ -84,7 +84,7 @@ impl CamConditions {
             parameters,
             dcc_interval: parameters.minimum_interval,
             generation_interval: parameters.maximum_interval,
-            in_a_row: 0,
+            consecutive_elapsed_cams: 0,
             last_cam: None,
         }
     }
@@ -101,12 +101,12 @@ impl CamConditions {
             (HeadingValue::UNAVAILABLE, _) | (_, HeadingValue::UNAVAILABLE) => false,
             (last, current) => {
                 let difference = last.0.abs_diff(current.0) % 3600;
-                difference.min(3600 - difference) > self.parameters.heading
+                difference.min(3600 - difference) > self.parameters.min_heading_change
             }
         };
         let faster = match (last.speed, current.speed) {
             (SpeedValue::UNAVAILABLE, _) | (_, SpeedValue::UNAVAILABLE) => false,
-            (last, current) => last.0.abs_diff(current.0) > self.parameters.speed,
+            (last, current) => last.0.abs_diff(current.0) > self.parameters.min_speed_change,
         };
         let away = || match (last.position, current.position) {
             (Some(last), Some(current)) => last.distance_to(current) > self.parameters.min_position_change,
@@ -129,7 +129,7 @@ impl CamConditions {
 
     /// Returns the time at which the next CAM of a roadside unit is due; `None` if the service has not sent a
     /// CAM yet, so one is due at once.
-    pub fn due_of_road_side_unit(&self) -> Option<Time> {
+    pub fn next_road_side_unit_cam_at(&self) -> Option<Time> {
         let (at, _) = self.last_cam.as_ref()?;
         Some(*at + self.parameters.road_side_unit_interval.max(self.dcc_interval))
     }
@@ -146,7 +146,7 @@ impl CamConditions {
 
     /// Returns the reason for which a CAM of a roadside unit is due now; `None` if none is due.
     pub fn road_side_unit_reason(&self, now: Time) -> Option<GenerationReason> {
-        self.due_of_road_side_unit().is_none_or(|due| due <= now).then_some(GenerationReason::Elapsed)
+        self.next_road_side_unit_cam_at().is_none_or(|due| due <= now).then_some(GenerationReason::Elapsed)
     }
 
     /// Stores time, reason and movement values of a generated CAM.
@@ -157,11 +157,11 @@ impl CamConditions {
                 let elapsed = self.last_cam.map_or(maximum_interval, |(at, _)| now.saturating_since(at));
                 self.generation_interval =
                     elapsed.clamp(minimum_interval, maximum_interval.max(minimum_interval));
-                self.in_a_row = 0;
+                self.consecutive_elapsed_cams = 0;
             }
             GenerationReason::Elapsed => {
-                self.in_a_row = self.in_a_row.saturating_add(1);
-                if self.in_a_row >= self.parameters.consecutive_cams {
+                self.consecutive_elapsed_cams = self.consecutive_elapsed_cams.saturating_add(1);
+                if self.consecutive_elapsed_cams >= self.parameters.max_consecutive_cams {
                     self.generation_interval = self.parameters.maximum_interval;
                 }
             }

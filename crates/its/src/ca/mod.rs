@@ -159,7 +159,7 @@ impl CaService {
         let (received, provided) = self.provided_data.as_ref().filter(|_| self.is_active)?;
         let due = match provided.content {
             CamContent::Vehicle { .. } => self.conditions.next_cam_at(movement_values_of(provided))?,
-            CamContent::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
+            CamContent::RoadSideUnit(_) => self.conditions.next_road_side_unit_cam_at()?,
         };
         let due = due.max(self.next_attempt_at);
         // If the data are too old when the CAM is due, the service sends nothing, so it needs no timer.
@@ -241,7 +241,9 @@ impl CaService {
             CamContent::Vehicle { high_frequency, low_frequency, special: given } => (
                 HighFrequencyContainer::BasicVehicleContainerHighFrequency(*high_frequency),
                 low.then(|| LowFrequencyContainer::BasicVehicleContainerLowFrequency(low_frequency.clone())),
-                special.then(|| special_container(low_frequency.vehicle_role, given.as_ref())).flatten(),
+                special
+                    .then(|| special_container_of_role(low_frequency.vehicle_role, given.as_ref()))
+                    .flatten(),
             ),
             CamContent::RoadSideUnit(unit) => {
                 (HighFrequencyContainer::RsuContainerHighFrequency(unit.clone()), None, None)
@@ -280,7 +282,7 @@ fn movement_values_of(provided: &StationData) -> MovementValues {
 
 /// Returns the special vehicle container of a role (6.1.4), with the given data or with default values;
 /// `None` for a role without such a container.
-fn special_container(
+fn special_container_of_role(
     role: VehicleRole,
     given: Option<&SpecialVehicleContainer>,
 ) -> Option<SpecialVehicleContainer> {

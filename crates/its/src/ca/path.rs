@@ -146,10 +146,10 @@ fn distance_from_line((x, y): (f64, f64), (u, v): (f64, f64)) -> f64 {
 mod tests {
     use super::*;
 
-    const HOME: Position = Position::new(488_375_000, 21_008_000);
+    const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
     fn drive_along(recorder: &mut PathRecorder, way: &[(f64, f64)]) {
-        let plane = LocalPlane::new(HOME);
+        let plane = LocalPlane::new(HOME_POSITION);
         for (second, (east, north)) in way.iter().enumerate() {
             recorder.handle_position(Time::from_secs(second as u64), plane.position_at(*east, *north));
         }
@@ -158,7 +158,7 @@ mod tests {
     /// Returns the points of a path history in metres east and north of the test's origin; the vehicle is at
     /// `from`.
     fn history_points(recorder: &PathRecorder, from: (f64, f64)) -> Vec<(f64, f64)> {
-        let plane = LocalPlane::new(HOME);
+        let plane = LocalPlane::new(HOME_POSITION);
         let mut position = plane.position_at(from.0, from.1);
         recorder
             .path_history()
@@ -204,7 +204,7 @@ mod tests {
         for (radius, speed) in [(30.0f64, 5.0f64), (60.0, 8.0), (120.0, 15.0), (300.0, 25.0), (1000.0, 30.0)]
         {
             let mut recorder = PathRecorder::default();
-            let plane = LocalPlane::new(HOME);
+            let plane = LocalPlane::new(HOME_POSITION);
             let at = |metres: f64| {
                 let angle = metres / radius;
                 (radius * angle.sin(), radius * (1.0 - angle.cos()))

@@ -357,14 +357,14 @@ fn circular_area(centre: Position, radius: u16) -> GeoArea {
 }
 
 /// Returns the octets of a message with the BTP-B header of the DENM port in front.
-fn with_port(octets: &[u8]) -> Vec<u8> {
+fn with_btp_header(octets: &[u8]) -> Vec<u8> {
     let header = BtpB { destination_port: port::DENM, destination_port_info: 0 }.to_octets();
     [&header[..], octets].concat()
 }
 
 /// Adds a trace without points if the list of traces is empty, because a message needs at least one trace
 /// (MSGF-BV-02).
-fn with_trace(mut location: LocationContainer) -> LocationContainer {
+fn with_at_least_one_trace(mut location: LocationContainer) -> LocationContainer {
     if location.traces.0.is_empty() {
         location.traces = Traces(vec![crate::cdd::PathHistory::default()]);
     }
@@ -372,6 +372,6 @@ fn with_trace(mut location: LocationContainer) -> LocationContainer {
 }
 
 /// Returns whether a message ends an event, as a cancellation or a negation.
-fn is_over(termination: Option<Termination>) -> bool {
+fn ends_event(termination: Option<Termination>) -> bool {
     termination.is_some()
 }

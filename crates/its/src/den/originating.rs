@@ -10,7 +10,7 @@ use carnet_wire::geonet::{GeoArea, TrafficClass};
 
 use super::{
     DEFAULT_DESTINATION_RADIUS_M, EventRequest, MAX_DESTINATION_RADIUS_M, build_transmission, circular_area,
-    with_trace,
+    with_at_least_one_trace,
 };
 use crate::cdd::{
     ActionId, ItsPduHeader, SequenceNumber, StationId, StationType, TimestampIts, TransmissionInterval,
@@ -41,7 +41,7 @@ struct OwnEvent {
     /// `T_O_Validity`: the end of the event.
     expires_at: Time,
     /// Repetition interval, and the end of `T_RepetitionDuration`.
-    repetition_until: Option<(Duration, Time)>,
+    repetition_interval_and_end: Option<(Duration, Time)>,
 }
 
 /// The originating message table.
@@ -185,8 +185,8 @@ impl OriginatingTable {
                 (Timer::Repetition(old), Timer::Repetition(new)),
             ] {
                 if let Some(deadline) = self.timers.get(old) {
-                    self.timers.stop(old);
-                    self.timers.set(new, deadline);
+                    self.timers.stop_timer(old);
+                    self.timers.set_deadline(new, deadline);
                 }
             }
             self.events.insert(new, entry);
@@ -198,7 +198,7 @@ impl OriginatingTable {
             match timer {
                 Timer::Validity(action) => {
                     self.events.remove(&action);
-                    self.timers.stop(Timer::Repetition(action));
+                    self.timers.stop_timer(Timer::Repetition(action));
                 }
                 Timer::Repetition(action) => self.repeat_message(now, header, action),
             }
@@ -208,7 +208,7 @@ impl OriginatingTable {
     /// Repeats the latest message of an event, unless the event has ended.
     fn repeat_message(&mut self, now: Time, header: ItsPduHeader, action: ActionId) {
         let Some(entry) = self.events.get(&action) else { return };
-        let Some((interval, until)) = entry.repetition_until else { return };
+        let Some((interval, until)) = entry.repetition_interval_and_end else { return };
         if now >= until || now >= entry.expires_at {
             return;
         }
@@ -223,7 +223,7 @@ impl OriginatingTable {
             ));
         }
         // The service omits repetitions whose time it missed.
-        self.timers.set(Timer::Repetition(action), now + interval);
+        self.timers.set_deadline(Timer::Repetition(action), now + interval);
     }
 
     /// Sends the first message of an event and stores the event.
@@ -236,7 +236,7 @@ impl OriginatingTable {
     ) -> Result<(), ItsDrop> {
         let management = denm.management;
         let position = management.event_position.position().ok_or(ItsDrop::NoPosition)?;
-        let ends = management.detection_time.plus(management.validity_duration.duration());
+        let ends = management.detection_time.plus_duration(management.validity_duration.as_duration());
         if ends <= now.timestamp {
             return Err(ItsDrop::Expired);
         }
@@ -261,17 +261,17 @@ impl OriginatingTable {
         let repetition = request.repetition_interval.zip(request.repetition_duration);
         let repetition =
             repetition.map(|(interval, spell)| (interval.max(Duration::from_millis(1)), now.time + spell));
-        self.timers.set(Timer::Validity(action), expires);
+        self.timers.set_deadline(Timer::Validity(action), expires);
         match repetition {
-            Some((interval, _)) => self.timers.set(Timer::Repetition(action), now.time + interval),
-            None => self.timers.stop(Timer::Repetition(action)),
+            Some((interval, _)) => self.timers.set_deadline(Timer::Repetition(action), now.time + interval),
+            None => self.timers.stop_timer(Timer::Repetition(action)),
         }
         let entry = OwnEvent {
             denm: message.denm,
             area,
             traffic_class,
             expires_at: expires,
-            repetition_until: repetition,
+            repetition_interval_and_end: repetition,
         };
         self.events.insert(action, Box::new(entry));
         Ok(())
@@ -315,7 +315,7 @@ fn build_message(
             station_type,
         },
         situation: request.situation.clone(),
-        location: Some(with_trace(request.location.clone().unwrap_or_default())),
+        location: Some(with_at_least_one_trace(request.location.clone().unwrap_or_default())),
         alacarte: request.alacarte.clone(),
     }
 }

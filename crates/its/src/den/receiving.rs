@@ -8,8 +8,8 @@ use carnet_geonet::geodesy::{Position, is_inside};
 use carnet_wire::geonet::{GeoArea, TrafficClass};
 
 use super::{
-    DenEvent, DenParameters, MAX_DESTINATION_RADIUS_M, build_transmission, circular_area, is_over,
-    relevance_area, with_port,
+    DenEvent, DenParameters, MAX_DESTINATION_RADIUS_M, build_transmission, circular_area, ends_event,
+    relevance_area, with_btp_header,
 };
 use crate::cdd::{ActionId, StationId};
 use crate::denm::{Denm, ManagementContainer};
@@ -96,7 +96,7 @@ impl ReceivingTable {
         action_id: ActionId,
     ) -> Option<(ManagementContainer, GeoArea)> {
         let entry = self.events.get(&action_id)?;
-        (entry.expires_at > now.time && !is_over(entry.management.termination))
+        (entry.expires_at > now.time && !ends_event(entry.management.termination))
             .then_some((entry.management, entry.destination))
     }
 
@@ -113,11 +113,11 @@ impl ReceivingTable {
         let management = denm.denm.management;
         let action = management.action_id;
         let tolerance = parameters.clock_tolerance;
-        let latest = now.timestamp.plus(tolerance);
+        let latest = now.timestamp.plus_duration(tolerance);
         if management.reference_time > latest || management.detection_time > latest {
             return Err(ItsDrop::FromTheFuture);
         }
-        let ends = management.detection_time.plus(management.validity_duration.duration());
+        let ends = management.detection_time.plus_duration(management.validity_duration.as_duration());
         if ends <= now.timestamp {
             return Err(ItsDrop::Expired);
         }
@@ -125,13 +125,13 @@ impl ReceivingTable {
         let expires = now.time + Duration::from_millis(ends.0 - now.timestamp.0);
 
         let first = match self.events.get(&action).map(|entry| entry.management) {
-            None if is_over(management.termination) => return Err(ItsDrop::UnknownEvent),
+            None if ends_event(management.termination) => return Err(ItsDrop::UnknownEvent),
             None => true,
             Some(known) => {
                 let order = management.reference_time.cmp(&known.reference_time);
                 // A negation has the reference time of the message that it ends. So accept it although it is
                 // not newer.
-                let negation = is_over(management.termination) && !is_over(known.termination);
+                let negation = ends_event(management.termination) && !ends_event(known.termination);
                 let newer = order
                     .then(management.detection_time.cmp(&known.detection_time))
                     .then(negation.cmp(&false));
@@ -167,7 +167,7 @@ impl ReceivingTable {
             expires_at: expires,
         };
         self.events.insert(action, Box::new(entry));
-        self.timers.set(Timer::Validity(action), expires);
+        self.timers.set_deadline(Timer::Validity(action), expires);
         self.restart_forwarding(now.time, &management, parameters, rng);
         self.announce_event(DenEvent::Received { denm: Box::new(denm), expires });
         Ok(EventUpdate { is_first: first })
@@ -186,8 +186,8 @@ impl ReceivingTable {
 
     fn remove_event(&mut self, action: ActionId) {
         self.events.remove(&action);
-        self.timers.stop(Timer::Validity(action));
-        self.timers.stop(Timer::Forwarding(action));
+        self.timers.stop_timer(Timer::Validity(action));
+        self.timers.stop_timer(Timer::Forwarding(action));
         self.announce_event(DenEvent::Ended(action));
     }
 
@@ -210,12 +210,12 @@ impl ReceivingTable {
     ) {
         let Some(interval) = management.transmission_interval.filter(|_| parameters.keep_alive_forwarding)
         else {
-            return self.timers.stop(Timer::Forwarding(management.action_id));
+            return self.timers.stop_timer(Timer::Forwarding(management.action_id));
         };
         let twice = Duration::from_millis(2 * u64::from(interval.0));
-        let delay = twice + rng.duration(Duration::ZERO, FORWARDING_JITTER);
-        let delay = delay.min(management.validity_duration.duration());
-        self.timers.set(Timer::Forwarding(management.action_id), now + delay);
+        let delay = twice + rng.duration_between(Duration::ZERO, FORWARDING_JITTER);
+        let delay = delay.min(management.validity_duration.as_duration());
+        self.timers.set_deadline(Timer::Forwarding(management.action_id), now + delay);
     }
 
     pub fn handle_timeout(&mut self, now: Time, own: StationId, position: Option<Position>, rng: &mut Rng) {
@@ -253,7 +253,7 @@ impl ReceivingTable {
             entry.destination,
             traffic_class,
             left,
-            with_port(&octets),
+            with_btp_header(&octets),
         ));
         let parameters = DenParameters { keep_alive_forwarding: true, ..DenParameters::default() };
         self.restart_forwarding(now, &management, &parameters, rng);

@@ -298,7 +298,7 @@ impl LocalDynamicMap {
             }
         };
         match area {
-            Some(area) => self.stations.for_each_in(area, take),
+            Some(area) => self.stations.for_each_station_in(area, take),
             None => self.stations.iter().for_each(take),
         }
         found

@@ -219,7 +219,7 @@ impl Stations {
     }
 
     /// Calls `take` with every station in an area.
-    pub fn for_each_in<'a>(&'a self, area: &GeoArea, mut take: impl FnMut(&'a StationObject)) {
+    pub fn for_each_station_in<'a>(&'a self, area: &GeoArea, mut take: impl FnMut(&'a StationObject)) {
         let mut inside = |object: &'a StationObject| {
             if is_inside(area, object.position) {
                 take(object);

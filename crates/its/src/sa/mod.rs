@@ -136,7 +136,7 @@ pub struct SaService {
     /// Time of the next announcement; `None` if the station announces no services.
     next_announcement_at: Option<Time>,
     next_announcement: Option<MessageTransmission>,
-    last_refusal: Option<ItsDrop>,
+    last_announcement_error: Option<ItsDrop>,
     stored_advertisements: BTreeMap<AdvertisementKey, Advertisement>,
     unreported_changes: VecDeque<AdvertisementChange>,
 }
@@ -152,7 +152,7 @@ impl SaService {
             content_count: 0,
             next_announcement_at: None,
             next_announcement: None,
-            last_refusal: None,
+            last_announcement_error: None,
             stored_advertisements: BTreeMap::new(),
             unreported_changes: VecDeque::new(),
         }
@@ -224,7 +224,7 @@ impl SaService {
             saem.sam.body;
         let key = (source, sa_id);
         let extensions = extensions.unwrap_or_default();
-        let rate = extensions.octet_of_reference(reference::REPEAT_RATE).filter(|rate| *rate > 0);
+        let rate = extensions.extension_octet(reference::REPEAT_RATE).filter(|rate| *rate > 0);
         let hold = rate.map_or(self.parameters.default_lifetime, |rate| {
             REPEAT_RATE_PERIOD / u32::from(rate) * self.parameters.max_missed_intervals
         });
@@ -235,7 +235,7 @@ impl SaService {
             sa_id,
             content_count,
             identifier: extensions
-                .text_of_reference(reference::ADVERTISER_IDENTIFIER)
+                .extension_text(reference::ADVERTISER_IDENTIFIER)
                 .filter(|text| text.len() <= MAX_IDENTIFIER_LENGTH)
                 .map(str::to_owned),
             services: infos.take(MAX_STORED_SERVICES).map(to_service).collect(),
@@ -278,7 +278,7 @@ impl SaService {
                         payload,
                     });
                 }
-                Err(reason) => self.last_refusal = Some(reason),
+                Err(reason) => self.last_announcement_error = Some(reason),
             }
         }
     }
@@ -291,7 +291,7 @@ impl SaService {
     /// Returns the reason for which the service could not make an announcement; `None` if no announcement
     /// failed since the previous call.
     pub fn poll_announcement_error(&mut self) -> Option<ItsDrop> {
-        self.last_refusal.take()
+        self.last_announcement_error.take()
     }
 
     /// Returns the next change of the stored advertisements. If the caller does not poll, the service drops
@@ -412,7 +412,7 @@ fn to_service(info: ServiceInfo) -> AnnouncedService {
         address: extensions.address(reference::IPV6_ADDRESS),
         // EN 302 890-1 puts the port into the options, IEEE 1609.3 into the extensions.
         port: extensions
-            .number_of_reference(reference::SERVICE_PORT)
+            .extension_number(reference::SERVICE_PORT)
             .or(info.options.service_provider_port.map(|port| port.0)),
         context: context.filter(|context| context.len() <= MAX_CONTEXT_LENGTH).unwrap_or_default().to_vec(),
     }

@@ -762,7 +762,7 @@ pub(crate) fn encode_string(
     alphabet: Alphabet,
 ) {
     if alphabet == Alphabet::Utf8 {
-        if let Some(error) = wrong_size(text, what, size) {
+        if let Some(error) = size_error(text, what, size) {
             return writer.store_error(error);
         }
         writer.length(text.len(), what);
@@ -781,7 +781,7 @@ pub(crate) fn encode_string(
 }
 
 /// Returns an error if a text is too short or too long.
-fn wrong_size(text: &str, what: &'static str, (least, most): (usize, usize)) -> Option<Error> {
+fn size_error(text: &str, what: &'static str, (least, most): (usize, usize)) -> Option<Error> {
     let found = text.chars().count();
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     (!(least..=most).contains(&found)).then_some(Error::OutOfRange {
@@ -801,7 +801,7 @@ fn decode_utf8(reader: &mut Reader<'_>, what: &'static str, size: (usize, usize)
         reader.store_error(Error::Character { what, found });
         String::new()
     });
-    if let Some(error) = wrong_size(&text, what, size) {
+    if let Some(error) = size_error(&text, what, size) {
         reader.store_error(error);
     }
     text

@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         let rest = self.octets.get(self.next_bit / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {
             Some(chunk) => u64::from_be_bytes(*chunk),
-            None => last_word_of(rest),
+            None => zero_padded_word(rest),
         };
         // Shift twice, because Rust does not define a shift by 64 bits, which a width of 0 would need.
         let value = (word << (self.next_bit % 8)) >> 1 >> (u64::BITS - 1 - width);
@@ -164,6 +164,6 @@ impl<'a> Reader<'a> {
 
 /// Returns the last octets of the input, fewer than eight, filled up with zeros.
 #[inline(never)]
-fn last_word_of(rest: &[u8]) -> u64 {
+fn zero_padded_word(rest: &[u8]) -> u64 {
     rest.iter().fold((0, 56), |(word, shift), octet| (word | u64::from(*octet) << shift, shift - 8)).0
 }

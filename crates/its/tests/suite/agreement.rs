@@ -158,7 +158,7 @@ impl<'a> DebugTextParser<'a> {
 struct TsharkField {
     name: String,
     /// Text of a field in tshark's output: its name, its value, and the value as a number.
-    description: String,
+    field_text: String,
     value: String,
     subfields: Vec<TsharkField>,
 }
@@ -179,19 +179,19 @@ impl TsharkField {
             } else {
                 TsharkField::parse_fields(lines)
             };
-            fields.push(TsharkField { name, description: words, value, subfields: parts });
+            fields.push(TsharkField { name, field_text: words, value, subfields: parts });
         }
         fields
     }
 
     fn collect_decoded_fields(&self, found: &mut Vec<DecodedField>) {
-        assert!(!self.name.starts_with("_ws."), "tshark warns: {}", self.description);
+        assert!(!self.name.starts_with("_ws."), "tshark warns: {}", self.field_text);
         // The field describes the encoding of a value and is no leaf.
         if self.name.starts_with("per.") {
             return;
         }
         let name = normalized_name(self.name.rsplit('.').next().unwrap());
-        let words = self.description.split_once(": ").map_or("", |(_, words)| words);
+        let words = self.field_text.split_once(": ").map_or("", |(_, words)| words);
         if let Some((_, bits)) = words.split_once("[bit length ") {
             let width = bits.split(',').next().unwrap();
             let value = bits.split("decimal value ").nth(1).unwrap().trim_end_matches(']');
@@ -226,7 +226,7 @@ fn decode_with_tshark(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec
     let read = text.split("<packet>").skip(1).map(|packet| {
         let mut found = Vec::new();
         for field in TsharkField::parse_fields(&mut packet.trim().lines()) {
-            assert_ne!(field.name, "_ws.malformed", "{}", field.description);
+            assert_ne!(field.name, "_ws.malformed", "{}", field.field_text);
             if field.name == "its" {
                 field.subfields.iter().for_each(|part| part.collect_decoded_fields(&mut found));
             }

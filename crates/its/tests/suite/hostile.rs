@@ -27,12 +27,12 @@ fn check_reencoding<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> boo
 /// Returns a message with some octets changed, sometimes truncated.
 fn mutate_message(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
     let mut octets = message.to_vec();
-    for _ in 0..1 + rng.below(4) {
-        let place = rng.below(octets.len() as u64) as usize;
-        octets[place] ^= 1 << rng.below(8);
+    for _ in 0..1 + rng.number_below(4) {
+        let place = rng.number_below(octets.len() as u64) as usize;
+        octets[place] ^= 1 << rng.number_below(8);
     }
-    if rng.chance(0.2) {
-        octets.truncate(rng.below(octets.len() as u64) as usize);
+    if rng.is_true_with_probability(0.2) {
+        octets.truncate(rng.number_below(octets.len() as u64) as usize);
     }
     octets
 }

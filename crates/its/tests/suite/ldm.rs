@@ -15,7 +15,7 @@ use carnet_wire::geonet::{GeoArea, Shape};
 
 use crate::support::{cam_of_station, circle_around_home, milliseconds, position_at, reference_position_at};
 
-const LATER: Time = Time::from_millis(1);
+const TIME_OF_QUERY: Time = Time::from_millis(1);
 
 fn empty_map() -> LocalDynamicMap {
     LocalDynamicMap::new(LdmParameters::default(), 7)
@@ -51,10 +51,10 @@ fn map_has_last_position_of_station_until_it_expires() {
     let mut map = empty_map();
     receive_cam(&mut map, 0, 1, 0.0, 0.0);
     receive_cam(&mut map, 0, 2, 5000.0, 0.0);
-    assert_eq!(station_ids_in(&map, LATER, Some(&circle_around_home(100))), [1]);
+    assert_eq!(station_ids_in(&map, TIME_OF_QUERY, Some(&circle_around_home(100))), [1]);
     receive_cam(&mut map, 1000, 1, 4000.0, 0.0);
     receive_cam(&mut map, 1000, 2, 0.0, 50.0);
-    assert_eq!(station_ids_in(&map, LATER, Some(&circle_around_home(100))), [2]);
+    assert_eq!(station_ids_in(&map, TIME_OF_QUERY, Some(&circle_around_home(100))), [2]);
     assert_eq!(station_ids_in(&map, Time::from_millis(3999), None), [1, 2]);
     assert!(station_ids_in(&map, Time::from_millis(4000), None).is_empty());
     // The map removes the expired stations when the next CAM arrives.
@@ -83,9 +83,9 @@ fn map_query_selects_station_types() {
     bus.cam.cam_parameters.basic_container.station_type = StationType::BUS;
     map.handle_cam(Time::ZERO, &encode(&bus).unwrap()).unwrap();
     let types = StationTypes::of_types(&[StationType::BUS, StationType::TRAM]);
-    let found = map.stations_in(LATER, None, types);
+    let found = map.stations_in(TIME_OF_QUERY, None, types);
     assert_eq!(found.iter().map(|station| station.station_id.0).collect::<Vec<_>>(), [2]);
-    assert!(map.stations_in(LATER, None, StationTypes::NONE).is_empty());
+    assert!(map.stations_in(TIME_OF_QUERY, None, StationTypes::NONE).is_empty());
 }
 
 /// The search by cells finds the same stations as a search of all stations, for every shape and place.
@@ -103,7 +103,7 @@ fn area_query_returns_stations_inside() {
             latitude, longitude,
         ));
         let mut map = empty_map();
-        let spread = |rng: &mut Rng| rng.below(8000) as f64 - 4000.0;
+        let spread = |rng: &mut Rng| rng.number_below(8000) as f64 - 4000.0;
         for station in 0..2000 {
             let position = centre.position_at(spread(&mut rng), spread(&mut rng));
             let reference =
@@ -111,18 +111,18 @@ fn area_query_returns_stations_inside() {
             map.handle_cam(Time::ZERO, &encode(&cam_of_station(station, 0, reference, 0, 0)).unwrap())
                 .unwrap();
         }
-        let everybody = map.stations_in(LATER, None, StationTypes::ALL);
+        let everybody = map.stations_in(TIME_OF_QUERY, None, StationTypes::ALL);
         assert_eq!(everybody.len(), 2000);
         let mut most = 0;
         for _ in 0..60 {
             let middle = centre.position_at(spread(&mut rng), spread(&mut rng));
             let area = GeoArea {
-                shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][rng.below(3) as usize],
+                shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][rng.number_below(3) as usize],
                 latitude: middle.latitude,
                 longitude: middle.longitude,
-                distance_a: 1 + rng.below(3000) as u16,
-                distance_b: 1 + rng.below(3000) as u16,
-                angle: rng.below(360) as u16,
+                distance_a: 1 + rng.number_below(3000) as u16,
+                distance_b: 1 + rng.number_below(3000) as u16,
+                angle: rng.number_below(360) as u16,
             };
             let mut expected: Vec<u32> = everybody
                 .iter()
@@ -130,7 +130,7 @@ fn area_query_returns_stations_inside() {
                 .map(|station| station.station_id.0)
                 .collect();
             expected.sort_unstable();
-            assert_eq!(station_ids_in(&map, LATER, Some(&area)), expected, "{area:?}");
+            assert_eq!(station_ids_in(&map, TIME_OF_QUERY, Some(&area)), expected, "{area:?}");
             most = most.max(expected.len());
         }
         assert!(most > 100, "{most}");
@@ -146,8 +146,8 @@ fn full_map_replaces_longest_silent_station() {
     let mut rng = Rng::new(5);
     let mut last_heard = std::collections::BTreeMap::new();
     for time in 0..20_000_u64 {
-        let station = rng.below(300) as u32;
-        let (east, north) = (rng.below(3000) as f64, rng.below(3000) as f64);
+        let station = rng.number_below(300) as u32;
+        let (east, north) = (rng.number_below(3000) as f64, rng.number_below(3000) as f64);
         receive_cam(&mut map, time, station, east, north);
         last_heard.insert(station, (time, position_at(east, north)));
         if time % 500 == 499 {
@@ -172,8 +172,8 @@ fn map_keeps_event_until_it_ends() {
     let mut map = empty_map();
     let expires = Time::from_secs(10);
     map.handle_denm(Time::ZERO, &denm_with_number(1), expires).unwrap();
-    assert_eq!(map.events_in(LATER, Some(&circle_around_home(100))).len(), 1);
-    assert_eq!(map.events_in(LATER, Some(&circle_around_home(5))).len(), 0);
+    assert_eq!(map.events_in(TIME_OF_QUERY, Some(&circle_around_home(100))).len(), 1);
+    assert_eq!(map.events_in(TIME_OF_QUERY, Some(&circle_around_home(5))).len(), 0);
     assert_eq!(map.events_in(expires, None).len(), 0);
     let mut over = denm_with_number(1);
     over.denm.situation = None;

@@ -203,12 +203,12 @@ fn decoder_refuses_mutated_saem_or_encodes_it_to_an_equal_message() {
     let mut understood = 0;
     for round in 0..20_000 {
         let mut octets = messages[round % messages.len()].clone();
-        for _ in 0..=rng.below(3) {
-            let place = rng.below(octets.len() as u64) as usize;
-            octets[place] ^= 1 << rng.below(8);
+        for _ in 0..=rng.number_below(3) {
+            let place = rng.number_below(octets.len() as u64) as usize;
+            octets[place] ^= 1 << rng.number_below(8);
         }
-        if rng.chance(0.2) {
-            octets.truncate(rng.below(octets.len() as u64) as usize);
+        if rng.is_true_with_probability(0.2) {
+            octets.truncate(rng.number_below(octets.len() as u64) as usize);
         }
         if let Ok(message) = Saem::from_octets(&octets) {
             let again = message.to_octets().expect("encodes");
@@ -269,8 +269,8 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
     let message = Saem::from_octets(&octets[0]).expect("a message");
     let body = message.sam.body;
     let header = body.extensions.expect("extensions");
-    assert_eq!(header.octet_of_reference(reference::REPEAT_RATE), Some(5));
-    assert_eq!(header.text_of_reference(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
+    assert_eq!(header.extension_octet(reference::REPEAT_RATE), Some(5));
+    assert_eq!(header.extension_text(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
     // If the services change, the content count increases. If the same services are set again, it stays.
     let count = |service: &mut SaService, now| {
         let octets = sent_message(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));

@@ -24,7 +24,7 @@ pub enum AddressState {
     /// The client has the address.
     Leased,
     /// Another host uses the address, so the server gives it to no client for some time.
-    Resting,
+    Quarantined,
     /// The client's lease has ended, and the address is free.
     Former,
 }
@@ -56,7 +56,7 @@ pub struct AddressBindings {
     /// Every address of the range. For a free address, the value is its place in the order of
     /// `free_addresses`; otherwise `None`.
     range_addresses: BTreeMap<Ipv4Addr, Option<u64>>,
-    next_free_place: u64,
+    next_free_order: u64,
     probe_count: usize,
 }
 
@@ -98,7 +98,7 @@ impl AddressBindings {
     pub fn is_available(&self, address: Ipv4Addr, client: &ClientId, reserved: Option<LinkAddress>) -> bool {
         self.is_free(address)
             || self.get(address).is_some_and(|binding| {
-                binding.state != AddressState::Resting
+                binding.state != AddressState::Quarantined
                     && (binding.client_id == *client || reserved == Some(binding.link_address))
             })
     }
@@ -109,7 +109,7 @@ impl AddressBindings {
     }
 
     /// Returns the number of all addresses for clients without reservation, and the number of free ones.
-    pub fn used_and_total(&self) -> (usize, usize) {
+    pub fn total_and_free_addresses(&self) -> (usize, usize) {
         (self.range_addresses.len(), self.free_addresses.len())
     }
 
@@ -137,7 +137,7 @@ impl AddressBindings {
     ) -> Option<(Ipv4Addr, AddressBinding)> {
         let other = self.address_by_client.get(&binding.client_id).copied().filter(|other| *other != address);
         let other = other.and_then(|other| Some((other, self.remove(other)?)));
-        self.unlink_binding(address);
+        self.remove_from_indexes(address);
         if binding.state == AddressState::Former {
             self.add_free_address(address);
         } else {
@@ -146,7 +146,7 @@ impl AddressBindings {
         }
         self.probe_count += usize::from(matches!(binding.state, AddressState::Probed(_)));
         // A resting address belongs to no client, so it is not in the index of clients.
-        if binding.state != AddressState::Resting {
+        if binding.state != AddressState::Quarantined {
             self.address_by_client.insert(binding.client_id.clone(), address);
         }
         self.binding_by_address.insert(address, binding);
@@ -155,7 +155,7 @@ impl AddressBindings {
 
     /// Removes the entry of an address, and makes the address free.
     pub fn remove(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
-        let binding = self.unlink_binding(address)?;
+        let binding = self.remove_from_indexes(address)?;
         self.add_free_address(address);
         Some(binding)
     }
@@ -163,9 +163,9 @@ impl AddressBindings {
     /// Adds an address of the range to the free ones.
     fn add_free_address(&mut self, address: Ipv4Addr) {
         if let Some(place @ None) = self.range_addresses.get_mut(&address) {
-            *place = Some(self.next_free_place);
-            self.free_addresses.insert((self.next_free_place, address));
-            self.next_free_place += 1;
+            *place = Some(self.next_free_order);
+            self.free_addresses.insert((self.next_free_order, address));
+            self.next_free_order += 1;
         }
     }
 
@@ -177,7 +177,7 @@ impl AddressBindings {
     }
 
     /// Removes the entry of an address from all indexes except the index of free addresses.
-    fn unlink_binding(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
+    fn remove_from_indexes(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
         let binding = self.binding_by_address.remove(&address)?;
         self.addresses_by_deadline.remove(&(binding.state_ends_at, address));
         self.probe_count -= usize::from(matches!(binding.state, AddressState::Probed(_)));

@@ -56,12 +56,12 @@ impl ServerConfig {
     pub fn allows(&self, link_address: LinkAddress, address: Ipv4Addr) -> bool {
         match self.reservation_for(link_address) {
             Some(reservation) => reservation.address == address,
-            None => self.is_dynamic(address),
+            None => self.is_in_dynamic_range(address),
         }
     }
 
     /// Returns whether the server may give this address to a host without reservation.
-    pub fn is_dynamic(&self, address: Ipv4Addr) -> bool {
+    pub fn is_in_dynamic_range(&self, address: Ipv4Addr) -> bool {
         let (first, last) = self.address_range;
         let is_reserved = || self.reservations.iter().any(|reservation| reservation.address == address);
         (first..=last).contains(&address) && !is_reserved()

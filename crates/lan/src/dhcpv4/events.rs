@@ -70,7 +70,7 @@ pub struct DhcpCounters {
 
 impl DhcpCounters {
     /// Counts a message that the server does not answer.
-    pub(super) fn drop(&mut self, reason: DhcpDropReason) {
+    pub(super) fn count_drop(&mut self, reason: DhcpDropReason) {
         *self.drops_by_reason.entry(reason).or_default() += 1;
     }
 

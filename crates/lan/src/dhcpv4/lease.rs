@@ -41,7 +41,7 @@ impl StoredLease {
         if wall < self.since {
             return Some(whole);
         }
-        let left = whole.saturating_sub(wall.distance(self.since));
+        let left = whole.saturating_sub(wall.absolute_difference(self.since));
         (!left.is_zero()).then_some(left)
     }
 

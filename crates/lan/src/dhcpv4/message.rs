@@ -15,7 +15,7 @@ mod option_code {
     pub const PAD: u8 = 0;
     pub const SUBNET_MASK: u8 = 1;
     pub const ROUTER: u8 = 3;
-    pub const DNS: u8 = 6;
+    pub const DNS_SERVERS: u8 = 6;
     pub const HOST_NAME: u8 = 12;
     pub const DOMAIN_NAME: u8 = 15;
     pub const MTU: u8 = 26;
@@ -23,7 +23,7 @@ mod option_code {
     pub const REQUESTED_ADDRESS: u8 = 50;
     pub const LEASE_TIME: u8 = 51;
     pub const MESSAGE_TYPE: u8 = 53;
-    pub const SERVER: u8 = 54;
+    pub const SERVER_IDENTIFIER: u8 = 54;
     pub const PARAMETER_REQUEST_LIST: u8 = 55;
     pub const MAX_MESSAGE_SIZE: u8 = 57;
     pub const RENEWAL_TIME: u8 = 58;
@@ -73,7 +73,7 @@ const MAX_PACKET_SIZE: u16 = 1500;
 /// Minimum length of a message in octets, as BOOTP requires (RFC 1542 2.1). The server pads shorter messages.
 const MIN_MESSAGE_LENGTH: usize = 300;
 /// Maximum length of a client identifier in octets.
-const MAX_CLIENT_ID: usize = 255;
+const MAX_CLIENT_ID_LENGTH: usize = 255;
 /// Maximum length of a name in octets (RFC 1035 2.3.4).
 const MAX_LABEL_LENGTH: usize = 63;
 
@@ -204,7 +204,7 @@ impl ClientOptions {
                     let (length, rest) = rest.split_first().ok_or(DhcpDropReason::Malformed)?;
                     let (data, rest) =
                         rest.split_at_checked(usize::from(*length)).ok_or(DhcpDropReason::Malformed)?;
-                    options.add(code, data);
+                    options.add_option(code, data);
                     octets = rest;
                 }
             }
@@ -212,15 +212,15 @@ impl ClientOptions {
         Ok(options)
     }
 
-    fn add(&mut self, code: u8, data: &[u8]) {
+    fn add_option(&mut self, code: u8, data: &[u8]) {
         let address = || data.try_into().ok().map(|octets: [u8; 4]| Ipv4Addr::from(octets));
         match code {
-            option_code::MESSAGE_TYPE => self.kind = self.kind.or(kind(data)),
-            option_code::CLIENT_ID if (2..=MAX_CLIENT_ID).contains(&data.len()) => {
+            option_code::MESSAGE_TYPE => self.kind = self.kind.or(message_kind_of(data)),
+            option_code::CLIENT_ID if (2..=MAX_CLIENT_ID_LENGTH).contains(&data.len()) => {
                 self.client_id.get_or_insert_with(|| data.to_vec());
             }
             option_code::REQUESTED_ADDRESS => self.requested_address = self.requested_address.or(address()),
-            option_code::SERVER => self.selected_server = self.selected_server.or(address()),
+            option_code::SERVER_IDENTIFIER => self.selected_server = self.selected_server.or(address()),
             option_code::HOST_NAME => self.host_name = self.host_name.take().or(valid_host_name(data)),
             option_code::CLIENT_FQDN => self.fqdn = self.fqdn.take().or(host_of_fqdn(data)),
             option_code::PARAMETER_REQUEST_LIST => {
@@ -236,7 +236,7 @@ impl ClientOptions {
 }
 
 /// Returns the type of a client's message; `None` for types of servers and unknown ones.
-fn kind(data: &[u8]) -> Option<MessageKind> {
+fn message_kind_of(data: &[u8]) -> Option<MessageKind> {
     match data {
         [1] => Some(MessageKind::Discover),
         [3] => Some(MessageKind::Request),
@@ -361,7 +361,7 @@ impl ServerReply<'_> {
         };
         let mut options = vec![
             (option_code::MESSAGE_TYPE, vec![message_type]),
-            (option_code::SERVER, server.octets().to_vec()),
+            (option_code::SERVER_IDENTIFIER, server.octets().to_vec()),
         ];
         // RFC 6842 3: a server returns the client identifier.
         if request.has_client_id {
@@ -392,7 +392,7 @@ impl ServerReply<'_> {
             config.search_domains.iter().filter_map(|name| encode_domain_name(name)).flatten().collect();
         let text = |text: &str| text.as_bytes().to_vec();
         let optional = [
-            (option_code::DNS, (!dns.is_empty()).then_some(dns)),
+            (option_code::DNS_SERVERS, (!dns.is_empty()).then_some(dns)),
             (option_code::BROADCAST, Some(config.prefix.broadcast().octets().to_vec())),
             (option_code::DOMAIN_NAME, config.search_domains.first().map(|name| text(name))),
             (option_code::DOMAIN_SEARCH, (!search.is_empty()).then_some(search)),

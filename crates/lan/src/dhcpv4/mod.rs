@@ -51,7 +51,7 @@ const MAX_RUNNING_PROBES: usize = 1024;
 const OFFER_LIFETIME: Duration = Duration::from_secs(10);
 /// Time for which the server gives an address to no client, after it has learnt that another host uses the
 /// address without a lease.
-const ADDRESS_REST_TIME: Duration = Duration::from_secs(600);
+const ADDRESS_QUARANTINE_TIME: Duration = Duration::from_secs(600);
 /// Number of messages that the server may process at once. The next constant is the time until it may process
 /// one more.
 const MESSAGE_BURST: u32 = 4096;
@@ -124,7 +124,7 @@ pub struct DhcpServer {
     tunnel_mtu: Option<u16>,
     address_bindings: AddressBindings,
     message_limiter: RateLimiter,
-    exhausted_limiter: RateLimiter,
+    exhausted_event_limiter: RateLimiter,
     other_server_limiter: RateLimiter,
     /// Address of the other DHCP server that a client selected last; `None` if no client has selected one.
     other_server: Option<Ipv4Addr>,
@@ -141,7 +141,7 @@ impl DhcpServer {
             address: None,
             tunnel_mtu: None,
             message_limiter: RateLimiter::new(MESSAGE_BURST, MESSAGE_INTERVAL),
-            exhausted_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
+            exhausted_event_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
             other_server_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
             other_server: None,
             counters: DhcpCounters::default(),
@@ -211,7 +211,7 @@ impl DhcpServer {
         leased.map(move |(address, binding)| LeaseStatus {
             address,
             link_address: binding.link_address,
-            host_name: self.name(binding).map(str::to_owned),
+            host_name: self.host_name_of(binding).map(str::to_owned),
             remaining_time: binding.state_ends_at.saturating_since(now),
             is_reserved: self.config.reservation_for(binding.link_address).is_some(),
         })
@@ -234,7 +234,7 @@ impl DhcpServer {
         let leased =
             self.address_bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
         let named = leased.filter_map(|(address, binding)| {
-            let (name, link_address) = (self.name(binding)?.to_owned(), binding.link_address);
+            let (name, link_address) = (self.host_name_of(binding)?.to_owned(), binding.link_address);
             Some(NamedHost { name, address, link_address })
         });
         reserved.chain(named)
@@ -256,8 +256,8 @@ impl DhcpServer {
     }
 
     /// Returns the number of all addresses for clients without reservation, and the number of free ones.
-    pub fn used_and_total(&self) -> (usize, usize) {
-        self.address_bindings.used_and_total()
+    pub fn total_and_free_addresses(&self) -> (usize, usize) {
+        self.address_bindings.total_and_free_addresses()
     }
 
     /// Returns the next output; `None` if no output waits.
@@ -274,7 +274,7 @@ impl DhcpServer {
     pub fn handle_message(&mut self, now: Time, wall: WallTime, octets: &[u8]) {
         self.counters.received_messages += 1;
         if let Err(reason) = self.answer_message(now, wall, octets) {
-            self.counters.drop(reason);
+            self.counters.count_drop(reason);
         }
     }
 
@@ -289,13 +289,13 @@ impl DhcpServer {
         }
         let request = request.clone();
         self.counters.address_conflicts += 1;
-        self.rest_address(now, host.address, host.link_address, false);
+        self.quarantine_address(now, host.address, host.link_address, false);
         if request.kind == MessageKind::Request {
             return self.refuse_request(&request);
         }
         // The address is in use, but the client still waits for an offer: look for another address.
         if let Err(reason) = self.handle_discover(now, *request) {
-            self.counters.drop(reason);
+            self.counters.count_drop(reason);
         }
     }
 
@@ -308,7 +308,7 @@ impl DhcpServer {
                     self.offer_address(now, address, request);
                 }
                 // The config may have changed since the request.
-                AddressState::Probed(request) if self.may_have(request, address) => {
+                AddressState::Probed(request) if self.may_get_address(request, address) => {
                     self.grant_lease(now, wall, address, request);
                 }
                 AddressState::Probed(request) => {
@@ -322,7 +322,7 @@ impl DhcpServer {
                         AddressBinding { state: AddressState::Former, state_ends_at: now, ..binding },
                     );
                 }
-                AddressState::Offered | AddressState::Resting | AddressState::Former => {
+                AddressState::Offered | AddressState::Quarantined | AddressState::Former => {
                     self.address_bindings.remove(address);
                 }
             }
@@ -330,7 +330,7 @@ impl DhcpServer {
     }
 
     fn answer_message(&mut self, now: Time, wall: WallTime, octets: &[u8]) -> Result<(), DhcpDropReason> {
-        if !self.message_limiter.allow(now) {
+        if !self.message_limiter.try_take_token(now) {
             return Err(DhcpDropReason::RateLimit);
         }
         let request = ClientMessage::parse(octets)?;
@@ -362,7 +362,7 @@ impl DhcpServer {
         // address may name the server of its old link.
         if request.kind == MessageKind::Request {
             let is_new = self.other_server.replace(server) != Some(server);
-            if is_new && self.other_server_limiter.allow(now) {
+            if is_new && self.other_server_limiter.try_take_token(now) {
                 self.outputs.push_back(Output::Event(DhcpEvent::OtherServer { server }));
             }
         }
@@ -383,12 +383,12 @@ impl DhcpServer {
                 }
                 // The client has repeated its message while the server probes the address.
                 AddressState::Probed(_) => return Ok(()),
-                AddressState::Former | AddressState::Resting => {}
+                AddressState::Former | AddressState::Quarantined => {}
             }
         }
         let Some(address) = self.choose_address(&request) else {
-            let (addresses, _) = self.address_bindings.used_and_total();
-            if self.exhausted_limiter.allow(now) {
+            let (addresses, _) = self.address_bindings.total_and_free_addresses();
+            if self.exhausted_event_limiter.try_take_token(now) {
                 self.outputs.push_back(Output::Event(DhcpEvent::PoolExhausted { addresses }));
             }
             return Err(DhcpDropReason::PoolExhausted);
@@ -404,7 +404,7 @@ impl DhcpServer {
             let address = Some(reservation.address).filter(|address| Some(*address) != own)?;
             // If the same host had a lease with another client identifier, this lease ends.
             let is_own = |binding: &AddressBinding| {
-                binding.link_address == request.link_address && binding.state != AddressState::Resting
+                binding.link_address == request.link_address && binding.state != AddressState::Quarantined
             };
             let is_usable = self.address_bindings.is_free(address)
                 || self.address_bindings.get(address).is_some_and(is_own);
@@ -412,7 +412,7 @@ impl DhcpServer {
         }
         let is_usable = |address: &Ipv4Addr| {
             Some(*address) != own
-                && self.config.is_dynamic(*address)
+                && self.config.is_in_dynamic_range(*address)
                 && self.address_bindings.is_free(*address)
         };
         let former = self.address_bindings.binding_of_client(&request.client_id).map(|(address, _)| address);
@@ -456,7 +456,7 @@ impl DhcpServer {
         // probe of the other address would end the lease.
         let of_client = self.address_bindings.binding_of_client(&request.client_id);
         let has_other = of_client.is_some_and(|(own, it)| own != address && it.state == AddressState::Leased);
-        if has_other || !self.may_have(request, address) {
+        if has_other || !self.may_get_address(request, address) {
             self.refuse_request(request);
             return Ok(());
         }
@@ -467,7 +467,7 @@ impl DhcpServer {
             }
             // The client has repeated its message while the server probes the address.
             Some(AddressState::Probed(_)) => Ok(()),
-            Some(AddressState::Former | AddressState::Resting) | None => {
+            Some(AddressState::Former | AddressState::Quarantined) | None => {
                 self.probe_address(now, address, request)
             }
         }
@@ -498,7 +498,7 @@ impl DhcpServer {
         request: &ClientMessage,
     ) -> Result<(), DhcpDropReason> {
         let known = self.address_bindings.binding_of_client(&request.client_id);
-        match known.filter(|(_, binding)| binding.state != AddressState::Resting) {
+        match known.filter(|(_, binding)| binding.state != AddressState::Quarantined) {
             _ if !self.config.prefix.contains(&address) => self.refuse_request(request),
             Some((of_client, _)) if of_client == address => {
                 return self.acknowledge_request(now, wall, address, request);
@@ -513,7 +513,7 @@ impl DhcpServer {
     }
 
     /// Returns whether a client may have this address now.
-    fn may_have(&self, request: &ClientMessage, address: Ipv4Addr) -> bool {
+    fn may_get_address(&self, request: &ClientMessage, address: Ipv4Addr) -> bool {
         let reserved = self.config.reservation_for(request.link_address).map(|_| request.link_address);
         Some(address) != self.address
             && self.config.allows(request.link_address, address)
@@ -576,7 +576,7 @@ impl DhcpServer {
             return Err(DhcpDropReason::NotOwner);
         }
         self.counters.declined_addresses += 1;
-        self.rest_address(now, address, request.link_address, true);
+        self.quarantine_address(now, address, request.link_address, true);
         Ok(())
     }
 
@@ -607,9 +607,15 @@ impl DhcpServer {
     }
 
     /// Makes the server give an address to no client for some time, because a host uses it without a lease.
-    fn rest_address(&mut self, now: Time, address: Ipv4Addr, link_address: LinkAddress, declined: bool) {
+    fn quarantine_address(
+        &mut self,
+        now: Time,
+        address: Ipv4Addr,
+        link_address: LinkAddress,
+        declined: bool,
+    ) {
         let client = ClientId(Vec::new());
-        let (state, until) = (AddressState::Resting, now + ADDRESS_REST_TIME);
+        let (state, until) = (AddressState::Quarantined, now + ADDRESS_QUARANTINE_TIME);
         let was_leased = self.address_bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
         self.address_bindings.set_binding(
             address,
@@ -643,7 +649,7 @@ impl DhcpServer {
     }
 
     /// Returns the name of a client: the name in its reservation, otherwise the name that it sent.
-    fn name<'a>(&'a self, binding: &'a AddressBinding) -> Option<&'a str> {
+    fn host_name_of<'a>(&'a self, binding: &'a AddressBinding) -> Option<&'a str> {
         let reserved = self.config.reservation_for(binding.link_address).and_then(|r| r.name.as_deref());
         reserved.or(binding.host_name.as_deref())
     }
@@ -687,5 +693,7 @@ impl DhcpServer {
 /// Returns the addresses that the server may give to clients without reservation.
 fn dynamic_addresses(config: &ServerConfig) -> impl Iterator<Item = Ipv4Addr> {
     let (first, last) = config.address_range;
-    (u32::from(first)..=u32::from(last)).map(Ipv4Addr::from).filter(|address| config.is_dynamic(*address))
+    (u32::from(first)..=u32::from(last))
+        .map(Ipv4Addr::from)
+        .filter(|address| config.is_in_dynamic_range(*address))
 }

@@ -97,7 +97,7 @@ impl StoredDelegation {
     /// Returns the delegation; `None` if it has ended at this date.
     fn to_delegation(&self, now: Time, wall: WallTime) -> Option<PrefixDelegation> {
         let whole = Duration::from_secs(self.seconds.into());
-        let passed = if wall < self.since { Duration::ZERO } else { wall.distance(self.since) };
+        let passed = if wall < self.since { Duration::ZERO } else { wall.absolute_difference(self.since) };
         let remaining = whole.saturating_sub(passed);
         let (interface, duid) = (self.interface.clone(), self.duid.clone());
         (!remaining.is_zero()).then(|| PrefixDelegation {
@@ -148,8 +148,8 @@ pub struct PrefixDelegator {
     prefix_by_client: BTreeMap<DelegationClient, Ipv6Addr>,
     prefixes_by_deadline: BTreeSet<(Time, Ipv6Addr)>,
     /// First address behind the prefix that was delegated last, at which the search for a free prefix begins.
-    next: u128,
-    exhausted_limiter: RateLimiter,
+    next_search_start: u128,
+    exhausted_event_limiter: RateLimiter,
     outputs: VecDeque<DelegationOutput>,
     /// Whether the routes have changed since the last [`PrefixDelegator::take_routes_changed`].
     routes_changed: bool,
@@ -168,8 +168,8 @@ impl PrefixDelegator {
             delegations: BTreeMap::new(),
             prefix_by_client: BTreeMap::new(),
             prefixes_by_deadline: BTreeSet::new(),
-            next: 0,
-            exhausted_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
+            next_search_start: 0,
+            exhausted_event_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
             outputs: VecDeque::new(),
             routes_changed: false,
         };
@@ -264,7 +264,7 @@ impl PrefixDelegator {
         };
         let wanted = wanted.iter().find(is_usable).copied();
         let prefix = wanted
-            .or_else(|| self.first_free_prefix(interface, self.next))
+            .or_else(|| self.first_free_prefix(interface, self.next_search_start))
             .or_else(|| self.first_free_prefix(interface, 0))?;
         Some((prefix, interface.lifetime))
     }
@@ -302,7 +302,7 @@ impl PrefixDelegator {
             }),
         ));
         if before.is_none() {
-            self.next = u128::from(prefix.broadcast()).wrapping_add(1);
+            self.next_search_start = u128::from(prefix.broadcast()).wrapping_add(1);
             let event = DelegationEvent::Delegated(delegation.clone());
             self.outputs.push_back(DelegationOutput::Event(event));
         }
@@ -323,7 +323,7 @@ impl PrefixDelegator {
     /// Reports that no prefix is free, at most once a minute.
     pub(super) fn report_exhausted(&mut self, now: Time, interface: &str) {
         let Some(length) = self.interface(interface).map(|interface| interface.length) else { return };
-        if self.exhausted_limiter.allow(now) {
+        if self.exhausted_event_limiter.try_take_token(now) {
             let interface = interface.to_owned();
             let event = DelegationEvent::PrefixesExhausted { interface, length };
             self.outputs.push_back(DelegationOutput::Event(event));

@@ -167,7 +167,7 @@ impl Dhcpv6Server {
         source: Ipv6Addr,
         octets: &'a [u8],
     ) -> Result<MessageArrival<'a>, Dhcpv6DropReason> {
-        if !self.message_limiter.allow(now) {
+        if !self.message_limiter.try_take_token(now) {
             return Err(Dhcpv6DropReason::RateLimit);
         }
         if !source.is_unicast_link_local() {

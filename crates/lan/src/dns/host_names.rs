@@ -26,7 +26,7 @@ const DOMAINS_WITHOUT_SERVER: [&str; 4] = ["local", "localhost", "invalid", "oni
 const RECORD_TTL_SECONDS: u32 = 60;
 /// Types of records that a validating host requests about a top-level domain. The forwarder passes these
 /// queries to a server.
-const TYPES_OF_TOP_LEVEL_DOMAINS: [u16; 4] =
+const RECORD_TYPES_ASKED_OF_SERVERS: [u16; 4] =
     [record_type::NS, record_type::SOA, record_type::DS, record_type::DNSKEY];
 
 /// Maximum number of IPv6 addresses of a host. With this number, an answer has at most 512 octets.
@@ -34,16 +34,16 @@ const MAX_IPV6_PER_HOST: usize = 8;
 
 /// Properties of an interface of the mobile network on which the visible names depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BoardNetwork {
+pub struct OnBoardNetwork {
     /// Number by which the caller distinguishes the interfaces.
     pub network_number: usize,
     /// Whether hosts at this interface and hosts at other interfaces exchange no packets.
     pub is_isolated: bool,
 }
 
-impl BoardNetwork {
+impl OnBoardNetwork {
     /// Returns whether hosts of this network may learn the names of hosts of the network `other`.
-    fn learns_names_of(self, other: BoardNetwork) -> bool {
+    fn learns_names_of(self, other: OnBoardNetwork) -> bool {
         self.network_number == other.network_number || !(self.is_isolated || other.is_isolated)
     }
 }
@@ -52,7 +52,7 @@ impl BoardNetwork {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedHost {
     /// Network of the host.
-    pub network: BoardNetwork,
+    pub network: OnBoardNetwork,
     /// Name of the host.
     pub name: String,
     /// IPv4 address of the host.
@@ -72,7 +72,7 @@ pub struct HostNames {
     /// Hosts of each name. Two hosts may have the same name if their networks do not learn each other's
     /// names.
     hosts_by_name: BTreeMap<String, Vec<NamedHost>>,
-    host_by_address: BTreeMap<IpAddr, (String, BoardNetwork)>,
+    host_by_address: BTreeMap<IpAddr, (String, OnBoardNetwork)>,
 }
 
 /// Result of the search for a name among the names that the vehicle itself knows.
@@ -117,7 +117,7 @@ impl HostNames {
     }
 
     /// Returns whether the answer to a question depends on the IPv6 addresses of hosts.
-    pub fn needs_ipv6(&self, client: BoardNetwork, question: &Question) -> bool {
+    pub fn depends_on_ipv6_addresses(&self, client: OnBoardNetwork, question: &Question) -> bool {
         match reverse_network(&question.name_labels()) {
             Some((IpNet::V6(network), _)) => self.find_reverse_name(client, network.into(), true).is_some(),
             Some((IpNet::V4(_), _)) => false,
@@ -131,7 +131,7 @@ impl HostNames {
     /// Returns the answer to a query about a host or an address on board; `None` if a server has to answer.
     /// `client` is the network of the host that asks. For this host, names of hosts in networks that it must
     /// not learn do not exist.
-    pub fn answer_about_host(&self, client: BoardNetwork, query: &DnsQuery) -> Option<Vec<u8>> {
+    pub fn answer_about_host(&self, client: OnBoardNetwork, query: &DnsQuery) -> Option<Vec<u8>> {
         let known = self.find_name(client, &query.question)?;
         if query.question.record_class != CLASS_IN {
             return Some(query.empty_answer(ResponseCode::NotSupported));
@@ -153,11 +153,11 @@ impl HostNames {
         let records = records.iter().filter(|(kind, _)| *kind == wanted || wanted == record_type::ANY_TYPE);
         let records: Vec<Vec<u8>> =
             records.map(|(kind, data)| encode_own_record(*kind, RECORD_TTL_SECONDS, data)).collect();
-        Some(query.local(code, &records.concat(), u16::try_from(records.len()).ok()?))
+        Some(query.local_answer(code, &records.concat(), u16::try_from(records.len()).ok()?))
     }
 
     /// Returns what the vehicle knows about the name of a question; `None` if a server may know it.
-    fn find_name(&self, client: BoardNetwork, question: &Question) -> Option<NameKnowledge<'_>> {
+    fn find_name(&self, client: OnBoardNetwork, question: &Question) -> Option<NameKnowledge<'_>> {
         let labels = question.name_labels();
         match reverse_network(&labels) {
             Some((network, is_whole)) => self.find_reverse_name(client, network, is_whole),
@@ -169,7 +169,7 @@ impl HostNames {
     /// only the labels of the network.
     fn find_reverse_name(
         &self,
-        client: BoardNetwork,
+        client: OnBoardNetwork,
         network: IpNet,
         is_whole: bool,
     ) -> Option<NameKnowledge<'_>> {
@@ -184,7 +184,7 @@ impl HostNames {
 
     fn find_host_record(
         &self,
-        client: BoardNetwork,
+        client: OnBoardNetwork,
         labels: &[&[u8]],
         kind: u16,
     ) -> Option<NameKnowledge<'_>> {
@@ -207,7 +207,7 @@ impl HostNames {
             return Some(NameKnowledge::Host(host));
         }
         if domain.is_empty() {
-            return (!TYPES_OF_TOP_LEVEL_DOMAINS.contains(&kind)).then_some(NameKnowledge::Nothing);
+            return (!RECORD_TYPES_ASKED_OF_SERVERS.contains(&kind)).then_some(NameKnowledge::Nothing);
         }
         let is_without_server =
             is_default || DOMAINS_WITHOUT_SERVER.iter().any(|known| is_below(labels, known));

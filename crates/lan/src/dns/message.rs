@@ -289,7 +289,7 @@ impl DnsQuery {
     }
 
     /// Returns an answer that the vehicle itself knows. `records` are the octets of `count` records.
-    pub fn local(&self, code: ResponseCode, records: &[u8], count: u16) -> Vec<u8> {
+    pub fn local_answer(&self, code: ResponseCode, records: &[u8], count: u16) -> Vec<u8> {
         self.answer_with_records(code, header_flag::AUTHORITATIVE, records, count)
     }
 

@@ -26,7 +26,7 @@ use carnet_base::{RateLimiter, Rng, Time};
 use crate::LinkAddress;
 use cache::{AnswerCache, CacheKey};
 pub use drop_reason::DnsDropReason;
-use host_names::{BoardNetwork, HostNames};
+use host_names::{HostNames, OnBoardNetwork};
 use message::{DnsQuery, ResponseCode, ServerAnswer};
 
 /// Time between each attempt and the next one. After the last time the query fails.
@@ -74,7 +74,7 @@ pub struct QueryClient {
     /// Link-layer address of the host with this address; `None` if the caller does not know it.
     pub link_address: Option<LinkAddress>,
     /// Network of the client.
-    pub network: BoardNetwork,
+    pub network: OnBoardNetwork,
     /// Transport of the query, and of its answer.
     pub transport: Transport,
 }
@@ -119,7 +119,7 @@ pub struct DnsCounters {
 }
 
 impl DnsCounters {
-    fn drop(&mut self, reason: DnsDropReason) {
+    fn count_drop(&mut self, reason: DnsDropReason) {
         *self.drops_by_reason.entry(reason).or_default() += 1;
     }
 
@@ -172,7 +172,7 @@ pub struct DnsForwarder {
     answer_cache: AnswerCache,
     pending_queries: BTreeMap<QueryId, PendingQuery>,
     query_by_key: BTreeMap<CacheKey, QueryId>,
-    next: u64,
+    next_query_id: u64,
     query_limiter: RateLimiter,
     rng: Rng,
     counters: DnsCounters,
@@ -189,7 +189,7 @@ impl DnsForwarder {
             answer_cache: AnswerCache::default(),
             pending_queries: BTreeMap::new(),
             query_by_key: BTreeMap::new(),
-            next: 0,
+            next_query_id: 0,
             query_limiter: RateLimiter::new(QUERY_BURST, QUERY_INTERVAL),
             rng,
             counters: DnsCounters::default(),
@@ -209,9 +209,9 @@ impl DnsForwarder {
     }
 
     /// Returns whether the answer to a query depends on the IPv6 addresses of hosts on board.
-    pub fn needs_ipv6(&self, client: BoardNetwork, octets: &[u8]) -> bool {
+    pub fn depends_on_ipv6_addresses(&self, client: OnBoardNetwork, octets: &[u8]) -> bool {
         matches!(DnsQuery::parse(octets), Some(Ok(query))
-            if self.host_names.needs_ipv6(client, &query.question))
+            if self.host_names.depends_on_ipv6_addresses(client, &query.question))
     }
 
     /// Returns the servers.
@@ -247,13 +247,13 @@ impl DnsForwarder {
     /// Handles a message of a client.
     pub fn handle_query(&mut self, now: Time, client: QueryClient, octets: &[u8]) {
         self.counters.host_queries += 1;
-        if !self.query_limiter.allow(now) {
-            return self.counters.drop(DnsDropReason::RateLimit);
+        if !self.query_limiter.try_take_token(now) {
+            return self.counters.count_drop(DnsDropReason::RateLimit);
         }
         let query = match DnsQuery::parse(octets) {
-            None => return self.counters.drop(DnsDropReason::Malformed),
+            None => return self.counters.count_drop(DnsDropReason::Malformed),
             Some(Err(code)) => {
-                self.counters.drop(DnsDropReason::Malformed);
+                self.counters.count_drop(DnsDropReason::Malformed);
                 return self.answer_invalid(client, octets, code);
             }
             Some(Ok(query)) => query,
@@ -268,7 +268,7 @@ impl DnsForwarder {
             return self.send_answer(client, &query, Some(answer));
         }
         if let Err(reason) = self.forward_query(now, client, &query) {
-            self.counters.drop(reason);
+            self.counters.count_drop(reason);
             self.send_answer(client, &query, Some(query.empty_answer(ResponseCode::Refused)));
         }
     }
@@ -315,8 +315,8 @@ impl DnsForwarder {
         if self.pending_queries.len() >= MAX_PENDING_QUERIES || self.dns_servers.is_empty() {
             return Err(DnsDropReason::Busy);
         }
-        let id = QueryId(self.next);
-        self.next += 1;
+        let id = QueryId(self.next_query_id);
+        self.next_query_id += 1;
         self.query_by_key.insert(key.clone(), id);
         let (clients, ids, transport) = (vec![(client, query.clone())], Vec::new(), Transport::Udp);
         let pending = PendingQuery {
@@ -353,17 +353,17 @@ impl DnsForwarder {
     /// Handles an answer of a server.
     pub fn handle_answer(&mut self, now: Time, id: QueryId, server: IpAddr, octets: &[u8]) {
         let Some(pending) = self.pending_queries.get_mut(&id) else {
-            return self.counters.drop(DnsDropReason::LateAnswer);
+            return self.counters.count_drop(DnsDropReason::LateAnswer);
         };
         let ids = pending.ids_of_attempts.iter().filter(|(_, asked)| *asked == server);
         let mut answers = ids.filter_map(|(number, _)| ServerAnswer::parse(octets, *number));
         let question = pending.cache_key.question();
         let Some(answer) = answers.find(|answer| answer.question == *question) else {
-            return self.counters.drop(DnsDropReason::BadAnswer);
+            return self.counters.count_drop(DnsDropReason::BadAnswer);
         };
         if answer.is_truncated && pending.next_transport == Transport::Tcp {
             // The truncated answer belongs to an earlier attempt over UDP, or the server is broken.
-            return self.counters.drop(DnsDropReason::BadAnswer);
+            return self.counters.count_drop(DnsDropReason::BadAnswer);
         }
         if answer.is_truncated {
             pending.next_transport = Transport::Tcp;

@@ -23,7 +23,7 @@ pub fn address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 42, 7, last)
 }
 
-pub fn mac(number: u32) -> LinkAddress {
+pub fn client_mac(number: u32) -> LinkAddress {
     let [a, b, c, d] = number.to_be_bytes();
     [2, 0, a, b, c, d]
 }
@@ -60,7 +60,7 @@ impl MessageBuilder {
     pub fn new(kind: u8, client: u32) -> MessageBuilder {
         let none = Ipv4Addr::UNSPECIFIED;
         let options = Vec::new();
-        let (mac, transaction) = (mac(client), client);
+        let (mac, transaction) = (client_mac(client), client);
         MessageBuilder {
             kind,
             mac,
@@ -77,7 +77,7 @@ impl MessageBuilder {
         self
     }
 
-    pub fn requesting(self, address: Ipv4Addr) -> MessageBuilder {
+    pub fn with_requested_address(self, address: Ipv4Addr) -> MessageBuilder {
         self.with_option(50, &address.octets())
     }
 
@@ -238,10 +238,12 @@ impl TestNetwork {
     pub fn obtain_address(&mut self, client: u32) -> Option<Ipv4Addr> {
         let mut offers = self.send_message(&MessageBuilder::new(DHCP_DISCOVER, client));
         offers.extend(self.advance_time(Duration::from_millis(500)));
-        let offer =
-            offers.into_iter().find(|answer| answer.kind == DHCP_OFFER && answer.mac == mac(client))?;
-        let request =
-            MessageBuilder::new(DHCP_REQUEST, client).requesting(offer.yiaddr).with_server(SERVER_ADDRESS);
+        let offer = offers
+            .into_iter()
+            .find(|answer| answer.kind == DHCP_OFFER && answer.mac == client_mac(client))?;
+        let request = MessageBuilder::new(DHCP_REQUEST, client)
+            .with_requested_address(offer.yiaddr)
+            .with_server(SERVER_ADDRESS);
         let answers = self.send_message(&request);
         let ack = answers.into_iter().find(|answer| answer.kind == DHCP_ACK)?;
         assert_eq!(ack.yiaddr, offer.yiaddr);

@@ -29,12 +29,12 @@ fn server_probes_address_before_offer_and_then_acknowledges_it() {
     // unicast.
     assert_eq!(
         (offer.server_message.link_destination, offer.server_message.destination),
-        (mac(1), address(100))
+        (client_mac(1), address(100))
     );
     assert!(world.stored_leases.is_empty());
 
     let request = MessageBuilder::new(DHCP_REQUEST, 1)
-        .requesting(address(100))
+        .with_requested_address(address(100))
         .with_server(SERVER_ADDRESS)
         .with_option(12, b"Camera_1");
     let answers = world.send_message(&request.with_option(55, &[1, 3, 6, 15, 26, 51, 119]));
@@ -98,7 +98,7 @@ fn server_renews_unknown_lease_if_its_address_is_free() {
 fn client_that_starts_again_keeps_its_address() {
     let mut world = TestNetwork::new(config());
     let leased = world.obtain_address(1).expect("an address");
-    let reboot = |client, address| MessageBuilder::new(DHCP_REQUEST, client).requesting(address);
+    let reboot = |client, address| MessageBuilder::new(DHCP_REQUEST, client).with_requested_address(address);
     assert_eq!(world.send_message(&reboot(1, leased))[0].kind, DHCP_ACK);
     // The server refuses a wrong address, and then an address of another network.
     assert_eq!(world.send_message(&reboot(1, address(109)))[0].kind, DHCP_NAK);
@@ -131,7 +131,7 @@ fn server_withholds_declined_address_and_offers_client_another() {
     let first = world.obtain_address(1).expect("an address");
     assert_eq!(
         world.send_message(
-            &MessageBuilder::new(DHCP_DECLINE, 1).requesting(first).with_server(SERVER_ADDRESS)
+            &MessageBuilder::new(DHCP_DECLINE, 1).with_requested_address(first).with_server(SERVER_ADDRESS)
         ),
         []
     );
@@ -148,7 +148,7 @@ fn server_withholds_declined_address_and_offers_client_another() {
 fn server_does_not_offer_address_in_use() {
     let mut world = TestNetwork::new(config());
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1));
-    let host = ArpSender { link_address: mac(99), address: address(100) };
+    let host = ArpSender { link_address: client_mac(99), address: address(100) };
     world.dhcp_server.handle_arp(world.now, &arp::arp_request(host, SERVER_ADDRESS));
     let offers = world.advance_time(SECOND);
     assert_eq!(offers.iter().map(|offer| offer.yiaddr).collect::<Vec<_>>(), [address(101)]);
@@ -158,12 +158,12 @@ fn server_does_not_offer_address_in_use() {
 
 #[test]
 fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
-    let reservation = Reservation { link_address: mac(4), address: address(50), name: None };
+    let reservation = Reservation { link_address: client_mac(4), address: address(50), name: None };
     let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..config() });
     let requests = [
-        MessageBuilder::new(DHCP_REQUEST, 1).requesting(address(101)).with_server(SERVER_ADDRESS),
+        MessageBuilder::new(DHCP_REQUEST, 1).with_requested_address(address(101)).with_server(SERVER_ADDRESS),
         MessageBuilder::new(DHCP_REQUEST, 2).with_source(address(102)),
-        MessageBuilder::new(DHCP_REQUEST, 4).requesting(address(50)),
+        MessageBuilder::new(DHCP_REQUEST, 4).with_requested_address(address(50)),
     ];
     for request in &requests {
         assert_eq!(world.send_message(request), []);
@@ -171,7 +171,7 @@ fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
         assert_eq!(world.send_message(request), []);
     }
     assert_eq!(world.probed_addresses, [address(101), address(102), address(50)]);
-    let host = ArpSender { link_address: mac(99), address: address(102) };
+    let host = ArpSender { link_address: client_mac(99), address: address(102) };
     world.dhcp_server.handle_arp(world.now, &arp::arp_request(host, SERVER_ADDRESS));
     let answers: Vec<_> = world.advance_time(SECOND).iter().map(|it| (it.kind, it.transaction_id)).collect();
     assert_eq!(answers, [(DHCP_NAK, 2), (DHCP_ACK, 4), (DHCP_ACK, 1)]);
@@ -179,7 +179,10 @@ fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
     // After the lease has ended, the server probes the address before it acknowledges it, because another
     // host may use the address now.
     world.advance_time(3601 * SECOND);
-    assert_eq!(world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).requesting(address(101))), []);
+    assert_eq!(
+        world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).with_requested_address(address(101))),
+        []
+    );
     assert_eq!(world.advance_time(SECOND)[0].kind, DHCP_ACK);
 }
 
@@ -187,7 +190,7 @@ fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
 fn arp_answer_of_the_client_itself_is_no_address_conflict() {
     let mut world = TestNetwork::new(config());
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1));
-    let host = ArpSender { link_address: mac(1), address: address(100) };
+    let host = ArpSender { link_address: client_mac(1), address: address(100) };
     world.dhcp_server.handle_arp(world.now, &arp::arp_request(host, SERVER_ADDRESS));
     assert_eq!(world.advance_time(SECOND)[0].yiaddr, address(100));
 }
@@ -195,7 +198,7 @@ fn arp_answer_of_the_client_itself_is_no_address_conflict() {
 #[test]
 fn server_gives_reserved_address_only_to_its_host() {
     let reservation =
-        Reservation { link_address: mac(1), address: address(105), name: Some("camera".into()) };
+        Reservation { link_address: client_mac(1), address: address(105), name: Some("camera".into()) };
     let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..config() });
     let others: Vec<_> = (2..=12).filter_map(|client| world.obtain_address(client)).collect();
     assert_eq!(others.len(), 9);
@@ -227,12 +230,16 @@ fn server_withdraws_offer_and_reports_other_server_that_client_selects() {
     world.send_message(&MessageBuilder::new(DHCP_DISCOVER, 1));
     world.advance_time(SECOND);
     let other = address(2);
-    world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).requesting(address(200)).with_server(other));
+    world.send_message(
+        &MessageBuilder::new(DHCP_REQUEST, 1).with_requested_address(address(200)).with_server(other),
+    );
     assert_eq!(world.dhcp_server.other_server(), Some(other));
     assert!(matches!(world.events[..], [DhcpEvent::OtherServer { .. }]));
-    world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).requesting(address(200)).with_server(other));
+    world.send_message(
+        &MessageBuilder::new(DHCP_REQUEST, 1).with_requested_address(address(200)).with_server(other),
+    );
     assert_eq!(world.events.len(), 1);
-    assert_eq!(world.dhcp_server.used_and_total(), (10, 10));
+    assert_eq!(world.dhcp_server.total_and_free_addresses(), (10, 10));
 }
 
 #[test]

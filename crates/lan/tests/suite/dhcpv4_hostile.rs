@@ -41,7 +41,7 @@ fn invalid_messages_are_dropped_by_reason() {
             DhcpDropReason::MissingField,
         ),
         (decline.octets(), DhcpDropReason::MissingField),
-        (decline.requesting(address(100)).octets(), DhcpDropReason::NotOwner),
+        (decline.with_requested_address(address(100)).octets(), DhcpDropReason::NotOwner),
         (MessageBuilder::new(DHCP_RELEASE, 1).with_source(address(100)).octets(), DhcpDropReason::NotOwner),
         (
             MessageBuilder::new(DHCP_INFORM, 1).with_source(Ipv4Addr::new(192, 0, 2, 1)).octets(),
@@ -53,23 +53,23 @@ fn invalid_messages_are_dropped_by_reason() {
         assert_eq!(world.dhcp_server.counters().dropped(reason), before + 1, "{reason} {octets:?}");
         assert_eq!(world.dhcp_server.poll_output(), None, "{reason}");
     }
-    assert_eq!(world.dhcp_server.used_and_total(), (10, 10));
+    assert_eq!(world.dhcp_server.total_and_free_addresses(), (10, 10));
 }
 
 /// Random link-layer addresses use up the free addresses. Leases and reservations stay.
 #[test]
 fn starvation_attack_takes_no_lease_or_reservation() {
-    let reservation = Reservation { link_address: mac(7), address: address(50), name: None };
+    let reservation = Reservation { link_address: client_mac(7), address: address(50), name: None };
     let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..config() });
     let mine = world.obtain_address(1).expect("an address");
     let mut rng = Rng::new(7);
     for _ in 0..20_000 {
-        let attacker = 1_000_000 + rng.below(1 << 30) as u32;
+        let attacker = 1_000_000 + rng.number_below(1 << 30) as u32;
         let mut offers = world.send_message(&MessageBuilder::new(DHCP_DISCOVER, attacker));
         offers.extend(world.advance_time(Duration::from_millis(10)));
         for offer in offers {
             let request = MessageBuilder { mac: offer.mac, ..MessageBuilder::new(DHCP_REQUEST, attacker) };
-            world.send_message(&request.requesting(offer.yiaddr).with_server(SERVER_ADDRESS));
+            world.send_message(&request.with_requested_address(offer.yiaddr).with_server(SERVER_ADDRESS));
         }
     }
     assert!(world.events.iter().any(|event| matches!(event, DhcpEvent::PoolExhausted { addresses: 10 })));
@@ -137,9 +137,9 @@ fn note_answers(leases: &mut BelievedLeases, answers: &[ParsedAnswer], now: Time
 fn message_of_step(kind: u8, client: u32, last: u8, selects: bool) -> MessageBuilder {
     let message = MessageBuilder::new(kind, client);
     match kind {
-        DHCP_REQUEST if selects => message.requesting(address(last)).with_server(SERVER_ADDRESS),
+        DHCP_REQUEST if selects => message.with_requested_address(address(last)).with_server(SERVER_ADDRESS),
         DHCP_REQUEST | DHCP_RELEASE | DHCP_INFORM => message.with_source(address(last)),
-        DHCP_DECLINE => message.requesting(address(last)).with_server(SERVER_ADDRESS),
+        DHCP_DECLINE => message.with_requested_address(address(last)).with_server(SERVER_ADDRESS),
         _ => message,
     }
 }
@@ -163,7 +163,7 @@ proptest! {
                     world.send_message(&message_of_step(kind, client, last, selects))
                 }
                 ClientStep::Arp(client, last) => {
-                    let host = arp::ArpSender { link_address: mac(client), address: address(last) };
+                    let host = arp::ArpSender { link_address: client_mac(client), address: address(last) };
                     world.dhcp_server.handle_arp(world.now, &arp::arp_request(host, SERVER_ADDRESS));
                     Vec::new()
                 }

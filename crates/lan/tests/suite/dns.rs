@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_lan::LinkAddress;
-use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
 use carnet_lan::dns::{DnsDropReason, DnsForwarder, Output, QueryClient, QueryId, Transport};
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ const DNSKEY: u16 = 48;
 const HTTPS: u16 = 65;
 const ANY: u16 = 255;
 /// Network of the hosts in most tests.
-const FIRST_NETWORK: BoardNetwork = BoardNetwork { network_number: 1, is_isolated: false };
+const FIRST_NETWORK: OnBoardNetwork = OnBoardNetwork { network_number: 1, is_isolated: false };
 
 fn server_address(number: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, number])
@@ -430,7 +430,7 @@ fn network_with_hosts(domains: &[&str]) -> TestNetwork {
 
 /// Returns code, number of records and octets of an answer that the vehicle itself gives. Returns `None` if
 /// the forwarder asks a server.
-fn local(world: &mut TestNetwork, text: &str, kind: u16) -> Option<(u8, u8, Vec<u8>)> {
+fn local_answer(world: &mut TestNetwork, text: &str, kind: u16) -> Option<(u8, u8, Vec<u8>)> {
     let (asked, answers) = world.send_query(&query_message(1, text, kind));
     assert_eq!(asked.len() + answers.len(), 1, "{text}");
     answers.into_iter().next().map(|answer| (response_code(&answer), answer[7], answer))
@@ -439,7 +439,7 @@ fn local(world: &mut TestNetwork, text: &str, kind: u16) -> Option<(u8, u8, Vec<
 /// Returns code and number of records of an answer that the vehicle itself gives; `None` if the forwarder
 /// asks a server.
 fn code_and_record_count(world: &mut TestNetwork, text: &str, kind: u16) -> Option<(u8, u8)> {
-    local(world, text, kind).map(|(code, count, _)| (code, count))
+    local_answer(world, text, kind).map(|(code, count, _)| (code, count))
 }
 
 const NO_RECORD_ANSWER: Option<(u8, u8)> = Some((0, 0));
@@ -449,7 +449,7 @@ const NO_NAME_ANSWER: Option<(u8, u8)> = Some((3, 0));
 fn forwarder_answers_queries_for_names_of_hosts_on_board() {
     let mut world = network_with_hosts(&["Bus.example"]);
     for text in ["tablet", "Tablet.lan", "tablet.bus.example"] {
-        let (code, count, octets) = local(&mut world, text, A).expect("an answer");
+        let (code, count, octets) = local_answer(&mut world, text, A).expect("an answer");
         assert_eq!((code, count), (0, 1), "{text}");
         assert!(octets.ends_with(&[0, 4, 10, 42, 7, 20]), "the first host with a name gets it");
         assert_eq!(octets[2] & 4, 4, "authoritative");
@@ -463,7 +463,7 @@ fn forwarder_answers_queries_for_names_of_hosts_on_board() {
     }
     assert_eq!(code_and_record_count(&mut world, "nobody.bus.example", A), None, "a server may know it");
     assert_eq!(code_and_record_count(&mut world, "bus.example", A), None);
-    let (code, count, octets) = local(&mut world, "21.7.42.10.in-addr.arpa", PTR).expect("an answer");
+    let (code, count, octets) = local_answer(&mut world, "21.7.42.10.in-addr.arpa", PTR).expect("an answer");
     assert_eq!((code, count), (0, 1));
     assert!(octets.ends_with(&name("camera.Bus.example")));
     assert_eq!(code_and_record_count(&mut world, "21.7.42.10.in-addr.arpa", A), NO_RECORD_ANSWER);
@@ -484,7 +484,7 @@ fn forwarder_answers_with_known_ipv6_addresses_of_host_on_board() {
         ipv6_addresses: ipv6,
     });
     world.dns_forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes.to_vec(), hosts));
-    let (code, count, octets) = local(&mut world, "tablet.lan", AAAA).expect("an answer");
+    let (code, count, octets) = local_answer(&mut world, "tablet.lan", AAAA).expect("an answer");
     assert_eq!((code, count), (0, 2));
     let record = |last: u8| {
         [&[0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16], &ip(&format!("2001:db8:a::{last}")).octets()[..]]
@@ -494,14 +494,14 @@ fn forwarder_answers_with_known_ipv6_addresses_of_host_on_board() {
     assert_eq!(code_and_record_count(&mut world, "tablet.lan", A), Some((0, 1)));
     assert_eq!(code_and_record_count(&mut world, "tablet", ANY), Some((0, 3)));
     // An answer has at most eight addresses, which fit into a message without the EDNS extension.
-    let (_, count, octets) = local(&mut world, "many.bus.example", AAAA).expect("an answer");
+    let (_, count, octets) = local_answer(&mut world, "many.bus.example", AAAA).expect("an answer");
     assert!(count == 8 && octets[2] & 2 == 0 && octets.len() <= 512, "{octets:?}");
     // If two hosts have the address, its reverse name is that of the first host.
     let reverse = |text: &str| {
         let digits = format!("{:032x}", u128::from(ip(text)));
         digits.chars().rev().map(|digit| format!("{digit}.")).collect::<String>() + "ip6.arpa"
     };
-    let (code, _, octets) = local(&mut world, &reverse("2001:db8:a::9"), PTR).expect("an answer");
+    let (code, _, octets) = local_answer(&mut world, &reverse("2001:db8:a::9"), PTR).expect("an answer");
     assert!(code == 0 && octets.ends_with(&name("tablet.bus.example")), "{octets:?}");
     assert_eq!(code_and_record_count(&mut world, &reverse("2001:db8:a::7"), PTR), NO_NAME_ANSWER);
     assert_eq!(code_and_record_count(&mut world, &reverse("2001:db8:b::9"), PTR), None);
@@ -517,7 +517,7 @@ fn forwarder_answers_with_known_ipv6_addresses_of_host_on_board() {
         (&reverse("2001:db8:b::7"), PTR, false),
     ] {
         assert_eq!(
-            world.dns_forwarder.needs_ipv6(FIRST_NETWORK, &query_message(1, text, kind)),
+            world.dns_forwarder.depends_on_ipv6_addresses(FIRST_NETWORK, &query_message(1, text, kind)),
             needs,
             "{text} {kind}"
         );
@@ -526,8 +526,8 @@ fn forwarder_answers_with_known_ipv6_addresses_of_host_on_board() {
 
 #[test]
 fn forwarder_hides_hosts_of_isolated_network_from_other_networks() {
-    let isolated = BoardNetwork { network_number: 2, is_isolated: true };
-    let other = BoardNetwork { network_number: 3, is_isolated: false };
+    let isolated = OnBoardNetwork { network_number: 2, is_isolated: true };
+    let other = OnBoardNetwork { network_number: 3, is_isolated: false };
     let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
     let host = |network, name: &str, last| NamedHost {
         network,
@@ -578,7 +578,8 @@ fn forwarder_hides_hosts_of_isolated_network_from_other_networks() {
         (reverse(FIRST_NETWORK, 9), reverse(isolated, 9), reverse(isolated, 22), reverse(other, 22)),
         (0, 3, 0, 3)
     );
-    let needs = |network, text| world.dns_forwarder.needs_ipv6(network, &query_message(1, text, AAAA));
+    let needs =
+        |network, text| world.dns_forwarder.depends_on_ipv6_addresses(network, &query_message(1, text, AAAA));
     assert!(needs(isolated, "phone.lan") && !needs(FIRST_NETWORK, "phone.lan"));
 }
 

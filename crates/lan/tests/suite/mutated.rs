@@ -11,7 +11,7 @@ use carnet_base::{Rng, Time, WallTime};
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv6::delegation::{DelegatingInterface, DelegatorConfig, PrefixDelegator};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
 use carnet_lan::dns::{DnsForwarder, Output, QueryClient, Transport};
 
 use super::client::{self, *};
@@ -21,29 +21,29 @@ const MESSAGE_COUNT: usize = 100_000;
 const LIMIT_OCTETS: [u8; 10] = [0, 1, 4, 12, 63, 64, 127, 128, 192, 255];
 
 fn pick_random<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
-    &from[rng.below(from.len() as u64) as usize]
+    &from[rng.number_below(from.len() as u64) as usize]
 }
 
 /// Changes a message: flips bits, sets octets to limits, cuts, extends, repeats or removes a part, or inserts
 /// a part of another message.
 fn mutate_message(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
-    for _ in 0..rng.below(6) {
+    for _ in 0..rng.number_below(6) {
         if octets.is_empty() {
             octets.push(rng.u16() as u8);
         }
-        let at = rng.below(octets.len() as u64) as usize;
-        let length = (rng.below(24) as usize).min(octets.len() - at);
-        match rng.below(8) {
-            0 | 1 => octets[at] ^= 1 << rng.below(8),
+        let at = rng.number_below(octets.len() as u64) as usize;
+        let length = (rng.number_below(24) as usize).min(octets.len() - at);
+        match rng.number_below(8) {
+            0 | 1 => octets[at] ^= 1 << rng.number_below(8),
             2 | 3 => octets[at] = *pick_random(rng, &LIMIT_OCTETS),
             4 => octets.truncate(at),
-            5 => octets.resize(octets.len() + rng.below(600) as usize, rng.u16() as u8),
+            5 => octets.resize(octets.len() + rng.number_below(600) as usize, rng.u16() as u8),
             6 => {
                 let part = octets[at..at + length].to_vec();
-                octets.splice(at..at + rng.below(2) as usize * length, [part.clone(), part].concat());
+                octets.splice(at..at + rng.number_below(2) as usize * length, [part.clone(), part].concat());
             }
             _ => {
-                let from = rng.below(other.len() as u64) as usize;
+                let from = rng.number_below(other.len() as u64) as usize;
                 let part = other[from..(from + length).min(other.len())].to_vec();
                 octets.splice(at..at + length, part);
             }
@@ -68,20 +68,20 @@ fn dhcp_message(rng: &mut Rng) -> Vec<u8> {
             DHCP_INFORM,
         ],
     );
-    let about = address(98 + rng.below(14) as u8);
-    let mut message = MessageBuilder::new(kind, 9000 + rng.below(6) as u32);
-    message.needs_broadcast = rng.chance(0.5);
-    if rng.chance(0.5) {
+    let about = address(98 + rng.number_below(14) as u8);
+    let mut message = MessageBuilder::new(kind, 9000 + rng.number_below(6) as u32);
+    message.needs_broadcast = rng.is_true_with_probability(0.5);
+    if rng.is_true_with_probability(0.5) {
         message = message.with_source(about);
     }
-    if rng.chance(0.6) {
-        message = message.requesting(about);
+    if rng.is_true_with_probability(0.6) {
+        message = message.with_requested_address(about);
     }
-    if rng.chance(0.6) {
+    if rng.is_true_with_probability(0.6) {
         message = message.with_server(SERVER_ADDRESS);
     }
-    if rng.chance(0.3) {
-        message = message.with_option(61, &[0, rng.below(4) as u8, 7]);
+    if rng.is_true_with_probability(0.3) {
+        message = message.with_option(61, &[0, rng.number_below(4) as u8, 7]);
     }
     let message = message.with_option(12, b"Camera_1").with_option(81, b"\x04\0\0\x04host\x03bus\0");
     let message =
@@ -103,11 +103,14 @@ fn hosts_keep_their_leases_among_mutated_dhcp_messages() {
         mutate_message(&mut rng, &mut octets, &last);
         last = whole;
         let mut answers = world.send_octets(&octets);
-        let host = ArpSender { link_address: client::mac(77), address: address(98 + rng.below(14) as u8) };
+        let host = ArpSender {
+            link_address: client::client_mac(77),
+            address: address(98 + rng.number_below(14) as u8),
+        };
         let mut packet = arp::arp_request(host, SERVER_ADDRESS).to_vec();
         mutate_message(&mut rng, &mut packet, &last);
         world.dhcp_server.handle_arp(world.now, &packet);
-        answers.extend(world.advance_time(Duration::from_millis(rng.below(200))));
+        answers.extend(world.advance_time(Duration::from_millis(rng.number_below(200))));
         acknowledged += answers.iter().filter(|answer| answer.kind == DHCP_ACK).count();
         let stolen = answers.iter().find(|answer| owned.contains(&answer.yiaddr));
         assert_eq!(stolen, None, "message {number}");
@@ -187,13 +190,13 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     for number in 0..MESSAGE_COUNT {
         let mut octets =
             vec![*pick_random(&mut rng, &[11, 11, 11, 11, 1, 3, 3, 5, 6, 8, 9, 12]), 1, 2, rng.u16() as u8];
-        for _ in 0..rng.below(7) {
+        for _ in 0..rng.number_below(7) {
             octets.extend(*pick_random(&mut rng, &options));
         }
         let whole = octets.clone();
         mutate_message(&mut rng, &mut octets, &last);
         last = whole;
-        now += Duration::from_millis(rng.below(4));
+        now += Duration::from_millis(rng.number_below(4));
         let source =
             *pick_random(&mut rng, &[ip("fe80::9"), ip("fe80::9"), ip("2001:db8:a::9"), ip("ff02::1")]);
         let times = (now, wall);
@@ -237,17 +240,17 @@ fn dns_record(owner: &[u8], kind: u16, class: u16, ttl: u32, data: &[u8]) -> Vec
 }
 
 fn dns_query(rng: &mut Rng) -> Vec<u8> {
-    let text = match rng.below(8) {
+    let text = match rng.number_below(8) {
         0 => "tablet.lan".to_owned(),
         1 => "20.7.42.10.in-addr.arpa".to_owned(),
-        2 => format!("{:x}.{}ip6.arpa", rng.below(16), "0.".repeat(31)),
+        2 => format!("{:x}.{}ip6.arpa", rng.number_below(16), "0.".repeat(31)),
         3 => "tablet".to_owned(),
-        _ => format!("N{}.example.net", rng.below(4000)),
+        _ => format!("N{}.example.net", rng.number_below(4000)),
     };
     let kind = *pick_random(rng, &[1u16, 28, 12, 6, 65, 255]);
     let question = [name(&text), kind.to_be_bytes().to_vec(), vec![0, 1]].concat();
     let opt = dns_record(&[0], 41, *pick_random(rng, &[0, 512, 1232, 65_535]), 0x8000, &[0, 8, 0, 0]);
-    match rng.chance(0.5) {
+    match rng.is_true_with_probability(0.5) {
         true => dns_message(rng.u16(), 0x0100, &question, [0, 0, 1], &opt),
         false => dns_message(rng.u16(), 0x0110, &question, [0, 0, 0], &[]),
     }
@@ -264,7 +267,7 @@ fn dns_answer(rng: &mut Rng, query: &[u8]) -> Vec<u8> {
     let data = [&name("ns.example.net")[..], &[0], &[0, 0, 0, 9].repeat(5)].concat();
     let start = dns_record(&name("example.net"), 6, 1, ttl, &data);
     let opt = dns_record(&[0], 41, 1232, 0, &[]);
-    match rng.below(4) {
+    match rng.number_below(4) {
         0 => dns_message(id, 0x8183, question, [0, 1, 1], &[start, opt].concat()),
         1 => dns_message(id, 0x8380, question, [0, 0, 0], &[]),
         2 => dns_message(id, 0x8182, question, [0, 0, 1], &opt),
@@ -278,7 +281,7 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     let mut forwarder = DnsForwarder::new(servers.to_vec(), Rng::new(1));
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     let ipv6 = vec!["2001:db8:a::5".parse().expect("an address")];
-    let network = BoardNetwork { network_number: 0, is_isolated: false };
+    let network = OnBoardNetwork { network_number: 0, is_isolated: false };
     let hosts = [NamedHost {
         network,
         name: "tablet".to_owned(),
@@ -293,14 +296,15 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     // ID and transport of each query of a client, by number. Each query gets at most one answer.
     let mut waiting = std::collections::BTreeMap::new();
     while queries < MESSAGE_COUNT || answers < MESSAGE_COUNT {
-        now += Duration::from_millis(rng.below(6));
+        now += Duration::from_millis(rng.number_below(6));
         let mut octets = if queries % 1000 == 0 { known.clone() } else { dns_query(&mut rng) };
         if queries % 1000 != 0 {
             mutate_message(&mut rng, &mut octets, &last);
         }
-        let transport = if rng.chance(0.2) { Transport::Tcp } else { Transport::Udp };
-        let address = IpAddr::from([10, 42, 7, rng.below(200) as u8]);
-        let link_address = Some([2, 0, 0, 0, 0, rng.below(200) as u8]).filter(|_| rng.chance(0.5));
+        let transport = if rng.is_true_with_probability(0.2) { Transport::Tcp } else { Transport::Udp };
+        let address = IpAddr::from([10, 42, 7, rng.number_below(200) as u8]);
+        let link_address =
+            Some([2, 0, 0, 0, 0, rng.number_below(200) as u8]).filter(|_| rng.is_true_with_probability(0.5));
         let client = QueryClient { client_number: queries as u64, address, link_address, network, transport };
         waiting.insert(client.client_number, (octets.get(..2).map(<[u8]>::to_vec), transport));
         forwarder.handle_query(now, client, &octets);
@@ -322,7 +326,7 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
             // The test sends several answers to each query, so that forged answers arrive before and after
             // the right one.
             for (query, server, octets) in asked.drain(..) {
-                for _ in 0..rng.below(5) {
+                for _ in 0..rng.number_below(5) {
                     let mut answer = dns_answer(&mut rng, &octets);
                     let whole = answer.clone();
                     mutate_message(&mut rng, &mut answer, &last);

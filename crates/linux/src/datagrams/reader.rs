@@ -152,7 +152,7 @@ impl DatagramReader {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The error is an ICMP message about a sent packet. The socket reports it once.
-                    Err(_) => self.sockets.store_icmp_reports(socket.errors()),
+                    Err(_) => self.sockets.store_icmp_reports(socket.take_too_big_reports()),
                 }
             }
         }
@@ -197,7 +197,7 @@ impl DatagramReader {
             datagram_info: ReceivedDatagram {
                 length: 0,
                 local: socket.desired.local,
-                remote: socket.remote(from),
+                remote: socket.remote_end_at(from),
                 traffic_class,
             },
         });

@@ -142,12 +142,12 @@ impl Socket {
 
     /// Returns the remote end of a tunnel at this address: without a port for a raw socket, with the port for
     /// a UDP socket.
-    pub(super) fn remote(&self, address: SocketAddrV4) -> Endpoint {
+    pub(super) fn remote_end_at(&self, address: SocketAddrV4) -> Endpoint {
         if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }
 
     /// Returns the reports of too large packets from the socket's error queue, and drops all other errors.
-    pub(super) fn errors(&self) -> Vec<PacketTooBigReport> {
+    pub(super) fn take_too_big_reports(&self) -> Vec<PacketTooBigReport> {
         let mut complaints = Vec::new();
         let mut control = nix::cmsg_space!([u8; 256]);
         for _ in 0..MAX_READ_ERRORS {
@@ -162,7 +162,7 @@ impl Socket {
             for control in message.cmsgs().into_iter().flatten() {
                 let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };
                 if error.ee_errno == libc::EMSGSIZE as u32 && error.ee_info > 0 {
-                    let (local, remote) = (self.desired.local, self.remote(remote));
+                    let (local, remote) = (self.desired.local, self.remote_end_at(remote));
                     complaints.push(PacketTooBigReport { local, remote, mtu: error.ee_info });
                 }
             }

@@ -36,9 +36,9 @@ pub struct DatagramWriter {
     burst_destination: Option<BurstDestination>,
     /// Size in octets of each packet in the burst. Only the last packet may be shorter.
     segment_length: usize,
-    packets: usize,
+    packets_in_burst: usize,
     /// Whether the kernel accepts bursts; true until a burst fails.
-    kernel_takes_bursts: bool,
+    kernel_accepts_bursts: bool,
 }
 
 impl DatagramWriter {
@@ -49,8 +49,8 @@ impl DatagramWriter {
             burst_buffer: Vec::with_capacity(MAX_BURST_LENGTH),
             burst_destination: None,
             segment_length: 0,
-            packets: 0,
-            kernel_takes_bursts: true,
+            packets_in_burst: 0,
+            kernel_accepts_bursts: true,
         }
     }
 
@@ -87,20 +87,20 @@ impl DatagramWriter {
     fn write_to(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
         let fits = self.burst_destination == Some(to)
             && packet.len() <= self.segment_length
-            && self.packets < MAX_SEGMENTS
+            && self.packets_in_burst < MAX_SEGMENTS
             && self.burst_buffer.len() + packet.len() <= MAX_BURST_LENGTH;
         if !fits || may_fragment {
             self.flush();
         }
-        if may_fragment || !self.kernel_takes_bursts || matches!(to.local, Endpoint::Ipv4(_)) {
+        if may_fragment || !self.kernel_accepts_bursts || matches!(to.local, Endpoint::Ipv4(_)) {
             return self.send_single_packet(to, may_fragment, packet);
         }
-        if self.packets == 0 {
+        if self.packets_in_burst == 0 {
             self.burst_destination = Some(to);
             self.segment_length = packet.len();
         }
         self.burst_buffer.extend_from_slice(packet);
-        self.packets += 1;
+        self.packets_in_burst += 1;
         if packet.len() < self.segment_length {
             // Only the last packet of a burst may be shorter than the others, so send the burst now.
             self.flush();
@@ -109,7 +109,7 @@ impl DatagramWriter {
 
     /// Sends all packets that the writer holds.
     pub fn flush(&mut self) {
-        let packets = std::mem::take(&mut self.packets);
+        let packets = std::mem::take(&mut self.packets_in_burst);
         let Some(to) = self.burst_destination.take().filter(|_| packets > 0) else { return };
         let burst = std::mem::take(&mut self.burst_buffer);
         match self.sockets.find(to.local, to.is_ipv4) {
@@ -123,7 +123,7 @@ impl DatagramWriter {
                         // The kernel refuses bursts for a device that cannot complete checksums. The error
                         // EMSGSIZE has another cause, the size of this burst, so later bursts stay enabled.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
-                            self.kernel_takes_bursts = false;
+                            self.kernel_accepts_bursts = false;
                             tracing::info!(
                                 "the kernel refuses UDP segmentation offload ({error}): carnet sends \
                                  tunnel packets one by one"
@@ -195,7 +195,7 @@ impl DatagramWriter {
             result = send();
         }
         if told {
-            self.sockets.store_icmp_reports(socket.errors());
+            self.sockets.store_icmp_reports(socket.take_too_big_reports());
         }
         match result {
             Ok(_) => Ok(()),

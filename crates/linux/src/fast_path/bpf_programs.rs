@@ -59,7 +59,7 @@ struct NeighbourKey {
 unsafe impl Pod for NeighbourKey {}
 
 /// Minimum number of bindings for which the maps have room.
-const MIN_SLOTS: u32 = 64;
+const MIN_BINDING_SLOTS: u32 = 64;
 /// Average number of prefixes of a binding, by which the map of prefixes is sized. The home address counts as
 /// a prefix.
 const AVERAGE_PREFIXES_PER_BINDING: u32 = 4;
@@ -73,7 +73,7 @@ const RULESET_SECTION: &str = ".data.ruleset";
 
 /// Number of version numbers, which take 64 kB (VERSIONS in `bpf/state.h`). With 100,000 bindings about six
 /// bindings share a number, so the change of one binding invalidates the cached lookups of six.
-const MAX_VERSIONS: u32 = if cfg!(test) { 2 } else { 16_384 };
+const MAX_VERSION_NUMBERS: u32 = if cfg!(test) { 2 } else { 16_384 };
 
 /// Number of cache entries for next hops per binding, on each processor. Half of them stay free, so that the
 /// programs mostly find an entry at the first attempt.
@@ -87,7 +87,7 @@ const MAX_LOAD_ATTEMPTS: u32 = 10;
 const FIRST_LOAD_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of slots (one for each binding) for which each path has its own counter. With more slots,
 /// all paths of a slot share one counter, to save memory: each processor has a copy of every counter.
-const SLOTS_BY_PATH: u32 = 4096;
+const MAX_SLOTS_WITH_PATH_COUNTERS: u32 = 4096;
 /// Attachment point of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttachmentKind {
@@ -140,8 +140,8 @@ pub(crate) struct LoadedPrograms {
     /// routes, rules or addresses had changed, and not only neighbours.
     lookup_generation: u32,
     /// Version number that carnet last gave to a binding's slot.
-    version: u32,
-    routes: u32,
+    last_version_number: u32,
+    route_generation: u32,
     /// Packet fields by which the kernel routes, as the programs assume.
     routing_policy: RoutingPolicy,
     /// Content of the map `CROWDED`: the upper 64 bits of destinations for which the kernel has routes longer
@@ -150,9 +150,9 @@ pub(crate) struct LoadedPrograms {
     /// Number of bindings for which the maps have room.
     binding_slots: u32,
     /// Number of cache entries for next hops, on each processor.
-    cached_next_hop_places: u32,
+    next_hop_cache_size: u32,
     /// Number of counters of a binding's slot: one for each path, or one in total.
-    counters: u32,
+    counters_per_slot: u32,
     /// For each counter in use, its tunnel, and its value when it was assigned to this tunnel.
     tunnel_by_counter: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
     /// Traffic of each tunnel in counters that now count another tunnel.
@@ -160,11 +160,11 @@ pub(crate) struct LoadedPrograms {
     /// Whether the programs record the destinations of new flows, for which a mobile router may open direct
     /// routes.
     records_new_flows: bool,
-    pub(super) ports: InterfaceRoles,
+    pub(super) interface_roles: InterfaceRoles,
     attached_programs: BTreeMap<u32, AttachedProgram>,
     /// The next slot whose counters [`Self::used`] reads. `counters_at_last_check` has the value that each
     /// counter had when it was last read.
-    next_neighbour_check: u32,
+    next_slot_to_check: u32,
     counters_at_last_check: HashMap<u32, u64>,
     /// XDP mode in which programs are attached: in the drivers, or generic once a driver has refused.
     xdp_mode: XdpMode,
@@ -177,7 +177,7 @@ pub(crate) struct LoadedPrograms {
     /// these packets its rules use.
     filtered_interfaces: BTreeMap<u32, RuleScope>,
     /// Data about the packet filter's rules that the programs have.
-    ruleset_knowledge: RulesetValue,
+    known_ruleset: RulesetValue,
     /// Why the programs cannot call the kernel's connection tracking; `None` if they can.
     conntrack_obstacle: Option<String>,
     /// The program [`NOTE_PROGRAM`] at the egress of interfaces, by index; `None` if the kernel refused it.
@@ -199,27 +199,41 @@ impl LoadedPrograms {
         let functions = run_in_thread(KernelFunctions::find_in_kernel);
         let found = functions.as_ref().err().cloned();
         let Ok(functions) = functions else {
-            return LoadedPrograms::open_with_capacity(kind, config, tunnel_device, links, None, found);
+            return LoadedPrograms::open_with_or_without_conntrack(
+                kind,
+                config,
+                tunnel_device,
+                links,
+                None,
+                found,
+            );
         };
-        LoadedPrograms::open_with_capacity(kind, config, tunnel_device, links, Some(&functions), None)
-            .or_else(|why| {
-                // Load the programs without calls of connection tracking: on some processors BPF programs
-                // cannot call functions of the kernel.
-                let programs = LoadedPrograms::open_with_capacity(
-                    kind,
-                    config,
-                    tunnel_device,
-                    links,
-                    None,
-                    Some(why.clone()),
-                );
-                programs.map_err(|_| why)
-            })
+        LoadedPrograms::open_with_or_without_conntrack(
+            kind,
+            config,
+            tunnel_device,
+            links,
+            Some(&functions),
+            None,
+        )
+        .or_else(|why| {
+            // Load the programs without calls of connection tracking: on some processors BPF programs
+            // cannot call functions of the kernel.
+            let programs = LoadedPrograms::open_with_or_without_conntrack(
+                kind,
+                config,
+                tunnel_device,
+                links,
+                None,
+                Some(why.clone()),
+            );
+            programs.map_err(|_| why)
+        })
     }
 
     /// Loads the programs with or without calls of the kernel's connection tracking. `conntrack_obstacle`
     /// says why they have no such calls.
-    fn open_with_capacity(
+    fn open_with_or_without_conntrack(
         kind: AttachmentKind,
         config: &FastPathConfig,
         tunnel_device: u32,
@@ -231,10 +245,10 @@ impl LoadedPrograms {
         let prefixes = slots.saturating_mul(AVERAGE_PREFIXES_PER_BINDING);
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
         let ways = next_hop_entries(config, slots, processors);
-        let counters = if slots <= SLOTS_BY_PATH { MAX_PATHS_PER_BINDING as u32 } else { 1 };
+        let counters = if slots <= MAX_SLOTS_WITH_PATH_COUNTERS { MAX_PATHS_PER_BINDING as u32 } else { 1 };
         let traffic_max = slots * counters;
-        let versions = version_counters_needed(slots);
-        let seeks = u32::from(config.ports.direct_routes_enabled);
+        let versions = version_numbers_needed(slots);
+        let seeks = u32::from(config.interface_roles.direct_routes_enabled);
         let second = clock::ticks_per_second();
         let object = match kind {
             AttachmentKind::Tc => carnet_bpf::TUNNEL_TC,
@@ -270,7 +284,7 @@ impl LoadedPrograms {
         })?;
         // Load now the programs that interfaces will need, so that no packet waits for the kernel's verifier
         // later. Load at least one program, to learn whether the kernel accepts BPF programs.
-        for name in expected_programs(kind, &config.ports, tunnel_device, links) {
+        for name in expected_programs(kind, &config.interface_roles, tunnel_device, links) {
             load_program(&mut ebpf, kind, name)?;
         }
         if functions.is_some() {
@@ -284,26 +298,26 @@ impl LoadedPrograms {
             tunnel_device_index: tunnel_device,
             table: BindingTable::new(slots, prefixes),
             lookup_generation: 0,
-            version: 0,
-            routes: 0,
+            last_version_number: 0,
+            route_generation: 0,
             routing_policy: RoutingPolicy::default(),
             long_prefix_halves: BTreeSet::new(),
             binding_slots: slots,
-            cached_next_hop_places: ways,
-            counters,
+            next_hop_cache_size: ways,
+            counters_per_slot: counters,
             tunnel_by_counter: HashMap::new(),
             traffic_in_reused_counters: HashMap::new(),
-            records_new_flows: config.ports.direct_routes_enabled,
-            ports: config.ports.clone(),
+            records_new_flows: config.interface_roles.direct_routes_enabled,
+            interface_roles: config.interface_roles.clone(),
             attached_programs: BTreeMap::new(),
-            next_neighbour_check: 0,
+            next_slot_to_check: 0,
             counters_at_last_check: HashMap::new(),
             xdp_mode: XdpMode::Driver,
             redirect_exits: BTreeSet::new(),
             interfaces_without_redirect: BTreeSet::new(),
             redirect_targets: RedirectTargets::default(),
             filtered_interfaces: BTreeMap::new(),
-            ruleset_knowledge: RulesetValue::default(),
+            known_ruleset: RulesetValue::default(),
             conntrack_obstacle,
             note_programs: BTreeMap::new(),
             logged_errors: BTreeSet::new(),
@@ -321,8 +335,8 @@ impl LoadedPrograms {
 
     pub(super) fn has_room_for(&self, config: &FastPathConfig) -> bool {
         slots_needed(config) <= self.binding_slots
-            && (self.cached_next_hop_places > 1 || !config.ports.home_agent)
-            && (self.records_new_flows || !config.ports.direct_routes_enabled)
+            && (self.next_hop_cache_size > 1 || !config.interface_roles.home_agent)
+            && (self.records_new_flows || !config.interface_roles.direct_routes_enabled)
     }
 
     /// Removes a tunnel from the table; [`Self::commit_entries`] writes the change.
@@ -339,7 +353,7 @@ impl LoadedPrograms {
     }
 
     /// Starts to watch which interfaces accept redirected frames. The caller must run in a tokio runtime.
-    pub(super) fn begin_watching(&mut self) {
+    pub(super) fn begin_watching_redirect_targets(&mut self) {
         if self.kind == AttachmentKind::Xdp {
             self.redirect_targets = RedirectTargets::open();
         }
@@ -351,7 +365,7 @@ impl LoadedPrograms {
     /// Fails if the kernel refuses a write. The maps may then be incomplete, and the caller must detach the
     /// programs.
     pub(super) fn commit_entries(&mut self) -> Result<(), String> {
-        if !self.table.is_dirty() {
+        if !self.table.has_changes() {
             return Ok(());
         }
         for operation in self.table.commit_changes() {
@@ -392,12 +406,13 @@ impl LoadedPrograms {
     }
 
     /// Returns whether the map `CROWDED` contains the upper 64 bits of all these addresses.
-    pub(super) fn are_long_prefix_halves(&self, halves: &BTreeSet<u64>) -> bool {
+    pub(super) fn contains_long_prefix_halves(&self, halves: &BTreeSet<u64>) -> bool {
         halves.is_subset(&self.long_prefix_halves)
     }
 
     fn increment_generation(&mut self, name: &str) -> Result<(), String> {
-        let number = if name == ROUTES_SECTION { &mut self.routes } else { &mut self.lookup_generation };
+        let number =
+            if name == ROUTES_SECTION { &mut self.route_generation } else { &mut self.lookup_generation };
         *number = number.wrapping_add(1).max(1);
         let number = *number;
         self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| error_with_causes(&error))
@@ -406,8 +421,8 @@ impl LoadedPrograms {
     /// Invalidates cached lookups of the binding in a slot, and of all bindings that share its version
     /// number.
     fn invalidate_binding(&mut self, slot: u32) -> Result<(), String> {
-        self.version = self.version.wrapping_add(1).max(1);
-        let (index, version) = (slot % version_counters_needed(self.binding_slots), self.version);
+        self.last_version_number = self.last_version_number.wrapping_add(1).max(1);
+        let (index, version) = (slot % version_numbers_needed(self.binding_slots), self.last_version_number);
         self.map_mut::<Array<_, u32>>("VERSIONS")?
             .set(index, version, 0)
             .map_err(|error| error_with_causes(&error))
@@ -445,7 +460,7 @@ impl LoadedPrograms {
 
     /// Sets the interfaces, by index, whose packets the kernel's packet filter must see, and how much of them
     /// its rules use.
-    pub(super) fn set_filtered(&mut self, scopes: BTreeMap<u32, RuleScope>) -> Result<(), String> {
+    pub(super) fn set_filter_scopes(&mut self, scopes: BTreeMap<u32, RuleScope>) -> Result<(), String> {
         if scopes == self.filtered_interfaces {
             return Ok(());
         }
@@ -464,10 +479,10 @@ impl LoadedPrograms {
 
     /// Sets what the programs know about the packet filter's rules.
     pub(super) fn set_ruleset(&mut self, ruleset: RulesetValue) -> Result<(), String> {
-        if ruleset == self.ruleset_knowledge {
+        if ruleset == self.known_ruleset {
             return Ok(());
         }
-        self.ruleset_knowledge = ruleset;
+        self.known_ruleset = ruleset;
         self.map_mut::<Array<_, RulesetValue>>(RULESET_SECTION)?
             .set(0, ruleset, 0)
             .map_err(|error| error_with_causes(&error))?;
@@ -476,7 +491,7 @@ impl LoadedPrograms {
 
     /// Returns whether rules of the packet filter use packets that the programs could forward.
     pub(super) fn has_tracked_flows(&self) -> bool {
-        let scopes = [self.ruleset_knowledge.ipv4_scope, self.ruleset_knowledge.ipv6_scope];
+        let scopes = [self.known_ruleset.ipv4_scope, self.known_ruleset.ipv6_scope];
         let tracked = RuleScope::Flow as u32;
         self.conntrack_obstacle.is_none()
             && (scopes.contains(&tracked)
@@ -523,7 +538,7 @@ impl LoadedPrograms {
                 return self.increment_generation(GENERATION_SECTION);
             }
             MapOperation::ForgetFlows => return self.increment_generation(GENERATION_SECTION),
-            MapOperation::SetRules(number) => match self.table.rules(number).copied() {
+            MapOperation::SetRules(number) => match self.table.added_rules(number).copied() {
                 Some(rules) => {
                     open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
                 }
@@ -549,7 +564,7 @@ impl LoadedPrograms {
     }
 
     fn program_for(&self, link: &LinkInfo) -> Option<&'static str> {
-        program_for_link(self.kind, &self.ports, self.tunnel_device_index, link)
+        program_for_link(self.kind, &self.interface_roles, self.tunnel_device_index, link)
     }
 
     /// Attaches programs to new interfaces, and forgets removed interfaces.
@@ -832,19 +847,20 @@ impl Drop for LoadedPrograms {
 
 /// Returns the number of bindings for which the maps need room.
 fn slots_needed(config: &FastPathConfig) -> u32 {
-    u32::try_from(config.binding_capacity).unwrap_or(u32::MAX / 8).max(MIN_SLOTS).next_power_of_two()
+    u32::try_from(config.binding_capacity).unwrap_or(u32::MAX / 8).max(MIN_BINDING_SLOTS).next_power_of_two()
 }
 
 /// Returns the number of version counters, a power of two like `slots`. Several slots share a counter.
-fn version_counters_needed(slots: u32) -> u32 {
-    slots.min(MAX_VERSIONS)
+fn version_numbers_needed(slots: u32) -> u32 {
+    slots.min(MAX_VERSION_NUMBERS)
 }
 
 /// Returns the number of cached next hops that a home agent has on each processor, a power of two; see
 /// `bpf/ways.h`. If networks share a cache entry, the programs only ask the kernel more often.
 fn next_hop_entries(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     let most = (MAX_NEXT_HOPS_MEMORY / 64 / processors).max(1);
-    let wanted = if config.ports.home_agent { slots.saturating_mul(NEXT_HOPS_PER_BINDING) } else { 1 };
+    let wanted =
+        if config.interface_roles.home_agent { slots.saturating_mul(NEXT_HOPS_PER_BINDING) } else { 1 };
     // Rounds down to a power of two.
     1 << wanted.clamp(1, most).ilog2()
 }

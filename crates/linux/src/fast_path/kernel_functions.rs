@@ -19,12 +19,12 @@ const FUNCTION_NAMES: [&str; 4] =
 
 /// Operation code of a call, and source register of a call of a kernel function (`BPF_PSEUDO_KFUNC_CALL`).
 const BPF_CALL_OPCODE: u8 = 0x85;
-const KERNEL_FUNCTION_CALL: u8 = 2;
+const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
 /// The instruction `r0 = 0`.
 const RETURN_ZERO_INSTRUCTION: [u8; 8] = [0xb7, 0, 0, 0, 0, 0, 0, 0];
 
-const TYPES_OF_KERNEL: &str = "/sys/kernel/btf/vmlinux";
-const TYPES_OF_MODULE: &str = "/sys/kernel/btf/nf_conntrack";
+const KERNEL_BTF_FILE: &str = "/sys/kernel/btf/vmlinux";
+const CONNTRACK_BTF_FILE: &str = "/sys/kernel/btf/nf_conntrack";
 
 // Kinds of types in BTF, the kernel's type data (`linux/btf.h`).
 const BTF_KIND_STRUCT: u32 = 4;
@@ -46,11 +46,11 @@ impl KernelFunctions {
     /// Returns why the programs cannot call the functions.
     pub(super) fn find_in_kernel() -> Result<KernelFunctions, String> {
         let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
-        let missing = match KernelFunctions::find_in_types(&read(TYPES_OF_KERNEL)?) {
+        let missing = match KernelFunctions::find_in_types(&read(KERNEL_BTF_FILE)?) {
             Ok(found) => return Ok(found),
             Err(missing) => missing,
         };
-        Err(match fs::exists(TYPES_OF_MODULE) {
+        Err(match fs::exists(CONNTRACK_BTF_FILE) {
             Ok(true) => "its connection tracking is a module (nf_conntrack)".into(),
             _ => format!("it has no {missing} (needs Linux 6.0)"),
         })
@@ -111,9 +111,9 @@ pub(super) fn link_functions(object: &mut [u8], functions: Option<&KernelFunctio
             Some(number) => {
                 let [a, b, c, d] = number.to_ne_bytes();
                 let source = if cfg!(target_endian = "little") {
-                    KERNEL_FUNCTION_CALL << 4
+                    BPF_PSEUDO_KFUNC_CALL << 4
                 } else {
-                    KERNEL_FUNCTION_CALL
+                    BPF_PSEUDO_KFUNC_CALL
                 };
                 [BPF_CALL_OPCODE, source, 0, 0, a, b, c, d]
             }
@@ -132,7 +132,7 @@ struct BtfType<'a> {
     kind: u32,
     name: &'a [u8],
     /// Whether a member's offset also contains the size of a bit field.
-    has_sizes: bool,
+    offsets_have_sizes: bool,
     member_octets: &'a [u8],
 }
 
@@ -170,7 +170,12 @@ impl<'a> BtfTypes<'a> {
             let Some(members) = rest.get(12..12 + length) else { return };
             visit(
                 id,
-                BtfType { kind, name: self.name(name), has_sizes: info >> 31 == 1, member_octets: members },
+                BtfType {
+                    kind,
+                    name: self.name(name),
+                    offsets_have_sizes: info >> 31 == 1,
+                    member_octets: members,
+                },
             );
             rest = rest.get(12 + length..).unwrap_or_default();
         }
@@ -188,7 +193,7 @@ impl<'a> BtfTypes<'a> {
             .into_iter()
             .find(|it| number_at(it, 0).is_some_and(|name| self.name(name) == member.as_bytes()))?;
         let bits = number_at(found, 8)?;
-        Some(if of.has_sizes { bits & 0xff_ffff } else { bits } / 8)
+        Some(if of.offsets_have_sizes { bits & 0xff_ffff } else { bits } / 8)
     }
 }
 

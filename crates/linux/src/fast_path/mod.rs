@@ -51,7 +51,7 @@ use kernel::KernelTunnels;
 pub(crate) use kernel::is_own_device;
 use loading::LoadingPrograms;
 use policy::RoutingKnowledge;
-use selection::{Selection, is_for_programs};
+use selection::{Selection, is_supported_by_programs};
 pub(crate) use values::{RuleScope, RulesetValue};
 
 /// Device group of the pair of virtual Ethernet devices that GeoNetworking's fast path makes.
@@ -100,7 +100,7 @@ pub struct InterfaceRoles {
 
 impl InterfaceRoles {
     /// Returns whether packets that arrive at this interface may go into tunnels.
-    pub(crate) fn may_send_to(&self, link: &LinkInfo) -> bool {
+    pub(crate) fn may_lead_into_tunnel(&self, link: &LinkInfo) -> bool {
         // A loopback interface and the tunnel device have no link-layer address.
         link.link_address.is_some() && (self.home_agent || self.lan_interfaces.contains(&link.name))
     }
@@ -117,7 +117,7 @@ pub struct FastPathConfig {
     /// Number of bindings and prefixes for which the maps need room.
     pub binding_capacity: usize,
     /// Roles of the interfaces.
-    pub ports: InterfaceRoles,
+    pub interface_roles: InterfaceRoles,
 }
 
 /// Packets of one tunnel that a fast path has forwarded.
@@ -145,7 +145,7 @@ impl TunnelTraffic {
     }
 
     /// Adds the traffic between two readings of the counters.
-    fn add(&mut self, mut now: TunnelTraffic, mut since: TunnelTraffic) {
+    fn add_difference(&mut self, mut now: TunnelTraffic, mut since: TunnelTraffic) {
         for ((sum, now), since) in
             self.counters_mut().into_iter().zip(now.counters_mut()).zip(since.counters_mut())
         {
@@ -164,7 +164,7 @@ pub struct FastPathCounters {
     pub total_traffic: TunnelTraffic,
     /// Packets that the fast path has passed to the slow path, as `(reason, count)`. The last entry counts
     /// lost packets.
-    pub tunnels_on_slow_path: Vec<(&'static str, u64)>,
+    pub slow_path_packets_by_reason: Vec<(&'static str, u64)>,
 }
 
 /// A tunnel of IPv6 in IPv6: those fields of [`desired::Tunnel`] that the kernel's devices use.
@@ -218,7 +218,7 @@ pub(crate) fn remove_leftovers(requests: &mut NetlinkRequests) -> crate::error::
 /// The fast path in use, and the tunnels, sockets and ports from which it is computed.
 #[derive(Debug, Default)]
 pub(crate) struct FastPath {
-    kind: PathInUse,
+    path_in_use: PathInUse,
     binding_selection: Selection,
     /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if the socket is bound to no
     /// interface.
@@ -227,12 +227,12 @@ pub(crate) struct FastPath {
     flow_hash_key: u64,
     routing_knowledge: RoutingKnowledge,
     /// Prefixes of mobile networks whose packets the kernel must see, because NAT changes their addresses.
-    kernel_prefixes: Vec<Ipv6Net>,
+    prefixes_left_to_kernel: Vec<Ipv6Net>,
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading_programs: Option<LoadingPrograms>,
     filtered_interfaces: FilteredInterfaces,
     /// Data about the packet filter's rules that the programs have.
-    ruleset_knowledge: RulesetValue,
+    known_ruleset: RulesetValue,
 }
 
 /// Interfaces whose packets, in either direction, carnet's own rules of the packet filter use.
@@ -309,9 +309,9 @@ impl FastPath {
                 DataPath::Bpf => AttachmentKind::Tc,
                 DataPath::Xdp => AttachmentKind::Xdp,
                 DataPath::Kernel => {
-                    match KernelTunnels::open(requests, tunnel_device, config.ports.clone()) {
+                    match KernelTunnels::open(requests, tunnel_device, config.interface_roles.clone()) {
                         Ok(kernel) => {
-                            self.kind = PathInUse::Kernel(Box::new(kernel));
+                            self.path_in_use = PathInUse::Kernel(Box::new(kernel));
                             return Some(obstacles);
                         }
                         Err(why) => obstacles.push((*path, why)),
@@ -344,7 +344,7 @@ impl FastPath {
         let Poll::Ready(result) = self.loading_programs.as_mut()?.poll_loaded(cx) else { return None };
         let LoadingPrograms { config, fallback_paths: others, unavailable_paths: obstacles, path, .. } =
             self.loading_programs.take()?;
-        let grows = !matches!(self.kind, PathInUse::None);
+        let grows = !matches!(self.path_in_use, PathInUse::None);
         let taken = result.and_then(|programs| match programs.has_room_for(&config) {
             true => self.replace_programs(programs, &config, requests).map(|()| true),
             // The config has changed while the thread was loading, and now needs more room than these
@@ -379,16 +379,16 @@ impl FastPath {
         if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
             tracing::debug!("tunnel packets inside IPv4 take the slow path at the home agent: {error}");
         }
-        programs.ports = config.ports.clone();
-        programs.set_ruleset(self.ruleset_knowledge)?;
-        programs.begin_watching();
-        let before = std::mem::take(&mut self.kind);
+        programs.interface_roles = config.interface_roles.clone();
+        programs.set_ruleset(self.known_ruleset)?;
+        programs.begin_watching_redirect_targets();
+        let before = std::mem::take(&mut self.path_in_use);
         let is_first = matches!(before, PathInUse::None);
         drop(before);
         if !is_first {
             self.routing_knowledge.write_to_programs(&mut programs)?;
         }
-        self.kind = PathInUse::Programs(programs);
+        self.path_in_use = PathInUse::Programs(programs);
         if is_first && let Err(why) = self.read_routing(requests) {
             tracing::debug!("{why}");
         }
@@ -406,7 +406,7 @@ impl FastPath {
 
     /// Returns the path in use.
     pub(crate) fn path(&self) -> DataPath {
-        match &self.kind {
+        match &self.path_in_use {
             PathInUse::None => DataPath::Tun,
             PathInUse::Programs(programs) => programs.path(),
             PathInUse::Kernel(_) => DataPath::Kernel,
@@ -415,7 +415,7 @@ impl FastPath {
 
     /// Returns the path that forwards the packets of one tunnel.
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> DataPath {
-        let carries = match &self.kind {
+        let carries = match &self.path_in_use {
             PathInUse::None => false,
             PathInUse::Programs(programs) => programs.table.has_tunnel((local, remote)),
             PathInUse::Kernel(kernel) => {
@@ -427,20 +427,20 @@ impl FastPath {
 
     /// Returns whether the path handles tunnelled packets in IPv4, or will handle them after loading. The
     /// kernel must then not merge these packets into bursts.
-    pub(crate) fn takes_datagrams(&self) -> bool {
-        self.loading_programs.is_some() || matches!(self.kind, PathInUse::Programs(_))
+    pub(crate) fn handles_datagrams(&self) -> bool {
+        self.loading_programs.is_some() || matches!(self.path_in_use, PathInUse::Programs(_))
     }
 
     /// Sets the prefixes of mobile networks whose packets the kernel must see. The slow path handles all
     /// packets from and to mobile networks inside these prefixes. The caller must remove all tunnels before
     /// this call, and set them again after it.
     pub(crate) fn leave_prefixes_to_kernel(&mut self, prefixes: Vec<Ipv6Net>) {
-        self.kernel_prefixes = prefixes;
+        self.prefixes_left_to_kernel = prefixes;
     }
 
     /// Returns whether the kernel must see the packets of a mobile network.
     fn is_left_to_kernel(&self, network: &Ipv6Net) -> bool {
-        self.kernel_prefixes.iter().any(|prefix| prefix.contains(network) || network.contains(prefix))
+        self.prefixes_left_to_kernel.iter().any(|prefix| prefix.contains(network) || network.contains(prefix))
     }
 
     /// Returns the tunnel without the mobile networks whose packets the kernel must see.
@@ -456,7 +456,7 @@ impl FastPath {
     /// carry this tunnel. NAT does not see the packets of a device, so a tunnel with IPv6 networks that need
     /// NAT has no device.
     fn tunnel_for_kernel(&self, tunnel: &desired::Tunnel) -> Option<Ipv6Tunnel> {
-        if !matches!(self.kind, PathInUse::Kernel(_)) {
+        if !matches!(self.path_in_use, PathInUse::Kernel(_)) {
             return None;
         }
         let tunnel = Ipv6Tunnel::from_desired(tunnel)?;
@@ -467,9 +467,9 @@ impl FastPath {
     /// Adds or changes a tunnel.
     pub(crate) fn set_tunnel(&mut self, tunnel: &Arc<desired::Tunnel>) {
         let (tunnel, for_kernel) = (&self.tunnel_for_programs(tunnel), self.tunnel_for_kernel(tunnel));
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::None => return,
-            PathInUse::Programs(programs) if is_for_programs(tunnel) => {
+            PathInUse::Programs(programs) if is_supported_by_programs(tunnel) => {
                 return programs.table.set_tunnel(tunnel);
             }
             PathInUse::Programs(_) => {}
@@ -486,9 +486,11 @@ impl FastPath {
     /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
         let for_kernel = self.tunnel_for_kernel(tunnel);
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::None => return,
-            PathInUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
+            PathInUse::Programs(programs) if is_supported_by_programs(tunnel) => {
+                return programs.remove(tunnel);
+            }
             PathInUse::Programs(_) => {}
             PathInUse::Kernel(kernel) => {
                 if let Some(tunnel) = for_kernel {
@@ -513,7 +515,7 @@ impl FastPath {
     }
 
     fn update_socket_interface(&mut self, local: Endpoint) {
-        let PathInUse::Programs(programs) = &mut self.kind else { return };
+        let PathInUse::Programs(programs) = &mut self.path_in_use else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
         // If several sockets have this local end, the interface is ambiguous, so use none.
@@ -534,7 +536,7 @@ impl FastPath {
     /// tunnels that the fast path does not support; then the slow path sends all its packets.
     fn set_binding_path(&mut self, binding: BindingKey, others: bool) {
         let distributor = self.binding_selection.distributor_of(binding);
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::None => {}
             PathInUse::Programs(programs) => {
                 programs.table.leave_to_slow_path(binding, others);
@@ -552,7 +554,7 @@ impl FastPath {
         requests: &mut NetlinkRequests,
         slow: Option<BTreeSet<(u32, Ipv6Net)>>,
     ) -> Result<(), String> {
-        let result = match &mut self.kind {
+        let result = match &mut self.path_in_use {
             PathInUse::None => Ok(()),
             PathInUse::Programs(programs) => programs.commit_entries(),
             PathInUse::Kernel(kernel) => kernel.commit_tunnels(requests, slow),
@@ -574,8 +576,8 @@ impl FastPath {
         heard: RoutingFields,
         narrow: bool,
     ) -> Result<(), String> {
-        let PathInUse::Programs(programs) = &mut self.kind else { return Ok(()) };
-        let known = programs.are_long_prefix_halves(&heard.long_prefix_halves);
+        let PathInUse::Programs(programs) = &mut self.path_in_use else { return Ok(()) };
+        let known = programs.contains_long_prefix_halves(&heard.long_prefix_halves);
         let result = match narrow
             && known
             && heard
@@ -587,7 +589,7 @@ impl FastPath {
             false => self.routing_knowledge.handle_changes(programs, requests, heard),
         };
         if result.is_err() {
-            self.kind = PathInUse::None;
+            self.path_in_use = PathInUse::None;
         }
         result
     }
@@ -599,10 +601,10 @@ impl FastPath {
     }
 
     fn read_routing(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
-        let PathInUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let PathInUse::Programs(programs) = &mut self.path_in_use else { return Ok(()) };
         let result = self.routing_knowledge.read_all_routing(programs, requests);
         if result.is_err() {
-            self.kind = PathInUse::None;
+            self.path_in_use = PathInUse::None;
         }
         result
     }
@@ -616,7 +618,7 @@ impl FastPath {
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> crate::error::Result<u64> {
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::Kernel(kernel) => kernel.mark_removed_entries(requests, dirty, links, addresses),
             PathInUse::None | PathInUse::Programs(_) => Ok(0),
         }
@@ -624,27 +626,27 @@ impl FastPath {
 
     /// Returns whether the fast path has, or will have, rules that precede the rule of the local table.
     pub(crate) fn has_early_rules(&self) -> bool {
-        matches!(&self.kind, PathInUse::Kernel(kernel) if kernel.has_early_rules())
+        matches!(&self.path_in_use, PathInUse::Kernel(kernel) if kernel.has_early_rules())
     }
 
     /// Removes all entries of the path.
     pub(crate) fn remove_all_entries(&mut self, requests: &mut NetlinkRequests) {
-        if let PathInUse::Kernel(kernel) = &mut self.kind
+        if let PathInUse::Kernel(kernel) = &mut self.path_in_use
             && let Err(error) = kernel.remove_all(requests)
         {
             tracing::warn!("{error}");
         }
-        (self.kind, self.loading_programs) = (PathInUse::None, None);
+        (self.path_in_use, self.loading_programs) = (PathInUse::None, None);
     }
 
     /// Attaches programs to new interfaces, and detaches them from vanished ones. Returns the errors, each
     /// reason once.
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
-        let PathInUse::Programs(programs) = &mut self.kind else { return Vec::new() };
+        let PathInUse::Programs(programs) = &mut self.path_in_use else { return Vec::new() };
         // Set the filtered interfaces first, so that a new program leaves their packets to the kernel at
         // once.
-        if let Err(why) = programs.set_filtered(self.filtered_interfaces.scopes(links)) {
-            self.kind = PathInUse::None;
+        if let Err(why) = programs.set_filter_scopes(self.filtered_interfaces.scopes(links)) {
+            self.path_in_use = PathInUse::None;
             return vec![format!(
                 "carnet has closed the fast path, because it cannot pass packets to nftables: {why}"
             )];
@@ -657,24 +659,24 @@ impl FastPath {
     /// Sets what programs have to know about the rules of the packet filter. The caller calls
     /// [`Self::update_interfaces`] afterwards. May close the fast path, like [`Self::commit_changes`].
     pub(crate) fn set_ruleset(&mut self, ruleset: RulesetValue) -> Result<(), String> {
-        self.ruleset_knowledge = ruleset;
-        let PathInUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        self.known_ruleset = ruleset;
+        let PathInUse::Programs(programs) = &mut self.path_in_use else { return Ok(()) };
         let result = programs.set_ruleset(ruleset);
         if result.is_err() {
-            self.kind = PathInUse::None;
+            self.path_in_use = PathInUse::None;
         }
         result
     }
 
     /// Returns whether the path forwards packets of tracked connections, which the packet filter's rules use.
     pub(crate) fn has_tracked_flows(&self) -> bool {
-        matches!(&self.kind, PathInUse::Programs(programs) if programs.has_tracked_flows())
+        matches!(&self.path_in_use, PathInUse::Programs(programs) if programs.has_tracked_flows())
     }
 
     /// Returns why programs cannot forward packets of flows that the packet filter's rules use; `None` if
     /// they can.
     pub(crate) fn conntrack_obstacle(&self) -> Option<&str> {
-        match &self.kind {
+        match &self.path_in_use {
             PathInUse::Programs(programs) => programs.conntrack_obstacle(),
             PathInUse::None | PathInUse::Kernel(_) => None,
         }
@@ -690,8 +692,8 @@ impl FastPath {
 
     /// Continues [`Self::update_interfaces`] when the set of interfaces that accept redirected frames has
     /// changed, and registers the caller's wake-up. Returns the errors of interfaces.
-    pub(crate) fn poll_carriers(&mut self, cx: &mut Context<'_>) -> Vec<String> {
-        match &mut self.kind {
+    pub(crate) fn poll_redirect_targets(&mut self, cx: &mut Context<'_>) -> Vec<String> {
+        match &mut self.path_in_use {
             PathInUse::Programs(programs) => match programs.redirect_targets.poll(cx) {
                 true => programs.update_redirect_targets(),
                 false => Vec::new(),
@@ -702,14 +704,14 @@ impl FastPath {
 
     /// Sets which interfaces are links of the mobile network and which are uplinks. Takes effect with the
     /// next [`Self::update_interfaces`] and [`Self::commit_changes`].
-    pub(crate) fn set_ports(&mut self, ports: InterfaceRoles) {
+    pub(crate) fn set_interface_roles(&mut self, ports: InterfaceRoles) {
         if let Some(loading) = &mut self.loading_programs {
-            loading.config.ports = ports.clone();
+            loading.config.interface_roles = ports.clone();
         }
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::None => {}
             PathInUse::Programs(programs) => {
-                programs.ports = ports;
+                programs.interface_roles = ports;
                 self.routing_knowledge.require_reading();
             }
             PathInUse::Kernel(kernel) => kernel.set_ports(ports),
@@ -718,7 +720,7 @@ impl FastPath {
 
     /// Returns the ends of the tunnels into which packets went since the last call of this function.
     pub(crate) fn take_used_tunnels(&mut self) -> Vec<TunnelEnds> {
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::Programs(programs) => programs.used(),
             _ => Vec::new(),
         }
@@ -727,7 +729,7 @@ impl FastPath {
     /// Returns the destinations of new flows through a mobile router's tunnel since the last call. Some paths
     /// do not record them.
     pub(crate) fn take_new_flow_destinations(&mut self) -> Vec<Ipv6Addr> {
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::Programs(programs) => programs.take_new_flow_destinations(),
             PathInUse::None | PathInUse::Kernel(_) => Vec::new(),
         }
@@ -736,7 +738,7 @@ impl FastPath {
     /// Returns the neighbours to which the path has sent packets within this time, each with its interface's
     /// index.
     pub(crate) fn neighbours_used_within(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
-        match &self.kind {
+        match &self.path_in_use {
             PathInUse::None | PathInUse::Kernel(_) => Vec::new(),
             PathInUse::Programs(programs) => programs.neighbours_used_within(within),
         }
@@ -745,7 +747,7 @@ impl FastPath {
     /// Returns whether the kernel itself has to handle a packet that came out of the TUN device. carnet
     /// writes it back unchanged.
     pub(crate) fn is_for_kernel(&mut self, packet: &[u8]) -> bool {
-        match &mut self.kind {
+        match &mut self.path_in_use {
             PathInUse::Kernel(kernel) => kernel.is_error_about_device(packet),
             PathInUse::None | PathInUse::Programs(_) => false,
         }
@@ -754,7 +756,7 @@ impl FastPath {
     /// Handles an ICMPv6 message to an address of this machine; takes effect with the next
     /// [`Self::commit_changes`].
     pub(crate) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
-        if let PathInUse::Kernel(kernel) = &mut self.kind {
+        if let PathInUse::Kernel(kernel) = &mut self.path_in_use {
             kernel.handle_icmpv6(destination, message);
         }
     }
@@ -762,14 +764,14 @@ impl FastPath {
     /// Removes temporary entries that have expired, such as paths that were too narrow. Takes effect with the
     /// next [`Self::commit_changes`].
     pub(crate) fn remove_expired(&mut self) {
-        if let PathInUse::Kernel(kernel) = &mut self.kind {
+        if let PathInUse::Kernel(kernel) = &mut self.path_in_use {
             kernel.expire_narrow_paths();
         }
     }
 
     /// Returns the traffic of each tunnel on this path.
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
-        match &self.kind {
+        match &self.path_in_use {
             PathInUse::None => HashMap::new(),
             PathInUse::Programs(programs) => programs.tunnel_traffic(),
             PathInUse::Kernel(kernel) => kernel.tunnel_traffic(),
@@ -793,7 +795,7 @@ impl FastPath {
             };
             return Ok(());
         }
-        let PathInUse::Programs(programs) = &self.kind else { return Ok(()) };
+        let PathInUse::Programs(programs) = &self.path_in_use else { return Ok(()) };
         if !programs.has_room_for(config) {
             self.loading_programs =
                 Some(LoadingPrograms::begin_loading(programs.kind(), config, tunnel_device, requests)?);
@@ -803,9 +805,9 @@ impl FastPath {
 
     /// Returns the counters of the path.
     pub(crate) fn counters(&self) -> FastPathCounters {
-        match &self.kind {
+        match &self.path_in_use {
             PathInUse::None => FastPathCounters::default(),
-            PathInUse::Programs(programs) => programs.counters(),
+            PathInUse::Programs(programs) => programs.counters_per_processor(),
             PathInUse::Kernel(kernel) => kernel.counters(),
         }
     }

@@ -97,7 +97,7 @@ impl RoutingKnowledge {
             has_too_many_prefixes: full,
             has_source_or_multipath_route: forked,
             removed_source_or_multipath_route: unforked,
-            rules,
+            rules_changed: rules,
             may_have_missed_events: missed,
         } = heard;
         for half in &crowded {
@@ -116,7 +116,7 @@ impl RoutingKnowledge {
         programs.set_policy(self.routing_policy())?;
         programs.invalidate_lookups()?;
         // Rules matter only for cached next hops, which only a home agent has.
-        if (rules || missed) && programs.ports.home_agent {
+        if (rules || missed) && programs.interface_roles.home_agent {
             self.read_rules(requests);
             programs.set_policy(self.routing_policy())?;
         }

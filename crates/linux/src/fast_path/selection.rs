@@ -28,7 +28,7 @@ struct BindingSelection {
 pub(super) struct Selection(BTreeMap<BindingKey, BindingSelection>);
 
 /// Returns whether BPF programs support the tunnel.
-pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
+pub(super) fn is_supported_by_programs(tunnel: &desired::Tunnel) -> bool {
     let is = |end: Endpoint| end.ipv6().is_some() || end.ipv4().is_some();
     is(tunnel.local) && is(tunnel.remote) && tunnel.session.is_none()
 }

@@ -29,8 +29,8 @@ use super::values::{
 
 /// Maximum number of prefixes of one binding, including the home address; the next constant limits their
 /// different lengths.
-pub(crate) const BINDING_PREFIXES_MAX: usize = 64;
-pub(crate) const BINDING_LENGTHS_MAX: usize = 8;
+pub(crate) const MAX_PREFIXES_PER_BINDING: usize = 64;
+pub(crate) const MAX_LENGTHS_PER_BINDING: usize = 8;
 
 /// One write to a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) enum MapOperation {
     RemovePrefix(PrefixKey),
     /// Empties a slot of the map `BINDINGS`.
     RemoveBinding(u32),
-    /// Writes the rules with this number ([`BindingTable::rules`]) into the map `RULES`.
+    /// Writes the rules with this number ([`BindingTable::added_rules`]) into the map `RULES`.
     SetRules(u32),
     /// Removes rules that no binding uses any more.
     RemoveRules(u32),
@@ -116,7 +116,7 @@ impl InstalledBinding {
             && self.path_values == InstalledBinding::from_value(value).path_values
     }
 
-    fn bindings_with_tunnels(&self) -> impl Iterator<Item = TunnelEnds> {
+    fn ends_of_transmitting_paths(&self) -> impl Iterator<Item = TunnelEnds> {
         self.path_values.iter().take(self.transmitting_paths as usize).map(|(path, _)| path.tunnel_ends())
     }
 }
@@ -202,7 +202,7 @@ enum NoRoomReason {
 pub(crate) struct BindingTable {
     bindings: HashMap<BindingName, TableBinding>,
     /// Bindings for which the slow path sends all packets.
-    held_by_slow_path: BTreeSet<BindingName>,
+    slow_path_bindings: BTreeSet<BindingName>,
     /// Bindings whose packets are distributed, with their rules.
     distribution_rules: HashMap<BindingName, Vec<FlowRule>>,
     /// Index of the interface that each socket of tunnels inside IPv4 is bound to.
@@ -236,7 +236,7 @@ impl BindingTable {
     pub(crate) fn new(slots: u32, prefixes: u32) -> BindingTable {
         BindingTable {
             bindings: HashMap::new(),
-            held_by_slow_path: BTreeSet::new(),
+            slow_path_bindings: BTreeSet::new(),
             distribution_rules: HashMap::new(),
             socket_interfaces: HashMap::new(),
             rules: HashMap::new(),
@@ -261,7 +261,7 @@ impl BindingTable {
         let name = (tunnel_end_number(tunnel.end), tunnel.home_address);
         let ends = (tunnel.local, tunnel.remote);
         let binding = self.bindings.entry(name).or_default();
-        binding.is_left_to_slow_path = self.held_by_slow_path.contains(&name);
+        binding.is_left_to_slow_path = self.slow_path_bindings.contains(&name);
         binding.rules = self.distribution_rules.get(&name).cloned();
         if tunnel.transmit {
             binding.last_transmitting_ends = Some(ends);
@@ -292,7 +292,8 @@ impl BindingTable {
     /// Sets whether the slow path sends a binding's packets.
     pub(crate) fn leave_to_slow_path(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
         let name = (tunnel_end_number(end), home_address);
-        let _ = if held { self.held_by_slow_path.insert(name) } else { self.held_by_slow_path.remove(&name) };
+        let _ =
+            if held { self.slow_path_bindings.insert(name) } else { self.slow_path_bindings.remove(&name) };
         if let Some(binding) = self.bindings.get_mut(&name)
             && std::mem::replace(&mut binding.is_left_to_slow_path, held) != held
         {
@@ -334,7 +335,7 @@ impl BindingTable {
     }
 
     /// Returns the rules with this number, as they have to be in the maps.
-    pub(crate) fn rules(&self, number: u32) -> Option<&RulesValue> {
+    pub(crate) fn added_rules(&self, number: u32) -> Option<&RulesValue> {
         self.rules.get(&number)
     }
 
@@ -344,20 +345,20 @@ impl BindingTable {
     }
 
     /// Returns whether [`Self::commit_changes`] has changes to write.
-    pub(crate) fn is_dirty(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         !self.changed_bindings.is_empty()
     }
 
     /// Returns the tunnel ends between which the binding in a slot sends, in the order of its paths.
     pub(crate) fn sending_ends(&self, slot: u32) -> impl Iterator<Item = TunnelEnds> {
-        let binding = self.name(slot).and_then(|name| self.bindings.get(&name));
+        let binding = self.binding_in_slot(slot).and_then(|name| self.bindings.get(&name));
         binding
             .and_then(|binding| binding.installed_value.as_ref())
             .into_iter()
-            .flat_map(InstalledBinding::bindings_with_tunnels)
+            .flat_map(InstalledBinding::ends_of_transmitting_paths)
     }
 
-    fn name(&self, slot: u32) -> Option<BindingName> {
+    fn binding_in_slot(&self, slot: u32) -> Option<BindingName> {
         self.binding_by_slot.get(slot as usize).copied().flatten()
     }
 
@@ -371,8 +372,8 @@ impl BindingTable {
         let reasons: BTreeSet<NoRoomReason> = self.bindings_without_room.values().copied().collect();
         reasons.into_iter().map(|reason| match reason {
             NoRoomReason::Greedy => format!(
-                "a binding with more than {BINDING_PREFIXES_MAX} prefixes, or prefixes of more than \
-                 {BINDING_LENGTHS_MAX} different lengths"
+                "a binding with more than {MAX_PREFIXES_PER_BINDING} prefixes, or prefixes of more than \
+                 {MAX_LENGTHS_PER_BINDING} different lengths"
             ),
             NoRoomReason::Full => {
                 format!("more than {} bindings or {} prefixes", self.slot_limit, self.max_prefixes)
@@ -409,8 +410,8 @@ impl BindingTable {
                 break;
             }
             names.extend(self.bindings_without_room.keys());
-            if self.all_fit() {
-                names.iter().for_each(|name| self.install_binding(*name));
+            if self.all_bindings_fit() {
+                names.iter().for_each(|name| self.forget_lack_of_room(*name));
             }
         }
         // While bindings wait for room, their packets could match a shorter prefix of another binding. So the
@@ -445,7 +446,7 @@ impl BindingTable {
     }
 
     /// Returns whether the maps have room for all bindings.
-    fn all_fit(&self) -> bool {
+    fn all_bindings_fit(&self) -> bool {
         let prefixes: usize = self.prefixes_without_room.values().sum();
         let lengths = |end: u32| {
             let outside = self
@@ -474,7 +475,9 @@ impl BindingTable {
                 self.prefixes_by_length[prefix.end as usize].keys().filter(|length| **length <= prefix.length)
             {
                 names.extend(
-                    self.slot_by_prefix.get(&prefix.shorten_to(*length)).and_then(|slot| self.name(*slot)),
+                    self.slot_by_prefix
+                        .get(&prefix.shorten_to(*length))
+                        .and_then(|slot| self.binding_in_slot(*slot)),
                 );
             }
         }
@@ -558,7 +561,7 @@ impl BindingTable {
             .map(|prefix| prefix_key(name.0, *prefix))
             .collect();
         if binding.tunnels.is_empty() {
-            self.install_binding(name);
+            self.forget_lack_of_room(name);
             self.withdraw_binding(name, changes);
             self.bindings.remove(&name);
             return;
@@ -566,7 +569,7 @@ impl BindingTable {
         let slot = binding.map_slot;
         // Take the binding off the list of those without room. Otherwise its own prefixes would count as
         // prefixes without room, and it could never be installed.
-        self.install_binding(name);
+        self.forget_lack_of_room(name);
         let slot = match self.find_slot(&wanted, slot, changes) {
             Ok(slot) => slot,
             Err(obstacle) => {
@@ -636,7 +639,7 @@ impl BindingTable {
         changes: &MapChanges,
     ) -> Result<u32, NoRoomReason> {
         let lengths: BTreeSet<u32> = wanted.iter().map(|prefix| prefix.length).collect();
-        if wanted.len() > BINDING_PREFIXES_MAX || lengths.len() > BINDING_LENGTHS_MAX {
+        if wanted.len() > MAX_PREFIXES_PER_BINDING || lengths.len() > MAX_LENGTHS_PER_BINDING {
             return Err(NoRoomReason::Greedy);
         }
         if self.contains_prefix_without_room(wanted) {
@@ -666,7 +669,7 @@ impl BindingTable {
 
     /// Removes a binding from the list of those without room. The table then checks again whether it has
     /// room.
-    fn install_binding(&mut self, name: BindingName) {
+    fn forget_lack_of_room(&mut self, name: BindingName) {
         if self.bindings_without_room.remove(&name).is_none() {
             return;
         }

@@ -22,7 +22,8 @@
 //! an IP modem. So until the first report the link reads the error queue rarely: when the socket woke without
 //! a frame, and after `BATCHES_BEFORE_FIRST_REPORT` batches.
 //!
-//! A frame with a DCC profile uses the profile's access category by EN 302 663 ([`FrameLink::send_from`]).
+//! A frame with a DCC profile uses the profile's access category by EN 302 663
+//! ([`FrameLink::send_with_profile`]).
 //!
 //! Left out: the link receives no frames of a VLAN other than the interface's own.
 
@@ -328,11 +329,11 @@ impl FrameLink {
         destination: MacAddress,
         payload: &[u8],
     ) -> std::result::Result<(), FrameDropReason> {
-        self.send_from(destination, None, payload)
+        self.send_with_profile(destination, None, payload)
     }
 
     /// Sends a frame of a DCC profile, 0 to 3, which determines the radio's access category (EDCA).
-    pub fn send_from(
+    pub fn send_with_profile(
         &mut self,
         destination: MacAddress,
         profile: Option<u8>,
@@ -389,7 +390,7 @@ impl FrameLink {
     }
 
     /// Returns whether the driver has reported an acknowledgement so far.
-    pub fn has_feedback(&self) -> bool {
+    pub fn has_acknowledgement_reports(&self) -> bool {
         self.counters.acknowledged_frames > 0
     }
 

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_station::io::Address;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -47,7 +47,7 @@ impl AddressInfo {
     fn from_message(message: AddressMessage) -> Option<AddressInfo> {
         let front = match message.header.family {
             AddressFamily::Inet6 => 0,
-            AddressFamily::Inet => ALL_IPV4.prefix_len(),
+            AddressFamily::Inet => ALL_IPV4_PREFIX.prefix_len(),
             _ => return None,
         };
         let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
@@ -90,7 +90,7 @@ impl AddressInfo {
 fn address_message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
     let mut message = AddressMessage::default();
     let is_ipv4 = mapped::is_ipv4(address);
-    let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
+    let front = if is_ipv4 { ALL_IPV4_PREFIX.prefix_len() } else { 0 };
     message.header.family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
     message.header.prefix_len = prefix_length.saturating_sub(front);
     message.header.index = index;
@@ -179,7 +179,7 @@ impl AddressRequests<'_> {
         self.0.netlink_channel.join_solicited_node_group(index, address);
         for _ in 0..MAX_CHECKS_OF_NEW_ADDRESS {
             // If this check fails, assume that the address is usable, because the kernel has accepted it.
-            if self.is_in_use(index, address).unwrap_or(true) {
+            if self.is_usable(index, address).unwrap_or(true) {
                 break;
             }
             std::thread::sleep(PAUSE_BETWEEN_CHECKS);
@@ -190,7 +190,7 @@ impl AddressRequests<'_> {
     /// Returns whether the kernel delivers packets to an address. The flags of the address do not say so:
     /// without duplicate address detection the address is never tentative. The kernel adds it to the table of
     /// local addresses later, in a work queue.
-    fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
+    fn is_usable(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
         let local = self.0.routes().list_routes(Some(TABLE_LOCAL), None)?;
         Ok(local.iter().any(|it| it.destination == own && it.next_hops.iter().any(|hop| hop.index == index)))

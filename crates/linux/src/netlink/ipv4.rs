@@ -51,7 +51,7 @@ pub(crate) struct Ipv4DefaultRoute {
     pub(crate) gateway: Ipv4Addr,
 }
 
-fn address(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
+fn address_of_message(message: &AddressMessage) -> Option<(bool, Ipv4AddressInfo)> {
     let header = &message.header;
     if header.family != AddressFamily::Inet
         || matches!(header.scope, AddressScope::Host | AddressScope::Nowhere)
@@ -158,7 +158,7 @@ impl Ipv4StateRequests<'_> {
         let mut addresses: Vec<(bool, Ipv4AddressInfo)> = answers
             .iter()
             .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewAddress(message) => address(message),
+                RouteNetlinkMessage::NewAddress(message) => address_of_message(message),
                 _ => None,
             })
             .collect();

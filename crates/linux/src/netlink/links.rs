@@ -111,7 +111,10 @@ impl LinkRequests<'_> {
     pub(crate) fn find_link(&mut self, name: &str) -> Result<Option<LinkInfo>> {
         let mut message = link_query();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        match self.0.get(RouteNetlinkMessage::GetLink(message), || format!("look up interface {name}")) {
+        match self
+            .0
+            .request_object(RouteNetlinkMessage::GetLink(message), || format!("look up interface {name}"))
+        {
             Ok(answers) => Ok(answers.into_iter().find_map(|answer| match answer {
                 RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(message),
                 _ => None,
@@ -230,7 +233,7 @@ impl LinkRequests<'_> {
 
     /// Sets MTU, queue and link-layer address of a virtual Ethernet device, which is down. Also stops the
     /// kernel from giving it a link-local address.
-    pub(crate) fn configure_virtual(
+    pub(crate) fn configure_virtual_device(
         &mut self,
         link: &LinkInfo,
         mtu: u32,

@@ -194,7 +194,7 @@ impl NetlinkRequests {
     }
 
     /// Requests one object and returns the kernel's answers.
-    fn get(
+    fn request_object(
         &mut self,
         message: RouteNetlinkMessage,
         operation: impl Fn() -> String,

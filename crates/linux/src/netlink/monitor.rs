@@ -48,7 +48,7 @@ pub(crate) struct ChangedParts {
     /// Interfaces have changed.
     pub(crate) links_changed: bool,
     /// Addresses have changed.
-    pub(crate) addresses: bool,
+    pub(crate) addresses_changed: bool,
     /// Default routes, or the rules that lead packets to their tables, have changed.
     pub(crate) routers_changed: bool,
     /// The neighbour state of a default router has changed.
@@ -58,19 +58,19 @@ pub(crate) struct ChangedParts {
     /// carnet's own rules have changed.
     pub(crate) own_rules_changed: bool,
     /// Settings of interfaces have changed.
-    pub(crate) settings: bool,
+    pub(crate) settings_changed: bool,
 }
 
 impl ChangedParts {
     /// All parts of the kernel's state.
     pub(crate) const EVERYTHING: ChangedParts = ChangedParts {
         links_changed: true,
-        addresses: true,
+        addresses_changed: true,
         routers_changed: true,
         neighbours_changed: true,
         own_routes_changed: true,
         own_rules_changed: true,
-        settings: true,
+        settings_changed: true,
     };
 
     /// Returns whether carnet must read any part again.
@@ -87,7 +87,7 @@ pub(crate) struct NetlinkChanges {
     /// Whether any route, rule, address or neighbour has changed, of carnet or of another program.
     pub(crate) routing_changed: bool,
     /// Whether routing state other than neighbours has changed.
-    pub(crate) routes: bool,
+    pub(crate) routes_changed: bool,
     /// Packet fields that the changed routes and rules use.
     pub(crate) routing_fields: RoutingFields,
     /// Interface and address of each default router, whose neighbour state carnet follows.
@@ -107,7 +107,7 @@ impl Default for NetlinkChanges {
         NetlinkChanges {
             changed_parts: ChangedParts::EVERYTHING,
             routing_changed: true,
-            routes: true,
+            routes_changed: true,
             routing_fields: RoutingFields::default(),
             router_neighbours: BTreeSet::new(),
             reachable_neighbours: BTreeMap::new(),
@@ -125,27 +125,27 @@ impl NetlinkChanges {
         while let Some((this, next)) = split_first_message(rest) {
             rest = next;
             // carnet reads the value of a changed setting from its file, so it need not decode the message.
-            if kind(this).is_some_and(|kind| NETCONF_MESSAGES.contains(&kind)) {
-                (self.changed_parts.settings, self.routes) = (true, true);
+            if message_type_of(this).is_some_and(|kind| NETCONF_MESSAGES.contains(&kind)) {
+                (self.changed_parts.settings_changed, self.routes_changed) = (true, true);
                 continue;
             }
             // If a next-hop object changes, the kernel sends no events about the routes that use it. So treat
             // this event as a change of routes.
-            if kind(this)
+            if message_type_of(this)
                 .is_some_and(|kind| matches!(kind, next_hops::RTM_NEWNEXTHOP | next_hops::RTM_DELNEXTHOP))
             {
-                (self.changed_parts.routers_changed, self.routes) = (true, true);
+                (self.changed_parts.routers_changed, self.routes_changed) = (true, true);
                 continue;
             }
             match NetlinkMessage::<RtnetlinkMessage>::deserialize(this).map(|m| m.payload) {
                 Ok(NetlinkPayload::InnerMessage(RtnetlinkMessage::Route(event))) => {
                     note_event(&mut self.changed_parts, &self.router_neighbours, &event);
                     self.note_reachable_neighbour(&event);
-                    self.routes |= !is_neighbour(&event);
+                    self.routes_changed |= !is_neighbour(&event);
                     self.routing_fields.note_message(&event);
                 }
                 Ok(NetlinkPayload::Overrun(_)) => missed = true,
-                Ok(_) => self.routes = true,
+                Ok(_) => self.routes_changed = true,
                 Err(_) => {
                     // carnet cannot decode this message. It may be about any part, so read the whole state
                     // again.
@@ -179,7 +179,8 @@ impl NetlinkChanges {
 
     fn handle_unparsed_event(&mut self) {
         self.changed_parts = ChangedParts::EVERYTHING;
-        (self.routing_changed, self.routes, self.routing_fields.may_have_missed_events) = (true, true, true);
+        (self.routing_changed, self.routes_changed, self.routing_fields.may_have_missed_events) =
+            (true, true, true);
     }
 }
 
@@ -232,7 +233,7 @@ impl NetlinkMonitor {
 }
 
 /// Returns the type of a netlink message (`nlmsg_type`); `None` if the message is too short.
-fn kind(message: &[u8]) -> Option<u16> {
+fn message_type_of(message: &[u8]) -> Option<u16> {
     message.get(4..6)?.first_chunk().map(|octets| u16::from_ne_bytes(*octets))
 }
 
@@ -268,7 +269,9 @@ fn filter_events_not_from(own: u32) -> [SockFilter; 9] {
 fn note_event(dirty: &mut ChangedParts, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
     match event {
         RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links_changed = true,
-        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => dirty.addresses = true,
+        RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => {
+            dirty.addresses_changed = true
+        }
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             dirty.own_routes_changed |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
             dirty.routers_changed |= route.header.destination_prefix_length == 0

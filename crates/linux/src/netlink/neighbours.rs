@@ -75,7 +75,7 @@ impl NeighbourRequests<'_> {
         // The flag `NTF_USE` changes no stored value, so do not count the request as a change of the kernel's
         // state.
         self.0
-            .get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
+            .request_object(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
     }
 
@@ -118,7 +118,7 @@ impl NeighbourRequests<'_> {
     /// can only list all neighbours.
     pub(crate) fn state(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
         let message = RouteNetlinkMessage::GetNeighbour(neighbour_query(index, address));
-        let answers = match self.0.get(message, || format!("look up neighbour {address}")) {
+        let answers = match self.0.request_object(message, || format!("look up neighbour {address}")) {
             Err(error)
                 if matches!(
                     error.raw_os_error(),

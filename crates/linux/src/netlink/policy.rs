@@ -33,7 +33,7 @@ pub(crate) struct RoutingFields {
     /// have been the last such route, so carnet reads all routes.
     pub(crate) removed_source_or_multipath_route: bool,
     /// Whether any rules have changed.
-    pub(crate) rules: bool,
+    pub(crate) rules_changed: bool,
     /// Whether carnet may have missed events.
     pub(crate) may_have_missed_events: bool,
 }
@@ -61,7 +61,7 @@ impl RoutingFields {
     }
 
     fn note_rule(&mut self, rule: &RuleMessage) {
-        self.rules |= rule.header.family == AddressFamily::Inet6;
+        self.rules_changed |= rule.header.family == AddressFamily::Inet6;
     }
 
     fn note_route(&mut self, route: &RouteMessage, gone: bool) {
@@ -94,18 +94,18 @@ impl RoutingFields {
     /// were too many halves, so some are missing.
     pub(crate) fn add_long_prefix_halves(&mut self, crowded: BTreeSet<u64>, full: bool) {
         self.has_too_many_prefixes |= full;
-        crowded.into_iter().for_each(|half| self.note_field_bits(half));
+        crowded.into_iter().for_each(|half| self.note_long_prefix_half(half));
     }
 
     /// Notes the upper half of a network's address, if a route to the network exists or existed and is longer
     /// than 64 bits.
     pub(crate) fn note_long_prefix(&mut self, network: Ipv6Net) {
         if network.prefix_len() > 64 {
-            self.note_field_bits((u128::from(network.network()) >> 64) as u64);
+            self.note_long_prefix_half((u128::from(network.network()) >> 64) as u64);
         }
     }
 
-    fn note_field_bits(&mut self, half: u64) {
+    fn note_long_prefix_half(&mut self, half: u64) {
         if self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES {
             self.long_prefix_halves.insert(half);
         } else {
@@ -243,7 +243,7 @@ mod tests {
             let (mut heard, mut message) = (RoutingFields::default(), RuleMessage::default());
             message.header.family = family;
             heard.note_message(&RouteNetlinkMessage::NewRule(message));
-            heard.rules
+            heard.rules_changed
         };
         assert!(heard(AddressFamily::Inet6) && !heard(AddressFamily::Inet));
     }

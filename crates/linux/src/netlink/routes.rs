@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_nemo::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
 use netlink_packet_route::route::{
@@ -73,7 +73,7 @@ impl RouteInfo {
             return None;
         }
         let mut table = u32::from(header.table);
-        let mut destination = if is_ipv4 { ALL_IPV4.addr() } else { Ipv6Addr::UNSPECIFIED };
+        let mut destination = if is_ipv4 { ALL_IPV4_PREFIX.addr() } else { Ipv6Addr::UNSPECIFIED };
         let (mut metric, mut preference) = (0, 0);
         let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
         let (mut source, mut preferred_source, mut expires) = (Ipv6Addr::UNSPECIFIED, None, None);
@@ -121,7 +121,7 @@ impl RouteInfo {
                 _ => None,
             },
         }));
-        let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
+        let front = if is_ipv4 { ALL_IPV4_PREFIX.prefix_len() } else { 0 };
         let source = Ipv6Net::new(source, header.source_prefix_length).ok();
         Some(RouteInfo {
             table,
@@ -139,7 +139,7 @@ impl RouteInfo {
     }
 }
 
-fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
+fn route_message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
     let (family, address, length) = match mapped::to_ipv4(destination) {
         Some(ipv4) => (AddressFamily::Inet, RouteAddress::Inet(ipv4.addr()), ipv4.prefix_len()),
@@ -186,7 +186,7 @@ impl OwnRoute for NewRoute<'_> {
 
     fn message(&self) -> RouteMessage {
         let NewRoute { route, index } = *self;
-        let mut message = message(route.table, route.destination, route.metric);
+        let mut message = route_message(route.table, route.destination, route.metric);
         message.header.kind = RouteType::Unicast;
         let source = route.source.as_deref().map(|source| match source.to_ipv4_mapped() {
             Some(source) => RouteAddress::Inet(source),
@@ -284,7 +284,7 @@ impl RouteRequests<'_> {
 
     /// Removes carnet's route with this key. A missing route is no error.
     pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
-        let mut message = message(table, destination, metric);
+        let mut message = route_message(table, destination, metric);
         if mapped::to_ipv4(destination).is_some() {
             // In a request to delete an IPv4 route, this scope matches any scope.
             message.header.scope = RouteScope::NoWhere;

@@ -24,7 +24,7 @@ pub(crate) struct TableLookup {
 }
 
 impl TableLookup {
-    fn main() -> TableLookup {
+    fn main_table_lookup() -> TableLookup {
         TableLookup { table: u32::from(libc::RT_TABLE_MAIN), source: None, interface: None }
     }
 }
@@ -36,7 +36,7 @@ fn lookup_of_rule(message: &RuleMessage) -> Option<(u32, TableLookup)> {
     if header.action != RuleAction::ToTable || header.tos != 0 {
         return None;
     }
-    let mut found = TableLookup { table: header.table.into(), ..TableLookup::main() };
+    let mut found = TableLookup { table: header.table.into(), ..TableLookup::main_table_lookup() };
     let (mut priority, mut marked) = (0, false);
     for attribute in &message.attributes {
         match attribute {
@@ -70,7 +70,7 @@ fn lookups_of_rules<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<Tab
     found.sort_by_key(|(priority, _)| *priority);
     let mut found: Vec<TableLookup> = found.into_iter().map(|(_, lookup)| lookup).collect();
     if found.is_empty() {
-        found.push(TableLookup::main());
+        found.push(TableLookup::main_table_lookup());
     }
     found
 }
@@ -146,7 +146,7 @@ mod tests {
             interface: interface.map(str::to_owned),
         });
         assert_eq!(found, expected);
-        assert_eq!(lookups_of_rules([].iter()), [TableLookup::main()]);
+        assert_eq!(lookups_of_rules([].iter()), [TableLookup::main_table_lookup()]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_nemo::forwarding::desired::{Ports, Rule};
 use carnet_nemo::forwarding::packet_rules::Mark;
 use ipnet::Ipv6Net;
@@ -56,7 +56,7 @@ impl RuleInfo {
             return None;
         }
         let ipv4_prefix = |address: Ipv4Addr, length: u8| {
-            Ipv6Net::new(address.to_ipv6_mapped(), length.checked_add(ALL_IPV4.prefix_len())?).ok()
+            Ipv6Net::new(address.to_ipv6_mapped(), length.checked_add(ALL_IPV4_PREFIX.prefix_len())?).ok()
         };
         let mut rule = Rule { table: u32::from(header.table), ..Rule::default() };
         let (mut mark, mut mask) = (None, None);
@@ -101,7 +101,7 @@ impl RuleInfo {
         let mask = mask.or(mark.map(|_| u32::MAX)).filter(|mask| *mask != 0);
         rule.mark = mask.map(|mask| Mark { mask, value: mark.unwrap_or_default() });
         if is_ipv4 && rule.from.is_none() && rule.to.is_none() {
-            rule.from = Some(ALL_IPV4);
+            rule.from = Some(ALL_IPV4_PREFIX);
         }
         Some(RuleInfo {
             rule,
@@ -118,7 +118,7 @@ pub(crate) fn is_ipv4(rule: &Rule) -> bool {
     [rule.from, rule.to].into_iter().flatten().any(|prefix| mapped::to_ipv4(prefix).is_some())
 }
 
-fn message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMessage {
+fn rule_message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     let is_ipv4 = is_ipv4(rule);
     message.header.family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -131,7 +131,7 @@ fn message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMessage {
         KernelRuleAction::Discard => RuleAction::Blackhole,
     };
     message.header.table = u8::try_from(rule.table).unwrap_or(0);
-    let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
+    let front = if is_ipv4 { ALL_IPV4_PREFIX.prefix_len() } else { 0 };
     let length = |prefix: Option<Ipv6Net>| prefix.map_or(0, |it| it.prefix_len().saturating_sub(front));
     message.header.src_len = length(rule.from);
     message.header.dst_len = length(rule.to);
@@ -143,7 +143,7 @@ fn message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMessage {
     }
     attributes.push(RuleAttribute::Protocol(RouteProtocol::from(protocol)));
     attributes.extend(rule.input_interface.clone().map(RuleAttribute::Iifname));
-    let from = rule.from.filter(|prefix| *prefix != ALL_IPV4);
+    let from = rule.from.filter(|prefix| *prefix != ALL_IPV4_PREFIX);
     attributes.extend(from.map(|p| RuleAttribute::Source(p.addr().to_canonical())));
     attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().to_canonical())));
     attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
@@ -235,7 +235,7 @@ impl RuleRequests<'_> {
         action: KernelRuleAction,
         protocol: u8,
     ) -> Result<()> {
-        let message = message(rule, action, protocol);
+        let message = rule_message(rule, action, protocol);
         let result =
             self.0.request_change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
                 format!("add {}", describe_rule(rule, action))
@@ -255,7 +255,7 @@ impl RuleRequests<'_> {
         action: KernelRuleAction,
         protocol: u8,
     ) -> Result<()> {
-        let message = message(rule, action, protocol);
+        let message = rule_message(rule, action, protocol);
         let result = self.0.request_change(RouteNetlinkMessage::DelRule(message), 0, || {
             format!("remove {}", describe_rule(rule, action))
         });

@@ -44,15 +44,15 @@ struct TableLayout {
     iptables_program: &'static str,
     /// Offset of the transport protocol in an entry. The next fields are the offsets of the field with the
     /// offsets of target and next entry, of the counters, and of the matches.
-    protocol: usize,
+    protocol_at: usize,
     target_offset_at: usize,
-    counters: usize,
+    counters_at: usize,
     matches_at: usize,
     /// Offset of the flags. The next fields are the offset of the inverted flags, and the flag for the
     /// traffic class.
-    flags: usize,
+    flags_at: usize,
     inverted_flags_at: usize,
-    traffic_class_at: u8,
+    traffic_class_flag: u8,
 }
 
 const IPV4_LAYOUT: TableLayout = TableLayout {
@@ -60,13 +60,13 @@ const IPV4_LAYOUT: TableLayout = TableLayout {
     option_level: libc::IPPROTO_IP,
     table_names_file: "/proc/self/net/ip_tables_names",
     iptables_program: "iptables",
-    protocol: 80,
+    protocol_at: 80,
     target_offset_at: 88,
-    counters: 96,
+    counters_at: 96,
     matches_at: 112,
-    flags: 82,
+    flags_at: 82,
     inverted_flags_at: 83,
-    traffic_class_at: 0,
+    traffic_class_flag: 0,
 };
 
 const IPV6_LAYOUT: TableLayout = TableLayout {
@@ -74,13 +74,13 @@ const IPV6_LAYOUT: TableLayout = TableLayout {
     option_level: libc::IPPROTO_IPV6,
     table_names_file: "/proc/self/net/ip6_tables_names",
     iptables_program: "ip6tables",
-    protocol: 128,
+    protocol_at: 128,
     target_offset_at: 140,
-    counters: 152,
+    counters_at: 152,
     matches_at: 168,
-    flags: 131,
+    flags_at: 131,
     inverted_flags_at: 132,
-    traffic_class_at: 2,
+    traffic_class_flag: 2,
 };
 
 /// The rules of one address family.
@@ -99,7 +99,7 @@ pub(super) fn read_legacy_rules() -> [LegacyRules; 2] {
             Ok(names) => names,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return found,
             Err(error) => {
-                found.rules.add_packet_use(|| format!("cannot read {}: {error}", layout.table_names_file));
+                found.rules.note_packet_use(|| format!("cannot read {}: {error}", layout.table_names_file));
                 return found;
             }
         };
@@ -113,7 +113,7 @@ pub(super) fn read_legacy_rules() -> [LegacyRules; 2] {
                     error.to_string().hash(&mut hash);
                     let reason =
                         || format!("cannot read table {name} of {}: {error}", layout.iptables_program);
-                    found.rules.add_packet_use(reason);
+                    found.rules.note_packet_use(reason);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl LegacyTable<'_> {
         (self.name, self.table_info).hash(hash);
         let mut at = 0;
         while let Some((entry, next)) = self.entry_at(at) {
-            entry.get(..self.layout.counters).hash(hash);
+            entry.get(..self.layout.counters_at).hash(hash);
             entry.get(self.layout.matches_at..).hash(hash);
             at = next;
         }
@@ -195,7 +195,7 @@ impl LegacyTable<'_> {
                 }
                 if policy == Some(at) {
                     if verdict == Some(VERDICT_DROP) {
-                        rules.add_flow_use();
+                        rules.note_flow_use();
                     }
                     break;
                 }
@@ -210,13 +210,13 @@ impl LegacyTable<'_> {
                         at = next;
                         continue;
                     }
-                    EntryUse::Packet(what) if self.name != "nat" => rules.add_packet_use(|| {
+                    EntryUse::Packet(what) if self.name != "nat" => rules.note_packet_use(|| {
                         format!(
                             "rule {number} of a chain in table {} of {} uses {what}",
                             self.name, self.layout.iptables_program
                         )
                     }),
-                    EntryUse::Flow | EntryUse::Packet(_) => rules.add_flow_use(),
+                    EntryUse::Flow | EntryUse::Packet(_) => rules.note_flow_use(),
                 }
                 if let Some(jump) = verdict.and_then(|verdict| usize::try_from(verdict).ok())
                     && known.insert(jump)
@@ -251,12 +251,12 @@ impl LegacyTable<'_> {
 
     fn examine_entry(&self, entry: &[u8], target: &str) -> EntryUse {
         let TableLayout {
-            protocol,
+            protocol_at: protocol,
             target_offset_at: offsets,
             matches_at: matches,
-            flags,
+            flags_at: flags,
             inverted_flags_at: inverted,
-            traffic_class_at: class,
+            traffic_class_flag: class,
             ..
         } = self.layout;
         let octet = |at: usize| entry.get(at).copied().unwrap_or_default();

@@ -21,7 +21,7 @@ use crate::generic_netlink::{
 pub(super) const TABLE_NAME_OF_CARNET: &str = "carnet_rules";
 
 /// Number of nftables among the subsystems of netfilter.
-const SUBSYSTEM: u16 = 10;
+const NFTABLES_SUBSYSTEM: u16 = 10;
 /// Address family of tables for IPv4 and IPv6 (`NFPROTO_INET`).
 pub(super) const FAMILY_INET: u8 = 1;
 /// Types of the messages that begin and end a transaction.
@@ -29,17 +29,17 @@ const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 
 /// Message types of the subsystem.
-pub(super) const NEW_TABLE: u16 = SUBSYSTEM << 8;
-pub(super) const GET_TABLE: u16 = SUBSYSTEM << 8 | 1;
-pub(super) const DELETE_TABLE: u16 = SUBSYSTEM << 8 | 2;
-const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
-pub(super) const GET_CHAIN: u16 = SUBSYSTEM << 8 | 4;
-const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
-pub(super) const GET_RULE: u16 = SUBSYSTEM << 8 | 7;
-const NEW_SET: u16 = SUBSYSTEM << 8 | 9;
-pub(super) const GET_SET: u16 = SUBSYSTEM << 8 | 10;
-pub(super) const GET_ELEMENTS: u16 = SUBSYSTEM << 8 | 13;
-pub(super) const GET_GENERATION: u16 = SUBSYSTEM << 8 | 16;
+pub(super) const NEW_TABLE: u16 = NFTABLES_SUBSYSTEM << 8;
+pub(super) const GET_TABLE: u16 = NFTABLES_SUBSYSTEM << 8 | 1;
+pub(super) const DELETE_TABLE: u16 = NFTABLES_SUBSYSTEM << 8 | 2;
+const NEW_CHAIN: u16 = NFTABLES_SUBSYSTEM << 8 | 3;
+pub(super) const GET_CHAIN: u16 = NFTABLES_SUBSYSTEM << 8 | 4;
+const NEW_RULE: u16 = NFTABLES_SUBSYSTEM << 8 | 6;
+pub(super) const GET_RULE: u16 = NFTABLES_SUBSYSTEM << 8 | 7;
+const NEW_SET: u16 = NFTABLES_SUBSYSTEM << 8 | 9;
+pub(super) const GET_SET: u16 = NFTABLES_SUBSYSTEM << 8 | 10;
+pub(super) const GET_ELEMENTS: u16 = NFTABLES_SUBSYSTEM << 8 | 13;
+pub(super) const GET_GENERATION: u16 = NFTABLES_SUBSYSTEM << 8 | 16;
 
 /// Flags of requests that add objects.
 const FLAG_CREATE: u16 = 0x400;
@@ -81,7 +81,7 @@ const SET_DESCRIPTION: u16 = 9;
 const SET_ID: u16 = 10;
 const SET_TIMEOUT: u16 = 11;
 /// Flags of a set to which rules add elements (`NFT_SET_EVAL`), and whose elements expire.
-const SET_OF_RULES: u32 = 0x20 | 0x10;
+const SET_FLAGS_FILLED_BY_RULES: u32 = 0x20 | 0x10;
 /// Maximum number of hosts in a set. The next constant is the time in milliseconds after a host's last packet
 /// at which the set removes the host.
 const MAX_HOSTS_IN_SET: u32 = 4096;
@@ -142,7 +142,7 @@ pub(super) fn inet_message(kind: u16, flags: u16, sequence: u32, attributes: &[u
 pub(super) fn family_message(kind: u16, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
     // In the messages that begin and end a transaction, the resource is the subsystem.
     let (family, resource) = match kind {
-        BATCH_BEGIN | BATCH_END => (0, SUBSYSTEM),
+        BATCH_BEGIN | BATCH_END => (0, NFTABLES_SUBSYSTEM),
         _ => (family, 0),
     };
     // The header is `struct nfgenmsg`: address family, version, and a resource number.
@@ -288,7 +288,7 @@ impl HostRateSet {
         [
             encode_string(SET_TABLE, TABLE_NAME_OF_CARNET),
             encode_string(SET_NAME, &self.name),
-            encode_number(SET_FLAGS, SET_OF_RULES),
+            encode_number(SET_FLAGS, SET_FLAGS_FILLED_BY_RULES),
             encode_number(SET_KEY_TYPE, kind),
             encode_number(SET_KEY_LENGTH, length),
             encode_nested(SET_DESCRIPTION, &encode_number(1, MAX_HOSTS_IN_SET)),
@@ -309,15 +309,15 @@ impl HostRateSet {
             ]
         };
         let (mut expressions, address) = match self.host_key {
-            HostKey::LinkSource => (is_ethernet(COMPARE_EQUAL), payload(LINK_HEADER, 6, 6)),
+            HostKey::LinkSource => (is_ethernet(COMPARE_EQUAL), load_payload(LINK_HEADER, 6, 6)),
             HostKey::Address { family: FAMILY_IPV4, is_source: true } => {
-                (is_ethernet(COMPARE_NOT_EQUAL), payload(NETWORK_HEADER, 12, 4))
+                (is_ethernet(COMPARE_NOT_EQUAL), load_payload(NETWORK_HEADER, 12, 4))
             }
             HostKey::Address { is_source: true, .. } => {
-                (is_ethernet(COMPARE_NOT_EQUAL), payload(NETWORK_HEADER, 8, 16))
+                (is_ethernet(COMPARE_NOT_EQUAL), load_payload(NETWORK_HEADER, 8, 16))
             }
-            HostKey::Address { family: FAMILY_IPV4, .. } => (Vec::new(), payload(NETWORK_HEADER, 16, 4)),
-            HostKey::Address { .. } => (Vec::new(), payload(NETWORK_HEADER, 24, 16)),
+            HostKey::Address { family: FAMILY_IPV4, .. } => (Vec::new(), load_payload(NETWORK_HEADER, 16, 4)),
+            HostKey::Address { .. } => (Vec::new(), load_payload(NETWORK_HEADER, 24, 16)),
         };
         expressions.push(address);
         // Attribute 4 selects a limit of octets, and attribute 5 makes the expression match above the rate.
@@ -395,15 +395,15 @@ fn condition_expressions(packets: &PacketMatch) -> Vec<Vec<u8>> {
             load_meta(META_INPUT_TYPE),
             compare_register(COMPARE_EQUAL, &INTERFACE_TYPE_ETHERNET.to_ne_bytes()),
         ]);
-        expressions.extend([payload(LINK_HEADER, 6, 6), compare_register(COMPARE_EQUAL, &address)]);
+        expressions.extend([load_payload(LINK_HEADER, 6, 6), compare_register(COMPARE_EQUAL, &address)]);
     }
     let family = [packets.source, packets.destination].into_iter().flatten().next().map(family_of);
     if let Some(family) = family {
         expressions.extend([load_meta(META_FAMILY), compare_register(COMPARE_EQUAL, &[family])]);
     }
     expressions
-        .extend(packets.source.map(|prefix| address(prefix, AddressField::Source)).unwrap_or_default());
-    let destination = packets.destination.map(|prefix| address(prefix, AddressField::Destination));
+        .extend(packets.source.map(|prefix| match_address(prefix, AddressField::Source)).unwrap_or_default());
+    let destination = packets.destination.map(|prefix| match_address(prefix, AddressField::Destination));
     expressions.extend(destination.unwrap_or_default());
     if let (Some(dscp), Some(family)) = (packets.dscp, family) {
         expressions.extend(match_traffic_class(dscp, family));
@@ -413,13 +413,13 @@ fn condition_expressions(packets: &PacketMatch) -> Vec<Vec<u8>> {
     }
     for (offset, ports) in [(0, packets.source_ports), (2, packets.ports)] {
         if let Some(PortRange { first, last }) = ports {
-            expressions.push(payload(TRANSPORT_HEADER, offset, 2));
+            expressions.push(load_payload(TRANSPORT_HEADER, offset, 2));
             expressions.push(compare_register(COMPARE_AT_LEAST, &first.to_be_bytes()));
             expressions.push(compare_register(COMPARE_AT_MOST, &last.to_be_bytes()));
         }
     }
     if let Some(kind) = packets.icmp_type {
-        expressions.extend([payload(TRANSPORT_HEADER, 0, 1), compare_register(COMPARE_EQUAL, &[kind])]);
+        expressions.extend([load_payload(TRANSPORT_HEADER, 0, 1), compare_register(COMPARE_EQUAL, &[kind])]);
     }
     let marks = [
         (load_meta(META_MARK), packets.mark),
@@ -541,7 +541,7 @@ fn family_of(prefix: Ipv6Net) -> u8 {
 }
 
 /// Returns the expressions that compare an address with a prefix; none if the prefix contains every address.
-fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
+fn match_address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
     let prefix = mapped::to_ipv4(prefix).map_or(IpNet::V6(prefix), IpNet::V4);
     if prefix.prefix_len() == 0 {
         return Vec::new();
@@ -561,13 +561,13 @@ fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
         // A prefix of whole octets is compared octet by octet, without a mask.
         let length = usize::from(prefix.prefix_len() / 8);
         return vec![
-            payload(NETWORK_HEADER, offset, length as u32),
+            load_payload(NETWORK_HEADER, offset, length as u32),
             compare_register(COMPARE_EQUAL, &network[..length]),
         ];
     }
     let nothing = vec![0; mask.len()];
     vec![
-        payload(NETWORK_HEADER, offset, mask.len() as u32),
+        load_payload(NETWORK_HEADER, offset, mask.len() as u32),
         mask_register(&mask, &nothing),
         compare_register(COMPARE_EQUAL, &network),
     ]
@@ -586,7 +586,7 @@ fn match_traffic_class(dscp: u8, family: u8) -> Vec<Vec<u8>> {
     };
     let nothing = vec![0; mask.len()];
     vec![
-        payload(NETWORK_HEADER, offset, length),
+        load_payload(NETWORK_HEADER, offset, length),
         mask_register(&mask, &nothing),
         compare_register(COMPARE_EQUAL, &value),
     ]
@@ -611,7 +611,7 @@ fn load_connection_field(field: u32) -> Vec<u8> {
 }
 
 /// Loads octets of a header into the register.
-fn payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
+fn load_payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
     let data = [
         encode_number(1, FIRST_REGISTER),
         encode_number(2, header),

@@ -72,28 +72,29 @@ pub(crate) struct RuleTable {
     requests: Option<RequestSocket>,
     events: Option<EventSocket>,
     /// Seconds until carnet removes a table of an earlier run, if no rule is desired by then.
-    leftover_seconds: u32,
+    seconds_until_leftover_removal: u32,
     /// Counts of tables that later ones have replaced.
     totals_of_replaced_tables: BTreeMap<CountedTraffic, PacketCount>,
     /// Error of the last attempt to replace the table.
     error: Option<String>,
     /// Whether [`Self::error`] has changed since the caller last fetched it.
-    has_foreign_change: bool,
+    error_changed: bool,
 }
 
 impl RuleTable {
     /// Notes that an earlier run may have left a table. It stays in force until rules of this run replace
     /// it.
-    pub(crate) fn expect_leftover(&mut self) {
+    pub(crate) fn expect_leftover_table(&mut self) {
         self.state = TableState::Unknown;
-        self.leftover_seconds = LEFTOVER_WAIT_SECONDS;
+        self.seconds_until_leftover_removal = LEFTOVER_WAIT_SECONDS;
     }
 
     /// Counts one second. Returns whether another program has changed carnet's table.
     pub(crate) fn handle_second(&mut self) -> bool {
-        if self.leftover_seconds > 0 {
-            self.leftover_seconds -= 1;
-            self.is_commit_due |= self.leftover_seconds == 0 && self.state == TableState::Unknown;
+        if self.seconds_until_leftover_removal > 0 {
+            self.seconds_until_leftover_removal -= 1;
+            self.is_commit_due |=
+                self.seconds_until_leftover_removal == 0 && self.state == TableState::Unknown;
         }
         self.check_foreign_change()
     }
@@ -137,7 +138,7 @@ impl RuleTable {
     /// address. It leaves these packets and their answers to the kernel. So rules that count such packets are
     /// left out, too. Rules about marks of carnet are left out, because the fast path knows the conditions of
     /// a flow policy. Rules about the link-layer address of a host are not left out.
-    pub(crate) fn interfaces(&self) -> FilteredInterfaces {
+    pub(crate) fn filtered_interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
         let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
         let is_about_marks = |rule: &&PacketRule| {
@@ -177,7 +178,7 @@ impl RuleTable {
     /// Returns [`Self::error`] if it has changed since the last call, otherwise the outer `None`. The inner
     /// `None` means that the rules are in force.
     pub(crate) fn take_state_change(&mut self) -> Option<Option<String>> {
-        std::mem::take(&mut self.has_foreign_change).then(|| self.error.clone())
+        std::mem::take(&mut self.error_changed).then(|| self.error.clone())
     }
 
     /// Replaces the kernel's table, if it differs from the desired rules.
@@ -205,7 +206,7 @@ impl RuleTable {
     /// Returns the traffic that rules have counted since the start.
     pub(crate) fn counted_traffic(&mut self) -> BTreeMap<CountedTraffic, PacketCount> {
         let mut totals = self.totals_of_replaced_tables.clone();
-        add(&mut totals, self.read_counts());
+        add_counts(&mut totals, self.read_counts());
         totals
     }
 
@@ -232,7 +233,7 @@ impl RuleTable {
 
     fn set_error(&mut self, error: Option<String>) {
         if self.error != error {
-            (self.error, self.has_foreign_change) = (error, true);
+            (self.error, self.error_changed) = (error, true);
         }
     }
 
@@ -247,7 +248,7 @@ impl RuleTable {
         let transaction =
             RulesetTransaction::replace_table(self.wanted_rules.iter(), requests.next_sequence());
         requests.execute_transaction(&transaction)?;
-        add(&mut self.totals_of_replaced_tables, counts);
+        add_counts(&mut self.totals_of_replaced_tables, counts);
         let totals: Vec<Option<CountedTraffic>> =
             self.wanted_rules.iter().map(|rule| rule.total.as_deref().cloned()).collect();
         if self.totals_of_replaced_tables.len() > MAX_TRAFFIC_TOTALS {
@@ -335,7 +336,7 @@ fn rule_scope_of(rule: &PacketRule) -> RuleScope {
 }
 
 /// Adds counts to totals.
-fn add(
+fn add_counts(
     totals: &mut BTreeMap<CountedTraffic, PacketCount>,
     counts: impl IntoIterator<Item = (CountedTraffic, PacketCount)>,
 ) {
@@ -387,10 +388,10 @@ mod tests {
             total: None,
             verdict,
         });
-        assert_eq!(table.interfaces(), Default::default());
+        assert_eq!(table.filtered_interfaces(), Default::default());
         let packets = PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), mark: Some(mark), ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: false, total: None, verdict });
-        assert_eq!(table.interfaces().scope_by_interface.get("lan0"), Some(&RuleScope::Packet));
+        assert_eq!(table.filtered_interfaces().scope_by_interface.get("lan0"), Some(&RuleScope::Packet));
     }
 
     #[test]
@@ -421,7 +422,10 @@ mod tests {
             total: Some(Box::new(CountedTraffic { kind, interface: "wan0".into(), is_outgoing: true })),
             verdict: Verdict::Continue,
         });
-        assert_eq!((table.nat_sources(), table.interfaces()), (vec![unique_local], Default::default()));
+        assert_eq!(
+            (table.nat_sources(), table.filtered_interfaces()),
+            (vec![unique_local], Default::default())
+        );
         // A rule that changes the destination of packets from outside does not matter: no tunnel has their
         // former destination.
         let packets = PacketMatch {
@@ -432,7 +436,7 @@ mod tests {
         let verdict = Verdict::DestinationPrefix("fd00:42::/48".parse().expect("a prefix"));
         let chain = Chain::DestinationNat;
         table.add(&PacketRule { chain, order: 1, packets, counts: true, total: None, verdict });
-        assert_eq!(table.interfaces(), Default::default());
+        assert_eq!(table.filtered_interfaces(), Default::default());
         let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
         let packets = PacketMatch {
             input_interface: Some(TUNNEL_DEVICE.into()),
@@ -443,7 +447,7 @@ mod tests {
         let packets = PacketMatch { source: None, ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
         assert!(
-            table.interfaces().scope_by_interface.contains_key("wan0")
+            table.filtered_interfaces().scope_by_interface.contains_key("wan0")
                 && table.nat_sources() == [unique_local]
         );
     }

@@ -53,12 +53,12 @@ const VERDICT_CHAIN: u16 = 2;
 
 /// Fields of the expression `meta` that are equal for all packets of a flow: protocols, address family, and
 /// the fields of both interfaces.
-const META_OF_FLOW: [u32; 13] = [1, 4, 5, 6, 7, 8, 9, 15, 16, 21, 22, 26, 27];
+const FLOW_META_FIELDS: [u32; 13] = [1, 4, 5, 6, 7, 8, 9, 15, 16, 21, 22, 26, 27];
 const META_FAMILY: u32 = 15;
 const META_PROTOCOL: u32 = 16;
 /// Fields of the expression `ct` that are equal for all packets of an established connection: state,
 /// direction, status, family, addresses, protocol, ports, zone.
-const CT_OF_FLOW: [u32; 14] = [0, 1, 2, 7, 8, 9, 10, 11, 12, 17, 19, 20, 21, 22];
+const FLOW_CT_FIELDS: [u32; 14] = [0, 1, 2, 7, 8, 9, 10, 11, 12, 17, 19, 20, 21, 22];
 const CT_STATE: u32 = 0;
 /// Names in `nft` of the fields of `meta` and `ct` that are not equal for all packets of a flow (`enum
 /// nft_meta_keys`, `enum nft_ct_keys`).
@@ -101,7 +101,7 @@ const CT_NAMES: [(u32, &str); 10] = [
 /// Bit of the state `established`.
 const STATE_ESTABLISHED_BIT: u32 = 2;
 /// TCP flags FIN, SYN and RST.
-const FIRST_ENDING_TCP_STATE: u8 = 7;
+const SYN_FIN_RST_FLAGS: u8 = 7;
 
 /// Operations of the expression `cmp`.
 const COMPARE_EQUAL: u32 = 0;
@@ -117,12 +117,12 @@ pub(crate) struct FamilyRules {
 
 impl FamilyRules {
     /// Notes that some rule uses the flow of a packet.
-    pub(crate) fn add_flow_use(&mut self) {
+    pub(crate) fn note_flow_use(&mut self) {
         self.rule_scope = self.rule_scope.max(RuleScope::Flow);
     }
 
     /// Notes that some rule needs to see each packet; `reason` describes the rule and what it uses.
-    pub(crate) fn add_packet_use(&mut self, reason: impl FnOnce() -> String) {
+    pub(crate) fn note_packet_use(&mut self, reason: impl FnOnce() -> String) {
         self.rule_scope = RuleScope::Packet;
         self.slow_path_reason.get_or_insert_with(reason);
     }
@@ -174,7 +174,7 @@ pub(super) fn read_rule_uses(requests: &mut RequestSocket) -> io::Result<RuleUse
         }
         // 0 is the policy `drop`.
         if decode_number(chain, CHAIN_POLICY) == Some(0) {
-            uses.change_families(*family, None, FamilyRules::add_flow_use);
+            uses.change_families(*family, None, FamilyRules::note_flow_use);
         }
         reached.push((key, decode_text(chain, CHAIN_TYPE) == b"nat"));
     }
@@ -197,15 +197,15 @@ pub(super) fn read_rule_uses(requests: &mut RequestSocket) -> io::Result<RuleUse
         for rule in rules.get(&key).into_iter().flatten() {
             let expressions = expressions_of_rule(rule);
             let set_of = |name: &[u8]| sets.get(&(*family, table.clone(), name.to_vec())).copied();
-            let RuleUse { only_family: only, packet, is_of_kernel } =
+            let RuleUse { only_family: only, packet, is_left_to_kernel: is_of_kernel } =
                 examine_rule(*family, &expressions, set_of);
             if is_of_kernel {
                 continue;
             }
-            uses.change_families(*family, only, FamilyRules::add_flow_use);
+            uses.change_families(*family, only, FamilyRules::note_flow_use);
             if let Some(what) = packet.filter(|_| !is_nat) {
                 uses.change_families(*family, only, |rules| {
-                    rules.add_packet_use(|| describe_rule_use(&key, rule, &what))
+                    rules.note_packet_use(|| describe_rule_use(&key, rule, &what))
                 });
             }
             let mut targets = jump_targets(&expressions);
@@ -266,7 +266,7 @@ struct RuleUse {
     /// Use or effect of the rule beyond the flow; `None` if it uses only the flow.
     packet: Option<String>,
     /// Whether the rule matches only packets that the fast path leaves to the kernel.
-    is_of_kernel: bool,
+    is_left_to_kernel: bool,
 }
 
 /// A field of the packet in a register.
@@ -303,7 +303,7 @@ fn examine_rule(
                     load(RegisterField::Protocol);
                     None
                 }
-                (Some(key), _) if META_OF_FLOW.contains(&key) => None,
+                (Some(key), _) if FLOW_META_FIELDS.contains(&key) => None,
                 (key, _) => Some(describe_field("meta", &META_NAMES, key)),
             },
             "ct" => match (decode_number(data, 2), find_attribute(data, 4)) {
@@ -312,23 +312,26 @@ fn examine_rule(
                     load(RegisterField::State);
                     None
                 }
-                (Some(key), _) if CT_OF_FLOW.contains(&key) => None,
+                (Some(key), _) if FLOW_CT_FIELDS.contains(&key) => None,
                 (key, _) => Some(describe_field("ct", &CT_NAMES, key)),
             },
             "payload" => match (decode_number(data, 2), decode_number(data, 3), decode_number(data, 4)) {
                 _ if find_attribute(data, 5).is_some() => Some("a changed header".to_owned()),
-                (Some(1), Some(offset), Some(length)) => match (ip_version(family, &found), offset, length) {
-                    (Some(FAMILY_IPV4), 9, 1) | (Some(FAMILY_IPV6), 6, 1) => {
-                        load(RegisterField::Protocol);
-                        None
+                (Some(1), Some(offset), Some(length)) => {
+                    match (family_seen_by_rule(family, &found), offset, length) {
+                        (Some(FAMILY_IPV4), 9, 1) | (Some(FAMILY_IPV6), 6, 1) => {
+                            load(RegisterField::Protocol);
+                            None
+                        }
+                        (Some(FAMILY_IPV4), 12.., _) if offset + length <= 20 => None,
+                        (Some(FAMILY_IPV6), 8.., _) if offset + length <= 40 => None,
+                        _ => Some("a field of the IP header".to_owned()),
                     }
-                    (Some(FAMILY_IPV4), 12.., _) if offset + length <= 20 => None,
-                    (Some(FAMILY_IPV6), 8.., _) if offset + length <= 40 => None,
-                    _ => Some("a field of the IP header".to_owned()),
-                },
+                }
                 (Some(2), Some(offset), Some(length)) if offset + length <= 4 => None,
                 (Some(2), Some(13), Some(1)) => {
-                    found.is_of_kernel |= is_about_stops(expressions.get(at + 1..).unwrap_or_default());
+                    found.is_left_to_kernel |=
+                        matches_only_syn_fin_rst(expressions.get(at + 1..).unwrap_or_default());
                     Some("TCP flags".to_owned())
                 }
                 (Some(0), ..) => Some("a link-layer address".to_owned()),
@@ -352,12 +355,12 @@ fn examine_rule(
                     match field {
                         RegisterField::Family if is_equal => found.only_family = value.first().copied(),
                         RegisterField::Protocol if is_equal => {
-                            found.is_of_kernel |= value.first().is_some_and(|it| !matches!(*it, 6 | 17));
+                            found.is_left_to_kernel |= value.first().is_some_and(|it| !matches!(*it, 6 | 17));
                         }
                         RegisterField::State => {
                             let mask = mask.as_ref().and_then(|mask| mask.first_chunk().copied());
                             let mask = mask.map_or(u32::MAX, u32::from_ne_bytes);
-                            found.is_of_kernel |= decode_number(data, 2) == Some(COMPARE_NOT_EQUAL)
+                            found.is_left_to_kernel |= decode_number(data, 2) == Some(COMPARE_NOT_EQUAL)
                                 && mask & STATE_ESTABLISHED_BIT == 0;
                         }
                         _ => {}
@@ -375,7 +378,7 @@ fn examine_rule(
             | "notrack" => None,
             other => Some(other.to_owned()),
         };
-        if found.is_of_kernel {
+        if found.is_left_to_kernel {
             found.packet = None;
             return found;
         }
@@ -395,7 +398,7 @@ fn describe_field(expression: &str, names: &[(u32, &str)], key: Option<u32>) -> 
 }
 
 /// Returns the address family of the packets that a rule sees; `None` if it may see both families.
-fn ip_version(family: u8, found: &RuleUse) -> Option<u8> {
+fn family_seen_by_rule(family: u8, found: &RuleUse) -> Option<u8> {
     match family {
         FAMILY_IPV4 | FAMILY_IPV6 => Some(family),
         _ => found.only_family,
@@ -404,7 +407,7 @@ fn ip_version(family: u8, found: &RuleUse) -> Option<u8> {
 
 /// Returns whether the expressions compare loaded TCP flags such that only packets with SYN, FIN or RST
 /// remain.
-fn is_about_stops(expressions: &[RuleExpression]) -> bool {
+fn matches_only_syn_fin_rst(expressions: &[RuleExpression]) -> bool {
     let (mask, rest) = match expressions {
         [(name, data), rest @ ..] if name == "bitwise" => {
             let mask = find_attribute(data, 4).and_then(|it| find_attribute(it, 1));
@@ -416,8 +419,8 @@ fn is_about_stops(expressions: &[RuleExpression]) -> bool {
         [(name, data), ..] if name == "cmp" => {
             let value = find_attribute(data, 3).and_then(|it| find_attribute(it, 1));
             match (decode_number(data, 2), value.and_then(|value| value.first())) {
-                (Some(COMPARE_EQUAL), Some(value)) => value & FIRST_ENDING_TCP_STATE != 0,
-                (Some(COMPARE_NOT_EQUAL), Some(0)) => mask != 0 && mask & !FIRST_ENDING_TCP_STATE == 0,
+                (Some(COMPARE_EQUAL), Some(value)) => value & SYN_FIN_RST_FLAGS != 0,
+                (Some(COMPARE_NOT_EQUAL), Some(0)) => mask != 0 && mask & !SYN_FIN_RST_FLAGS == 0,
                 _ => false,
             }
         }

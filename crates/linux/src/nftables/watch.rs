@@ -14,9 +14,9 @@ use crate::fast_path::{RuleScope, RulesetValue};
 
 /// Time after a change of the rules in which the programs record no flow as accepted. After this time, the
 /// packets that the former rules accepted have left the packet filter.
-const SETTLING_TIME: Duration = Duration::from_millis(200);
+const PAUSE_AFTER_RULE_CHANGE: Duration = Duration::from_millis(200);
 /// Seconds between attempts to reach nftables on a kernel without it. An attempt may load a kernel module.
-const CONTINUOUS_CHANGE_PAUSE_S: u32 = 60;
+const NFTABLES_RETRY_PAUSE_S: u32 = 60;
 
 const TCP_TIMEOUT_SYSCTL: &str = "nf_conntrack_tcp_timeout_established";
 const UNACKNOWLEDGED_TIMEOUT_SYSCTL: &str = "nf_conntrack_tcp_timeout_unacknowledged";
@@ -58,9 +58,9 @@ impl RulesetWatch {
     }
 
     /// Compares the rules with those of the last reading. The caller calls this function each second. Returns
-    /// whether the value of [`Self::value`] has changed.
+    /// whether the value of [`Self::ruleset_value`] has changed.
     pub(crate) fn handle_second(&mut self) -> bool {
-        let before = self.value();
+        let before = self.ruleset_value();
         self.check_nftables();
         let legacy = legacy::read_legacy_rules();
         if legacy != self.legacy_rules {
@@ -70,14 +70,14 @@ impl RulesetWatch {
         self.conntrack_timeouts =
             [TCP_TIMEOUT_SYSCTL, UNACKNOWLEDGED_TIMEOUT_SYSCTL, UDP_TIMEOUT_SYSCTL].map(conntrack_timeout_ms);
         self.conntrack_timeouts[1] = self.conntrack_timeouts[1].min(self.conntrack_timeouts[0]);
-        if self.changed_at.is_some_and(|at| at.elapsed() >= SETTLING_TIME) {
+        if self.changed_at.is_some_and(|at| at.elapsed() >= PAUSE_AFTER_RULE_CHANGE) {
             self.changed_at = None;
         }
-        self.value() != before
+        self.ruleset_value() != before
     }
 
     /// Returns the data about the rules that the fast path needs.
-    pub(crate) fn value(&self) -> RulesetValue {
+    pub(crate) fn ruleset_value(&self) -> RulesetValue {
         let [tcp_timeout, unacknowledged_timeout, udp_timeout] = self.conntrack_timeouts;
         let has_timeouts = self.conntrack_timeouts.iter().all(|timeout| *timeout > 0);
         let is_known = self.ruleset_generation.is_some() && self.changed_at.is_none() && has_timeouts;
@@ -125,7 +125,7 @@ impl RulesetWatch {
                 // carnet does not know the rules, so the kernel has to see each packet.
                 let mut uses = RuleUses::default();
                 for rules in [&mut uses.ipv4_rules, &mut uses.ipv6_rules] {
-                    rules.add_packet_use(|| format!("cannot read the rules of nftables: {error}"));
+                    rules.note_packet_use(|| format!("cannot read the rules of nftables: {error}"));
                 }
                 (self.requests, self.events, self.ruleset_generation) = (None, None, Some(0));
                 let has_changed = self.rule_uses != uses;
@@ -172,7 +172,7 @@ impl RulesetWatch {
 
     /// Notes that the kernel has no nftables, and so no rules. Returns whether this is new to carnet.
     fn note_missing_nftables(&mut self) -> bool {
-        self.seconds_to_retry = CONTINUOUS_CHANGE_PAUSE_S;
+        self.seconds_to_retry = NFTABLES_RETRY_PAUSE_S;
         let has_changed = self.ruleset_generation != Some(0) || self.rule_uses != RuleUses::default();
         (self.ruleset_generation, self.rule_uses) = (Some(0), RuleUses::default());
         if has_changed {

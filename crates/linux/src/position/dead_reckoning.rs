@@ -20,7 +20,7 @@ use super::Fix;
 
 /// Distance in metres (`itsGnPaiInterval`, EN 302 636-4-1 annex H) with which carnet compares the confidence
 /// of a position, to set the position accuracy indicator.
-pub const CONFIDENCE_INTERVAL_S: f64 = 80.0;
+pub const PAI_INTERVAL_M: f64 = 80.0;
 
 /// Largest acceleration of a road vehicle that brakes or turns without an emergency, in metres per second
 /// squared.
@@ -120,7 +120,7 @@ impl PositionReckoner {
     }
 
     /// Notes that the source has no fixes at present.
-    pub fn handle_lost(&mut self) {
+    pub fn handle_position_loss(&mut self) {
         self.is_position_lost = true;
     }
 
@@ -139,7 +139,7 @@ impl PositionReckoner {
         if let Some(told) = self.last_returned_time
             && fix.time + elapsed <= told
         {
-            let back = told.distance(fix.time + elapsed);
+            let back = told.absolute_difference(fix.time + elapsed);
             if back < MAX_LATENESS {
                 elapsed += back + Duration::from_millis(1);
             }

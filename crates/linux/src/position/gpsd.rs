@@ -28,7 +28,7 @@ pub fn watch_command(device: Option<&str>) -> String {
 pub const PROBE_COMMAND: &str = "?VERSION;\n";
 
 /// 2004-01-01 in nanoseconds since 1970, the earliest time that a message can express (TimestampIts).
-const EARLIEST_CREDIBLE_TIME: u64 = 1_072_915_200 * 1_000_000_000;
+const EARLIEST_CREDIBLE_UNIX_NANOS: u64 = 1_072_915_200 * 1_000_000_000;
 
 /// Maximum length of an accepted line in octets; gpsd's own limit is 10,240.
 pub const MAX_LINE_LENGTH: usize = 16 * 1024;
@@ -173,7 +173,7 @@ impl Tpv {
         if mode == FixMode::None {
             return Err("no fix".into());
         }
-        let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST_CREDIBLE_TIME);
+        let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST_CREDIBLE_UNIX_NANOS);
         let time = time.ok_or_else(|| match &self.time {
             // gpsd's text goes into the log, so escape special characters and limit its length.
             Some(text) => {

@@ -130,7 +130,7 @@ impl PositionTrace {
     }
 
     /// Returns whether the seconds are UNIX time.
-    pub fn is_absolute(&self) -> bool {
+    pub fn uses_unix_time(&self) -> bool {
         self.trace_points.first().is_some_and(|point| point.time_seconds >= UNIX_TIME_THRESHOLD)
     }
 
@@ -241,7 +241,7 @@ impl TracePlayer {
             return Some(event);
         }
         let start = *self.started_at.get_or_insert(now);
-        let seconds = match self.trace.is_absolute() {
+        let seconds = match self.trace.uses_unix_time() {
             true => wall.as_unix_nanos() as f64 / 1e9,
             false => now.saturating_since(start).as_secs_f64(),
         };

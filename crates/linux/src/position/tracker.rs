@@ -62,7 +62,7 @@ pub struct FixTracker {
     last_clock_comparison: Option<(Time, i64, bool)>,
     /// Time since when the clock has seemed wrong. The next field is the difference that the last event
     /// reported.
-    suspect_since: Option<Time>,
+    clock_suspect_since: Option<Time>,
     reported_clock_difference: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
     incomplete_reports: u64,
@@ -83,7 +83,7 @@ impl FixTracker {
             last_fault: None,
             receiver_deadline: None,
             last_clock_comparison: None,
-            suspect_since: None,
+            clock_suspect_since: None,
             reported_clock_difference: None,
             events: VecDeque::new(),
             incomplete_reports: 0,
@@ -108,8 +108,8 @@ impl FixTracker {
                 self.events.push_back(PositionEvent::Connected { release: release.clone() });
             }
             GpsdReport::Tpv(tpv) => self.handle_tpv(now, wall, tpv),
-            GpsdReport::Pulse(offset) => self.handle_offset(now, offset, true, local),
-            GpsdReport::TimeOffset(offset) => self.handle_offset(now, offset, false, local),
+            GpsdReport::Pulse(offset) => self.handle_clock_offset(now, offset, true, local),
+            GpsdReport::TimeOffset(offset) => self.handle_clock_offset(now, offset, false, local),
             GpsdReport::Devices { devices } => {
                 if devices.is_empty() {
                     self.report_loss(PositionLossReason::NoDevice);
@@ -219,7 +219,7 @@ impl FixTracker {
         self.last_fault = Some((now, fault));
     }
 
-    fn handle_offset(&mut self, now: Time, offset: &ClockOffset, precise: bool, local: bool) {
+    fn handle_clock_offset(&mut self, now: Time, offset: &ClockOffset, precise: bool, local: bool) {
         let better = matches!(self.last_clock_comparison, Some((at, _, true))
             if now.saturating_since(at) < PULSE_LIFETIME);
         if local && (precise || !better) {
@@ -238,22 +238,22 @@ impl FixTracker {
         let difference =
             ClockDifference { milliseconds_ahead: milliseconds, is_precise: precise, is_clock_wrong: wrong };
         if !wrong {
-            self.suspect_since = None;
+            self.clock_suspect_since = None;
             if told_wrong {
-                self.report_clock(difference);
+                self.report_clock_difference(difference);
             }
             return;
         }
-        let since = *self.suspect_since.get_or_insert(now);
+        let since = *self.clock_suspect_since.get_or_insert(now);
         let moved = |told: ClockDifference| told.milliseconds_ahead.abs_diff(milliseconds) > tolerance;
         if now.saturating_since(since) >= CLOCK_WARNING_DELAY
             && (!told_wrong || self.reported_clock_difference.is_some_and(moved))
         {
-            self.report_clock(difference);
+            self.report_clock_difference(difference);
         }
     }
 
-    fn report_clock(&mut self, difference: ClockDifference) {
+    fn report_clock_difference(&mut self, difference: ClockDifference) {
         self.reported_clock_difference = Some(difference);
         self.events.push_back(PositionEvent::Clock(difference));
     }

@@ -18,17 +18,17 @@ pub struct NeededCapability {
     pub needed_for: &'static str,
 }
 
-const NET_ADMIN: usize = 0;
-const NET_RAW: usize = 1;
-const BPF: usize = 2;
-const PERFMON: usize = 3;
-const SYS_ADMIN: usize = 4;
-const NET_BIND_SERVICE: usize = 5;
-const DAC_OVERRIDE: usize = 6;
+const NET_ADMIN_INDEX: usize = 0;
+const NET_RAW_INDEX: usize = 1;
+const BPF_INDEX: usize = 2;
+const PERFMON_INDEX: usize = 3;
+const SYS_ADMIN_INDEX: usize = 4;
+const NET_BIND_SERVICE_INDEX: usize = 5;
+const DAC_OVERRIDE_INDEX: usize = 6;
 
 /// All capabilities that a station may need, with their reasons. A station keeps only those that its config
 /// needs. (The same list is in `docs/threats.md`.)
-pub static NEEDS: [NeededCapability; 7] = [
+pub static NEEDED_CAPABILITIES: [NeededCapability; 7] = [
     NeededCapability {
         name: "CAP_NET_ADMIN",
         capability_number: 12,
@@ -118,21 +118,26 @@ impl CapabilitySets {
 /// uses files of other users.
 pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec<&'static NeededCapability> {
     let has = |need: usize| {
-        CapabilitySets::get().is_ok_and(|sets| sets.has_capability(NEEDS[need].capability_number))
+        CapabilitySets::get()
+            .is_ok_and(|sets| sets.has_capability(NEEDED_CAPABILITIES[need].capability_number))
     };
     let low = |ports: &[u16]| ports.iter().any(|port| *port < 1024);
-    let lesser = has(BPF) && has(PERFMON);
+    let lesser = has(BPF_INDEX) && has(PERFMON_INDEX);
     let programs = plan.loads_bpf_programs || plan.loads_steering_program;
     let wanted = [
-        (NET_ADMIN, plan.changes_network),
-        (NET_RAW, plan.packets),
-        (BPF, programs),
-        (PERFMON, programs),
-        (SYS_ADMIN, programs && !lesser),
-        (NET_BIND_SERVICE, low(&plan.listening_tcp_ports) || low(&plan.listening_udp_ports)),
-        (DAC_OVERRIDE, others_files),
+        (NET_ADMIN_INDEX, plan.changes_network),
+        (NET_RAW_INDEX, plan.opens_packet_sockets),
+        (BPF_INDEX, programs),
+        (PERFMON_INDEX, programs),
+        (SYS_ADMIN_INDEX, programs && !lesser),
+        (NET_BIND_SERVICE_INDEX, low(&plan.listening_tcp_ports) || low(&plan.listening_udp_ports)),
+        (DAC_OVERRIDE_INDEX, others_files),
     ];
-    wanted.into_iter().filter(|(need, wanted)| *wanted && has(*need)).map(|(need, _)| &NEEDS[need]).collect()
+    wanted
+        .into_iter()
+        .filter(|(need, wanted)| *wanted && has(*need))
+        .map(|(need, _)| &NEEDED_CAPABILITIES[need])
+        .collect()
 }
 
 /// Drops all capabilities except `needs`, and makes sure that no executed program gets a capability. Returns
@@ -168,38 +173,45 @@ fn capabilities_of_process(
     which: impl Fn(&NeededCapability) -> bool,
 ) -> io::Result<Vec<&'static NeededCapability>> {
     let sets = CapabilitySets::get()?;
-    Ok(NEEDS.iter().filter(|need| sets.has_capability(need.capability_number) && which(need)).collect())
+    Ok(NEEDED_CAPABILITIES
+        .iter()
+        .filter(|need| sets.has_capability(need.capability_number) && which(need))
+        .collect())
 }
 
 /// Drops the capabilities that loading BPF programs needs. Returns the names of the capabilities that are
 /// left.
-pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
+pub(super) fn drop_bpf_capabilities() -> io::Result<Vec<&'static str>> {
     let loads = |need: &NeededCapability| {
-        [BPF, PERFMON, SYS_ADMIN]
+        [BPF_INDEX, PERFMON_INDEX, SYS_ADMIN_INDEX]
             .iter()
-            .any(|known| NEEDS[*known].capability_number == need.capability_number)
+            .any(|known| NEEDED_CAPABILITIES[*known].capability_number == need.capability_number)
     };
     let before = CapabilitySets::get()?;
     // If the kernel already refuses access to BPF maps now, the process has no map and needs no right for
     // maps.
-    let there_are_none = seccomp::maps_are_refused();
+    let there_are_none = seccomp::kernel_refuses_bpf_maps();
     let mut without = before;
-    for need in NEEDS.iter().filter(|need| loads(need)) {
+    for need in NEEDED_CAPABILITIES.iter().filter(|need| loads(need)) {
         without.0[need.capability_number as usize / 32].effective &= !(1 << (need.capability_number % 32));
     }
     without.set_capabilities()?;
     // Before Linux 5.19, if the system forbids unprivileged BPF, the kernel gives access to maps only to a
     // process that may load programs. In this case the process keeps the right to load programs.
-    let maps_need_it = !there_are_none && seccomp::maps_are_refused();
+    let maps_need_it = !there_are_none && seccomp::kernel_refuses_bpf_maps();
     before.set_capabilities()?;
-    let bpf = if before.has_capability(NEEDS[BPF].capability_number) { BPF } else { SYS_ADMIN };
+    let bpf = if before.has_capability(NEEDED_CAPABILITIES[BPF_INDEX].capability_number) {
+        BPF_INDEX
+    } else {
+        SYS_ADMIN_INDEX
+    };
     reduce_capabilities(&capabilities_of_process(|need| {
-        !loads(need) || maps_need_it && need.capability_number == NEEDS[bpf].capability_number
+        !loads(need) || maps_need_it && need.capability_number == NEEDED_CAPABILITIES[bpf].capability_number
     })?)
 }
 
 /// Drops all capabilities except the one to open files of other users.
-pub(super) fn keep_for_file_access() -> io::Result<Vec<&'static str>> {
+pub(super) fn drop_all_except_file_access() -> io::Result<Vec<&'static str>> {
     reduce_capabilities(&capabilities_of_process(|need| need.capability_number == DAC_OVERRIDE_NUMBER)?)
 }
 

@@ -15,9 +15,9 @@ use std::sync::Mutex;
 
 use super::{SandboxPlan, check_result};
 
-const CREATE_RULESET_VERSION: u32 = 1;
-const RULE_PATH_BENEATH: libc::c_int = 1;
-const RULE_NET_PORT: libc::c_int = 2;
+const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+const LANDLOCK_RULE_PATH_BENEATH: libc::c_int = 1;
+const LANDLOCK_RULE_NET_PORT: libc::c_int = 2;
 
 // Access rights, as in `linux/landlock.h`.
 const ACCESS_EXECUTE: u64 = 1;
@@ -115,7 +115,7 @@ pub fn version() -> u32 {
             libc::SYS_landlock_create_ruleset,
             std::ptr::null::<RulesetAttributes>(),
             0_usize,
-            CREATE_RULESET_VERSION,
+            LANDLOCK_CREATE_RULESET_VERSION,
         )
     });
     result.ok().and_then(|abi| u32::try_from(abi).ok()).unwrap_or(0)
@@ -199,7 +199,7 @@ impl LandlockRuleset {
                 listens.chain(plan.connecting_tcp_ports.iter().map(|port| (*port, ACCESS_CONNECT_TCP)))
             {
                 let rule = NetPortRuleAttributes { allowed_access: allowed, port: port.into() };
-                rules.add(RULE_NET_PORT, (&raw const rule).cast())?;
+                rules.add_rule(LANDLOCK_RULE_NET_PORT, (&raw const rule).cast())?;
             }
         }
         Ok(rules)
@@ -217,12 +217,12 @@ impl LandlockRuleset {
             allowed_access: rights & self.handled_file_access,
             parent_fd: file.as_raw_fd(),
         };
-        self.add(RULE_PATH_BENEATH, (&raw const rule).cast())?;
+        self.add_rule(LANDLOCK_RULE_PATH_BENEATH, (&raw const rule).cast())?;
         self.open_paths.push(file);
         Ok(())
     }
 
-    fn add(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
+    fn add_rule(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
         // SAFETY: the kernel reads the rule, a structure of the type that `kind` names. The caller keeps it
         // alive until this function returns.
         check_result(unsafe {

@@ -7,7 +7,7 @@
 //! rights. There are four layers, each of which the kernel may lack:
 //!
 //! * [`capabilities`]: the process keeps only the capabilities that it needs
-//!   ([`capabilities::NEEDS`]), and cannot gain others (`no_new_privs`);
+//!   ([`capabilities::NEEDED_CAPABILITIES`]), and cannot gain others (`no_new_privs`);
 //! * [`landlock`]: the process can use only the files and TCP ports that the config names, and can
 //!   execute no file;
 //! * [`seccomp`]: the process can make only the system calls that the program needs;
@@ -36,7 +36,7 @@ pub struct SandboxPlan {
     /// Whether the station changes routes, rules and addresses, or creates TUN and TAP devices.
     pub changes_network: bool,
     /// Whether the station opens packet sockets or raw sockets.
-    pub packets: bool,
+    pub opens_packet_sockets: bool,
     /// Whether the station loads BPF programs whenever an interface appears.
     pub loads_bpf_programs: bool,
     /// Whether the station loads a BPF program for the TUN device at its start; see
@@ -130,7 +130,7 @@ impl EnforcedLimits {
     /// Drops the right to load BPF programs after the station has loaded its programs. The station can still
     /// write their maps.
     pub fn drop_program_loading(&mut self) {
-        match capabilities::keep_without_programs() {
+        match capabilities::drop_bpf_capabilities() {
             Ok(kept) => self.remaining_capabilities = kept,
             Err(error) => self
                 .missing_limits
@@ -148,9 +148,9 @@ impl EnforcedLimits {
 /// Drops all capabilities of the calling thread except the one for files of other users. For a thread that
 /// only reads and writes files. Does nothing before [`enter_sandbox`]. (The threads share their memory, so
 /// this protects against mistakes, not against attackers.)
-pub fn with_files_alone() {
+pub fn drop_all_capabilities_except_file_access() {
     if HAS_ENTERED.load(Ordering::Relaxed) {
-        let _ = capabilities::keep_for_file_access();
+        let _ = capabilities::drop_all_except_file_access();
     }
 }
 

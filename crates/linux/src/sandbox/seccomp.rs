@@ -36,7 +36,7 @@ pub(super) fn restrict_to_maps() -> io::Result<()> {
 }
 
 /// Returns whether the kernel refuses all calls about BPF maps, before it checks their arguments.
-pub(super) fn maps_are_refused() -> bool {
+pub(super) fn kernel_refuses_bpf_maps() -> bool {
     const MAP_LOOKUP_ELEM: libc::c_int = 1;
     // The first field is a descriptor number that no open descriptor has. All other fields are zero.
     let mut attr = [0_u64; 16];
@@ -176,7 +176,7 @@ mod seccomp_filter {
             vec![argument_is(0, netlink), argument_is(2, libc::NETLINK_GENERIC as u32)],
             vec![argument_is(0, netlink), argument_is(2, libc::NETLINK_NETFILTER as u32)],
         ];
-        if plan.packets {
+        if plan.opens_packet_sockets {
             sockets.push(vec![argument_is(0, packet)]);
         }
         // Permit executable memory if the station looks up host names, because the resolver loads libraries.
@@ -316,7 +316,7 @@ mod seccomp_filter {
     }
 
     /// Returns the number of instructions for these tests: three for each, and one for the result.
-    fn length(way: &[ArgumentTest]) -> usize {
+    fn instruction_count(way: &[ArgumentTest]) -> usize {
         way.len() * 3 + 1
     }
 
@@ -340,7 +340,7 @@ mod seccomp_filter {
 
     /// Adds a call that is allowed by some alternatives and refused otherwise.
     fn push_alternatives(program: &mut FilterProgram, call: libc::c_long, ways: &TestAlternatives) {
-        let whole: usize = ways.iter().map(|way| length(way)).sum();
+        let whole: usize = ways.iter().map(|way| instruction_count(way)).sum();
         push_instruction(program, BPF_JUMP_IF_EQUAL, call as u32, 0, whole + 1);
         for way in ways {
             for (at, ArgumentTest(argument, half, mask, value)) in way.iter().enumerate() {
@@ -350,7 +350,13 @@ mod seccomp_filter {
                 push_instruction(program, BPF_LOAD_WORD, offset, 0, 0);
                 push_instruction(program, BPF_AND, *mask, 0, 0);
                 // If the test fails, go on with the next alternative.
-                push_instruction(program, BPF_JUMP_IF_EQUAL, *value, 0, length(way) - (at + 1) * 3);
+                push_instruction(
+                    program,
+                    BPF_JUMP_IF_EQUAL,
+                    *value,
+                    0,
+                    instruction_count(way) - (at + 1) * 3,
+                );
             }
             push_return(program, RESULT_ALLOW);
         }
@@ -415,7 +421,11 @@ mod seccomp_filter {
         /// Each jump of a filter program ends inside the program, and its last instruction returns a result.
         #[test]
         fn filter_programs_have_valid_jumps() {
-            let plan = SandboxPlan { packets: true, loads_bpf_programs: true, ..SandboxPlan::default() };
+            let plan = SandboxPlan {
+                opens_packet_sockets: true,
+                loads_bpf_programs: true,
+                ..SandboxPlan::default()
+            };
             for program in [
                 allow_list_program(&plan),
                 allow_list_program(&SandboxPlan::default()),
@@ -435,7 +445,11 @@ mod seccomp_filter {
 
         #[test]
         fn no_system_call_is_on_two_lists() {
-            let plan = SandboxPlan { packets: true, loads_bpf_programs: true, ..SandboxPlan::default() };
+            let plan = SandboxPlan {
+                opens_packet_sockets: true,
+                loads_bpf_programs: true,
+                ..SandboxPlan::default()
+            };
             let arguments: Vec<_> =
                 calls_checked_by_argument(&plan).into_iter().map(|(call, _)| call).collect();
             let mut all =

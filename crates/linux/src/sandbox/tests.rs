@@ -249,7 +249,7 @@ fn configured_files_of_other_users_keep_capability() {
 #[test]
 fn threats_page_lists_every_capability() {
     let page = include_str!("../../../../docs/threats.md");
-    for need in &capabilities::NEEDS {
+    for need in &capabilities::NEEDED_CAPABILITIES {
         let row = format!("| `{}` |", need.name);
         let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("{}", need.name));
         assert!(row.contains(need.needed_for), "{row}: expected {}", need.needed_for);
@@ -257,7 +257,12 @@ fn threats_page_lists_every_capability() {
 }
 
 fn plan_with_everything() -> SandboxPlan {
-    SandboxPlan { changes_network: true, packets: true, loads_bpf_programs: true, ..SandboxPlan::default() }
+    SandboxPlan {
+        changes_network: true,
+        opens_packet_sockets: true,
+        loads_bpf_programs: true,
+        ..SandboxPlan::default()
+    }
 }
 
 /// Environment variable with the task of the child process: action, layer, ports and folder.
@@ -364,7 +369,7 @@ fn make_attempt(
         }
         "connect-named" => TcpStream::connect(("127.0.0.1", named)).map(drop),
         "new-thread" => std::thread::Builder::new().spawn(|| ())?.join().map_err(|_| ErrorKind::Other.into()),
-        "own-netlink" => socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE),
+        "own-netlink" => create_socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE),
         "ask-of-socket" => {
             let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
             let mut octets: libc::c_int = 0;
@@ -440,8 +445,8 @@ fn make_attempt(
         }
         "new-namespace" => Ok(unshare(CloneFlags::CLONE_NEWNET)?),
         "enter-namespace" => Ok(setns(namespace, CloneFlags::CLONE_NEWUTS)?),
-        "packet-socket" => socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0),
-        "other-netlink" => socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT),
+        "packet-socket" => create_socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0),
+        "other-netlink" => create_socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT),
         "find-programs" => {
             const PROG_GET_NEXT_ID: libc::c_long = 11;
             let mut attr = [0_u64; 16];
@@ -474,7 +479,7 @@ fn create_bpf_map() -> io::Result<()> {
     check_result(result).map(drop)
 }
 
-fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
+fn create_socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes numbers, and the descriptor ends with the process.
     check_result(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
 }

@@ -33,7 +33,7 @@ const MESSAGE_METHOD_CALL: u8 = 1;
 const MESSAGE_METHOD_RETURN: u8 = 2;
 const MESSAGE_ERROR: u8 = 3;
 /// Flag of a call: do not start the service if it is not running.
-const NO_AUTO_START: u8 = 2;
+const FLAG_NO_AUTO_START: u8 = 2;
 
 /// Reason for which a call has no answer.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ impl DbusConnection {
         loop {
             let mut message = vec![0; FIXED_HEADER_LENGTH];
             self.bus_stream.read_exact(&mut message).await?;
-            let length = length(&message)?;
+            let length = message_length(&message)?;
             message.resize(length, 0);
             self.bus_stream.read_exact(&mut message[FIXED_HEADER_LENGTH..]).await?;
             let ReceivedMessage { kind, reply_to_serial: answers, error, body_values: body } =
@@ -245,7 +245,7 @@ fn emit(call: &MethodCall<'_>, serial: u32) -> Vec<u8> {
         put_signature(&mut fields, "g");
         put_signature(&mut fields, &signature);
     }
-    let mut message = vec![b'l', MESSAGE_METHOD_CALL, NO_AUTO_START, 1];
+    let mut message = vec![b'l', MESSAGE_METHOD_CALL, FLAG_NO_AUTO_START, 1];
     put_u32(&mut message, body.len() as u32);
     put_u32(&mut message, serial);
     put_u32(&mut message, fields.len() as u32);
@@ -277,7 +277,7 @@ fn put_signature(octets: &mut Vec<u8>, signature: &str) {
 }
 
 /// Returns the length of a message from its first [`FIXED_HEADER_LENGTH`] octets.
-fn length(fixed: &[u8]) -> io::Result<usize> {
+fn message_length(fixed: &[u8]) -> io::Result<usize> {
     let mut reader = ValueReader::new(fixed)?;
     reader.read_offset = 4;
     let (body, _serial, fields) = (reader.read_u32()?, reader.read_u32()?, reader.read_u32()?);

@@ -36,7 +36,7 @@ const REPEAT_REPORT_AFTER: Duration = Duration::from_secs(2);
 /// Time for which carnet believes a modem's roaming state while ModemManager does not answer, for example
 /// during its restart. After that the state is unknown, and the mobile router uses the uplink as if it were
 /// not roaming.
-const ROAMING_HOLD: Duration = Duration::from_secs(60);
+const ROAMING_STATE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Path of the system bus's socket, as in the D-Bus Specification.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
@@ -85,7 +85,7 @@ pub struct SignalReader {
     /// Last reported roaming state of each modem, with the time of its last confirmation.
     roaming_states: BTreeMap<String, (Option<bool>, Instant)>,
     /// Time for which a roaming state is valid without confirmation.
-    roaming_hold: Duration,
+    roaming_state_lifetime: Duration,
     waiting_reports: VecDeque<SignalReport>,
     reading_interval: Interval,
 }
@@ -112,7 +112,7 @@ impl SignalReader {
             wifi_signals: WifiSignals::open(others),
             reported_signals: BTreeMap::new(),
             roaming_states: BTreeMap::new(),
-            roaming_hold: ROAMING_HOLD,
+            roaming_state_lifetime: ROAMING_STATE_LIFETIME,
             waiting_reports: VecDeque::new(),
             reading_interval: tick,
         }
@@ -186,7 +186,7 @@ impl SignalReader {
     fn expire_roaming(&mut self) {
         let now = Instant::now();
         for (interface, (roaming, at)) in &mut self.roaming_states {
-            if roaming.is_some() && now.saturating_duration_since(*at) >= self.roaming_hold {
+            if roaming.is_some() && now.saturating_duration_since(*at) >= self.roaming_state_lifetime {
                 *roaming = None;
                 self.waiting_reports
                     .push_back(SignalReport::Roaming { interface: interface.clone(), roaming: None });
@@ -221,7 +221,7 @@ mod tests {
     async fn signals_with_two_modems() -> SignalReader {
         let no_bus = Path::new("/nowhere/system_bus_socket");
         let mut signals = SignalReader::open_with_bus(vec![source("wwan0"), source("wwan1")], no_bus);
-        signals.roaming_hold = TEST_ROAMING_HOLD;
+        signals.roaming_state_lifetime = TEST_ROAMING_HOLD;
         let (sender, modems) = tokio::sync::mpsc::channel(8);
         signals.modem_signals = ModemSignals::from_receiver(modems);
         for news in [roaming_report("wwan0", Some(true)), roaming_report("wwan1", Some(false))] {
@@ -245,7 +245,7 @@ mod tests {
     async fn roaming_state_from_before_reload_expires() {
         let mut signals = signals_with_two_modems().await;
         signals.set_sources(vec![source("wwan0"), source("eth0")]);
-        signals.roaming_hold = TEST_ROAMING_HOLD;
+        signals.roaming_state_lifetime = TEST_ROAMING_HOLD;
         let expected = "whether wwan0 roams is unknown";
         assert_eq!(next(&mut signals, expected).await, roaming_report("wwan0", None));
         assert!(!signals.roaming_states.contains_key("wwan1"));

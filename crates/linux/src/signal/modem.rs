@@ -42,7 +42,7 @@ const THREE_GPP_INTERFACE: &str = "org.freedesktop.ModemManager1.Modem.Modem3gpp
 const BEARER_INTERFACE: &str = "org.freedesktop.ModemManager1.Bearer";
 
 /// Type of a port that is a network interface, `MM_MODEM_PORT_TYPE_NET`.
-const PORT_TYPE_NET: f64 = 2.0;
+const MODEM_PORT_TYPE_NET: f64 = 2.0;
 
 /// Radio technologies and the names of their measures, in order: carnet uses the first one that a modem
 /// reports.
@@ -195,7 +195,7 @@ async fn read_signals(
         if names.is_empty() {
             continue;
         }
-        if modem.is_idle && !unwilling.contains(&modem.path) {
+        if modem.needs_signal_setup && !unwilling.contains(&modem.path) {
             let rate = [CallArgument::Unsigned(REQUEST_INTERVAL.as_secs() as u32)];
             let setup = MethodCall {
                 destination: MODEM_MANAGER_SERVICE,
@@ -238,7 +238,7 @@ struct Modem {
     /// D-Bus paths of the modem's connections (bearers).
     bearer_paths: Vec<String>,
     /// Whether the modem can measure its signal, but no program has ordered it to.
-    is_idle: bool,
+    needs_signal_setup: bool,
     signal_dbm: Option<i32>,
     /// Whether the modem is registered in a network of another operator; `None` if it is not registered.
     is_roaming: Option<bool>,
@@ -252,7 +252,9 @@ fn parse_modems(managed: &DbusValue) -> Vec<Modem> {
         let ports = modem.get("Ports").into_iter().flat_map(DbusValue::as_list).filter_map(|port| match port
             .as_list()
         {
-            [name, kind] if kind.as_number() == Some(PORT_TYPE_NET) => name.as_text().map(str::to_owned),
+            [name, kind] if kind.as_number() == Some(MODEM_PORT_TYPE_NET) => {
+                name.as_text().map(str::to_owned)
+            }
             _ => None,
         });
         let bearers = modem.get("Bearers").into_iter().flat_map(DbusValue::as_list);
@@ -261,7 +263,7 @@ fn parse_modems(managed: &DbusValue) -> Vec<Modem> {
             path: path.to_owned(),
             ports: ports.collect(),
             bearer_paths: bearers.filter_map(|path| path.as_text().map(str::to_owned)).collect(),
-            is_idle: rate == Some(0.0),
+            needs_signal_setup: rate == Some(0.0),
             signal_dbm: signal.and_then(measured_dbm).or_else(|| estimated_dbm(modem.get("SignalQuality")?)),
             is_roaming: interfaces
                 .get(THREE_GPP_INTERFACE)
@@ -375,7 +377,7 @@ mod tests {
             path,
             ports: Vec::new(),
             bearer_paths: Vec::new(),
-            is_idle: true,
+            needs_signal_setup: true,
             signal_dbm: None,
             is_roaming: None,
         };
@@ -418,7 +420,7 @@ mod tests {
             path: "/modem/0".into(),
             ports: vec!["wwan0".into()],
             bearer_paths: vec!["/bearer/0".into()],
-            is_idle: true,
+            needs_signal_setup: true,
             signal_dbm: Some(-82),
             is_roaming: Some(true),
         };

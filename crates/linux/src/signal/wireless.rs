@@ -27,7 +27,7 @@ const STATION_INFO_SIGNAL: u16 = 7;
 const STATION_INFO_SIGNAL_AVERAGE: u16 = 13;
 /// Number of readings of all interfaces that carnet skips after a failure. Failures are an interface without
 /// Wi-Fi, and a missing netlink family.
-const ROUNDS_BEFORE_RETRY: u32 = 60;
+const READINGS_TO_SKIP_AFTER_FAILURE: u32 = 60;
 
 /// An interface that may be a Wi-Fi interface.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl WifiSignals {
 
     /// Returns whether an interface may have connected to another access point since the last call.
     pub(super) fn poll_changes(&mut self, cx: &mut Context<'_>) -> bool {
-        self.events.poll_matching(cx, concerns_signal)
+        self.events.poll_matching(cx, may_change_signal)
     }
 
     /// Reads the signals of all interfaces. Appends to `found` the name and the signal of each interface that
@@ -84,7 +84,7 @@ impl WifiSignals {
                 self.readings_to_skip -= 1;
                 return;
             }
-            self.readings_to_skip = ROUNDS_BEFORE_RETRY;
+            self.readings_to_skip = READINGS_TO_SKIP_AFTER_FAILURE;
             self.nl80211_family = questions.find_family("nl80211").ok();
             let group = self.nl80211_family.as_ref().and_then(|family| family.multicast_groups.get("mlme"));
             self.events = group.map(|group| MulticastEvents::join_group(*group)).unwrap_or_default();
@@ -104,13 +104,13 @@ impl WifiSignals {
                 Ok(stations) => {
                     found.extend(strongest_signal(&stations).map(|dbm| (station.interface.clone(), dbm)))
                 }
-                Err(_) => station.readings_to_skip = ROUNDS_BEFORE_RETRY,
+                Err(_) => station.readings_to_skip = READINGS_TO_SKIP_AFTER_FAILURE,
             }
         }
     }
 }
 
-fn concerns_signal(events: &[GenericNetlinkMessage]) -> bool {
+fn may_change_signal(events: &[GenericNetlinkMessage]) -> bool {
     events.iter().any(|event| matches!(event.command, COMMAND_CONNECT | COMMAND_ROAM | COMMAND_NOTIFY_CQM))
 }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn wifi_connection_events_are_noticed() {
         let event = |command| GenericNetlinkMessage { family: 28, command, attributes: Vec::new() };
-        assert!(concerns_signal(&[event(33), event(COMMAND_NOTIFY_CQM)]));
-        assert!(!concerns_signal(&[event(33)]));
+        assert!(may_change_signal(&[event(33), event(COMMAND_NOTIFY_CQM)]));
+        assert!(!may_change_signal(&[event(33)]));
     }
 }

@@ -43,16 +43,12 @@ pub(super) struct SimulatedChannel {
     pending_answers: VecDeque<Vec<u8>>,
     /// Whether the next reading fails with `ENOBUFS`, as if the kernel had dropped the answer to the last
     /// request.
-    receives_no_events: bool,
+    loses_answer: bool,
 }
 
 impl SimulatedChannel {
     pub(super) fn new(kernel: Rc<RefCell<KernelState>>) -> SimulatedChannel {
-        SimulatedChannel {
-            simulated_kernel: kernel,
-            pending_answers: VecDeque::new(),
-            receives_no_events: false,
-        }
+        SimulatedChannel { simulated_kernel: kernel, pending_answers: VecDeque::new(), loses_answer: false }
     }
 }
 
@@ -73,8 +69,8 @@ impl NetlinkChannel for SimulatedChannel {
         let header = NetlinkBuffer::new(request);
         let (sequence, flags) = (header.sequence_number(), header.flags());
         let trouble = state.failure_probability;
-        let fails = state.rng.chance(trouble);
-        let kind = if fails { state.rng.below(8) } else { 9 };
+        let fails = state.rng.is_true_with_probability(trouble);
+        let kind = if fails { state.rng.number_below(8) } else { 9 };
         if kind == 0 {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
@@ -85,17 +81,17 @@ impl NetlinkChannel for SimulatedChannel {
             panic!("received a netlink message that is no request");
         };
         // A moment before carnet's request, another program makes the same change.
-        if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
+        if fails && (kind == 1 || kind == 6 && state.rng.is_true_with_probability(0.5)) {
             make_change_first(&mut state, &message, flags);
         }
         let mut answers = Vec::new();
         let result = match kind {
-            2..=4 => Err(RANDOM_ERRORS[state.rng.below(RANDOM_ERRORS.len() as u64) as usize]),
+            2..=4 => Err(RANDOM_ERRORS[state.rng.number_below(RANDOM_ERRORS.len() as u64) as usize]),
             _ => serve_request(&mut state, message, flags, &mut answers),
         };
         let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
         let interrupted = if kind == 5 && is_dump { NLM_F_DUMP_INTR } else { 0 };
-        self.receives_no_events = matches!(kind, 6 | 7);
+        self.loses_answer = matches!(kind, 6 | 7);
         let late = kind == 7;
         let mut octets = Vec::new();
         for answer in answers {
@@ -111,14 +107,14 @@ impl NetlinkChannel for SimulatedChannel {
             }
         };
         octets.extend(emit::<RouteNetlinkMessage>(end, sequence, interrupted, CARNET_PORT_ID));
-        if !self.receives_no_events || late {
+        if !self.loses_answer || late {
             self.pending_answers.push_back(octets);
         }
         Ok(())
     }
 
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
-        if std::mem::take(&mut self.receives_no_events) {
+        if std::mem::take(&mut self.loses_answer) {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
         let answer = self.pending_answers.pop_front().expect("bug: carnet reads an answer without a request");
@@ -148,7 +144,7 @@ fn emit<T: netlink_packet_core::NetlinkSerializable>(
 }
 
 /// Returns an event in the format that listeners receive.
-pub(super) fn event(news: KernelEvent, by: ObjectOwner) -> Vec<u8> {
+pub(super) fn event_message(news: KernelEvent, by: ObjectOwner) -> Vec<u8> {
     use RouteNetlinkMessage::*;
     let message = match news {
         KernelEvent::Link(link, true) => NewLink(link_message(&link)),
@@ -184,7 +180,7 @@ fn setting_event() -> Vec<u8> {
 fn make_change_first(state: &mut KernelState, message: &RouteNetlinkMessage, flags: u16) {
     match message {
         RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
-            let address = address_of(message);
+            let address = parse_address_message(message);
             let _ = state.add_address(SimulatedAddress {
                 protocol: 0,
                 created_by: ObjectOwner::Other,
@@ -194,12 +190,15 @@ fn make_change_first(state: &mut KernelState, message: &RouteNetlinkMessage, fla
         RouteNetlinkMessage::NewRoute(message)
             if flags & NLM_F_EXCL != 0 && message.header.address_family == AddressFamily::Inet =>
         {
-            let route =
-                SimulatedIpv4Route { protocol: 3, created_by: ObjectOwner::Other, ..ipv4_route_of(message) };
+            let route = SimulatedIpv4Route {
+                protocol: 3,
+                created_by: ObjectOwner::Other,
+                ..parse_ipv4_route_message(message)
+            };
             let _ = state.add_ipv4_route(route, true);
         }
         RouteNetlinkMessage::NewRoute(message) if flags & NLM_F_EXCL != 0 => {
-            let route = route_of(message);
+            let route = parse_route_message(message);
             let _ = state
                 .add_route(SimulatedRoute { protocol: 3, created_by: ObjectOwner::Other, ..route }, true);
         }
@@ -235,9 +234,9 @@ fn serve_request(
             }
             Ok(())
         }
-        NewAddress(message) => state.add_address(address_of(&message)),
+        NewAddress(message) => state.add_address(parse_address_message(&message)),
         DelAddress(message) => {
-            let SimulatedAddress { index, address, prefix_length, .. } = address_of(&message);
+            let SimulatedAddress { index, address, prefix_length, .. } = parse_address_message(&message);
             state.delete_address(index, address, prefix_length, by)
         }
         GetRoute(message) => {
@@ -259,15 +258,15 @@ fn serve_request(
             if table.is_some() && answers.is_empty() { Err(libc::ENOENT) } else { Ok(()) }
         }
         NewRoute(message) if message.header.address_family == AddressFamily::Inet => {
-            state.add_ipv4_route(ipv4_route_of(&message), flags & NLM_F_EXCL != 0)
+            state.add_ipv4_route(parse_ipv4_route_message(&message), flags & NLM_F_EXCL != 0)
         }
         DelRoute(message) if message.header.address_family == AddressFamily::Inet => {
-            let SimulatedIpv4Route { table, destination, protocol, .. } = ipv4_route_of(&message);
+            let SimulatedIpv4Route { table, destination, protocol, .. } = parse_ipv4_route_message(&message);
             state.delete_ipv4_route(table, destination, protocol, by)
         }
-        NewRoute(message) => state.add_route(route_of(&message), flags & NLM_F_EXCL != 0),
+        NewRoute(message) => state.add_route(parse_route_message(&message), flags & NLM_F_EXCL != 0),
         DelRoute(message) => {
-            let SimulatedRoute { table, destination, metric, protocol, .. } = route_of(&message);
+            let SimulatedRoute { table, destination, metric, protocol, .. } = parse_route_message(&message);
             state.delete_route(table, destination, metric, protocol, by)
         }
         GetRule(message) if message.header.family == AddressFamily::Inet => {
@@ -275,19 +274,19 @@ fn serve_request(
             Ok(())
         }
         NewRule(message) if message.header.family == AddressFamily::Inet => {
-            state.add_ipv4_rule(ipv4_rule_of(&message))
+            state.add_ipv4_rule(parse_ipv4_rule_message(&message))
         }
         DelRule(message) if message.header.family == AddressFamily::Inet => {
-            let SimulatedIpv4Rule { rule, protocol, .. } = ipv4_rule_of(&message);
+            let SimulatedIpv4Rule { rule, protocol, .. } = parse_ipv4_rule_message(&message);
             state.delete_ipv4_rule(&rule, protocol, by)
         }
         GetRule(_) => {
             answers.extend(state.rules.iter().map(|it| NewRule(rule_message(it))));
             Ok(())
         }
-        NewRule(message) => state.add_rule(rule_of(&message)),
+        NewRule(message) => state.add_rule(parse_rule_message(&message)),
         DelRule(message) => {
-            let SimulatedRule { rule, protocol, .. } = rule_of(&message);
+            let SimulatedRule { rule, protocol, .. } = parse_rule_message(&message);
             state.delete_rule(&rule, protocol, by)
         }
         // The simulated kernel has no neighbours.
@@ -330,7 +329,7 @@ fn address_message(address: &SimulatedAddress) -> AddressMessage {
     message
 }
 
-fn address_of(message: &AddressMessage) -> SimulatedAddress {
+fn parse_address_message(message: &AddressMessage) -> SimulatedAddress {
     let (mut address, mut protocol, mut deprecated) = (Ipv6Addr::UNSPECIFIED, 0, false);
     for attribute in &message.attributes {
         match attribute {
@@ -379,7 +378,7 @@ fn route_message(route: &SimulatedRoute) -> RouteMessage {
     message
 }
 
-fn route_of(message: &RouteMessage) -> SimulatedRoute {
+fn parse_route_message(message: &RouteMessage) -> SimulatedRoute {
     let (mut table, mut metric) = (u32::from(message.header.table), 0);
     let (mut destination, mut index, mut gateway) = (Ipv6Addr::UNSPECIFIED, 0, None);
     for attribute in &message.attributes {
@@ -431,7 +430,7 @@ fn rule_message(known: &SimulatedRule) -> RuleMessage {
     message
 }
 
-fn rule_of(message: &RuleMessage) -> SimulatedRule {
+fn parse_rule_message(message: &RuleMessage) -> SimulatedRule {
     let header = &message.header;
     let mut rule = Rule { table: u32::from(header.table), ..super::kernel::local_rule(0) };
     let mut protocol = 0;
@@ -479,7 +478,7 @@ fn ipv4_route_message(route: &SimulatedIpv4Route) -> RouteMessage {
     message
 }
 
-fn ipv4_route_of(message: &RouteMessage) -> SimulatedIpv4Route {
+fn parse_ipv4_route_message(message: &RouteMessage) -> SimulatedIpv4Route {
     let (mut table, mut destination) = (u32::from(message.header.table), Ipv4Addr::UNSPECIFIED);
     let (mut index, mut gateway) = (0, None);
     for attribute in &message.attributes {
@@ -518,7 +517,7 @@ fn ipv4_rule_message(known: &SimulatedIpv4Rule) -> RuleMessage {
     message
 }
 
-fn ipv4_rule_of(message: &RuleMessage) -> SimulatedIpv4Rule {
+fn parse_ipv4_rule_message(message: &RuleMessage) -> SimulatedIpv4Rule {
     let (from, output_interface) = (Ipv4Addr::UNSPECIFIED, String::new());
     let mut rule = Ipv4Rule { priority: 0, from, output_interface, table: 0, without_default: false };
     let mut protocol = 0;
@@ -565,7 +564,7 @@ impl SimulatedTree {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let trouble = state.failure_probability / 2.0;
-        match state.rng.chance(trouble) {
+        match state.rng.is_true_with_probability(trouble) {
             true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
             false => Ok(()),
         }

@@ -78,7 +78,7 @@ impl NameChange {
 #[derive(Debug)]
 struct DiskState {
     inodes: BTreeMap<u64, Inode>,
-    next: u64,
+    next_inode: u64,
     visible_names: BTreeMap<PathBuf, u64>,
     durable_names: BTreeMap<PathBuf, u64>,
     unsynced_name_changes: Vec<NameChange>,
@@ -95,19 +95,19 @@ impl DiskState {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let trouble = self.failure_probability;
-        match self.rng.chance(trouble) {
+        match self.rng.is_true_with_probability(trouble) {
             true => Err(io::Error::from_raw_os_error(libc::EIO)),
             false => Ok(()),
         }
     }
 
     /// Writes a random number of the file's pending writes to the disk, beginning with the first.
-    fn keep_some_writes(&mut self, inode: u64) {
+    fn persist_some_writes(&mut self, inode: u64) {
         let DiskState { inodes, rng, .. } = self;
         let Some(inode) = inodes.get_mut(&inode) else { return };
-        let count = rng.below(inode.unsynced_writes.len() as u64 + 1) as usize;
+        let count = rng.number_below(inode.unsynced_writes.len() as u64 + 1) as usize;
         for (index, write) in std::mem::take(&mut inode.unsynced_writes).iter().enumerate().take(count + 1) {
-            let at_most = if index < count { usize::MAX } else { rng.below(200) as usize };
+            let at_most = if index < count { usize::MAX } else { rng.number_below(200) as usize };
             if index < count || matches!(write, FileWrite::Octets(..)) {
                 write.apply_to(&mut inode.durable_content, at_most);
             }
@@ -124,7 +124,7 @@ impl SimulatedDisk {
     pub fn new(rng: Rng) -> SimulatedDisk {
         SimulatedDisk(Arc::new(Mutex::new(DiskState {
             inodes: BTreeMap::new(),
-            next: 1,
+            next_inode: 1,
             visible_names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             unsynced_name_changes: Vec::new(),
@@ -146,7 +146,7 @@ impl SimulatedDisk {
     }
 
     /// Returns whether a request may fail.
-    pub fn is_troubled(&self) -> bool {
+    pub fn may_fail(&self) -> bool {
         let state = self.state();
         state.is_full || state.failure_probability > 0.0
     }
@@ -163,10 +163,10 @@ impl SimulatedDisk {
     /// Returns a copy of the disk as it would be after a power cut at this moment. The copy has no faults.
     pub fn after_power_cut(&self) -> SimulatedDisk {
         let mut state = self.state();
-        let rng = state.rng.fork();
+        let rng = state.rng.fork_generator();
         let mut copy = DiskState {
             inodes: state.inodes.clone(),
-            next: state.next,
+            next_inode: state.next_inode,
             visible_names: BTreeMap::new(),
             durable_names: state.durable_names.clone(),
             unsynced_name_changes: Vec::new(),
@@ -175,7 +175,7 @@ impl SimulatedDisk {
             failure_probability: 0.0,
             is_dead: false,
         };
-        let count = copy.rng.below(state.unsynced_name_changes.len() as u64 + 1) as usize;
+        let count = copy.rng.number_below(state.unsynced_name_changes.len() as u64 + 1) as usize;
         state
             .unsynced_name_changes
             .iter()
@@ -184,7 +184,7 @@ impl SimulatedDisk {
         copy.visible_names = copy.durable_names.clone();
         let inodes: Vec<u64> = copy.inodes.keys().copied().collect();
         for inode in inodes {
-            copy.keep_some_writes(inode);
+            copy.persist_some_writes(inode);
             if let Some(inode) = copy.inodes.get_mut(&inode) {
                 (inode.visible_content, inode.is_locked) = (inode.durable_content.clone(), false);
             }
@@ -224,8 +224,8 @@ impl Disk for SimulatedDisk {
             Some(inode) => *inode,
             None => {
                 state.fail_at_random()?;
-                let inode = state.next;
-                state.next += 1;
+                let inode = state.next_inode;
+                state.next_inode += 1;
                 state.inodes.insert(inode, Inode::default());
                 state.visible_names.insert(path.to_owned(), inode);
                 state.unsynced_name_changes.push(NameChange::Is(path.to_owned(), inode));
@@ -339,7 +339,7 @@ impl DiskFile for SimulatedFile {
     fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()> {
         let mut state = self.simulated_disk.state();
         let (full, state_is_dead, failed) = (state.is_full, state.is_dead, state.fail_at_random());
-        let most = state.rng.below(octets.len() as u64 + 1) as usize;
+        let most = state.rng.number_below(octets.len() as u64 + 1) as usize;
         drop(state);
         if state_is_dead {
             return failed;
@@ -359,7 +359,7 @@ impl DiskFile for SimulatedFile {
         let mut state = self.simulated_disk.state();
         if let Err(error) = state.fail_at_random() {
             if !state.is_dead {
-                state.keep_some_writes(self.inode);
+                state.persist_some_writes(self.inode);
             }
             return Err(error);
         }

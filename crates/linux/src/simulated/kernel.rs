@@ -277,7 +277,7 @@ impl KernelState {
 
     /// Removes addresses and routes of an interface. Some kernels send no events about these removals.
     fn remove_addresses_and_routes(&mut self, index: u32) {
-        let tells = self.rng.chance(0.5);
+        let tells = self.rng.is_true_with_probability(0.5);
         for address in self.addresses.extract_if(.., |it| it.index == index).collect::<Vec<_>>() {
             self.send_event(KernelEvent::Address(address, false), ObjectOwner::Other);
         }

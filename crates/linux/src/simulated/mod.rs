@@ -74,7 +74,7 @@ impl SimulatedKernel {
     /// Makes the kernel lose the next events; carnet's socket then gets an error.
     pub fn lose_events(&self) {
         let mut state = self.0.borrow_mut();
-        state.events_to_lose = 1 + state.rng.below(5) as u32;
+        state.events_to_lose = 1 + state.rng.number_below(5) as u32;
     }
 
     /// Makes this kernel like one before Linux 5.18, which stores no mark of an address.
@@ -259,7 +259,7 @@ impl SimulatedKernel {
     /// Boots the machine again after a power cut.
     pub fn reboot(&self) {
         let mut state = self.0.borrow_mut();
-        let (rng, boot) = (state.rng.fork(), state.boot_number + 1);
+        let (rng, boot) = (state.rng.fork_generator(), state.boot_number + 1);
         *state = KernelState::new(rng);
         state.boot_number = boot;
     }
@@ -364,7 +364,7 @@ impl SimulatedMachine {
             (news, std::mem::take(&mut state.has_lost_events))
         };
         for (news, by) in news {
-            self.state_keeper.netlink_changes.handle_datagram(&channel::event(news, by));
+            self.state_keeper.netlink_changes.handle_datagram(&channel::event_message(news, by));
         }
         if overrun {
             self.state_keeper.netlink_changes.handle_overrun();
@@ -375,7 +375,7 @@ impl SimulatedMachine {
     }
 
     /// Returns the value of [`Platform::consecutive_failures`](crate::Platform::consecutive_failures).
-    pub fn failures(&self) -> u32 {
+    pub fn consecutive_failures(&self) -> u32 {
         self.failures
     }
 
@@ -384,7 +384,7 @@ impl SimulatedMachine {
     }
 
     /// Returns whether the platform has events to return or state to read.
-    pub fn has_news(&self) -> bool {
+    pub fn has_pending_work(&self) -> bool {
         let state = self.simulated_kernel.0.borrow();
         state.has_lost_events
             || state.unread_events.as_ref().is_some_and(|news| !news.is_empty())
@@ -393,7 +393,7 @@ impl SimulatedMachine {
     }
 
     /// Returns whether the platform still has to repeat a refused request.
-    pub fn is_troubled(&self) -> bool {
+    pub fn has_refused_requests(&self) -> bool {
         self.state_keeper.installer.has_failed_entries() || self.state_keeper.installer.is_contested()
     }
 

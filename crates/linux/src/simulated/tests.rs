@@ -14,7 +14,7 @@ const UNDO_FILE: &str = "/run/undo";
 
 fn new_machine(seed: u64) -> (SimulatedKernel, SimulatedDisk, SimulatedMachine) {
     let mut rng = Rng::new(seed);
-    let kernel = SimulatedKernel::new(rng.fork());
+    let kernel = SimulatedKernel::new(rng.fork_generator());
     for name in ["w0", "i0"] {
         kernel.add_link(name);
         kernel.set_link(name, true, true);
@@ -213,10 +213,10 @@ fn refused_entry_is_tried_again_without_event() {
     for entry in one_entry_of_each_kind() {
         let _ = machine.apply_change(&EntryChange::Set(entry));
     }
-    assert!(machine.is_troubled() && !machine.differences().is_empty());
+    assert!(machine.has_refused_requests() && !machine.differences().is_empty());
     kernel.set_failure_probability(0.0);
     let mut seconds = 0;
-    while machine.is_troubled() && seconds < 10 {
+    while machine.has_refused_requests() && seconds < 10 {
         machine.advance_one_second();
         seconds += 1;
     }
@@ -248,7 +248,7 @@ fn entry_that_stays_refused_is_tried_every_half_minute() {
     assert_eq!(attempts, [1, 3, 7, 15, 31, 63, 95, 127, 159, 191]);
     machine.apply_change(&EntryChange::Remove(entry.clone())).expect("gone");
     (0..32).for_each(|_| machine.advance_one_second());
-    assert!(!machine.is_troubled());
+    assert!(!machine.has_refused_requests());
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new(), "the route is not ours");
 }
@@ -430,13 +430,17 @@ fn entry_in_unknown_state_is_installed_and_removed_correctly() {
             kernel.set_switch("i0", "forwarding", "1");
         }
         kernel.set_failure_probability(0.4);
-        disk.set_failure_probability(rng.chance(0.2), 0.2);
+        disk.set_failure_probability(rng.is_true_with_probability(0.2), 0.2);
         let entries = one_entry_of_each_kind();
         for _ in 0..40 {
-            let entry = entries[rng.below(entries.len() as u64) as usize].clone();
-            let change = if rng.chance(0.6) { EntryChange::Set(entry) } else { EntryChange::Remove(entry) };
+            let entry = entries[rng.number_below(entries.len() as u64) as usize].clone();
+            let change = if rng.is_true_with_probability(0.6) {
+                EntryChange::Set(entry)
+            } else {
+                EntryChange::Remove(entry)
+            };
             let _ = machine.apply_change(&change);
-            if rng.chance(0.2) {
+            if rng.is_true_with_probability(0.2) {
                 machine.advance_one_second();
             }
         }

@@ -62,7 +62,7 @@ struct CandidatePacket {
     transport: Transport,
     /// Length of all headers in octets.
     headers_length: usize,
-    payload: usize,
+    payload_length: usize,
     sequence: u32,
     /// Whether no packet may follow this one in its burst (PSH).
     push: bool,
@@ -75,7 +75,7 @@ struct HeldBurst {
     frame_octets: Vec<u8>,
     /// Fields of the first packet.
     first_packet: CandidatePacket,
-    packets: usize,
+    packet_count: usize,
     next_sequence: u32,
 }
 
@@ -108,33 +108,33 @@ impl PacketCoalescer {
             {
                 // Check a packet's checksum only when a second packet joins it: a single packet is written
                 // unchanged.
-                if held.packets > 1 || is_intact(held.packet(), transport) {
+                if held.packet_count > 1 || is_intact(held.packet(), transport) {
                     if !is_intact(packet, transport) {
-                        self.emit(at, sink);
+                        self.write_burst(at, sink);
                         return false;
                     }
                     held.append_packet(candidate, packet);
                     if held.is_full(candidate) {
-                        self.emit(at, sink);
+                        self.write_burst(at, sink);
                     }
                     return true;
                 }
             }
-            self.emit(at, sink);
+            self.write_burst(at, sink);
         }
         let Some(candidate) = candidate.filter(|candidate| !candidate.push) else { return false };
         if self.held_bursts.len() >= MAX_HELD_FLOWS {
-            self.emit(0, sink);
+            self.write_burst(0, sink);
         }
         let mut frame = self.spare_buffers.pop().unwrap_or_default();
         frame.clear();
         frame.extend_from_slice(&[0; virtio::VIRTIO_HEADER_LENGTH]);
         frame.extend_from_slice(packet);
-        let next_sequence = candidate.sequence.wrapping_add(candidate.payload as u32);
+        let next_sequence = candidate.sequence.wrapping_add(candidate.payload_length as u32);
         self.held_bursts.push(HeldBurst {
             frame_octets: frame,
             first_packet: candidate,
-            packets: 1,
+            packet_count: 1,
             next_sequence,
         });
         true
@@ -143,11 +143,11 @@ impl PacketCoalescer {
     /// Writes all bursts that wait.
     pub(crate) fn flush_bursts(&mut self, sink: &mut impl FrameSink) {
         while !self.held_bursts.is_empty() {
-            self.emit(0, sink);
+            self.write_burst(0, sink);
         }
     }
 
-    fn emit(&mut self, at: usize, sink: &mut impl FrameSink) {
+    fn write_burst(&mut self, at: usize, sink: &mut impl FrameSink) {
         let mut held = self.held_bursts.remove(at);
         let header = held.finish_burst();
         sink.receive_frame(&header, &held.frame_octets);
@@ -183,7 +183,13 @@ impl CandidatePacket {
             }
         };
         let payload = rest.len().checked_sub(header).filter(|payload| *payload > 0)?;
-        Some(CandidatePacket { transport, headers_length: HEADER_LEN + header, payload, sequence, push })
+        Some(CandidatePacket {
+            transport,
+            headers_length: HEADER_LEN + header,
+            payload_length: payload,
+            sequence,
+            push,
+        })
     }
 }
 
@@ -202,8 +208,12 @@ impl HeldBurst {
         let (mine, first) = (self.packet(), &self.first_packet);
         // Compares version, traffic class, flow label, and hop limit.
         let same_ip = mine.get(..4) == packet.get(..4) && mine.get(7) == packet.get(7);
-        let room = mine.len() + next.payload <= MAX_BURST_LENGTH;
-        if !same_ip || !room || next.headers_length != first.headers_length || next.payload > first.payload {
+        let room = mine.len() + next.payload_length <= MAX_BURST_LENGTH;
+        if !same_ip
+            || !room
+            || next.headers_length != first.headers_length
+            || next.payload_length > first.payload_length
+        {
             return false;
         }
         match first.transport {
@@ -224,8 +234,8 @@ impl HeldBurst {
 
     fn append_packet(&mut self, next: &CandidatePacket, packet: &[u8]) {
         self.frame_octets.extend_from_slice(packet.get(next.headers_length..).unwrap_or_default());
-        self.packets += 1;
-        self.next_sequence = self.next_sequence.wrapping_add(next.payload as u32);
+        self.packet_count += 1;
+        self.next_sequence = self.next_sequence.wrapping_add(next.payload_length as u32);
         if next.push
             && let Some(flags) =
                 self.frame_octets.get_mut(virtio::VIRTIO_HEADER_LENGTH + HEADER_LEN + TCP_FLAGS_OFFSET)
@@ -237,14 +247,15 @@ impl HeldBurst {
     /// Returns whether the burst is complete after the packet `last`.
     fn is_full(&self, last: &CandidatePacket) -> bool {
         last.push
-            || last.payload < self.first_packet.payload
-            || self.first_packet.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS_PER_BURST
+            || last.payload_length < self.first_packet.payload_length
+            || self.first_packet.transport == Transport::Udp && self.packet_count >= MAX_DATAGRAMS_PER_BURST
     }
 
     /// Writes lengths and checksum of a burst, and returns its virtio header.
     fn finish_burst(&mut self) -> VirtioHeader {
-        let CandidatePacket { transport, headers_length: headers, payload, .. } = self.first_packet;
-        if self.packets == 1 {
+        let CandidatePacket { transport, headers_length: headers, payload_length: payload, .. } =
+            self.first_packet;
+        if self.packet_count == 1 {
             return VirtioHeader::default();
         }
         let header = VirtioHeader {

@@ -97,7 +97,7 @@ impl ControlQueues {
     }
 
     /// Notes that all packets have been read, so that [`Self::is_quiet`] may return true.
-    pub(super) fn note_read(&self) {
+    pub(super) fn note_queues_read(&self) {
         // Ignore an error: the task that waits for the queues will get the same error.
         let _ = self.readable_queues.try_io(Interest::READABLE, QueueEpoll::check_for_packets);
     }
@@ -135,7 +135,7 @@ mod tests {
     fn read_queue(queues: &ControlQueues, number: usize) {
         let mut file = File::from(queues.queue_files[number].try_clone().expect("a copy"));
         file.read_exact(&mut [0]).expect("an octet");
-        queues.note_read();
+        queues.note_queues_read();
     }
 
     async fn is_readable(queues: &ControlQueues) -> bool {

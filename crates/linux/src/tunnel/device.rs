@@ -36,7 +36,7 @@ pub(crate) fn create_device(name: &str, kind: DeviceKind) -> Result<(OwnedFd, De
 
 /// Creates a TUN device, which is down, with `N` further queues and the program that selects a packet's
 /// queue. The device vanishes when its last descriptor is closed.
-pub(crate) fn create_steered<const N: usize>(
+pub(crate) fn create_steered_tun_device<const N: usize>(
     name: &str,
     program: &OwnedFd,
 ) -> Result<(OwnedFd, [OwnedFd; N], DeviceFeatures)> {
@@ -72,7 +72,7 @@ fn attach_steering_program(file: &impl AsRawFd, program: &OwnedFd) -> Result<()>
 
 fn make_device(name: &str, kind: DeviceKind, flags: libc::c_int) -> Result<(OwnedFd, DeviceFeatures)> {
     let file = open_clone_device()?;
-    let has_header = knows_virtio_header(&file);
+    let has_header = supports_virtio_header(&file);
     attach_queue(&file, name, kind, has_header, flags)?;
     let kinds = if has_header { enable_offload(&file) } else { BurstKinds::default() };
     if !(kinds.accepts_tcp && kinds.accepts_udp) {
@@ -104,7 +104,7 @@ fn open_clone_device() -> Result<OwnedFd> {
 }
 
 /// Returns whether the driver supports virtio headers (`TUNGETFEATURES`).
-fn knows_virtio_header(file: &impl AsRawFd) -> bool {
+fn supports_virtio_header(file: &impl AsRawFd) -> bool {
     let mut features: libc::c_uint = 0;
     // SAFETY: the descriptor is open, and the kernel writes one `unsigned int` into `features`.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETFEATURES as _, &raw mut features) };

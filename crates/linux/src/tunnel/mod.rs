@@ -103,7 +103,7 @@ pub enum DeviceQueue {
     /// Control messages of known senders: remote ends of the station's tunnels.
     Known = 1,
     /// Control messages of all other senders.
-    Strangers = 2,
+    OtherSenders = 2,
 }
 
 impl DeviceQueue {
@@ -142,7 +142,7 @@ impl TunDevice {
         match queue {
             DeviceQueue::Forwarded => Some(self.0.file.get_ref()),
             DeviceQueue::Known => self.control_queues().map(ControlQueues::known_senders_queue),
-            DeviceQueue::Strangers => self.control_queues().map(ControlQueues::unknown_senders_queue),
+            DeviceQueue::OtherSenders => self.control_queues().map(ControlQueues::unknown_senders_queue),
         }
     }
 
@@ -190,21 +190,21 @@ impl TunDevice {
     /// has only one queue, for example because `senders` is 0.
     pub(crate) fn create_tun_device(senders: usize) -> Result<(TunDevice, Option<KnownSenders>)> {
         let unwatched = |error| Error::kernel_refusal(format!("wait for packets of {TUNNEL_DEVICE}"), error);
-        let (file, control, DeviceFeatures { has_header, burst_kinds: kinds }) = match create_steered(senders)
-        {
-            Ok((file, others, abilities, steering)) => {
-                let queues = ControlQueues::new(others).map_err(unwatched)?;
-                let control = SteeredControl { queues, steering: Arc::new(steering) };
-                (file, Some(control), abilities)
-            }
-            Err(why) => {
-                tracing::debug!(
-                    "cannot give the TUN device {TUNNEL_DEVICE} several queues, so it has one: {why}"
-                );
-                let (file, abilities) = device::create_device(TUNNEL_DEVICE, device::DeviceKind::Tun)?;
-                (file, None, abilities)
-            }
-        };
+        let (file, control, DeviceFeatures { has_header, burst_kinds: kinds }) =
+            match create_steered_tun_device(senders) {
+                Ok((file, others, abilities, steering)) => {
+                    let queues = ControlQueues::new(others).map_err(unwatched)?;
+                    let control = SteeredControl { queues, steering: Arc::new(steering) };
+                    (file, Some(control), abilities)
+                }
+                Err(why) => {
+                    tracing::debug!(
+                        "cannot give the TUN device {TUNNEL_DEVICE} several queues, so it has one: {why}"
+                    );
+                    let (file, abilities) = device::create_device(TUNNEL_DEVICE, device::DeviceKind::Tun)?;
+                    (file, None, abilities)
+                }
+            };
         let file = watch_readable(file).map_err(unwatched)?;
         let known = control.as_ref().map(|control| KnownSenders::new(Arc::clone(&control.steering)));
         Ok((
@@ -220,15 +220,15 @@ impl TunDevice {
 }
 
 /// Creates the TUN device with three queues. The error says why the kernel cannot, in one line.
-fn create_steered(
+fn create_steered_tun_device(
     senders: usize,
 ) -> std::result::Result<(OwnedFd, [OwnedFd; 2], DeviceFeatures, SteeringProgram), String> {
     if senders == 0 {
         return Err("the config has no known senders".to_owned());
     }
     let steering = SteeringProgram::open(senders)?;
-    let (first, others, abilities) =
-        device::create_steered(TUNNEL_DEVICE, steering.program_fd()).map_err(|error| error.to_string())?;
+    let (first, others, abilities) = device::create_steered_tun_device(TUNNEL_DEVICE, steering.program_fd())
+        .map_err(|error| error.to_string())?;
     Ok((first, others, abilities, steering))
 }
 

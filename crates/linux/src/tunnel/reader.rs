@@ -32,7 +32,7 @@ impl TunnelReader {
     /// Creates the reader of the device. A device may have only one: several readers would each get a part of
     /// the packets.
     pub fn new(io: TunDevice) -> Self {
-        let progress = [DeviceQueue::Known, DeviceQueue::Strangers]
+        let progress = [DeviceQueue::Known, DeviceQueue::OtherSenders]
             .map(|queue| (queue, QueueProgress::new(steering::now())));
         TunnelReader {
             tun_device: io,
@@ -57,7 +57,7 @@ impl TunnelReader {
     /// Fails with [`io::ErrorKind::WouldBlock`] if no queue has a packet.
     pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::WouldBlock.into());
-        for queue in [DeviceQueue::Forwarded, DeviceQueue::Known, DeviceQueue::Strangers] {
+        for queue in [DeviceQueue::Forwarded, DeviceQueue::Known, DeviceQueue::OtherSenders] {
             result = self.try_read_from(queue, packet);
             if !matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
                 break;
@@ -134,13 +134,13 @@ impl TunnelReader {
     /// intervals, after it has handled all packets that it has read.
     pub fn move_known_senders(&mut self) {
         let Some(control) = &self.tun_device.0.control_queues else { return };
-        control.queues.note_read();
+        control.queues.note_queues_read();
         let now = steering::now();
         for (queue, progress) in &mut self.queue_progress {
             if let Some(before) =
                 progress.handled_until(now, QUEUE_LENGTH, || self.tun_device.is_empty(*queue))
             {
-                control.steering.has_read(*queue, before);
+                control.steering.set_read_until(*queue, before);
             }
         }
     }

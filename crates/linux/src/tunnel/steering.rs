@@ -44,7 +44,7 @@ use std::sync::Arc;
 use carnet_nemo::forwarding::desired::Tunnel;
 
 use crate::bpf_call::{
-    BPF_ANY, BpfMap, MAP_TYPE_ARRAY, MAP_TYPE_HASH, PlainMapValue, UPDATE_NO_EXIST, load_socket_filter,
+    BPF_ANY, BPF_NOEXIST, BpfMap, MAP_TYPE_ARRAY, MAP_TYPE_HASH, PlainMapValue, load_socket_filter,
 };
 use crate::clock;
 
@@ -112,7 +112,7 @@ impl SteeringProgram {
 
     /// Stores in the program's map that the station has handled all packets of a queue that were put into it
     /// before this time.
-    pub(super) fn has_read(&self, queue: DeviceQueue, before: u64) {
+    pub(super) fn set_read_until(&self, queue: DeviceQueue, before: u64) {
         let _ = self.read_until_map.put_element(&(queue as u32), &before, BPF_ANY);
     }
 }
@@ -139,21 +139,21 @@ impl KnownSenders {
     /// Adds the remote end of a tunnel. `is_new` is false if the tunnel replaces one with the same ends.
     pub(crate) fn add(&mut self, tunnel: &Tunnel, is_new: bool) {
         let Some(address) = tunnel.remote.ipv6().filter(|_| is_new) else { return };
-        self.forget_removed();
+        self.free_removed_entries();
         let (key, SteeringProgram { sender_map: known, queue_map: places, .. }) =
             (address.octets(), &*self.steering);
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
-        let result = match known.put_element(&key, &1, UPDATE_NO_EXIST) {
+        let result = match known.put_element(&key, &1, BPF_NOEXIST) {
             Ok(()) => {
                 // The sender's earlier packets are in the third queue. If the sender still has an entry in
                 // the map of queues, leave the entry unchanged.
                 let place = SenderQueueValue {
                     last_packet_at: now(),
-                    queue_number: DeviceQueue::Strangers as u32,
+                    queue_number: DeviceQueue::OtherSenders as u32,
                     unused: 0,
                 };
                 places
-                    .put_element(&key, &place, UPDATE_NO_EXIST)
+                    .put_element(&key, &place, BPF_NOEXIST)
                     .or_else(|error| if is_there(&error) { Ok(()) } else { Err(error) })
             }
             Err(error) if is_there(&error) => {
@@ -186,12 +186,12 @@ impl KnownSenders {
                 "cannot end the precedence of control messages of {address} at the tunnel device: {error}"
             );
         }
-        self.forget_removed();
+        self.free_removed_entries();
     }
 
     /// Frees the map entries of at most two removed senders. Each addition or removal of a sender calls this
     /// function, so the list of removed senders does not grow without limit.
-    fn forget_removed(&mut self) {
+    fn free_removed_entries(&mut self) {
         let SteeringProgram { sender_map: known, queue_map: places, read_until_map: read, .. } =
             &*self.steering;
         let now = now();
@@ -206,7 +206,7 @@ impl KnownSenders {
             // Skip a sender that is known again, or whose entry is gone because the list had it twice.
             let Some(place) = places.get(&key).filter(|_| known.get(&key).is_none()) else { continue };
             // The entry is useless if the program would select the same queue without it.
-            let is_over = place.queue_number == DeviceQueue::Strangers as u32
+            let is_over = place.queue_number == DeviceQueue::OtherSenders as u32
                 || read.get(&place.queue_number).is_some_and(|before| place.last_packet_at < before);
             if is_over {
                 let _ = places.remove(&key);

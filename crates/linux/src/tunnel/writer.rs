@@ -21,7 +21,7 @@ pub(super) trait BurstDevice {
     /// Writes a packet without a virtio header.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;
     /// Writes a packet whose buffer has room for a virtio header before the packet.
-    fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
+    fn write_packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
         self.packet(packet.as_slice())
     }
     /// Writes a packet or a burst that begins with its virtio header.
@@ -33,7 +33,7 @@ impl BurstDevice for TunDevice {
         self.try_write(packet)
     }
 
-    fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
+    fn write_packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
         match packet.packet_with_prefix(&[0; virtio::VIRTIO_HEADER_LENGTH]) {
             Some(frame) if self.0.has_header => self.try_write_frame(frame),
             _ => self.try_write(packet.as_slice()),
@@ -72,7 +72,7 @@ impl TunnelWriter {
     /// Writes a packet whose buffer has room for a virtio header, as [`Self::write`] does.
     pub fn write_in_place(&mut self, packet: &mut PacketBuffer) {
         if !self.packet_coalescer.push(packet.as_slice(), &mut self.device_output)
-            && self.device_output.device.packet_in_place(packet).is_err()
+            && self.device_output.device.write_packet_in_place(packet).is_err()
         {
             self.device_output.errors += 1;
         }
@@ -131,14 +131,14 @@ impl<D: BurstDevice> FrameSink for Output<D> {
                 }
                 self.write_segments_separately(header, frame);
             }
-            (Err(_), Some(_)) => self.errors += packets(header, frame),
+            (Err(_), Some(_)) => self.errors += packet_count_of(header, frame),
             (Err(_), None) => self.errors += 1,
         }
     }
 }
 
 /// Returns the number of packets in a burst.
-fn packets(header: &VirtioHeader, frame: &[u8]) -> u64 {
+fn packet_count_of(header: &VirtioHeader, frame: &[u8]) -> u64 {
     let payload =
         frame.len().saturating_sub(virtio::VIRTIO_HEADER_LENGTH + usize::from(header.headers_length));
     let segment = header.burst_properties.map_or(1, |burst| usize::from(burst.segment_size).max(1));

@@ -30,14 +30,18 @@ pub(super) struct Discovery {
     /// Identifier of the requests that wait for an answer.
     request_identifier: Option<u16>,
     sent_requests: u32,
-    next: Option<Time>,
+    next_request_at: Option<Time>,
 }
 
 impl Discovery {
     /// Starts the discovery, unless it is running or pausing.
     pub fn start_discovery(&mut self, now: Time, rng: &mut Rng) {
-        if self.next.is_none() {
-            *self = Discovery { request_identifier: Some(rng.u16()), sent_requests: 0, next: Some(now) };
+        if self.next_request_at.is_none() {
+            *self = Discovery {
+                request_identifier: Some(rng.u16()),
+                sent_requests: 0,
+                next_request_at: Some(now),
+            };
         }
     }
 
@@ -48,13 +52,13 @@ impl Discovery {
 
     /// Returns when the discovery is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.next
+        self.next_request_at
     }
 
     /// Returns the packet of the request that is due; `None` if none is due or no uplink has an address.
     /// Successive requests use different uplinks.
     pub fn next_request(&mut self, now: Time, router: &MobileRouter) -> Option<Vec<u8>> {
-        self.next.filter(|next| *next <= now)?;
+        self.next_request_at.filter(|next| *next <= now)?;
         if self.sent_requests >= MAX_RETRANSMISSIONS {
             // A new identifier for each run of the discovery: the router ignores late answers to requests
             // of an earlier run.
@@ -75,7 +79,7 @@ impl Discovery {
         };
         let wait = INITIAL_TIMEOUT * 2_u32.pow(self.sent_requests);
         self.sent_requests += 1;
-        self.next = Some(
+        self.next_request_at = Some(
             now + if self.sent_requests < MAX_RETRANSMISSIONS { wait } else { wait + PAUSE_AFTER_DISCOVERY },
         );
         let mobile_router = router.config().is_router();

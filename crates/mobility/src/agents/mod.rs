@@ -34,7 +34,9 @@ use std::time::Duration;
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_wire::icmpv6::types::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
-use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, PortalProbe, State, SwitchOrder};
+use crate::mobile_router::{
+    InterfaceOctets, MobileRouter, MobileRouterConfig, PortalProbe, State, SwitchOrder,
+};
 use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
 use discovery::Discovery;
 use prefix_discovery::PrefixDiscovery;
@@ -89,7 +91,7 @@ impl AgentsConfig {
 #[derive(Debug)]
 struct TriedAgent {
     mobile_router: MobileRouter,
-    started_at: Time,
+    trial_started_at: Time,
     /// Time of the first registration with this home agent, if it has accepted one.
     registered_at: Option<Time>,
     /// Whether the present home agent has demanded the change by a Home Agent Switch message.
@@ -102,7 +104,7 @@ struct FormerAgent {
     mobile_router: MobileRouter,
     /// Time until which the router accepts packets from this home agent. `None` until the router has
     /// de-registered.
-    accept_until: Option<Time>,
+    accept_packets_until: Option<Time>,
 }
 
 /// Selection of the home agent; see the module documentation.
@@ -110,7 +112,7 @@ struct FormerAgent {
 pub struct Agents {
     config: AgentsConfig,
     /// Discovered home agents, in the order in which the router tries them.
-    discovered: Vec<AgentAddress>,
+    discovered_agents: Vec<AgentAddress>,
     discovery: Discovery,
     prefix_discovery: PrefixDiscovery,
     tried_agent: Option<TriedAgent>,
@@ -125,7 +127,7 @@ pub struct Agents {
     last_pause_between_rounds: Duration,
     /// Home agents that the present one has named in a Home Agent Switch message and that the router has not
     /// tried yet.
-    ordered_agents: VecDeque<AgentAddress>,
+    agents_to_switch_to: VecDeque<AgentAddress>,
     /// Whether the present home agent has sent the router away without the address of another home agent.
     is_sent_away: bool,
     rng: Rng,
@@ -138,7 +140,7 @@ impl Agents {
         Agents {
             prefix_discovery: PrefixDiscovery::new(config.prefix_discovery),
             config,
-            discovered: Vec::new(),
+            discovered_agents: Vec::new(),
             discovery: Discovery::default(),
             tried_agent: None,
             former_agents: Vec::new(),
@@ -146,7 +148,7 @@ impl Agents {
             tried_since_unanswered: Vec::new(),
             next_round_at: None,
             last_pause_between_rounds: Duration::ZERO,
-            ordered_agents: VecDeque::new(),
+            agents_to_switch_to: VecDeque::new(),
             is_sent_away: false,
             rng,
             outputs: VecDeque::new(),
@@ -154,14 +156,14 @@ impl Agents {
     }
 
     /// Returns whether the router knows, or may discover, more than one home agent.
-    pub fn is_choice(&self) -> bool {
+    pub fn has_several_agents(&self) -> bool {
         self.config.discovers_agents || self.config.agents.len() > 1
     }
 
     /// Returns all known home agents, in the order in which they are tried.
     pub fn known_agents(&self) -> Vec<AgentAddress> {
         let mut known = self.config.agents.clone();
-        for agent in &self.discovered {
+        for agent in &self.discovered_agents {
             if !known.iter().any(|other| other.address == agent.address) {
                 known.push(*agent);
             }
@@ -216,10 +218,10 @@ impl Agents {
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let machines = self.other_mobile_routers().filter_map(MobileRouter::poll_timeout);
-        let left = self.former_agents.iter().filter_map(|left| left.accept_until);
+        let left = self.former_agents.iter().filter_map(|left| left.accept_packets_until);
         let trial = self.tried_agent.as_ref().map(|trial| match trial.registered_at {
             Some(at) => at + FURTHER_UPLINKS_WAIT,
-            None => trial.started_at + ANSWER_TIMEOUT,
+            None => trial.trial_started_at + ANSWER_TIMEOUT,
         });
         let waiting = self.tried_agent.is_none();
         let pause = self.next_round_at.filter(|_| waiting);
@@ -265,7 +267,7 @@ impl Agents {
     }
 
     /// Passes the number of octets that an uplink has carried to the `MobileRouter`s for other home agents.
-    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
+    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: InterfaceOctets) {
         self.other_mobile_routers_mut()
             .for_each(|machine| machine.handle_octets(now, wall, interface, octets));
     }
@@ -296,12 +298,12 @@ impl Agents {
             return Ok(());
         }
         let found = self.discovery.handle_answer(message, current.config())?;
-        self.discovered = found.into_iter().map(|address| self.known_address_of(address)).collect();
+        self.discovered_agents = found.into_iter().map(|address| self.known_address_of(address)).collect();
         self.begin_first_round();
         if std::mem::take(&mut self.is_sent_away) {
             let present = current.config().home_agent;
-            self.ordered_agents =
-                self.discovered.iter().copied().filter(|agent| agent.address != present).collect();
+            self.agents_to_switch_to =
+                self.discovered_agents.iter().copied().filter(|agent| agent.address != present).collect();
         }
         Ok(())
     }
@@ -316,10 +318,10 @@ impl Agents {
     /// home agent. Call this function after every input, when the outputs of `current` have been taken.
     pub fn review_agents(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         self.collect_outputs();
-        if let Some(switch) = current.take_switch() {
+        if let Some(switch) = current.take_switch_order() {
             self.follow_switch_order(now, current, switch);
         }
-        self.remove_left_agents(now);
+        self.remove_former_agents(now);
         let solicitation = self.prefix_discovery.next_solicitation(now, &mut self.rng, current);
         self.outputs.extend(solicitation.map(Output::Packet));
         let state = current.state();
@@ -328,8 +330,8 @@ impl Agents {
             self.begin_first_round();
             return self.handle_shutdown(now, wall);
         }
-        self.look_at_trial(now, wall, current);
-        let trouble = if self.is_choice() { self.reason_to_change(now, current) } else { None };
+        self.review_trial(now, wall, current);
+        let trouble = if self.has_several_agents() { self.reason_to_change(now, current) } else { None };
         if trouble.is_none() {
             self.begin_first_round();
             if let Some(trial) = self.tried_agent.take_if(|trial| !trial.is_demanded_by_agent) {
@@ -357,14 +359,14 @@ impl Agents {
     fn follow_switch_order(&mut self, now: Time, current: &MobileRouter, switch: SwitchOrder) {
         let present = current.config().home_agent;
         let under_way = self.tried_agent.as_ref().is_some_and(|trial| trial.is_demanded_by_agent)
-            || !self.ordered_agents.is_empty();
+            || !self.agents_to_switch_to.is_empty();
         if under_way {
             return; // A repeated message changes nothing.
         }
         // Warn only if the router has no other home agent: with several home agents a valid config has a key
         // for each.
         let authentication = &current.config().authentication;
-        if authentication.is_one_for_all_agents() && !self.is_choice() {
+        if authentication.is_shared_by_all_agents() && !self.has_several_agents() {
             let message = format!(
                 "the home agent {present} asks this router to use another home agent, but its key \
                  is the same at all home agents: expected per_agent = true in their configs"
@@ -398,7 +400,7 @@ impl Agents {
                  agent of the config"
             )
         };
-        self.ordered_agents = to.into();
+        self.agents_to_switch_to = to.into();
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
@@ -428,7 +430,7 @@ impl Agents {
         current: &mut MobileRouter,
         trouble: Option<&'static str>,
     ) {
-        if let Some(agent) = self.ordered_agents.pop_front() {
+        if let Some(agent) = self.agents_to_switch_to.pop_front() {
             return self.begin_trial(now, wall, current, agent, true);
         }
         if trouble.is_none() {
@@ -478,7 +480,7 @@ impl Agents {
         } else {
             self.tried_agent = Some(TriedAgent {
                 mobile_router: machine,
-                started_at: now,
+                trial_started_at: now,
                 registered_at: None,
                 is_demanded_by_agent: ordered,
             });
@@ -486,7 +488,7 @@ impl Agents {
     }
 
     /// Decides whether the home agent that the router is trying becomes the present one, or has failed.
-    fn look_at_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+    fn review_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = &mut self.tried_agent else { return };
         let machine = &trial.mobile_router;
         if machine.has_registration() {
@@ -502,9 +504,9 @@ impl Agents {
         let refused = matches!(machine.state(), State::Refused(_)) || machine.temporary_refusal().is_some();
         // No home agent can answer if the router has no usable uplink, so this is no failure.
         if machine.state() == State::Disconnected {
-            trial.started_at = now;
+            trial.trial_started_at = now;
         }
-        if (refused || now.saturating_since(trial.started_at) >= ANSWER_TIMEOUT)
+        if (refused || now.saturating_since(trial.trial_started_at) >= ANSWER_TIMEOUT)
             && let Some(trial) = self.tried_agent.take()
         {
             self.leave_agent(now, wall, trial.mobile_router);
@@ -527,7 +529,7 @@ impl Agents {
         self.leave_agent(now, wall, old);
         self.unanswered_since = None;
         self.begin_first_round();
-        self.ordered_agents.clear();
+        self.agents_to_switch_to.clear();
         self.is_sent_away = false;
         self.discovery.stop_discovery();
     }
@@ -542,7 +544,7 @@ impl Agents {
         if self.former_agents.len() >= MAX_FORMER_AGENTS {
             self.former_agents.remove(0);
         }
-        self.former_agents.push(FormerAgent { mobile_router: machine, accept_until: None });
+        self.former_agents.push(FormerAgent { mobile_router: machine, accept_packets_until: None });
         self.collect_outputs();
     }
 
@@ -554,14 +556,14 @@ impl Agents {
     }
 
     /// Removes former home agents whose grace period has ended.
-    fn remove_left_agents(&mut self, now: Time) {
+    fn remove_former_agents(&mut self, now: Time) {
         let before = self.former_agents.len();
         for left in &mut self.former_agents {
-            if left.accept_until.is_none() && left.mobile_router.is_quiescent() {
-                left.accept_until = Some(now + OLD_PATH_GRACE);
+            if left.accept_packets_until.is_none() && left.mobile_router.is_quiescent() {
+                left.accept_packets_until = Some(now + OLD_PATH_GRACE);
             }
         }
-        self.former_agents.retain(|left| left.accept_until.is_none_or(|until| until > now));
+        self.former_agents.retain(|left| left.accept_packets_until.is_none_or(|until| until > now));
         if self.former_agents.len() < before {
             // `Output::Forwarding` has no home address here, because a station has only one mobile router.
             self.outputs.push_back(Output::Forwarding(Ipv6Addr::UNSPECIFIED));
@@ -571,7 +573,7 @@ impl Agents {
     /// Handles a shutdown, or the return to the home link: the router stops to try other home agents, and
     /// de-registers with all former ones.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
-        self.ordered_agents.clear();
+        self.agents_to_switch_to.clear();
         self.is_sent_away = false;
         self.discovery.stop_discovery();
         if let Some(trial) = self.tried_agent.take() {

@@ -41,13 +41,13 @@ const MIN_SOLICITATION_PAUSE: Duration = Duration::from_secs(60);
 /// Last known state of the prefix of the home address, and the outstanding solicitation.
 #[derive(Debug, Default)]
 pub(super) struct PrefixDiscovery {
-    is_wanted: bool,
+    is_enabled: bool,
     /// Home agent to which the router sends solicitations; `None` without a registration.
     home_agent: Option<Ipv6Addr>,
     /// Identifier of the last solicitation; `None` when the home agent has answered it.
     identifier: Option<u16>,
     sent_solicitations: u32,
-    next: Option<Time>,
+    next_solicitation_at: Option<Time>,
     /// State of the prefix in the last answer, which the last warning to the operator named.
     prefix_state: Option<HomePrefixState>,
 }
@@ -65,37 +65,38 @@ enum HomePrefixState {
 impl PrefixDiscovery {
     /// Creates the discovery. It sends solicitations only if `wanted`.
     pub fn new(wanted: bool) -> PrefixDiscovery {
-        PrefixDiscovery { is_wanted: wanted, ..PrefixDiscovery::default() }
+        PrefixDiscovery { is_enabled: wanted, ..PrefixDiscovery::default() }
     }
 
     /// Returns when the discovery is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.next
+        self.next_solicitation_at
     }
 
     /// Returns the packet of the solicitation that is due; `None` if none is due, or without a registered
     /// IPv6 care-of address.
     pub fn next_solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
-        let Some(care_of_address) = registered_care_of_address(router).filter(|_| self.is_wanted) else {
+        let Some(care_of_address) = registered_care_of_address(router).filter(|_| self.is_enabled) else {
             // Without a registration forget the home agent. So the router sends a solicitation at once when
             // it is registered again.
-            (self.home_agent, self.next) = (None, None);
+            (self.home_agent, self.next_solicitation_at) = (None, None);
             return None;
         };
         let home_agent = router.config().home_agent;
         if self.home_agent != Some(home_agent) {
-            (self.home_agent, self.sent_solicitations, self.next) = (Some(home_agent), 0, Some(now));
+            (self.home_agent, self.sent_solicitations, self.next_solicitation_at) =
+                (Some(home_agent), 0, Some(now));
         }
-        self.next.filter(|next| *next <= now)?;
+        self.next_solicitation_at.filter(|next| *next <= now)?;
         if self.sent_solicitations >= MAX_UNANSWERED_SOLICITATIONS {
-            (self.identifier, self.sent_solicitations, self.next) =
+            (self.identifier, self.sent_solicitations, self.next_solicitation_at) =
                 (None, 0, Some(now + MAX_SOLICITATION_PAUSE));
             return None;
         }
         // RFC 6275 11.4.2: "MUST set the Identifier field ... to a random value".
         let identifier = rng.u16();
         self.identifier = Some(identifier);
-        self.next = Some(now + INITIAL_TIMEOUT * 2_u32.pow(self.sent_solicitations));
+        self.next_solicitation_at = Some(now + INITIAL_TIMEOUT * 2_u32.pow(self.sent_solicitations));
         self.sent_solicitations += 1;
         Some(build_solicitation(care_of_address, router.config().home_address, home_agent, identifier))
     }
@@ -124,7 +125,7 @@ impl PrefixDiscovery {
             // Solicitation". The pause limits how often an attacker can cause a solicitation.
             let soon = now + MIN_SOLICITATION_PAUSE;
             if self.identifier.is_none() {
-                self.next = self.next.map(|next| next.min(soon));
+                self.next_solicitation_at = self.next_solicitation_at.map(|next| next.min(soon));
             }
             return Err(MobilityDrop::Unexpected);
         }
@@ -146,7 +147,7 @@ impl PrefixDiscovery {
             }
             _ => (HomePrefixState::Gone, 0),
         };
-        self.next = Some(
+        self.next_solicitation_at = Some(
             now + (Duration::from_secs(good.into()) / 2)
                 .clamp(MIN_SOLICITATION_PAUSE, MAX_SOLICITATION_PAUSE),
         );

@@ -28,7 +28,7 @@ pub struct Registration {
 impl Registration {
     /// Returns this registration. If `before` has the same care-of address, the result has the
     /// `registered_since` of `before`.
-    pub(crate) fn continuing(self, before: Option<&Registration>) -> Registration {
+    pub(crate) fn with_registration_time_of(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
         };
@@ -47,7 +47,7 @@ impl Registration {
 
     /// Returns when to renew this registration. The time is earlier if the uplink `is_full`.
     pub(crate) fn renew_at(&self, is_full: bool) -> Time {
-        Renewal::BeforeEnd { is_full }.renewal_time(self.sent_at(), self.lifetime)
+        RenewalRule::BeforeEnd { is_full }.renewal_time(self.sent_at(), self.lifetime)
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn to_authenticated_form(care_of_address: IpAddr) -> Ipv6Addr {
 
 /// Rule for the renewal of a registration or of a token before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Renewal {
+pub(crate) enum RenewalRule {
     /// A quarter of the lifetime before its end, at least 8 s, but not before half of the lifetime. The
     /// remaining time suffices for three retransmissions. A full uplink loses many Binding Updates and delays
     /// all of them, so the router renews over it at half of the lifetime.
@@ -73,13 +73,13 @@ pub(crate) enum Renewal {
     AtAge(Duration),
 }
 
-impl Renewal {
+impl RenewalRule {
     /// Returns when to renew. The lifetime begins at `sent_at`.
     pub(crate) fn renewal_time(self, sent_at: Time, lifetime: Duration) -> Time {
         let after = match self {
-            Renewal::AtAge(age) => age,
-            Renewal::BeforeEnd { is_full: true } => lifetime / 2,
-            Renewal::BeforeEnd { is_full: false } => {
+            RenewalRule::AtAge(age) => age,
+            RenewalRule::BeforeEnd { is_full: true } => lifetime / 2,
+            RenewalRule::BeforeEnd { is_full: false } => {
                 let margin = (lifetime / 4).max(Duration::from_secs(8)).min(lifetime / 2);
                 lifetime.saturating_sub(margin)
             }
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn renewal_leaves_time_for_retransmissions() {
         let after = |secs, is_full| {
-            let due =
-                Renewal::BeforeEnd { is_full }.renewal_time(Time::from_secs(5), Duration::from_secs(secs));
+            let due = RenewalRule::BeforeEnd { is_full }
+                .renewal_time(Time::from_secs(5), Duration::from_secs(secs));
             due.saturating_since(Time::from_secs(5)).as_secs_f64()
         };
         assert_eq!(after(60, false), 45.0);

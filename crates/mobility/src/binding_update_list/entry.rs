@@ -1,15 +1,15 @@
 //! An entry of the Binding Update List (RFC 6275 11.1), with or without a Binding Identifier (RFC 5648 4).
 //!
 //! An entry has the registration that the home agent has acknowledged, the outstanding request, and a binding
-//! that the home agent must still remove. An [`Update`] is an outstanding Binding Update, which may concern
-//! several entries with identifiers. All entries share one sequence of numbers (RFC 5648 4.1).
+//! that the home agent must still remove. An [`BindingUpdateContent`] is an outstanding Binding Update, which
+//! may concern several entries with identifiers. All entries share one sequence of numbers (RFC 5648 4.1).
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::Time;
 
 use super::acknowledged_registration::{Registration, to_authenticated_form};
-use super::exchange::{Event, Exchange, Purpose, Transmission};
+use super::exchange::{Exchange, ExchangeEvent, RequestPurpose, Transmission};
 use super::{Bid, Links};
 use crate::flow::FlowBinding;
 
@@ -88,17 +88,18 @@ impl BindingUpdateListEntry {
     /// home address yet.
     pub(crate) fn begin_request(&mut self, next: Time, is_first: bool) {
         self.registration_exchange =
-            Some(Exchange::to_home_agent(Purpose::Register, Vec::new(), next, is_first));
+            Some(Exchange::to_home_agent(RequestPurpose::Register, Vec::new(), next, is_first));
     }
 
     /// Creates the request to remove the binding, which the router sends at `next`.
     pub(crate) fn begin_removal(&mut self, next: Time) {
-        self.removal_exchange = Some(Exchange::to_home_agent(Purpose::Deregister, Vec::new(), next, false));
+        self.removal_exchange =
+            Some(Exchange::to_home_agent(RequestPurpose::Deregister, Vec::new(), next, false));
     }
 
     /// Returns the time until which the router sends no request for this entry; `None` if the entry is not
     /// held.
-    pub(crate) fn hold_until(&self) -> Option<Time> {
+    pub(crate) fn held_until(&self) -> Option<Time> {
         self.registration_exchange.as_ref().filter(|exchange| exchange.is_held())?.next_transmission()
     }
 
@@ -110,7 +111,7 @@ impl BindingUpdateListEntry {
     /// Makes the outstanding request due at once, unless it is held.
     pub(crate) fn make_request_due(&mut self, now: Time) {
         if let Some(exchange) = &mut self.registration_exchange {
-            exchange.apply_event(now, Event::Haste);
+            exchange.apply_event(now, ExchangeEvent::Haste);
         }
     }
 
@@ -121,7 +122,7 @@ impl BindingUpdateListEntry {
     }
 
     /// Returns whether the home agent may have the binding.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn may_exist_at_agent(&self) -> bool {
         self.registration.is_some() || self.outstanding_request().is_some_and(Exchange::is_sent)
     }
 
@@ -181,12 +182,12 @@ pub(crate) struct UpdatedBinding {
 
 /// A Binding Update.
 #[derive(Debug, Clone)]
-pub(crate) struct Update {
+pub(crate) struct BindingUpdateContent {
     pub sequence: u16,
     pub sent_at: Time,
     pub timestamp: Option<u64>,
     /// Whether the update concerns the entry without identifier. Then `updated_bindings` is empty.
-    pub is_plain: bool,
+    pub is_without_identifiers: bool,
     /// O flag: the home agent removes all other bindings.
     pub replaces_all_bindings: bool,
     /// Whether the update removes the bindings in `updated_bindings`.
@@ -206,17 +207,21 @@ pub(crate) struct Update {
     pub unchanged_flow_ids: Vec<u16>,
 }
 
-impl Update {
+impl BindingUpdateContent {
     /// Creates a Binding Update of the entry without identifier.
-    pub(crate) fn without_identifiers(uplink: usize, purpose: Purpose, sent: Transmission) -> Update {
+    pub(crate) fn without_identifiers(
+        uplink: usize,
+        purpose: RequestPurpose,
+        sent: Transmission,
+    ) -> BindingUpdateContent {
         let Transmission { sequence, sent_at: at, timestamp, care_of_address } = sent;
-        Update {
+        BindingUpdateContent {
             sequence,
             sent_at: at,
             timestamp,
-            is_plain: true,
+            is_without_identifiers: true,
             replaces_all_bindings: false,
-            is_removal: purpose == Purpose::Deregister,
+            is_removal: purpose == RequestPurpose::Deregister,
             sent_from: (uplink, care_of_address),
             updated_bindings: Vec::new(),
             binding_count: 0,
@@ -247,7 +252,7 @@ pub(crate) struct MultipleCareOfSupport {
     pub supports_bulk_registration: bool,
     /// Whether the home agent has exactly this router's bindings, so that further Binding Updates add to them
     /// (RFC 5648 5.9).
-    pub is_bootstrapped: bool,
+    pub agent_has_exact_bindings: bool,
 }
 
 impl Default for MultipleCareOfSupport {
@@ -255,7 +260,7 @@ impl Default for MultipleCareOfSupport {
         MultipleCareOfSupport {
             supports_identifiers: true,
             supports_bulk_registration: true,
-            is_bootstrapped: false,
+            agent_has_exact_bindings: false,
         }
     }
 }

@@ -3,19 +3,19 @@
 //!
 //! An [`Exchange`] registers a care-of address, ends a binding, or tests an address of a direct route: see
 //! its `purpose`. It has the time of the next transmission, and the last transmissions, whose answers the
-//! router still accepts. Only an [`Event`] changes its phase. A registration may exist at the same time:
-//! while the router registers a new care-of address, the old registration still carries traffic.
+//! router still accepts. Only an [`ExchangeEvent`] changes its phase. A registration may exist at the same
+//! time: while the router registers a new care-of address, the old registration still carries traffic.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use carnet_base::Time;
 
-use super::retransmission::{Retransmission, record_bounded};
+use super::retransmission::{Retransmission, push_bounded_transmission};
 
 /// Purpose of a request to the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum RequestPurpose {
     /// The exchange registers a care-of address.
     Register,
     /// The exchange ends the registration.
@@ -34,7 +34,7 @@ pub(crate) struct Transmission {
 
 /// A request and its retransmissions, until its answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Exchange<P = Purpose> {
+pub(crate) struct Exchange<P = RequestPurpose> {
     pub purpose: P,
     /// Care-of addresses that the request may register or test. The router tries them in this order without
     /// waiting for each answer, like happy eyeballs (RFC 8305 5). A de-registration on the home link has the
@@ -45,14 +45,14 @@ pub(crate) struct Exchange<P = Purpose> {
     pub retransmission: Retransmission,
     /// Router through which the last transmission from each care-of address was sent.
     router_by_care_of_address: BTreeMap<IpAddr, Option<IpAddr>>,
-    phase: Phase,
+    phase: ExchangePhase,
     /// Time of the next transmission; `None` if the router sends no further message.
     next_transmission_at: Option<Time>,
 }
 
 /// Phase of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ExchangePhase {
     /// The router retransmits until the peer answers.
     Retransmitting,
     /// The peer refused for the moment: the router sends nothing until a pause ends. Waiting packets do not
@@ -65,7 +65,7 @@ enum Phase {
 
 /// An event that may change the phase of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum ExchangeEvent {
     /// The router sent a message for one of `rivals` care-of addresses that it tries at the same time.
     Transmission {
         /// Number of care-of addresses that the router tries at the same time, at least 1.
@@ -101,45 +101,57 @@ impl<P> Exchange<P> {
             transmissions: Vec::new(),
             retransmission,
             router_by_care_of_address: BTreeMap::new(),
-            phase: Phase::Retransmitting,
+            phase: ExchangePhase::Retransmitting,
             next_transmission_at: Some(next),
         }
     }
 
     /// Changes the phase, the retransmission and the time of the next transmission after an event.
-    pub fn apply_event(&mut self, now: Time, event: Event) {
+    pub fn apply_event(&mut self, now: Time, event: ExchangeEvent) {
         (self.phase, self.next_transmission_at) = match (self.phase, event) {
-            (phase, Event::Transmission { rivals }) => {
+            (phase, ExchangeEvent::Transmission { rivals }) => {
                 let next = now + self.retransmission.record_transmission(now, rivals);
                 match phase {
-                    Phase::Single => (phase, None),
-                    Phase::Retransmitting | Phase::Held => (Phase::Retransmitting, Some(next)),
+                    ExchangePhase::Single => (phase, None),
+                    ExchangePhase::Retransmitting | ExchangePhase::Held => {
+                        (ExchangePhase::Retransmitting, Some(next))
+                    }
                 }
             }
-            (phase, Event::Response) => {
+            (phase, ExchangeEvent::Response) => {
                 self.retransmission.record_answer();
                 (phase, self.next_transmission_at)
             }
-            (Phase::Single, Event::Answer) => (Phase::Retransmitting, self.next_transmission_at),
-            (phase, Event::Answer) => (phase, self.next_transmission_at),
-            (phase, Event::Correction) => (
+            (ExchangePhase::Single, ExchangeEvent::Answer) => {
+                (ExchangePhase::Retransmitting, self.next_transmission_at)
+            }
+            (phase, ExchangeEvent::Answer) => (phase, self.next_transmission_at),
+            (phase, ExchangeEvent::Correction) => (
                 phase,
                 if self.retransmission.record_correction() { Some(now) } else { self.next_transmission_at },
             ),
-            (_, Event::Refusal(until)) => (Phase::Held, Some(until)),
-            (Phase::Retransmitting, Event::Haste) => {
-                (Phase::Retransmitting, self.next_transmission_at.map(|next| next.min(now)))
+            (_, ExchangeEvent::Refusal(until)) => (ExchangePhase::Held, Some(until)),
+            (ExchangePhase::Retransmitting, ExchangeEvent::Haste) => {
+                (ExchangePhase::Retransmitting, self.next_transmission_at.map(|next| next.min(now)))
             }
-            (phase @ (Phase::Held | Phase::Single), Event::Haste) => (phase, self.next_transmission_at),
-            (phase, Event::Delay(until)) => (phase, self.next_transmission_at.map(|next| next.max(until))),
-            (phase @ (Phase::Held | Phase::Retransmitting), Event::Recovery) => (phase, Some(now)),
-            (Phase::Single, Event::Recovery) => (Phase::Single, self.next_transmission_at),
+            (phase @ (ExchangePhase::Held | ExchangePhase::Single), ExchangeEvent::Haste) => {
+                (phase, self.next_transmission_at)
+            }
+            (phase, ExchangeEvent::Delay(until)) => {
+                (phase, self.next_transmission_at.map(|next| next.max(until)))
+            }
+            (phase @ (ExchangePhase::Held | ExchangePhase::Retransmitting), ExchangeEvent::Recovery) => {
+                (phase, Some(now))
+            }
+            (ExchangePhase::Single, ExchangeEvent::Recovery) => {
+                (ExchangePhase::Single, self.next_transmission_at)
+            }
         };
     }
 
     /// Records a transmission, so that the router accepts its answer.
     pub fn record_transmission(&mut self, sent: Transmission) {
-        record_bounded(&mut self.transmissions, sent);
+        push_bounded_transmission(&mut self.transmissions, sent);
     }
 
     /// Sets the time of the next transmission.
@@ -159,20 +171,20 @@ impl<P> Exchange<P> {
 
     /// Handles an answer that asks for another request at once. Returns false if the peer sent more such
     /// answers than permitted.
-    pub fn send_corrected_request(&mut self, now: Time) -> bool {
-        self.apply_event(now, Event::Correction);
-        self.retransmission.may_correct()
+    pub fn handle_correction(&mut self, now: Time) -> bool {
+        self.apply_event(now, ExchangeEvent::Correction);
+        self.retransmission.may_send_correction()
     }
 
     /// Returns whether the peer refused for the moment, so that not even waiting packets make the router send
     /// a request.
     pub fn is_held(&self) -> bool {
-        self.phase == Phase::Held
+        self.phase == ExchangePhase::Held
     }
 
     /// Returns whether the router sends the update only once.
-    pub fn is_single(&self) -> bool {
-        self.phase == Phase::Single
+    pub fn is_sent_once(&self) -> bool {
+        self.phase == ExchangePhase::Single
     }
 
     /// Returns the care-of address of the next transmission.
@@ -219,21 +231,26 @@ impl<P> Exchange<P> {
 impl Exchange {
     /// Creates the state for a request to the home agent. `is_first` is true if the home agent does not know
     /// the home address yet.
-    pub fn to_home_agent(purpose: Purpose, addresses: Vec<IpAddr>, next: Time, is_first: bool) -> Self {
+    pub fn to_home_agent(
+        purpose: RequestPurpose,
+        addresses: Vec<IpAddr>,
+        next: Time,
+        is_first: bool,
+    ) -> Self {
         Exchange::new(purpose, addresses, next, Retransmission::to_home_agent(is_first))
     }
 
     /// Creates an exchange that is sent once, without retransmission, to a home agent that has refused
     /// before.
-    pub fn sent_once(care_of_addresses: Vec<IpAddr>, next: Time) -> Self {
-        let exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, next, true);
-        Exchange { phase: Phase::Single, ..exchange }
+    pub fn new_without_retransmission(care_of_addresses: Vec<IpAddr>, next: Time) -> Self {
+        let exchange = Exchange::to_home_agent(RequestPurpose::Register, care_of_addresses, next, true);
+        Exchange { phase: ExchangePhase::Single, ..exchange }
     }
 
     /// Creates a request to register that the router does not send before `until`.
-    pub fn held_until(until: Time) -> Self {
-        let mut exchange = Exchange::to_home_agent(Purpose::Register, Vec::new(), until, false);
-        exchange.apply_event(until, Event::Refusal(until));
+    pub fn new_held_until(until: Time) -> Self {
+        let mut exchange = Exchange::to_home_agent(RequestPurpose::Register, Vec::new(), until, false);
+        exchange.apply_event(until, ExchangeEvent::Refusal(until));
         exchange
     }
 }
@@ -245,31 +262,36 @@ mod tests {
     const SECOND: Time = Time::from_secs(1);
 
     fn exchange() -> Exchange {
-        Exchange::to_home_agent(Purpose::Register, Vec::new(), Time::ZERO, false)
+        Exchange::to_home_agent(RequestPurpose::Register, Vec::new(), Time::ZERO, false)
     }
 
     #[test]
     fn trigger_does_not_send_refused_exchange_before_its_scheduled_time() {
         let mut exchange = exchange();
-        exchange.apply_event(Time::ZERO, Event::Transmission { rivals: 1 });
-        exchange.apply_event(Time::ZERO, Event::Refusal(Time::from_secs(32)));
-        exchange.apply_event(SECOND, Event::Haste);
+        exchange.apply_event(Time::ZERO, ExchangeEvent::Transmission { rivals: 1 });
+        exchange.apply_event(Time::ZERO, ExchangeEvent::Refusal(Time::from_secs(32)));
+        exchange.apply_event(SECOND, ExchangeEvent::Haste);
         assert_eq!((exchange.is_held(), exchange.next_transmission()), (true, Some(Time::from_secs(32))));
-        exchange.apply_event(Time::from_secs(32), Event::Transmission { rivals: 1 });
-        exchange.apply_event(Time::from_secs(33), Event::Haste);
+        exchange.apply_event(Time::from_secs(32), ExchangeEvent::Transmission { rivals: 1 });
+        exchange.apply_event(Time::from_secs(33), ExchangeEvent::Haste);
         assert_eq!((exchange.is_held(), exchange.next_transmission()), (false, Some(Time::from_secs(33))));
     }
 
     #[test]
     fn exchange_without_rivals_is_transmitted_once_until_its_answer() {
-        let mut exchange = Exchange::sent_once(Vec::new(), Time::ZERO);
-        exchange.apply_event(Time::ZERO, Event::Transmission { rivals: 1 });
-        for event in [Event::Haste, Event::Recovery, Event::Delay(SECOND), Event::Response] {
+        let mut exchange = Exchange::new_without_retransmission(Vec::new(), Time::ZERO);
+        exchange.apply_event(Time::ZERO, ExchangeEvent::Transmission { rivals: 1 });
+        for event in [
+            ExchangeEvent::Haste,
+            ExchangeEvent::Recovery,
+            ExchangeEvent::Delay(SECOND),
+            ExchangeEvent::Response,
+        ] {
             exchange.apply_event(SECOND, event);
-            assert_eq!((exchange.is_single(), exchange.next_transmission()), (true, None), "{event:?}");
+            assert_eq!((exchange.is_sent_once(), exchange.next_transmission()), (true, None), "{event:?}");
         }
-        exchange.apply_event(SECOND, Event::Answer);
-        assert!(!exchange.is_single());
+        exchange.apply_event(SECOND, ExchangeEvent::Answer);
+        assert!(!exchange.is_sent_once());
     }
 
     #[test]
@@ -277,10 +299,10 @@ mod tests {
         let mut exchange = exchange();
         exchange.schedule_transmission(Time::from_secs(9));
         for second in 1..4 {
-            assert!(exchange.send_corrected_request(Time::from_secs(second)));
+            assert!(exchange.handle_correction(Time::from_secs(second)));
             assert_eq!(exchange.next_transmission(), Some(Time::from_secs(second)));
         }
-        assert!(!exchange.send_corrected_request(Time::from_secs(4)));
+        assert!(!exchange.handle_correction(Time::from_secs(4)));
         assert_eq!(exchange.next_transmission(), Some(Time::from_secs(3)));
     }
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 use carnet_base::Time;
 
 use super::acknowledged_registration::Registration;
-use super::entry::{BindingUpdateListEntry, MAX_OUTSTANDING_UPDATES, Update, UpdatedBinding};
-use super::exchange::{Event, Exchange};
+use super::entry::{BindingUpdateContent, BindingUpdateListEntry, MAX_OUTSTANDING_UPDATES, UpdatedBinding};
+use super::exchange::{Exchange, ExchangeEvent};
 use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
 use crate::is_newer;
@@ -62,9 +62,9 @@ impl BindingUpdateList {
             .filter_map(|binding| {
                 let address = binding.care_of_address()?;
                 let attached = links.has_care_of_address(binding.uplink, address);
-                let usable = attached && !links.is_silent(binding.uplink);
+                let usable = attached && !links.has_path_failed(binding.uplink);
                 usable.then(|| {
-                    let proving = links.is_proving(binding.uplink);
+                    let proving = links.is_path_recovering(binding.uplink);
                     (proving, links.priority(binding.uplink), binding.uplink, address)
                 })
             })
@@ -81,13 +81,13 @@ impl BindingUpdateList {
     /// Makes the outstanding requests of the other uplinks due soon, when the last working uplink has failed.
     /// Their retransmission pauses may have grown long in the meantime. One of them may even be registered,
     /// if only its acknowledgement was lost.
-    pub(crate) fn hasten_when_alone(&mut self, links: &dyn Links, now: Time) {
+    pub(crate) fn make_requests_due_when_alone(&mut self, links: &dyn Links, now: Time) {
         let lives = self.is_other_uplink_working(links, usize::MAX);
         if !std::mem::replace(&mut self.had_working_binding, lives) || lives {
             return;
         }
         for index in 0..self.identified_entries.len() {
-            let silent = links.is_silent(self.identified_entries[index].uplink);
+            let silent = links.has_path_failed(self.identified_entries[index].uplink);
             let binding = &mut self.identified_entries[index];
             if silent {
                 binding.end_hold();
@@ -111,7 +111,8 @@ impl BindingUpdateList {
         let ends =
             self.identified_entries.iter().filter_map(|binding| binding.registration.map(|r| r.expires_at));
         let usable = |b: &&BindingUpdateListEntry| !links.care_of_addresses(b.uplink).is_empty();
-        let refresh_at = |binding: &BindingUpdateListEntry| binding.refresh_at(links.is_full(binding.uplink));
+        let refresh_at =
+            |binding: &BindingUpdateListEntry| binding.refresh_at(links.is_path_full(binding.uplink));
         let refreshes = self.identified_entries.iter().filter(usable).filter_map(refresh_at);
         removals
             .chain(requests)
@@ -135,13 +136,13 @@ impl BindingUpdateList {
         for index in 0..self.identified_entries.len() {
             let uplink = self.identified_entries[index].uplink;
             let candidates = links.care_of_addresses(uplink);
-            let held = self.identified_entries[index].hold_until().is_some_and(|until| until > now);
+            let held = self.identified_entries[index].held_until().is_some_and(|until| until > now);
             let Some(first) = candidates.first().copied() else {
                 self.give_up_request(links, now, index);
                 continue;
             };
             let priority = links.priority(uplink);
-            let is_full = links.is_full(uplink);
+            let is_full = links.is_path_full(uplink);
             let tells = self.identified_entries[index]
                 .outstanding_request()
                 .and_then(Exchange::last_sent)
@@ -174,7 +175,7 @@ impl BindingUpdateList {
                 }
             } else if !held {
                 let first = binding.registration.is_none();
-                let start = if first && !self.multiple_care_of_support.is_bootstrapped {
+                let start = if first && !self.multiple_care_of_support.agent_has_exact_bindings {
                     now + GATHERING_TIME
                 } else {
                     now
@@ -189,7 +190,7 @@ impl BindingUpdateList {
     fn give_up_request(&mut self, links: &dyn Links, now: Time, index: usize) {
         let uplink = self.identified_entries[index].uplink;
         let others = self.is_other_uplink_working(links, uplink);
-        if self.identified_entries[index].is_known() && others {
+        if self.identified_entries[index].may_exist_at_agent() && others {
             self.end_binding(now, index);
         }
         // Drop the request, because the uplink has no address to register. Remove the binding if the request
@@ -204,7 +205,7 @@ impl BindingUpdateList {
     /// Ends a binding, and requests its removal from the home agent.
     pub(crate) fn end_binding(&mut self, now: Time, index: usize) {
         let binding = &mut self.identified_entries[index];
-        let known = binding.is_known();
+        let known = binding.may_exist_at_agent();
         binding.take_outstanding_request();
         if known {
             binding.begin_removal(now);
@@ -220,10 +221,10 @@ impl BindingUpdateList {
 
     /// Removes the binding of the uplink that failed last, when another uplink works. Otherwise the home
     /// agent may still send packets over the failed uplink.
-    pub(crate) fn give_up_silent(&mut self, links: &dyn Links, now: Time) {
+    pub(crate) fn remove_bindings_of_failed_uplinks(&mut self, links: &dyn Links, now: Time) {
         for index in 0..self.identified_entries.len() {
             let uplink = self.identified_entries[index].uplink;
-            let kept = self.identified_entries[index].registration.is_some() && links.is_silent(uplink);
+            let kept = self.identified_entries[index].registration.is_some() && links.has_path_failed(uplink);
             if kept && self.is_other_uplink_working(links, uplink) {
                 self.end_binding(now, index);
                 // Register the uplink again without a pause: all paths had failed, so perhaps the home agent
@@ -234,12 +235,12 @@ impl BindingUpdateList {
     }
 
     /// Returns the Binding Update to send now, the most urgent first; `None` if none is due.
-    pub(crate) fn draft_update(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
+    pub(crate) fn next_due_update(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
         self.draft_removal(links, now).or_else(|| self.draft_registration(links, now))
     }
 
     fn draft_removal(&self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
-        if !self.multiple_care_of_support.is_bootstrapped {
+        if !self.multiple_care_of_support.agent_has_exact_bindings {
             return None;
         }
         let due: Vec<usize> = (0..self.identified_entries.len())
@@ -276,8 +277,9 @@ impl BindingUpdateList {
             })
         };
         let mut order: Vec<usize> = (0..self.identified_entries.len()).collect();
-        let is_full =
-            |router: &BindingUpdateList, index: usize| links.is_full(router.identified_entries[index].uplink);
+        let is_full = |router: &BindingUpdateList, index: usize| {
+            links.is_path_full(router.identified_entries[index].uplink)
+        };
         order.sort_by_key(|&index| {
             (is_full(self, index), links.priority(self.identified_entries[index].uplink), index)
         });
@@ -300,7 +302,7 @@ impl BindingUpdateList {
                 let binding = &self.identified_entries[index];
                 let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
                 let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
-                if binding.hold_until().is_none() && !is_full(self, index) && is_due_meanwhile {
+                if binding.held_until().is_none() && !is_full(self, index) && is_due_meanwhile {
                     let binding = &mut self.identified_entries[index];
                     binding.is_due_again = true;
                     if binding.registration_exchange.is_none() {
@@ -311,7 +313,7 @@ impl BindingUpdateList {
         }
         let first = order.iter().copied().find(|&index| due(self, index))?;
         let lead = member(self, first)?;
-        let overwrite = !self.multiple_care_of_support.is_bootstrapped;
+        let overwrite = !self.multiple_care_of_support.agent_has_exact_bindings;
         let mut members = vec![lead];
         // RFC 5648 8.1: the first registration of an IPv4 care-of address needs its own Binding Update. An
         // uplink over which the home agent has not answered yet also gets its own Binding Update.
@@ -319,11 +321,13 @@ impl BindingUpdateList {
             let binding = &router.identified_entries[index];
             care_of_address.is_ipv6()
                 && !router.is_trying_ipv6(index, care_of_address)
-                && !links.is_silent(binding.uplink)
-                && binding.outstanding_request().is_none_or(|request| request.retransmission.is_fresh())
+                && !links.has_path_failed(binding.uplink)
+                && binding
+                    .outstanding_request()
+                    .is_none_or(|request| request.retransmission.has_no_unanswered_transmission())
         };
         if self.multiple_care_of_support.supports_bulk_registration
-            && links.is_probing()
+            && links.sends_heartbeats()
             && fit(self, first, lead.care_of_address)
         {
             for &index in order.iter().filter(|&&index| index != first) {
@@ -368,7 +372,8 @@ impl BindingUpdateList {
                 && self.identified_entries[member.binding_index].care_of_address()
                     == Some(member.care_of_address)
         };
-        let full: Vec<usize> = (0..links.count()).filter(|&uplink| links.is_full(uplink)).collect();
+        let full: Vec<usize> =
+            (0..links.uplink_count()).filter(|&uplink| links.is_path_full(uplink)).collect();
         let spared = || self.working_care_of_address(links, &full).filter(|(_, address)| address.is_ipv6());
         if full.contains(&via.0) && members.iter().all(renews) { spared().or(Some(via)) } else { Some(via) }
     }
@@ -376,7 +381,7 @@ impl BindingUpdateList {
     /// Makes every binding due for registration, because the home agent may have lost them.
     pub(crate) fn register_all_again(&mut self, now: Time) {
         for binding in &mut self.identified_entries {
-            if binding.is_known() {
+            if binding.may_exist_at_agent() {
                 binding.is_due_again = true;
                 binding.resume_request(now);
             }
@@ -385,13 +390,13 @@ impl BindingUpdateList {
 
     /// Makes requests due at once that were sent more than `interval` ago. The caller does so if packets wait
     /// and nothing is registered. Returns whether there are such requests.
-    pub(crate) fn hasten_requests(&mut self, now: Time, interval: Duration) -> bool {
+    pub(crate) fn make_old_requests_due(&mut self, now: Time, interval: Duration) -> bool {
         let mut due = false;
         for request in
             self.identified_entries.iter_mut().filter_map(BindingUpdateListEntry::outstanding_request_mut)
         {
             if request.retransmission.last_sent_at().is_some_and(|at| now.saturating_since(at) >= interval) {
-                request.apply_event(now, Event::Haste);
+                request.apply_event(now, ExchangeEvent::Haste);
                 due = true;
             }
         }
@@ -401,7 +406,7 @@ impl BindingUpdateList {
     /// Removes the other outstanding updates that concern the bindings of an acknowledged update (RFC 8305
     /// 5). If a later update had another care-of address, it may replace the acknowledged one, so the binding
     /// is registered again.
-    pub(crate) fn remove_superseded_updates(&mut self, update: &Update) {
+    pub(crate) fn remove_superseded_updates(&mut self, update: &BindingUpdateContent) {
         for member in &update.updated_bindings {
             let mut overtaken = false;
             for other in &mut self.outstanding_updates {
@@ -427,22 +432,22 @@ impl BindingUpdateList {
         self.identified_entries[index].is_due_again = true;
     }
 
-    pub(crate) fn correct_binding(&mut self, now: Time, index: usize) -> bool {
+    pub(crate) fn retry_corrected_binding(&mut self, now: Time, index: usize) -> bool {
         self.identified_entries[index]
             .outstanding_request_mut()
-            .is_some_and(|request| request.send_corrected_request(now))
+            .is_some_and(|request| request.handle_correction(now))
     }
 
     /// Delays the next request for a binding by `after`.
     pub(crate) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
-        self.identified_entries[index].registration_exchange = Some(Exchange::held_until(now + after));
+        self.identified_entries[index].registration_exchange = Some(Exchange::new_held_until(now + after));
         // Register the binding again after the delay.
         self.identified_entries[index].is_due_again = true;
     }
 
     /// Makes the bindings of a Binding Update due at once, because the home agent asked for a corrected one.
     /// Returns false if the home agent has asked too often for each of the bindings.
-    pub(super) fn correct_members(&mut self, now: Time, update: &Update) -> bool {
+    pub(super) fn retry_corrected_bindings(&mut self, now: Time, update: &BindingUpdateContent) -> bool {
         let mut patient = false;
         for member in &update.updated_bindings {
             let binding = &mut self.identified_entries[member.binding_index];
@@ -452,7 +457,7 @@ impl BindingUpdateList {
                 binding.outstanding_request_mut()
             };
             if let Some(request) = request
-                && request.send_corrected_request(now)
+                && request.handle_correction(now)
             {
                 request.retransmission.restart_rounds();
                 patient = true;
@@ -463,8 +468,12 @@ impl BindingUpdateList {
 
     /// Records that the home agent has exactly the bindings of this router. If the Binding Update has
     /// replaced the registration without identifier, returns that registration, otherwise `None`.
-    pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
-        if !self.multiple_care_of_support.is_bootstrapped {
+    pub(crate) fn record_exact_bindings(
+        &mut self,
+        now: Time,
+        update: &BindingUpdateContent,
+    ) -> Option<Registration> {
+        if !self.multiple_care_of_support.agent_has_exact_bindings {
             for binding in &mut self.identified_entries {
                 // Requests that waited for the first acknowledgement are due now.
                 if let Some(request) = binding.outstanding_request_mut().filter(|request| !request.is_sent())
@@ -473,7 +482,7 @@ impl BindingUpdateList {
                 }
             }
         }
-        self.multiple_care_of_support.is_bootstrapped = true;
+        self.multiple_care_of_support.agent_has_exact_bindings = true;
         self.back_off_time = None;
         if !update.replaces_all_bindings {
             return None;
@@ -483,17 +492,23 @@ impl BindingUpdateList {
             binding.is_due_again |=
                 older && update.updated_bindings.iter().all(|member| member.binding_index != index);
         }
-        self.plain.registration.take()
+        self.plain_entry.registration.take()
     }
 
     /// Records that a Binding Update of entries with identifiers was sent.
-    pub(super) fn members_transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
+    pub(super) fn record_sent_bindings(
+        &mut self,
+        links: &dyn Links,
+        now: Time,
+        update: &BindingUpdateContent,
+    ) {
         let sequence = update.sequence;
         for member in update.updated_bindings.iter().filter(|_| update.is_removal) {
             self.identified_entries[member.binding_index].registration = None;
             self.identified_entries[member.binding_index].removal_sequence = Some(sequence);
         }
-        let full: Vec<usize> = (0..links.count()).filter(|&uplink| links.is_full(uplink)).collect();
+        let full: Vec<usize> =
+            (0..links.uplink_count()).filter(|&uplink| links.is_path_full(uplink)).collect();
         for member in &update.updated_bindings {
             let binding = &mut self.identified_entries[member.binding_index];
             let rivals = if update.is_removal { 1 } else { binding.simultaneously_tried_addresses().len() };
@@ -511,7 +526,7 @@ impl BindingUpdateList {
                     );
                 }
                 request.record_transmission(update.transmission_for(member.care_of_address));
-                request.apply_event(now, Event::Transmission { rivals });
+                request.apply_event(now, ExchangeEvent::Transmission { rivals });
                 if is_full {
                     request.retransmission.limit_timeout(TIMEOUT_OF_FULL_PATH);
                 }
@@ -520,20 +535,20 @@ impl BindingUpdateList {
             if let Some(removal) = binding.removal_exchange.as_mut().filter(|_| !update.is_removal) {
                 // Delay the removal: if the home agent accepts the registration, it replaces the binding, and
                 // the removal is no longer necessary.
-                removal.apply_event(now, Event::Delay(now + PAUSE_BETWEEN_UPLINKS));
+                removal.apply_event(now, ExchangeEvent::Delay(now + PAUSE_BETWEEN_UPLINKS));
             }
         }
         if update.replaces_all_bindings {
             for request in
                 self.identified_entries.iter_mut().filter_map(BindingUpdateListEntry::outstanding_request_mut)
             {
-                request.apply_event(now, Event::Delay(now + PAUSE_BETWEEN_UPLINKS));
+                request.apply_event(now, ExchangeEvent::Delay(now + PAUSE_BETWEEN_UPLINKS));
             }
         }
     }
 
     /// Stores a Binding Update until its acknowledgement arrives.
-    pub(crate) fn push_update(&mut self, update: Update) {
+    pub(crate) fn store_outstanding_update(&mut self, update: BindingUpdateContent) {
         if self.outstanding_updates.len() == MAX_OUTSTANDING_UPDATES {
             self.outstanding_updates.pop_front();
         }

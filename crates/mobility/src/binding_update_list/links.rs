@@ -5,7 +5,7 @@ use std::net::IpAddr;
 /// State of the uplinks, each named by its index.
 pub(crate) trait Links {
     /// Returns the number of uplinks.
-    fn count(&self) -> usize;
+    fn uplink_count(&self) -> usize;
     /// Returns the care-of addresses of an uplink, the preferred one first.
     fn care_of_addresses(&self, link: usize) -> Vec<IpAddr>;
     /// Returns the router to which the uplink sends packets from this care-of address.
@@ -15,11 +15,11 @@ pub(crate) trait Links {
     /// Returns the BID-PRI of an uplink (RFC 6089 4.1).
     fn priority(&self, link: usize) -> u8;
     /// Returns whether the path over an uplink has failed.
-    fn is_silent(&self, link: usize) -> bool;
+    fn has_path_failed(&self, link: usize) -> bool;
     /// Returns whether a failed path works again but needs more answers before it is used.
-    fn is_proving(&self, link: usize) -> bool;
+    fn is_path_recovering(&self, link: usize) -> bool;
     /// Returns whether an uplink carries its full capacity, so that packets wait in a queue.
-    fn is_full(&self, link: usize) -> bool;
+    fn is_path_full(&self, link: usize) -> bool;
     /// Returns whether heartbeats are on, so that failed paths are detected.
-    fn is_probing(&self) -> bool;
+    fn sends_heartbeats(&self) -> bool;
 }

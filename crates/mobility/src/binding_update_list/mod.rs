@@ -3,8 +3,8 @@
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
 //! identifier. Each is a [`BindingUpdateListEntry`], and the optional identifier is its key. An [`Exchange`]
 //! sends the requests of an entry. One Binding Update may contain several entries with identifiers
-//! ([`Update`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no
-//! entry here, but an [`Exchange`] sends their requests too.
+//! ([`BindingUpdateContent`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes
+//! have no entry here, but an [`Exchange`] sends their requests too.
 
 mod acknowledged_registration;
 mod entry;
@@ -23,10 +23,10 @@ use std::time::Duration;
 use carnet_base::Time;
 
 pub use acknowledged_registration::Registration;
-pub(crate) use acknowledged_registration::{Renewal, to_authenticated_form};
+pub(crate) use acknowledged_registration::{RenewalRule, to_authenticated_form};
 pub use entry::BindingUpdateListEntry;
-pub(crate) use entry::{MultipleCareOfSupport, Update, UpdatedBinding};
-pub(crate) use exchange::{Event, Exchange, Purpose, Transmission};
+pub(crate) use entry::{BindingUpdateContent, MultipleCareOfSupport, UpdatedBinding};
+pub(crate) use exchange::{Exchange, ExchangeEvent, RequestPurpose, Transmission};
 pub(crate) use identified::{DueUpdate, PAUSE_BETWEEN_UPLINKS, TIMEOUT_OF_FULL_PATH};
 pub(crate) use links::Links;
 pub(crate) use numbers::{TimestampVerdict, UpdateNumbers};
@@ -45,18 +45,18 @@ pub(crate) type Bid = u16;
 #[derive(Debug)]
 pub(crate) struct BindingUpdateList {
     /// The entry without identifier.
-    pub(crate) plain: BindingUpdateListEntry,
+    pub(crate) plain_entry: BindingUpdateListEntry,
     /// Last Binding Update without an answer. The router sends no other Binding Update that could arrive
     /// before this one.
-    pub(crate) outstanding: Option<OutstandingUpdate>,
+    pub(crate) outstanding_update: Option<OutstandingUpdate>,
     /// Whether the request of the entry without identifier waits for the answer to `outstanding`.
-    pub(crate) is_waiting: bool,
+    pub(crate) is_plain_request_waiting: bool,
     /// Entries with identifiers, in the order of the uplinks.
     pub(crate) identified_entries: Vec<BindingUpdateListEntry>,
     /// Whether a binding with identifier was on a working uplink at the last check.
     pub(crate) had_working_binding: bool,
     /// Outstanding Binding Updates with identifiers, the oldest first.
-    pub(crate) outstanding_updates: VecDeque<Update>,
+    pub(crate) outstanding_updates: VecDeque<BindingUpdateContent>,
     pub(crate) multiple_care_of_support: MultipleCareOfSupport,
     /// Time to wait for the first answer to the next Binding Update; `None` after an answer of the home
     /// agent.
@@ -71,9 +71,9 @@ impl BindingUpdateList {
     /// Creates a list without registrations. `identifiers` are the uplinks that have a Binding Identifier.
     pub(crate) fn new(identifiers: impl Iterator<Item = (usize, Bid)>) -> BindingUpdateList {
         BindingUpdateList {
-            plain: BindingUpdateListEntry::new(0, None),
-            outstanding: None,
-            is_waiting: false,
+            plain_entry: BindingUpdateListEntry::new(0, None),
+            outstanding_update: None,
+            is_plain_request_waiting: false,
             identified_entries: identifiers
                 .map(|(uplink, bid)| BindingUpdateListEntry::new(uplink, Some(bid)))
                 .collect(),
@@ -89,7 +89,9 @@ impl BindingUpdateList {
     /// Returns the entry with this identifier; for `None` the entry without identifier. Returns `None` if no
     /// entry has the identifier.
     pub(crate) fn entry_mut(&mut self, bid: Option<Bid>) -> Option<&mut BindingUpdateListEntry> {
-        std::iter::once(&mut self.plain).chain(&mut self.identified_entries).find(|entry| entry.bid == bid)
+        std::iter::once(&mut self.plain_entry)
+            .chain(&mut self.identified_entries)
+            .find(|entry| entry.bid == bid)
     }
 
     /// Takes over the state of the same home address under an earlier configuration. `position` returns the
@@ -101,7 +103,7 @@ impl BindingUpdateList {
         position: &dyn Fn(usize) -> Option<usize>,
     ) {
         self.multiple_care_of_support = MultipleCareOfSupport {
-            is_bootstrapped: old.multiple_care_of_support.is_bootstrapped,
+            agent_has_exact_bindings: old.multiple_care_of_support.agent_has_exact_bindings,
             ..MultipleCareOfSupport::default()
         };
         for entry in &mut self.identified_entries {
@@ -121,25 +123,25 @@ impl BindingUpdateList {
         let kept = |other: &BindingUpdateListEntry| {
             self.identified_entries.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };
-        if !old.identified_entries.iter().filter(|binding| binding.is_known()).all(kept) {
-            self.multiple_care_of_support.is_bootstrapped = false;
+        if !old.identified_entries.iter().filter(|binding| binding.may_exist_at_agent()).all(kept) {
+            self.multiple_care_of_support.agent_has_exact_bindings = false;
         }
         // The new config may not have the uplink of this registration; then the registration belongs to the
         // first uplink.
         let uplink = |registration: Registration| position(registration.uplink).unwrap_or(0);
-        let registration = old.plain.registration.filter(|registration| registration.expires_at > now);
-        self.plain.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
+        let registration = old.plain_entry.registration.filter(|registration| registration.expires_at > now);
+        self.plain_entry.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
     }
 
     /// Sets the outstanding request of the entry without identifier, and its uplink.
     pub(crate) fn begin_plain_request(&mut self, uplink: usize, exchange: Exchange) {
-        self.plain.uplink = uplink;
-        self.plain.registration_exchange = Some(exchange);
+        self.plain_entry.uplink = uplink;
+        self.plain_entry.registration_exchange = Some(exchange);
     }
 
     /// Returns the outstanding request of the entry without identifier, if it has this purpose.
-    pub(crate) fn plain_request(&self, purpose: Purpose) -> Option<&Exchange> {
-        self.plain.registration_exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
+    pub(crate) fn plain_request(&self, purpose: RequestPurpose) -> Option<&Exchange> {
+        self.plain_entry.registration_exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
     }
 
     /// Returns whether this IPv6 care-of address is tried while an IPv4 address carries the uplink's traffic.
@@ -181,7 +183,7 @@ impl BindingUpdateList {
 
     /// Ends all bindings with identifiers, and accepts packets to their care-of addresses for the grace
     /// period.
-    pub(crate) fn clear(&mut self, now: Time) {
+    pub(crate) fn end_identified_bindings(&mut self, now: Time) {
         for index in 0..self.identified_entries.len() {
             let binding = &mut self.identified_entries[index];
             let registration = binding.registration.take();
@@ -191,7 +193,7 @@ impl BindingUpdateList {
             }
         }
         self.outstanding_updates.clear();
-        self.multiple_care_of_support.is_bootstrapped = false;
+        self.multiple_care_of_support.agent_has_exact_bindings = false;
     }
 
     /// Registers a care-of address for an entry. Returns the new registration and the former one. If the
@@ -202,26 +204,26 @@ impl BindingUpdateList {
         registration: Registration,
     ) -> (Registration, Option<Registration>) {
         let Some(entry) = self.entry_mut(bid) else { return (registration, None) };
-        let registration = registration.continuing(entry.registration.as_ref());
+        let registration = registration.with_registration_time_of(entry.registration.as_ref());
         (registration, entry.registration.replace(registration))
     }
 
     /// Returns whether any entry is registered.
     pub(crate) fn has_registration(&self) -> bool {
-        self.plain.registration.is_some()
+        self.plain_entry.registration.is_some()
             || self.identified_entries.iter().any(|entry| entry.registration.is_some())
     }
 
     /// Records that a Binding Update was sent.
-    pub(crate) fn record_sent_update(&mut self, links: &dyn Links, now: Time, update: &Update) {
-        if !update.is_plain {
-            return self.members_transmitted(links, now, update);
+    pub(crate) fn record_sent_update(&mut self, links: &dyn Links, now: Time, update: &BindingUpdateContent) {
+        if !update.is_without_identifiers {
+            return self.record_sent_bindings(links, now, update);
         }
-        if let Some(exchange) = &mut self.plain.registration_exchange {
+        if let Some(exchange) = &mut self.plain_entry.registration_exchange {
             exchange.record_transmission(update.transmission_for(update.sent_from.1));
             let rivals = exchange.care_of_addresses.len();
-            exchange.apply_event(now, Event::Transmission { rivals });
-            if links.is_full(update.sent_from.0) {
+            exchange.apply_event(now, ExchangeEvent::Transmission { rivals });
+            if links.is_path_full(update.sent_from.0) {
                 exchange.retransmission.limit_timeout(TIMEOUT_OF_FULL_PATH);
             }
         }
@@ -229,12 +231,12 @@ impl BindingUpdateList {
 
     /// Returns the Binding Update with this number that an acknowledgement may answer; `None` if the router
     /// does not wait for such an answer.
-    pub(crate) fn take_answered_update(&self, sequence: u16) -> Option<Update> {
+    pub(crate) fn take_answered_update(&self, sequence: u16) -> Option<BindingUpdateContent> {
         let identified = self.outstanding_updates.iter().find(|update| update.sequence == sequence).cloned();
         identified.or_else(|| {
-            let exchange = self.plain.registration_exchange.as_ref()?;
-            Some(Update::without_identifiers(
-                self.plain.uplink,
+            let exchange = self.plain_entry.registration_exchange.as_ref()?;
+            Some(BindingUpdateContent::without_identifiers(
+                self.plain_entry.uplink,
                 exchange.purpose,
                 exchange.find_transmission(sequence)?,
             ))
@@ -242,32 +244,36 @@ impl BindingUpdateList {
     }
 
     /// Records that the home agent has answered a Binding Update, with any status.
-    pub(crate) fn record_response(&mut self, now: Time, update: &Update) {
-        if !update.is_plain {
+    pub(crate) fn record_response(&mut self, now: Time, update: &BindingUpdateContent) {
+        if !update.is_without_identifiers {
             let answered =
                 self.outstanding_updates.iter().position(|other| other.sequence == update.sequence);
             answered.and_then(|position| self.outstanding_updates.remove(position));
-        } else if let Some(exchange) = &mut self.plain.registration_exchange {
-            exchange.apply_event(now, Event::Response);
+        } else if let Some(exchange) = &mut self.plain_entry.registration_exchange {
+            exchange.apply_event(now, ExchangeEvent::Response);
         }
     }
 
     /// Makes the request of a Binding Update due at once after a correction. Returns false if the home agent
     /// sent too many corrections.
-    pub(crate) fn send_corrected_update(&mut self, now: Time, update: &Update) -> bool {
-        if !update.is_plain {
-            return self.correct_members(now, update);
+    pub(crate) fn send_corrected_update(&mut self, now: Time, update: &BindingUpdateContent) -> bool {
+        if !update.is_without_identifiers {
+            return self.retry_corrected_bindings(now, update);
         }
-        self.plain.registration_exchange.as_mut().is_some_and(|exchange| exchange.send_corrected_request(now))
+        self.plain_entry
+            .registration_exchange
+            .as_mut()
+            .is_some_and(|exchange| exchange.handle_correction(now))
     }
 
     /// Gives up the request of the entry without identifier. The home agent's binding may then differ from
     /// the registration.
     pub(crate) fn abandon_plain_request(&mut self) {
-        let Some(exchange) = self.plain.registration_exchange.take() else { return };
-        let registered = self.plain.care_of_address();
+        let Some(exchange) = self.plain_entry.registration_exchange.take() else { return };
+        let registered = self.plain_entry.care_of_address();
         let differs = |sent: &Transmission| registered.is_some_and(|address| sent.care_of_address != address);
-        let changes = exchange.purpose == Purpose::Deregister || exchange.transmissions.iter().any(differs);
-        self.plain.is_due_again |= exchange.is_sent() && changes;
+        let changes =
+            exchange.purpose == RequestPurpose::Deregister || exchange.transmissions.iter().any(differs);
+        self.plain_entry.is_due_again |= exchange.is_sent() && changes;
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct UpdateNumbers {
     pub(crate) sequence: u16,
     /// Whether the router has sent [`Self::sequence`]. It is false before the first Binding Update of a
     /// router without stored state.
-    pub(crate) is_numbered: bool,
+    pub(crate) has_sent_sequence: bool,
     /// Whether the home agent has demanded timestamps (status 145) although the config has none.
     pub(crate) timestamps_demanded: bool,
     /// Home agent's clock minus this router's clock, in nanoseconds, learnt from status 144.
@@ -34,7 +34,7 @@ pub(crate) struct UpdateNumbers {
     /// Greatest NTP timestamp that the home agent has acknowledged.
     pub(crate) acknowledged_timestamp: Option<u64>,
     /// Sending times of the Binding Updates of the last second.
-    pub(crate) sent_at: VecDeque<Time>,
+    pub(crate) recent_sending_times: VecDeque<Time>,
 }
 
 /// Result of the check of an acknowledgement's timestamp and status.
@@ -53,40 +53,40 @@ impl UpdateNumbers {
         UpdateNumbers {
             authentication,
             sequence: 0,
-            is_numbered: false,
+            has_sent_sequence: false,
             timestamps_demanded: false,
             clock_offset: 0,
             newest_timestamp: None,
             acknowledged_timestamp: None,
-            sent_at: VecDeque::new(),
+            recent_sending_times: VecDeque::new(),
         }
     }
 
     /// Takes over the numbers of the same router under an earlier configuration.
     pub(crate) fn adopt_numbers(&mut self, old: &UpdateNumbers) {
         self.sequence = old.sequence;
-        self.is_numbered = old.is_numbered;
+        self.has_sent_sequence = old.has_sent_sequence;
         self.timestamps_demanded = old.timestamps_demanded
             && self.authentication.signing_association() == old.authentication.signing_association();
         self.clock_offset = old.clock_offset;
         self.newest_timestamp = old.newest_timestamp;
         self.acknowledged_timestamp = old.acknowledged_timestamp;
-        self.sent_at.clone_from(&old.sent_at);
+        self.recent_sending_times.clone_from(&old.recent_sending_times);
     }
 
     pub(crate) fn update_rate_limit(&mut self, now: Time) -> Option<Time> {
         let second = Duration::from_secs(1);
-        while self.sent_at.front().is_some_and(|at| now.saturating_since(*at) >= second) {
-            self.sent_at.pop_front();
+        while self.recent_sending_times.front().is_some_and(|at| now.saturating_since(*at) >= second) {
+            self.recent_sending_times.pop_front();
         }
-        let first = self.sent_at.front()?;
-        (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
+        let first = self.recent_sending_times.front()?;
+        (self.recent_sending_times.len() >= MAX_UPDATE_RATE).then_some(*first + second)
     }
 
     /// Returns the NTP timestamp for a Message-ID option; `None` if the security association requires none.
     /// It is greater than all earlier ones (RFC 4285 6), even at the same instant or after the clock was set
     /// back a little.
-    pub(crate) fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
+    pub(crate) fn next_timestamp(&mut self, wall: WallTime) -> Option<u64> {
         self.timestamp_window()?;
         let clock = self.home_agent_time(wall).to_ntp();
         let least = self.newest_timestamp.map_or(clock, |newest| newest.wrapping_add(1));
@@ -111,7 +111,7 @@ impl UpdateNumbers {
 
     /// Applies status 145 (RFC 4285 6): all further Binding Updates have timestamps. Returns false if they
     /// already had timestamps.
-    fn take_up_timestamps(&mut self) -> bool {
+    fn start_using_timestamps(&mut self) -> bool {
         let can = self.authentication.signing_association().is_some() && self.timestamp_window().is_none();
         self.timestamps_demanded |= can;
         can
@@ -127,7 +127,7 @@ impl UpdateNumbers {
         else {
             return;
         };
-        if theirs.distance(ours) + Duration::from_secs(1) > window {
+        if theirs.absolute_difference(ours) + Duration::from_secs(1) > window {
             self.clock_offset = i128::from(theirs.as_unix_nanos()) - i128::from(wall.as_unix_nanos());
             self.newest_timestamp = self.acknowledged_timestamp;
         }
@@ -137,19 +137,19 @@ impl UpdateNumbers {
     /// state starts with the number of minutes of its clock. So from one start to the next the number
     /// advances by the minutes between them. Random start numbers would use up the key's 2^15 numbers (RFC
     /// 6275 15.3) in a few starts.
-    pub(crate) fn next(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
-        self.sent_at.push_back(now);
-        if !self.is_numbered {
+    pub(crate) fn next_sequence_and_timestamp(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
+        self.recent_sending_times.push_back(now);
+        if !self.has_sent_sequence {
             self.sequence = (wall.as_unix_nanos() / MINUTE_NANOSECONDS) as u16;
-            self.is_numbered = true;
+            self.has_sent_sequence = true;
         }
         self.sequence = self.sequence.wrapping_add(1);
-        (self.sequence, self.timestamp(wall))
+        (self.sequence, self.next_timestamp(wall))
     }
 
     /// Takes over the sequence number of status 135. Returns false if the acknowledgement is a duplicate or
     /// late, because the last Binding Update already had a greater number.
-    pub(crate) fn take_sequence(&mut self, last: u16) -> bool {
+    pub(crate) fn adopt_sequence_number(&mut self, last: u16) -> bool {
         let is_news = !is_newer(self.sequence, last);
         if is_news {
             self.sequence = last;
@@ -158,7 +158,7 @@ impl UpdateNumbers {
     }
 
     /// Records the timestamp of an acknowledgement.
-    pub(crate) fn timestamp_acknowledged(&mut self, told: Option<u64>) {
+    pub(crate) fn record_acknowledged_timestamp(&mut self, told: Option<u64>) {
         let newest = self.acknowledged_timestamp;
         self.acknowledged_timestamp =
             told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
@@ -180,7 +180,7 @@ impl UpdateNumbers {
                 self.learn_clock_offset(wall, sent, told);
                 Ok(TimestampVerdict::Repeat)
             }
-            Status::MESSAGE_ID_REQUIRED if self.take_up_timestamps() => Ok(TimestampVerdict::Repeat),
+            Status::MESSAGE_ID_REQUIRED if self.start_using_timestamps() => Ok(TimestampVerdict::Repeat),
             _ if sent.is_some() && sent != told => Err(MobilityDrop::Timestamp),
             _ => Ok(TimestampVerdict::Answer),
         }

@@ -28,12 +28,12 @@ impl BindingUpdateList {
     /// Returns the time until which another Binding Update could arrive before the outstanding one; `None` if
     /// it cannot. `answer_time` returns the usual time until an answer over this uplink and care-of address
     /// arrives. It returns `None` if the router can no longer send from there.
-    pub(crate) fn overtaking_until(
+    pub(crate) fn may_be_overtaken_until(
         &self,
         now: Time,
         answer_time: impl FnOnce(usize, IpAddr) -> Option<Duration>,
     ) -> Option<Time> {
-        let OutstandingUpdate { sent_at: at, sent_from: (uplink, address), .. } = self.outstanding?;
+        let OutstandingUpdate { sent_at: at, sent_from: (uplink, address), .. } = self.outstanding_update?;
         let arrived = at + answer_time(uplink, address)?.max(CONNECTION_ATTEMPT_DELAY);
         (arrived > now).then_some(arrived)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Retransmission {
     /// Time of the last transmission of the request; `None` before the first one.
     last_sent_at: Option<Time>,
     /// Time of the first transmission since the last answer; `None` if the router has sent nothing since.
-    silent_since: Option<Time>,
+    unanswered_since: Option<Time>,
     /// Index of the next care-of address in this round.
     address_index: usize,
     /// Time to wait for an answer in the next round.
@@ -56,7 +56,7 @@ impl Retransmission {
         Retransmission {
             first_sent_at: None,
             last_sent_at: None,
-            silent_since: None,
+            unanswered_since: None,
             address_index: 0,
             answer_timeout: timeout,
             max_answer_timeout: longest,
@@ -69,7 +69,7 @@ impl Retransmission {
     /// to wait before the next transmission.
     pub(crate) fn record_transmission(&mut self, now: Time, candidates: usize) -> Duration {
         self.first_sent_at.get_or_insert(now);
-        self.silent_since.get_or_insert(now);
+        self.unanswered_since.get_or_insert(now);
         self.last_sent_at = Some(now);
         self.address_index += 1;
         if self.address_index < candidates {
@@ -85,19 +85,19 @@ impl Retransmission {
     /// Records any answer.
     pub(crate) fn record_answer(&mut self) {
         self.unanswered_rounds = 0;
-        self.silent_since = None;
+        self.unanswered_since = None;
     }
 
     /// Handles an answer that makes the router send again at once. Returns false if there were too many of
     /// them.
     pub(crate) fn record_correction(&mut self) -> bool {
         self.correction_count += 1;
-        self.may_correct()
+        self.may_send_correction()
     }
 
     /// Returns whether the home agent sent at most [`MAX_CORRECTIONS`] answers that asked for another request
     /// at once.
-    pub(crate) fn may_correct(&self) -> bool {
+    pub(crate) fn may_send_correction(&self) -> bool {
         self.correction_count <= MAX_CORRECTIONS
     }
 
@@ -129,8 +129,8 @@ impl Retransmission {
 
     /// Returns when the first transmission since the last answer left; `None` if the router has sent nothing
     /// since.
-    pub(crate) fn silent_since(&self) -> Option<Time> {
-        self.silent_since
+    pub(crate) fn unanswered_since(&self) -> Option<Time> {
+        self.unanswered_since
     }
 
     /// Returns the index of the next care-of address.
@@ -149,14 +149,14 @@ impl Retransmission {
     }
 
     /// Returns whether the router has sent nothing since the last answer.
-    pub(crate) fn is_fresh(&self) -> bool {
+    pub(crate) fn has_no_unanswered_transmission(&self) -> bool {
         self.unanswered_rounds == 0 && self.address_index == 0
     }
 }
 
 /// Records a transmission, and removes the oldest ones. The router accepts acknowledgements only of recorded
 /// transmissions.
-pub(super) fn record_bounded<T>(sent: &mut Vec<T>, transmission: T) {
+pub(super) fn push_bounded_transmission<T>(sent: &mut Vec<T>, transmission: T) {
     if sent.len() == MAX_RECORDED_TRANSMISSIONS {
         sent.remove(0);
     }

@@ -11,36 +11,41 @@ use ipnet::Ipv6Net;
 
 use super::peer::{Binding, Peer};
 use super::session_keys::DirectEnds;
-use super::tokens::{Asker, Key, TokenSecret, sign_message, verify_message};
-use super::{ASSIGNED_PREFIX_LENGTH, Direct, DirectDrop, MAX_RR_BINDING_LIFETIME, Output};
+use super::tokens::{Asker, BindingManagementKey, TokenSecret, sign_message, verify_message};
+use super::{ASSIGNED_PREFIX_LENGTH, DirectDrop, DirectRouteState, MAX_RR_BINDING_LIFETIME, Output};
 use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
 
 /// Time for which an attacker could replay a Binding Update: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
 const REPLAYABLE_TIME: Duration = Duration::from_secs(240);
 /// Statuses of a Binding Acknowledgement (RFC 6275 6.1.8).
-const UNSPECIFIED: u8 = 128;
+const STATUS_UNSPECIFIED: u8 = 128;
 const INSUFFICIENT_RESOURCES: u8 = 130;
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_CARE_OF_NONCE: u8 = 137;
 const EXPIRED_NONCES: u8 = 138;
 
-impl Direct {
+impl DirectRouteState {
     /// Returns whether a message is authenticated by the key of its sender's binding, so that it comes from
     /// that router.
     fn is_authenticated_by_key(&self, message: &DirectRoute) -> bool {
         let binding = self.peers.get(&message.home_address).and_then(|peer| peer.binding.as_ref());
         let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR_LEN]);
-        binding.is_some_and(|binding| binding.key_of(message).is_some())
+        binding.is_some_and(|binding| binding.authenticating_key(message).is_some())
     }
 
     /// Counts `packets` answers. A router with a binding here (`bound`) has its own limit. All other sources,
     /// which may use any name, share one limit.
-    fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
+    fn allow_answers(
+        &mut self,
+        now: Time,
+        bound: Option<Ipv6Addr>,
+        packets: usize,
+    ) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
         let share = bound.map_or(&mut self.answer_limit, |peer| &mut peer.test_answer_limit);
         // Allow all `packets` answers or none, because a part of the tokens would be useless.
-        if !share.allow_all(now, packets as u32) {
+        if !share.try_take_tokens(now, packets as u32) {
             return Err(DirectDrop::RateLimited);
         }
         self.counters.tests_answered += packets as u64;
@@ -65,14 +70,14 @@ impl Direct {
         now: Time,
         source: Ipv6Addr,
         update: &DirectRoute,
-        key: impl FnOnce(&TokenSecret) -> Key,
-    ) -> Result<Key, DirectDrop> {
+        key: impl FnOnce(&TokenSecret) -> BindingManagementKey,
+    ) -> Result<BindingManagementKey, DirectDrop> {
         if !self.forgery_limit(update.home_address, source).has_token(now) {
             return Err(DirectDrop::RateLimited);
         }
         let key = key(&self.token_secret);
         if !verify_message(update, &key) {
-            self.forgery_limit(update.home_address, source).allow(now);
+            self.forgery_limit(update.home_address, source).try_take_token(now);
             return Err(DirectDrop::Authenticator);
         }
         Ok(key)
@@ -94,7 +99,7 @@ impl Direct {
         let is_ours = destination == self.config.home_address
             || self.config.prefixes.iter().any(|prefix| prefix.contains(&destination));
         let can_answer = self.has_tunnel && self.has_needed_key();
-        let Some(care_of_address) = self.told_care_of_address(source).filter(|_| can_answer) else {
+        let Some(care_of_address) = self.disclosed_care_of_address(source).filter(|_| can_answer) else {
             return Err(DirectDrop::NotForUs);
         };
         if !is_ours {
@@ -106,10 +111,12 @@ impl Direct {
         self.check_prefixes(source, &message.prefixes)?;
         let public_key = self.key_of_beginning(message)?;
         let bound = self.is_authenticated_by_key(message).then_some(source);
-        self.may_answer(now, bound, 1 + message.prefixes.len())?;
+        self.allow_answers(now, bound, 1 + message.prefixes.len())?;
         let hint = message.care_of_address;
         if let Some(peer) = bound.and_then(|bound| self.peers.get_mut(&bound))
-            && (peer.remote_care_of_address.is_none() || peer.heartbeats.has_failed() || peer.is_unanswered)
+            && (peer.remote_care_of_address.is_none()
+                || peer.heartbeats.has_failed()
+                || peer.are_requests_unanswered)
             && is_unicast_routable(hint)
         {
             // Use the unproven care-of address only as the destination of this router's own test. The test
@@ -151,7 +158,7 @@ impl Direct {
     /// Returns the care-of address of this router that its messages to another router contain. It is the
     /// registered address if its path works, otherwise the address that this router tries next. Returns
     /// `None` without a care-of address.
-    fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
+    fn disclosed_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
         };
@@ -175,7 +182,7 @@ impl Direct {
     ) -> Result<(), DirectDrop> {
         self.check_care_of_address(ends.remote, message)?;
         let bound = self.is_authenticated_by_key(message).then_some(message.home_address);
-        self.may_answer(now, bound, 1)?;
+        self.allow_answers(now, bound, 1)?;
         let nonce = self.token_secret.current_nonce(now);
         let test = DirectRoute {
             cookie: message.cookie,
@@ -217,12 +224,12 @@ impl Direct {
         let bound = known.and_then(|peer| peer.binding.as_ref());
         let heard = known
             .and_then(|peer| peer.last_sequence)
-            .or_else(|| self.removed_sequence_numbers.find_number(now, home_address));
+            .or_else(|| self.removed_sequence_numbers.find_sequence_number(now, home_address));
         let old = heard.filter(|(last, _)| !is_newer(message.sequence, *last));
         if message.lifetime == 0 {
             // A router that has the key may end its binding, even if its tokens have expired.
             let key = bound
-                .map(|binding| binding.key_of(message).unwrap_or(binding.key))
+                .map(|binding| binding.authenticating_key(message).unwrap_or(binding.key))
                 .ok_or(DirectDrop::Unasked)?;
             self.check_authenticator(now, ends.remote, message, |_| key)?;
             if old.is_some() {
@@ -230,14 +237,14 @@ impl Direct {
             }
             // Output the event before the binding is removed, because the event lists the prefixes of the
             // binding.
-            self.set_direct(now, home_address, false, "it de-registered");
+            self.set_route_direct(now, home_address, false, "it de-registered");
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 (peer.binding, peer.last_sequence) = (None, Some((message.sequence, now + REPLAYABLE_TIME)));
                 peer.next_check_at = now;
             }
             self.outputs.push_back(Output::Routes);
             self.acknowledge(ends, message, 0, Duration::ZERO, Some(&key));
-            self.check_router(now, home_address);
+            self.check_peer(now, home_address);
             return Ok(());
         }
         let nonces = (
@@ -254,7 +261,7 @@ impl Direct {
                 };
                 // RFC 6275 9.5.1: there is no key yet, so the answer has no authenticator, and the limit
                 // for unauthenticated sources applies.
-                self.may_answer(now, None, 1)?;
+                self.allow_answers(now, None, 1)?;
                 self.acknowledge(ends, message, status, Duration::ZERO, None);
                 return Err(DirectDrop::Nonce);
             }
@@ -270,13 +277,13 @@ impl Direct {
             return Err(DirectDrop::Sequence);
         }
         if let Err(reason) = self.check_prefixes(home_address, &message.prefixes) {
-            self.acknowledge(ends, message, UNSPECIFIED, Duration::ZERO, Some(&key));
+            self.acknowledge(ends, message, STATUS_UNSPECIFIED, Duration::ZERO, Some(&key));
             return Err(reason);
         }
         // `first` succeeds, because an update with an empty list was refused before.
         let network = *message.prefixes.first().ok_or(DirectDrop::BadPrefix)?;
         if !self.peers.contains_key(&home_address)
-            && let Err(reason) = self.make_room(now, network, true)
+            && let Err(reason) = self.make_room_for_peer(now, network, true)
         {
             self.acknowledge(ends, message, INSUFFICIENT_RESOURCES, Duration::ZERO, Some(&key));
             return Err(reason);
@@ -303,15 +310,15 @@ impl Direct {
             key,
             former_key,
             expires_at: now + lifetime,
-            is_wanted: message.status & 1 != 0,
+            is_route_wanted: message.status & 1 != 0,
         });
         peer.last_sequence = Some((message.sequence, now + lifetime + REPLAYABLE_TIME));
-        (peer.remote_care_of_address, peer.is_unanswered) = (Some(ends.remote), false);
+        (peer.remote_care_of_address, peer.are_requests_unanswered) = (Some(ends.remote), false);
         (peer.remote_key, peer.lacks_key) = (public_key, false);
         if moved || peer.heartbeats.has_failed() {
             peer.heartbeats.assume_working();
             // Earlier failures concerned another path, so they no longer delay tests.
-            (peer.hold_until, peer.failure_count) = (now, 0);
+            (peer.paused_until, peer.failure_count) = (now, 0);
         }
         for (other, peer) in &mut self.peers {
             if *other != home_address {
@@ -323,7 +330,7 @@ impl Direct {
         // it has the answer.
         self.outputs.push_back(Output::Routes);
         self.acknowledge(ends, message, 0, lifetime, Some(&key));
-        self.check_router(now, home_address);
+        self.check_peer(now, home_address);
         Ok(())
     }
 
@@ -333,7 +340,7 @@ impl Direct {
         update: &DirectRoute,
         status: u8,
         lifetime: Duration,
-        key: Option<&Key>,
+        key: Option<&BindingManagementKey>,
     ) {
         let mut message = DirectRoute {
             sequence: update.sequence,

@@ -18,7 +18,7 @@ use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use super::peer::Peer;
 use super::session_keys::DirectEnds;
 use super::tokens::{sign_message, verify_message};
-use super::{Direct, DirectDrop};
+use super::{DirectDrop, DirectRouteState};
 use crate::path_liveness::{AnswerSchedule, PathLiveness};
 
 /// Interval of heartbeats while packets use the path, see [`IN_USE_TIME`]. [`IDLE_INTERVAL`] is the interval
@@ -47,7 +47,7 @@ fn answer_timeout(beats: &PathLiveness<u64>) -> Duration {
 }
 
 /// Returns the interval and the timeouts of the heartbeats to a router.
-fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
+fn heartbeat_schedule(now: Time, peer: &Peer) -> AnswerSchedule {
     let beats = &peer.heartbeats;
     let in_use = peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IN_USE_TIME);
     let interval = if in_use && !beats.has_failed() { BUSY_INTERVAL } else { IDLE_INTERVAL };
@@ -59,12 +59,12 @@ fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
     }
 }
 
-impl Direct {
+impl DirectRouteState {
     /// Returns when the next heartbeat leaves, or when the path fails if no further answer arrives; `None`
     /// without a direct path.
     pub(super) fn next_heartbeat_at(&self, now: Time, peer: &Peer) -> Option<Time> {
         self.path_of_peer(peer)?;
-        Some(peer.heartbeats.next_event_at(&sequence(now, peer)).unwrap_or(now))
+        Some(peer.heartbeats.next_event_at(&heartbeat_schedule(now, peer)).unwrap_or(now))
     }
 
     /// Sends the heartbeat that is due.
@@ -79,15 +79,15 @@ impl Direct {
         if self.next_heartbeat_at(now, peer).is_none_or(|at| at > now) {
             return;
         }
-        if peer.heartbeats.is_exhausted(&sequence(now, peer)) {
+        if peer.heartbeats.is_exhausted(&heartbeat_schedule(now, peer)) {
             return self.handle_path_failure(now, home_address, "no answer");
         }
         let cookie = self.rng.u64();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        if peer.heartbeats.has_failed() && peer.heartbeats.forget_outstanding() {
+        if peer.heartbeats.has_failed() && peer.heartbeats.remove_outstanding() {
             peer.heartbeats.restart_answer_count();
         }
-        peer.heartbeats.record_sent(now, cookie);
+        peer.heartbeats.record_sent_heartbeat(now, cookie);
         self.counters.sent_heartbeats += 1;
         let mut message = DirectRoute {
             cookie,
@@ -107,9 +107,9 @@ impl Direct {
         peer.heartbeats.mark_failed();
         peer.heartbeats.record_sending_time(now);
         // Ask again for the other router's care-of address, because it may have a new one.
-        (peer.home_tokens, peer.outstanding_exchange, peer.hold_until) = (None, None, now);
-        self.set_direct(now, home_address, false, reason);
-        self.check_router(now, home_address);
+        (peer.home_tokens, peer.outstanding_exchange, peer.paused_until) = (None, None, now);
+        self.set_route_direct(now, home_address, false, reason);
+        self.check_peer(now, home_address);
     }
 
     pub(super) fn answer_heartbeat(
@@ -133,7 +133,7 @@ impl Direct {
             let binding = peer.binding.as_ref().filter(|binding| {
                 binding.accepts_care_of_address(ends.remote) && binding.session(keys) == ends.session
             })?;
-            Some((binding.key_of(message), &mut peer.heartbeat_answer_limit))
+            Some((binding.authenticating_key(message), &mut peer.heartbeat_answer_limit))
         });
         let share = match bound {
             Some((key, beats)) => {
@@ -144,7 +144,7 @@ impl Direct {
             }
             None => &mut self.answer_limit,
         };
-        if !share.allow(now) {
+        if !share.try_take_token(now) {
             return Err(DirectDrop::RateLimited);
         }
         self.send_directly(ends, &answer);
@@ -174,12 +174,12 @@ impl Direct {
         if message.status >= STATUS_UNKNOWN_BINDING {
             beats.round_trip_mut().add_measurement(now.saturating_since(sent));
             peer.registration = None;
-            (peer.home_tokens, peer.hold_until) = (None, now);
+            (peer.home_tokens, peer.paused_until) = (None, now);
         } else {
             beats.handle_answer(now, message.cookie);
         }
-        peer.heartbeats.forget_outstanding();
-        self.check_router(now, home_address);
+        peer.heartbeats.remove_outstanding();
+        self.check_peer(now, home_address);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@
 //! * **Both directions.** B then registers with A in the same way. A route is *direct* when each router has a
 //!   binding of the other. Only then do packets go directly, from the registered care-of address to the bound
 //!   one. The data path accepts a direct packet only from the bound care-of address, with an inner source in
-//!   the proven prefixes ([`Direct::tunnels`]).
+//!   the proven prefixes ([`DirectRouteState::tunnels`]).
 //! * **Requests.** When a packet goes to an address in one of [`DirectConfig::mobile_networks`], this router
 //!   sends a Home Test Init to that address. The mobile router of that network finds the message in its
 //!   tunnel and answers. If no router answers three messages, this router pauses; each further pause
@@ -155,7 +155,7 @@ pub enum Output {
         /// The key; `None` if the number is no longer in use.
         public_key: Option<PublicKey>,
     },
-    /// The return value of [`Direct::tunnels`] has changed.
+    /// The return value of [`DirectRouteState::tunnels`] has changed.
     Routes,
     /// An event for the operator.
     Event(Event),
@@ -163,7 +163,7 @@ pub enum Output {
 
 /// A direct tunnel: this router accepts packets of another router from it, and may also send through it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tunnel {
+pub struct DirectTunnel {
     /// Home address of the other router.
     pub home_address: Ipv6Addr,
     /// Care-of address of this router.
@@ -180,7 +180,7 @@ pub struct Tunnel {
 
 /// Another mobile router and the path to it, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
+pub struct DirectRouteStatus {
     /// Home address of the other router.
     pub home_address: Ipv6Addr,
     /// Prefixes of the other router; the router has proven them if it has a binding, see
@@ -199,7 +199,7 @@ pub struct Route {
     /// Reason for which packets take the direct route, or do not take it.
     pub reason: &'static str,
     /// Time since which packets have taken the direct route, or have not taken it.
-    pub since: Time,
+    pub state_since: Time,
     /// Round trip of the heartbeats on the direct path; `None` without a measurement.
     pub rtt: Option<Duration>,
 }
@@ -231,10 +231,10 @@ impl Counters {
     }
 }
 
-/// State of all direct routes. After each `handle_*` call the caller calls [`Direct::poll_output`] until it
-/// returns `None`.
+/// State of all direct routes. After each `handle_*` call the caller calls [`DirectRouteState::poll_output`]
+/// until it returns `None`.
 #[derive(Debug)]
-pub struct Direct {
+pub struct DirectRouteState {
     config: DirectConfig,
     /// Care-of addresses of this router, the preferred one first.
     care_of_addresses: Vec<Ipv6Addr>,
@@ -246,10 +246,11 @@ pub struct Direct {
     /// Sequence numbers of routers that were removed from a full table.
     removed_sequence_numbers: RemovedSequenceNumbers,
     /// Networks that may have a mobile router, by the first half of the address.
-    candidates: BTreeMap<u64, Box<CandidateNetwork>>,
-    /// The last packet that [`Direct::handle_use`] handled: network of its destination, and time.
+    candidate_networks: BTreeMap<u64, Box<CandidateNetwork>>,
+    /// The last packet that [`DirectRouteState::handle_used_destination`] handled: network of its
+    /// destination, and time.
     last_handled_packet: Option<(u64, Time)>,
-    question_limit: RateLimiter,
+    request_limit: RateLimiter,
     /// Rate limit of answers to unauthenticated sources.
     answer_limit: RateLimiter,
     /// Rate limit of unauthenticated Binding Updates with a wrong key.
@@ -263,10 +264,10 @@ fn network_half(address: Ipv6Addr) -> u64 {
     (u128::from(address) >> 64) as u64
 }
 
-impl Direct {
+impl DirectRouteState {
     /// Creates a state without other routers.
-    pub fn new(config: DirectConfig, mut rng: Rng) -> Direct {
-        Direct {
+    pub fn new(config: DirectConfig, mut rng: Rng) -> DirectRouteState {
+        DirectRouteState {
             config,
             care_of_addresses: Vec::new(),
             has_tunnel: false,
@@ -274,9 +275,9 @@ impl Direct {
             session_keys: SessionKeys::default(),
             peers: BTreeMap::new(),
             removed_sequence_numbers: RemovedSequenceNumbers::default(),
-            candidates: BTreeMap::new(),
+            candidate_networks: BTreeMap::new(),
             last_handled_packet: None,
-            question_limit: RateLimiter::new(4, Duration::from_secs(1)),
+            request_limit: RateLimiter::new(4, Duration::from_secs(1)),
             answer_limit: RateLimiter::new(64, Duration::from_millis(20)),
             forgery_limit: RateLimiter::new(100, Duration::from_millis(2)),
             outputs: VecDeque::new(),
@@ -302,13 +303,14 @@ impl Direct {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let candidates = self.candidates.values().filter_map(|candidate| self.next_question_at(candidate));
+        let candidates =
+            self.candidate_networks.values().filter_map(|candidate| self.next_network_request_at(candidate));
         let peers = self.peers.values().map(|peer| peer.next_check_at);
         peers.chain(candidates).chain(self.session_keys.next_expiry()).min()
     }
 
     /// Returns all direct tunnels, in a stable order.
-    pub fn tunnels(&self) -> Vec<Tunnel> {
+    pub fn tunnels(&self) -> Vec<DirectTunnel> {
         let mut tunnels = Vec::new();
         for (home_address, peer) in &self.peers {
             let Some(binding) = &peer.binding else { continue };
@@ -320,7 +322,7 @@ impl Direct {
                 .chain(binding.former_care_of_address.map(|(old, _)| old));
             for remote in remotes {
                 for &local in &self.care_of_addresses {
-                    tunnels.push(Tunnel {
+                    tunnels.push(DirectTunnel {
                         home_address: *home_address,
                         local,
                         remote,
@@ -335,8 +337,8 @@ impl Direct {
     }
 
     /// Returns the known routers, and the paths to them.
-    pub fn routes(&self) -> impl Iterator<Item = Route> {
-        self.peers.iter().map(|(home_address, peer)| Route {
+    pub fn routes(&self) -> impl Iterator<Item = DirectRouteStatus> {
+        self.peers.iter().map(|(home_address, peer)| DirectRouteStatus {
             home_address: *home_address,
             prefixes: peer.all_networks(),
             has_proven_binding: peer.binding.is_some(),
@@ -349,7 +351,7 @@ impl Direct {
             is_direct: peer.is_direct,
             is_encrypted: self.config.requires_sessions,
             reason: peer.state_reason,
-            since: peer.state_since,
+            state_since: peer.state_since,
             rtt: peer.heartbeats.round_trip().smoothed(),
         })
     }
@@ -376,7 +378,7 @@ impl Direct {
             peer.next_check_at = now;
             if moved {
                 // Earlier failures concerned another care-of address, so they no longer delay tests.
-                (peer.care_of_index, peer.hold_until, peer.failure_count) = (0, now, 0);
+                (peer.care_of_index, peer.paused_until, peer.failure_count) = (0, now, 0);
                 peer.outstanding_exchange.take_if(|exchange| exchange.home_tests().is_none());
             }
         }
@@ -388,7 +390,7 @@ impl Direct {
 
     /// Handles a packet from the mobile network to `destination`, over any path. The call is cheap, so the
     /// caller may make it for every packet.
-    pub fn handle_use(&mut self, now: Time, destination: Ipv6Addr) {
+    pub fn handle_used_destination(&mut self, now: Time, destination: Ipv6Addr) {
         let network = network_half(destination);
         if self
             .last_handled_packet
@@ -413,11 +415,11 @@ impl Direct {
             }
             return;
         }
-        if let Some(candidate) = self.candidates.get_mut(&network) {
+        if let Some(candidate) = self.candidate_networks.get_mut(&network) {
             candidate.last_used_at = now;
             return;
         }
-        if !self.make_room_to_ask(now, network) {
+        if !self.make_room_for_candidate(now, network) {
             return;
         }
         let candidate = CandidateNetwork {
@@ -426,7 +428,7 @@ impl Direct {
             failure_count: 0,
             last_used_at: now,
         };
-        self.candidates.insert(network, Box::new(candidate));
+        self.candidate_networks.insert(network, Box::new(candidate));
     }
 
     /// Handles a report of a fast path: packets go through the direct tunnel to the care-of address `remote`.
@@ -444,7 +446,7 @@ impl Direct {
         let due: Vec<Ipv6Addr> =
             self.peers.iter().filter(|(_, peer)| peer.next_check_at <= now).map(|(home, _)| *home).collect();
         for home_address in due {
-            self.check_router(now, home_address);
+            self.check_peer(now, home_address);
         }
         self.send_candidate_tests(now);
         self.expire_keys(now);
@@ -456,7 +458,7 @@ impl Direct {
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
-    pub fn handle_inner(
+    pub fn handle_tunnelled_message(
         &mut self,
         now: Time,
         source: Ipv6Addr,
@@ -465,8 +467,8 @@ impl Direct {
     ) -> Result<(), DirectDrop> {
         let result = match message.kind {
             DirectRouteKind::HomeTestInit => self.answer_home_test_init(now, source, destination, message),
-            DirectRouteKind::HomeTest => self.take_home_test(now, source, destination, message),
-            DirectRouteKind::PrefixTest => self.take_prefix_test(now, destination, message),
+            DirectRouteKind::HomeTest => self.handle_home_test(now, source, destination, message),
+            DirectRouteKind::PrefixTest => self.handle_prefix_test(now, destination, message),
             _ => Err(DirectDrop::NotForUs),
         };
         self.count_result(result)
@@ -476,7 +478,7 @@ impl Direct {
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
-    pub fn handle_straight(
+    pub fn handle_clear_message(
         &mut self,
         now: Time,
         source: Ipv6Addr,
@@ -508,9 +510,9 @@ impl Direct {
         let ends = DirectEnds { local: destination, remote: source, session };
         let result = match message.kind {
             DirectRouteKind::CareOfTestInit => self.answer_care_of_test_init(now, ends, message),
-            DirectRouteKind::CareOfTest => self.take_care_of_test(now, ends, message),
+            DirectRouteKind::CareOfTest => self.handle_care_of_test(now, ends, message),
             DirectRouteKind::BindingUpdate => self.take_binding_update(now, ends, message),
-            DirectRouteKind::BindingAcknowledgement => self.take_acknowledgement(now, ends, message),
+            DirectRouteKind::BindingAcknowledgement => self.handle_acknowledgement(now, ends, message),
             DirectRouteKind::Heartbeat => self.answer_heartbeat(now, ends, message),
             DirectRouteKind::HeartbeatResponse => self.take_heartbeat_response(now, ends, message),
             _ => Err(DirectDrop::NotForUs),
@@ -538,7 +540,7 @@ impl Direct {
     /// Ends all routes, and reports it to the other routers.
     pub fn handle_shutdown(&mut self, now: Time) {
         self.end_all_routes(now, "stopped");
-        self.candidates.clear();
+        self.candidate_networks.clear();
         self.peers.clear();
         (self.care_of_addresses, self.has_tunnel) = (Vec::new(), false);
         self.end_sessions();
@@ -567,8 +569,8 @@ impl Direct {
     }
 
     /// Checks the state of one router after an input or a timer.
-    fn check_router(&mut self, now: Time, home_address: Ipv6Addr) {
-        self.expire_router(now, home_address);
+    fn check_peer(&mut self, now: Time, home_address: Ipv6Addr) {
+        self.expire_peer_state(now, home_address);
         if self.peers.contains_key(&home_address) {
             self.send_due_heartbeat(now, home_address);
             self.send_due_registration(now, home_address);
@@ -577,12 +579,12 @@ impl Direct {
     }
 
     /// Removes those parts of a router's state that have expired.
-    fn expire_router(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn expire_peer_state(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.binding.as_ref().is_some_and(|binding| binding.expires_at <= now) {
             // Output the event before the binding is removed, because the event lists the prefixes of the
             // binding.
-            self.set_direct(now, home_address, false, "its binding has expired");
+            self.set_route_direct(now, home_address, false, "its binding has expired");
         }
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let mut changed = peer.binding.take_if(|binding| binding.expires_at <= now).is_some();
@@ -617,7 +619,7 @@ impl Direct {
             (None, Some(_), _) => (false, "it has not accepted this router's registration"),
             (None, ..) => (false, "it is not registered with this router"),
         };
-        self.set_direct(now, home_address, direct, reason);
+        self.set_route_direct(now, home_address, direct, reason);
         let Some(peer) = self.peers.get(&home_address) else { return };
         let due = self.next_check_at(now, peer);
         if let Some(peer) = self.peers.get_mut(&home_address) {
@@ -625,7 +627,7 @@ impl Direct {
         }
     }
 
-    fn set_direct(&mut self, now: Time, home_address: Ipv6Addr, direct: bool, reason: &'static str) {
+    fn set_route_direct(&mut self, now: Time, home_address: Ipv6Addr, direct: bool, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let before = std::mem::replace(&mut peer.is_direct, direct);
         if before == direct {

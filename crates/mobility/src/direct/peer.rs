@@ -10,9 +10,9 @@ use carnet_wire::mobility::direct_route::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
 use super::session_keys::{PublicKey, SessionKeys};
-use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify_message};
+use super::tokens::{BindingManagementKey, MAX_TOKEN_LIFETIME, verify_message};
 use crate::SessionPeer;
-use crate::binding_update_list::{self, Renewal, Retransmission};
+use crate::binding_update_list::{self, RenewalRule, Retransmission};
 use crate::path_liveness::{PathLiveness, RequiredAnswers, RoundTrip};
 
 /// Number of answers of each kind that this router may send at once to another router that authenticates its
@@ -30,7 +30,7 @@ const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
 /// handover.
 const RENEWAL_AGE: Duration = Duration::from_secs(180);
 const _: () = assert!(RENEWAL_AGE.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
-const RENEWAL_RULE: Renewal = Renewal::AtAge(RENEWAL_AGE);
+const RENEWAL_RULE: RenewalRule = RenewalRule::AtAge(RENEWAL_AGE);
 /// Maximum number of requests through the home agents. The router waits 1, 2 and 4 s for the answers.
 const HOME_TEST_TRIES: u32 = 3;
 const HOME_TEST_INTERVAL: Duration = Duration::from_secs(1);
@@ -53,13 +53,13 @@ pub(super) struct Binding {
     pub(super) prefixes: Vec<Ipv6Net>,
     /// Key of the other router's encrypted sessions; `None` for a route in the clear.
     pub(super) public_key: Option<PublicKey>,
-    pub(super) key: Key,
+    pub(super) key: BindingManagementKey,
     /// Former key, which is still accepted: the other router does not know the new one if the last
     /// acknowledgement was lost.
-    pub(super) former_key: Option<Key>,
+    pub(super) former_key: Option<BindingManagementKey>,
     pub(super) expires_at: Time,
     /// Whether the other router sends packets to this router, or has packets to send.
-    pub(super) is_wanted: bool,
+    pub(super) is_route_wanted: bool,
 }
 
 impl Binding {
@@ -75,7 +75,7 @@ impl Binding {
     }
 
     /// Returns the key that authenticates a message; `None` if none of the binding's keys does.
-    pub(super) fn key_of(&self, message: &DirectRoute) -> Option<Key> {
+    pub(super) fn authenticating_key(&self, message: &DirectRoute) -> Option<BindingManagementKey> {
         [Some(self.key), self.former_key].into_iter().flatten().find(|key| verify_message(message, key))
     }
 }
@@ -84,7 +84,7 @@ impl Binding {
 #[derive(Debug, Clone)]
 pub(super) struct Registration {
     pub(super) care_of_address: Ipv6Addr,
-    pub(super) key: Key,
+    pub(super) key: BindingManagementKey,
     /// Time at which this router sent the first of the Binding Updates. The lifetime begins then.
     pub(super) sent_at: Time,
     pub(super) expires_at: Time,
@@ -107,7 +107,7 @@ pub(super) struct HomeTokens {
 }
 
 /// Returns whether a token is still too young to be renewed.
-pub(super) fn is_fresh(now: Time, received_at: Time) -> bool {
+pub(super) fn is_token_fresh(now: Time, received_at: Time) -> bool {
     now < RENEWAL_RULE.renewal_time(received_at, MAX_TOKEN_LIFETIME)
 }
 
@@ -202,7 +202,7 @@ pub(super) enum PeerRequest {
     /// Care-of Test Init.
     CareOf,
     /// Binding Update that this key authenticates.
-    Update(Key),
+    Update(BindingManagementKey),
 }
 
 /// Purpose of an exchange with another router.
@@ -267,7 +267,7 @@ impl Exchange {
     }
 
     /// Returns whether this router sends the request from this care-of address.
-    pub(super) fn is_from(&self, local: Ipv6Addr) -> bool {
+    pub(super) fn uses_care_of_address(&self, local: Ipv6Addr) -> bool {
         self.care_of_addresses.contains(&local.into())
     }
 }
@@ -281,7 +281,7 @@ impl RemovedSequenceNumbers {
     /// Maximum number of entries. If the map has more, this router removes the entry that expires first.
     const MAX_REMOVED_NUMBERS: usize = 128;
 
-    pub(super) fn store_number(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
+    pub(super) fn store_sequence_number(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
         let Some(heard) = peer.last_sequence else { return };
         self.0.retain(|_, (_, until)| *until > now);
         self.0.insert(home_address, heard);
@@ -292,7 +292,7 @@ impl RemovedSequenceNumbers {
         }
     }
 
-    pub(super) fn find_number(&self, now: Time, home_address: Ipv6Addr) -> Option<(u16, Time)> {
+    pub(super) fn find_sequence_number(&self, now: Time, home_address: Ipv6Addr) -> Option<(u16, Time)> {
         self.0.get(&home_address).copied().filter(|(_, until)| *until > now)
     }
 }
@@ -320,7 +320,7 @@ pub(super) struct Peer {
     /// Whether the router has answered without a key, which this router needs.
     pub(super) lacks_key: bool,
     /// Whether tests and Binding Updates to this care-of address got no answer.
-    pub(super) is_unanswered: bool,
+    pub(super) are_requests_unanswered: bool,
     /// Index of the care-of address of this router that it registers with the other router.
     pub(super) care_of_index: usize,
     /// Networks for which this router asked and which the other router claims, with the end of each claim.
@@ -330,7 +330,7 @@ pub(super) struct Peer {
     /// Time of the last packet to the router.
     pub(super) last_used_at: Option<Time>,
     /// Time before which this router sends no request to the other router, because earlier requests failed.
-    pub(super) hold_until: Time,
+    pub(super) paused_until: Time,
     pub(super) failure_count: u32,
     /// Whether packets to the other router's networks take the direct route.
     pub(super) is_direct: bool,
@@ -359,12 +359,12 @@ impl Peer {
             remote_care_of_address: None,
             remote_key: None,
             lacks_key: false,
-            is_unanswered: false,
+            are_requests_unanswered: false,
             care_of_index: 0,
             claimed_networks: Vec::new(),
             heartbeats: PathLiveness::new(ANSWERS_BEFORE_REUSE, RoundTrip::default()),
             last_used_at: None,
-            hold_until: Time::ZERO,
+            paused_until: Time::ZERO,
             failure_count: 0,
             is_direct: false,
             state_since: now,

@@ -14,7 +14,7 @@ use carnet_base::Time;
 use ipnet::Ipv6Net;
 
 use super::peer::{CandidateNetwork, Peer};
-use super::{Direct, DirectDrop, IDLE_TIME, MAX_CANDIDATES, MAX_PEERS, Output, network_half};
+use super::{DirectDrop, DirectRouteState, IDLE_TIME, MAX_CANDIDATES, MAX_PEERS, Output, network_half};
 
 /// Prefix lengths by which entries are counted.
 const COUNTED_PREFIX_LENGTHS: [u8; 4] = [48, 52, 56, 60];
@@ -41,12 +41,12 @@ fn removable_entries<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
     Vec::new()
 }
 
-impl Direct {
+impl DirectRouteState {
     /// Removes a router from a full table to make room for a new one. An unbound and unused router is removed
     /// first. Otherwise it is a router of the network with the most entries, the one to which this router has
     /// sent nothing for the longest time. A newcomer without a proof never replaces a router with a binding
     /// that packets use.
-    pub(super) fn make_room(
+    pub(super) fn make_room_for_peer(
         &mut self,
         now: Time,
         newcomer: Ipv6Net,
@@ -79,7 +79,7 @@ impl Direct {
         let home_address = found.ok_or(DirectDrop::TooMany)?;
         self.end_registration(now, home_address, "it was removed from a full table");
         if let Some(peer) = self.peers.remove(&home_address) {
-            self.removed_sequence_numbers.store_number(now, home_address, &peer);
+            self.removed_sequence_numbers.store_sequence_number(now, home_address, &peer);
             self.outputs.push_back(Output::Routes);
         }
         Ok(())
@@ -88,18 +88,18 @@ impl Direct {
     /// Removes a candidate network from a full table to make room for a new one; returns false if there is no
     /// room. A network without recent packets is removed first. Otherwise the least recently used candidate
     /// of the /48 (or longer prefix) with the most entries is removed.
-    pub(super) fn make_room_to_ask(&mut self, now: Time, newcomer: u64) -> bool {
-        if self.candidates.len() < MAX_CANDIDATES {
+    pub(super) fn make_room_for_candidate(&mut self, now: Time, newcomer: u64) -> bool {
+        if self.candidate_networks.len() < MAX_CANDIDATES {
             return true;
         }
-        let places: Vec<(u64, u64)> = self.candidates.keys().map(|known| (*known, *known)).collect();
+        let places: Vec<(u64, u64)> = self.candidate_networks.keys().map(|known| (*known, *known)).collect();
         let crowd = removable_entries(newcomer, &places);
         let may_go = |at: &u64, known: &CandidateNetwork| {
             now.saturating_since(known.last_used_at) > IDLE_TIME || crowd.contains(at)
         };
-        let those = self.candidates.iter().filter(|(at, known)| may_go(at, known));
+        let those = self.candidate_networks.iter().filter(|(at, known)| may_go(at, known));
         let oldest = those.min_by_key(|(_, known)| known.last_used_at).map(|(at, _)| *at);
-        oldest.is_some_and(|oldest| self.candidates.remove(&oldest).is_some())
+        oldest.is_some_and(|oldest| self.candidate_networks.remove(&oldest).is_some())
     }
 }
 

@@ -11,12 +11,14 @@ use ipnet::Ipv6Net;
 
 use super::peer::{
     CandidateNetwork, CareOfToken, CompleteHomeTests, Exchange, HomeTests, Peer, PeerRequest, Registration,
-    is_fresh,
+    is_token_fresh,
 };
 use super::session_keys::DirectEnds;
-use super::tokens::{Key, compute_binding_key, sign_message, verify_message};
-use super::{ASSIGNED_PREFIX_LENGTH, Direct, DirectDrop, IDLE_TIME, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
-use crate::binding_update_list::{Event, Transmission};
+use super::tokens::{BindingManagementKey, compute_binding_key, sign_message, verify_message};
+use super::{
+    ASSIGNED_PREFIX_LENGTH, DirectDrop, DirectRouteState, IDLE_TIME, MAX_PEERS, MAX_RR_BINDING_LIFETIME,
+};
+use crate::binding_update_list::{ExchangeEvent, Transmission};
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
 /// First pause after a failed registration; it doubles up to 64 s. [`CANDIDATE_HOLD_TIME`] is the first pause
@@ -40,9 +42,9 @@ fn peer_awaiting_cookie(
     asked.map(|(home_address, peer)| (*home_address, &mut **peer)).ok_or(DirectDrop::Unasked)
 }
 
-impl Direct {
+impl DirectRouteState {
     /// Returns when this router asks for the router of a network; `None` if no recent packet went there.
-    pub(super) fn next_question_at(&self, candidate: &CandidateNetwork) -> Option<Time> {
+    pub(super) fn next_network_request_at(&self, candidate: &CandidateNetwork) -> Option<Time> {
         let able = self.has_tunnel && !self.care_of_addresses.is_empty() && self.has_needed_key();
         candidate
             .home_test_exchange
@@ -51,9 +53,11 @@ impl Direct {
     }
 
     pub(super) fn send_candidate_tests(&mut self, now: Time) {
-        let due = |candidate: &CandidateNetwork| self.next_question_at(candidate).is_some_and(|at| at <= now);
+        let due = |candidate: &CandidateNetwork| {
+            self.next_network_request_at(candidate).is_some_and(|at| at <= now)
+        };
         let mut due: Vec<(u32, u64)> = self
-            .candidates
+            .candidate_networks
             .iter()
             .filter(|(_, candidate)| due(candidate))
             .map(|(network, candidate)| (candidate.failure_count, *network))
@@ -62,11 +66,11 @@ impl Direct {
         // others.
         due.sort_unstable();
         for (_, network) in due {
-            let may_ask = self.question_limit.has_token(now);
-            let ready = self.question_limit.token_available_at(now);
+            let may_ask = self.request_limit.has_token(now);
+            let ready = self.request_limit.token_available_at(now);
             let fresh = self.rng.u64();
-            let Some(candidate) = self.candidates.get_mut(&network) else { continue };
-            let is_first = candidate.home_test_exchange.retransmission.is_fresh();
+            let Some(candidate) = self.candidate_networks.get_mut(&network) else { continue };
+            let is_first = candidate.home_test_exchange.retransmission.has_no_unanswered_transmission();
             if candidate.home_test_exchange.is_exhausted() {
                 let next = now + CANDIDATE_HOLD_TIME * (1 << candidate.failure_count.min(4));
                 candidate.failure_count = candidate.failure_count.saturating_add(1);
@@ -74,11 +78,11 @@ impl Direct {
             } else if is_first && !may_ask {
                 candidate.home_test_exchange.schedule_transmission(ready);
             } else {
-                candidate.home_test_exchange.apply_event(now, Event::Transmission { rivals: 1 });
+                candidate.home_test_exchange.apply_event(now, ExchangeEvent::Transmission { rivals: 1 });
                 let (destination, cookie) =
                     (candidate.destination, candidate.home_test_exchange.purpose.cookie);
                 if is_first {
-                    let _taken = self.question_limit.allow(now);
+                    let _taken = self.request_limit.try_take_token(now);
                 }
                 self.send_home_test_init(destination, cookie);
             }
@@ -106,14 +110,14 @@ impl Direct {
     }
 
     /// Returns the key of this router's registration with another router; `None` without such a registration.
-    fn key_of_peer(&self, home_address: Ipv6Addr) -> Option<Key> {
+    fn key_of_peer(&self, home_address: Ipv6Addr) -> Option<BindingManagementKey> {
         Some(self.peers.get(&home_address)?.registration.as_ref()?.key)
     }
 
     /// Returns whether packets go to the other router, or come from it.
-    pub(super) fn is_wanted(now: Time, peer: &Peer) -> bool {
+    pub(super) fn is_route_used(now: Time, peer: &Peer) -> bool {
         peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME)
-            || peer.binding.as_ref().is_some_and(|binding| binding.is_wanted)
+            || peer.binding.as_ref().is_some_and(|binding| binding.is_route_wanted)
     }
 
     /// Returns the care-of address that this router registers with the peer.
@@ -122,7 +126,7 @@ impl Direct {
         self.care_of_addresses.get(peer.care_of_index % count).copied()
     }
 
-    fn is_needed(&self, now: Time, peer: &Peer) -> bool {
+    fn is_registration_needed(&self, now: Time, peer: &Peer) -> bool {
         let Some(local) = self.care_of_address_to_register(peer) else { return false };
         peer.heartbeats.has_failed()
             || peer.registration.as_ref().is_none_or(|registration| {
@@ -136,13 +140,13 @@ impl Direct {
         if let Some(exchange) = &peer.outstanding_exchange {
             return exchange.next_transmission();
         }
-        if !Direct::is_wanted(now, peer) {
+        if !DirectRouteState::is_route_used(now, peer) {
             return None;
         }
-        match (self.is_needed(now, peer), &peer.registration) {
+        match (self.is_registration_needed(now, peer), &peer.registration) {
             // Without a tunnel the router cannot send Home Test Inits, so the registration waits.
             (true, _) if !self.has_tunnel && self.first_missing_request(now, peer).is_none() => None,
-            (true, _) => Some(peer.hold_until),
+            (true, _) => Some(peer.paused_until),
             (false, Some(registration)) if self.care_of_address_to_register(peer).is_some() => {
                 Some(registration.renew_at())
             }
@@ -157,13 +161,14 @@ impl Direct {
         let home = peer
             .home_tokens
             .as_ref()
-            .filter(|home| is_fresh(now, home.received_at) && peer.remote_care_of_address.is_some());
+            .filter(|home| is_token_fresh(now, home.received_at) && peer.remote_care_of_address.is_some());
         let Some(home) = home else {
             let can_ask = self.has_tunnel && self.has_needed_key();
             return can_ask.then(|| (PeerRequest::Home(HomeTests::default()), local));
         };
-        let care_of =
-            peer.care_of_token.filter(|it| it.care_of_address == local && is_fresh(now, it.received_at));
+        let care_of = peer
+            .care_of_token
+            .filter(|it| it.care_of_address == local && is_token_fresh(now, it.received_at));
         let key = |it: CareOfToken| {
             compute_binding_key(home.home_token, it.care_of_token, home.prefix_tokens.iter().copied())
         };
@@ -173,7 +178,7 @@ impl Direct {
     /// Sends the next request of a registration if it is due.
     pub(super) fn send_due_registration(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
-        if !Direct::is_wanted(now, peer) {
+        if !DirectRouteState::is_route_used(now, peer) {
             if peer.registration.is_some() || peer.outstanding_exchange.is_some() {
                 self.end_registration(now, home_address, "not used");
             }
@@ -186,7 +191,7 @@ impl Direct {
         }
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.outstanding_exchange.is_none() {
-            if peer.hold_until > now || !self.is_needed(now, peer) {
+            if peer.paused_until > now || !self.is_registration_needed(now, peer) {
                 return;
             }
             let Some((request, local)) = self.first_missing_request(now, peer) else { return };
@@ -203,7 +208,7 @@ impl Direct {
         let session = self.peers.get(&home_address).and_then(|peer| self.session_of_peer(peer));
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = &mut peer.outstanding_exchange else { return };
-        exchange.apply_event(now, Event::Transmission { rivals: 1 });
+        exchange.apply_event(now, ExchangeEvent::Transmission { rivals: 1 });
         let cookie = exchange.purpose.cookie;
         let remote = peer.remote_care_of_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let care_of_address = exchange.next_care_of_address();
@@ -250,7 +255,7 @@ impl Direct {
         }
     }
 
-    fn send_update(&mut self, ends: DirectEnds, message: DirectRoute, key: &Key) {
+    fn send_update(&mut self, ends: DirectEnds, message: DirectRoute, key: &BindingManagementKey) {
         let mut message = DirectRoute {
             home_address: self.config.home_address,
             care_of_address: ends.local,
@@ -277,7 +282,7 @@ impl Direct {
             }
             // The other router may have moved. Its answer to a Home Test Init, which goes through the home
             // agents, has its new care-of address.
-            (peer.care_of_index, peer.home_tokens, peer.is_unanswered) = (0, None, true);
+            (peer.care_of_index, peer.home_tokens, peer.are_requests_unanswered) = (0, None, true);
         }
         self.delay_next_registration(now, home_address);
     }
@@ -285,7 +290,7 @@ impl Direct {
     fn delay_next_registration(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         peer.outstanding_exchange = None;
-        peer.hold_until = now + FIRST_HOLD_TIME * (1 << peer.failure_count.min(6));
+        peer.paused_until = now + FIRST_HOLD_TIME * (1 << peer.failure_count.min(6));
         peer.failure_count = peer.failure_count.saturating_add(1);
     }
 
@@ -308,11 +313,11 @@ impl Direct {
             let ends = DirectEnds { local: registration.care_of_address, remote, session };
             self.send_update(ends, message, &registration.key);
         }
-        self.set_direct(now, home_address, false, reason);
+        self.set_route_direct(now, home_address, false, reason);
     }
 
     /// Handles a Home Test: the token for the home address, and the care-of address of the sender.
-    pub(super) fn take_home_test(
+    pub(super) fn handle_home_test(
         &mut self,
         now: Time,
         source: Ipv6Addr,
@@ -323,7 +328,7 @@ impl Direct {
             return Err(DirectDrop::NotForUs);
         }
         if let Some((network, candidate)) =
-            self.candidates.iter().find(|(_, c)| c.awaits_cookie(message.cookie))
+            self.candidate_networks.iter().find(|(_, c)| c.awaits_cookie(message.cookie))
         {
             let (network, destination) = (*network, candidate.destination);
             // The sender has proven nothing yet, so it can claim only the network for which this router
@@ -336,7 +341,7 @@ impl Direct {
             if let Some(peer) = self.peers.get_mut(&source) {
                 // This router already knows the sender by other prefixes, so it only adds the claim.
                 peer.record_claim(now, claim);
-                if let Some(candidate) = self.candidates.get_mut(&network) {
+                if let Some(candidate) = self.candidate_networks.get_mut(&network) {
                     // If the router never proves that it has this prefix, the long pause limits further
                     // requests.
                     candidate.home_test_exchange =
@@ -344,9 +349,9 @@ impl Direct {
                 }
                 return Ok(());
             }
-            self.make_room(now, claim, false)?;
+            self.make_room_for_peer(now, claim, false)?;
             debug_assert!(self.peers.len() < MAX_PEERS);
-            let Some(candidate) = self.candidates.remove(&network) else { return Ok(()) };
+            let Some(candidate) = self.candidate_networks.remove(&network) else { return Ok(()) };
             let mut peer = Peer::new(now, claim);
             peer.record_claim(now, claim);
             peer.last_used_at = Some(candidate.last_used_at);
@@ -362,7 +367,7 @@ impl Direct {
             return Err(reason);
         }
         tests.record_home_test(message);
-        self.home_tests_came(now, source);
+        self.handle_complete_home_tests(now, source);
         Ok(())
     }
 
@@ -378,11 +383,11 @@ impl Direct {
         }
         peer.failure_count = u32::MAX;
         self.delay_next_registration(now, home_address);
-        self.check_router(now, home_address);
+        self.check_peer(now, home_address);
     }
 
     /// Handles a Prefix Test: the token for one of this router's prefixes.
-    pub(super) fn take_prefix_test(
+    pub(super) fn handle_prefix_test(
         &mut self,
         now: Time,
         destination: Ipv6Addr,
@@ -393,7 +398,7 @@ impl Direct {
             return Err(DirectDrop::NotForUs);
         }
         let candidate =
-            self.candidates.values_mut().find(|candidate| candidate.awaits_cookie(message.cookie));
+            self.candidate_networks.values_mut().find(|candidate| candidate.awaits_cookie(message.cookie));
         let mut home_address = None;
         let exchange = match candidate {
             Some(candidate) => Some(&mut candidate.home_test_exchange),
@@ -411,13 +416,13 @@ impl Direct {
             return Err(DirectDrop::BadPrefix);
         }
         if let Some(home_address) = home_address {
-            self.home_tests_came(now, home_address);
+            self.handle_complete_home_tests(now, home_address);
         }
         Ok(())
     }
 
     /// Sends the next request if the tokens of the home address and of all prefixes have arrived.
-    fn home_tests_came(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn handle_complete_home_tests(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(tests) = peer.outstanding_exchange.as_ref().and_then(Exchange::home_tests) else { return };
         let tests = tests.received_tokens(now, &self.config.prefixes);
@@ -425,22 +430,24 @@ impl Direct {
         if let Some(CompleteHomeTests { tokens, care_of_address, public_key }) = tests {
             (peer.home_tokens, peer.outstanding_exchange) = (Some(tokens), None);
             // The proven care-of address is preferred as long as its path works.
-            let bound =
-                peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.is_unanswered);
+            let bound = peer
+                .binding
+                .as_ref()
+                .filter(|_| !peer.heartbeats.has_failed() && !peer.are_requests_unanswered);
             peer.remote_care_of_address =
                 Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
             if self.config.requires_sessions {
                 peer.remote_key = bound.map_or(public_key, |binding| binding.public_key);
                 (learned_key, peer.lacks_key) = (peer.remote_key, false);
             }
-            (peer.hold_until, peer.care_of_index) = (now, 0);
+            (peer.paused_until, peer.care_of_index) = (now, 0);
         }
         learned_key.into_iter().for_each(|key| self.accept_sessions_of(now, key));
-        self.check_router(now, home_address);
+        self.check_peer(now, home_address);
     }
 
     /// Handles a Care-of Test: the token for a care-of address.
-    pub(super) fn take_care_of_test(
+    pub(super) fn handle_care_of_test(
         &mut self,
         now: Time,
         ends: DirectEnds,
@@ -449,7 +456,8 @@ impl Direct {
         let DirectEnds { local, remote, .. } = ends;
         let (home_address, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
         self.session_keys.check_session(peer.remote_key, ends)?;
-        let asked = peer.outstanding_exchange.as_ref().filter(|exchange| exchange.is_from(local));
+        let asked =
+            peer.outstanding_exchange.as_ref().filter(|exchange| exchange.uses_care_of_address(local));
         if !asked.is_some_and(|exchange| matches!(exchange.purpose.peer_request, PeerRequest::CareOf)) {
             return Err(DirectDrop::Unasked);
         }
@@ -463,13 +471,13 @@ impl Direct {
             nonce_index: nonce,
             received_at: now,
         });
-        (peer.outstanding_exchange, peer.hold_until) = (None, now);
-        self.check_router(now, home_address);
+        (peer.outstanding_exchange, peer.paused_until) = (None, now);
+        self.check_peer(now, home_address);
         Ok(())
     }
 
     /// Handles the answer to a Binding Update.
-    pub(super) fn take_acknowledgement(
+    pub(super) fn handle_acknowledgement(
         &mut self,
         now: Time,
         ends: DirectEnds,
@@ -478,7 +486,8 @@ impl Direct {
         let DirectEnds { local, remote, .. } = ends;
         let (home_address, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
         self.session_keys.check_session(peer.remote_key, ends)?;
-        let asked = peer.outstanding_exchange.as_ref().filter(|exchange| exchange.is_from(local));
+        let asked =
+            peer.outstanding_exchange.as_ref().filter(|exchange| exchange.uses_care_of_address(local));
         let Some((exchange, PeerRequest::Update(key))) = asked.map(|it| (it, &it.purpose.peer_request))
         else {
             return Err(DirectDrop::Unasked);
@@ -501,7 +510,8 @@ impl Direct {
                 let expires = sent_at + lifetime;
                 peer.registration =
                     Some(Registration { care_of_address: local, key, sent_at, expires_at: expires });
-                (peer.outstanding_exchange, peer.failure_count, peer.is_unanswered) = (None, 0, false);
+                (peer.outstanding_exchange, peer.failure_count, peer.are_requests_unanswered) =
+                    (None, 0, false);
                 // If the acknowledgement came from another address, it does not show that packets reach the
                 // care-of address in the binding.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
@@ -526,7 +536,7 @@ impl Direct {
                 self.delay_next_registration(now, home_address);
             }
         }
-        self.check_router(now, home_address);
+        self.check_peer(now, home_address);
         Ok(())
     }
 }

@@ -8,13 +8,13 @@ use carnet_wire::mobility::DirectRoute;
 
 use super::peer::Peer;
 use super::session_keys::{MAX_SESSION_KEYS, PublicKey};
-use super::{Direct, DirectDrop, Output};
+use super::{DirectDrop, DirectRouteState, Output};
 use crate::SessionPeer;
 
 /// Time for which this router accepts handshakes of a key that no route uses.
 const UNUSED_KEY_LIFETIME: Duration = Duration::from_secs(30);
 
-impl Direct {
+impl DirectRouteState {
     /// Sets the newest public key of this router. When it changes, the routes with the former key end, and
     /// begin again with the new one.
     pub fn handle_own_key(&mut self, now: Time, key: PublicKey) {
@@ -25,7 +25,7 @@ impl Direct {
         if former.is_some() {
             self.end_all_routes(now, "the key of this router changes");
             for peer in self.peers.values_mut() {
-                (peer.home_tokens, peer.hold_until, peer.failure_count) = (None, now, 0);
+                (peer.home_tokens, peer.paused_until, peer.failure_count) = (None, now, 0);
                 peer.next_check_at = now;
             }
         }
@@ -78,7 +78,7 @@ impl Direct {
     fn uses_key(&self, now: Time, key: PublicKey) -> bool {
         let uses = |peer: &Peer| {
             peer.binding.as_ref().is_some_and(|binding| binding.public_key == Some(key))
-                || peer.remote_key == Some(key) && Direct::is_wanted(now, peer)
+                || peer.remote_key == Some(key) && DirectRouteState::is_route_used(now, peer)
         };
         self.peers.values().any(|peer| uses(peer))
     }

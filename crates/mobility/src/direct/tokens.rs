@@ -24,7 +24,7 @@ const VALID_NONCE_COUNT: u64 = 8;
 pub(super) const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(210);
 
 /// The binding management key, Kbm (RFC 6275 5.2.6).
-pub(super) type Key = [u8; 20];
+pub(super) type BindingManagementKey = [u8; 20];
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     // HMAC accepts a key of any length, so this error is impossible. The code returns a key that no other
@@ -138,7 +138,12 @@ impl TokenSecret {
 
     /// Returns the key of a Binding Update, computed from the tokens of the nonces that the update names. The
     /// sender has computed the same key if it has received all these tokens.
-    pub(super) fn key_of_update(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
+    pub(super) fn key_of_update(
+        &self,
+        update: &DirectRoute,
+        home: Nonce,
+        care_of: Nonce,
+    ) -> BindingManagementKey {
         let care_of = self.care_of_token(care_of, update.care_of_address);
         let nonce = self.nonce_octets(home);
         let asker = Asker { home_address: update.home_address, public_key: update.public_key.as_ref() };
@@ -150,7 +155,11 @@ impl TokenSecret {
 
 /// Returns the binding management key, SHA1 (home token | care-of token | prefix tokens). RFC 6275 5.2.6 has
 /// no prefix tokens.
-pub(super) fn compute_binding_key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
+pub(super) fn compute_binding_key(
+    home: u64,
+    care_of: u64,
+    prefixes: impl Iterator<Item = u64>,
+) -> BindingManagementKey {
     let mut hash = Sha1::new();
     hash.update(home.to_be_bytes());
     hash.update(care_of.to_be_bytes());
@@ -160,14 +169,14 @@ pub(super) fn compute_binding_key(home: u64, care_of: u64, prefixes: impl Iterat
 
 /// Computes the authenticator of a message (RFC 6275 6.2.7). It covers the care-of address and the home
 /// address, because the message contains both.
-pub(super) fn sign_message(message: &mut DirectRoute, key: &Key) {
+pub(super) fn sign_message(message: &mut DirectRoute, key: &BindingManagementKey) {
     message.authenticator = [0; AUTHENTICATOR_LEN];
     let code = hmac(key, &[&message.octets()]);
     message.authenticator.iter_mut().zip(code).for_each(|(octet, code)| *octet = code);
 }
 
 /// Returns whether the authenticator was computed with this key. The comparison takes constant time.
-pub(super) fn verify_message(message: &DirectRoute, key: &Key) -> bool {
+pub(super) fn verify_message(message: &DirectRoute, key: &BindingManagementKey) -> bool {
     let blank = DirectRoute { authenticator: [0; AUTHENTICATOR_LEN], ..message.clone() };
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return false };
     mac.update(&blank.octets());

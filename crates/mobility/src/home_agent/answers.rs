@@ -26,7 +26,7 @@ const MAX_COPIED_OCTETS: usize = 640;
 
 /// Contents of a Binding Acknowledgement.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answer {
+pub(super) struct AcknowledgementContent {
     pub sequence: u16,
     pub lifetime: Duration,
     /// Timestamp for the Message-ID option of the acknowledgement; `None` if it has no such option.
@@ -39,11 +39,15 @@ pub(super) struct Answer {
     pub ipv4_answers: Vec<Ipv4Answer>,
 }
 
-impl Answer {
+impl AcknowledgementContent {
     /// Creates the answer to a refused request or a de-registration, which grants no lifetime and no
     /// prefixes.
-    pub fn without_grants(request: &Request) -> Answer {
-        Answer { sequence: request.sequence, timestamp: request.timestamp, ..Answer::default() }
+    pub fn without_grants(request: &Request) -> AcknowledgementContent {
+        AcknowledgementContent {
+            sequence: request.sequence,
+            timestamp: request.timestamp,
+            ..AcknowledgementContent::default()
+        }
     }
 }
 
@@ -62,7 +66,7 @@ pub(super) fn acknowledgement(
     config: &HomeAgentConfig,
     request: &Request,
     status: Status,
-    answer: &Answer,
+    answer: &AcknowledgementContent,
 ) -> Output {
     let supports_routers = request.mobile_router && config.serves_mobile_routers();
     let mut builder = Builder::binding_acknowledgement(
@@ -92,7 +96,7 @@ pub(super) fn acknowledgement(
     if let Some(timestamp) = answer.timestamp {
         builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
     }
-    builder = add_flows(builder, &answer.flow_answers);
+    builder = add_flow_options(builder, &answer.flow_answers);
     // RFC 4285 5.1: the acknowledgement uses the request's security association, also if the node uses
     // another one for later messages.
     let node = config.node(request.home_address);
@@ -146,7 +150,7 @@ pub(super) fn parameter_problem(
     error: carnet_wire::Error,
 ) -> Option<Output> {
     let problem = error.parameter_problem(message.mobility_header_offset)?;
-    if !icmpv6::may_answer_with(problem, message.packet) || !unknown_source_limits.allow(now) {
+    if !icmpv6::may_answer_with(problem, message.packet) || !unknown_source_limits.try_take_token(now) {
         return None;
     }
     let packet = icmpv6::error_packet(config.address, message.source, problem, message.packet);
@@ -154,7 +158,7 @@ pub(super) fn parameter_problem(
 }
 
 /// Copies the flow options with their statuses. Copies their sub-options as long as the packet has room.
-fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
+fn add_flow_options(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     for (asked, status) in &flows.options {
         let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED_OCTETS;
         builder = builder.option(&MobilityOption::FlowIdentification {

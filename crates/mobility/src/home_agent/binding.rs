@@ -88,7 +88,7 @@ pub struct Binding {
     /// Granted lifetime in whole seconds.
     pub lifetime: Duration,
     /// Time at which the lifetime of the binding ends.
-    pub expires: Time,
+    pub expires_at: Time,
     /// State of the binding, see [`BindingState`].
     pub state: BindingState,
     /// Whether the home agent may send packets to the care-of address: the node has answered the test there,
@@ -108,7 +108,7 @@ impl Binding {
     }
 
     /// Returns whether the forwarding stays the same if `other` replaces this binding.
-    pub(super) fn forwards_like(&self, other: &Binding) -> bool {
+    pub(super) fn forwards_same_as(&self, other: &Binding) -> bool {
         let what = |it: &Binding| {
             (
                 it.tunnel_ends(),
@@ -152,7 +152,7 @@ pub struct FormerPath {
     /// The former care-of address.
     pub care_of_address: Endpoint,
     /// Time until which the home agent accepts packets from the path.
-    pub until: Time,
+    pub accept_until: Time,
     /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
     pub care_of_tested: bool,
 }

@@ -23,7 +23,7 @@ use ipnet::Ipv6Net;
 use super::binding::{Binding, FormerPath};
 use super::node::{BindingEntry, DueEvent, Node};
 use super::prefix_owners::PrefixTable;
-use super::replay_state::{KeyNumbers, Replay};
+use super::replay_state::{KeyNumbers, ReplayState};
 use super::{AuthorizedNode, Timer};
 use crate::Authentication;
 use crate::flow::FlowBinding;
@@ -89,7 +89,7 @@ impl BindingCache {
     }
 
     /// Returns the R flag of the valid bindings of a home address; `None` without a valid binding.
-    pub(super) fn mobile_router(&self, home_address: Ipv6Addr) -> Option<bool> {
+    pub(super) fn router_flag_of(&self, home_address: Ipv6Addr) -> Option<bool> {
         let valid = self.entries_of(home_address).iter().find(|entry| entry.is_valid());
         valid.map(|entry| entry.mobile_router)
     }
@@ -152,7 +152,7 @@ impl BindingCache {
     }
 
     /// Returns the replay protection state of a node, which outlives its bindings.
-    pub(super) fn replay_state(&self, home_address: Ipv6Addr) -> Replay {
+    pub(super) fn replay_state(&self, home_address: Ipv6Addr) -> ReplayState {
         self.known_node(home_address).map(Node::replay_state).unwrap_or_default()
     }
 
@@ -203,7 +203,7 @@ impl BindingCache {
     /// such bindings.
     pub(super) fn set_care_of_tested(&mut self, home_address: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let home_agent = self.home_agent;
-        self.node_mut(home_address).is_some_and(|node| node.set_tested(home_agent, ends))
+        self.node_mut(home_address).is_some_and(|node| node.mark_tested(home_agent, ends))
     }
 
     /// Returns whether a home address has a valid binding to this care-of address.
@@ -334,8 +334,8 @@ impl BindingCache {
     }
 
     /// Marks a binding as asked, so that the home agent sends no further Binding Refresh Request for it.
-    pub(super) fn set_asked(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
-        self.change_bindings(home_address, bid, |node, _| node.set_asked(bid));
+    pub(super) fn mark_refresh_requested(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
+        self.change_bindings(home_address, bid, |node, _| node.mark_refresh_requested(bid));
     }
 
     /// Removes the state of a node if it is empty.

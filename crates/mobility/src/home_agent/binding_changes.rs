@@ -7,11 +7,11 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime, mapped};
 use carnet_wire::mobility::status::Status;
 
-use super::answers::Answer;
+use super::answers::AcknowledgementContent;
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, NewBinding};
-use super::care_of_test::TESTED_LIFETIME;
+use super::care_of_test::TESTED_ADDRESS_LIFETIME;
 use super::flows::{self, FlowAnswers};
-use super::replay_state::Replay;
+use super::replay_state::ReplayState;
 use super::request::Request;
 use super::update_checks::{Registration, Verdict, judge_request};
 use super::{HomeAgent, Timer};
@@ -42,7 +42,7 @@ impl UntestedRegistration {
 }
 
 impl HomeAgent {
-    pub(super) fn binding_update(
+    pub(super) fn handle_binding_update(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -58,12 +58,12 @@ impl HomeAgent {
             // network.
             if request.home_registration
                 && !self.serves_address(home_address)
-                && self.unknown_source_limits.allow(now)
+                && self.unknown_source_limits.try_take_token(now)
             {
                 self.send_acknowledgement(
                     &request,
                     Status::NOT_HOME_SUBNET,
-                    &Answer::without_grants(&request),
+                    &AcknowledgementContent::without_grants(&request),
                 );
                 return Err(MobilityDrop::Refused);
             }
@@ -94,9 +94,9 @@ impl HomeAgent {
                         _ if from_signed => &mut limits.refusal_limit,
                         _ => &mut limits.refusal_limit_elsewhere,
                     };
-                    limit.allow(now)
+                    limit.try_take_token(now)
                 } else {
-                    self.unknown_source_limits.allow(now)
+                    self.unknown_source_limits.try_take_token(now)
                 };
                 if !allowed {
                     return Err(MobilityDrop::RateLimited);
@@ -115,9 +115,14 @@ impl HomeAgent {
                     _ => self.report_refusal(&request, status),
                 }
                 if status == Status::MESSAGE_ID_REQUIRED {
-                    self.timestamp_demanded(now, &request);
+                    self.report_timestamp_demand(now, &request);
                 }
-                let answer = Answer { sequence, timestamp, statuses, ..Answer::default() };
+                let answer = AcknowledgementContent {
+                    sequence,
+                    timestamp,
+                    statuses,
+                    ..AcknowledgementContent::default()
+                };
                 self.send_acknowledgement(&request, status, &answer);
                 Err(reason)
             }
@@ -125,14 +130,18 @@ impl HomeAgent {
                 self.node_update_limits.count_update(now, home_address);
                 self.store_replay_state(&request);
                 let flows = self.deregister_bindings(now, &request, bids.as_deref());
-                let answer = Answer { statuses, flow_answers: flows, ..Answer::without_grants(&request) };
+                let answer = AcknowledgementContent {
+                    statuses,
+                    flow_answers: flows,
+                    ..AcknowledgementContent::without_grants(&request)
+                };
                 self.send_acknowledgement(&request, status, &answer);
                 Ok(())
             }
             Verdict::Register(mut registration) => {
                 self.node_update_limits.count_update(now, home_address);
                 self.store_replay_state(&request);
-                if !self.may_stay(now, home_address, &mut registration.lifetime) {
+                if !self.may_register(now, home_address, &mut registration.lifetime) {
                     // The node may not register now, because it is being sent away (RFC 5142 5.3) or
                     // revoked (RFC 5846 7).
                     let status = Status::PROHIBITED;
@@ -140,7 +149,11 @@ impl HomeAgent {
                     // The update is authentic, so the home agent stores its sequence number: a replay
                     // after a restart must have no effect.
                     self.outputs.push_back(Output::Persist(home_address));
-                    self.send_acknowledgement(&request, status, &Answer::without_grants(&request));
+                    self.send_acknowledgement(
+                        &request,
+                        status,
+                        &AcknowledgementContent::without_grants(&request),
+                    );
                     return Err(MobilityDrop::Refused);
                 }
                 self.register_or_test(now, request, registration);
@@ -151,7 +164,7 @@ impl HomeAgent {
 
     /// Drops a Binding Update if its authentication does not match the config, or if its source has used up
     /// its limit.
-    pub(super) fn admit_update(
+    pub(super) fn check_admission(
         &mut self,
         now: Time,
         message: &MobilityMessage<'_>,
@@ -177,7 +190,7 @@ impl HomeAgent {
         if !self.node_update_limits.has_update_left(now, request.home_address) {
             return Err(MobilityDrop::Share);
         }
-        if has_key && self.is_old_update(request) && !self.may_refuse(now, request) {
+        if has_key && self.is_old_update(request) && !self.may_answer_refusal(now, request) {
             return Err(MobilityDrop::RateLimited);
         }
         // The limit bounds the cost of verification. An update of a node without a key is not verified, so it
@@ -187,7 +200,7 @@ impl HomeAgent {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
                 None => Some(request.source),
             };
-            if !self.unbound_source_limits.allow(now, source.unwrap_or(request.source)) {
+            if !self.unbound_source_limits.allow_verification(now, source.unwrap_or(request.source)) {
                 return Err(MobilityDrop::Flood);
             }
         }
@@ -209,7 +222,7 @@ impl HomeAgent {
     /// Returns whether the node would get an answer to a refused update. Without an answer the result of the
     /// verification is not needed. So the home agent does not verify replays, of which an attacker may have
     /// very many.
-    fn may_refuse(&self, now: Time, request: &Request) -> bool {
+    fn may_answer_refusal(&self, now: Time, request: &Request) -> bool {
         self.limits_by_node.get(&request.home_address).is_none_or(|limits| {
             match request.comes_from_signed_address() {
                 true => limits.refusal_limit.has_token(now),
@@ -229,12 +242,16 @@ impl HomeAgent {
                     .any(|binding| binding.link_local_address() == Some(target))
         });
         if let Some(home_address) = home_address {
-            self.timers.stop(Timer::Dad(home_address));
+            self.timers.stop_timer(Timer::Dad(home_address));
             let status = Status::DUPLICATE_ADDRESS;
             for UntestedRegistration { request, .. } in self.stop_testing(home_address) {
                 self.report_refusal(&request, status);
                 self.outputs.push_back(Output::Persist(home_address));
-                self.send_acknowledgement(&request, status, &Answer::without_grants(&request));
+                self.send_acknowledgement(
+                    &request,
+                    status,
+                    &AcknowledgementContent::without_grants(&request),
+                );
             }
         }
     }
@@ -255,7 +272,7 @@ impl HomeAgent {
 
     /// Reports to the operator that a node must send timestamps because its key has used up its sequence
     /// numbers.
-    fn timestamp_demanded(&mut self, now: Time, request: &Request) {
+    fn report_timestamp_demand(&mut self, now: Time, request: &Request) {
         let Some(node) = self.config.node(request.home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
         let numbers =
@@ -264,7 +281,7 @@ impl HomeAgent {
         // timestamps before.
         let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_USED_NUMBERS;
         if is_first
-            && self.unanswered_update_log.allows_line(now, request.home_address, MobilityDrop::Timestamp)
+            && self.unanswered_update_log.may_log_line(now, request.home_address, MobilityDrop::Timestamp)
         {
             let message = format!(
                 "{} has to send timestamps from now on (status 145): the key of its SPI {} has used its \
@@ -302,17 +319,17 @@ impl HomeAgent {
         let home_address = request.home_address;
         let Some(node) = self.config.node(home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
-        let has_several = node.authentication.has_several();
+        let has_several = node.authentication.has_several_keys();
         let other_key = node.authentication.fingerprint_of_other_key(request.spi);
         if let Some(node) = self.cache.node_or_new(home_address) {
             let before = node.used_sequence_numbers(other_key);
-            node.count_number(other_key, request.sequence);
+            node.count_sequence_number(other_key, request.sequence);
             let last = node.replay_state().timestamp;
             // Never replace the stored timestamp by an older one, which `replay = "sequence"` accepts in an
             // update.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
-            node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
+            node.set_replay(ReplayState { sequence: Some(request.sequence), timestamp });
             let numbers = node.used_sequence_numbers(other_key);
             if before < USED_NUMBERS_WARNING
                 && numbers >= USED_NUMBERS_WARNING
@@ -374,8 +391,8 @@ impl HomeAgent {
             waiting.push(tested);
         }
         if first {
-            self.timers.set(Timer::Dad(home_address), now + DAD_TIMEOUT);
-            self.timers.stop(Timer::Forget(home_address));
+            self.timers.set_deadline(Timer::Dad(home_address), now + DAD_TIMEOUT);
+            self.timers.stop_timer(Timer::Forget(home_address));
             if let Some(link) = &self.proxy_nd.home_link {
                 for target in [Some(home_address), link_local].into_iter().flatten() {
                     self.outputs.extend(link.build_dad_probe(target).map(Output::Link));
@@ -409,7 +426,7 @@ impl HomeAgent {
     /// Creates the bindings of a registration and acknowledges it.
     pub(super) fn accept_registration(&mut self, now: Time, request: &Request, registration: &Registration) {
         let flows = self.commit_registration(now, request, registration);
-        let answer = Answer {
+        let answer = AcknowledgementContent {
             lifetime: registration.lifetime,
             statuses: registration.statuses.clone(),
             nat_detection_option: registration.nat_detection_option,
@@ -418,7 +435,7 @@ impl HomeAgent {
             timestamp: request
                 .timestamp
                 .or_else(|| self.notice_times.time_for_node(now, &self.config, request)),
-            ..Answer::without_grants(request)
+            ..AcknowledgementContent::without_grants(request)
         };
         self.send_acknowledgement(request, registration.status, &answer);
         for registered in &registration.bindings {
@@ -450,7 +467,7 @@ impl HomeAgent {
             prefixes: registration.prefixes.clone(),
             sequence: request.sequence,
             lifetime: registration.lifetime,
-            expires: now + registration.lifetime,
+            expires_at: now + registration.lifetime,
             state,
             care_of_tested: is_tested(registered.tunnel_ends.1),
         };
@@ -489,7 +506,7 @@ impl HomeAgent {
             if let Some(old) = old.as_ref().filter(|old| old.care_of_address.address() == address) {
                 binding.care_of_address_age = old.care_of_address_age;
             }
-            is_renewal &= old.as_ref().is_some_and(|old| old.forwards_like(&binding));
+            is_renewal &= old.as_ref().is_some_and(|old| old.forwards_same_as(&binding));
             let change = match &old {
                 None => "created",
                 Some(old) if old.tunnel_ends() != binding.tunnel_ends() => {
@@ -512,8 +529,8 @@ impl HomeAgent {
             self.cache.insert(&binding);
         }
         is_renewal &= self.relays.remove(&home_address).is_none();
-        self.timers.stop(Timer::Relay(home_address));
-        self.timers.stop(Timer::Forget(home_address));
+        self.timers.stop_timer(Timer::Relay(home_address));
+        self.timers.stop_timer(Timer::Forget(home_address));
         if !self.cache.former_paths(home_address).is_empty() {
             let current: Vec<_> =
                 self.cache.all_bindings_of(home_address).map(|binding| binding.tunnel_ends()).collect();
@@ -536,12 +553,12 @@ impl HomeAgent {
         let until = now + OLD_PATH_GRACE;
         let has_test = self.config.node(home_address).is_some_and(|node| node.care_of_test);
         let Some(node) = self.cache.node_or_new(home_address) else { return };
-        node.add_former_path(FormerPath { agent, care_of_address, until, care_of_tested });
+        node.add_former_path(FormerPath { agent, care_of_address, accept_until: until, care_of_tested });
         if has_test && care_of_tested {
-            node.record_tested_address(now, care_of_address, now + TESTED_LIFETIME);
+            node.record_tested_address(now, care_of_address, now + TESTED_ADDRESS_LIFETIME);
         }
         let first = node.end_of_grace().unwrap_or(until);
-        self.timers.set(Timer::Grace(home_address), first);
+        self.timers.set_deadline(Timer::Grace(home_address), first);
     }
 
     /// Removes a binding, and accepts its packets that are still on their way.
@@ -587,7 +604,7 @@ impl HomeAgent {
         if let Some(node) = self.cache.node_or_new(home_address) {
             node.sequence = Some(request.sequence);
         }
-        let flows = if self.left_without_bindings(now, home_address) {
+        let flows = if self.remove_state_if_unbound(now, home_address) {
             self.handle_departure(now, home_address);
             FlowAnswers::default()
         } else {
@@ -600,7 +617,7 @@ impl HomeAgent {
     }
 
     /// Removes the shared state of a node if the node has no binding. Returns whether it did so.
-    pub(super) fn left_without_bindings(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
+    pub(super) fn remove_state_if_unbound(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
         if let Some(node) = self.cache.node_mut(home_address) {
             if !node.is_unbound() {
                 return false;
@@ -609,10 +626,10 @@ impl HomeAgent {
             node.set_flows(Vec::new());
         }
         self.registrations_under_test.remove(&home_address);
-        self.timers.stop(Timer::Dad(home_address));
+        self.timers.stop_timer(Timer::Dad(home_address));
         self.proxy_nd.pending_announcements.remove(&home_address);
-        self.timers.stop(Timer::Announce(home_address));
-        self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
+        self.timers.stop_timer(Timer::Announce(home_address));
+        self.timers.set_deadline(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         true
     }
 
@@ -628,7 +645,7 @@ impl HomeAgent {
             node.sequence = None;
             node.retain_former_paths(|_| false);
             node.set_flows(Vec::new());
-            self.timers.stop(Timer::Grace(home_address));
+            self.timers.stop_timer(Timer::Grace(home_address));
             self.handle_departure(now, home_address);
         }
         self.cache.remove_empty_state(home_address);
@@ -641,9 +658,9 @@ impl HomeAgent {
     /// Ends the grace period of former care-of addresses.
     pub(super) fn end_grace_period(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(node) = self.cache.node_mut(home_address) else { return };
-        node.retain_former_paths(|path| path.until > now);
+        node.retain_former_paths(|path| path.accept_until > now);
         if let Some(next) = node.end_of_grace() {
-            self.timers.set(Timer::Grace(home_address), next);
+            self.timers.set_deadline(Timer::Grace(home_address), next);
         }
         self.cache.remove_empty_state(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));

@@ -13,8 +13,8 @@
 //! ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). It accepts packets *from* the new address at once.
 //!
 //! A binding is tested or untested (`Binding::care_of_tested`). The home agent does not test an address again
-//! that the node has left within [`TESTED_LIFETIME`]. It tests no addresses of nodes without `care_of_test`
-//! in the config.
+//! that the node has left within [`TESTED_ADDRESS_LIFETIME`]. It tests no addresses of nodes without
+//! `care_of_test` in the config.
 //!
 //! A request is at most as long as the Binding Update that caused it. Each care-of address in an update
 //! causes at most [`MAX_ECHO_REQUESTS`] requests, with growing pauses. Each node has a limit: a burst of
@@ -28,7 +28,7 @@ use carnet_base::{Endpoint, RateLimiter, Rng, TimerTable};
 use carnet_wire::icmpv6::{self, types};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-use super::{BindingCache, Context, Timer};
+use super::{BindingCache, HomeAgentContext, Timer};
 use crate::{Event, Output};
 
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
@@ -45,7 +45,7 @@ const REQUESTS_BEFORE_WARNING: u32 = 6;
 const PROBE_BURST: u32 = 48;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which a care-of address still counts as tested after the node has left it.
-pub(super) const TESTED_LIFETIME: Duration = Duration::from_secs(3600);
+pub(super) const TESTED_ADDRESS_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// A running test of one care-of address.
 #[derive(Debug)]
@@ -115,7 +115,12 @@ impl CareOfTests {
     }
 
     /// Begins or continues the test of an untested care-of address after an accepted Binding Update.
-    pub(super) fn begin_test(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn begin_test(
+        &mut self,
+        context: HomeAgentContext<'_>,
+        home_address: Ipv6Addr,
+        bid: Option<u16>,
+    ) {
         if let Some(running) = self.running_tests.get_mut(&(home_address, bid)) {
             running.requests_left = MAX_ECHO_REQUESTS;
         }
@@ -125,17 +130,17 @@ impl CareOfTests {
     /// Sends the next Echo Request to the care-of address of this binding.
     pub(super) fn send_next_request(
         &mut self,
-        context: Context<'_>,
+        context: HomeAgentContext<'_>,
         home_address: Ipv6Addr,
         bid: Option<u16>,
     ) {
-        let Context { now, config, cache, timers, outputs } = context;
+        let HomeAgentContext { now, config, cache, timers, outputs } = context;
         let key = (home_address, bid);
         let timer = Timer::CareOfTest(home_address, bid);
         let binding = cache.get(home_address, bid);
         let Some(binding) = binding.filter(|binding| binding.is_valid() && !binding.care_of_tested) else {
             self.running_tests.remove(&key);
-            timers.stop(timer);
+            timers.stop_timer(timer);
             return;
         };
         let ends = binding.tunnel_ends();
@@ -156,16 +161,16 @@ impl CareOfTests {
             // After the last request the test ends, so a later answer does not count. The next Binding Update
             // begins the test anew.
             self.running_tests.remove(&key);
-            timers.stop(timer);
+            timers.stop_timer(timer);
             return;
         }
         let limit = self
             .probe_limits
             .entry(home_address)
             .or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
-        if !limit.allow(now) {
+        if !limit.try_take_token(now) {
             let ready = limit.token_available_at(now).max(now + PROBE_INTERVAL);
-            timers.set(timer, ready);
+            timers.set_deadline(timer, ready);
             return;
         }
         running.requests_left -= 1;
@@ -173,7 +178,7 @@ impl CareOfTests {
         self.counters.sent_requests += 1;
         let packet =
             echo_request(config.address, home_address, running.echo_token, running.requests_sent as u16);
-        timers.set(timer, now + running.pause_until_next_request());
+        timers.set_deadline(timer, now + running.pause_until_next_request());
         if running.requests_sent == REQUESTS_BEFORE_WARNING {
             let message = format!(
                 "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent \
@@ -187,7 +192,7 @@ impl CareOfTests {
 
     /// Handles a packet to the home agent that came through a tunnel or without one. Returns whether the
     /// packet answers a test.
-    pub(super) fn take_answer(
+    pub(super) fn handle_answer(
         &mut self,
         cache: &mut BindingCache,
         timers: &mut TimerTable<Timer>,
@@ -204,7 +209,7 @@ impl CareOfTests {
             return false;
         };
         self.running_tests.remove(&(home_address, bid));
-        timers.stop(Timer::CareOfTest(home_address, bid));
+        timers.stop_timer(Timer::CareOfTest(home_address, bid));
         if cache.set_care_of_tested(home_address, ends) {
             self.counters.passed_tests += 1;
             outputs.push_back(Output::Forwarding(home_address));

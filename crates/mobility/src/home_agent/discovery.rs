@@ -22,7 +22,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 
-use super::home_agents_list::{Candidate, addresses_in_order};
+use super::home_agents_list::{HomeAgentCandidate, addresses_in_order};
 use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
 use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
 use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
@@ -43,7 +43,7 @@ const MAX_LISTED_AGENTS: usize = 8;
 /// are left out.
 pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
     let HomeAgentConfig { address, home_prefix, nodes, .. } = config;
-    if !config.others.dhaad {
+    if !config.other_agents.answers_dhaad {
         return Vec::new();
     }
     let aboard =
@@ -73,14 +73,14 @@ impl HomeAgent {
     }
 
     /// Returns all known home agents. Includes this one, unless it is being drained.
-    fn candidates(&self, now: Time) -> Vec<Candidate> {
-        let others = &self.config.others;
-        let own = (!self.is_draining()).then(|| Candidate {
+    fn known_home_agents(&self, now: Time) -> Vec<HomeAgentCandidate> {
+        let others = &self.config.other_agents;
+        let own = (!self.is_draining()).then(|| HomeAgentCandidate {
             addresses: vec![self.config.address],
             preference: others.preference,
             mobile_routers: self.config.serves_mobile_routers(),
         });
-        let peers = others.peers.iter().map(|peer| Candidate {
+        let peers = others.peers.iter().map(|peer| HomeAgentCandidate {
             addresses: vec![peer.address],
             preference: peer.preference,
             mobile_routers: true,
@@ -90,7 +90,7 @@ impl HomeAgent {
 
     /// Returns the other home agents that serve mobile routers, in the order of RFC 6275 10.5.1.
     pub(super) fn other_home_agents(&mut self, now: Time) -> Vec<Ipv6Addr> {
-        let mut candidates = self.candidates(now);
+        let mut candidates = self.known_home_agents(now);
         candidates.retain(|candidate| candidate.mobile_routers);
         let mut addresses = addresses_in_order(candidates, &mut self.rng);
         addresses.retain(|address| *address != self.config.address);
@@ -117,10 +117,10 @@ impl HomeAgent {
         }
         icmpv6::verify_checksum(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
         let request = DiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
-        if !self.discovery_reply_limits.allow(now, source) {
+        if !self.discovery_reply_limits.allow_answer(now, source) {
             return Err(MobilityDrop::RateLimited);
         }
-        let mut candidates = self.candidates(now);
+        let mut candidates = self.known_home_agents(now);
         // RFC 3963 7.2: the answer lists only home agents for mobile routers and has the R flag. If none
         // is known, it lists all home agents without the R flag.
         let any = candidates.iter().any(|candidate| candidate.mobile_routers);
@@ -156,7 +156,13 @@ impl HomeAgent {
         if !self.cache.bindings_of(home_address).any(|binding| binding.care_of_address == source) {
             return Err(MobilityDrop::WrongParty);
         }
-        if !self.limits_by_node.entry(home_address).or_default().prefix_advertisement_limit.allow(now) {
+        if !self
+            .limits_by_node
+            .entry(home_address)
+            .or_default()
+            .prefix_advertisement_limit
+            .try_take_token(now)
+        {
             return Err(MobilityDrop::RateLimited);
         }
         let home_prefix = NdOption::PrefixInformation(PrefixInformation {
@@ -186,7 +192,11 @@ impl HomeAgent {
     }
 
     /// Updates the Home Agents List from a Router Advertisement on the home link.
-    pub(super) fn router_heard(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+    pub(super) fn handle_router_advertisement(
+        &mut self,
+        now: Time,
+        message: &LinkMessage,
+    ) -> Result<(), MobilityDrop> {
         // The kernel does not loop the home agent's own advertisements back, so they never arrive here.
         self.home_agents_list.handle_advertisement(now, message)
     }

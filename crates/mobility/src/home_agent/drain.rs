@@ -14,7 +14,7 @@
 //! sends packets of the nodes' prefixes to this home agent, until the operator changes the routes. So this
 //! home agent *relays* packets of a node that has left to the home agent that its last message named. The
 //! relay is a tunnel whose far end is that home agent, in place of the care-of address. The other home agent
-//! accepts such packets from its peers ([`super::Peer`]) for nodes that are bound there.
+//! accepts such packets from its peers ([`super::PeerHomeAgent`]) for nodes that are bound there.
 //!
 //! A relay ends when the node registers here again, and after [`RELAY_LIFETIME`] at the latest. No message
 //! reports where a node has gone. So the home agent names another address only when nodes no longer try the
@@ -88,7 +88,7 @@ pub(super) struct DrainState {
     target_agents: Vec<Ipv6Addr>,
     node_count: usize,
     ends_at: Time,
-    requests: BTreeMap<Ipv6Addr, Box<SwitchRequest>>,
+    switch_requests: BTreeMap<Ipv6Addr, Box<SwitchRequest>>,
     /// Start of the drain, by the monotonic clock and by the time of day.
     began_at: (Time, WallTime),
 }
@@ -98,7 +98,7 @@ pub(super) struct DrainState {
 struct SwitchRequest {
     messages_sent: u32,
     target_agent: Ipv6Addr,
-    next: Time,
+    next_message_at: Time,
     answer_timeout: Duration,
 }
 
@@ -143,10 +143,10 @@ impl HomeAgent {
             target_agents: to,
             node_count: nodes,
             ends_at: now + within,
-            requests: BTreeMap::new(),
+            switch_requests: BTreeMap::new(),
             began_at: (now, wall),
         });
-        self.look_after_drain(now);
+        self.advance_drain(now);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl HomeAgent {
     /// Returns a message for the operator if no drain is running.
     pub fn handle_drain_end(&mut self) -> Result<(), String> {
         self.assert_drained();
-        self.timers.stop(Timer::Drain);
+        self.timers.stop_timer(Timer::Drain);
         self.drain.take().map(|_| ()).ok_or_else(|| "cannot end the drain: no drain is running".to_string())
     }
 
@@ -184,7 +184,7 @@ impl HomeAgent {
     /// Returns whether `remote` is a peer, another home agent that may relay packets of a node that has come
     /// here.
     pub fn is_peer(&self, remote: Endpoint) -> bool {
-        self.config.others.peers.iter().any(|peer| remote == peer.address)
+        self.config.other_agents.peers.iter().any(|peer| remote == peer.address)
     }
 
     /// Returns whether an address on the home link belongs to a node that the home agent has asked to leave.
@@ -194,8 +194,8 @@ impl HomeAgent {
             self.cache.all_bindings_of(**home_address).any(|it| it.link_local_address() == Some(address))
                 || self.cache.prefixes(**home_address).iter().any(|prefix| prefix.contains(&address))
         };
-        drain.requests.contains_key(&address)
-            || drain.requests.keys().any(|home_address| is_of(&home_address))
+        drain.switch_requests.contains_key(&address)
+            || drain.switch_requests.keys().any(|home_address| is_of(&home_address))
     }
 
     /// Returns whether a drain is running.
@@ -211,7 +211,7 @@ impl HomeAgent {
     }
 
     /// Returns whether a node may register now. During a drain, shortens `lifetime` to the end of the drain.
-    pub(super) fn may_stay(&self, now: Time, home_address: Ipv6Addr, lifetime: &mut Duration) -> bool {
+    pub(super) fn may_register(&self, now: Time, home_address: Ipv6Addr, lifetime: &mut Duration) -> bool {
         if self.is_revoking(home_address) {
             return false;
         }
@@ -221,7 +221,7 @@ impl HomeAgent {
     }
 
     /// Asks the next nodes to leave, and ends the drain if all nodes have left or its time is over.
-    pub(super) fn look_after_drain(&mut self, now: Time) {
+    pub(super) fn advance_drain(&mut self, now: Time) {
         let registered = self.registered_nodes();
         let Some(drain) = self.drain.as_mut().filter(|drain| drain.phase == DrainPhase::Running) else {
             return;
@@ -236,23 +236,25 @@ impl HomeAgent {
             None
         };
         if let Some(message) = ended {
-            self.timers.stop(Timer::Drain);
+            self.timers.stop_timer(Timer::Drain);
             self.outputs.push_back(Output::Event(Event::Warning { message }));
             return;
         }
-        let fresh = |asked: &SwitchRequest| asked.messages_sent == 1 && asked.next > now;
+        let fresh = |asked: &SwitchRequest| asked.messages_sent == 1 && asked.next_message_at > now;
         // `binary_search` works because the cache returns the nodes sorted by home address.
-        drain.requests.retain(|home_address, _| registered.binary_search(home_address).is_ok());
+        drain.switch_requests.retain(|home_address, _| registered.binary_search(home_address).is_ok());
         let room = MAX_OUTSTANDING_REQUESTS
-            .saturating_sub(drain.requests.values().filter(|asked| fresh(asked)).count());
+            .saturating_sub(drain.switch_requests.values().filter(|asked| fresh(asked)).count());
         // The home agent asks nodes that it has not asked yet first, so that nodes without an answer do
         // not delay them.
-        let first =
-            registered.iter().filter(|home_address| !drain.requests.contains_key(home_address)).copied();
-        let mut again: Vec<(Time, Ipv6Addr)> = drain
-            .requests
+        let first = registered
             .iter()
-            .map(|(node, asked)| (asked.next, *node))
+            .filter(|home_address| !drain.switch_requests.contains_key(home_address))
+            .copied();
+        let mut again: Vec<(Time, Ipv6Addr)> = drain
+            .switch_requests
+            .iter()
+            .map(|(node, asked)| (asked.next_message_at, *node))
             .filter(|(at, _)| *at <= now)
             .collect();
         again.sort();
@@ -261,9 +263,14 @@ impl HomeAgent {
             self.ask_to_leave(now, home_address);
         }
         if let Some(drain) = &self.drain {
-            let next = drain.requests.values().map(|asked| asked.next).filter(|at| *at > now).min();
+            let next = drain
+                .switch_requests
+                .values()
+                .map(|asked| asked.next_message_at)
+                .filter(|at| *at > now)
+                .min();
             let next = next.map_or(drain.ends_at, |next| next.min(drain.ends_at));
-            self.timers.set(Timer::Drain, next);
+            self.timers.set_deadline(Timer::Drain, next);
         }
     }
 
@@ -272,18 +279,18 @@ impl HomeAgent {
         let Some(drain) = self.drain.as_mut() else { return };
         let (began, wall) = drain.began_at;
         let first = drain.target_agents.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let asked = drain.requests.entry(home_address).or_insert_with(|| {
+        let asked = drain.switch_requests.entry(home_address).or_insert_with(|| {
             Box::new(SwitchRequest {
                 messages_sent: 0,
                 target_agent: first,
-                next: now,
+                next_message_at: now,
                 answer_timeout: INITIAL_TIMEOUT,
             })
         });
         // Repeats an address [`MAX_REQUESTS_PER_NODE`] times, because a message may be lost.
         let turn = (asked.messages_sent / MAX_REQUESTS_PER_NODE) as usize % drain.target_agents.len().max(1);
         asked.target_agent = drain.target_agents.get(turn).copied().unwrap_or(first);
-        asked.next = now + asked.answer_timeout;
+        asked.next_message_at = now + asked.answer_timeout;
         asked.answer_timeout = (asked.answer_timeout * 2).min(MAX_TIMEOUT);
         asked.messages_sent = asked.messages_sent.saturating_add(1);
         let (to, sent) = (asked.target_agent, asked.messages_sent as usize);
@@ -299,20 +306,20 @@ impl HomeAgent {
     /// Begins a relay if a node has no binding left during a drain.
     pub(super) fn handle_departure(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = &self.drain else { return };
-        let to = drain.requests.get(&home_address).map(|asked| asked.target_agent);
+        let to = drain.switch_requests.get(&home_address).map(|asked| asked.target_agent);
         // Relay packets only on a virtual home link. On a real home link the other home agent answers for the
         // home address.
         if let Some(to) = to.filter(|_| self.config.home_link.is_none()) {
             let prefixes = self.cache.prefixes(home_address).to_vec();
             self.begin_relay(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);
         }
-        self.timers.set(Timer::Drain, now + PAUSE_AFTER_DEPARTURE);
+        self.timers.set_deadline(Timer::Drain, now + PAUSE_AFTER_DEPARTURE);
     }
 
     /// Relays packets of a node to another home agent until the time `until`.
     pub(super) fn begin_relay(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
         self.relays.insert(home_address, Box::new(relay));
-        self.timers.set(Timer::Relay(home_address), until);
+        self.timers.set_deadline(Timer::Relay(home_address), until);
     }
 
     /// Returns for how long the home agent still relays packets of a node; `None` without a relay.

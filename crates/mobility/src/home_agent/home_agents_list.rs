@@ -2,9 +2,9 @@
 //! home link.
 //!
 //! On a real home link the home agent learns the list from their Router Advertisements. On a virtual home
-//! link the operator configures it ([`Peer`]). Every node on the home link can send Router Advertisements. So
-//! the home agent uses learnt entries only in its answers. It limits the length of the list, and a new entry
-//! never replaces a known one.
+//! link the operator configures it ([`PeerHomeAgent`]). Every node on the home link can send Router
+//! Advertisements. So the home agent uses learnt entries only in its answers. It limits the length of the
+//! list, and a new entry never replaces a known one.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -26,16 +26,16 @@ const MAX_ADDRESSES_PER_AGENT: usize = 8;
 pub struct OtherAgents {
     /// Whether Dynamic Home Agent Address Discovery (RFC 6275 10.5) is on: the home agent answers requests,
     /// and advertises itself on a real home link.
-    pub dhaad: bool,
+    pub answers_dhaad: bool,
     /// This home agent's preference; the higher value wins.
     pub preference: u16,
     /// Other home agents that the operator has configured.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerHomeAgent>,
 }
 
 /// Another home agent of the operator, for the same home prefix and the same nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerHomeAgent {
     /// Address of the home agent.
     pub address: Ipv6Addr,
     /// Preference of the home agent; the higher value wins.
@@ -44,7 +44,7 @@ pub struct Peer {
 
 /// A home agent that this home agent may name in its answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Candidate {
+pub(super) struct HomeAgentCandidate {
     /// Global addresses of the home agent.
     pub addresses: Vec<Ipv6Addr>,
     /// Preference; the higher value wins.
@@ -54,14 +54,14 @@ pub(super) struct Candidate {
 }
 
 #[derive(Debug)]
-struct Entry {
-    candidate: Candidate,
+struct HomeAgentsListEntry {
+    candidate: HomeAgentCandidate,
     expires_at: Time,
 }
 
 /// Other home agents on the link, by link-local address.
 #[derive(Debug, Default)]
-pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Box<Entry>>);
+pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Box<HomeAgentsListEntry>>);
 
 impl HomeAgentsList {
     /// Updates the list from a Router Advertisement on the home link.
@@ -97,8 +97,9 @@ impl HomeAgentsList {
         }
         let expires = now + Duration::from_secs(lifetime.into());
         let entry = self.0.entry(router).or_insert_with(|| {
-            let candidate = Candidate { addresses: Vec::new(), preference: 0, mobile_routers: false };
-            Box::new(Entry { candidate, expires_at: expires })
+            let candidate =
+                HomeAgentCandidate { addresses: Vec::new(), preference: 0, mobile_routers: false };
+            Box::new(HomeAgentsListEntry { candidate, expires_at: expires })
         });
         entry.expires_at = expires;
         entry.candidate.preference = information.map_or(0, |it| it.preference);
@@ -129,15 +130,15 @@ impl HomeAgentsList {
 
     /// Returns whether the list has a home agent with this link-local or global address whose lifetime has
     /// not ended.
-    pub fn is_heard(&self, now: Time, address: Ipv6Addr) -> bool {
-        let is_its = |router: &Ipv6Addr, entry: &Entry| {
+    pub fn is_listed(&self, now: Time, address: Ipv6Addr) -> bool {
+        let is_its = |router: &Ipv6Addr, entry: &HomeAgentsListEntry| {
             *router == address || entry.candidate.addresses.contains(&address)
         };
         self.0.iter().any(|(router, entry)| entry.expires_at > now && is_its(router, entry))
     }
 
     /// Returns the home agents whose lifetime has not ended.
-    pub fn candidates(&self, now: Time) -> impl Iterator<Item = Candidate> {
+    pub fn candidates(&self, now: Time) -> impl Iterator<Item = HomeAgentCandidate> {
         let live = self.0.values().filter(move |entry| entry.expires_at > now);
         live.map(|entry| entry.candidate.clone()).filter(|candidate| !candidate.addresses.is_empty())
     }
@@ -146,7 +147,7 @@ impl HomeAgentsList {
 /// Returns the addresses of home agents in the order of RFC 6275 10.5.1: by decreasing preference. Home
 /// agents of equal preference are in random order, and so are the addresses of each home agent. Lists each
 /// address once.
-pub(super) fn addresses_in_order(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
+pub(super) fn addresses_in_order(mut candidates: Vec<HomeAgentCandidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
     let mut all = Vec::new();
@@ -164,7 +165,7 @@ pub(super) fn addresses_in_order(mut candidates: Vec<Candidate>, rng: &mut Rng) 
 /// Shuffles items, with every order equally likely.
 fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     for end in (1..items.len()).rev() {
-        let chosen = usize::try_from(rng.below(end as u64 + 1)).unwrap_or(0);
+        let chosen = usize::try_from(rng.number_below(end as u64 + 1)).unwrap_or(0);
         items.swap(end, chosen);
     }
 }
@@ -253,13 +254,13 @@ mod tests {
         assert!(listed_addresses(&list, at(33)).is_empty());
         // The former home agent still defends addresses of its nodes, so `is_heard` still finds it.
         let three_link = address("fe80::3");
-        assert!(list.is_heard(at(33), three_link) && list.is_heard(at(131), three_link));
-        assert!(!list.is_heard(at(132), three_link));
+        assert!(list.is_listed(at(33), three_link) && list.is_listed(at(131), three_link));
+        assert!(!list.is_listed(at(132), three_link));
         list.handle_advertisement(at(34), &received_advertisement("fe80::3", true, Some((true, 1, 100))))
             .expect("valid");
         assert_eq!(listed_addresses(&list, at(34)), [three]);
         // A home agent whose link-local address is tentative advertises from its global address.
-        assert!(list.is_heard(at(34), three) && !list.is_heard(at(34), two));
+        assert!(list.is_listed(at(34), three) && !list.is_listed(at(34), two));
     }
 
     #[test]
@@ -274,14 +275,14 @@ mod tests {
             );
         }
         assert_eq!(list.0.len(), MAX_LISTED_AGENTS);
-        assert!(list.is_heard(Time::ZERO, address("fe80::1")), "the first stay");
+        assert!(list.is_listed(Time::ZERO, address("fe80::1")), "the first stay");
     }
 
     #[test]
     fn home_agents_of_equal_preference_are_shuffled() {
-        let candidates = |n: u16| -> Vec<Candidate> {
+        let candidates = |n: u16| -> Vec<HomeAgentCandidate> {
             (0..n)
-                .map(|n| Candidate {
+                .map(|n| HomeAgentCandidate {
                     addresses: vec![Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, n)],
                     preference: u16::from(n == 3),
                     mobile_routers: true,

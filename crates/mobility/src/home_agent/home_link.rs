@@ -75,7 +75,7 @@ impl HomeLink {
         self.is_up() && !was_up
     }
 
-    pub fn handle_gone(&mut self) {
+    pub fn handle_interface_gone(&mut self) {
         self.is_running = false;
         self.link_local = None;
     }

@@ -31,13 +31,13 @@ pub(super) struct IdentifierVerdict {
 }
 
 /// Returns the status that refuses all options of this Binding Update before they are read.
-pub(super) fn refused_as_a_whole(
+pub(super) fn status_refusing_all(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
 ) -> Option<Status> {
     let registers = !request.is_deregistration();
-    if request.malformed_identifier {
+    if request.has_malformed_identifier {
         return Some(Status::MCOA_MALFORMED);
     }
     match config.multiple_care_of_addresses {

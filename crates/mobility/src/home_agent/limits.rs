@@ -73,7 +73,7 @@ impl Default for UnknownSourceLimits {
 impl UnknownSourceLimits {
     /// Returns whether the home agent answers a message from this address. If the table of networks is full,
     /// only the common limit counts.
-    pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
+    pub fn allow_answer(&mut self, now: Time, source: Ipv6Addr) -> bool {
         let network = (u128::from(source) >> 64) as u64;
         if !self.limit_by_network.contains_key(&network)
             && self.limit_by_network.len() >= MAX_LIMITED_NETWORKS
@@ -83,9 +83,9 @@ impl UnknownSourceLimits {
         let has_room = self.limit_by_network.len() < MAX_LIMITED_NETWORKS
             || self.limit_by_network.contains_key(&network);
         let of_one = || RateLimiter::new(5, Duration::from_secs(1));
-        if has_room && !self.limit_by_network.entry(network).or_insert_with(of_one).allow(now) {
+        if has_room && !self.limit_by_network.entry(network).or_insert_with(of_one).try_take_token(now) {
             return false;
         }
-        self.limit_of_all_networks.allow(now)
+        self.limit_of_all_networks.try_take_token(now)
     }
 }

@@ -74,7 +74,7 @@ use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Builder, Message, message_type};
 use ipnet::Ipv6Net;
 
-use answers::Answer;
+use answers::AcknowledgementContent;
 pub use binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
 pub use binding_cache::BindingCache;
 use binding_changes::UntestedRegistration;
@@ -84,7 +84,7 @@ use drain::DrainState;
 pub use drain::{Drain, Relay};
 pub use flows::MAX_FLOWS;
 use home_agents_list::HomeAgentsList;
-pub use home_agents_list::{OtherAgents, Peer};
+pub use home_agents_list::{OtherAgents, PeerHomeAgent};
 pub(crate) use home_link::{HomeLink, NeighborMessage};
 use limits::{NodeAnswerLimits, UnknownSourceLimits};
 use notices::Notices;
@@ -92,7 +92,7 @@ use proxied_link::ProxiedLink;
 pub use proxied_link::ProxiedLinkStatus;
 use proxy_nd::ProxyNd;
 pub use replay_state::KeyNumbers;
-use replay_state::Replay;
+use replay_state::ReplayState;
 use request::Request;
 use revocation::Revocation;
 use silence::UnansweredUpdateLog;
@@ -129,7 +129,7 @@ pub struct HomeAgentConfig {
     /// Number of care-of addresses that each node may have (RFC 5648).
     pub multiple_care_of_addresses: MultipleCareOfAddresses,
     /// Config of other home agents.
-    pub others: OtherAgents,
+    pub other_agents: OtherAgents,
     /// Nodes that may register. [`HomeAgent::new`] sorts them by home address, and derives their keys for
     /// this home agent.
     pub nodes: Vec<AuthorizedNode>,
@@ -140,9 +140,9 @@ pub struct HomeAgentConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nat {
     /// Interface for IPv4; `None` if IPv4 mobile networks have plain routes.
-    pub ipv4: Option<String>,
+    pub ipv4_interface: Option<String>,
     /// Interface for unique local IPv6 addresses (RFC 4193); `None` if they have plain routes.
-    pub ipv6: Option<String>,
+    pub ipv6_interface: Option<String>,
     /// Unique local prefixes that get another prefix at that interface, in both directions.
     pub ipv6_prefixes: Vec<TranslatedPrefix>,
 }
@@ -152,9 +152,9 @@ pub struct Nat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranslatedPrefix {
     /// Unique local prefix of the mobile networks.
-    pub inside: Ipv6Net,
+    pub inside_prefix: Ipv6Net,
     /// Prefix by which the Internet knows the mobile networks, and which is routed to this machine.
-    pub outside: Ipv6Net,
+    pub outside_prefix: Ipv6Net,
 }
 
 impl HomeAgentConfig {
@@ -210,7 +210,7 @@ pub struct AuthorizedNode {
 /// node again.
 #[derive(Debug)]
 struct RemovedNode {
-    replay_state: Replay,
+    replay_state: ReplayState,
     key_numbers: Vec<KeyNumbers>,
 }
 
@@ -241,7 +241,7 @@ enum Timer {
 
 /// Fields of the home agent that the methods of its parts (proxy Neighbor Discovery, tests of care-of
 /// addresses) need.
-struct Context<'a> {
+struct HomeAgentContext<'a> {
     now: Time,
     config: &'a HomeAgentConfig,
     cache: &'a mut BindingCache,
@@ -353,12 +353,12 @@ impl HomeAgent {
         }
         self.drain = old.drain;
         if self.drain.is_some() {
-            self.timers.set(Timer::Drain, now);
+            self.timers.set_deadline(Timer::Drain, now);
         }
         for (home_address, revocation) in old.running_revocations {
             if self.cache.is_bound(home_address) {
                 let timer = Timer::Revoke(home_address);
-                self.timers.set(timer, old.timers.get(timer).unwrap_or(now));
+                self.timers.set_deadline(timer, old.timers.get(timer).unwrap_or(now));
                 self.running_revocations.insert(home_address, revocation);
             }
         }
@@ -433,12 +433,12 @@ impl HomeAgent {
         match header.message() {
             Ok(Message::BindingUpdate(update)) => {
                 let request = Request::parse(&message, &update)?;
-                self.admit_update(now, &message, &request, header.octets())?;
-                self.binding_update(now, wall, request, header.octets())
+                self.check_admission(now, &message, &request, header.octets())?;
+                self.handle_binding_update(now, wall, request, header.octets())
             }
             Ok(Message::Heartbeat(heartbeat)) => self.answer_heartbeat(now, &message, &heartbeat),
             Ok(Message::BindingRevocation(revocation)) => {
-                self.revocation_message(now, &message, &revocation, header.octets())
+                self.handle_revocation_message(now, &message, &revocation, header.octets())
             }
             // RFC 6275 9.2: the home agent answers an unknown type with a Binding Error. A type that only
             // mobile nodes receive counts as unknown.
@@ -453,9 +453,9 @@ impl HomeAgent {
 
     /// Borrows separate fields: the context for the methods of the parts, the proxy Neighbor Discovery, and
     /// the tests of care-of addresses.
-    fn context_and_parts(&mut self, now: Time) -> (Context<'_>, &mut ProxyNd, &mut CareOfTests) {
+    fn context_and_parts(&mut self, now: Time) -> (HomeAgentContext<'_>, &mut ProxyNd, &mut CareOfTests) {
         let HomeAgent { config, cache, timers, outputs, proxy_nd, care_of_tests, .. } = self;
-        (Context { now, config, cache, timers, outputs }, proxy_nd, care_of_tests)
+        (HomeAgentContext { now, config, cache, timers, outputs }, proxy_nd, care_of_tests)
     }
 
     /// Answers a heartbeat (RFC 5847).
@@ -476,10 +476,12 @@ impl HomeAgent {
             }
             return Err(MobilityDrop::WrongParty);
         };
-        if let Some(node) = self.config.node(home_address).filter(|node| node.authentication.protects_all()) {
+        if let Some(node) =
+            self.config.node(home_address).filter(|node| node.authentication.requires_session_for_all())
+        {
             node.authentication.check_ipsec_protection(message.is_ipsec_protected, message.session)?;
         }
-        if !self.limits_by_node.entry(home_address).or_default().heartbeat_limit.allow(now) {
+        if !self.limits_by_node.entry(home_address).or_default().heartbeat_limit.try_take_token(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let response = heartbeat::build_response(&self.config, self.restart_counter, message, heartbeat);
@@ -488,7 +490,7 @@ impl HomeAgent {
     }
 
     /// Sends a Binding Acknowledgement.
-    fn send_acknowledgement(&mut self, request: &Request, status: Status, answer: &Answer) {
+    fn send_acknowledgement(&mut self, request: &Request, status: Status, answer: &AcknowledgementContent) {
         self.outputs.push_back(answers::acknowledgement(&self.config, request, status, answer));
     }
 
@@ -501,7 +503,7 @@ impl HomeAgent {
         home_address: Ipv6Addr,
         status: u8,
     ) {
-        if is_unicast_routable(destination) && self.binding_error_limit.allow(now) {
+        if is_unicast_routable(destination) && self.binding_error_limit.try_take_token(now) {
             let error = answers::binding_error(&self.config, outer, destination, home_address, status);
             self.outputs.push_back(error);
         }
@@ -529,9 +531,9 @@ impl HomeAgent {
 
     /// Asks a node to renew a binding that is about to end. During a drain it asks no node.
     fn request_binding_refresh(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
-        self.cache.set_asked(home_address, bid);
+        self.cache.mark_refresh_requested(home_address, bid);
         let binding = self.cache.get(home_address, bid).filter(Binding::is_valid);
-        if let Some(binding) = binding.filter(|binding| binding.expires > now)
+        if let Some(binding) = binding.filter(|binding| binding.expires_at > now)
             && !self.is_draining()
         {
             self.outputs.push_back(notices::refresh_request(&self.config, &binding));
@@ -571,14 +573,14 @@ impl HomeAgent {
     pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
         self.assert_drained();
         let HomeAgent { cache, timers, outputs, care_of_tests, .. } = self;
-        care_of_tests.take_answer(cache, timers, outputs, packet)
+        care_of_tests.handle_answer(cache, timers, outputs, packet)
     }
 
     fn answer_unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         // Any source can send unknown types, so these answers have a limit of their own. They do not use up
         // the limit of Binding Errors for lost bindings.
-        if !self.unknown_source_limits.allow(now) {
+        if !self.unknown_source_limits.try_take_token(now) {
             return MobilityDrop::RateLimited;
         }
         let status = BindingError::UNKNOWN_MESSAGE_TYPE;
@@ -599,7 +601,13 @@ impl HomeAgent {
     /// IPv4 or UDP. The home agent gives their packets the same answer, because the sender's NAT may have
     /// chosen another address. The home agent answers only if the inner source belongs to a configured node,
     /// and at a limited rate. The packet does not move a binding, because any source could have sent it.
-    pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
+    pub fn answer_unbound_packet(
+        &mut self,
+        now: Time,
+        local: Endpoint,
+        remote: Endpoint,
+        inner_source: Ipv6Addr,
+    ) {
         self.assert_drained();
         self.report_missing_binding(now, local, remote, inner_source);
     }
@@ -611,7 +619,7 @@ impl HomeAgent {
         remote: Endpoint,
         inner_source: Ipv6Addr,
     ) {
-        if let Some(home_address) = self.misses_binding(remote, inner_source) {
+        if let Some(home_address) = self.home_address_without_binding(remote, inner_source) {
             let status = BindingError::UNKNOWN_BINDING;
             match remote {
                 Endpoint::Ipv6(address) => self.send_binding_error(now, None, address, home_address, status),
@@ -622,7 +630,7 @@ impl HomeAgent {
 
     /// Returns the home address of the node that has `inner_source`, if this node has no binding to the
     /// care-of address `remote`. Such a node relies on a binding that the home agent lost or never accepted.
-    pub fn misses_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
+    pub fn home_address_without_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
         let owners = self.cache.prefix_table();
         let owner = match owners.is_home_address(inner_source) {
             true => Some(inner_source),
@@ -644,7 +652,7 @@ impl HomeAgent {
     /// Discovery.
     pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
         self.assert_drained();
-        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on(&interface.name)) {
+        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on_interface(&interface.name)) {
             self.outputs.extend(link.handle_interface(&self.config, interface).map(Output::Link));
         }
         let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == interface.name)
@@ -667,10 +675,10 @@ impl HomeAgent {
     pub fn handle_interface_gone(&mut self, name: &str) {
         self.assert_drained();
         if let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == name) {
-            link.handle_gone();
+            link.handle_interface_gone();
         }
-        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on(name)) {
-            link.handle_gone();
+        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on_interface(name)) {
+            link.handle_interface_gone();
         }
     }
 
@@ -680,7 +688,8 @@ impl HomeAgent {
     /// Returns why the message had no effect.
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on(&message.interface)) {
+        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on_interface(&message.interface))
+        {
             let parts = (&self.config, &self.cache, &self.proxy_nd);
             let answer = link.handle_message(now, parts, message)?;
             self.outputs.extend(answer.map(Output::Link));
@@ -691,7 +700,7 @@ impl HomeAgent {
             return Ok(());
         };
         if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
-            return self.router_heard(now, message);
+            return self.handle_router_advertisement(now, message);
         }
         match HomeLink::read_neighbor_message(message)? {
             NeighborMessage::Solicitation { target, source, peer } => {
@@ -708,12 +717,12 @@ impl HomeAgent {
             NeighborMessage::Advertisement { target }
                 if self.proxy_nd.anycast_addresses.contains(&target) => {}
             NeighborMessage::Advertisement { target } => {
-                let is_agent = self.home_agents_list.is_heard(now, message.source);
+                let is_agent = self.home_agents_list.is_listed(now, message.source);
                 if self.is_defended(target).is_some() {
                     // Every node on the link can claim to be a home agent. The home agent believes such an
                     // advertisement only if it has asked this node to leave.
                     let is_expected = is_agent && self.is_asked_to_leave(target);
-                    if !is_expected && self.proxy_nd.conflict_warning_limit.allow(now) {
+                    if !is_expected && self.proxy_nd.conflict_warning_limit.try_take_token(now) {
                         let message = format!(
                             "another node on the home link claims {target}, which this home agent defends"
                         );
@@ -761,7 +770,7 @@ impl HomeAgent {
                     let (context, _, tests) = self.context_and_parts(now);
                     tests.send_next_request(context, home_address, bid);
                 }
-                Timer::Drain => self.look_after_drain(now),
+                Timer::Drain => self.advance_drain(now),
                 Timer::Relay(home_address) => self.end_relay(home_address),
                 Timer::Grace(home_address) => self.end_grace_period(now, home_address),
                 Timer::Forget(home_address) => {
@@ -774,7 +783,7 @@ impl HomeAgent {
                 }
                 Timer::Announce(target) => {
                     let (context, proxy_nd, _) = self.context_and_parts(now);
-                    proxy_nd.announce_once(context, target);
+                    proxy_nd.send_next_announcement(context, target);
                 }
             }
         }

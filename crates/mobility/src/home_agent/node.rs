@@ -14,7 +14,7 @@ use carnet_base::{Endpoint, Few, Time};
 use ipnet::Ipv6Net;
 
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS, preference_rank};
-use super::replay_state::{KeyNumbers, Replay};
+use super::replay_state::{KeyNumbers, ReplayState};
 use crate::flow::FlowBinding;
 use crate::sequence::count_used_numbers;
 
@@ -61,7 +61,7 @@ impl TunnelEnds {
         }
     }
 
-    fn get(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
+    fn to_endpoints(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
         match self {
             TunnelEnds::Ipv6(node) => (home_agent.into(), (*node).into()),
             TunnelEnds::Ipv4([agent, node]) => ((*agent).into(), (*node).into()),
@@ -79,7 +79,7 @@ pub(super) struct BindingEntry {
     pub mobile_router: bool,
     link_local: bool,
     /// Whether the home agent has asked the node to renew the binding, or will never ask.
-    is_asked: bool,
+    is_refresh_requested: bool,
     /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
     pub care_of_tested: bool,
     priority: u8,
@@ -98,13 +98,13 @@ impl BindingEntry {
             state: binding.state,
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
-            is_asked: margin.as_secs() < 1,
+            is_refresh_requested: margin.as_secs() < 1,
             care_of_tested: binding.care_of_tested,
             priority: binding.priority,
             lifetime: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
             tunnel_ends: TunnelEnds::new(home_agent, binding.tunnel_ends()),
             care_of_address_age: binding.care_of_address_age,
-            expires_at: binding.expires,
+            expires_at: binding.expires_at,
         }
     }
 
@@ -117,7 +117,7 @@ impl BindingEntry {
     }
 
     pub fn tunnel_ends(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
-        self.tunnel_ends.get(home_agent)
+        self.tunnel_ends.to_endpoints(home_agent)
     }
 
     fn lifetime(&self) -> Duration {
@@ -125,7 +125,7 @@ impl BindingEntry {
     }
 
     fn next_event(&self) -> (Time, DueEvent) {
-        match self.is_asked {
+        match self.is_refresh_requested {
             false => (self.expires_at - self.lifetime() / REFRESH_WORTH, DueEvent::RefreshRequest),
             true => (self.expires_at, DueEvent::Expiry),
         }
@@ -171,10 +171,10 @@ pub(super) struct Node {
     /// Last accepted sequence number. It is kept for `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the
     /// home agent refuses an old Binding Update that arrives late from the visited link (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
-    /// Sequence number of [`Replay`]; `accepted_timestamp` and `has_timestamp` are its timestamp.
+    /// Sequence number of [`ReplayState`]; `accepted_timestamp` and `has_timestamp` are its timestamp.
     accepted_sequence: Option<u16>,
     /// Number of sequence numbers that the node has used under the first key of the config, see
-    /// [`Node::count_number`].
+    /// [`Node::count_sequence_number`].
     used_sequence_numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,
@@ -230,7 +230,7 @@ impl Node {
             prefixes: tested.unwrap_or(&self.prefixes).clone(),
             sequence: self.sequence.unwrap_or_default(),
             lifetime: entry.lifetime(),
-            expires: entry.expires_at,
+            expires_at: entry.expires_at,
             state: entry.state,
             care_of_tested: entry.care_of_tested,
         }
@@ -283,11 +283,11 @@ impl Node {
     }
 
     /// Records that the home agent has asked the node to renew a binding.
-    pub fn set_asked(&mut self, bid: Option<u16>) {
+    pub fn mark_refresh_requested(&mut self, bid: Option<u16>) {
         if let Ok(at) = self.position_of(bid)
             && let Some(entry) = self.bindings.as_mut_slice().get_mut(at)
         {
-            entry.is_asked = true;
+            entry.is_refresh_requested = true;
         }
     }
 
@@ -337,7 +337,7 @@ impl Node {
     }
 
     /// Marks the bindings with these tunnel ends as tested. Returns whether the node has such bindings.
-    pub fn set_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
+    pub fn mark_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let mut found = false;
         for entry in self.bindings.as_mut_slice() {
             if entry.is_valid() && entry.tunnel_ends(home_agent) == ends {
@@ -357,7 +357,7 @@ impl Node {
 
     /// Returns the earliest end of a former path's grace period; `None` without a former path.
     pub fn end_of_grace(&self) -> Option<Time> {
-        self.former_paths().iter().map(|path| path.until).min()
+        self.former_paths().iter().map(|path| path.accept_until).min()
     }
 
     /// Returns the flow bindings, ordered by priority.
@@ -375,8 +375,8 @@ impl Node {
     }
 
     /// Returns the replay protection state.
-    pub fn replay_state(&self) -> Replay {
-        Replay {
+    pub fn replay_state(&self) -> ReplayState {
+        ReplayState {
             sequence: self.accepted_sequence,
             timestamp: self.has_timestamp.then_some(self.accepted_timestamp),
         }
@@ -392,7 +392,7 @@ impl Node {
 
     /// Records that the home agent accepted this sequence number under a key. `other_key` is the fingerprint
     /// of the key; `None` is the first key of the config. All keys of a node share one sequence of numbers.
-    pub fn count_number(&mut self, other_key: Option<u64>, sequence: u16) {
+    pub fn count_sequence_number(&mut self, other_key: Option<u64>, sequence: u16) {
         let last = self.accepted_sequence;
         let passed =
             |numbers: u32| if numbers == 0 { 0 } else { count_used_numbers(numbers, last, sequence) };
@@ -423,7 +423,7 @@ impl Node {
     }
 
     /// Sets the counts of used sequence numbers, see [`Self::used_sequence_numbers`].
-    pub fn set_numbers(&mut self, numbers: u32, mut other_keys: Vec<KeyNumbers>) {
+    pub fn set_used_sequence_numbers(&mut self, numbers: u32, mut other_keys: Vec<KeyNumbers>) {
         self.used_sequence_numbers = numbers;
         other_keys.drain(..other_keys.len().saturating_sub(MAX_OTHER_KEYS));
         if other_keys.is_empty() {
@@ -434,7 +434,7 @@ impl Node {
     }
 
     /// Sets the replay protection state, see [`Self::replay_state`].
-    pub fn set_replay(&mut self, replay: Replay) {
+    pub fn set_replay(&mut self, replay: ReplayState) {
         self.accepted_sequence = replay.sequence;
         self.has_timestamp = replay.timestamp.is_some();
         self.accepted_timestamp = replay.timestamp.unwrap_or_default();
@@ -460,7 +460,7 @@ mod tests {
             prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
             sequence: 7,
             lifetime: Duration::from_secs(40),
-            expires: Time::from_secs(100),
+            expires_at: Time::from_secs(100),
             state: BindingState::Valid,
             care_of_tested: true,
         }
@@ -536,7 +536,7 @@ mod tests {
         let mut node = Node::default();
         let at = |bid, seconds, state| Binding {
             bid: Some(bid),
-            expires: Time::from_secs(seconds),
+            expires_at: Time::from_secs(seconds),
             state,
             ..binding("2001:db8:f1::10")
         };
@@ -545,9 +545,9 @@ mod tests {
         node.insert(AGENT, &at(2, 100, BindingState::Valid));
         node.insert(AGENT, &at(3, 99, BindingState::Valid));
         assert_eq!(node.next_event(), Some((Time::from_secs(94), DueEvent::RefreshRequest, Some(3))));
-        node.set_asked(Some(3));
+        node.mark_refresh_requested(Some(3));
         assert_eq!(node.next_event(), Some((Time::from_secs(95), DueEvent::RefreshRequest, Some(2))));
-        node.set_asked(Some(2));
+        node.mark_refresh_requested(Some(2));
         assert_eq!(node.next_event(), Some((Time::from_secs(99), DueEvent::Expiry, Some(3))));
         let short = Binding { lifetime: Duration::from_secs(4), ..at(4, 98, BindingState::Valid) };
         node.insert(AGENT, &short);
@@ -564,7 +564,7 @@ mod tests {
         let path = |text: &str, until| FormerPath {
             agent: AGENT.into(),
             care_of_address: text.parse().expect("an end"),
-            until: Time::from_secs(until),
+            accept_until: Time::from_secs(until),
             care_of_tested: true,
         };
         node.add_former_path(path("2001:db8::1", 2));
@@ -572,10 +572,11 @@ mod tests {
         assert_eq!((node.former_paths().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
         assert!(!node.is_empty() && !node.retain_former_paths(|_| true));
         assert!(
-            node.retain_former_paths(|path| path.until > Time::from_secs(1)) && node.rare_state.is_some()
+            node.retain_former_paths(|path| path.accept_until > Time::from_secs(1))
+                && node.rare_state.is_some()
         );
         assert!(node.retain_former_paths(|_| false) && node.rare_state.is_none() && node.is_empty());
-        let replay = Replay { sequence: None, timestamp: Some(0) };
+        let replay = ReplayState { sequence: None, timestamp: Some(0) };
         node.set_replay(replay);
         assert!(
             !node.is_empty() && node.replay_state().timestamp == Some(0),

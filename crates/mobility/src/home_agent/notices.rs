@@ -37,7 +37,8 @@ impl Notices {
         let time = match self.last_timestamp {
             Some(last)
                 if !is_later(wall.to_ntp(), last)
-                    && WallTime::from_ntp(last, wall).distance(wall) <= NOTICE_TIMESTAMP_WINDOW / 2 =>
+                    && WallTime::from_ntp(last, wall).absolute_difference(wall)
+                        <= NOTICE_TIMESTAMP_WINDOW / 2 =>
             {
                 last.wrapping_add(1)
             }

@@ -42,11 +42,11 @@ pub struct ProxiedLinkStatus {
     /// Whether the link has carrier, and an address that the home agent can send from.
     pub is_up: bool,
     /// Number of solicitations that the home agent has answered since the start.
-    pub answered: u64,
+    pub answered_solicitations: u64,
     /// Number of solicitations since the start that got no answer because of the limit.
-    pub refused: u64,
+    pub refused_solicitations: u64,
     /// Number of single addresses for which the home agent answers: its own and bound home addresses.
-    pub addresses: u64,
+    pub address_count: u64,
     /// Number of mobile networks for whose addresses the home agent answers.
     pub prefixes: u64,
 }
@@ -63,19 +63,19 @@ impl ProxiedLink {
 
     /// Returns the status of the link.
     pub(super) fn status(&self, cache: &BindingCache, proxy_nd: &ProxyNd) -> ProxiedLinkStatus {
-        let (addresses, prefixes) = proxy_nd.proxied_numbers(cache);
+        let (addresses, prefixes) = proxy_nd.count_proxied_targets(cache);
         ProxiedLinkStatus {
             interface: self.link.interface.clone(),
             is_up: self.link.is_up(),
-            answered: self.answered,
-            refused: self.refused,
-            addresses,
+            answered_solicitations: self.answered,
+            refused_solicitations: self.refused,
+            address_count: addresses,
             prefixes,
         }
     }
 
     /// Returns whether the link is on this interface.
-    pub(super) fn is_on(&self, interface: &str) -> bool {
+    pub(super) fn is_on_interface(&self, interface: &str) -> bool {
         self.link.interface == interface
     }
 
@@ -90,8 +90,8 @@ impl ProxiedLink {
         has_come_up.then(|| self.link.build_announcement(config.address, true)).flatten()
     }
 
-    pub(super) fn handle_gone(&mut self) {
-        self.link.handle_gone();
+    pub(super) fn handle_interface_gone(&mut self) {
+        self.link.handle_interface_gone();
     }
 
     /// Handles a message from the link. Returns the answer to a solicitation for an address that is reached
@@ -111,7 +111,7 @@ impl ProxiedLink {
             return Ok(None);
         };
         let Some(router) = proxy_nd.proxied_router_flag(config, cache, target) else { return Ok(None) };
-        if message.destination.is_multicast() && !self.answer_limit.allow(now) {
+        if message.destination.is_multicast() && !self.answer_limit.try_take_token(now) {
             self.refused = self.refused.saturating_add(1);
             return Err(MobilityDrop::RateLimited);
         }

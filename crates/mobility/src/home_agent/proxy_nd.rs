@@ -13,7 +13,7 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, mapped};
 use ipnet::Ipv6Net;
 
-use super::{BindingCache, Context, HomeAgentConfig, HomeLink, Timer, discovery};
+use super::{BindingCache, HomeAgentConfig, HomeAgentContext, HomeLink, Timer, discovery};
 use crate::Output;
 
 /// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
@@ -50,7 +50,7 @@ impl ProxyNd {
         cache: &BindingCache,
         target: Ipv6Addr,
     ) -> Option<bool> {
-        if let Some(router) = self.own_or_bound(config, cache, target) {
+        if let Some(router) = self.router_flag_of_own_or_bound(config, cache, target) {
             return Some(router);
         }
         if target.is_unicast_link_local() {
@@ -61,7 +61,7 @@ impl ProxyNd {
         }
         // RFC 4887 6.4.1, RFC 4861 4.4: the target is a host in the mobile network. So the Router flag is
         // 0, although a router answers for it.
-        is_away(config, cache, target).then_some(false)
+        is_in_network_that_is_away(config, cache, target).then_some(false)
     }
 
     /// Returns the Router flag of the home agent's answer to a solicitation on a link that is not the home
@@ -72,13 +72,13 @@ impl ProxyNd {
         cache: &BindingCache,
         target: Ipv6Addr,
     ) -> Option<bool> {
-        let router = self.own_or_bound(config, cache, target);
+        let router = self.router_flag_of_own_or_bound(config, cache, target);
         router.or_else(|| is_in_bound_network(cache, target).then_some(false))
     }
 
     /// Returns the numbers of single addresses and of mobile networks for which the home agent answers on a
     /// link that is not the home link.
-    pub(super) fn proxied_numbers(&self, cache: &BindingCache) -> (u64, u64) {
+    pub(super) fn count_proxied_targets(&self, cache: &BindingCache) -> (u64, u64) {
         let (mut addresses, mut prefixes) = (1 + self.anycast_addresses.len() as u64, 0);
         let mut last = None;
         // Bindings of one home address follow each other, so count only the first of each home address.
@@ -94,7 +94,12 @@ impl ProxyNd {
 
     /// Returns the Router flag for an address of the home agent itself, or for a bound home address; `None`
     /// for other addresses.
-    fn own_or_bound(&self, config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> Option<bool> {
+    fn router_flag_of_own_or_bound(
+        &self,
+        config: &HomeAgentConfig,
+        cache: &BindingCache,
+        target: Ipv6Addr,
+    ) -> Option<bool> {
         if target == config.address || self.anycast_addresses.contains(&target) {
             return Some(true);
         }
@@ -102,22 +107,22 @@ impl ProxyNd {
     }
 
     /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
-    pub(super) fn announce_address(&mut self, context: Context<'_>, target: Ipv6Addr) {
+    pub(super) fn announce_address(&mut self, context: HomeAgentContext<'_>, target: Ipv6Addr) {
         if self.home_link.is_some() {
             self.pending_announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
-            self.announce_once(context, target);
+            self.send_next_announcement(context, target);
         }
     }
 
     /// Sends the next unsolicited Neighbor Advertisement for an address.
-    pub(super) fn announce_once(&mut self, context: Context<'_>, target: Ipv6Addr) {
-        let Context { now, config, cache, timers, outputs } = context;
+    pub(super) fn send_next_announcement(&mut self, context: HomeAgentContext<'_>, target: Ipv6Addr) {
+        let HomeAgentContext { now, config, cache, timers, outputs } = context;
         let router = self.is_defended(config, cache, target);
         let left = self.pending_announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
         let (Some(router), Some(link)) = (router, &self.home_link) else { return };
         if left > 0 {
             self.pending_announcements.insert(target, left);
-            timers.set(Timer::Announce(target), now + RETRANS_TIMER);
+            timers.set_deadline(Timer::Announce(target), now + RETRANS_TIMER);
         }
         let link_local = cache.best_valid_binding(target).and_then(|binding| binding.link_local_address());
         for address in [Some(target), link_local].into_iter().flatten() {
@@ -127,7 +132,7 @@ impl ProxyNd {
 }
 
 /// Returns whether an address of the home prefix is in the mobile network of a router that is away.
-fn is_away(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
+fn is_in_network_that_is_away(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
     config.home_prefix.contains(&target) && is_in_bound_network(cache, target)
 }
 

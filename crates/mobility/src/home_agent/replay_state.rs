@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Replay protection state of a node.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Replay {
+pub(super) struct ReplayState {
     /// Last sequence number that the home agent accepted from the node.
     pub sequence: Option<u16>,
     /// Last NTP timestamp that the home agent accepted from the node.

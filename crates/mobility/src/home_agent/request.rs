@@ -69,7 +69,7 @@ pub(super) struct Request {
     /// Binding Identifier options in their order.
     pub identifiers: Vec<Identifier>,
     /// Whether a Binding Identifier option has an invalid length, or the update has too many of them.
-    pub malformed_identifier: bool,
+    pub has_malformed_identifier: bool,
     pub sequence: u16,
     pub home_registration: bool,
     pub mobile_router: bool,
@@ -102,7 +102,7 @@ impl Request {
             alternate_care_of_address: None,
             ipv4_care_of_address: None,
             identifiers: Vec::new(),
-            malformed_identifier: false,
+            has_malformed_identifier: false,
             sequence: update.sequence,
             home_registration: update.flags.home_registration,
             mobile_router: update.flags.mobile_router,
@@ -121,13 +121,13 @@ impl Request {
         };
         for (kind, option) in update.options.iter_with_types() {
             match option {
-                Ok(option) => request.take_option(option),
+                Ok(option) => request.read_option(option),
                 // RFC 3963 6.6: an invalid prefix length makes the prefix invalid, but not the message
                 // malformed.
                 Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
-                    request.take_option(NO_PREFIX);
+                    request.read_option(NO_PREFIX);
                 }
-                Err(_) if kind == option_type::BINDING_IDENTIFIER => request.malformed_identifier = true,
+                Err(_) if kind == option_type::BINDING_IDENTIFIER => request.has_malformed_identifier = true,
                 // A flow option that is too short for its identifier cannot be answered, so it is ignored.
                 Err(_) if matches!(kind, option_type::FLOW_IDENTIFICATION | option_type::FLOW_SUMMARY) => {}
                 Err(_) => return Err(MobilityDrop::Malformed),
@@ -142,7 +142,7 @@ impl Request {
         Ok(request)
     }
 
-    fn take_option(&mut self, option: MobilityOption<'_>) {
+    fn read_option(&mut self, option: MobilityOption<'_>) {
         match option {
             MobilityOption::AlternateCareOfAddress(address) => self.alternate_care_of_address = Some(address),
             MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
@@ -160,7 +160,7 @@ impl Request {
                         care_of_address,
                     });
                 } else {
-                    self.malformed_identifier = true;
+                    self.has_malformed_identifier = true;
                 }
             }
             MobilityOption::FlowIdentification { fid, priority, sub_options, .. }
@@ -195,8 +195,8 @@ impl Request {
     }
 
     /// Returns whether the update has Binding Identifiers.
-    pub fn is_multiple(&self) -> bool {
-        !self.identifiers.is_empty() || self.malformed_identifier
+    pub fn has_identifiers(&self) -> bool {
+        !self.identifiers.is_empty() || self.has_malformed_identifier
     }
 
     /// Returns the care-of address of a Binding Update without Binding Identifier that came by IPv6.
@@ -208,7 +208,7 @@ impl Request {
     /// attacker who encapsulates a recorded update sends such a packet. A node's own update inside IPv4 has
     /// the home address as source and no Home Address option (RFC 5555 4.4.2). It has no Alternate Care-of
     /// Address option with an IPv6 address either.
-    pub fn is_out_of_place(&self) -> bool {
+    pub fn was_moved_into_tunnel(&self) -> bool {
         self.tunnel_ends.is_some()
             && (self.alternate_care_of_address.is_some() || self.has_home_address_option)
     }
@@ -265,7 +265,7 @@ impl Request {
     /// 5.4).
     pub fn is_deregistration(&self) -> bool {
         self.lifetime.is_zero()
-            || !self.is_multiple()
+            || !self.has_identifiers()
                 && self.tunnel_ends.is_none()
                 && self.plain_care_of_address() == self.home_address
     }

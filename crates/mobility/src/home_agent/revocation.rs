@@ -110,12 +110,12 @@ impl HomeAgent {
                 care_of_address: None,
             });
         }
-        self.timers.set(Timer::Revoke(home_address), now + delay);
+        self.timers.set_deadline(Timer::Revoke(home_address), now + delay);
         self.send_notice(wall + now.saturating_since(began), &binding, builder);
     }
 
     /// Handles a Binding Revocation message.
-    pub(super) fn revocation_message(
+    pub(super) fn handle_revocation_message(
         &mut self,
         now: Time,
         message: &MobilityMessage<'_>,
@@ -147,7 +147,7 @@ impl HomeAgent {
 
     /// Ends the revoked bindings.
     fn end_revoked_bindings(&mut self, now: Time, home_address: Ipv6Addr, reason: &str) {
-        self.timers.stop(Timer::Revoke(home_address));
+        self.timers.stop_timer(Timer::Revoke(home_address));
         let Some(revocation) = self.running_revocations.remove(&home_address) else { return };
         let bids = revocation.revoked_bids;
         let ending: Vec<Option<u16>> = self
@@ -158,13 +158,13 @@ impl HomeAgent {
         for bid in &ending {
             self.end_binding(now, home_address, *bid);
         }
-        if self.left_without_bindings(now, home_address)
+        if self.remove_state_if_unbound(now, home_address)
             && let Some(node) = self.cache.node_mut(home_address)
         {
             // After a revocation, unlike after a de-registration, the home agent drops packets that are
             // still on their way.
             node.retain_former_paths(|_| false);
-            self.timers.stop(Timer::Grace(home_address));
+            self.timers.stop_timer(Timer::Grace(home_address));
         }
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist(home_address));

@@ -41,11 +41,11 @@ impl Default for UnansweredUpdateLog {
 }
 
 impl UnansweredUpdateLog {
-    pub fn allows_line(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
+    pub fn may_log_line(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
         self.logged_lines.retain(|(_, _, at)| now.saturating_since(*at) < REPEAT_INTERVAL);
         let known =
             self.logged_lines.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
-        if known || !self.limiter.allow(now) {
+        if known || !self.limiter.try_take_token(now) {
             return false;
         }
         if self.logged_lines.len() == MAX_LOGGED_LINES {
@@ -97,7 +97,7 @@ impl UnansweredUpdateLog {
             // The other reasons are faults of a program, not of a config; only counters show them.
             _ => return None,
         };
-        self.allows_line(now, home_address, reason).then(|| {
+        self.may_log_line(now, home_address, reason).then(|| {
             let from = request.sender_endpoint();
             let message = format!(
                 "the home agent does not answer a Binding Update of {home_address} from {from}: {why}"

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
 use super::care_of_address::is_acceptable;
-use super::care_of_test::TESTED_LIFETIME;
+use super::care_of_test::TESTED_ADDRESS_LIFETIME;
 use super::drain::RELAY_LIFETIME;
-use super::replay_state::{KeyNumbers, Replay};
+use super::replay_state::{KeyNumbers, ReplayState};
 use super::update_checks::shared_prefixes;
 use super::{HomeAgent, MAX_FLOWS, Relay, RemovedNode, Timer};
 use crate::flow::FlowBinding;
@@ -183,7 +183,7 @@ impl HomeAgent {
             .cache
             .all_bindings_of(home_address)
             .filter(|binding| binding.is_valid())
-            .map(|binding| self.store(now, wall, &binding))
+            .map(|binding| self.to_stored_registration(now, wall, &binding))
             .collect();
         let relay = self.relay(home_address).cloned();
         let replays = replay.sequence.is_some() || replay.timestamp.is_some();
@@ -195,14 +195,14 @@ impl HomeAgent {
         let former = self.cache.former_paths(home_address).iter().filter(|_| bound);
         let signed = replay.sequence.filter(|_| has_key);
         let sequence = signed.or(self.cache.sequence(home_address).filter(|_| bound));
-        let spi = self.spi(home_address).filter(|_| replay.sequence.is_some());
+        let spi = self.last_spi_of(home_address).filter(|_| replay.sequence.is_some());
         let plain = registrations.iter().position(|registration| registration.bid.is_none());
         Some(StoredBinding {
             home_address,
             sequence,
             signed_sequence: replay.sequence.filter(|_| !has_key || spi.is_none()),
             timestamp: replay.timestamp,
-            keys: self.keys(home_address),
+            keys: self.key_numbers_of(home_address),
             spi,
             registration: plain.map(|plain| registrations.remove(plain)),
             identified: registrations,
@@ -210,7 +210,7 @@ impl HomeAgent {
                 .map(|path| StoredPath {
                     agent: path.agent,
                     care_of_address: path.care_of_address,
-                    until: wall + path.until.saturating_since(now),
+                    until: wall + path.accept_until.saturating_since(now),
                     untested: !path.care_of_tested,
                 })
                 .collect(),
@@ -225,7 +225,7 @@ impl HomeAgent {
 
     /// Returns the SPI of the key that a node used last; `None` if the node has no key, or has several and
     /// has not used one yet.
-    fn spi(&self, home_address: Ipv6Addr) -> Option<u32> {
+    fn last_spi_of(&self, home_address: Ipv6Addr) -> Option<u32> {
         let authentication = &self.config.node(home_address)?.authentication;
         match authentication.associations() {
             [one] => Some(one.spi),
@@ -234,7 +234,7 @@ impl HomeAgent {
     }
 
     /// Returns the number of sequence numbers that a node has used under each key.
-    fn keys(&self, home_address: Ipv6Addr) -> Vec<KeyNumbers> {
+    fn key_numbers_of(&self, home_address: Ipv6Addr) -> Vec<KeyNumbers> {
         let Some(node) = self.config.node(home_address) else { return Vec::new() };
         let numbers = self.cache.used_sequence_numbers(home_address, &node.authentication, None);
         let first = node.authentication.signing_association().filter(|_| numbers > 0);
@@ -242,7 +242,7 @@ impl HomeAgent {
         first.into_iter().chain(self.cache.other_key_numbers(home_address).iter().copied()).collect()
     }
 
-    fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
+    fn to_stored_registration(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
         let (prefixes, ipv4_prefixes) = mapped::split_by_family(binding.prefixes.iter().copied());
         StoredRegistration {
             bid: binding.bid,
@@ -255,7 +255,7 @@ impl HomeAgent {
             prefixes,
             ipv4_prefixes,
             lifetime_s: binding.lifetime.as_secs(),
-            expires: wall + binding.expires.saturating_since(now),
+            expires: wall + binding.expires_at.saturating_since(now),
             previous: None,
             untested: !binding.care_of_tested,
         }
@@ -272,7 +272,7 @@ impl HomeAgent {
             let home_address = entry.home_address;
             let signed = entry.signed_sequence.or(entry.sequence.filter(|_| entry.is_signed()));
             let is_signed = signed.is_some() || entry.timestamp.is_some();
-            let mut replay = Replay { sequence: signed, timestamp: entry.timestamp };
+            let mut replay = ReplayState { sequence: signed, timestamp: entry.timestamp };
             let mut keys = entry.keys;
             let Some(node) = self.config.node(home_address) else {
                 if is_signed {
@@ -297,7 +297,7 @@ impl HomeAgent {
                     keys.iter_mut()
                         .for_each(|key| key.numbers = count_used_numbers(key.numbers, signed, sequence));
                 }
-                if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
+                if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several_keys()) {
                     self.last_spi_by_node.insert(home_address, spi);
                 }
             }
@@ -309,7 +309,7 @@ impl HomeAgent {
                 node.set_replay(replay);
                 let place = keys.iter().position(|key| Some(key.key) == first);
                 let numbers = place.map_or(0, |place| keys.remove(place).numbers);
-                node.set_numbers(numbers, keys);
+                node.set_used_sequence_numbers(numbers, keys);
             }
             let allowed =
                 |relay: &Relay| relay.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)));
@@ -355,7 +355,10 @@ impl HomeAgent {
                     // unknown.
                     care_of_address_age: CareOfAddressAge::with_length(
                         now,
-                        registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
+                        registration
+                            .since
+                            .filter(|since| *since <= wall)
+                            .map(|it| it.absolute_difference(wall)),
                     ),
                     agent,
                     mobile_router: registration.mobile_router,
@@ -363,13 +366,13 @@ impl HomeAgent {
                     prefixes: shared_prefixes(&own, prefixes),
                     sequence: entry.sequence.unwrap_or(0),
                     lifetime,
-                    expires: now + remaining,
+                    expires_at: now + remaining,
                     state: BindingState::Valid,
                     care_of_tested: !has_test || !registration.untested,
                 };
                 self.cache.insert(&binding);
                 if !binding.care_of_tested {
-                    self.timers.set(Timer::CareOfTest(home_address, binding.bid), now);
+                    self.timers.set_deadline(Timer::CareOfTest(home_address, binding.bid), now);
                 }
             }
             let Some(node) = self.cache.node_mut(home_address).filter(|node| !node.is_unbound()) else {
@@ -378,8 +381,8 @@ impl HomeAgent {
             for path in former {
                 // While the new address is untested, the former address still carries packets, and the
                 // node may return to it.
-                let tested_until = path.until + TESTED_LIFETIME.saturating_sub(OLD_PATH_GRACE);
-                let tested_for = left(tested_until, TESTED_LIFETIME);
+                let tested_until = path.until + TESTED_ADDRESS_LIFETIME.saturating_sub(OLD_PATH_GRACE);
+                let tested_for = left(tested_until, TESTED_ADDRESS_LIFETIME);
                 if has_test && !path.untested && !tested_for.is_zero() {
                     node.record_tested_address(now, path.care_of_address, now + tested_for);
                 }
@@ -388,14 +391,14 @@ impl HomeAgent {
                     node.add_former_path(FormerPath {
                         agent: path.agent,
                         care_of_address: path.care_of_address,
-                        until,
+                        accept_until: until,
                         care_of_tested: !has_test || !path.untested,
                     });
                 }
             }
             node.set_flows(entry.flows.into_iter().take(MAX_FLOWS).collect());
             if let Some(until) = node.end_of_grace() {
-                self.timers.set(Timer::Grace(home_address), until);
+                self.timers.set_deadline(Timer::Grace(home_address), until);
             }
             self.outputs.push_back(Output::Forwarding(home_address));
             self.announce_address(now, home_address);

@@ -16,7 +16,7 @@ use super::binding::NewBinding;
 use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable};
 use super::ipv4_homes::{self, Ipv4Answer};
-use super::replay_state::Replay;
+use super::replay_state::ReplayState;
 use super::request::Request;
 use super::{AuthorizedNode, HomeAgentConfig, identifiers};
 use crate::security::DEFAULT_TIMESTAMP_WINDOW;
@@ -74,7 +74,7 @@ pub(super) enum Verdict {
 pub(super) fn judge_request(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
-    replay: &Replay,
+    replay: &ReplayState,
     cache: &BindingCache,
     wall: WallTime,
     request: &Request,
@@ -139,7 +139,7 @@ pub(super) fn judge_request(
     }
 
     // RFC 3963 6.2 and RFC 6275 9.5.1, 10.3.1: checks of the H and R flags.
-    let bound = cache.mobile_router(request.home_address);
+    let bound = cache.router_flag_of(request.home_address);
     if !request.home_registration {
         return if request.mobile_router {
             reject(Status::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
@@ -153,8 +153,8 @@ pub(super) fn judge_request(
     if request.has_nonce_indices {
         return Verdict::Ignore(MobilityDrop::NonceIndices);
     }
-    if request.is_multiple()
-        && let Some(status) = identifiers::refused_as_a_whole(config, cache, request)
+    if request.has_identifiers()
+        && let Some(status) = identifiers::status_refusing_all(config, cache, request)
     {
         return reject(status, MobilityDrop::Refused);
     }
@@ -163,7 +163,7 @@ pub(super) fn judge_request(
         // agent.
         return Verdict::Ignore(MobilityDrop::CareOfAddress);
     }
-    if request.is_out_of_place() || request.alternate_care_of_address == Some(config.address) {
+    if request.was_moved_into_tunnel() || request.alternate_care_of_address == Some(config.address) {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     if request.is_deregistration() {
@@ -189,7 +189,7 @@ pub(super) fn judge_request(
         Ok(shared_prefixes(&node.prefixes, ipv4_prefixes))
     };
     let lifetime = request.lifetime.min(config.max_lifetime);
-    if request.is_multiple() {
+    if request.has_identifiers() {
         // `identifiers` validates the bindings one by one; the checks that concern all of them come first.
         let prefixes = match prefixes {
             Ok(prefixes) => prefixes,
@@ -299,7 +299,7 @@ pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool
 /// set since the start. Then the home agent's time counts on from that timestamp. So it need not refuse nodes
 /// until the clock has reached that time, and it accepts no message twice.
 fn judge_timestamp(
-    replay: &Replay,
+    replay: &ReplayState,
     wall: WallTime,
     window: Duration,
     request: &Request,
@@ -310,7 +310,7 @@ fn judge_timestamp(
     let Some(timestamp) = request.timestamp else {
         return Some((Status::MESSAGE_ID_REQUIRED, time.to_ntp()));
     };
-    let close = WallTime::from_ntp(timestamp, time).distance(time) <= window;
+    let close = WallTime::from_ntp(timestamp, time).absolute_difference(time) <= window;
     if close && replay.timestamp.is_none_or(|last| is_later(timestamp, last)) {
         return None;
     }

@@ -50,7 +50,7 @@ pub(super) const NODE_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 const CLEANUP_SIZE: usize = 1024;
 
 /// Rate limit of the authentic Binding Updates of one node.
-const NODE_UPDATE_RATE: Rate = Rate { burst: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
+const NODE_UPDATE_RATE: Rate = Rate { burst_size: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
 
 /// Limits of Binding Updates from sources that are no bound care-of address.
 #[derive(Debug)]
@@ -77,8 +77,8 @@ impl UnboundSourceLimits {
 
     /// Returns whether the home agent verifies a Binding Update from this source: an IPv6 address, or an IPv4
     /// address as IPv4-mapped.
-    pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
-        if self.below_threshold.allow(now) {
+    pub fn allow_verification(&mut self, now: Time, source: Ipv6Addr) -> bool {
+        if self.below_threshold.try_take_token(now) {
             return true;
         }
         if self.full_again_at.is_empty() {
@@ -87,10 +87,10 @@ impl UnboundSourceLimits {
         let bits = source.to_bits();
         let network = if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 };
         let place = self.hasher.hash_one(network) as usize % SOURCE_ENTRIES;
-        let of_source = Rate { burst: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
+        let of_source = Rate { burst_size: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
         let Some(full_at) = self.full_again_at.get_mut(place) else { return true };
         // Use the common limit only if the source's own limit allows the update.
-        of_source.take_tokens(full_at, now, 1) && self.all_sources.allow(now)
+        of_source.take_tokens(full_at, now, 1) && self.all_sources.try_take_token(now)
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     ) -> u32 {
         let start = START + Duration::from_secs(second);
         let at = |number: u32| start + Duration::from_secs(1) * number / count;
-        (0..count).filter(|number| admission.allow(at(*number), source(*number))).count() as u32
+        (0..count).filter(|number| admission.allow_verification(at(*number), source(*number))).count() as u32
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
     fn many_routers_behind_one_address_register_at_once_after_a_power_cut() {
         let mut admission = UnboundSourceLimits::new(1);
         let nat = "::ffff:192.0.2.1".parse().expect("an address");
-        assert_eq!((0..100_000).filter(|_| admission.allow(START, nat)).count(), 100_000);
+        assert_eq!((0..100_000).filter(|_| admission.allow_verification(START, nat)).count(), 100_000);
     }
 
     #[test]
@@ -182,9 +182,9 @@ mod tests {
         let mut others = 0;
         for number in 0..1_000_000 {
             let now = START + Duration::from_secs(2) + Duration::from_micros(number);
-            admission.allow(now, source(1));
+            admission.allow_verification(now, source(1));
             if number % 1000 == 0 {
-                others += u32::from(admission.allow(now, source(2)));
+                others += u32::from(admission.allow_verification(now, source(2)));
             }
         }
         assert_eq!(others, 1000);
@@ -200,7 +200,7 @@ mod tests {
         let place = |secret, source: Ipv6Addr| {
             let mut admission = UnboundSourceLimits::new(secret);
             while admission.full_again_at.is_empty() {
-                admission.allow(START, source);
+                admission.allow_verification(START, source);
             }
             admission.full_again_at.iter().position(|full_at| *full_at > START).expect("a place")
         };

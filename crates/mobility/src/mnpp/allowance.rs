@@ -58,7 +58,7 @@ impl AnswerLimit {
             .limit_by_station
             .entry(station)
             .or_insert_with(|| RateLimiter::new(STATION_BURST, STATION_INTERVAL));
-        share.allow(now) && (is_known || self.limit_of_unknown_stations.allow(now))
+        share.try_take_token(now) && (is_known || self.limit_of_unknown_stations.try_take_token(now))
     }
 }
 

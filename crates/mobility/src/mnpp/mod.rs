@@ -320,7 +320,7 @@ impl Mnpp {
     }
 
     /// Sets whether this router may announce its prefixes. It may not if the home agent has refused them.
-    pub fn set_valid(&mut self, now: Time, valid: bool) {
+    pub fn set_may_announce(&mut self, now: Time, valid: bool) {
         if std::mem::replace(&mut self.may_announce, valid) != valid {
             if valid {
                 self.schedule_announcement(now);
@@ -353,7 +353,7 @@ impl Mnpp {
                 // A quarter of the interval is random, so that stations do not synchronise.
                 let least = self.config.announcement_interval.mul_f64(0.75);
                 self.next_announcement_at =
-                    Some(now + self.rng.duration(least, self.config.announcement_interval));
+                    Some(now + self.rng.duration_between(least, self.config.announcement_interval));
             }
         }
         let due = self.peers.iter().filter(|(_, peer)| peer.next_check_at <= now);
@@ -375,7 +375,7 @@ impl Mnpp {
 
     fn schedule_announcement(&mut self, now: Time) {
         let earliest = self.last_announcement_at.map_or(now, |last| last + MIN_ANNOUNCEMENT_SPACING).max(now);
-        let due = earliest + self.rng.duration(Duration::ZERO, MAX_ANNOUNCEMENT_DELAY);
+        let due = earliest + self.rng.duration_between(Duration::ZERO, MAX_ANNOUNCEMENT_DELAY);
         self.next_announcement_at = Some(self.next_announcement_at.map_or(due, |planned| planned.min(due)));
     }
 
@@ -421,7 +421,7 @@ impl Mnpp {
         let mut any = false;
         for route in routes.by_ref().take(MAX_CLAIMS) {
             any = true;
-            if let Err(reason) = self.handle_claim(now, from, source, &route) {
+            if let Err(reason) = self.handle_announced_prefix(now, from, source, &route) {
                 self.count_drop(reason);
             }
         }
@@ -441,7 +441,7 @@ impl Mnpp {
         }
     }
 
-    fn handle_claim(
+    fn handle_announced_prefix(
         &mut self,
         now: Time,
         from: LinkAddress,
@@ -491,7 +491,7 @@ impl Mnpp {
     }
 
     fn warn_of_conflict(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) {
-        if self.warning_limit.allow(now) {
+        if self.warning_limit.try_take_token(now) {
             let message = format!(
                 "the station {} announces the prefix {prefix} of this router",
                 format_link_address(from)
@@ -512,7 +512,7 @@ impl Mnpp {
         });
         let least = waited.max_by_key(|(_, peer)| (peer.have_tests_failed(), peer.route_state_since));
         let least = *least.ok_or(MnppDrop::TooMany)?.0;
-        if !self.admission_limit.allow(now) {
+        if !self.admission_limit.try_take_token(now) {
             return Err(MnppDrop::TooMany);
         }
         self.peers.remove(&least);
@@ -529,7 +529,7 @@ impl Mnpp {
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
-    pub fn handle_straight(
+    pub fn handle_message_of_station(
         &mut self,
         now: Time,
         from: LinkAddress,
@@ -583,7 +583,7 @@ impl Mnpp {
     /// Returns false if the prefix is not this router's, so that the caller forwards the message. A test of a
     /// prefix that overlaps this router's prefix must not reach the mobile network, because a host there
     /// could answer it.
-    pub fn handle_init(
+    pub fn handle_test_init(
         &mut self,
         now: Time,
         source: Ipv6Addr,
@@ -671,9 +671,9 @@ impl Mnpp {
     }
 
     /// Handles a packet from this vehicle to an address in a station's prefixes.
-    pub fn handle_use(&mut self, now: Time, station: LinkAddress) {
+    pub fn handle_used_station(&mut self, now: Time, station: LinkAddress) {
         if let Some(peer) = self.peers.get_mut(&station) {
-            peer.record_use(now);
+            peer.record_sent_packet(now);
         }
     }
 
@@ -756,14 +756,14 @@ impl Mnpp {
     }
 
     /// Returns when the next test may be sent; `None` while no test is possible.
-    fn parse_prefix_test(&self, now: Time) -> Option<Time> {
+    fn next_prefix_test_at(&self, now: Time) -> Option<Time> {
         (self.has_tunnel && self.own_addresses.is_some()).then(|| self.tests.token_available_at(now))
     }
 
     /// Sends a test through the home agents, and returns its cookie; `None` if it can send no test now.
     fn send_prefix_test(&mut self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> Option<u64> {
         let (asker, _) = self.own_addresses?;
-        if !self.has_tunnel || !self.tests.allow(now) {
+        if !self.has_tunnel || !self.tests.try_take_token(now) {
             return None;
         }
         let cookie = self.rng.u64();

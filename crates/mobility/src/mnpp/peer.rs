@@ -89,7 +89,7 @@ pub(super) struct Peer {
     /// Number of recent failures. `hold_until` is the time before which the router does not try the station
     /// again.
     pub(super) recent_failures: u32,
-    pub(super) hold_until: Time,
+    pub(super) paused_until: Time,
 }
 
 impl Peer {
@@ -107,7 +107,7 @@ impl Peer {
             last_confirmed_at: None,
             probes: PathLiveness::new(RequiredAnswers::default(), RoundTrip::default()),
             recent_failures: 0,
-            hold_until: now,
+            paused_until: now,
         }
     }
 
@@ -179,7 +179,7 @@ impl Peer {
     /// Records that packets reach the other station in both directions.
     pub(super) fn record_contact(&mut self, now: Time) {
         self.last_confirmed_at = Some(now);
-        self.probes.forget_outstanding();
+        self.probes.remove_outstanding();
     }
 
     /// Handles the answer to a probe.
@@ -191,7 +191,7 @@ impl Peer {
 
     /// Records that this vehicle sends packets to the station. If the station was idle, its next check is
     /// soon.
-    pub(super) fn record_use(&mut self, now: Time) {
+    pub(super) fn record_sent_packet(&mut self, now: Time) {
         let idle = !self.is_busy(now);
         self.last_used_at = Some(now);
         if idle && self.is_direct() {
@@ -205,8 +205,8 @@ impl Peer {
 
     /// Returns when the next probe is due.
     pub(super) fn next_probe_at(&self, now: Time) -> Time {
-        if !self.probes.is_quiet() {
-            return self.probes.next_event_at(&self.sequence(0)).unwrap_or(now);
+        if !self.probes.has_no_outstanding_heartbeat() {
+            return self.probes.next_event_at(&self.probe_schedule(0)).unwrap_or(now);
         }
         match self.last_confirmed_at {
             Some(confirmed) if self.is_direct() => {
@@ -217,7 +217,7 @@ impl Peer {
     }
 
     /// Returns the schedule of the probes. The path fails after `allowed` probes in a row without an answer.
-    pub(super) fn sequence(&self, allowed: usize) -> AnswerSchedule {
+    pub(super) fn probe_schedule(&self, allowed: usize) -> AnswerSchedule {
         let wait = self.answer_timeout();
         AnswerSchedule { interval: wait, answer_timeout: wait, quick_pause: wait, max_missed: allowed }
     }

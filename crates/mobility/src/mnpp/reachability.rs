@@ -69,7 +69,7 @@ impl Mnpp {
                 self.end_direct_route(now, station, &mut peer, REASON_UNAUTHORIZED)
             }
             (RouteState::Direct, Ok(sight)) => {
-                if self.is_silent(now, station, &mut peer, sight) {
+                if self.send_due_probe(now, station, &mut peer, sight) {
                     self.record_failure(now, &mut peer);
                     self.end_direct_route(now, station, &mut peer, REASON_NO_ANSWER);
                 }
@@ -81,11 +81,11 @@ impl Mnpp {
             (RouteState::ViaHomeAgents(_), Ok(sight)) if !sight.stays_in_range => {
                 self.set_not_direct(&mut peer, "at the edge")
             }
-            (RouteState::ViaHomeAgents(_), Ok(_)) if peer.hold_until > now => {}
+            (RouteState::ViaHomeAgents(_), Ok(_)) if peer.paused_until > now => {}
             (RouteState::ViaHomeAgents(_), Ok(sight)) => {
                 if peer.last_confirmed_at.is_some_and(|at| now.saturating_since(at) <= RECENT_ANSWER_TIME) {
                     self.begin_direct_route(now, station, &mut peer);
-                } else if self.is_silent(now, station, &mut peer, sight) {
+                } else if self.send_due_probe(now, station, &mut peer, sight) {
                     self.record_failure(now, &mut peer);
                     self.set_not_direct(&mut peer, REASON_NO_ANSWER);
                 } else {
@@ -94,11 +94,11 @@ impl Mnpp {
             }
         }
         let look = if peer.is_direct() { CHECK_INTERVAL_DIRECT } else { CHECK_INTERVAL_NOT_DIRECT };
-        let probing = peer.is_direct() || !peer.probes.is_quiet();
+        let probing = peer.is_direct() || !peer.probes.has_no_outstanding_heartbeat();
         let probe = probing.then(|| peer.next_probe_at(now));
-        let test = self.parse_prefix_test(now).filter(|_| reachable);
+        let test = self.next_prefix_test_at(now).filter(|_| reachable);
         let claims = peer.announced_prefixes.iter().map(|claim| match test {
-            Some(test) if !self.is_settled(now, station, claim.prefix) => {
+            Some(test) if !self.has_lasting_proof(now, station, claim.prefix) => {
                 claim.expires_at.min(claim.next_test_at.max(test))
             }
             _ => claim.expires_at,
@@ -133,7 +133,7 @@ impl Mnpp {
     }
 
     /// Returns whether a prefix is proven and its proof does not end soon.
-    fn is_settled(&self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> bool {
+    fn has_lasting_proof(&self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> bool {
         self.proof_expiry(prefix, station).is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL)
     }
 
@@ -152,7 +152,7 @@ impl Mnpp {
             }
         }
         let claims = peer.announced_prefixes.iter_mut().filter(|claim| claim.next_test_at <= now);
-        let open = claims.filter(|claim| !self.is_settled(now, station, claim.prefix));
+        let open = claims.filter(|claim| !self.has_lasting_proof(now, station, claim.prefix));
         let claim = open.min_by_key(|claim| claim.next_test_at);
         // Record a test only if the router could send it.
         if let Some(claim) = claim.filter(|_| reachable)
@@ -164,7 +164,7 @@ impl Mnpp {
     }
 
     /// Sends the probe that is due. Returns whether too many probes got no answer.
-    fn is_silent(
+    fn send_due_probe(
         &mut self,
         now: Time,
         station: LinkAddress,
@@ -176,13 +176,13 @@ impl Mnpp {
         }
         let heard = now.saturating_since(sight.received_at) < RECENT_FRAME_TIME;
         let most = if heard { MAX_UNANSWERED_PROBES_IN_RANGE } else { MAX_UNANSWERED_PROBES };
-        if peer.probes.is_exhausted(&peer.sequence(most)) {
+        if peer.probes.is_exhausted(&peer.probe_schedule(most)) {
             return true;
         }
         let Some((asker, link_local)) = self.own_addresses else { return false };
         let fresh = self.rng.u64();
         let cookie = peer.probes.oldest_outstanding().unwrap_or(fresh);
-        peer.probes.record_sent(now, cookie);
+        peer.probes.record_sent_heartbeat(now, cookie);
         let test = PrefixTest {
             kind: PrefixTestKind::Probe,
             cookie,
@@ -202,14 +202,14 @@ impl Mnpp {
         if peer.is_direct() && now.saturating_since(peer.route_state_since) > STABLE_CONTACT_TIME {
             peer.recent_failures = 0;
         }
-        peer.hold_until = now + FIRST_HOLD_DOWN * (1 << peer.recent_failures.min(5));
+        peer.paused_until = now + FIRST_HOLD_DOWN * (1 << peer.recent_failures.min(5));
         peer.recent_failures = peer.recent_failures.saturating_add(1);
         peer.last_confirmed_at = None;
     }
 
     fn set_not_direct(&mut self, peer: &mut Peer, reason: &'static str) {
         peer.route_state = RouteState::ViaHomeAgents(reason);
-        peer.probes.forget_outstanding();
+        peer.probes.remove_outstanding();
     }
 
     fn begin_direct_route(&mut self, now: Time, station: LinkAddress, peer: &mut Peer) {
@@ -220,7 +220,7 @@ impl Mnpp {
 
     fn end_direct_route(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reason: &'static str) {
         (peer.route_state, peer.route_state_since) = (RouteState::ViaHomeAgents(reason), now);
-        peer.probes.forget_outstanding();
+        peer.probes.remove_outstanding();
         self.counters.ended_routes += 1;
         self.report_route(station, peer, false, reason);
         self.outputs.push_back(Output::Withdrawn(station));

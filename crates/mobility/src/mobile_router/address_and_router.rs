@@ -446,7 +446,7 @@ pub(super) fn ipv6_candidates(
 
 /// Returns how well an IPv4 address matches a default route; `None` if the route does not apply to the
 /// address.
-fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<RouterMatch> {
+fn ipv4_match_of_route(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<RouterMatch> {
     if route.source.is_some_and(|source| !source.contains(&address)) {
         return None;
     }
@@ -478,7 +478,7 @@ pub(super) fn ipv4_candidates(
     let addresses = interface.ipv4_addresses.iter().map(|known| known.addr());
     for address in addresses.filter(|address| is_usable_ipv4(*address)) {
         for (position, route) in interface.ipv4_routers.iter().enumerate() {
-            let Some(fit) = ipv4_fit(interface, address, route) else { continue };
+            let Some(fit) = ipv4_match_of_route(interface, address, route) else { continue };
             let unreachable = route.neighbour == NeighbourState::Failed;
             let failed_at = failed.failed_at(address.into(), Some(route.gateway.into()));
             let foreign = fit == RouterMatch::Foreign;

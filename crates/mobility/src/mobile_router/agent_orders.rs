@@ -22,7 +22,7 @@ use crate::binding_update_list::{BindingUpdateList, UpdateNumbers};
 use crate::{Authentication, MobilityDrop, MobilityMessage};
 
 /// Maximum number of home agents in one Home Agent Switch message that the router reads.
-pub(super) const MAX_ALTERNATIVES: usize = 16;
+pub(super) const MAX_SWITCH_TARGETS: usize = 16;
 
 /// Time for which the router answers repetitions of a revocation. The home agent repeats the indication after
 /// one and after two more seconds.
@@ -36,7 +36,7 @@ pub(super) struct AnsweredRevocation {
     pub(super) received_at_endpoint: Endpoint,
     pub(super) answering_registration: (usize, Registration),
     pub(super) status: u8,
-    pub(super) repeats_until: Time,
+    pub(super) answer_repetitions_until: Time,
 }
 
 impl AnsweredRevocation {
@@ -67,7 +67,7 @@ pub struct SwitchOrder {
 
 /// Proof that a message comes from the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(super) enum MessageProof {
     /// None, because router and home agent have neither a key nor IPsec.
     None,
     /// A MAC. The router has checked and stored the timestamp.
@@ -101,18 +101,18 @@ impl AgentOrders {
         options: Options<'_>,
         octets: &[u8],
         (numbers, home_address): (&UpdateNumbers, Ipv6Addr),
-    ) -> Result<Proof, MobilityDrop> {
+    ) -> Result<MessageProof, MobilityDrop> {
         if numbers.authentication == Authentication::Ipsec {
             // The caller has checked the IPsec protection, and the kernel refuses replays (RFC 4303
             // 3.4.3).
-            return Ok(Proof::Ipsec);
+            return Ok(MessageProof::Ipsec);
         }
         if let Authentication::Session(_) = numbers.authentication {
             // The caller has checked the session, and the session refuses replays.
-            return Ok(Proof::Session);
+            return Ok(MessageProof::Session);
         }
         if numbers.authentication.signing_association().is_none() {
-            return Ok(Proof::None);
+            return Ok(MessageProof::None);
         }
         numbers.authentication.verify(octets, message.destination, home_address)?;
         let time = options.iter().find_map(|option| match option {
@@ -124,7 +124,7 @@ impl AgentOrders {
         if !self.notices.accept_timestamp(now, time, clock) {
             return Err(MobilityDrop::Timestamp);
         }
-        Ok(Proof::Key)
+        Ok(MessageProof::Key)
     }
 }
 
@@ -145,7 +145,9 @@ pub(super) fn judge_revocation(
         }
     }
     let known = |bid: &u16| {
-        list.identified_entries.iter().any(|binding| binding.bid == Some(*bid) && binding.is_known())
+        list.identified_entries
+            .iter()
+            .any(|binding| binding.bid == Some(*bid) && binding.may_exist_at_agent())
     };
     let status = if proxy {
         revocation_status::PROXY_NOT_SUPPORTED

@@ -22,14 +22,14 @@ use carnet_wire::mobility::{
 };
 
 use super::agent_orders::{
-    AnsweredRevocation, MAX_ALTERNATIVES, Proof, REVOCATION_REPETITION_TIME, SwitchOrder, judge_revocation,
-    receiving_endpoint,
+    AnsweredRevocation, MAX_SWITCH_TARGETS, MessageProof, REVOCATION_REPETITION_TIME, SwitchOrder,
+    judge_revocation, receiving_endpoint,
 };
 use super::refusals::{REFUSED_INTERVAL, RefusedUpdate};
 use super::{BindingLossHints, MobileRouter, Registration, Timer};
 use crate::binding_update_list::{
-    self, Bid, Exchange, MAX_BINDACK_TIMEOUT, Purpose, RefusalReaction, TimestampVerdict, Transmission,
-    Update, UpdatedBinding, refusal_reaction, to_authenticated_form,
+    self, Bid, BindingUpdateContent, Exchange, MAX_BINDACK_TIMEOUT, RefusalReaction, RequestPurpose,
+    TimestampVerdict, Transmission, UpdatedBinding, refusal_reaction, to_authenticated_form,
 };
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
 
@@ -43,7 +43,7 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        let answered = self.binding_update_list.outstanding.filter(|outstanding| {
+        let answered = self.binding_update_list.outstanding_update.filter(|outstanding| {
             let home_address = self.config.home_address;
             outstanding.sequence == acknowledgement.sequence
                 && Status(acknowledgement.status) != Status::SEQUENCE_OUT_OF_WINDOW
@@ -54,9 +54,9 @@ impl MobileRouter {
                     .is_ok()
         });
         if answered.is_some() {
-            self.binding_update_list.outstanding = None;
+            self.binding_update_list.outstanding_update = None;
         }
-        let result = self.take_acknowledgement(now, wall, message, acknowledgement, octets);
+        let result = self.apply_acknowledgement(now, wall, message, acknowledgement, octets);
         if answered.is_some() {
             self.record_answered_update(now, wall);
         }
@@ -64,7 +64,7 @@ impl MobileRouter {
     }
 
     /// Handles a Binding Acknowledgement (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
-    fn take_acknowledgement(
+    fn apply_acknowledgement(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -95,11 +95,11 @@ impl MobileRouter {
         self.verify_acknowledgement(now, octets, update.authenticated_address)?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
-            if !self.update_numbers.take_sequence(acknowledgement.sequence) {
+            if !self.update_numbers.adopt_sequence_number(acknowledgement.sequence) {
                 return Err(MobilityDrop::Unexpected);
             }
-            self.binding_update_list.outstanding = None;
-            if update.is_plain {
+            self.binding_update_list.outstanding_update = None;
+            if update.is_without_identifiers {
                 self.binding_update_list.record_response(now, &update);
             }
             return self.send_corrected_update(now, wall, &update);
@@ -112,24 +112,24 @@ impl MobileRouter {
             return self.send_corrected_update(now, wall, &update);
         }
         if !status.is_rejection() {
-            self.timestamp_acknowledged(&update, timestamp);
+            self.record_acknowledged_timestamp(&update, timestamp);
         }
         if !status.is_rejection() && !update.is_removal {
-            self.ipv4_acknowledged(acknowledgement);
+            self.record_ipv4_answers(acknowledgement);
         }
-        if update.is_plain {
-            self.plain_acknowledged(now, wall, &update, acknowledgement);
+        if update.is_without_identifiers {
+            self.handle_plain_acknowledgement(now, wall, &update, acknowledgement);
         } else {
-            self.bindings_acknowledged(now, wall, &update, acknowledgement);
+            self.handle_identified_acknowledgement(now, wall, &update, acknowledgement);
         }
         Ok(())
     }
 
     /// Returns the Binding Update that an acknowledgement answers. Status 135 has the last accepted number
     /// instead of the update's (RFC 6275 9.5.1), so it can answer only the outstanding update.
-    fn answered_update(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<Update> {
+    fn answered_update(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<BindingUpdateContent> {
         let sequence = match Status(acknowledgement.status) {
-            Status::SEQUENCE_OUT_OF_WINDOW => self.binding_update_list.outstanding?.sequence,
+            Status::SEQUENCE_OUT_OF_WINDOW => self.binding_update_list.outstanding_update?.sequence,
             _ => acknowledgement.sequence,
         };
         self.binding_update_list.take_answered_update(sequence)
@@ -140,10 +140,10 @@ impl MobileRouter {
         &mut self,
         now: Time,
         wall: WallTime,
-        update: &Update,
+        update: &BindingUpdateContent,
     ) -> Result<(), MobilityDrop> {
         let may_correct = self.binding_update_list.send_corrected_update(now, update);
-        if !update.is_plain {
+        if !update.is_without_identifiers {
             self.reconcile_bindings(now, wall);
         } else if may_correct {
             self.transmit_plain_update(now, wall);
@@ -152,21 +152,24 @@ impl MobileRouter {
     }
 
     /// Handles the answer to a Binding Update of the entry without identifier.
-    fn plain_acknowledged(
+    fn handle_plain_acknowledgement(
         &mut self,
         now: Time,
         wall: WallTime,
-        update: &Update,
+        update: &BindingUpdateContent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
         let status = Status(acknowledgement.status);
-        if let Some(single) =
-            self.binding_update_list.plain.registration_exchange.take_if(|exchange| exchange.is_single())
+        if let Some(single) = self
+            .binding_update_list
+            .plain_entry
+            .registration_exchange
+            .take_if(|exchange| exchange.is_sent_once())
         {
             // End the state of the former refusal first, because this answer may set a new one.
             self.resume_service();
-            let exchange = self.binding_update_list.plain.registration_exchange.insert(single);
-            exchange.apply_event(now, binding_update_list::Event::Answer);
+            let exchange = self.binding_update_list.plain_entry.registration_exchange.insert(single);
+            exchange.apply_event(now, binding_update_list::ExchangeEvent::Answer);
         }
         if update.is_removal {
             return self.handle_deregistration_answer(now, wall, status);
@@ -174,8 +177,8 @@ impl MobileRouter {
         if status.is_rejection() {
             return self.handle_refusal(now, wall, update, None, status);
         }
-        if self.taken_for_a_host(acknowledgement) {
-            return self.not_a_mobile_router(now, wall, update.sent_from);
+        if self.was_registered_as_host(acknowledgement) {
+            return self.handle_missing_router_flag(now, wall, update.sent_from);
         }
         let registration = self.granted_registration(now, update, update.sent_from, acknowledgement);
         if registration.lifetime.is_zero() {
@@ -187,7 +190,7 @@ impl MobileRouter {
             return;
         }
         let exchange = self.enter_registration(now, update, None, registration);
-        self.set_refresh(&registration, acknowledgement);
+        self.set_refresh_timers(&registration, acknowledgement);
         self.binding_update_list.back_off_time = None;
         let reason = self.reason_to_move(now);
         self.report_forwarding_change(&reason);
@@ -202,7 +205,11 @@ impl MobileRouter {
     }
 
     /// Sets the timers of the registration without identifier. The home agent may advise an earlier refresh.
-    fn set_refresh(&mut self, registration: &Registration, acknowledgement: &BindingAcknowledgement<'_>) {
+    fn set_refresh_timers(
+        &mut self,
+        registration: &Registration,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) {
         let is_full = self.uplinks.is_full(registration.uplink);
         let advised = acknowledgement.options.iter().find_map(|option| match option {
             Ok(MobilityOption::BindingRefreshAdvice(units)) => Some(lifetime_from_units(units)),
@@ -211,8 +218,8 @@ impl MobileRouter {
         let advised = advised.filter(|advice| *advice < registration.lifetime && !advice.is_zero());
         let due = registration.renew_at(is_full);
         let due = advised.map_or(due, |advice| due.min(registration.sent_at() + advice));
-        self.timers.set(Timer::Refresh, due);
-        self.timers.set(Timer::Expire, registration.expires_at);
+        self.timers.set_deadline(Timer::Refresh, due);
+        self.timers.set_deadline(Timer::Expire, registration.expires_at);
     }
 
     /// Verifies the MAC of an acknowledgement, if it must have one. Reports a wrong MAC to the operator,
@@ -227,9 +234,9 @@ impl MobileRouter {
         let home_address = self.config.home_address;
         let verified = self.update_numbers.authentication.verify(octets, care_of_address, home_address);
         if let Err(reason) = verified
-            && self.refusal_state.key_warning_limit.allow(now)
+            && self.refusal_state.key_warning_limit.try_take_token(now)
             && !self
-                .own_addresses()
+                .possible_authenticated_addresses()
                 .any(|own| self.update_numbers.authentication.verify(octets, own, home_address).is_ok())
         {
             let spi = self
@@ -257,7 +264,7 @@ impl MobileRouter {
     }
 
     /// Returns all care-of addresses that the MAC of an acknowledgement may cover.
-    fn own_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
+    fn possible_authenticated_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
         let current =
             self.accepted_care_of_addresses().into_iter().map(|(address, _)| to_authenticated_form(address));
         let previous = self
@@ -269,7 +276,7 @@ impl MobileRouter {
             self.binding_update_list.outstanding_updates.iter().map(|update| update.authenticated_address);
         let sent = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration_exchange
             .iter()
             .flat_map(|exchange| &exchange.transmissions);
@@ -279,13 +286,13 @@ impl MobileRouter {
 
     /// Returns whether the home agent registered this mobile router as a mobile node without a network (RFC
     /// 3963 5.3).
-    pub(super) fn taken_for_a_host(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
+    pub(super) fn was_registered_as_host(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
         self.config.is_router() && !acknowledgement.mobile_router
     }
 
     /// De-registers and stops the service, because the home agent registered the router as a mobile node (RFC
     /// 3963 5.3).
-    pub(super) fn not_a_mobile_router(
+    pub(super) fn handle_missing_router_flag(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -310,7 +317,7 @@ impl MobileRouter {
         uplink: usize,
         care_of_addresses: Vec<IpAddr>,
     ) {
-        let exchange = Exchange::to_home_agent(Purpose::Deregister, care_of_addresses, now, false);
+        let exchange = Exchange::to_home_agent(RequestPurpose::Deregister, care_of_addresses, now, false);
         self.binding_update_list.begin_plain_request(uplink, exchange);
         self.transmit_plain_update(now, wall);
     }
@@ -321,11 +328,11 @@ impl MobileRouter {
         &mut self,
         now: Time,
         wall: WallTime,
-        update: &Update,
+        update: &BindingUpdateContent,
         member: Option<UpdatedBinding>,
         status: Status,
     ) {
-        let entry = member.map_or(&self.binding_update_list.plain, |member| {
+        let entry = member.map_or(&self.binding_update_list.plain_entry, |member| {
             &self.binding_update_list.identified_entries[member.binding_index]
         });
         let is_registered = entry.registration.is_some();
@@ -365,7 +372,7 @@ impl MobileRouter {
         }));
         match (remedy, member) {
             (RefusalReaction::GoOn, _) => {
-                if !update.is_plain && status == Status::MCOA_PROHIBITED {
+                if !update.is_without_identifiers && status == Status::MCOA_PROHIBITED {
                     self.clear_bindings(now);
                     self.evaluate_uplinks(now, wall, "the home agent permits only one care-of address");
                 }
@@ -388,18 +395,18 @@ impl MobileRouter {
                 self.remove_registration();
                 let last = self
                     .binding_update_list
-                    .plain
+                    .plain_entry
                     .registration_exchange
                     .as_ref()
                     .and_then(Exchange::care_of_address);
                 self.deregister_from(now, wall, update.sent_from.0, last.into_iter().collect());
             }
             (RefusalReaction::BackOff | RefusalReaction::Stop, _) => {
-                let Update { sequence, authenticated_address: authenticated, .. } = *update;
+                let BindingUpdateContent { sequence, authenticated_address: authenticated, .. } = *update;
                 self.refusal_state.refused_update =
                     Some(RefusedUpdate { sequence, authenticated_address: authenticated });
-                if update.is_plain {
-                    self.binding_update_list.plain.registration_exchange = None;
+                if update.is_without_identifiers {
+                    self.binding_update_list.plain_entry.registration_exchange = None;
                     self.set_exchange_timer();
                 }
             }
@@ -412,14 +419,14 @@ impl MobileRouter {
     fn send_corrected_plain_update(
         &mut self,
         now: Time,
-        update: &Update,
+        update: &BindingUpdateContent,
         member: UpdatedBinding,
         status: Status,
     ) -> Option<&'static str> {
         match status {
             // RFC 5648 5.7: the router "MUST set 'O' flag" in the next update.
             Status::MCOA_NON_MCOA_BINDING_EXISTS => {
-                self.binding_update_list.multiple_care_of_support.is_bootstrapped = false;
+                self.binding_update_list.multiple_care_of_support.agent_has_exact_bindings = false;
                 self.binding_update_list.retry_binding(now, member.binding_index);
                 Some("replacing the plain binding")
             }
@@ -432,9 +439,10 @@ impl MobileRouter {
             // RFC 5648 5.7: the router "SHOULD send a Binding Identifier mobility option including the
             // Care-of Address field". This router always includes it, so the status shows that the home agent
             // has lost the binding.
-            Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
-                self.binding_update_list.correct_binding(now, member.binding_index).then_some("trying again")
-            }
+            Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => self
+                .binding_update_list
+                .retry_corrected_binding(now, member.binding_index)
+                .then_some("trying again"),
             // RFC 5648 5.7: the router "MUST stop registering multiple bindings".
             Status::MCOA_PROHIBITED => {
                 self.binding_update_list.multiple_care_of_support.supports_identifiers = false;
@@ -458,7 +466,7 @@ impl MobileRouter {
                 return;
             }
         }
-        self.binding_update_list.plain.registration_exchange = None;
+        self.binding_update_list.plain_entry.registration_exchange = None;
         self.set_exchange_timer();
         if self.home_presence.at_home {
             self.handle_return_home(now);
@@ -472,7 +480,7 @@ impl MobileRouter {
         self.refusal_state.stop_status = Some(status);
         self.refusal_state.refused_update = None;
         let pause = self.refusal_state.next_pause(status);
-        self.timers.set(Timer::AskAgain, now + pause);
+        self.timers.set_deadline(Timer::AskAgain, now + pause);
         self.remove_registration();
     }
 
@@ -490,29 +498,32 @@ impl MobileRouter {
     pub(super) fn resume_service(&mut self) {
         self.refusal_state.refused_update = None;
         if self.refusal_state.stop_status.take().is_some() {
-            self.timers.stop(Timer::AskAgain);
-            self.binding_update_list.plain.registration_exchange.take_if(|exchange| exchange.is_single());
+            self.timers.stop_timer(Timer::AskAgain);
+            self.binding_update_list
+                .plain_entry
+                .registration_exchange
+                .take_if(|exchange| exchange.is_sent_once());
             self.outputs.push_back(Output::Forwarding(self.config.home_address));
         }
     }
 
     /// Removes the registration.
     pub(super) fn remove_registration(&mut self) {
-        self.binding_update_list.plain.registration = None;
-        self.timers.stop(Timer::Refresh);
-        self.timers.stop(Timer::Expire);
+        self.binding_update_list.plain_entry.registration = None;
+        self.timers.stop_timer(Timer::Refresh);
+        self.timers.stop_timer(Timer::Expire);
     }
 
     /// Makes the exchange wait for `after` before the next transmission.
     fn hold_request(&mut self, now: Time, after: Duration) {
-        if let Some(exchange) = &mut self.binding_update_list.plain.registration_exchange {
-            exchange.apply_event(now, binding_update_list::Event::Refusal(now + after));
+        if let Some(exchange) = &mut self.binding_update_list.plain_entry.registration_exchange {
+            exchange.apply_event(now, binding_update_list::ExchangeEvent::Refusal(now + after));
             self.set_exchange_timer();
         }
     }
 
     /// Handles a Binding Revocation Indication (RFC 5846 10).
-    pub(super) fn revocation_ordered(
+    pub(super) fn handle_revocation(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -529,7 +540,7 @@ impl MobileRouter {
             .agent_orders
             .last_revocation
             .as_ref()
-            .filter(|it| it.repeats_until > now && it.is_repetition(message, revocation));
+            .filter(|it| it.answer_repetitions_until > now && it.is_repetition(message, revocation));
         let answered = answered.cloned();
         let (uplink, registration) = self
             .registration_used_by(message)
@@ -549,7 +560,7 @@ impl MobileRouter {
             received_at_endpoint: came_to,
             answering_registration: by,
             status,
-            repeats_until: until,
+            answer_repetitions_until: until,
         });
         self.acknowledge_revocation(by, revocation, status);
         if status < 128 {
@@ -559,7 +570,7 @@ impl MobileRouter {
     }
 
     /// Handles a Home Agent Switch message (RFC 5142 6.1).
-    pub(super) fn switch_ordered(
+    pub(super) fn handle_switch_message(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -569,7 +580,7 @@ impl MobileRouter {
     ) -> Result<(), MobilityDrop> {
         self.registration_used_by(message).ok_or(MobilityDrop::Unexpected)?;
         let authenticated = self.verify_notice(now, wall, message, switch.options, octets)?;
-        let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
+        let to = switch.addresses().take(MAX_SWITCH_TARGETS).collect();
         self.agent_orders.pending_switch =
             Some(SwitchOrder { target_agents: to, is_authenticated: authenticated });
         Ok(())
@@ -590,7 +601,7 @@ impl MobileRouter {
             IpAddr::V6(address) => address,
             IpAddr::V4(_) => self.config.home_address,
         };
-        let mut mobility_header = self.message_composer().finish_authenticated(builder, None, source);
+        let mut mobility_header = self.message_composer().add_authentication_options(builder, None, source);
         let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
     }
@@ -611,7 +622,7 @@ impl MobileRouter {
             reason: format!("the home agent {} has revoked {what}", self.config.home_agent),
         }));
         if all {
-            self.binding_update_list.plain.registration_exchange = None;
+            self.binding_update_list.plain_entry.registration_exchange = None;
             self.set_exchange_timer();
             self.clear_bindings(now);
             // The operator of the home agent has revoked the binding, so the router waits for the longest
@@ -629,7 +640,7 @@ impl MobileRouter {
                     self.binding_update_list.hold_binding(now, index, super::REFUSED_INTERVAL);
                 }
             }
-            self.timers.set(super::Timer::Bindings, now);
+            self.timers.set_deadline(super::Timer::Bindings, now);
         }
         self.report_forwarding_change("the home agent revoked a binding");
     }
@@ -662,18 +673,18 @@ impl MobileRouter {
         let home_address = self.config.home_address;
         let numbers = (&self.update_numbers, home_address);
         let proof = self.agent_orders.verify_notice((now, wall), message, options, octets, numbers)?;
-        if proof == Proof::Key {
+        if proof == MessageProof::Key {
             self.outputs.push_back(Output::Persist(home_address));
         }
-        Ok(proof != Proof::None)
+        Ok(proof != MessageProof::None)
     }
 
     /// Handles the answer to a Binding Update of entries with identifiers.
-    fn bindings_acknowledged(
+    fn handle_identified_acknowledgement(
         &mut self,
         now: Time,
         wall: WallTime,
-        update: &Update,
+        update: &BindingUpdateContent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
         let status = Status(acknowledgement.status);
@@ -687,15 +698,15 @@ impl MobileRouter {
             for member in &update.updated_bindings {
                 self.binding_update_list.identified_entries[member.binding_index].removal_exchange = None;
             }
-            self.flows_acknowledged(update, acknowledgement);
+            self.record_flow_answers(update, acknowledgement);
             return self.reconcile_bindings(now, wall);
         }
         let statuses = identifier_statuses(acknowledgement);
         if statuses.is_empty() && !status.is_rejection() {
-            return self.identifiers_unknown(now, wall, update, acknowledgement);
+            return self.handle_unsupported_identifiers(now, wall, update, acknowledgement);
         }
-        if !status.is_rejection() && self.taken_for_a_host(acknowledgement) {
-            return self.not_a_mobile_router(now, wall, update.sent_from);
+        if !status.is_rejection() && self.was_registered_as_host(acknowledgement) {
+            return self.handle_missing_router_flag(now, wall, update.sent_from);
         }
         self.binding_update_list.remove_superseded_updates(update);
         let mut registered = false;
@@ -710,29 +721,33 @@ impl MobileRouter {
                     }
                 }
                 _ if own.is_some() => {
-                    registered |= self.binding_registered(now, update, *member, acknowledgement);
+                    registered |= self.register_acknowledged_binding(now, update, *member, acknowledgement);
                 }
                 _ => {}
             }
         }
-        if registered && let Some(plain) = self.binding_update_list.bootstrapped(now, update) {
+        if registered && let Some(plain) = self.binding_update_list.record_exact_bindings(now, update) {
             self.accept_former_address(now, plain.care_of_address);
             self.remove_registration();
         }
-        self.flows_acknowledged(update, acknowledgement);
+        self.record_flow_answers(update, acknowledgement);
         self.reconcile_bindings(now, wall);
         let reason = self.reason_to_move(now);
         self.report_forwarding_change(&reason);
     }
 
     /// Stores the statuses of the flows, and reports warnings to the operator.
-    fn flows_acknowledged(&mut self, update: &Update, acknowledgement: &BindingAcknowledgement<'_>) {
+    fn record_flow_answers(
+        &mut self,
+        update: &BindingUpdateContent,
+        acknowledgement: &BindingAcknowledgement<'_>,
+    ) {
         let warnings = self.flow_states.handle_flow_answers(update, acknowledgement).into_iter();
         self.outputs.extend(warnings.map(|message| Output::Event(Event::Warning { message })));
     }
 
     /// Stores the answers about the IPv4 prefixes, and reports changes to the operator.
-    fn ipv4_acknowledged(&mut self, acknowledgement: &BindingAcknowledgement<'_>) {
+    fn record_ipv4_answers(&mut self, acknowledgement: &BindingAcknowledgement<'_>) {
         let changes = self.ipv4_networks.handle_acknowledgement(acknowledgement);
         if changes.is_empty() {
             return;
@@ -746,9 +761,9 @@ impl MobileRouter {
     /// Records the timestamp of an acknowledgement. If the Binding Update had a timestamp, the
     /// acknowledgement repeats it. Otherwise the acknowledgement of a registration contains the home agent's
     /// time, and that of a de-registration contains no timestamp.
-    fn timestamp_acknowledged(&mut self, update: &Update, told: Option<u64>) {
+    fn record_acknowledged_timestamp(&mut self, update: &BindingUpdateContent, told: Option<u64>) {
         if update.timestamp.is_some() {
-            self.update_numbers.timestamp_acknowledged(told);
+            self.update_numbers.record_acknowledged_timestamp(told);
         } else if !update.is_removal {
             let told = told.filter(|_| self.update_numbers.authentication.detects_forgery());
             self.agent_orders.notices.learn_clock(update.sent_at, told);
@@ -756,10 +771,10 @@ impl MobileRouter {
     }
 
     /// Handles the acknowledged registration of one binding. Returns false if its lifetime is 0.
-    fn binding_registered(
+    fn register_acknowledged_binding(
         &mut self,
         now: Time,
-        update: &Update,
+        update: &BindingUpdateContent,
         member: UpdatedBinding,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> bool {
@@ -778,11 +793,11 @@ impl MobileRouter {
 
     /// Handles an answer without Binding Identifier options: the home agent does not support them (RFC 5648
     /// 5.7). It has registered the source of the Binding Update as the only care-of address (RFC 6275).
-    fn identifiers_unknown(
+    fn handle_unsupported_identifiers(
         &mut self,
         now: Time,
         wall: WallTime,
-        update: &Update,
+        update: &BindingUpdateContent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
         self.binding_update_list.multiple_care_of_support.supports_identifiers = false;
@@ -793,12 +808,12 @@ impl MobileRouter {
         self.outputs.push_back(Output::Event(Event::Warning { message }));
         self.clear_bindings(now);
         let registration = self.granted_registration(now, update, update.sent_from, acknowledgement);
-        if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
-            self.binding_update_list.plain.registration = Some(registration);
+        if !self.was_registered_as_host(acknowledgement) && !registration.lifetime.is_zero() {
+            self.binding_update_list.plain_entry.registration = Some(registration);
             // A home agent without RFC 5648 ignores an IPv4 care-of address in the option, so register it
             // again without identifier.
-            self.binding_update_list.plain.is_due_again = update.sent_from.1.is_ipv4();
-            self.timers.set(Timer::Expire, registration.expires_at);
+            self.binding_update_list.plain_entry.is_due_again = update.sent_from.1.is_ipv4();
+            self.timers.set_deadline(Timer::Expire, registration.expires_at);
         }
         self.evaluate_uplinks(now, wall, "the home agent knows no binding identifiers");
     }
@@ -808,7 +823,7 @@ impl MobileRouter {
     fn granted_registration(
         &self,
         now: Time,
-        update: &Update,
+        update: &BindingUpdateContent,
         (uplink, care_of_address): (usize, IpAddr),
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> Registration {
@@ -829,7 +844,7 @@ impl MobileRouter {
     fn enter_registration(
         &mut self,
         now: Time,
-        update: &Update,
+        update: &BindingUpdateContent,
         member: Option<UpdatedBinding>,
         registration: Registration,
     ) -> Option<Exchange> {
@@ -854,8 +869,8 @@ impl MobileRouter {
                 entry.take_outstanding_request()
             }
             None => {
-                self.binding_update_list.plain.is_due_again = false;
-                let request = self.binding_update_list.plain.registration_exchange.take();
+                self.binding_update_list.plain_entry.is_due_again = false;
+                let request = self.binding_update_list.plain_entry.registration_exchange.take();
                 self.set_exchange_timer();
                 // A plain binding replaces all bindings with identifiers (RFC 5648 6.2).
                 self.clear_bindings(now);

@@ -21,7 +21,7 @@ use super::address_and_router::{
     CandidateRecord, Candidates, ipv4_candidates, ipv6_candidates, is_usable_ipv4,
 };
 use super::unanswered_returns::UnansweredReturns;
-use super::uplink::{VOLUME_USED_UP, ipv4_of, ipv6_of};
+use super::uplink::{VOLUME_USED_UP, ipv4_care_of_address_of, ipv6_care_of_address_of};
 use super::{Attachment, MobileRouterConfig, Uplink};
 use crate::is_unicast_routable;
 
@@ -44,13 +44,13 @@ struct FoundCandidates {
 }
 
 /// The home link as the routers of the link show it.
-struct HomeLinkFound {
+struct DetectedHomeLink {
     /// Default router on the home link, if any.
     router: Option<Ipv6Addr>,
     /// Router that advertises the home prefix; `None` if the link is the home link for another reason.
     /// `has_others` says whether another router also advertises the home prefix.
     advertising_router: Option<Ipv6Addr>,
-    has_others: bool,
+    has_other_advertising_router: bool,
 }
 
 impl Uplink {
@@ -61,15 +61,15 @@ impl Uplink {
         self.assign_tables();
         let direct = self.care_of_address().filter(|_| self.is_direct());
         let is_new = self.candidates.best_candidates.iter().any(|candidate| !known.0.contains(candidate))
-            || direct.is_some_and(|direct| ipv6_of(before) != Some(direct))
+            || direct.is_some_and(|direct| ipv6_care_of_address_of(before) != Some(direct))
             || std::mem::discriminant(&before) != std::mem::discriminant(&self.attachment);
-        if is_new || self.lost_address.is_some_and(|lost| !self.has_care_of_address(lost)) {
+        if is_new || self.unanswered_address.is_some_and(|lost| !self.has_care_of_address(lost)) {
             // The network may be another one now, so the router tries both IP versions again.
-            self.lost_address = None;
+            self.unanswered_address = None;
         }
         self.has_new_candidate |= is_new
             || self.ipv4_candidates.best_candidates.iter().any(|candidate| !known.1.contains(candidate));
-        if self.ipv4_care_of_address() != ipv4_of(before) {
+        if self.ipv4_care_of_address() != ipv4_care_of_address_of(before) {
             self.needs_udp = false;
         }
     }
@@ -92,7 +92,7 @@ impl Uplink {
         self.ipv4_gateway = found.ipv4_candidates.best_candidates.first().map(|candidate| candidate.router);
         if let Some(home) = home.filter(|_| !self.is_home_doubted() || !is_foreign) {
             self.home_router = home.advertising_router;
-            self.has_other_home_router = home.has_others;
+            self.has_other_home_router = home.has_other_advertising_router;
             self.candidates = found.ipv6_candidates;
             return Attachment::Home { router: home.router };
         }
@@ -154,7 +154,10 @@ impl Uplink {
         interface.addresses.iter().filter(move |a| {
             // RFC 3963 1, RFC 4888: packets to a care-of address in the router's own mobile network would
             // loop.
-            is_good(a) && a.address != config.home_address && !is_own_address(config, a) && !is_direct(a)
+            has_usable_state(a)
+                && a.address != config.home_address
+                && !is_own_address(config, a)
+                && !is_direct(a)
         })
     }
 
@@ -178,7 +181,7 @@ impl Uplink {
         interface: &Interface,
         config: &MobileRouterConfig,
         former: Option<Ipv6Addr>,
-    ) -> Option<HomeLinkFound> {
+    ) -> Option<DetectedHomeLink> {
         let gateways = default_gateways(interface);
         // Of several routers of the home link, one stays in use until it fails. A router over which the home
         // agent has answered a return comes before an unknown one.
@@ -201,7 +204,11 @@ impl Uplink {
         // The kernel's list may lack the home router (see `address_and_router`).
         let unlisted = || self.link_routers.default_routers().find(|router| Some(*router) == advertised);
         let router = first.or(answers).copied().or_else(unlisted).or(gateways.first().copied());
-        Some(HomeLinkFound { router, advertising_router: advertised, has_others: routers.len() > 1 })
+        Some(DetectedHomeLink {
+            router,
+            advertising_router: advertised,
+            has_other_advertising_router: routers.len() > 1,
+        })
     }
 
     /// Determines the care-of addresses of a foreign link. `in_use` has the present ones.
@@ -240,7 +247,7 @@ impl Uplink {
             interface
                 .addresses
                 .iter()
-                .any(|a| is_good(&a) && a.address == *address && !is_own_address(config, a))
+                .any(|a| has_usable_state(&a) && a.address == *address && !is_own_address(config, a))
         };
         let mut direct =
             self.direct_addresses.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
@@ -259,7 +266,7 @@ impl Uplink {
     /// Handles a return home that the home agent has not answered. Returns true if another router of the home
     /// link remains. Otherwise the home prefix has no effect for a while, unless the uplink has no other
     /// care-of address.
-    pub(super) fn return_unanswered(&mut self, now: Time, config: &MobileRouterConfig) -> bool {
+    pub(super) fn handle_unanswered_return(&mut self, now: Time, config: &MobileRouterConfig) -> bool {
         if let Some(router) = self.home_router
             && self.unanswered_returns.add_router(router)
         {
@@ -276,11 +283,11 @@ impl Uplink {
     /// Lets the home prefix have effect again soon, because the home agent does not answer over the foreign
     /// candidates either.
     pub(super) fn retry_return_early(&mut self, now: Time) {
-        self.unanswered_returns.end_early(now);
+        self.unanswered_returns.end_ignoring_early(now);
     }
 
     /// Records that the home agent has answered a return over this uplink.
-    pub(super) fn return_answered(&mut self) {
+    pub(super) fn handle_answered_return(&mut self) {
         self.unanswered_returns = UnansweredReturns::default();
         if self.home_router.is_some() {
             self.home_was_advertised = true;
@@ -346,6 +353,6 @@ fn is_own_address(config: &MobileRouterConfig, address: &Address) -> bool {
 }
 
 /// Returns whether the state of an IPv6 address allows its use.
-fn is_good(address: &&Address) -> bool {
+fn has_usable_state(address: &&Address) -> bool {
     !address.tentative && !address.duplicate && is_unicast_routable(address.address)
 }

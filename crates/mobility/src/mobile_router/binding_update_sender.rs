@@ -18,8 +18,8 @@ use super::movement::care_of_addresses;
 use super::unanswered_uplinks::{is_doubtful, is_given_up};
 use super::{Attachment, MobileRouter, Timer, Uplink};
 use crate::binding_update_list::{
-    BindingUpdateListEntry, DueUpdate, Exchange, OutstandingUpdate, PAUSE_BETWEEN_UPLINKS, Purpose,
-    Transmission, Update, to_authenticated_form,
+    BindingUpdateContent, BindingUpdateListEntry, DueUpdate, Exchange, OutstandingUpdate,
+    PAUSE_BETWEEN_UPLINKS, RequestPurpose, Transmission, to_authenticated_form,
 };
 use crate::{Event, MobilityDrop, Output};
 
@@ -35,7 +35,7 @@ impl MobileRouter {
     /// identifier, unless it is a de-registration.
     pub(super) fn register_bindings(&mut self, now: Time, wall: WallTime) {
         if self.refusal_state.stop_status.is_some() {
-            if self.binding_update_list.plain.registration_exchange.is_none()
+            if self.binding_update_list.plain_entry.registration_exchange.is_none()
                 && self.timers.get(Timer::AskAgain).is_none()
             {
                 self.resume_service();
@@ -43,10 +43,10 @@ impl MobileRouter {
                 return;
             }
         }
-        if self.binding_update_list.plain_request(Purpose::Register).is_some() {
+        if self.binding_update_list.plain_request(RequestPurpose::Register).is_some() {
             self.binding_update_list.abandon_plain_request();
             self.set_exchange_timer();
-            self.binding_update_list.multiple_care_of_support.is_bootstrapped = false;
+            self.binding_update_list.multiple_care_of_support.agent_has_exact_bindings = false;
         }
         self.mark_settling_uplinks(now);
         self.reconcile_bindings(now, wall);
@@ -61,9 +61,9 @@ impl MobileRouter {
             self.request_after_refusal(now, wall, uplink, care_of_addresses);
             return;
         }
-        if let Some(exchange) = &mut self.binding_update_list.plain.registration_exchange
-            && exchange.purpose == Purpose::Register
-            && self.binding_update_list.plain.uplink == uplink
+        if let Some(exchange) = &mut self.binding_update_list.plain_entry.registration_exchange
+            && exchange.purpose == RequestPurpose::Register
+            && self.binding_update_list.plain_entry.uplink == uplink
             && exchange.care_of_addresses.contains(&care_of_address)
         {
             exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
@@ -80,23 +80,23 @@ impl MobileRouter {
         }
         let registered = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration
             .is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
         self.binding_update_list.abandon_plain_request();
-        if registered && !self.binding_update_list.plain.is_due_again {
+        if registered && !self.binding_update_list.plain_entry.is_due_again {
             self.set_exchange_timer();
             if self.timers.get(Timer::Refresh).is_none() {
                 // Start the refresh timer again: it was stopped while no uplink was usable.
                 let is_full = self.uplinks.is_full(uplink);
-                let due = self.binding_update_list.plain.refresh_at(is_full).unwrap_or(now);
-                self.timers.set(Timer::Refresh, due.max(now));
+                let due = self.binding_update_list.plain_entry.refresh_at(is_full).unwrap_or(now);
+                self.timers.set_deadline(Timer::Refresh, due.max(now));
             }
             return;
         }
-        self.timers.stop(Timer::Refresh);
-        let first = self.binding_update_list.plain.registration.is_none();
-        let mut exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, now, first);
+        self.timers.stop_timer(Timer::Refresh);
+        let first = self.binding_update_list.plain_entry.registration.is_none();
+        let mut exchange = Exchange::to_home_agent(RequestPurpose::Register, care_of_addresses, now, first);
         exchange.retransmission.extend_timeout(self.binding_update_list.back_off_time.unwrap_or_default());
         self.binding_update_list.begin_plain_request(uplink, exchange);
         self.transmit_plain_update(now, wall);
@@ -106,23 +106,24 @@ impl MobileRouter {
     /// outstanding de-registration continues from the router's present address. Otherwise the router sends a
     /// single Binding Update when the pause is over.
     fn request_after_refusal(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
-        if let Some(exchange) = self.binding_update_list.plain_request(Purpose::Deregister) {
+        if let Some(exchange) = self.binding_update_list.plain_request(RequestPurpose::Deregister) {
             if exchange.care_of_addresses.first() != addresses.first() {
                 self.deregister_from(now, wall, uplink, addresses);
             }
         } else if self.timers.get(Timer::AskAgain).is_none() {
-            self.binding_update_list.begin_plain_request(uplink, Exchange::sent_once(addresses, now));
+            self.binding_update_list
+                .begin_plain_request(uplink, Exchange::new_without_retransmission(addresses, now));
             let pause = self
                 .refusal_state
                 .stop_status
                 .map_or(super::REFUSED_INTERVAL, |status| self.refusal_state.next_pause(status));
-            self.timers.set(Timer::AskAgain, now + pause);
+            self.timers.set_deadline(Timer::AskAgain, now + pause);
             self.transmit_plain_update(now, wall);
         }
     }
 
     pub(super) fn renew_registration(&mut self, now: Time, wall: WallTime) {
-        if self.binding_update_list.plain.registration_exchange.is_some()
+        if self.binding_update_list.plain_entry.registration_exchange.is_some()
             || self.refusal_state.stop_status.is_some()
             || self.is_stopping
             || self.is_multiple()
@@ -132,7 +133,7 @@ impl MobileRouter {
         let Some(target) = self.uplinks.target_uplink else { return };
         if let Some(care_of_address) = self.uplinks[target].care_of_addresses().first().copied() {
             let addresses = vec![care_of_address];
-            let exchange = Exchange::to_home_agent(Purpose::Register, addresses, now, false);
+            let exchange = Exchange::to_home_agent(RequestPurpose::Register, addresses, now, false);
             self.binding_update_list.begin_plain_request(target, exchange);
             self.transmit_plain_update(now, wall);
         }
@@ -146,15 +147,15 @@ impl MobileRouter {
         let was_home = std::mem::replace(&mut self.home_presence.at_home, true);
         let home_address = self.config.home_address;
         let home_addresses = vec![IpAddr::V6(home_address)];
-        let under_way = self.binding_update_list.plain_request(Purpose::Deregister).is_some_and(|e| {
-            e.care_of_addresses == home_addresses && self.binding_update_list.plain.uplink == uplink
+        let under_way = self.binding_update_list.plain_request(RequestPurpose::Deregister).is_some_and(|e| {
+            e.care_of_addresses == home_addresses && self.binding_update_list.plain_entry.uplink == uplink
         });
         if was_home && (self.home_presence.has_deregistered || under_way) {
             return;
         }
         match self.first_renewal_at() {
-            Some(at) => self.timers.set(Timer::Refresh, at.max(now)),
-            None => self.timers.stop(Timer::Refresh),
+            Some(at) => self.timers.set_deadline(Timer::Refresh, at.max(now)),
+            None => self.timers.stop_timer(Timer::Refresh),
         }
         self.binding_update_list.outstanding_updates.clear();
         for binding in &mut self.binding_update_list.identified_entries {
@@ -169,15 +170,15 @@ impl MobileRouter {
 
     /// Handles the acknowledgement of the de-registration on the home link: packets no longer use the tunnel.
     pub(super) fn handle_return_home(&mut self, now: Time) {
-        if let Some(care_of_address) = self.binding_update_list.plain.care_of_address() {
+        if let Some(care_of_address) = self.binding_update_list.plain_entry.care_of_address() {
             self.accept_former_address(now, care_of_address);
         }
         self.clear_bindings(now);
         self.remove_registration();
-        self.binding_update_list.plain.is_due_again = false;
+        self.binding_update_list.plain_entry.is_due_again = false;
         self.home_presence.has_deregistered = true;
         if let Some(target) = self.uplinks.target_uplink {
-            self.uplinks[target].return_answered();
+            self.uplinks[target].handle_answered_return();
         }
         if let Some(uplink) = self.home_link() {
             let announcement = self.config.home_announcement(uplink);
@@ -191,7 +192,7 @@ impl MobileRouter {
     /// Returns the time at which the first of the registrations must be renewed; `None` without a
     /// registration.
     fn first_renewal_at(&self) -> Option<Time> {
-        let all = std::iter::once(&self.binding_update_list.plain)
+        let all = std::iter::once(&self.binding_update_list.plain_entry)
             .chain(&self.binding_update_list.identified_entries);
         all.filter_map(|entry| entry.refresh_at(false)).min()
     }
@@ -200,10 +201,12 @@ impl MobileRouter {
     /// link remains, 3 s suffice. If only a Router Advertisement shows the home link and the uplink has other
     /// candidates, 7 s suffice. Otherwise the router waits until the first registration must be renewed.
     pub(super) fn is_return_unanswered(&self, now: Time) -> bool {
-        let Some(exchange) = self.binding_update_list.plain_request(Purpose::Deregister) else {
+        let Some(exchange) = self.binding_update_list.plain_request(RequestPurpose::Deregister) else {
             return false;
         };
-        let Some(uplink) = self.uplinks.get(self.binding_update_list.plain.uplink) else { return false };
+        let Some(uplink) = self.uplinks.get(self.binding_update_list.plain_entry.uplink) else {
+            return false;
+        };
         let is_renewal_due = || self.first_renewal_at().is_none_or(|at| at <= now);
         self.home_presence.at_home
             && !self.is_stopping
@@ -215,9 +218,9 @@ impl MobileRouter {
     /// Tries the return over another router of the home link, because the home agent does not answer it.
     /// After the last router, uses the foreign care-of addresses again.
     pub(super) fn break_off_return(&mut self, now: Time, wall: WallTime) {
-        let index = self.binding_update_list.plain.uplink;
+        let index = self.binding_update_list.plain_entry.uplink;
         let before = self.uplinks[index].attachment;
-        if self.uplinks[index].return_unanswered(now, &self.config) {
+        if self.uplinks[index].handle_unanswered_return(now, &self.config) {
             self.set_candidate_timer(now, index);
             self.outputs.push_back(Output::Forwarding(self.config.home_address));
             let home_address = IpAddr::V6(self.config.home_address);
@@ -244,7 +247,8 @@ impl MobileRouter {
     }
 
     pub(super) fn handle_home_departure(&mut self) {
-        if self.home_presence.at_home && self.binding_update_list.plain_request(Purpose::Deregister).is_some()
+        if self.home_presence.at_home
+            && self.binding_update_list.plain_request(RequestPurpose::Deregister).is_some()
         {
             // Register again after an interrupted de-registration, because the home agent may have received
             // it.
@@ -254,7 +258,7 @@ impl MobileRouter {
                 .identified_entries
                 .iter_mut()
                 .for_each(|binding| binding.is_due_again = true);
-            self.binding_update_list.multiple_care_of_support.is_bootstrapped = false;
+            self.binding_update_list.multiple_care_of_support.agent_has_exact_bindings = false;
         }
         self.home_presence.at_home = false;
         self.home_presence.has_deregistered = false;
@@ -266,7 +270,7 @@ impl MobileRouter {
             && !self.home_presence.at_home
             && self.refusal_state.stop_status.is_none()
             && self.binding_update_list.multiple_care_of_support.supports_identifiers
-            && self.binding_update_list.plain.registration_exchange.is_none()
+            && self.binding_update_list.plain_entry.registration_exchange.is_none()
             && self.uplinks.target_uplink.is_some_and(|target| self.has_identifier(target))
     }
 
@@ -287,15 +291,15 @@ impl MobileRouter {
                 .filter_map(|b| b.registration.map(|r| r.expires_at))
                 .min();
             match next {
-                Some(at) => self.timers.set(Timer::Bindings, at),
-                None => self.timers.stop(Timer::Bindings),
+                Some(at) => self.timers.set_deadline(Timer::Bindings, at),
+                None => self.timers.stop_timer(Timer::Bindings),
             }
             return;
         }
         self.set_exchange_timer();
-        self.timers.stop(Timer::Refresh);
-        self.binding_update_list.hasten_when_alone(&self.uplinks, now);
-        self.binding_update_list.give_up_silent(&self.uplinks, now);
+        self.timers.stop_timer(Timer::Refresh);
+        self.binding_update_list.make_requests_due_when_alone(&self.uplinks, now);
+        self.binding_update_list.remove_bindings_of_failed_uplinks(&self.uplinks, now);
         self.probe_unanswering_routers(now);
         let best = self.transmit_bindings().first().copied();
         let carrier =
@@ -305,7 +309,7 @@ impl MobileRouter {
         });
         self.set_grace_timer();
         let mut next = None;
-        while let Some(draft) = self.binding_update_list.draft_update(&self.uplinks, now) {
+        while let Some(draft) = self.binding_update_list.next_due_update(&self.uplinks, now) {
             if let Some(at) = self.next_update_allowed(now) {
                 next = Some(at);
                 break;
@@ -314,8 +318,8 @@ impl MobileRouter {
         }
         let due = next.or_else(|| self.binding_update_list.next_update_at(&self.uplinks, now));
         match due {
-            Some(at) => self.timers.set(Timer::Bindings, at),
-            None => self.timers.stop(Timer::Bindings),
+            Some(at) => self.timers.set_deadline(Timer::Bindings, at),
+            None => self.timers.stop_timer(Timer::Bindings),
         }
     }
 
@@ -335,8 +339,11 @@ impl MobileRouter {
 
     /// Warns the operator if the first registration of an uplink has no answer. Without heartbeats, also
     /// declares an uplink failed after a few rounds of Binding Updates without an answer.
-    fn report_silence(&mut self, now: Time, update: &Update) {
-        let plain = self.binding_update_list.plain_request(Purpose::Register).filter(|_| update.is_plain);
+    fn report_silence(&mut self, now: Time, update: &BindingUpdateContent) {
+        let plain = self
+            .binding_update_list
+            .plain_request(RequestPurpose::Register)
+            .filter(|_| update.is_without_identifiers);
         if plain.is_some_and(|request| request.transmissions.len() == UPDATES_BEFORE_WARNING) {
             self.warn_of_silence(update.sent_from.0);
         }
@@ -359,7 +366,7 @@ impl MobileRouter {
             let uplink = binding.uplink;
             if silent
                 && self.binding_update_list.is_other_uplink_working(&self.uplinks, uplink)
-                && !self.uplinks.is_heard(now, uplink)
+                && !self.uplinks.has_recent_arrival(now, uplink)
             {
                 self.handle_path_failure(now, uplink);
             }
@@ -413,7 +420,7 @@ impl MobileRouter {
             self.binding_loss_hints.record_followed_hint(now, is_proven);
             return Ok(());
         }
-        let request = self.binding_update_list.plain.registration_exchange.as_ref();
+        let request = self.binding_update_list.plain_entry.registration_exchange.as_ref();
         match request.map(|request| request.retransmission.last_sent_at()) {
             None => self.renew_registration(now, wall),
             // The home agent has refused for the moment, so the router waits.
@@ -429,10 +436,10 @@ impl MobileRouter {
 
     /// Removes all bindings with identifiers, without a message to the home agent.
     pub(super) fn clear_bindings(&mut self, now: Time) {
-        self.binding_update_list.clear(now);
+        self.binding_update_list.end_identified_bindings(now);
         self.set_grace_timer();
         self.flow_states.forget_flow_states();
-        self.timers.stop(Timer::Bindings);
+        self.timers.stop_timer(Timer::Bindings);
     }
 
     fn send_drafted_update(&mut self, now: Time, wall: WallTime, draft: DueUpdate) {
@@ -452,11 +459,11 @@ impl MobileRouter {
             IpAddr::V4(_) => self.config.home_address,
         };
         let authenticated = own_address.unwrap_or(source);
-        let update = Update {
+        let update = BindingUpdateContent {
             sequence: 0,
             sent_at: now,
             timestamp: None,
-            is_plain: false,
+            is_without_identifiers: false,
             replaces_all_bindings: draft.replaces_all_bindings,
             is_removal: draft.is_removal,
             sent_from: draft.sent_from,
@@ -471,11 +478,11 @@ impl MobileRouter {
 
     /// Sends a Binding Update with the next sequence number, which all entries share (RFC 5648 4.1). First
     /// outputs the forwarding that the update itself needs for its source address.
-    fn send_update(&mut self, now: Time, wall: WallTime, mut update: Update) {
-        let (sequence, timestamp) = self.update_numbers.next(now, wall);
+    fn send_update(&mut self, now: Time, wall: WallTime, mut update: BindingUpdateContent) {
+        let (sequence, timestamp) = self.update_numbers.next_sequence_and_timestamp(now, wall);
         (update.sequence, update.timestamp) = (sequence, timestamp);
-        let Update { sent_from: via, authenticated_address: authenticated, .. } = update;
-        self.binding_update_list.outstanding = Some(OutstandingUpdate {
+        let BindingUpdateContent { sent_from: via, authenticated_address: authenticated, .. } = update;
+        self.binding_update_list.outstanding_update = Some(OutstandingUpdate {
             sequence,
             sent_at: now,
             sent_from: via,
@@ -487,8 +494,8 @@ impl MobileRouter {
         self.report_silence(now, &update);
         self.flow_states.record_sent_flows(sequence, &update.described_flows);
         self.record_sent_update(now, via.0);
-        if !update.is_plain {
-            self.binding_update_list.push_update(update);
+        if !update.is_without_identifiers {
+            self.binding_update_list.store_outstanding_update(update);
         }
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Persist(self.config.home_address));
@@ -514,14 +521,15 @@ impl MobileRouter {
                 return;
             }
         }
-        if self.binding_update_list.plain.registration_exchange.is_none() {
+        if self.binding_update_list.plain_entry.registration_exchange.is_none() {
             return;
         }
         self.probe_unanswering_routers(now);
         let next = self.next_update_allowed(now);
-        self.binding_update_list.is_waiting = next.is_some() && self.overtaking_until(now).is_some();
+        self.binding_update_list.is_plain_request_waiting =
+            next.is_some() && self.overtaking_until(now).is_some();
         let BindingUpdateListEntry { uplink, registration_exchange: Some(exchange), .. } =
-            &mut self.binding_update_list.plain
+            &mut self.binding_update_list.plain_entry
         else {
             return;
         };
@@ -529,7 +537,7 @@ impl MobileRouter {
             exchange.schedule_transmission(next);
             return self.set_exchange_timer();
         }
-        if exchange.purpose == Purpose::Register && exchange.retransmission.unanswered_rounds() > 0 {
+        if exchange.purpose == RequestPurpose::Register && exchange.retransmission.unanswered_rounds() > 0 {
             // The path worked before and has no answers now, so the router also tries the other care-of
             // addresses.
             for address in self.uplinks[*uplink].care_of_addresses() {
@@ -541,7 +549,7 @@ impl MobileRouter {
         let Some(care_of_address) = exchange.next_care_of_address() else { return };
         exchange.record_router(care_of_address, self.uplinks[*uplink].next_hop(care_of_address));
         let sent = Transmission { sequence: 0, sent_at: now, timestamp: None, care_of_address };
-        let update = Update::without_identifiers(*uplink, exchange.purpose, sent);
+        let update = BindingUpdateContent::without_identifiers(*uplink, exchange.purpose, sent);
         self.send_update(now, wall, update);
         self.set_exchange_timer();
     }
@@ -551,8 +559,8 @@ impl MobileRouter {
     fn probe_unanswering_routers(&mut self, now: Time) {
         let plain = self
             .binding_update_list
-            .plain_request(Purpose::Register)
-            .map(|request| (self.binding_update_list.plain.uplink, request));
+            .plain_request(RequestPurpose::Register)
+            .map(|request| (self.binding_update_list.plain_entry.uplink, request));
         let of_bindings = self
             .binding_update_list
             .identified_entries
@@ -584,13 +592,13 @@ impl MobileRouter {
     pub(super) fn set_exchange_timer(&mut self) {
         match self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration_exchange
             .as_ref()
             .and_then(Exchange::next_transmission)
         {
-            Some(at) => self.timers.set(Timer::Retransmit, at),
-            None => self.timers.stop(Timer::Retransmit),
+            Some(at) => self.timers.set_deadline(Timer::Retransmit, at),
+            None => self.timers.stop_timer(Timer::Retransmit),
         }
     }
 
@@ -623,7 +631,7 @@ impl MobileRouter {
     /// Returns the time until which a Binding Update could arrive before the outstanding one; `None` if it
     /// cannot.
     fn overtaking_until(&self, now: Time) -> Option<Time> {
-        self.binding_update_list.overtaking_until(now, |uplink, address| {
+        self.binding_update_list.may_be_overtaken_until(now, |uplink, address| {
             let link = self.uplinks.get(uplink)?;
             let at_home = self.home_presence.at_home && address == IpAddr::V6(self.config.home_address);
             let is_usable = at_home || link.has_care_of_address(address);
@@ -636,8 +644,8 @@ impl MobileRouter {
     pub(super) fn record_answered_update(&mut self, now: Time, wall: WallTime) {
         if self.is_multiple() {
             self.reconcile_bindings(now, wall);
-        } else if std::mem::take(&mut self.binding_update_list.is_waiting)
-            && self.binding_update_list.plain.registration_exchange.is_some()
+        } else if std::mem::take(&mut self.binding_update_list.is_plain_request_waiting)
+            && self.binding_update_list.plain_entry.registration_exchange.is_some()
         {
             self.transmit_plain_update(now, wall);
         }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use carnet_base::Time;
 
 use super::Uplink;
-use super::volume::Octets;
+use super::volume::InterfaceOctets;
 
 /// Minimum and maximum time between two samples.
 const SAMPLE_SPAN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
@@ -38,33 +38,33 @@ const UNREPORTED_CHANGE_DIVISOR: u32 = 20;
 /// Shortest round trips of heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrips {
-    shortest: Option<Duration>,
+    shortest_of_period: Option<Duration>,
     /// Shortest round trip of the former period of [`SHORTEST_TRIP_VALIDITY`].
     former_shortest: Option<Duration>,
     period_since: Time,
     /// Shortest round trip since the last check.
-    now: Option<Duration>,
+    shortest_since_check: Option<Duration>,
 }
 
 impl RoundTrips {
     pub(super) fn record_round_trip(&mut self, now: Time, rtt: Duration) {
         if now.saturating_since(self.period_since) >= SHORTEST_TRIP_VALIDITY {
-            self.former_shortest = self.shortest.take();
+            self.former_shortest = self.shortest_of_period.take();
             self.period_since = now;
         }
-        for least in [&mut self.shortest, &mut self.now] {
+        for least in [&mut self.shortest_of_period, &mut self.shortest_since_check] {
             *least = Some(least.map_or(rtt, |least| least.min(rtt)));
         }
     }
 
     /// Returns the shortest round trip of the last minutes; `None` without a measurement.
     pub(super) fn shortest_round_trip(&self) -> Option<Duration> {
-        self.shortest.into_iter().chain(self.former_shortest).min()
+        self.shortest_of_period.into_iter().chain(self.former_shortest).min()
     }
 
     /// Returns whether all round trips since the last check were long; `None` if there was no round trip.
     fn take_is_delayed(&mut self) -> Option<bool> {
-        let now = self.now.take()?;
+        let now = self.shortest_since_check.take()?;
         let least = self.shortest_round_trip()?;
         Some(now > least + (least / 2).max(MIN_QUEUE_DELAY))
     }
@@ -73,15 +73,15 @@ impl RoundTrips {
 /// State of the capacity estimate of one uplink.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CapacityEstimate {
-    last_sample: Option<(Time, Octets)>,
+    last_sample: Option<(Time, InterfaceOctets)>,
     was_full: bool,
     /// Estimates of the receiving and of the sending direction, in kbit/s.
-    estimates: [Option<u32>; 2],
+    direction_estimates: [Option<u32>; 2],
 }
 
 impl CapacityEstimate {
     /// Returns the rates of each direction since the last sample, in kbit/s; `None` if they are unknown.
-    fn rates_since_sample(&mut self, now: Time, octets: Octets) -> Option<[u32; 2]> {
+    fn rates_since_sample(&mut self, now: Time, octets: InterfaceOctets) -> Option<[u32; 2]> {
         let (at, before) = match self.last_sample {
             Some((at, _)) if now.saturating_since(at) < SAMPLE_SPAN.0 => return None,
             _ => self.last_sample.replace((now, octets))?,
@@ -94,14 +94,14 @@ impl CapacityEstimate {
             let bits = u128::from(now.checked_sub(before)?) * 8;
             u32::try_from(bits * 1_000_000 / span.as_nanos().max(1)).ok()
         };
-        let sent = |octets: Octets| octets.total.saturating_sub(octets.received);
+        let sent = |octets: InterfaceOctets| octets.total.saturating_sub(octets.received);
         Some([rate(octets.received, before.received)?, rate(sent(octets), sent(before))?])
     }
 
     fn update_estimates(&mut self, rates: [u32; 2], is_full: bool) {
         let full = std::mem::replace(&mut self.was_full, is_full) && is_full;
         let busier = usize::from(rates[1] > rates[0]);
-        for (direction, (estimate, rate)) in self.estimates.iter_mut().zip(rates).enumerate() {
+        for (direction, (estimate, rate)) in self.direction_estimates.iter_mut().zip(rates).enumerate() {
             let is_told = full && direction == busier && rate >= MIN_ESTIMATED_RATE;
             *estimate = match *estimate {
                 None => is_told.then_some(rate),
@@ -116,11 +116,11 @@ impl CapacityEstimate {
 impl Uplink {
     /// Takes over the counters of the interface. Returns the capacity in kbit/s; `None` if it has not
     /// changed.
-    pub(super) fn measure_capacity(&mut self, now: Time, octets: Octets) -> Option<u32> {
+    pub(super) fn measure_capacity(&mut self, now: Time, octets: InterfaceOctets) -> Option<u32> {
         let rates = self.capacity_estimate.rates_since_sample(now, octets)?;
         let long = self.path.round_trips.take_is_delayed();
         self.capacity_estimate.update_estimates(rates, long.unwrap_or(false));
-        let measured = self.capacity_estimate.estimates.into_iter().flatten().max()?;
+        let measured = self.capacity_estimate.direction_estimates.into_iter().flatten().max()?;
         let measured = self.config.capacity.map_or(measured, |most| most.min(measured));
         let known = self.capacity.unwrap_or(0);
         (known.abs_diff(measured) > known / UNREPORTED_CHANGE_DIVISOR).then_some(measured)

@@ -119,7 +119,7 @@ pub(super) struct PortalProbes {
     /// URL of the portal that the last probe was redirected to.
     pub(super) found_portal_url: Option<String>,
     /// Time of the next probe, and the pause after it; `None` if this network has not been probed yet.
-    next: Option<(Time, Duration)>,
+    next_probe_and_pause: Option<(Time, Duration)>,
 }
 
 /// The probes of all uplinks.
@@ -172,13 +172,13 @@ impl PortalProber {
         if !(is_silent || probes.found_portal_url.is_some()) || self.running_probe.is_some() {
             return None;
         }
-        let (due, pause) = probes.next.unwrap_or((now, PROBE_PAUSE.0));
+        let (due, pause) = probes.next_probe_and_pause.unwrap_or((now, PROBE_PAUSE.0));
         if due > now {
             return None;
         }
         let longest = if probes.found_portal_url.is_some() { PROBE_PAUSE.1 } else { PROBE_PAUSE.2 };
         let pause = pause.min(longest);
-        probes.next = Some((now + pause, (pause * 2).min(longest)));
+        probes.next_probe_and_pause = Some((now + pause, (pause * 2).min(longest)));
         self.running_probe = Some((index, now + PROBE_RESULT_TIMEOUT));
         let sources = uplink.care_of_addresses();
         Some(Output::ProbePortal { uplink: uplink.config.interface.clone(), sources })
@@ -199,17 +199,17 @@ impl PortalProber {
     ) -> (Option<Event>, bool) {
         let probes = &mut uplink.portal_probes;
         // Ignore the result of a probe that began in another network.
-        if probes.next.is_none() {
+        if probes.next_probe_and_pause.is_none() {
             return (None, false);
         }
         match probe {
             PortalProbe::Redirected(url) if is_printable_uri(url) => {
                 let is_new = probes.found_portal_url.as_ref() != Some(url);
                 if probes.found_portal_url.is_none() {
-                    probes.next = Some((now + PROBE_PAUSE.0, PROBE_PAUSE.0 * 2));
+                    probes.next_probe_and_pause = Some((now + PROBE_PAUSE.0, PROBE_PAUSE.0 * 2));
                 }
                 probes.found_portal_url = Some(url.clone());
-                let is_told = is_new && self.event_limit.allow(now);
+                let is_told = is_new && self.event_limit.try_take_token(now);
                 let portal = || Event::CaptivePortal {
                     uplink: uplink.config.interface.clone(),
                     uri: url.clone(),

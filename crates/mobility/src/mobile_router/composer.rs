@@ -12,7 +12,9 @@ use carnet_wire::mobility::{
 use super::flows::Flows;
 use super::uplinks::Uplinks;
 use super::{MobileRouterConfig, Registration, RegistrationMode};
-use crate::binding_update_list::{BindingUpdateList, Update, UpdateNumbers, to_authenticated_form};
+use crate::binding_update_list::{
+    BindingUpdateContent, BindingUpdateList, UpdateNumbers, to_authenticated_form,
+};
 use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
 
 /// State of the mobile router from which messages are built.
@@ -128,7 +130,7 @@ impl Composer<'_> {
 
     /// Adds the options that authenticate a Binding Update for this care-of address. The MAC covers an IPv4
     /// address as IPv4-mapped.
-    pub(super) fn finish_authenticated(
+    pub(super) fn add_authentication_options(
         &self,
         mut builder: Builder,
         timestamp: Option<u64>,
@@ -146,7 +148,12 @@ impl Composer<'_> {
     }
 
     /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC 5555 4.4.2, RFC 5648 5).
-    pub(super) fn build_update(&self, list: &BindingUpdateList, flows: &Flows, update: &Update) -> Output {
+    pub(super) fn build_update(
+        &self,
+        list: &BindingUpdateList,
+        flows: &Flows,
+        update: &BindingUpdateContent,
+    ) -> Output {
         let config = &self.config;
         let (uplink, care_of_address) = update.sent_from;
         let flags = BindingUpdateFlags {
@@ -163,7 +170,7 @@ impl Composer<'_> {
         // no IPv4 Care-of Address option. An update from the home link has neither of these options and no
         // Binding Identifier.
         match care_of_address {
-            _ if !update.is_plain || care_of_address == IpAddr::V6(config.home_address) => {}
+            _ if !update.is_without_identifiers || care_of_address == IpAddr::V6(config.home_address) => {}
             IpAddr::V6(address) => {
                 builder = builder.option(&MobilityOption::AlternateCareOfAddress(address));
             }
@@ -187,7 +194,7 @@ impl Composer<'_> {
         }
         builder = flows.add_options(builder, &update.described_flows, &update.unchanged_flow_ids);
         let mut mobility_header =
-            self.finish_authenticated(builder, update.timestamp, update.authenticated_address);
+            self.add_authentication_options(builder, update.timestamp, update.authenticated_address);
         self.control_packet(uplink, care_of_address, &mut mobility_header)
     }
 

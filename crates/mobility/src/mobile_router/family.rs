@@ -31,7 +31,7 @@ impl Uplink {
     /// Returns when the router tries IPv6 again on the uplink, which is registered with this care-of address.
     /// Returns `None` if IPv6 has not failed or is registered.
     pub(super) fn next_ipv6_attempt(&mut self, now: Time, care_of_address: IpAddr) -> Option<Time> {
-        let is_lost = self.lost_address.is_some_and(|lost| lost.is_ipv6());
+        let is_lost = self.unanswered_address.is_some_and(|lost| lost.is_ipv6());
         if !care_of_address.is_ipv4() || !is_lost {
             self.path.ipv6_interval = None;
             return None;
@@ -41,7 +41,7 @@ impl Uplink {
 
     /// Allows the router to try the IPv6 care-of address again. Returns false if it has not failed.
     pub(super) fn try_ipv6_again(&mut self, now: Time) -> bool {
-        let is_lost = self.lost_address.take_if(|lost| lost.is_ipv6()).is_some();
+        let is_lost = self.unanswered_address.take_if(|lost| lost.is_ipv6()).is_some();
         if is_lost {
             self.path.ipv6_tried_at = Some(now);
         }

@@ -16,7 +16,7 @@ use carnet_wire::mobility::flow::{
 use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 
 use super::uplinks::Uplinks;
-use crate::binding_update_list::{BindingUpdateList, Update, UpdatedBinding};
+use crate::binding_update_list::{BindingUpdateContent, BindingUpdateList, UpdatedBinding};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 
 /// Maximum length of a Binding Update, in octets. With all headers it must fit into an IPv6 packet of 1280
@@ -61,9 +61,9 @@ pub(super) struct Flows {
     pub policies: Vec<Policy>,
     pub states: Vec<FlowState>,
     /// Uplinks that the operator has selected for each policy instead of the configured ones.
-    pub overrides: Vec<Option<Vec<String>>>,
+    pub chosen_uplinks: Vec<Option<Vec<String>>>,
     /// Whether the home agent does not support flow bindings.
-    pub is_unsupported: bool,
+    pub are_flows_unsupported: bool,
     /// Whether the home agent supports flow bindings, but only the action of RFC 6089: copies to all
     /// bindings.
     pub supports_only_copies: bool,
@@ -91,7 +91,7 @@ impl Flows {
         Flows {
             policies: policies.to_vec(),
             states,
-            overrides: vec![None; policies.len()],
+            chosen_uplinks: vec![None; policies.len()],
             ..Flows::default()
         }
     }
@@ -100,7 +100,7 @@ impl Flows {
     /// before the configured ones, which remain as a reserve.
     fn policy_uplinks(&self, all: &Uplinks, policy: usize) -> Vec<usize> {
         let Some(configured) = self.policies.get(policy) else { return Vec::new() };
-        let chosen = self.overrides.get(policy).and_then(Option::as_ref);
+        let chosen = self.chosen_uplinks.get(policy).and_then(Option::as_ref);
         let reserve = configured.uplinks.iter().filter(|_| configured.action == FlowAction::Failover);
         let names: Vec<&String> = match chosen {
             Some(chosen) => chosen.iter().chain(reserve).collect(),
@@ -185,7 +185,7 @@ impl Flows {
         let have: Vec<(u16, u16)> = known.bids.iter().copied().filter(|(bid, _)| live(*bid)).collect();
         let same = known.action == wanted.action
             && have.len() == wanted.bids.len()
-            && have.iter().zip(&wanted.bids).all(|(a, b)| a.0 == b.0 && is_about(a.1, b.1));
+            && have.iter().zip(&wanted.bids).all(|(a, b)| a.0 == b.0 && are_weights_close(a.1, b.1));
         (!same).then_some(wanted)
     }
 
@@ -197,7 +197,7 @@ impl Flows {
         list: &BindingUpdateList,
         best: Option<usize>,
     ) -> Option<usize> {
-        if self.is_unsupported || !list.multiple_care_of_support.is_bootstrapped {
+        if self.are_flows_unsupported || !list.multiple_care_of_support.agent_has_exact_bindings {
             return None;
         }
         // An outstanding Binding Update already describes the flows, so no further update is necessary.
@@ -223,7 +223,7 @@ impl Flows {
         (members, removal): (&[UpdatedBinding], bool),
         prefixes: usize,
     ) -> (Vec<FlowBinding>, Vec<u16>) {
-        if self.is_unsupported {
+        if self.are_flows_unsupported {
             return (Vec::new(), Vec::new());
         }
         let about =
@@ -313,7 +313,7 @@ impl Flows {
             flow.pending_description = None;
             flow.last_refusal = None;
         }
-        self.is_unsupported = false;
+        self.are_flows_unsupported = false;
         self.supports_only_copies = false;
     }
 
@@ -348,7 +348,7 @@ impl Flows {
     /// Handles the home agent's answers about the flows of a Binding Update.
     pub(super) fn handle_flow_answers(
         &mut self,
-        update: &Update,
+        update: &BindingUpdateContent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> Vec<String> {
         if acknowledgement.status >= 128
@@ -367,7 +367,7 @@ impl Flows {
         // RFC 6089 5.2.6: if the acknowledgement has no flow options, the home agent does not support
         // them.
         if !update.described_flows.is_empty() && statuses.is_empty() {
-            self.is_unsupported = true;
+            self.are_flows_unsupported = true;
             let warning =
                 "the home agent knows no flow bindings (RFC 6089): policies hold for what this router sends";
             return vec![warning.to_owned()];
@@ -456,7 +456,7 @@ impl Flows {
         if uplinks.is_some_and(<[String]>::is_empty) {
             return Err("at least one uplink is expected".into());
         }
-        if let Some(choice) = self.overrides.get_mut(index) {
+        if let Some(choice) = self.chosen_uplinks.get_mut(index) {
             *choice = uplinks.map(<[String]>::to_vec);
         }
         for flow in self.states.iter_mut().filter(|flow| flow.policy == index) {
@@ -467,7 +467,7 @@ impl Flows {
 }
 
 /// Returns whether two weights differ by at most a quarter. Such a change needs no Binding Update.
-fn is_about(a: u16, b: u16) -> bool {
+fn are_weights_close(a: u16, b: u16) -> bool {
     u32::from(a.abs_diff(b)) * 4 <= u32::from(a.max(b))
 }
 

@@ -79,13 +79,13 @@ struct AdvertisedPrefix {
     has_ended: bool,
     /// Advertisements with other prefixes that the router has sent since the last one with this prefix.
     omission_count: u32,
-    doubt_state: Doubt,
+    doubt_state: PrefixDoubt,
 }
 
 /// Whether carnet doubts that a router still advertises a prefix, because advertisements omit it without a
 /// withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doubt {
+enum PrefixDoubt {
     /// The router advertises the prefix.
     None,
     /// carnet has solicited the router, because it omitted the prefix.
@@ -118,7 +118,7 @@ struct AdvertisingRouter {
 }
 
 /// Routers and prefixes to store longest, because the traffic uses them.
-pub(super) struct InUse<'a> {
+pub(super) struct EntriesInUse<'a> {
     pub router: &'a dyn Fn(Ipv6Addr) -> bool,
     pub prefix: &'a dyn Fn(&Ipv6Net) -> bool,
 }
@@ -170,7 +170,7 @@ impl LinkRouters {
         now: Time,
         message: &LinkMessage,
         advertisement: &RouterAdvertisement<'_>,
-        in_use: &InUse<'_>,
+        in_use: &EntriesInUse<'_>,
     ) -> AdvertisementChanges {
         let router = message.source;
         let (mut mtu, mut interval, mut listed) = (None, None, Vec::new());
@@ -247,18 +247,20 @@ impl LinkRouters {
         for entry in self.prefixes.iter_mut().filter(|it| it.router == address && !is_listed(it)) {
             entry.omission_count = entry.omission_count.saturating_add(1);
             if splits && entry.omission_count < MAX_COUNTED_OMISSIONS {
-                entry.doubt_state = Doubt::None;
-            } else if entry.doubt_state == Doubt::Asked
-                || (entry.doubt_state == Doubt::None && entry.omission_count >= MAX_COUNTED_OMISSIONS)
+                entry.doubt_state = PrefixDoubt::None;
+            } else if entry.doubt_state == PrefixDoubt::Asked
+                || (entry.doubt_state == PrefixDoubt::None && entry.omission_count >= MAX_COUNTED_OMISSIONS)
             {
-                entry.doubt_state = Doubt::Suspected(now + REST_OF_ANSWER);
+                entry.doubt_state = PrefixDoubt::Suspected(now + REST_OF_ANSWER);
             }
-            is_omitted |= entry.doubt_state == Doubt::None;
+            is_omitted |= entry.doubt_state == PrefixDoubt::None;
         }
-        let asks = brings_news && is_omitted && !splits && self.solicitation_limit.allow(now);
+        let asks = brings_news && is_omitted && !splits && self.solicitation_limit.try_take_token(now);
         if asks {
             let omitted = self.prefixes.iter_mut().filter(|it| it.router == address && !is_listed(it));
-            omitted.filter(|it| it.doubt_state == Doubt::None).for_each(|it| it.doubt_state = Doubt::Asked);
+            omitted
+                .filter(|it| it.doubt_state == PrefixDoubt::None)
+                .for_each(|it| it.doubt_state = PrefixDoubt::Asked);
         }
         asks
     }
@@ -270,7 +272,7 @@ impl LinkRouters {
         router: Ipv6Addr,
         prefix: Ipv6Net,
         lifetime: u32,
-        in_use: &InUse<'_>,
+        in_use: &EntriesInUse<'_>,
     ) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if lifetime == 0 {
@@ -295,7 +297,7 @@ impl LinkRouters {
             ends_at,
             has_ended: false,
             omission_count: 0,
-            doubt_state: Doubt::None,
+            doubt_state: PrefixDoubt::None,
         });
     }
 
@@ -303,8 +305,8 @@ impl LinkRouters {
     pub fn suspect_omitted(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in &mut self.prefixes {
-            if matches!(entry.doubt_state, Doubt::Suspected(at) if at <= now) {
-                entry.doubt_state = Doubt::Confirmed;
+            if matches!(entry.doubt_state, PrefixDoubt::Suspected(at) if at <= now) {
+                entry.doubt_state = PrefixDoubt::Confirmed;
                 changed = true;
             }
         }
@@ -445,12 +447,12 @@ impl LinkRouters {
             .routers
             .iter()
             .filter(|router| !router.misses_advertisements)
-            .filter_map(AdvertisingRouter::missing_at);
+            .filter_map(AdvertisingRouter::counts_as_missing_at);
         let ends = self.routers.iter().filter(|router| router.is_default && !router.has_ended);
         let prefixes =
             self.prefixes.iter().filter(|entry| !entry.has_ended).filter_map(|entry| entry.ends_at);
         let suspected = self.prefixes.iter().filter_map(|entry| match entry.doubt_state {
-            Doubt::Suspected(at) => Some(at),
+            PrefixDoubt::Suspected(at) => Some(at),
             _ => None,
         });
         missing.chain(ends.map(|router| router.ends_at)).chain(prefixes).chain(suspected).min()
@@ -474,7 +476,7 @@ impl LinkRouters {
     pub fn mark_missing_routers(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in &mut self.routers {
-            let missing = router.missing_at().is_some_and(|at| at <= now);
+            let missing = router.counts_as_missing_at().is_some_and(|at| at <= now);
             changed |= missing && !router.misses_advertisements;
             router.misses_advertisements |= missing;
         }
@@ -485,12 +487,12 @@ impl LinkRouters {
 impl AdvertisedPrefix {
     /// Returns whether the router has ceased to advertise the prefix without a withdrawal.
     fn is_suspected(&self) -> bool {
-        self.doubt_state == Doubt::Confirmed
+        self.doubt_state == PrefixDoubt::Confirmed
     }
 }
 
 impl AdvertisingRouter {
-    fn missing_at(&self) -> Option<Time> {
+    fn counts_as_missing_at(&self) -> Option<Time> {
         self.advertisement_interval.map(|interval| self.advertised_at + interval * MISSED_ADVERTISEMENTS)
     }
 }
@@ -542,7 +544,7 @@ mod tests {
             message,
         };
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
-        let in_use = InUse {
+        let in_use = EntriesInUse {
             router: &|router| router == parse_address("fe80::a"),
             prefix: &|prefix| prefix.contains(&parse_address("2001:db8:f1::1")),
         };

@@ -82,7 +82,7 @@ const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// Measured quality of one uplink's path, from the last 64 heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Quality {
+pub struct PathQuality {
     /// Smoothed round-trip time of the path.
     pub rtt: Duration,
     /// Mean difference between one round trip and the next (RFC 3550 6.4.1).
@@ -167,10 +167,10 @@ impl PathState {
         self.liveness.is_unanswered_since(now, since, due)
     }
 
-    fn quality(&self) -> Option<Quality> {
+    fn quality(&self) -> Option<PathQuality> {
         let round_trip = self.liveness.round_trip();
         let rtt = round_trip.smoothed()?;
-        Some(Quality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss_fraction() })
+        Some(PathQuality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss_fraction() })
     }
 
     /// Returns the longest time that answers take; `None` without a measurement.
@@ -192,7 +192,7 @@ pub(super) struct Heartbeats {
     /// The home agent's Restart Counter (RFC 5847 3.2).
     restart_counter: Option<u32>,
     /// Time until which the router sends no heartbeats, because the home agent does not support them.
-    pub(super) unknown_until: Option<Time>,
+    pub(super) unsupported_until: Option<Time>,
     /// Rate limit of answers to Heartbeat requests, which have no authentication.
     answer_limit: RateLimiter,
 }
@@ -203,7 +203,7 @@ impl Heartbeats {
         Heartbeats {
             config,
             restart_counter: None,
-            unknown_until: None,
+            unsupported_until: None,
             answer_limit: RateLimiter::new(100, Duration::from_millis(10)),
         }
     }
@@ -215,13 +215,13 @@ impl Heartbeats {
 
     /// Returns whether the router sends heartbeats, so that it detects failed paths.
     pub(super) fn are_heartbeats_sent(&self) -> bool {
-        self.config.is_some() && self.unknown_until.is_none()
+        self.config.is_some() && self.unsupported_until.is_none()
     }
 }
 
 impl MobileRouter {
     /// Returns the quality of an uplink that heartbeats have measured; `None` before the first measurement.
-    pub fn quality(&self, uplink: usize) -> Option<Quality> {
+    pub fn quality(&self, uplink: usize) -> Option<PathQuality> {
         self.uplinks.path(uplink)?.quality()
     }
 
@@ -253,10 +253,10 @@ impl MobileRouter {
         path.packet_record.record_answer(now, None, None);
         match self.uplinks[uplink].next_ipv6_attempt(now, registration.care_of_address) {
             Some(at) if self.timers.get(Timer::Ipv6(uplink)).is_none() => {
-                self.timers.set(Timer::Ipv6(uplink), at);
+                self.timers.set_deadline(Timer::Ipv6(uplink), at);
             }
             Some(_) => {}
-            None => self.timers.stop(Timer::Ipv6(uplink)),
+            None => self.timers.stop_timer(Timer::Ipv6(uplink)),
         }
         self.schedule_heartbeat(now, uplink, now);
     }
@@ -272,7 +272,7 @@ impl MobileRouter {
             round_trip.add_measurement(took);
         }
         // Do not count the outstanding heartbeats as lost: their answers may still wait in a queue.
-        path.liveness.excuse_outstanding();
+        path.liveness.exempt_outstanding_from_loss();
         path.packet_record.record_answer(now, None, None);
     }
 
@@ -288,7 +288,7 @@ impl MobileRouter {
             .and_then(|index| self.binding_update_list.identified_entries[index].registration);
         let plain = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration
             .filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
         let registration = of_binding.or(plain)?;
@@ -300,10 +300,10 @@ impl MobileRouter {
         let registration = self.heartbeat_path(uplink)?;
         let path = self.uplinks.path(uplink)?;
         let keepalive = registration.uses_udp.then(|| path.keepalive_interval());
-        if self.uplinks.heartbeats.unknown_until.is_some() {
+        if self.uplinks.heartbeats.unsupported_until.is_some() {
             return keepalive.map(|_| KEEPALIVE_RANGE.0);
         }
-        let busy = self.is_busy(uplink) || path.liveness.is_proving();
+        let busy = self.is_busy(uplink) || path.liveness.is_recovering();
         let liveness =
             self.uplinks.heartbeats.config.map(|it| if busy { it.busy_interval } else { it.idle_interval });
         // A full path loses many heartbeats, so they are sent more often.
@@ -325,25 +325,30 @@ impl MobileRouter {
 
     fn schedule_heartbeat(&mut self, now: Time, uplink: usize, not_before: Time) {
         let Some(interval) = self.heartbeat_interval(uplink) else {
-            match self.uplinks.heartbeats.unknown_until.filter(|_| self.uplinks.heartbeats.config.is_some()) {
-                Some(until) => self.timers.set(Timer::Heartbeat(uplink), until.max(not_before)),
-                None => self.timers.stop(Timer::Heartbeat(uplink)),
+            match self
+                .uplinks
+                .heartbeats
+                .unsupported_until
+                .filter(|_| self.uplinks.heartbeats.config.is_some())
+            {
+                Some(until) => self.timers.set_deadline(Timer::Heartbeat(uplink), until.max(not_before)),
+                None => self.timers.stop_timer(Timer::Heartbeat(uplink)),
             }
             return;
         };
         let Some(path) = self.uplinks.path(uplink) else { return };
         let from = path.liveness.last_sent_at().map_or(now, |sent| sent + interval);
-        self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
+        self.timers.set_deadline(Timer::Heartbeat(uplink), from.max(not_before));
     }
 
     /// Sets the heartbeat timers of all uplinks by their present traffic.
     pub(super) fn schedule_heartbeats(&mut self, now: Time) {
         for uplink in 0..self.uplinks.len() {
-            if !self.uplinks[uplink].path.liveness.is_quiet() {
+            if !self.uplinks[uplink].path.liveness.has_no_outstanding_heartbeat() {
                 if self.heartbeat_path(uplink).is_some() {
                     continue;
                 }
-                self.uplinks[uplink].path.liveness.forget_outstanding();
+                self.uplinks[uplink].path.liveness.remove_outstanding();
             }
             self.schedule_heartbeat(now, uplink, now);
         }
@@ -352,10 +357,10 @@ impl MobileRouter {
     /// Handles the heartbeat timer of an uplink: a heartbeat was lost, or the next one is due.
     pub(super) fn send_due_heartbeat(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let Some(registration) = self.heartbeat_path(uplink) else { return };
-        if self.uplinks.heartbeats.unknown_until.is_some_and(|until| until <= now) {
-            self.uplinks.heartbeats.unknown_until = None;
+        if self.uplinks.heartbeats.unsupported_until.is_some_and(|until| until <= now) {
+            self.uplinks.heartbeats.unsupported_until = None;
         }
-        if self.uplinks.heartbeats.unknown_until.is_some() {
+        if self.uplinks.heartbeats.unsupported_until.is_some() {
             // The Binding Update also refreshes the NAT's mapping, so it replaces a keepalive (RFC 5555
             // 4.3).
             self.uplinks[uplink].path.liveness.record_sending_time(now);
@@ -365,12 +370,12 @@ impl MobileRouter {
         }
         let path = &mut self.uplinks[uplink].path;
         let patience = path.answer_timeout();
-        let newly = path.liveness.expire_overdue(now, patience);
+        let newly = path.liveness.mark_overdue_heartbeats(now, patience);
         let late = path.late_time();
         let is_late = path.liveness.is_late(now, late);
         if is_late && path.liveness.missed_in_a_row() == newly && path.liveness.open_heartbeats() + newly == 1
         {
-            self.ask_the_others(now, uplink);
+            self.send_heartbeats_on_other_paths(now, uplink);
         }
         let path = &mut self.uplinks[uplink].path;
         let (allowed, pause) = path.quick_heartbeat_series();
@@ -407,29 +412,29 @@ impl MobileRouter {
         let gap = if is_series { pause } else { interval };
         let timing = IntervalSchedule {
             interval: gap,
-            is_series,
+            is_quick_series: is_series,
             late_time: late,
             answer_timeout: patience,
             max_missed: allowed,
         };
-        let has_enough = path.liveness.has_enough(&timing);
+        let has_enough = path.liveness.has_sent_enough_heartbeats(&timing);
         if !has_enough && path.liveness.is_due(now, &timing) {
             self.send_heartbeat(now, uplink, registration);
         }
-        let next = self.uplinks[uplink].path.liveness.next(now, &timing, has_enough);
-        self.timers.set(Timer::Heartbeat(uplink), next);
+        let next = self.uplinks[uplink].path.liveness.next_check_at(now, &timing, has_enough);
+        self.timers.set_deadline(Timer::Heartbeat(uplink), next);
     }
 
     /// Sends heartbeats over the paths that may have to replace a path whose answer is late.
-    pub(super) fn ask_the_others(&mut self, now: Time, uplink: usize) {
+    pub(super) fn send_heartbeats_on_other_paths(&mut self, now: Time, uplink: usize) {
         for other in 0..self.uplinks.len() {
             let path = &mut self.uplinks[other].path;
             if other != uplink
-                && path.liveness.is_quiet()
+                && path.liveness.has_no_outstanding_heartbeat()
                 && self.timers.get(Timer::Heartbeat(other)).is_some()
             {
-                path.liveness.hasten_next(now, QUICK_HEARTBEAT_PAUSE);
-                self.timers.set(Timer::Heartbeat(other), now);
+                path.liveness.make_next_heartbeat_due(now, QUICK_HEARTBEAT_PAUSE);
+                self.timers.set_deadline(Timer::Heartbeat(other), now);
             }
         }
     }
@@ -441,7 +446,7 @@ impl MobileRouter {
         let mut mobility_header = Builder::heartbeat_request(sequence).finish();
         let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.uplinks[uplink].path;
-        path.liveness.record_sent(now, sequence);
+        path.liveness.record_sent_heartbeat(now, sequence);
         self.outputs.push_back(output);
     }
 
@@ -458,7 +463,7 @@ impl MobileRouter {
             self.message_composer().local_end(*uplink, registration) == came_to
         });
         let (uplink, registration) = by.ok_or(MobilityDrop::Unexpected)?;
-        if !self.uplinks.heartbeats.answer_limit.allow(now) {
+        if !self.uplinks.heartbeats.answer_limit.try_take_token(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut mobility_header = Builder::heartbeat_response(sequence).finish();
@@ -487,7 +492,7 @@ impl MobileRouter {
         };
         if find(&|path| path.denied_heartbeats.contains(&sequence)).is_some() {
             // The answer shows that another sender had forged the Binding Error.
-            self.uplinks.heartbeats.unknown_until = None;
+            self.uplinks.heartbeats.unsupported_until = None;
             for path in self.uplinks.paths_mut() {
                 path.denied_heartbeats.clear();
             }
@@ -524,9 +529,9 @@ impl MobileRouter {
             // The counter has no authentication, so it is only a hint.
             let _ = self.handle_binding_loss_hint(now, wall);
         }
-        if answer.path_came_back {
+        if answer.is_path_restored {
             if let Some((address, _)) = self.uplinks[uplink].path.path_address {
-                self.uplinks[uplink].candidate_recovered(address, &self.config);
+                self.uplinks[uplink].record_recovered_candidate(address, &self.config);
                 self.set_candidate_timer(now, uplink);
             }
             // The other uplinks need not wait any longer: all uplinks had failed, and one of them now works
@@ -538,14 +543,14 @@ impl MobileRouter {
         if is_full_now {
             self.renew_while_full(now, uplink);
         }
-        if answer.path_came_back || answer.is_proven {
+        if answer.is_path_restored || answer.is_proven {
             self.evaluate_uplinks(now, wall, "the home agent answers over a failed uplink again");
         }
         let path = &self.uplinks[uplink].path;
         let waits = path.liveness.oldest_sent_at().map(|at| at + path.answer_timeout());
         self.schedule_heartbeat(now, uplink, now);
         if let (Some(judged), Some(next)) = (waits, self.timers.get(Timer::Heartbeat(uplink))) {
-            self.timers.set(Timer::Heartbeat(uplink), judged.min(next).max(now));
+            self.timers.set_deadline(Timer::Heartbeat(uplink), judged.min(next).max(now));
         }
         Ok(())
     }
@@ -580,8 +585,8 @@ impl MobileRouter {
             self.retry_return_early(now, uplink);
             let link = &mut self.uplinks[uplink];
             let rival = link.care_of_addresses().iter().any(|other| other.is_ipv6() != address.is_ipv6());
-            if rival && link.lost_address != Some(address) {
-                link.lost_address = Some(address);
+            if rival && link.unanswered_address != Some(address) {
+                link.unanswered_address = Some(address);
                 return true;
             }
             false
@@ -593,11 +598,11 @@ impl MobileRouter {
                 self.set_grace_timer();
                 self.binding_update_list.identified_entries[index].is_due_again = true;
                 self.binding_update_list.identified_entries[index].registration_exchange =
-                    (!rival).then(|| Exchange::held_until(now + hold));
+                    (!rival).then(|| Exchange::new_held_until(now + hold));
             } else if self.binding_update_list.identified_entries[index].outstanding_request().is_none() {
                 self.binding_update_list.identified_entries[index].is_due_again = true;
             }
-            self.timers.set(Timer::Bindings, now);
+            self.timers.set_deadline(Timer::Bindings, now);
         }
         self.report_forwarding_change(&reason);
     }
@@ -606,7 +611,7 @@ impl MobileRouter {
     fn demote_failed_uplink(&mut self, now: Time, wall: WallTime, uplink: usize) {
         if self.is_multiple()
             || self.uplinks.target_uplink != Some(uplink)
-            || self.binding_update_list.plain.registration_exchange.is_some()
+            || self.binding_update_list.plain_entry.registration_exchange.is_some()
         {
             return;
         }
@@ -618,7 +623,7 @@ impl MobileRouter {
         {
             self.demote_uplink(now, wall, uplink, INITIAL_BINDACK_TIMEOUT);
         } else {
-            self.binding_update_list.plain.is_due_again = true;
+            self.binding_update_list.plain_entry.is_due_again = true;
             self.evaluate_uplinks(now, wall, "no answer from the home agent");
         }
     }
@@ -636,12 +641,12 @@ impl MobileRouter {
         };
         let doubted = |path: &PathState| {
             let liveness = &path.liveness;
-            !liveness.is_quiet() && (!liveness.has_answered() || liveness.has_failed())
+            !liveness.has_no_outstanding_heartbeat() && (!liveness.has_answered() || liveness.has_failed())
         };
         if !self.uplinks.paths().any(doubted) || (0..self.uplinks.len()).any(lives) {
             return Err(MobilityDrop::Unexpected);
         }
-        self.uplinks.heartbeats.unknown_until = Some(now + UNSUPPORTED_RETRY_TIME);
+        self.uplinks.heartbeats.unsupported_until = Some(now + UNSUPPORTED_RETRY_TIME);
         for path in self.uplinks.paths_mut() {
             path.denied_heartbeats = path.liveness.take_outstanding();
             path.liveness.reset_to_initial();
@@ -651,14 +656,14 @@ impl MobileRouter {
     }
 
     /// Returns whether the uplink no longer has the care-of address of the path.
-    pub(super) fn path_is_gone(&self, uplink: usize) -> bool {
+    pub(super) fn has_lost_path_address(&self, uplink: usize) -> bool {
         let over = self.uplinks.path(uplink).and_then(|path| path.path_address);
         over.is_some_and(|(address, _)| !self.uplinks[uplink].has_care_of_address(address))
     }
 
     /// Clears the state of a path when its uplink has another care-of address.
     pub(super) fn handle_moved_path(&mut self, uplink: usize) {
-        self.timers.stop(Timer::Ipv6(uplink));
+        self.timers.stop_timer(Timer::Ipv6(uplink));
         if let Some(path) = self.uplinks.path_mut(uplink) {
             let PathState { failure_count: failures, failed_at, sequence, .. } = *path;
             *path = PathState { failure_count: failures, failed_at, ..PathState::new(sequence) };
@@ -677,7 +682,7 @@ impl MobileRouter {
         let of_binding = self.binding_update_list.entry_of_uplink(uplink).filter(|_| is_multiple);
         let plain = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration
             .filter(|registration| !is_multiple && registration.uplink == uplink);
         let (timer, registration) = match of_binding {
@@ -687,7 +692,7 @@ impl MobileRouter {
         let Some(registration) = registration else { return };
         let due = registration.renew_at(true);
         if self.timers.get(timer).is_some_and(|at| at > due) {
-            self.timers.set(timer, due.max(now));
+            self.timers.set_deadline(timer, due.max(now));
         }
     }
 
@@ -698,11 +703,11 @@ impl MobileRouter {
             let is_watched =
                 self.uplinks.heartbeats.are_heartbeats_sent() && self.heartbeat_path(uplink).is_some();
             let Some(path) = self.uplinks.path_mut(uplink) else { continue };
-            let is_doubtful = path.packet_record.take_counts(now, counts);
+            let is_doubtful = path.packet_record.update_counts(now, counts);
             if is_doubtful && is_watched && !path.liveness.has_failed() {
                 path.packet_record.is_doubtful = true;
-                self.ask_the_others(now, uplink);
-                self.timers.set(Timer::Heartbeat(uplink), now);
+                self.send_heartbeats_on_other_paths(now, uplink);
+                self.timers.set_deadline(Timer::Heartbeat(uplink), now);
             } else {
                 path.packet_record.is_doubtful &= is_watched && !path.liveness.has_failed();
             }
@@ -710,17 +715,17 @@ impl MobileRouter {
         let pause = self.next_sample_pause();
         match pause.map(|pause| now + pause) {
             Some(next) if self.timers.get(Timer::Traffic).is_none_or(|at| at > next) => {
-                self.timers.set(Timer::Traffic, next);
+                self.timers.set_deadline(Timer::Traffic, next);
             }
             Some(_) => {}
-            None => self.timers.stop(Timer::Traffic),
+            None => self.timers.stop_timer(Timer::Traffic),
         }
     }
 
     /// Handles the timer of the packet counts.
     pub(super) fn sample_traffic(&mut self, now: Time) {
         if let Some(pause) = self.next_sample_pause() {
-            self.timers.set(Timer::Traffic, now + pause);
+            self.timers.set_deadline(Timer::Traffic, now + pause);
         }
     }
 

@@ -80,7 +80,7 @@ pub use flows::{MAX_FLOWS, Policy};
 use home_network::HomePresence;
 use ipv4_networks::Ipv4Networks;
 pub use ipv4_networks::Ipv4PrefixState;
-pub use liveness::{Liveness, Quality};
+pub use liveness::{Liveness, PathQuality};
 use notices::Notices;
 pub use parent::Parent;
 use path::Handovers;
@@ -92,12 +92,12 @@ pub use refusals::REFUSED_INTERVAL;
 use refusals::Refusals;
 use state::Timer;
 pub use state::{State, StoredSequence};
-pub use unanswered_uplinks::Response;
+pub use unanswered_uplinks::AgentResponse;
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
-pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
+pub use volume::{InterfaceOctets, StoredVolume, VolumeAction, VolumePeriod};
 
-use crate::binding_update_list::{BindingUpdateList, OutstandingUpdate, Purpose, UpdateNumbers};
+use crate::binding_update_list::{BindingUpdateList, OutstandingUpdate, RequestPurpose, UpdateNumbers};
 pub use crate::binding_update_list::{BindingUpdateListEntry, Registration};
 use crate::flow::FlowBinding;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
@@ -173,13 +173,13 @@ impl MobileRouter {
     /// Returns whether the home agent carries packets of the mobile network: a tunnel transmits, and the home
     /// agent answers over its uplink. On the home link no tunnel is necessary.
     pub fn is_served(&self) -> bool {
-        let answers = |uplink| matches!(self.agent_response(uplink), Response::Answers);
+        let answers = |uplink| matches!(self.agent_response(uplink), AgentResponse::Answers);
         self.is_home() || self.paths().iter().any(|path| path.may_transmit && answers(path.uplink))
     }
 
     /// Returns the last acknowledged registration without identifier; `None` after its lifetime.
     pub fn registration(&self) -> Option<&Registration> {
-        self.binding_update_list.plain.registration.as_ref()
+        self.binding_update_list.plain_entry.registration.as_ref()
     }
 
     /// Returns the Binding Update List entries with identifiers, in the order of the uplinks.
@@ -226,7 +226,7 @@ impl MobileRouter {
 
     /// Returns whether the de-registration at a shutdown is complete, or was not necessary.
     pub fn is_quiescent(&self) -> bool {
-        self.binding_update_list.plain.registration_exchange.is_none()
+        self.binding_update_list.plain_entry.registration_exchange.is_none()
     }
 
     /// Returns the next output. Call it until it returns `None` after every `handle_*`.
@@ -245,21 +245,21 @@ impl MobileRouter {
     }
 
     /// Returns the state that must survive a restart.
-    pub fn stored(&self) -> StoredSequence {
+    pub fn stored_state(&self) -> StoredSequence {
         let Notices {
             last_timestamp: last_notice,
             first_timestamp: first_notice,
             early_timestamps: early_notices,
             ..
         } = self.agent_orders.notices;
-        let sequence = self.update_numbers.is_numbered.then_some(self.update_numbers.sequence);
+        let sequence = self.update_numbers.has_sent_sequence.then_some(self.update_numbers.sequence);
         StoredSequence { sequence, home_agent: None, last_notice, first_notice, early_notices }
     }
 
-    /// Takes over the state that [`Self::stored`] returned.
+    /// Takes over the state that [`Self::stored_state`] returned.
     pub fn restore(&mut self, stored: StoredSequence) {
         self.update_numbers.sequence = stored.sequence.unwrap_or_default();
-        self.update_numbers.is_numbered = stored.sequence.is_some();
+        self.update_numbers.has_sent_sequence = stored.sequence.is_some();
         self.agent_orders.notices = Notices {
             last_timestamp: stored.last_notice,
             first_timestamp: stored.first_notice.or(stored.last_notice),
@@ -281,9 +281,10 @@ impl MobileRouter {
             let former = old.uplinks.get(index)?.config.interface.as_str();
             names.iter().position(|name| *name == former)
         };
-        self.binding_update_list.outstanding = old.binding_update_list.outstanding.and_then(|it| {
-            Some(OutstandingUpdate { sent_from: (position(it.sent_from.0)?, it.sent_from.1), ..it })
-        });
+        self.binding_update_list.outstanding_update =
+            old.binding_update_list.outstanding_update.and_then(|it| {
+                Some(OutstandingUpdate { sent_from: (position(it.sent_from.0)?, it.sent_from.1), ..it })
+            });
         self.uplinks.forced_uplink = old.uplinks.forced_uplink.and_then(position);
         for uplink in self.uplinks.iter_mut() {
             if let Some(before) = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface) {
@@ -311,11 +312,11 @@ impl MobileRouter {
                 }
             }
             self.end_grace_period(now);
-            if let Some(registration) = self.binding_update_list.plain.registration {
-                self.timers.set(Timer::Expire, registration.expires_at);
+            if let Some(registration) = self.binding_update_list.plain_entry.registration {
+                self.timers.set_deadline(Timer::Expire, registration.expires_at);
                 // The new config may have other prefixes, another lifetime or another key, so the router
                 // registers again.
-                self.timers.set(Timer::Refresh, now);
+                self.timers.set_deadline(Timer::Refresh, now);
             }
         }
         (0..self.uplinks.len()).for_each(|index| self.set_signal_timer(index));
@@ -370,15 +371,15 @@ impl MobileRouter {
             self.outputs.push_back(Output::Persist(self.config.home_address));
         }
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
-            self.timers.stop(timer);
+            self.timers.stop_timer(timer);
         }
-        self.binding_update_list.plain.registration = None;
+        self.binding_update_list.plain_entry.registration = None;
         self.clear_bindings(now);
         // The outstanding request already is a de-registration, so it continues.
-        if self.binding_update_list.plain_request(Purpose::Deregister).is_none() {
+        if self.binding_update_list.plain_request(RequestPurpose::Deregister).is_none() {
             // The home agent may have accepted a Binding Update whose acknowledgement was lost, so the
             // router de-registers its address.
-            let given_up = self.binding_update_list.plain.registration_exchange.take();
+            let given_up = self.binding_update_list.plain_entry.registration_exchange.take();
             let sent = given_up.and_then(|given_up| Some(given_up.last_sent()?.care_of_address));
             self.set_exchange_timer();
             let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
@@ -414,7 +415,7 @@ impl MobileRouter {
         // Heartbeats and Binding Errors have no authentication even with a shared key, so IPsec is not
         // required for them. A session carries all messages.
         let open = matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_));
-        if !open || self.update_numbers.authentication.protects_all() {
+        if !open || self.update_numbers.authentication.requires_session_for_all() {
             self.update_numbers
                 .authentication
                 .check_ipsec_protection(message.is_ipsec_protected, message.session)?;
@@ -452,26 +453,26 @@ impl MobileRouter {
             Message::Heartbeat(heartbeat) => self.answer_heartbeat(now, &message, heartbeat.sequence),
             Message::BindingRefreshRequest(_) => self.handle_binding_loss_hint(now, wall),
             Message::HomeAgentSwitch(switch) => {
-                self.switch_ordered(now, wall, &message, &switch, header.octets())
+                self.handle_switch_message(now, wall, &message, &switch, header.octets())
             }
             Message::BindingRevocation(revocation) => {
-                self.revocation_ordered(now, wall, &message, &revocation, header.octets())
+                self.handle_revocation(now, wall, &message, &revocation, header.octets())
             }
             _ => Err(MobilityDrop::UnknownType),
         }
     }
 
     /// Handles a packet that cannot be tunnelled because the router is not registered.
-    pub fn handle_demand(&mut self, now: Time, wall: WallTime) {
+    pub fn handle_waiting_packet(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         if self.is_multiple() {
-            if self.binding_update_list.hasten_requests(now, DEMAND_INTERVAL) {
+            if self.binding_update_list.make_old_requests_due(now, DEMAND_INTERVAL) {
                 self.reconcile_bindings(now, wall);
             }
             return;
         }
-        let request = self.binding_update_list.plain_request(Purpose::Register);
-        let request = request.filter(|request| !request.is_held() && !request.is_single());
+        let request = self.binding_update_list.plain_request(RequestPurpose::Register);
+        let request = request.filter(|request| !request.is_held() && !request.is_sent_once());
         let last = request.and_then(|request| request.retransmission.last_sent_at());
         if last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
             self.transmit_plain_update(now, wall);
@@ -487,12 +488,12 @@ impl MobileRouter {
                     let given_up = self.is_stopping
                         && self
                             .binding_update_list
-                            .plain
+                            .plain_entry
                             .registration_exchange
                             .as_ref()
                             .is_some_and(|e| e.transmissions.len() >= MAX_UPDATE_RATE);
                     if given_up {
-                        self.binding_update_list.plain.registration_exchange = None;
+                        self.binding_update_list.plain_entry.registration_exchange = None;
                     } else {
                         self.transmit_plain_update(now, wall);
                     }
@@ -500,7 +501,7 @@ impl MobileRouter {
                 Timer::Refresh if self.is_return_unanswered(now) => self.break_off_return(now, wall),
                 Timer::Refresh => self.renew_registration(now, wall),
                 Timer::Expire => {
-                    self.binding_update_list.plain.registration = None;
+                    self.binding_update_list.plain_entry.registration = None;
                     self.binding_loss_hints = BindingLossHints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
@@ -510,9 +511,9 @@ impl MobileRouter {
                 Timer::AskAgain => {
                     // Without an uplink the router cannot ask now; it asks as soon as it has one.
                     self.binding_update_list
-                        .plain
+                        .plain_entry
                         .registration_exchange
-                        .take_if(|exchange| exchange.is_single());
+                        .take_if(|exchange| exchange.is_sent_once());
                     self.set_exchange_timer();
                     // RFC 6275 11.8: the pause doubles each time.
                     self.refusal_state.double_pause();
@@ -597,7 +598,7 @@ impl MobileRouter {
     }
 
     /// Returns the Home Agent Switch message that has arrived since the last call; `None` if none has.
-    pub fn take_switch(&mut self) -> Option<SwitchOrder> {
+    pub fn take_switch_order(&mut self) -> Option<SwitchOrder> {
         self.agent_orders.pending_switch.take()
     }
 }

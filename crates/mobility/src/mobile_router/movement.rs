@@ -12,10 +12,10 @@ use carnet_base::{Interface, LinkMessage, Time, WallTime};
 use carnet_wire::{icmpv6, nd};
 
 use super::captive_portal::{self, PortalProbe, PortalProbes};
-use super::unanswered_uplinks::{Response, is_given_up};
-use super::uplink::{VOLUME_USED_UP, ipv4_of};
-use super::{Attachment, MobileRouter, Octets, StoredVolume, Timer, Uplink};
-use crate::binding_update_list::{self, Purpose};
+use super::unanswered_uplinks::{AgentResponse, is_given_up};
+use super::uplink::{VOLUME_USED_UP, ipv4_care_of_address_of};
+use super::{Attachment, InterfaceOctets, MobileRouter, StoredVolume, Timer, Uplink};
+use crate::binding_update_list::{self, RequestPurpose};
 use crate::{Event, MobilityDrop, Output, UDP_PORT};
 
 /// Time for which an uplink must be up again before it replaces a working one.
@@ -33,7 +33,7 @@ impl MobileRouter {
             self.send_router_solicitation(now, index);
         }
         if self.config.probes_portals && self.timers.get(Timer::Portal).is_none() {
-            self.timers.set(Timer::Portal, now);
+            self.timers.set_deadline(Timer::Portal, now);
         }
         self.set_candidate_timer(now, index);
         self.handle_changed_attachment(now, wall, index, before);
@@ -44,8 +44,8 @@ impl MobileRouter {
         self.assert_drained();
         let Some(index) = self.uplinks.index_of(name) else { return };
         let before = self.uplinks[index].attachment;
-        self.uplinks[index].handle_gone();
-        self.timers.stop(Timer::Solicit(index));
+        self.uplinks[index].handle_interface_gone();
+        self.timers.stop_timer(Timer::Solicit(index));
         self.set_candidate_timer(now, index);
         self.handle_changed_attachment(now, wall, index, before);
     }
@@ -102,7 +102,7 @@ impl MobileRouter {
         let uplink = &self.uplinks[index];
         if let Some(announced) =
             uplink.announced_portal.as_ref().filter(|_| uplink.announced_portal != portal)
-            && self.portal_prober.event_limit.allow(now)
+            && self.portal_prober.event_limit.try_take_token(now)
         {
             let (uplink, uri) = (uplink.config.interface.clone(), announced.uri.clone());
             self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri, redirects: false }));
@@ -122,7 +122,7 @@ impl MobileRouter {
     ) {
         let Some(uplink) = self.uplinks.get_mut(index) else { return };
         let before = uplink.attachment;
-        if uplink.set_direct(addresses, &self.config) {
+        if uplink.set_direct_addresses(addresses, &self.config) {
             let same = uplink.attachment == before;
             self.handle_changed_attachment(now, wall, index, before);
             if same {
@@ -139,7 +139,7 @@ impl MobileRouter {
         if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::next_router_solicitation)
         {
             self.outputs.push_back(Output::Link(message));
-            self.timers.set(Timer::Solicit(index), now + again);
+            self.timers.set_deadline(Timer::Solicit(index), now + again);
         }
     }
 
@@ -149,8 +149,8 @@ impl MobileRouter {
             uplink.watch_home_router(now, &self.config);
         }
         match self.uplinks.get(index).and_then(Uplink::next_deadline) {
-            Some(at) => self.timers.set(Timer::Candidates(index), at),
-            None => self.timers.stop(Timer::Candidates(index)),
+            Some(at) => self.timers.set_deadline(Timer::Candidates(index), at),
+            None => self.timers.stop_timer(Timer::Candidates(index)),
         }
     }
 
@@ -204,10 +204,10 @@ impl MobileRouter {
             return self.verify_router(now, wall, index);
         }
         let was = care_of_addresses(before);
-        if self.uplinks[index].ipv4_care_of_address() != ipv4_of(before) {
+        if self.uplinks[index].ipv4_care_of_address() != ipv4_care_of_address_of(before) {
             self.choose_udp_port(index);
         }
-        if let Some(registration) = self.binding_update_list.plain.registration
+        if let Some(registration) = self.binding_update_list.plain_entry.registration
             && was.contains(&Some(registration.care_of_address))
             && !self.uplinks[index].has_care_of_address(registration.care_of_address)
         {
@@ -216,7 +216,7 @@ impl MobileRouter {
         if was != care_of_addresses(after) {
             self.handle_moved_binding(now, index, before);
             // If the same candidates are only in another order, the knowledge about them stays valid.
-            if renewed || self.path_is_gone(index) {
+            if renewed || self.has_lost_path_address(index) {
                 self.handle_moved_path(index);
                 self.uplinks[index].forget_capacity();
                 self.uplinks[index].portal_probes = PortalProbes::default();
@@ -251,7 +251,7 @@ impl MobileRouter {
                 self.reconcile_bindings(now, wall);
             }
         } else if let Some(registration) =
-            self.binding_update_list.plain.registration.filter(|it| it.uplink == index)
+            self.binding_update_list.plain_entry.registration.filter(|it| it.uplink == index)
             && self.is_unverified(index, registration.care_of_address)
         {
             self.renew_registration(now, wall);
@@ -312,9 +312,11 @@ impl MobileRouter {
         let best = (0..self.uplinks.len()).filter(usable).min_by_key(rank)?;
         match current {
             Some(current)
-                if current != best && self.uplinks[best].settles_at > now && !self.is_left(current) =>
+                if current != best
+                    && self.uplinks[best].settles_at > now
+                    && !self.should_leave_uplink(current) =>
             {
-                self.timers.set(Timer::Settle, self.uplinks[best].settles_at);
+                self.timers.set_deadline(Timer::Settle, self.uplinks[best].settles_at);
                 Some(current)
             }
             _ => Some(best),
@@ -328,13 +330,13 @@ impl MobileRouter {
         }
         self.uplinks.target_uplink = self.choose_uplink(now);
         if self.config.home_agent.is_unspecified() {
-            return self.without_home_agent(now, reason);
+            return self.handle_missing_home_agent(now, reason);
         }
         let Some(target) = self.uplinks.target_uplink else {
             self.handle_home_departure();
             self.binding_update_list.abandon_plain_request();
             self.set_exchange_timer();
-            self.timers.stop(Timer::Refresh);
+            self.timers.stop_timer(Timer::Refresh);
             self.report_forwarding_change(reason);
             return;
         };
@@ -346,7 +348,7 @@ impl MobileRouter {
             }
             Attachment::Foreign { .. } => {
                 self.handle_home_departure();
-                self.timers.stop(Timer::Bindings);
+                self.timers.stop_timer(Timer::Bindings);
                 self.register_uplink(now, wall, target);
             }
             Attachment::Down(_) => {}
@@ -356,7 +358,7 @@ impl MobileRouter {
 
     /// Sets the state while no home agent is known. On the home link the router works without a home agent,
     /// because it has no registration to end.
-    fn without_home_agent(&mut self, now: Time, reason: &str) {
+    fn handle_missing_home_agent(&mut self, now: Time, reason: &str) {
         let home = self
             .uplinks
             .target_uplink
@@ -371,7 +373,7 @@ impl MobileRouter {
 
     /// Returns whether traffic should leave this uplink at once. Reasons are a home agent that did not
     /// answer, a poor signal, and a used-up volume.
-    fn is_left(&self, index: usize) -> bool {
+    fn should_leave_uplink(&self, index: usize) -> bool {
         let uplink = &self.uplinks[index];
         uplink.demoted_until.is_some() || uplink.has_poor_signal || uplink.is_used_up()
     }
@@ -389,29 +391,33 @@ impl MobileRouter {
             }
         }
         if let Some(at) = next {
-            self.timers.set(Timer::Settle, at);
+            self.timers.set_deadline(Timer::Settle, at);
         }
     }
 
     /// Returns whether the outstanding Binding Update has had no answer for long enough to try another
     /// uplink.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
-        let Some(exchange) = self.binding_update_list.plain_request(Purpose::Register) else { return false };
-        let uplink = self.binding_update_list.plain.uplink;
-        !exchange.is_single()
+        let Some(exchange) = self.binding_update_list.plain_request(RequestPurpose::Register) else {
+            return false;
+        };
+        let uplink = self.binding_update_list.plain_entry.uplink;
+        !exchange.is_sent_once()
             && !self.is_stopping
             && self.refusal_state.stop_status.is_none()
             && is_given_up(exchange, now)
             && self.uplinks.forced_uplink != Some(uplink)
-            && !self.uplinks.is_heard(now, uplink)
+            && !self.uplinks.has_recent_arrival(now, uplink)
             && self.uplinks.has_alternative(uplink)
     }
 
     /// Avoids the uplink of the outstanding Binding Update for a while, and tries the next uplink.
     pub(super) fn demote_target_uplink(&mut self, now: Time, wall: WallTime) {
-        let Some(exchange) = self.binding_update_list.plain.registration_exchange.as_ref() else { return };
+        let Some(exchange) = self.binding_update_list.plain_entry.registration_exchange.as_ref() else {
+            return;
+        };
         let (index, timeout) =
-            (self.binding_update_list.plain.uplink, exchange.retransmission.answer_timeout());
+            (self.binding_update_list.plain_entry.uplink, exchange.retransmission.answer_timeout());
         let sent: BTreeSet<IpAddr> = exchange.transmissions.iter().map(|sent| sent.care_of_address).collect();
         for address in sent {
             self.handle_failed_candidate(now, index, address);
@@ -423,17 +429,17 @@ impl MobileRouter {
     /// to the next Binding Update.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
         let again = self.uplinks.demote_uplink(now, index);
-        self.timers.set(Timer::Demotion(index), again);
+        self.timers.set_deadline(Timer::Demotion(index), again);
         let name = &self.uplinks[index].config.interface;
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
-        if self.uplinks.are_demoted() || self.binding_update_list.back_off_time.is_some() {
+        if self.uplinks.are_all_uplinks_demoted() || self.binding_update_list.back_off_time.is_some() {
             self.binding_update_list.back_off_time =
                 self.binding_update_list.back_off_time.max(Some(timeout));
         }
         self.evaluate_uplinks(now, wall, &reason);
-        if self.binding_update_list.plain.registration_exchange.is_some()
-            && self.binding_update_list.plain.uplink == index
+        if self.binding_update_list.plain_entry.registration_exchange.is_some()
+            && self.binding_update_list.plain_entry.uplink == index
         {
             // Send again over the uplink that has failed, because it is still the best one.
             self.transmit_plain_update(now, wall);
@@ -444,7 +450,7 @@ impl MobileRouter {
 
     /// Allows the router to select an uplink again.
     pub(super) fn end_demotion(&mut self, index: usize) {
-        self.timers.stop(Timer::Demotion(index));
+        self.timers.stop_timer(Timer::Demotion(index));
         if let Some(uplink) = self.uplinks.get_mut(index) {
             uplink.demoted_until = None;
         }
@@ -466,7 +472,7 @@ impl MobileRouter {
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.index_of(interface) else { return };
-        self.uplinks[index].signal_at = now;
+        self.uplinks[index].signal_reported_at = now;
         self.handle_uplink_signal(now, wall, index, dbm);
         self.set_signal_timer(index);
     }
@@ -475,8 +481,10 @@ impl MobileRouter {
     pub(super) fn set_signal_timer(&mut self, index: usize) {
         let uplink = &self.uplinks[index];
         match uplink.config.signal_timeout.filter(|_| uplink.signal_dbm.is_some()) {
-            Some(timeout) => self.timers.set(Timer::Signal(index), uplink.signal_at + timeout),
-            None => self.timers.stop(Timer::Signal(index)),
+            Some(timeout) => {
+                self.timers.set_deadline(Timer::Signal(index), uplink.signal_reported_at + timeout)
+            }
+            None => self.timers.stop_timer(Timer::Signal(index)),
         }
     }
 
@@ -505,7 +513,7 @@ impl MobileRouter {
     }
 
     /// Takes over the number of octets that an uplink has carried in the present period of its volume.
-    pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
+    pub fn handle_used_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
         self.assert_drained();
         let Some(index) = self.uplinks.index_of(interface) else { return };
         let before = self.uplinks[index].is_used_up();
@@ -520,13 +528,13 @@ impl MobileRouter {
 
     /// Takes over the counters of an uplink's interface. If the uplink has no configured volume, they only
     /// appear in the status.
-    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
+    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: InterfaceOctets) {
         self.assert_drained();
         let Some(index) = self.uplinks.index_of(interface) else { return };
         let uplink = &mut self.uplinks[index];
         let (used, is_due) = uplink.count_octets(now, wall, octets);
         let was_used_up = uplink.is_used_up();
-        self.handle_volume(now, wall, interface, used);
+        self.handle_used_volume(now, wall, interface, used);
         let uplink = &mut self.uplinks[index];
         if uplink.config.volume_octets.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
             uplink.volume_stored(now, used);
@@ -570,12 +578,12 @@ impl MobileRouter {
     /// Requests a probe of an uplink without answers, if the config has a URL for it.
     pub(super) fn probe_portals(&mut self, now: Time) {
         if !self.config.probes_portals || self.is_stopping {
-            return self.timers.stop(Timer::Portal);
+            return self.timers.stop_timer(Timer::Portal);
         }
-        self.timers.set(Timer::Portal, now + captive_portal::CHECK_INTERVAL);
+        self.timers.set_deadline(Timer::Portal, now + captive_portal::CHECK_INTERVAL);
         self.portal_prober.expire_probe(now);
         for index in 0..self.uplinks.len() {
-            let is_silent = matches!(self.agent_response(index), Response::Silent { .. });
+            let is_silent = matches!(self.agent_response(index), AgentResponse::Silent { .. });
             let answers = !is_silent && self.heartbeat_path(index).is_some();
             let probe =
                 self.portal_prober.next_probe(now, index, &mut self.uplinks[index], (is_silent, answers));
@@ -610,12 +618,12 @@ impl MobileRouter {
         self.end_demotion(index);
         if let Some(exchange) = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration_exchange
             .as_mut()
-            .filter(|_| self.binding_update_list.plain.uplink == index)
+            .filter(|_| self.binding_update_list.plain_entry.uplink == index)
         {
-            exchange.apply_event(now, binding_update_list::Event::Recovery);
+            exchange.apply_event(now, binding_update_list::ExchangeEvent::Recovery);
             self.set_exchange_timer();
         }
         self.evaluate_uplinks(now, wall, "a captive portal lets packets pass");

@@ -67,7 +67,7 @@ impl Notices {
         let clock = clock.or_else(told);
         let date = |ntp| clock.map(|(clock, _)| WallTime::from_ntp(ntp, clock));
         if let (Some((clock, window)), Some(date)) = (clock, date(time))
-            && date.distance(clock) > window
+            && date.absolute_difference(clock) > window
         {
             return false;
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::status::Status;
 
-use super::unanswered_uplinks::{Response, UPDATES_BEFORE_DEMOTION};
+use super::unanswered_uplinks::{AgentResponse, UPDATES_BEFORE_DEMOTION};
 use super::{MobileRouter, Timer, Uplink};
-use crate::binding_update_list::{Exchange, Purpose};
+use crate::binding_update_list::{Exchange, RequestPurpose};
 use crate::{Event, Output};
 
 /// Time for which the failure of an uplink is reported as the reason of a handover.
@@ -61,7 +61,7 @@ impl MobileRouter {
         let path = self.plain_path().filter(|_| bindings.is_empty());
         let udp = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration
             .is_none_or(|r| Some(r.care_of_address) != path || r.uses_udp);
         let over = path.and_then(|path| self.uplink_with_address(path));
@@ -173,12 +173,12 @@ impl MobileRouter {
                 .map(|(previous, _)| *previous)
                 .rfind(|previous| self.uplinks.iter().any(|uplink| uplink.has_care_of_address(*previous)));
         }
-        let registered = self.binding_update_list.plain.care_of_address()?;
+        let registered = self.binding_update_list.plain_entry.care_of_address()?;
         if self.uplink_with_address(registered).is_some() {
             return Some(registered);
         }
         self.binding_update_list
-            .plain_request(Purpose::Register)?
+            .plain_request(RequestPurpose::Register)?
             .last_sent()
             .map(|sent| sent.care_of_address)
     }
@@ -202,7 +202,7 @@ impl MobileRouter {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen = self
             .binding_update_list
-            .plain
+            .plain_entry
             .registration
             .filter(|r| r.care_of_address == care_of_address)
             .map(|r| r.uplink);
@@ -253,7 +253,7 @@ impl MobileRouter {
                 uplink.care_of_addresses().into_iter().map(move |address| (address, index))
             })
             .collect();
-        let plain = self.binding_update_list.plain.registration.filter(|_| self.home_presence.at_home);
+        let plain = self.binding_update_list.plain_entry.registration.filter(|_| self.home_presence.at_home);
         let registered = self
             .binding_update_list
             .identified_entries
@@ -332,7 +332,7 @@ impl MobileRouter {
         {
             return false;
         }
-        let request = self.binding_update_list.plain.registration_exchange.as_ref();
+        let request = self.binding_update_list.plain_entry.registration_exchange.as_ref();
         let given_up = request
             .is_some_and(|request| request.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION);
         self.working_uplinks().next().is_none() || given_up
@@ -345,9 +345,9 @@ impl MobileRouter {
     }
 
     /// Returns the home agent's response over an uplink.
-    pub fn agent_response(&self, uplink: usize) -> Response {
+    pub fn agent_response(&self, uplink: usize) -> AgentResponse {
         if self.refusal_state.stop_status.is_some() {
-            return Response::Refused { again: self.timers.get(Timer::AskAgain) };
+            return AgentResponse::Refused { again: self.timers.get(Timer::AskAgain) };
         }
         let binding = self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple());
         if let Some(binding) =
@@ -355,45 +355,45 @@ impl MobileRouter {
         {
             let request = binding.outstanding_request();
             let next = binding.registration_exchange.as_ref().and_then(Exchange::next_transmission);
-            let is_refused = binding.hold_until().is_some() && self.refusal_state.temporary_refusal.is_some();
+            let is_refused = binding.held_until().is_some() && self.refusal_state.temporary_refusal.is_some();
             if binding.registration.is_none() && (is_refused || self.refusal_state.key_problem.is_some()) {
-                return Response::Refused { again: next };
+                return AgentResponse::Refused { again: next };
             }
             let unanswered = request
                 .is_some_and(|request| request.retransmission.unanswered_rounds() > UPDATES_BEFORE_DEMOTION)
                 && !self.uplinks.is_full(uplink);
             return if unanswered || self.uplinks.is_silent(uplink) {
-                Response::Silent { again: next }
+                AgentResponse::Silent { again: next }
             } else if binding.registration.is_none() && request.is_some() {
-                Response::Asked
+                AgentResponse::Asked
             } else {
-                Response::Answers
+                AgentResponse::Answers
             };
         }
         if self.uplinks.is_silent(uplink) || self.uplinks.demoted_until(uplink).is_some() {
-            return Response::Silent { again: self.uplinks.demoted_until(uplink) };
+            return AgentResponse::Silent { again: self.uplinks.demoted_until(uplink) };
         }
-        let plain = &self.binding_update_list.plain;
-        let request = self.binding_update_list.plain_request(Purpose::Register);
-        match request.filter(|request| plain.uplink == uplink && !request.is_single()) {
+        let plain = &self.binding_update_list.plain_entry;
+        let request = self.binding_update_list.plain_request(RequestPurpose::Register);
+        match request.filter(|request| plain.uplink == uplink && !request.is_sent_once()) {
             Some(request)
                 if plain.registration.is_none()
                     && (request.is_held() || self.refusal_state.key_problem.is_some()) =>
             {
-                Response::Refused { again: request.next_transmission() }
+                AgentResponse::Refused { again: request.next_transmission() }
             }
             Some(request)
                 if request.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION
                     && !self.uplinks.is_full(uplink) =>
             {
-                Response::Silent { again: request.next_transmission() }
+                AgentResponse::Silent { again: request.next_transmission() }
             }
             Some(request) => {
                 let registered = plain.care_of_address();
                 let is_registered = registered.is_some_and(|it| request.care_of_addresses.contains(&it));
-                if is_registered { Response::Answers } else { Response::Asked }
+                if is_registered { AgentResponse::Answers } else { AgentResponse::Asked }
             }
-            None => Response::Answers,
+            None => AgentResponse::Answers,
         }
     }
 
@@ -406,14 +406,14 @@ impl MobileRouter {
     /// Sets the timer for the end of the first grace period of a former care-of address.
     pub(super) fn set_grace_timer(&mut self) {
         if let Some(first) = self.binding_update_list.take_next_former_expiry() {
-            self.timers.set(Timer::Grace, first);
+            self.timers.set_deadline(Timer::Grace, first);
         }
     }
 
     /// Removes the former care-of addresses whose grace period has ended.
     pub(super) fn end_grace_period(&mut self, now: Time) {
         if let Some(first) = self.binding_update_list.expire_former_addresses(now) {
-            self.timers.set(Timer::Grace, first);
+            self.timers.set_deadline(Timer::Grace, first);
         }
     }
 }

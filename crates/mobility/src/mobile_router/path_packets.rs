@@ -74,7 +74,7 @@ pub(super) struct PathPackets {
     /// Shortest round trip from before the path was full.
     unloaded_round_trip: Option<Duration>,
     /// Time of the last sent or received packet.
-    loaded_at: Option<Time>,
+    last_packet_at: Option<Time>,
 }
 
 impl PathPackets {
@@ -87,7 +87,7 @@ impl PathPackets {
         if let (Some(rtt), Some(least)) = (rtt, least) {
             // After minutes of load the shortest recent round trip is long as well, so the one from before
             // the load is used.
-            let is_loaded = self.loaded_at.is_some_and(|at| now.saturating_since(at) < IDLE_TIME);
+            let is_loaded = self.last_packet_at.is_some_and(|at| now.saturating_since(at) < IDLE_TIME);
             let least =
                 self.unloaded_round_trip.filter(|_| is_loaded).map_or(least, |unloaded| unloaded.min(least));
             let limit = if self.is_full { FULL_PATH_DELAY / 2 } else { FULL_PATH_DELAY };
@@ -98,11 +98,11 @@ impl PathPackets {
 
     /// Takes over new packet counts. Returns whether the path may have failed since the last call, so that
     /// the router must test it.
-    pub(super) fn take_counts(&mut self, now: Time, counts: PathTraffic) -> bool {
+    pub(super) fn update_counts(&mut self, now: Time, counts: PathTraffic) -> bool {
         let Some(before) = self.last_counts.replace(counts) else { return false };
         let (sent, received) = (counts.sent > before.sent, counts.received > before.received);
         if sent || received {
-            self.loaded_at = Some(now);
+            self.last_packet_at = Some(now);
         }
         if received {
             self.last_received_at = Some(now);

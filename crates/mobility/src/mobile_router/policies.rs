@@ -69,10 +69,10 @@ impl Flows {
                     let name = uplink.map(|uplink| uplink.config.interface.as_str());
                     takes.extend(name.filter(|name| !takes.contains(name)));
                 }
-                let chosen = self.overrides.get(index).and_then(Option::as_ref);
+                let chosen = self.chosen_uplinks.get(index).and_then(Option::as_ref);
                 let is_agreed = flows()
                     .all(|flow| flow.acknowledged_flow.is_some() && flow.pending_description.is_none());
-                let home_agent = if self.is_unsupported {
+                let home_agent = if self.are_flows_unsupported {
                     "unknown"
                 } else if flows().any(|flow| flow.last_refusal.is_some()) {
                     "refused"

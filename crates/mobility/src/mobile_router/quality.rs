@@ -59,7 +59,7 @@ impl Uplinks {
                 || uplink.demoted_until.is_some()
                 || uplink.is_settling
                 || self.is_silent(index)
-                || self.is_proving(index))
+                || self.is_path_recovering(index))
     }
 
     /// Returns an uplink's BID-PRI, 1 to 127; the lower value wins (RFC 6089 4.1). It is the configured

@@ -74,7 +74,7 @@ struct RouterProbe {
     /// Time of the first probe. `last_probe_at` is the time of the last one.
     began_at: Time,
     last_probe_at: Time,
-    next: Time,
+    next_probe_at: Time,
     /// Whether the router is the home router, which carnet probes at an interval.
     is_home_router: bool,
     /// Whether another router has sent its first advertisement.
@@ -89,7 +89,7 @@ struct ProbedRouter {
     router: Ipv6Addr,
     /// Times of the last Neighbor Solicitation and of the last Echo Request.
     solicited_at: Option<Time>,
-    echoed_at: Option<Time>,
+    echo_requested_at: Option<Time>,
     /// Whether the router answers Echo Requests; `None` if unknown.
     answers_echo: Option<bool>,
     /// Whether an Echo Request has been sent since the router's last answer. `probes_without_echo` is the
@@ -189,7 +189,7 @@ impl Reachability {
             let interval = if is_silent { UNANSWERED_PAUSE } else { interval };
             let next = if is_new { now } else { now + interval };
             self.running_probe = router.map(|router| RouterProbe {
-                next,
+                next_probe_at: next,
                 is_home_router: true,
                 other_link_seen: moved,
                 ..RouterProbe::new(now, router)
@@ -223,7 +223,7 @@ impl Reachability {
         if let (Some(probe), Some((home, since))) = (&mut self.running_probe, self.home_router)
             && probe.router == home
             && router != home
-            && before.is_none_or(|before| before < before_link(since))
+            && before.is_none_or(|before| before < earliest_home_advertisement(since))
         {
             probe.other_link_seen = true;
             let due = if probe.sent_probes == 0 {
@@ -231,7 +231,7 @@ impl Reachability {
             } else {
                 probe.last_probe_at + late.unwrap_or(PROBE_INTERVAL)
             };
-            probe.next = probe.next.min(due);
+            probe.next_probe_at = probe.next_probe_at.min(due);
         }
     }
 
@@ -264,13 +264,13 @@ impl Reachability {
 
     /// Returns the time of the next action.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.running_probe.map(|probe| probe.next)
+        self.running_probe.map(|probe| probe.next_probe_at)
     }
 
     /// Returns the action that is due now. After a probe the caller calls [`Self::record_sent_probe`].
     /// `has_successor` says whether the home link has another router.
     pub fn due_action(&mut self, now: Time, has_successor: bool) -> DueAction {
-        let Some(probe) = self.running_probe.filter(|probe| probe.next <= now) else {
+        let Some(probe) = self.running_probe.filter(|probe| probe.next_probe_at <= now) else {
             return DueAction::Nothing;
         };
         let answers = self.answering_router.is_some_and(|known| known.router == probe.router);
@@ -287,7 +287,10 @@ impl Reachability {
         }
         let home = self.home_router.filter(|(home, _)| *home == probe.router);
         self.has_moved = probe.other_link_seen;
-        DueAction::Unreachable { router: probe.router, link_since: home.map(|(_, since)| before_link(since)) }
+        DueAction::Unreachable {
+            router: probe.router,
+            link_since: home.map(|(_, since)| earliest_home_advertisement(since)),
+        }
     }
 
     /// Returns whether a router has not answered enough probes.
@@ -314,7 +317,7 @@ impl Reachability {
         let known = *self.probed_router_mut(router);
         let is_over = |last: Option<Time>, pause| last.is_none_or(|at| now.saturating_since(at) >= pause);
         let solicits = is_over(known.solicited_at, RETRANS_TIMER);
-        let may_echo = is_over(known.echoed_at, MIN_LATE_TIME);
+        let may_echo = is_over(known.echo_requested_at, MIN_LATE_TIME);
         let echoes = match known.answers_echo {
             Some(true) => !solicits,
             None => true,
@@ -324,10 +327,10 @@ impl Reachability {
             let echo = (echoes && may_echo).then_some(sequence);
             return DueAction::Probe(ProbeToSend { router, needs_solicitation: solicits, echo_number: echo });
         }
-        let next_echo = known.echoed_at.filter(|_| echoes).map(|at| at + MIN_LATE_TIME);
+        let next_echo = known.echo_requested_at.filter(|_| echoes).map(|at| at + MIN_LATE_TIME);
         let next = known.solicited_at.map(|at| at + RETRANS_TIMER).into_iter().chain(next_echo).min();
         if let (Some(probe), Some(next)) = (&mut self.running_probe, next) {
-            probe.next = next;
+            probe.next_probe_at = next;
         }
         DueAction::Nothing
     }
@@ -337,7 +340,7 @@ impl Reachability {
     pub fn record_sent_probe(&mut self, now: Time, sent: SentProbe) -> bool {
         let late = self.late_time();
         let Some(probe) = &mut self.running_probe else { return false };
-        probe.next = now + PROBE_INTERVAL;
+        probe.next_probe_at = now + PROBE_INTERVAL;
         if sent == SentProbe::default() {
             return false;
         }
@@ -349,10 +352,11 @@ impl Reachability {
         }
         if let Some(late) = late.filter(|_| probe.sent_probes < MAX_UNICAST_SOLICIT || probe.other_link_seen)
         {
-            probe.next = now + late;
+            probe.next_probe_at = now + late;
         }
         if probe.sent_probes >= MAX_PROBES {
-            probe.next = probe.next.min(probe.began_at + PROBE_ANSWER_TIMEOUT).max(now + MIN_LATE_TIME);
+            probe.next_probe_at =
+                probe.next_probe_at.min(probe.began_at + PROBE_ANSWER_TIMEOUT).max(now + MIN_LATE_TIME);
         }
         let is_due = self.solicited_at.is_none_or(|at| now.saturating_since(at) >= SOLICITATION_INTERVAL);
         let solicits = late.is_some() && probe.sent_probes == 2 && is_due;
@@ -365,12 +369,12 @@ impl Reachability {
         }
         let known = self.probed_router_mut(router);
         known.solicited_at = if sent.solicitation_sent { Some(now) } else { known.solicited_at };
-        known.echoed_at = if sent.echo_sent { Some(now) } else { known.echoed_at };
+        known.echo_requested_at = if sent.echo_sent { Some(now) } else { known.echo_requested_at };
         known.awaits_echo |= sent.echo_sent;
         let next_solicitation = known.solicited_at.map(|at| at + RETRANS_TIMER).filter(|at| *at > now);
         let next_solicitation = next_solicitation.filter(|_| known.answers_echo != Some(true));
         if let (Some(probe), Some(next)) = (&mut self.running_probe, next_solicitation) {
-            probe.next = probe.next.min(next);
+            probe.next_probe_at = probe.next_probe_at.min(next);
         }
         solicits
     }
@@ -380,7 +384,7 @@ impl Reachability {
         let position = self.probed_routers.iter().position(|known| known.router == router);
         let position = position.unwrap_or_else(|| {
             if self.probed_routers.len() >= MAX_PROBED_ROUTERS {
-                let last = |known: &ProbedRouter| known.solicited_at.max(known.echoed_at);
+                let last = |known: &ProbedRouter| known.solicited_at.max(known.echo_requested_at);
                 let oldest =
                     (0..self.probed_routers.len()).min_by_key(|&index| last(&self.probed_routers[index]));
                 if let Some(oldest) = oldest {
@@ -390,7 +394,7 @@ impl Reachability {
             self.probed_routers.push(ProbedRouter {
                 router,
                 solicited_at: None,
-                echoed_at: None,
+                echo_requested_at: None,
                 answers_echo: None,
                 awaits_echo: false,
                 probes_without_echo: 0,
@@ -412,7 +416,7 @@ impl Reachability {
 /// Returns the earliest time at which a router of the home link can have advertised last. A router that
 /// advertised last before this time is on another link. `since` is the time since which the home router is
 /// known.
-fn before_link(since: Time) -> Time {
+fn earliest_home_advertisement(since: Time) -> Time {
     Time::ZERO + since.saturating_since(Time::ZERO + SAME_LINK_TIME)
 }
 
@@ -440,7 +444,7 @@ impl RouterProbe {
             sent_solicitations: 0,
             began_at: now,
             last_probe_at: now,
-            next: now,
+            next_probe_at: now,
             is_home_router: false,
             new_router_seen: false,
             other_link_seen: false,

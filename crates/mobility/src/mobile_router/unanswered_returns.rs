@@ -56,12 +56,12 @@ impl UnansweredReturns {
     }
 
     /// Lets the home prefix have effect again at the earliest permitted time.
-    pub fn end_early(&mut self, now: Time) {
+    pub fn end_ignoring_early(&mut self, now: Time) {
         self.ignored_until = self.ignored_until.map(|until| until.min(self.earliest_end.max(now)));
     }
 
     /// Lets the home prefix have effect again if its time without effect is over. Returns whether it is.
-    pub fn end_if_over(&mut self, now: Time) -> bool {
+    pub fn end_ignoring_if_over(&mut self, now: Time) -> bool {
         self.ignored_until.take_if(|until| *until <= now).is_some()
     }
 }

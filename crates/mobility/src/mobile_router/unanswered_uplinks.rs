@@ -31,7 +31,7 @@ const CANDIDATE_TRIAL_TIME: Duration = Duration::from_secs(1);
 
 /// How the home agent responds over an uplink that is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Response {
+pub enum AgentResponse {
     /// The home agent answered the last request, or has had no request.
     Answers,
     /// The router waits for the answer to the first Binding Update.
@@ -55,7 +55,7 @@ pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
     exchange.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION
         && exchange
             .retransmission
-            .silent_since()
+            .unanswered_since()
             .is_some_and(|since| now.saturating_since(since) >= SILENCE_BEFORE_DEMOTION)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn is_doubtful(exchange: &Exchange, now: Time) -> bool {
     exchange.retransmission.unanswered_rounds() >= UPDATES_BEFORE_ROUTER_DOUBT
         && exchange
             .retransmission
-            .silent_since()
+            .unanswered_since()
             .is_some_and(|since| now.saturating_since(since) >= SILENCE_BEFORE_ROUTER_DOUBT)
 }
 
@@ -78,7 +78,7 @@ impl Uplinks {
     }
 
     /// Returns whether the router avoids all uplinks that are up.
-    pub(super) fn are_demoted(&self) -> bool {
+    pub(super) fn are_all_uplinks_demoted(&self) -> bool {
         self.iter()
             .filter(|uplink| !matches!(uplink.attachment, Attachment::Down(_)))
             .all(|uplink| uplink.demoted_until.is_some())

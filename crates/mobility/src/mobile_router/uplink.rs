@@ -35,7 +35,7 @@ use super::MobileRouterConfig;
 use super::address_and_router::{Candidate, Candidates, FailedCandidates, ProvenCandidates};
 use super::capacity::CapacityEstimate;
 use super::captive_portal::{CaptivePortal, LinkDns, PortalProbes};
-use super::link_routers::{AdvertisementChanges, InUse, LinkRouters};
+use super::link_routers::{AdvertisementChanges, EntriesInUse, LinkRouters};
 use super::liveness::PathState;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
@@ -174,7 +174,7 @@ pub struct Uplink {
     sent_solicitations: u32,
     /// Care-of address over which the home agent did not answer, although it answered over the address of the
     /// other IP version.
-    pub(super) lost_address: Option<IpAddr>,
+    pub(super) unanswered_address: Option<IpAddr>,
     /// Whether the network loses packets of protocol 41, so that the router requests UDP (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
     /// This router's UDP port on the uplink: `UDP_PORT`, or another one if a second uplink has the same IPv4
@@ -184,7 +184,7 @@ pub struct Uplink {
     /// Last reported signal strength in dBm; `None` if no recent report exists.
     pub signal_dbm: Option<i32>,
     /// Time of the last report of the signal strength.
-    pub(super) signal_at: Time,
+    pub(super) signal_reported_at: Time,
     /// Whether the signal has fallen to the threshold `poor` and has not reached `good` since.
     pub has_poor_signal: bool,
     /// Whether any signal strength was reported.
@@ -234,11 +234,11 @@ impl Uplink {
             home_was_advertised: false,
             unanswered_returns: UnansweredReturns::default(),
             sent_solicitations: 0,
-            lost_address: None,
+            unanswered_address: None,
             needs_udp: false,
             udp_port: UDP_PORT,
             signal_dbm: None,
-            signal_at: Time::ZERO,
+            signal_reported_at: Time::ZERO,
             has_poor_signal: false,
             was_signal_reported: false,
             used_octets: 0,
@@ -303,7 +303,7 @@ impl Uplink {
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
         // RFC 8305 4: the order alternates between the IP versions. Direct addresses come before this
         // alternation.
-        let ipv6_leads = !self.lost_address.is_some_and(|lost| lost.is_ipv6());
+        let ipv6_leads = !self.unanswered_address.is_some_and(|lost| lost.is_ipv6());
         let together = 1 + direct.len();
         let (mut first, mut second) = (ipv6.into_iter(), ipv4.into_iter());
         let mut all = Vec::new();
@@ -400,19 +400,19 @@ impl Uplink {
         match self.attachment {
             Attachment::Foreign { ipv6: Some((_, router)), .. } => {
                 let wanted: Vec<Ipv6Addr> = std::iter::once(router).chain(routers).collect();
-                assign_places(&mut self.next_hops, &wanted);
+                assign_table_numbers(&mut self.next_hops, &wanted);
             }
             Attachment::Home { .. } => {
                 let wanted: Vec<Ipv6Addr> = routers.collect();
                 let [home, others @ ..] = &mut self.next_hops;
                 *home = None;
-                assign_places(others, &wanted);
+                assign_table_numbers(others, &wanted);
             }
             _ => self.next_hops = [None; MAX_NEXT_HOPS],
         }
         let ipv4: Vec<Ipv4Addr> =
             self.ipv4_candidates.best_candidates.iter().map(|candidate| candidate.router).collect();
-        assign_places(&mut self.ipv4_next_hops, &ipv4);
+        assign_table_numbers(&mut self.ipv4_next_hops, &ipv4);
     }
 
     /// Returns whether a care-of address of the uplink's own link has a router of its own. If so, its packets
@@ -460,21 +460,21 @@ impl Uplink {
         losers: impl Iterator<Item = IpAddr>,
     ) {
         if is_proven {
-            self.candidate_answers(winner);
+            self.record_answering_candidate(winner);
         }
-        if self.lost_address.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
-            self.lost_address = None;
+        if self.unanswered_address.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
+            self.unanswered_address = None;
         }
         for loser in losers.filter(|loser| *loser != winner) {
             self.failed_candidates.add(now, loser, self.next_hop(loser));
             if loser.is_ipv6() != winner.is_ipv6() {
-                self.lost_address = Some(loser);
+                self.unanswered_address = Some(loser);
             }
         }
     }
 
     /// Records that the home agent answers heartbeats over a care-of address again.
-    pub(super) fn candidate_recovered(&mut self, address: IpAddr, config: &MobileRouterConfig) {
+    pub(super) fn record_recovered_candidate(&mut self, address: IpAddr, config: &MobileRouterConfig) {
         if self.is_proven(address) {
             self.failed_candidates.remove(address, self.next_hop(address));
             self.update_attachment(config);
@@ -483,7 +483,7 @@ impl Uplink {
 
     /// Records that the home agent has acknowledged a registration over a care-of address and its present
     /// router.
-    fn candidate_answers(&mut self, address: IpAddr) {
+    fn record_answering_candidate(&mut self, address: IpAddr) {
         let router = self.next_hop(address);
         self.failed_candidates.remove(address, router);
         self.is_seeking_router = false;
@@ -567,7 +567,11 @@ impl Uplink {
     }
 
     /// Sets the direct addresses; returns whether that changes anything.
-    pub(super) fn set_direct(&mut self, direct: Vec<(Ipv6Addr, bool)>, config: &MobileRouterConfig) -> bool {
+    pub(super) fn set_direct_addresses(
+        &mut self,
+        direct: Vec<(Ipv6Addr, bool)>,
+        config: &MobileRouterConfig,
+    ) -> bool {
         if self.direct_addresses == direct {
             return false;
         }
@@ -624,10 +628,10 @@ impl Uplink {
         self.home_was_advertised = old.home_was_advertised;
         self.unanswered_returns.clone_from(&old.unanswered_returns);
         self.sent_solicitations = old.sent_solicitations;
-        self.lost_address = old.lost_address;
+        self.unanswered_address = old.unanswered_address;
         self.needs_udp = old.needs_udp;
         self.signal_dbm = old.signal_dbm;
-        self.signal_at = old.signal_at;
+        self.signal_reported_at = old.signal_reported_at;
         self.has_poor_signal = old.has_poor_signal && self.config.signal.is_some();
         self.was_signal_reported = old.was_signal_reported;
         self.used_octets = old.used_octets;
@@ -685,7 +689,7 @@ impl Uplink {
         self.sent_solicitations = 0;
     }
 
-    pub(super) fn handle_gone(&mut self) {
+    pub(super) fn handle_interface_gone(&mut self) {
         self.interface = None;
         self.handle_changed_link();
         self.home_was_advertised = false;
@@ -713,7 +717,7 @@ impl Uplink {
         );
         self.link_dns.update_servers(now, advertisement.options());
         let in_use = self.router();
-        let advertised = self.note_advertisement(now, message, &advertisement, config);
+        let advertised = self.store_advertisement(now, message, &advertisement, config);
         // If the home agent did not answer over this router, carnet still needs another router.
         self.is_seeking_router &= self.failed_candidates.has_router(message.source.into());
         self.parents.record_advertisement(message, &advertisement, in_use);
@@ -729,7 +733,7 @@ impl Uplink {
 
     /// Enters an advertisement into the list of routers. Spares the routers and prefixes in use, because an
     /// attacker can advertise many.
-    fn note_advertisement(
+    fn store_advertisement(
         &mut self,
         now: Time,
         message: &LinkMessage,
@@ -748,7 +752,7 @@ impl Uplink {
                 || first.is_some_and(|first| prefix.contains(&first.address))
                 || proven.addresses().any(|address| prefix.contains(&address))
         };
-        let kept = InUse { router: &is_router_in_use, prefix: &is_prefix_in_use };
+        let kept = EntriesInUse { router: &is_router_in_use, prefix: &is_prefix_in_use };
         self.link_routers.handle_advertisement(now, message, advertisement, &kept)
     }
 
@@ -761,7 +765,7 @@ impl Uplink {
     ) {
         let Ok(advertisement) = nd::NeighborAdvertisement::parse(&message.message) else { return };
         if advertisement.solicited {
-            self.router_answered(now, advertisement.target, None, config);
+            self.handle_router_answer(now, advertisement.target, None, config);
         }
     }
 
@@ -776,12 +780,12 @@ impl Uplink {
             && [first, second] == ECHO_IDENTIFIER.to_be_bytes()
         {
             let number = u16::from_be_bytes([high, low]);
-            self.router_answered(now, message.source, Some(number), config);
+            self.handle_router_answer(now, message.source, Some(number), config);
         }
     }
 
     /// Handles a router's answer to a probe. `echo` is the sequence number of an Echo Reply.
-    fn router_answered(
+    fn handle_router_answer(
         &mut self,
         now: Time,
         router: Ipv6Addr,
@@ -851,7 +855,7 @@ impl Uplink {
         let forgiven = self.failed_candidates.expire_failures(now);
         let ended = self.link_routers.end_lifetimes(now);
         let suspected = self.link_routers.suspect_omitted(now);
-        let undoubted = self.unanswered_returns.end_if_over(now);
+        let undoubted = self.unanswered_returns.end_ignoring_if_over(now);
         self.is_seeking_router |= lost;
         if lost || forgiven || ended || suspected || undoubted {
             self.update_attachment(config);
@@ -932,7 +936,7 @@ impl Uplink {
 }
 
 /// Assigns a table to each router. A router that has one keeps it.
-fn assign_places<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
+fn assign_table_numbers<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     for place in places.iter_mut() {
         *place = place.filter(|router| routers.contains(router));
     }
@@ -950,14 +954,14 @@ fn home_probe_interval(config: &MobileRouterConfig) -> Duration {
     if config.liveness.is_some() { HOME_PROBE_INTERVAL } else { HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS }
 }
 
-pub(super) fn ipv6_of(attachment: Attachment) -> Option<Ipv6Addr> {
+pub(super) fn ipv6_care_of_address_of(attachment: Attachment) -> Option<Ipv6Addr> {
     match attachment {
         Attachment::Foreign { ipv6, .. } => ipv6.map(|(address, _)| address),
         _ => None,
     }
 }
 
-pub(super) fn ipv4_of(attachment: Attachment) -> Option<Ipv4Addr> {
+pub(super) fn ipv4_care_of_address_of(attachment: Attachment) -> Option<Ipv4Addr> {
     match attachment {
         Attachment::Foreign { ipv4, .. } => ipv4.map(|(address, _)| address),
         _ => None,

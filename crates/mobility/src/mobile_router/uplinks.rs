@@ -59,12 +59,12 @@ impl Uplinks {
     }
 
     /// Returns whether a failed path works again but needs more answers before it is used.
-    pub(super) fn is_proving(&self, index: usize) -> bool {
-        self.path(index).is_some_and(|path| path.liveness.is_proving())
+    pub(super) fn is_path_recovering(&self, index: usize) -> bool {
+        self.path(index).is_some_and(|path| path.liveness.is_recovering())
     }
 
     /// Returns whether a packet or an answer has arrived over an uplink lately.
-    pub(super) fn is_heard(&self, now: Time, index: usize) -> bool {
+    pub(super) fn has_recent_arrival(&self, now: Time, index: usize) -> bool {
         self.path(index).is_some_and(|path| path.is_alive(now))
     }
 
@@ -106,7 +106,7 @@ impl DerefMut for Uplinks {
 }
 
 impl Links for Uplinks {
-    fn count(&self) -> usize {
+    fn uplink_count(&self) -> usize {
         self.uplinks.len()
     }
 
@@ -126,19 +126,19 @@ impl Links for Uplinks {
         Uplinks::priority(self, link)
     }
 
-    fn is_silent(&self, link: usize) -> bool {
+    fn has_path_failed(&self, link: usize) -> bool {
         Uplinks::is_silent(self, link)
     }
 
-    fn is_proving(&self, link: usize) -> bool {
-        Uplinks::is_proving(self, link)
+    fn is_path_recovering(&self, link: usize) -> bool {
+        Uplinks::is_path_recovering(self, link)
     }
 
-    fn is_full(&self, link: usize) -> bool {
+    fn is_path_full(&self, link: usize) -> bool {
         Uplinks::is_full(self, link)
     }
 
-    fn is_probing(&self) -> bool {
+    fn sends_heartbeats(&self) -> bool {
         self.heartbeats.are_heartbeats_sent()
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! The platform reports the interface's counters, both directions together, because network operators charge
 //! both. Their growth since the last report is the used volume. The counters restart at 0 with the machine,
-//! and with the interface (after a modem was pulled out). Then [`Octets::epoch`] changes, and the whole count
-//! is new. At the first report of an uplink nothing shows how many of the counted octets belong to this
-//! period, so counting starts there.
+//! and with the interface (after a modem was pulled out). Then [`InterfaceOctets::epoch`] changes, and the
+//! whole count is new. At the first report of an uplink nothing shows how many of the counted octets belong
+//! to this period, so counting starts there.
 //!
 //! Periods are those of the calendar, in UTC; a month may begin on another day than its first.
 //!
@@ -163,7 +163,7 @@ impl VolumeAction {
 
 /// Counters of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Octets {
+pub struct InterfaceOctets {
     /// Number that changes when the counters restart at 0.
     pub epoch: u64,
     /// Octets received and sent.
@@ -183,7 +183,7 @@ struct DayCount {
 
 /// Clocks at the last count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Clock {
+struct ClockReadings {
     /// Monotonic time in seconds.
     now_s: u64,
     /// Time of day in seconds since 1970.
@@ -193,10 +193,14 @@ struct Clock {
     doubted_until_s: Option<u64>,
 }
 
-impl Clock {
-    fn at_time(now: Time, wall: WallTime) -> Clock {
+impl ClockReadings {
+    fn at_time(now: Time, wall: WallTime) -> ClockReadings {
         const NANOS: u64 = 1_000_000_000;
-        Clock { now_s: now.as_nanos() / NANOS, wall_s: wall.as_unix_nanos() / NANOS, doubted_until_s: None }
+        ClockReadings {
+            now_s: now.as_nanos() / NANOS,
+            wall_s: wall.as_unix_nanos() / NANOS,
+            doubted_until_s: None,
+        }
     }
 
     /// Returns the date of a monotonic time by this clock.
@@ -207,7 +211,7 @@ impl Clock {
     }
 
     /// Returns whether the clock was set between `self` and `later`.
-    fn is_set_before(&self, later: &Clock) -> bool {
+    fn is_set_before(&self, later: &ClockReadings) -> bool {
         self.date_of(later.now_s).abs_diff(later.wall_s.cast_signed()) > MAX_CLOCK_STEP_S
     }
 
@@ -226,7 +230,7 @@ pub struct StoredVolume {
     /// Octets in the period.
     pub used: u64,
     /// Last reading of the interface's counters.
-    pub octets: Octets,
+    pub octets: InterfaceOctets,
     /// Kind of the periods; `None` in the state of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<VolumePeriod>,
@@ -238,14 +242,14 @@ pub struct StoredVolume {
     #[serde(default)]
     pieces: Vec<DayCount>,
     #[serde(default)]
-    clock: Option<Clock>,
+    clock: Option<ClockReadings>,
     /// Whether the state was restored and nothing has been counted since.
     #[serde(skip)]
     restored: bool,
 }
 
 impl StoredVolume {
-    fn new(octets: Octets) -> StoredVolume {
+    fn new(octets: InterfaceOctets) -> StoredVolume {
         StoredVolume {
             period: 0,
             used: 0,
@@ -259,13 +263,19 @@ impl StoredVolume {
     }
 
     /// Takes over the counters; returns whether another period has begun.
-    fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
+    fn count_octets(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        octets: InterfaceOctets,
+        kind: VolumePeriod,
+    ) -> bool {
         let same_epoch = octets.epoch == self.octets.epoch;
         let known = if same_epoch { self.octets.total } else { 0 };
         // A counter below its last reading has restarted at 0, even if the epoch is the same.
         let more = octets.total.checked_sub(known).unwrap_or(octets.total);
         self.octets = octets;
-        let mut clock = Clock::at_time(now, wall);
+        let mut clock = ClockReadings::at_time(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
             // At the first count after a restart of the program, the machine has restarted too, unless its
@@ -274,7 +284,7 @@ impl StoredVolume {
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
             {
-                self.settle_before_restart(before, clock.now_s);
+                self.assign_octets_before_restart(before, clock.now_s);
                 let behind = clock.wall_s.saturating_add(MAX_CLOCK_STEP_S) < before.wall_s;
                 clock.doubted_until_s = behind.then(|| clock.now_s.saturating_add(DATE_DOUBT_S));
             }
@@ -283,7 +293,7 @@ impl StoredVolume {
         }
         self.clock = Some(clock);
         self.octets_by_period(kind, clock.now_s);
-        self.add(more, clock, kind);
+        self.add_octets(more, clock, kind);
 
         let shown = clock.current_period(kind);
         let begins = shown.is_some_and(|shown| shown != self.period);
@@ -298,7 +308,7 @@ impl StoredVolume {
         begins
     }
 
-    fn add(&mut self, more: u64, clock: Clock, kind: VolumePeriod) {
+    fn add_octets(&mut self, more: u64, clock: ClockReadings, kind: VolumePeriod) {
         let belongs = |piece: &DayCount| {
             let together = kind.period_number(clock.date_of(piece.begin_s))
                 == kind.period_number(clock.wall_s.cast_signed());
@@ -320,7 +330,7 @@ impl StoredVolume {
 
     /// Assigns the octets of the former start of the machine to a period, by the last date of that start. If
     /// that date was not believed, they become a count of this start, and a later date decides.
-    fn settle_before_restart(&mut self, before: Clock, now_s: u64) {
+    fn assign_octets_before_restart(&mut self, before: ClockReadings, now_s: u64) {
         let kind = self.kind.unwrap_or_default();
         let mut unknown = 0_u64;
         for piece in std::mem::take(&mut self.pieces) {
@@ -399,7 +409,7 @@ impl Uplink {
 
     /// Takes over the counters of the interface. Returns the octets of the period, and whether the caller
     /// must store them.
-    pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets) -> (u64, bool) {
+    pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: InterfaceOctets) -> (u64, bool) {
         let first = self.volume_meter.stored_volume.is_none();
         let volume = self.volume_meter.stored_volume.get_or_insert_with(|| StoredVolume::new(octets));
         let begins = volume.count_octets(now, wall, octets, self.config.volume_period);

@@ -34,8 +34,8 @@ impl Sender {
 /// Rate limits of the registrations that this router processes.
 #[derive(Debug)]
 pub(super) struct RegistrationLimits {
-    named_senders: BTreeMap<Sender, RateLimiter>,
-    other_senders: BTreeMap<Sender, RateLimiter>,
+    known_senders: BTreeMap<Sender, RateLimiter>,
+    unknown_senders: BTreeMap<Sender, RateLimiter>,
     /// Rate limit of all senders without a registration together.
     limit_of_unknown_senders: RateLimiter,
 }
@@ -44,8 +44,8 @@ impl Default for RegistrationLimits {
     fn default() -> Self {
         let strangers = RateLimiter::new(50, Duration::from_millis(20));
         RegistrationLimits {
-            named_senders: BTreeMap::new(),
-            other_senders: BTreeMap::new(),
+            known_senders: BTreeMap::new(),
+            unknown_senders: BTreeMap::new(),
             limit_of_unknown_senders: strangers,
         }
     }
@@ -55,19 +55,19 @@ impl RegistrationLimits {
     /// Returns whether this router processes a message of this sender. `is_known` says whether the sender has
     /// a registration.
     pub fn allow_message(&mut self, now: Time, sender: Sender, is_known: bool) -> bool {
-        let of = if is_known { &mut self.named_senders } else { &mut self.other_senders };
+        let of = if is_known { &mut self.known_senders } else { &mut self.unknown_senders };
         if !of.contains_key(&sender) && of.len() >= MAX_SENDERS {
             of.retain(|_, limiter| !limiter.is_full(now));
         }
         let has_room = of.len() < MAX_SENDERS || of.contains_key(&sender);
         // This rate suffices for a router that arrives with a full tree of routers behind it.
         let own = || RateLimiter::new(40, Duration::from_millis(50));
-        if has_room && !of.entry(sender).or_insert_with(own).allow(now) {
+        if has_room && !of.entry(sender).or_insert_with(own).try_take_token(now) {
             return false;
         }
         // There are at most [`MAX_SENDERS`] registrations. So a full table of known senders contains some
         // whose registration has just ended. Then refuse even a sender with a registration.
-        if is_known { has_room } else { self.limit_of_unknown_senders.allow(now) }
+        if is_known { has_room } else { self.limit_of_unknown_senders.try_take_token(now) }
     }
 }
 
@@ -89,6 +89,6 @@ mod tests {
         assert_eq!(answered, 50);
         assert_eq!((0..1000).filter(|_| allowances.allow_message(now, sender(0), true)).count(), 40);
         assert!(allowances.allow_message(now, sender(2000), true), "another");
-        assert!(allowances.named_senders.len() + allowances.other_senders.len() <= 2 * MAX_SENDERS);
+        assert!(allowances.known_senders.len() + allowances.unknown_senders.len() <= 2 * MAX_SENDERS);
     }
 }

@@ -21,7 +21,7 @@ impl Nesting {
 
     /// Returns whether one more address would exceed the limit of this sender, of all unknown senders, or of
     /// all senders.
-    fn is_full(&self, sender: &Sender) -> bool {
+    fn is_registration_limit_reached(&self, sender: &Sender) -> bool {
         let is_known =
             |sender: &Sender| self.config.known_routers.iter().any(|known| sender.has_link_address(*known));
         let children = || self.addresses.values().filter_map(|entry| entry.child.as_ref());
@@ -52,7 +52,7 @@ impl Nesting {
         self.outputs.extend(link.build_message(source, child.gateway, child.peer, message).map(Output::Link));
     }
 
-    pub(super) fn tell_child(&mut self, now: Time, address: Ipv6Addr, status: u8) {
+    pub(super) fn send_child_answer(&mut self, now: Time, address: Ipv6Addr, status: u8) {
         let Some(entry) = self.addresses.get(&address) else { return };
         let Some(child) = entry.child.clone() else { return };
         let left = child.expires_at.saturating_since(now).as_secs().div_ceil(60);
@@ -112,7 +112,7 @@ impl Nesting {
             );
             return Ok(());
         }
-        if known.is_none() && self.is_full(&child.sender) {
+        if known.is_none() && self.is_registration_limit_reached(&child.sender) {
             return refuse(self, status::ROUTER_FULL, NestingDrop::TooMany);
         }
         let minutes = u64::from(registration.lifetime.min(MAX_GRANTED_MINUTES));
@@ -131,7 +131,7 @@ impl Nesting {
                     if moved {
                         self.outputs.push_back(Output::Forwarding);
                     }
-                    self.tell_child(now, address, status::SUCCESS);
+                    self.send_child_answer(now, address, status::SUCCESS);
                 }
                 self.handle_address_timer(now, address);
             }

@@ -77,7 +77,7 @@ use ipnet::Ipv6Net;
 use allowance::{RegistrationLimits, Sender};
 pub use drop_reason::NestingDrop;
 use entry::{Child, VisitedAddress};
-use offered_networks::{OfferedNetwork, network_half};
+use offered_networks::{OfferedNetwork, network_address_of};
 
 use crate::home_agent::home_link::{HomeLink, NeighborMessage};
 use crate::mobile_router::{Attachment, MobileRouter};
@@ -200,7 +200,7 @@ impl Nesting {
     }
 
     /// Returns how many addresses of nested routers have become valid.
-    pub fn registered(&self) -> u64 {
+    pub fn registered_address_count(&self) -> u64 {
         self.registered_count
     }
 
@@ -279,7 +279,8 @@ impl Nesting {
                 let Some(entry) = self.addresses.get(&address) else { continue };
                 // An address stays on its uplink and parent as long as they offer its network.
                 if self.offered_networks.iter().any(|way| {
-                    way.network == network_half(address) && way.uplink_and_parent() == entry.uplink_and_parent
+                    way.network == network_address_of(address)
+                        && way.uplink_and_parent() == entry.uplink_and_parent
                 }) {
                     continue;
                 }

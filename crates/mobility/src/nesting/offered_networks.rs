@@ -82,7 +82,7 @@ impl Nesting {
     }
 
     pub(super) fn network_of_address(&self, address: Ipv6Addr) -> Option<&OfferedNetwork> {
-        self.offered_networks.iter().find(|way| way.network == network_half(address))
+        self.offered_networks.iter().find(|way| way.network == network_address_of(address))
     }
 
     pub(super) fn has_own_address(&self, way: &OfferedNetwork) -> bool {
@@ -94,7 +94,7 @@ impl Nesting {
     pub(super) fn own_address(&self, way: &OfferedNetwork) -> Option<(Ipv6Addr, &VisitedAddress)> {
         let found = self.addresses.iter().find(|(address, entry)| {
             entry.child.is_none()
-                && network_half(**address) == way.network
+                && network_address_of(**address) == way.network
                 && entry.uplink_and_parent == way.uplink_and_parent()
         });
         found.map(|(address, entry)| (*address, &**entry))
@@ -112,7 +112,7 @@ impl Nesting {
 }
 
 /// Returns the first 64 bits of an address.
-pub(super) fn network_half(address: Ipv6Addr) -> Ipv6Addr {
+pub(super) fn network_address_of(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX))
 }
 

@@ -40,7 +40,7 @@ impl Nesting {
 
     /// Ends an address, because duplicate address detection found another node with this address.
     pub(super) fn end_conflicting_address(&mut self, now: Time, address: Ipv6Addr) {
-        self.tell_child(now, address, status::DUPLICATE);
+        self.send_child_answer(now, address, status::DUPLICATE);
         self.remove_address(now, address);
     }
 }

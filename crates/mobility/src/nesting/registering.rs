@@ -65,7 +65,7 @@ impl Nesting {
                 self.outputs.push_back(Output::Link(probe));
             }
             // On a point-to-point link no other node can have the address, so it needs no test.
-            None => self.is_valid_now(now, address),
+            None => self.mark_address_valid(now, address),
         }
     }
 
@@ -76,7 +76,7 @@ impl Nesting {
             return self.end_address(now, address);
         }
         match &mut entry.state {
-            State::Testing(until) if *until <= now => self.is_valid_now(now, address),
+            State::Testing(until) if *until <= now => self.mark_address_valid(now, address),
             State::Registering { next, tries } if *next <= now => {
                 if *tries >= MAX_TRIES {
                     self.next_request_at = now + REFUSED_RETRY_TIME;
@@ -125,7 +125,7 @@ impl Nesting {
     }
 
     /// Marks an address as valid, and announces it.
-    pub(super) fn is_valid_now(&mut self, now: Time, address: Ipv6Addr) {
+    pub(super) fn mark_address_valid(&mut self, now: Time, address: Ipv6Addr) {
         let Some(entry) = self.addresses.get_mut(&address) else { return };
         let was = entry.has_been_valid && entry.is_valid();
         let renew = entry.uplink_and_parent.1.is_some().then_some(now + RENEWAL_INTERVAL);
@@ -142,7 +142,7 @@ impl Nesting {
         {
             self.outputs.extend(link.build_announcement(address, false).map(Output::Link));
         }
-        self.tell_child(now, address, status::SUCCESS);
+        self.send_child_answer(now, address, status::SUCCESS);
     }
 
     /// Ends an address, and its registration with the parent.
@@ -189,7 +189,7 @@ impl Nesting {
             if registration.lifetime == 0 || entry.last_transaction_id != registration.transaction_id {
                 return Err(NestingDrop::Unexpected);
             }
-            self.is_valid_now(now, address);
+            self.mark_address_valid(now, address);
             return Ok(());
         }
         if entry.last_transaction_id != registration.transaction_id && registration.status != status::REMOVED
@@ -197,7 +197,7 @@ impl Nesting {
             return Err(NestingDrop::Unexpected);
         }
         let own = entry.child.is_none();
-        self.tell_child(now, address, registration.status);
+        self.send_child_answer(now, address, registration.status);
         self.remove_address(now, address);
         if own && matches!(registration.status, status::DUPLICATE | status::MOVED) {
             // Select another address: another node has this address, or a registration over another path is

@@ -79,7 +79,7 @@ struct Heartbeat<N> {
 pub(crate) struct HeartbeatAnswer {
     pub(crate) round_trip: Duration,
     /// Whether the path had failed and works again with this answer.
-    pub(crate) path_came_back: bool,
+    pub(crate) is_path_restored: bool,
     /// Whether the path has now had the last of the required answers.
     pub(crate) is_proven: bool,
 }
@@ -148,7 +148,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Returns whether the path still needs answers before it counts as working.
-    pub(crate) fn is_proving(&self) -> bool {
+    pub(crate) fn is_recovering(&self) -> bool {
         self.phase == Phase::Proving
     }
 
@@ -177,7 +177,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Returns whether no answer is outstanding.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn has_no_outstanding_heartbeat(&self) -> bool {
         self.outstanding.is_empty()
     }
 
@@ -237,12 +237,12 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Makes the next heartbeat due at once, unless one was sent within `pause`.
-    pub(crate) fn hasten_next(&mut self, now: Time, pause: Duration) {
+    pub(crate) fn make_next_heartbeat_due(&mut self, now: Time, pause: Duration) {
         self.last_sent_at = self.last_sent_at.filter(|at| now.saturating_since(*at) < pause);
     }
 
     /// Records that a heartbeat was sent.
-    pub(crate) fn record_sent(&mut self, now: Time, number: N) {
+    pub(crate) fn record_sent_heartbeat(&mut self, now: Time, number: N) {
         self.outstanding.push_back(Heartbeat { number, sent_at: now, is_missed: false });
         if self.outstanding.len() > MAX_OUTSTANDING {
             self.outstanding.pop_front();
@@ -256,7 +256,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Marks heartbeats whose answer is overdue. Returns the number of newly marked ones.
-    pub(crate) fn expire_overdue(&mut self, now: Time, patience: Duration) -> usize {
+    pub(crate) fn mark_overdue_heartbeats(&mut self, now: Time, patience: Duration) -> usize {
         let mut newly = 0;
         for heartbeat in self.outstanding.iter_mut().filter(|heartbeat| !heartbeat.is_missed) {
             if now.saturating_since(heartbeat.sent_at) >= patience {
@@ -306,7 +306,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.apply_event(Event::Answer);
         let changed = |from: Phase| before == from && self.phase == Phase::Lives;
         let (came_back, is_proven) = (changed(Phase::Failed), changed(Phase::Proving));
-        Some(HeartbeatAnswer { round_trip, path_came_back: came_back, is_proven })
+        Some(HeartbeatAnswer { round_trip, is_path_restored: came_back, is_proven })
     }
 
     /// Marks the path as failed.
@@ -325,13 +325,13 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Ensures that the outstanding heartbeats do not count as lost if their answers do not arrive.
-    pub(crate) fn excuse_outstanding(&mut self) {
+    pub(crate) fn exempt_outstanding_from_loss(&mut self) {
         self.missed_in_a_row = 0;
         self.outstanding.iter_mut().for_each(|heartbeat| heartbeat.is_missed = true);
     }
 
     /// Removes the outstanding heartbeats. Returns whether there were any.
-    pub(crate) fn forget_outstanding(&mut self) -> bool {
+    pub(crate) fn remove_outstanding(&mut self) -> bool {
         let any = !self.outstanding.is_empty();
         self.outstanding.clear();
         any
@@ -372,7 +372,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
 mod tests {
     use super::*;
 
-    fn at(millis: u64) -> Time {
+    fn time_at_millis(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
     }
 
@@ -385,8 +385,9 @@ mod tests {
             );
             path.mark_failed();
             for (number, failed) in phases.into_iter().enumerate() {
-                path.record_sent(at(0), number);
-                path.handle_answer(at(10), number).expect("the answer belongs to a heartbeat that was sent");
+                path.record_sent_heartbeat(time_at_millis(0), number);
+                path.handle_answer(time_at_millis(10), number)
+                    .expect("the answer belongs to a heartbeat that was sent");
                 assert_eq!(path.has_failed(), failed, "{of_failed} {number}");
             }
         }
@@ -396,41 +397,44 @@ mod tests {
     fn failed_path_that_delivers_another_message_still_needs_three_answers() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         path.handle_other_sign(true);
-        assert!(!path.is_proving(), "it had not failed");
+        assert!(!path.is_recovering(), "it had not failed");
         path.mark_failed();
         path.handle_other_sign(true);
         for number in 0..3 {
-            assert!(path.is_proving() && !path.has_failed());
-            path.record_sent(at(0), number);
-            assert_eq!(path.handle_answer(at(10), number).map(|it| it.is_proven), Some(number == 2));
+            assert!(path.is_recovering() && !path.has_failed());
+            path.record_sent_heartbeat(time_at_millis(0), number);
+            assert_eq!(
+                path.handle_answer(time_at_millis(10), number).map(|it| it.is_proven),
+                Some(number == 2)
+            );
         }
-        assert!(!path.is_proving());
+        assert!(!path.is_recovering());
     }
 
     #[test]
     fn late_heartbeat_answer_counts_and_older_heartbeats_count_as_lost() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         for number in 0..3 {
-            path.record_sent(at(number * 100), number);
+            path.record_sent_heartbeat(time_at_millis(number * 100), number);
         }
-        assert_eq!(path.expire_overdue(at(250), Duration::from_millis(100)), 2);
+        assert_eq!(path.mark_overdue_heartbeats(time_at_millis(250), Duration::from_millis(100)), 2);
         assert_eq!((path.missed_in_a_row(), path.open_heartbeats()), (2, 1));
-        assert!(path.handle_answer(at(260), 1).is_some());
+        assert!(path.handle_answer(time_at_millis(260), 1).is_some());
         assert_eq!(
             (path.missed_in_a_row(), path.open_heartbeats()),
             (0, 1),
             "the third may still be answered"
         );
-        assert!(path.handle_answer(at(270), 0).is_none(), "the first is lost");
+        assert!(path.handle_answer(time_at_millis(270), 0).is_none(), "the first is lost");
         assert_eq!(path.loss_fraction(), 0.5);
     }
 
     #[test]
     fn equal_sequence_numbers_of_two_probes_give_no_round_trip_time() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
-        path.record_sent(at(0), 7);
-        path.record_sent(at(100), 7);
-        assert!(path.handle_answer(at(150), 7).is_some());
+        path.record_sent_heartbeat(time_at_millis(0), 7);
+        path.record_sent_heartbeat(time_at_millis(100), 7);
+        assert!(path.handle_answer(time_at_millis(150), 7).is_some());
         assert_eq!(path.round_trip().smoothed(), None);
     }
 }

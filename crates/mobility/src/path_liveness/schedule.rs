@@ -15,7 +15,7 @@ pub(crate) struct IntervalSchedule {
     /// Current interval between two heartbeats.
     pub(crate) interval: Duration,
     /// Whether quick heartbeats are being sent to decide whether the path has failed.
-    pub(crate) is_series: bool,
+    pub(crate) is_quick_series: bool,
     /// Time after which an answer is late, so that quick heartbeats begin.
     pub(crate) late_time: Duration,
     /// Time after which a heartbeat counts as lost.
@@ -40,8 +40,8 @@ pub(crate) struct AnswerSchedule {
 
 impl<N: Copy + PartialEq> PathLiveness<N> {
     /// Returns whether enough quick heartbeats have been sent to decide whether the path has failed.
-    pub(crate) fn has_enough(&self, timing: &IntervalSchedule) -> bool {
-        timing.is_series && self.missed_in_a_row + self.open_heartbeats() >= timing.max_missed
+    pub(crate) fn has_sent_enough_heartbeats(&self, timing: &IntervalSchedule) -> bool {
+        timing.is_quick_series && self.missed_in_a_row + self.open_heartbeats() >= timing.max_missed
     }
 
     /// Returns whether the next heartbeat is due.
@@ -49,12 +49,15 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.last_sent_at.is_none_or(|sent| now.saturating_since(sent) >= timing.interval)
     }
 
-    /// Returns the time of the next check of the path. `has_enough` must be the value of [`Self::has_enough`]
-    /// before the last heartbeat was sent.
-    pub(crate) fn next(&self, now: Time, timing: &IntervalSchedule, has_enough: bool) -> Time {
+    /// Returns the time of the next check of the path. `has_enough` must be the value of
+    /// [`Self::has_sent_enough_heartbeats`] before the last heartbeat was sent.
+    pub(crate) fn next_check_at(&self, now: Time, timing: &IntervalSchedule, has_enough: bool) -> Time {
         let first_open = self.outstanding.iter().find(|it| !it.is_missed).map(|it| it.sent_at);
-        let time =
-            if timing.is_series || self.has_failed() { timing.answer_timeout } else { timing.late_time };
+        let time = if timing.is_quick_series || self.has_failed() {
+            timing.answer_timeout
+        } else {
+            timing.late_time
+        };
         let judged = first_open.map(|at| at + time);
         let next = self.last_sent_at.unwrap_or(now) + timing.interval;
         let next = match judged {
@@ -89,7 +92,7 @@ mod tests {
     use super::super::{RequiredAnswers, RoundTrip};
     use super::*;
 
-    fn at(millis: u64) -> Time {
+    fn time_at_millis(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
     }
 
@@ -101,19 +104,31 @@ mod tests {
     fn heartbeat_series_ends_at_its_limit_and_fails_by_its_first_heartbeat() {
         let timing = IntervalSchedule {
             interval: millis(60),
-            is_series: true,
+            is_quick_series: true,
             late_time: millis(40),
             answer_timeout: millis(130),
             max_missed: 2,
         };
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
-        path.record_sent(at(0), 0);
-        let has_enough = path.has_enough(&timing);
-        assert!(!has_enough && !path.is_due(at(59), &timing) && path.is_due(at(60), &timing));
-        path.record_sent(at(60), 1);
-        assert_eq!(path.next(at(60), &timing, has_enough), at(120), "after the pause");
-        assert!(path.has_enough(&timing));
-        assert_eq!(path.next(at(120), &timing, true), at(130), "the first is overdue then");
+        path.record_sent_heartbeat(time_at_millis(0), 0);
+        let has_enough = path.has_sent_enough_heartbeats(&timing);
+        assert!(
+            !has_enough
+                && !path.is_due(time_at_millis(59), &timing)
+                && path.is_due(time_at_millis(60), &timing)
+        );
+        path.record_sent_heartbeat(time_at_millis(60), 1);
+        assert_eq!(
+            path.next_check_at(time_at_millis(60), &timing, has_enough),
+            time_at_millis(120),
+            "after the pause"
+        );
+        assert!(path.has_sent_enough_heartbeats(&timing));
+        assert_eq!(
+            path.next_check_at(time_at_millis(120), &timing, true),
+            time_at_millis(130),
+            "the first is overdue then"
+        );
     }
 
     #[test]
@@ -128,13 +143,17 @@ mod tests {
         assert_eq!(path.next_event_at(&sequence), None);
         for (number, sent, next) in [(0, 0, 200), (1, 200, 300), (2, 300, 500)] {
             assert!(!path.is_exhausted(&sequence));
-            path.record_sent(at(sent), number);
-            assert_eq!(path.next_event_at(&sequence), Some(at(next)), "{number}");
+            path.record_sent_heartbeat(time_at_millis(sent), number);
+            assert_eq!(path.next_event_at(&sequence), Some(time_at_millis(next)), "{number}");
         }
         assert!(path.is_exhausted(&sequence));
         path.mark_failed();
-        assert_eq!(path.next_event_at(&sequence), Some(at(1300)), "a failed path is tried at the interval");
+        assert_eq!(
+            path.next_event_at(&sequence),
+            Some(time_at_millis(1300)),
+            "a failed path is tried at the interval"
+        );
         path.assume_working();
-        assert_eq!(path.next_event_at(&sequence), Some(at(1300)));
+        assert_eq!(path.next_event_at(&sequence), Some(time_at_millis(1300)));
     }
 }

@@ -25,7 +25,7 @@ pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000
 /// virtual home link.
 pub fn config() -> HomeAgentConfig {
     HomeAgentConfig {
-        others: OtherAgents::default(),
+        other_agents: OtherAgents::default(),
         address: addr(AGENT),
         home_prefix: net(HOME_PREFIX),
         home_network: None,

@@ -269,10 +269,13 @@ fn home_agent_remembers_sequence_number_after_the_binding_ends() {
 
 // Timestamps (RFC 4285 6).
 
-const WINDOW: Duration = Duration::from_secs(7);
+const TIMESTAMP_WINDOW: Duration = Duration::from_secs(7);
 
 fn timestamp_association() -> SecurityAssociation {
-    SecurityAssociation { replay: ReplayProtection::Timestamp { window: WINDOW }, ..test_association() }
+    SecurityAssociation {
+        replay: ReplayProtection::Timestamp { window: TIMESTAMP_WINDOW },
+        ..test_association()
+    }
 }
 
 fn agent_with_timestamps() -> TestAgent {

@@ -159,7 +159,7 @@ fn data_packet_from_unbound_address_draws_a_binding_error() {
     expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &update_with_identifier(1).with_signature());
     let before = agent.describe_bindings();
     let now = agent.now;
-    agent.home_agent.handle_unbound(
+    agent.home_agent.answer_unbound_packet(
         now,
         endpoint(AGENT_ENDPOINT),
         endpoint(NEW_NAT_ENDPOINT),
@@ -173,7 +173,7 @@ fn data_packet_from_unbound_address_draws_a_binding_error() {
     assert_eq!(agent.describe_bindings(), before);
     // Packets from the registered address, and packets with an unknown home address, draw no Binding Error.
     for (remote, inner) in [(NAT_ENDPOINT, HOME), (NEW_NAT_ENDPOINT, "2001:db8:99::1")] {
-        agent.home_agent.handle_unbound(now, endpoint(AGENT_ENDPOINT), endpoint(remote), addr(inner));
+        agent.home_agent.answer_unbound_packet(now, endpoint(AGENT_ENDPOINT), endpoint(remote), addr(inner));
         assert!(agent.take_answers().is_empty() && agent.encapsulated_packets.is_empty());
     }
     // A forged Binding Update and a replayed one do not move the binding either.
@@ -455,10 +455,10 @@ fn mutated_updates_inside_udp_bind_only_signed_addresses() {
     ];
     let mut bound = 0;
     for round in 0..20_000 {
-        let golden = &goldens[rng.below(goldens.len() as u64) as usize];
-        let packet = crate::hostile::mutate(&mut rng, golden);
+        let golden = &goldens[rng.number_below(goldens.len() as u64) as usize];
+        let packet = crate::hostile::mutate_packet(&mut rng, golden);
         if crate::hostile::is_parsed(&packet) {
-            let remote = if rng.chance(0.5) { NAT_ENDPOINT } else { NODE_ENDPOINT };
+            let remote = if rng.is_true_with_probability(0.5) { NAT_ENDPOINT } else { NODE_ENDPOINT };
             agent.receive_inside(AGENT_ENDPOINT, remote, &packet);
         }
         for binding in agent.home_agent.bindings().iter() {

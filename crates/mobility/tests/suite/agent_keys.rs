@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, Peer};
+use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, PeerHomeAgent};
 use carnet_mobility::{
     Authentication, Event, HomeAgent, MobilityDrop, Output, ReplayProtection, SecurityAssociation, SharedKeys,
 };
@@ -315,8 +315,8 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
     };
     for order in ["revocation", "drain"] {
         let with_peer = |mut config: HomeAgentConfig| {
-            let peer = Peer { address: addr("2001:db8:1::2"), preference: 0 };
-            config.others = OtherAgents { peers: vec![peer], ..OtherAgents::default() };
+            let peer = PeerHomeAgent { address: addr("2001:db8:1::2"), preference: 0 };
+            config.other_agents = OtherAgents { peers: vec![peer], ..OtherAgents::default() };
             config
         };
         // Before the node has used the new key, the old key signs.
@@ -356,7 +356,7 @@ fn a_router_that_is_given_a_new_key_stays_registered() {
         pair.reconfigure_router(0);
         pair.advance_seconds(5.0);
         assert!(pair.is_registered(0));
-        assert!(pair.drops.is_empty(), "{:?}", pair.drops);
+        assert!(pair.dropped_messages.is_empty(), "{:?}", pair.dropped_messages);
         assert_eq!(pair.last_update().options().spi, Some(key.spi));
         let lost = |event: &Event| matches!(event, Event::BindingRemoved { .. } | Event::Rejected { .. });
         assert!(!pair.events.iter().any(|(_, _, event)| lost(event)), "{:?}", pair.events);

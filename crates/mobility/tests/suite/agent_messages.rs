@@ -192,7 +192,7 @@ fn answers_to_unknown_message_types_are_rate_limited() {
     assert_eq!(answered(&mut agent), 20);
     assert_eq!(agent.last_drop_reason, Some(MobilityDrop::RateLimited));
     let now = agent.now;
-    agent.home_agent.handle_unbound(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
     assert_eq!(agent.take_answers().len(), 1);
     agent.advance_time(1.0);
     assert_eq!(answered(&mut agent), 20);
@@ -204,7 +204,7 @@ fn home_address_option_without_binding_draws_a_binding_error() {
     let mut agent = TestAgent::new(config());
     let unbound = |agent: &mut TestAgent, outer: &str, inner: &str| {
         let now = agent.now;
-        agent.home_agent.handle_unbound(now, addr(AGENT).into(), addr(outer).into(), addr(inner));
+        agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(outer).into(), addr(inner));
         agent.take_answers()
     };
     for inner in [HOME, "2001:db8:a::77"] {
@@ -218,8 +218,11 @@ fn home_address_option_without_binding_draws_a_binding_error() {
     assert!(unbound(&mut agent, "ff02::1", HOME).is_empty());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     assert!(unbound(&mut agent, CARE_OF, HOME).is_empty());
-    assert_eq!(agent.home_agent.misses_binding(endpoint(CARE_OF), addr(HOME)), None);
-    assert_eq!(agent.home_agent.misses_binding(endpoint(OTHER_CARE_OF), addr(HOME)), Some(addr(HOME)));
+    assert_eq!(agent.home_agent.home_address_without_binding(endpoint(CARE_OF), addr(HOME)), None);
+    assert_eq!(
+        agent.home_agent.home_address_without_binding(endpoint(OTHER_CARE_OF), addr(HOME)),
+        Some(addr(HOME))
+    );
 }
 
 /// RFC 6275 9.3.1: a binding to another care-of address does not count for this sender.
@@ -229,11 +232,11 @@ fn a_home_address_option_from_another_care_of_address_draws_a_binding_error() {
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF));
     let now: Time = agent.now;
-    agent.home_agent.handle_unbound(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
     assert!(agent.take_answers().is_empty(), "the grace of the move");
     agent.advance_time(6.0);
     let now = agent.now;
-    agent.home_agent.handle_unbound(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
     let answers = agent.take_answers();
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].message, ReceivedMessage::BindingError { status: 1, home_address: addr(HOME) });

@@ -253,22 +253,23 @@ fn random_updates_of_several_bindings_follow_rfc_5648() {
         let mut model: BTreeMap<Option<u16>, (Endpoint, f64)> = BTreeMap::new();
         let mut clock = 0.0;
         for sequence in 1..150_u16 {
-            let step = rng.below(12) as f64;
+            let step = rng.number_below(12) as f64;
             agent.advance_time(step);
             clock += step;
             model.retain(|_, (_, ends)| *ends > clock);
-            if rng.chance(0.05) {
+            if rng.is_true_with_probability(0.05) {
                 let stored = agent.home_agent.stored(agent.now, agent.wall_time());
                 agent = restarted_agent(&agent, 0.0, config(), stored);
             }
-            let bid = rng.below(4) as u16 + 1;
-            let care_of = format!("2001:db8:f{bid}::{:x}", rng.below(3) + 1);
+            let bid = rng.number_below(4) as u16 + 1;
+            let care_of = format!("2001:db8:f{bid}::{:x}", rng.number_below(3) + 1);
             let end = Endpoint::Ipv6(addr(&care_of));
             let mut update = TestUpdate::explicit_update(sequence).from(&care_of);
-            let lifetime = if rng.chance(0.25) { 0 } else { rng.below(6) as u16 + 1 };
+            let lifetime =
+                if rng.is_true_with_probability(0.25) { 0 } else { rng.number_below(6) as u16 + 1 };
             let ends = clock + f64::from(lifetime) * 4.0;
-            let plain = rng.chance(0.1);
-            let overwrite = rng.chance(0.15);
+            let plain = rng.is_true_with_probability(0.1);
+            let overwrite = rng.is_true_with_probability(0.15);
             if overwrite {
                 update = update.with_overwrite_flag();
             }

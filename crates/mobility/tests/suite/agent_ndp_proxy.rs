@@ -40,10 +40,13 @@ fn solicitation_for_registered_mobile_network_is_answered_without_override() {
     let status = agent.home_agent.proxied_link().expect("a link");
     assert_eq!((status.interface.as_str(), status.is_up), ("h0", true));
     // Two single addresses (the home agent's own and the home address), and one mobile network.
-    assert_eq!((status.addresses, status.prefixes, status.answered, status.refused), (2, 1, 2, 0));
+    assert_eq!(
+        (status.address_count, status.prefixes, status.answered_solicitations, status.refused_solicitations),
+        (2, 1, 2, 0)
+    );
     agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(0));
     let status = agent.home_agent.proxied_link().expect("a link");
-    assert_eq!((status.addresses, status.prefixes), (1, 0), "after the de-registration");
+    assert_eq!((status.address_count, status.prefixes), (1, 0), "after the de-registration");
     for target in [host, HOME] {
         assert!(
             agent.send_solicitation(target, ROUTER_ON_LINK).is_empty(),
@@ -80,7 +83,7 @@ fn ndp_proxy_limits_answers_to_an_address_scan() {
     let answered: usize = (0..5000).map(|number| solicit(&mut agent, number, None)).sum();
     assert_eq!((answered, agent.last_drop_reason), (512, Some(MobilityDrop::RateLimited)));
     let status = agent.home_agent.proxied_link().expect("a link");
-    assert_eq!((status.answered, status.refused), (512, 5000 - 512));
+    assert_eq!((status.answered_solicitations, status.refused_solicitations), (512, 5000 - 512));
     assert_eq!(solicit(&mut agent, 7, Some("2001:db8:a::7")), 1, "a unicast solicitation");
     agent.advance_time(1.0);
     let answered: usize = (0..5000).map(|number| solicit(&mut agent, number, None)).sum();

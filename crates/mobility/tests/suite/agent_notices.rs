@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, Peer};
+use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, PeerHomeAgent};
 use carnet_mobility::{Event, HomeAgent, MobilityDrop, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6;
@@ -26,8 +26,8 @@ use crate::road::VehicleOnRoad;
 const OTHER_HOME_AGENT: &str = "2001:db8:1::2";
 
 fn config_with_peer(mut config: HomeAgentConfig) -> HomeAgentConfig {
-    config.others = OtherAgents {
-        peers: vec![Peer { address: addr(OTHER_HOME_AGENT), preference: 0 }],
+    config.other_agents = OtherAgents {
+        peers: vec![PeerHomeAgent { address: addr(OTHER_HOME_AGENT), preference: 0 }],
         ..OtherAgents::default()
     };
     config
@@ -143,7 +143,8 @@ fn home_agent_repeats_signed_switch_until_node_deregisters() {
 #[test]
 fn messages_after_the_ntp_era_ends_in_2036_are_newer_than_before() {
     let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
-    agent.now = Time::ZERO + WallTime::from_unix_nanos(2_085_978_493_000_000_000).distance(WALL_START);
+    agent.now =
+        Time::ZERO + WallTime::from_unix_nanos(2_085_978_493_000_000_000).absolute_difference(WALL_START);
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let mut last: Option<u64> = None;
     for _ in 0..8 {
@@ -156,7 +157,7 @@ fn messages_after_the_ntp_era_ends_in_2036_are_newer_than_before() {
             let header = MobilityHeader::parse(mobility_header_of(&packet)).expect("a header");
             let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
             let time = timestamp(switch.options).expect("a Message-ID option");
-            assert_eq!(WallTime::from_ntp(time, wall).distance(wall).as_millis(), 0, "{time:x}");
+            assert_eq!(WallTime::from_ntp(time, wall).absolute_difference(wall).as_millis(), 0, "{time:x}");
             let is_newer = last.is_none_or(|last| time.wrapping_sub(last).cast_signed() > 0);
             assert!(is_newer, "{last:x?}, then {time:x}");
             last = Some(time);
@@ -205,9 +206,9 @@ fn drain_asks_at_most_sixteen_nodes_at_a_time() {
 #[test]
 fn drain_names_next_home_agent_after_timeout() {
     let mut with_two = config_with_peer(authenticated_config());
-    with_two.others.peers[0].preference = 2;
+    with_two.other_agents.peers[0].preference = 2;
     let third = "2001:db8:1::3";
-    with_two.others.peers.push(Peer { address: addr(third), preference: 1 });
+    with_two.other_agents.peers.push(PeerHomeAgent { address: addr(third), preference: 1 });
     let mut agent = TestAgent::new(with_two);
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature().lifetime(100));
     let wall = agent.wall_time();
@@ -498,7 +499,7 @@ fn conflicting_home_agent_on_link_is_reported() {
 #[test]
 fn proxy_answer_for_anycast_address_lacks_override_flag() {
     let mut config = config();
-    config.others.dhaad = true;
+    config.other_agents.answers_dhaad = true;
     let mut agent = TestAgent::on_home_link(config);
     let anycast = "2001:db8:1:0:fdff:ffff:ffff:fffe";
     let answers = agent.send_solicitation(anycast, "fe80::9");

@@ -200,7 +200,7 @@ fn a_clock_behind_the_last_timestamp_does_not_refuse_updates_for_long() {
     agent.now = now + Duration::from_secs(1);
     let update = update_with_timestamp(&agent, 32_770);
     let told = agent.expect_refusal(&update, 144).options().timestamp.expect("a timestamp");
-    let near = WallTime::from_ntp(told, wall).distance(wall);
+    let near = WallTime::from_ntp(told, wall).absolute_difference(wall);
     assert!(near <= Duration::from_secs(2), "{near:?}");
     let followed = TestUpdate::explicit_update(32_771)
         .with_option(MobilityOption::MessageIdentifier(told))
@@ -232,7 +232,7 @@ fn router_uses_timestamps_when_its_key_has_no_sequence_numbers_left() {
         pair.register_router();
         pair.advance_seconds(100.0);
         // The key has used as many numbers as a router uses in 17 days.
-        for key in &mut pair.agent_stored[0].keys {
+        for key in &mut pair.agent_stored_bindings[0].keys {
             key.numbers = 32_766;
         }
         pair.restart_agent(true);
@@ -263,7 +263,7 @@ fn router_without_state_derives_first_sequence_number_from_its_clock() {
         pair.restart_router(0, false);
         pair.register_router();
     }
-    let used = pair.agent_stored[0].keys[0].numbers;
+    let used = pair.agent_stored_bindings[0].keys[0].numbers;
     let apart = pair.last_update().sequence().wrapping_sub(first);
     assert!((500..2000).contains(&apart), "{apart} numbers in 500 minutes and as many refreshes");
     assert_eq!(used, u32::from(apart) + 1);

@@ -30,7 +30,7 @@ pub fn parse_mobility_message(packet: &[u8]) -> Option<MobilityMessage<'_>> {
     MobilityMessage::new(packet, &header, &extensions)
 }
 
-pub fn hex(text: &str) -> Vec<u8> {
+pub fn octets_of_hex(text: &str) -> Vec<u8> {
     let digits: String = text.split_whitespace().collect();
     (0..digits.len())
         .step_by(2)

@@ -29,7 +29,7 @@ fn random_setup(rng: &mut Rng) -> PairSetup {
     second.prefixes = vec![net(SECOND_PREFIX)];
     setup.routers.push(second);
     for index in 0..2 {
-        let authentication = match rng.below(3) {
+        let authentication = match rng.number_below(3) {
             0 => Authentication::None,
             1 => Authentication::SharedKey(test_association()),
             _ => Authentication::SharedKey(SecurityAssociation {
@@ -40,7 +40,7 @@ fn random_setup(rng: &mut Rng) -> PairSetup {
         setup.agent.nodes[index].authentication = authentication.clone();
         setup.routers[index].authentication = authentication;
     }
-    if rng.chance(0.5) { setup.with_home_link() } else { setup }
+    if rng.is_true_with_probability(0.5) { setup.with_home_link() } else { setup }
 }
 
 fn care_of(router: usize, uplink: &str, network: u64) -> String {
@@ -49,10 +49,10 @@ fn care_of(router: usize, uplink: &str, network: u64) -> String {
 }
 
 fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
-    let router = rng.below(2) as usize;
-    let uplink = if rng.chance(0.5) { "wifi" } else { "cell" };
-    match rng.below(20) {
-        0..=5 => pair.attach_uplink(router, uplink, &care_of(router, uplink, rng.below(3))),
+    let router = rng.number_below(2) as usize;
+    let uplink = if rng.is_true_with_probability(0.5) { "wifi" } else { "cell" };
+    match rng.number_below(20) {
+        0..=5 => pair.attach_uplink(router, uplink, &care_of(router, uplink, rng.number_below(3))),
         6..=9 => pair.detach_uplink(router, uplink),
         10 => {
             pair.routers[router].interfaces.remove(uplink);
@@ -60,12 +60,12 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
         }
         // The home link has room for one router only.
         11 if pair.agent_config.home_link.is_some() => pair.attach_uplink(0, "wifi", AT_HOME),
-        12 => pair.restart_agent(rng.chance(0.5)),
-        13 if rng.chance(0.3) => pair.reconfigure_router(router),
-        13 => pair.restart_router(router, rng.chance(0.5)),
+        12 => pair.restart_agent(rng.is_true_with_probability(0.5)),
+        13 if rng.is_true_with_probability(0.3) => pair.reconfigure_router(router),
+        13 => pair.restart_router(router, rng.is_true_with_probability(0.5)),
         14 => pair.is_agent_down = !pair.is_agent_down,
         15 => {
-            let wish = [None, Some("wifi"), Some("cell")][rng.below(3) as usize];
+            let wish = [None, Some("wifi"), Some("cell")][rng.number_below(3) as usize];
             pair.run_on_router(router, |machine, now, wall| machine.handle_handover(now, wall, wish))
                 .expect("handover");
         }
@@ -78,7 +78,7 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
                     let forged = TestUpdate::implicit_update(rng.u16())
                         .for_home_address(&node.home_address.to_string())
                         .from(ATTACKER)
-                        .lifetime(rng.below(20) as u16);
+                        .lifetime(rng.number_below(20) as u16);
                     pair.inject_packet(forged.clone().with_signature_by(wrong).to_packet());
                     pair.inject_packet(forged.to_packet());
                 }
@@ -97,7 +97,7 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
         }
         17 => {
             let steps = [Duration::ZERO, Duration::from_secs(3), Duration::from_secs(500)];
-            pair.routers[router].clock_lead = steps[rng.below(3) as usize];
+            pair.routers[router].clock_lead = steps[rng.number_below(3) as usize];
         }
         _ => pair.send_data_packet(router),
     }
@@ -108,14 +108,14 @@ fn run_schedule(seed: u64, traffic: bool) {
     let mut rng = Rng::new(seed);
     let mut pair = AgentAndRouters::new(random_setup(&mut rng));
     pair.link_conditions = Link {
-        loss_probability: rng.below(41) as f64 / 100.0,
-        duplication_probability: if rng.chance(0.5) { 0.2 } else { 0.0 },
-        delay_range: (Duration::ZERO, Duration::from_millis(1 + rng.below(3000))),
+        loss_probability: rng.number_below(41) as f64 / 100.0,
+        duplication_probability: if rng.is_true_with_probability(0.5) { 0.2 } else { 0.0 },
+        delay_range: (Duration::ZERO, Duration::from_millis(1 + rng.number_below(3000))),
     };
-    for _ in 0..rng.below(60) {
+    for _ in 0..rng.number_below(60) {
         inject_random_fault(&mut pair, &mut rng);
-        let longest = Duration::from_secs(1 + rng.below(20));
-        let pause = rng.duration(Duration::ZERO, longest);
+        let longest = Duration::from_secs(1 + rng.number_below(20));
+        let pause = rng.duration_between(Duration::ZERO, longest);
         let end = pair.now + pause;
         while traffic && pair.now + Duration::from_millis(500) < end {
             pair.advance_seconds(0.5);

@@ -38,7 +38,8 @@ fn example_configuration() -> HostConfiguration {
 /// Returns an advertiser on a link that is up.
 fn advertiser(hosts: HostConfiguration, mtu: Option<u32>) -> RouterAdvertiser {
     let prefixes = vec!["2001:db8:a::/64".parse().expect("a prefix")];
-    let config = AdvertiserConfig { interface: "i0".into(), prefixes, mtu, hosts, home_agent: None };
+    let config =
+        AdvertiserConfig { interface: "i0".into(), prefixes, mtu, host_values: hosts, home_agent: None };
     RouterAdvertiser::new(config, Rng::new(1))
 }
 
@@ -94,7 +95,7 @@ fn read_advertised_values(messages: &[LinkMessage]) -> AdvertisedValues {
 fn router_advertisements_have_configured_host_values() {
     let mut advertiser = advertiser(example_configuration(), Some(1400));
     advertiser.handle_interface(Time::ZERO, &interface(1500));
-    advertiser.set_contents(Time::ZERO, Some(1460), true);
+    advertiser.set_mtu_and_validity(Time::ZERO, Some(1460), true);
     let (_, messages) = next(&mut advertiser);
     let [message] = &messages[..] else { panic!("{messages:?}") };
     let mut expected = vec![1, 1, 2, 0, 0, 0, 0, 1];
@@ -119,7 +120,7 @@ fn router_advertisements_have_configured_host_values() {
 fn router_advertisements_without_config_contain_prefix_and_mtu() {
     let mut advertiser = advertiser(HostConfiguration::default(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
-    advertiser.set_contents(Time::ZERO, Some(1460), true);
+    advertiser.set_mtu_and_validity(Time::ZERO, Some(1460), true);
     let (_, messages) = next(&mut advertiser);
     assert_eq!(
         read_advertised_values(&messages),
@@ -212,13 +213,13 @@ fn stopping_router_withdraws_dns_servers() {
     stopping.handle_shutdown(Time::ZERO);
     let mut refused = advertiser(example_configuration(), None);
     refused.handle_interface(Time::ZERO, &interface(1500));
-    refused.set_contents(Time::ZERO, Some(1460), false);
+    refused.set_mtu_and_validity(Time::ZERO, Some(1460), false);
     let (_, of_refused) = next(&mut refused);
     for messages in [take_messages(&mut stopping), of_refused] {
         assert_eq!(read_advertised_values(&messages).dns, [(0, example_configuration().dns)]);
     }
     // The home agent accepts the prefixes: the router advertises the DNS servers again.
-    refused.set_contents(Time::from_secs(60), Some(1460), true);
+    refused.set_mtu_and_validity(Time::from_secs(60), Some(1460), true);
     let (_, messages) = next(&mut refused);
     assert_eq!(read_advertised_values(&messages).dns, [(180, example_configuration().dns)]);
 }

@@ -18,7 +18,7 @@ use crate::pair::{AgentAndRouters, Link, PairSetup};
 use crate::several::*;
 
 /// Number of mutated packets; `CARNET_ROUNDS` overrides it.
-const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
+const MUTATION_COUNT: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
         Ok(number) => number,
         Err(_) => panic!("CARNET_ROUNDS is no number"),
@@ -28,29 +28,33 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
 
 /// Changes some octets. In half of all cases the Mobility Header gets a right checksum again, so that the
 /// receiver examines the change itself.
-pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
+pub fn mutate_packet(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
     let mut packet = golden.to_vec();
-    for _ in 0..1 + rng.below(4) {
-        let at = rng.below(packet.len() as u64) as usize;
+    for _ in 0..1 + rng.number_below(4) {
+        let at = rng.number_below(packet.len() as u64) as usize;
         // Changes octets mostly behind the IPv6 header.
-        let at = if at < 40 && rng.chance(0.8) { 40 + at % (packet.len() - 40).max(1) } else { at };
-        match rng.below(6) {
-            0 => packet[at] ^= 1 << rng.below(8),
+        let at = if at < 40 && rng.is_true_with_probability(0.8) {
+            40 + at % (packet.len() - 40).max(1)
+        } else {
+            at
+        };
+        match rng.number_below(6) {
+            0 => packet[at] ^= 1 << rng.number_below(8),
             1 => packet[at] = rng.u16() as u8,
-            2 => packet[at] = [0, 1, 2, 0x7f, 0x80, 0xff][rng.below(6) as usize],
+            2 => packet[at] = [0, 1, 2, 0x7f, 0x80, 0xff][rng.number_below(6) as usize],
             3 => packet.truncate(at.max(41)),
-            4 => packet.extend((0..rng.below(40)).map(|n| n as u8)),
+            4 => packet.extend((0..rng.number_below(40)).map(|n| n as u8)),
             _ => {
                 let octet = packet[at];
                 packet.insert(at, octet);
             }
         }
     }
-    if rng.chance(0.7) {
+    if rng.is_true_with_probability(0.7) {
         let length = u16::try_from(packet.len() - 40).expect("short").to_be_bytes();
         packet[4..6].copy_from_slice(&length);
     }
-    if rng.chance(0.5)
+    if rng.is_true_with_probability(0.5)
         && let Ok(header) = Header::parse(&packet)
         && let Ok(extensions) = Extensions::parse(&packet)
         && extensions.protocol == protocol::MOBILITY
@@ -88,10 +92,12 @@ fn example_updates() -> Vec<Vec<u8>> {
         TestUpdate::implicit_update(10).sent_on_home_link().lifetime(0).with_signature().to_packet(),
         // A Binding Update that another program made, with the same key, another prefix and sequence number
         // 0x8100.
-        hex("60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001
+        octets_of_hex(
+            "60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001
              870201020000c910 20010db8000100000000000000001234
              3b0605000f810003c400003c061200402001 0db80002000000000000000000000911 010000012c99119f05ec6a
-             bd2b938bc15101020000"),
+             bd2b938bc15101020000",
+        ),
     ]
 }
 
@@ -108,20 +114,20 @@ fn mutated_updates_with_another_key_create_no_binding() {
     let mut agent = TestAgent::new(other);
     let goldens = example_updates();
     let mut delivered = 0;
-    for _ in 0..ROUNDS {
-        let golden = &goldens[rng.below(goldens.len() as u64) as usize];
-        let packet = mutate(&mut rng, golden);
+    for _ in 0..MUTATION_COUNT {
+        let golden = &goldens[rng.number_below(goldens.len() as u64) as usize];
+        let packet = mutate_packet(&mut rng, golden);
         if is_parsed(&packet) {
             delivered += 1;
             let _ = agent.receive_packet(&packet);
             assert!(agent.home_agent.bindings().iter().next().is_none(), "{packet:02x?}");
             assert!(agent.home_agent.stored(agent.now, agent.wall_time()).is_empty());
         }
-        if rng.chance(0.1) {
+        if rng.is_true_with_probability(0.1) {
             agent.advance_time(0.05);
         }
     }
-    assert!(delivered > ROUNDS / 10, "{delivered} delivered");
+    assert!(delivered > MUTATION_COUNT / 10, "{delivered} delivered");
     agent.advance_time(100.0);
     assert!(agent.home_agent.poll_timeout().is_none());
 }
@@ -132,9 +138,9 @@ fn mutated_updates_bind_only_signed_addresses() {
     let mut rng = Rng::new(2);
     let goldens = example_updates();
     let mut agent = TestAgent::new(authenticated_config());
-    for round in 0..ROUNDS {
-        let golden = &goldens[rng.below(goldens.len() as u64) as usize];
-        let packet = mutate(&mut rng, golden);
+    for round in 0..MUTATION_COUNT {
+        let golden = &goldens[rng.number_below(goldens.len() as u64) as usize];
+        let packet = mutate_packet(&mut rng, golden);
         if is_parsed(&packet) {
             let _ = agent.receive_packet(&packet);
         }
@@ -177,9 +183,9 @@ fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
     ];
     let mut agent = TestAgent::new(authenticated_config());
     let mut most = 0;
-    for round in 0..ROUNDS {
-        let golden = &goldens[rng.below(goldens.len() as u64) as usize];
-        let packet = mutate(&mut rng, golden);
+    for round in 0..MUTATION_COUNT {
+        let golden = &goldens[rng.number_below(goldens.len() as u64) as usize];
+        let packet = mutate_packet(&mut rng, golden);
         if is_parsed(&packet) {
             let _ = agent.receive_packet(&packet);
         }
@@ -208,18 +214,19 @@ fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
 fn mutated_updates_of_several_bindings_stay_within_bounds() {
     let mut rng = Rng::new(13);
     let mut agent = TestAgent::on_home_link(config());
-    for round in 0..ROUNDS {
-        let bid = rng.below(30) as u16;
+    for round in 0..MUTATION_COUNT {
+        let bid = rng.number_below(30) as u16;
         let mut update = TestUpdate::explicit_update(round as u16)
-            .with_bid(bid, &format!("2001:db8:f1::{:x}", rng.below(9) + 1));
-        if rng.chance(0.3) {
+            .with_bid(bid, &format!("2001:db8:f1::{:x}", rng.number_below(9) + 1));
+        if rng.is_true_with_probability(0.3) {
             update = update.with_bid(bid + 1, OTHER_CARE_OF).with_flow(bid, bid, 5000, &[bid, bid + 1]);
         }
-        if rng.chance(0.5) {
+        if rng.is_true_with_probability(0.5) {
             update = update.with_flow_summary(&[bid, bid + 1, 7]);
         }
         let packet = update.to_packet();
-        let packet = if rng.chance(0.5) { mutate(&mut rng, &packet) } else { packet };
+        let packet =
+            if rng.is_true_with_probability(0.5) { mutate_packet(&mut rng, &packet) } else { packet };
         if is_parsed(&packet) {
             let _ = agent.receive_packet(&packet);
         }
@@ -230,7 +237,7 @@ fn mutated_updates_of_several_bindings_stay_within_bounds() {
                 <= 2 * carnet_mobility::home_agent::MAX_BINDINGS
         );
         assert!(agent.home_agent.flows(home).len() <= carnet_mobility::home_agent::MAX_FLOWS);
-        if rng.chance(0.05) {
+        if rng.is_true_with_probability(0.05) {
             agent.advance_time(1.0);
         }
         agent.events.clear();
@@ -248,13 +255,13 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
     let mut rng = Rng::new(3);
     let goldens = example_updates();
     let mut agent = TestAgent::on_home_link(config());
-    for _ in 0..ROUNDS {
-        let golden = &goldens[rng.below(goldens.len() as u64) as usize];
-        let packet = mutate(&mut rng, golden);
+    for _ in 0..MUTATION_COUNT {
+        let golden = &goldens[rng.number_below(goldens.len() as u64) as usize];
+        let packet = mutate_packet(&mut rng, golden);
         if is_parsed(&packet) {
             let _ = agent.receive_packet(&packet);
         }
-        if rng.chance(0.02) {
+        if rng.is_true_with_probability(0.02) {
             agent.advance_time(1.0);
         }
         let mut count = 0;
@@ -278,13 +285,13 @@ fn mutated_acknowledgements_create_no_registration() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
-    for round in 0..ROUNDS {
+    for round in 0..MUTATION_COUNT {
         let update = pair.last_update();
-        let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
+        let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.number_below(11) as usize];
         let mut answer = TestAcknowledgement::answering(&update, status);
         answer.association =
             Some(carnet_mobility::SecurityAssociation { key: [0x5a; 16].into(), ..test_association() });
-        let golden = match rng.below(5) {
+        let golden = match rng.number_below(5) {
             0 => control_packet(
                 addr(AGENT),
                 addr(CARE_OF),
@@ -299,7 +306,7 @@ fn mutated_acknowledgements_create_no_registration() {
             ),
             _ => answer.to_packet(),
         };
-        let packet = mutate(&mut rng, &golden);
+        let packet = mutate_packet(&mut rng, &golden);
         if is_parsed(&packet) {
             let _ = pair.deliver_to_router(0, &packet);
         }
@@ -310,7 +317,7 @@ fn mutated_acknowledgements_create_no_registration() {
         }
         if round % 1000 == 0 {
             pair.events.clear();
-            pair.drops.clear();
+            pair.dropped_messages.clear();
             let keep = pair.sent_packets.pop();
             pair.sent_packets.clear();
             pair.sent_packets.extend(keep);
@@ -327,10 +334,10 @@ fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
-    for round in 0..ROUNDS {
-        let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
+    for round in 0..MUTATION_COUNT {
+        let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.number_below(11) as usize];
         let golden = TestAcknowledgement::answering(&pair.last_update(), status).to_packet();
-        let packet = mutate(&mut rng, &golden);
+        let packet = mutate_packet(&mut rng, &golden);
         if is_parsed(&packet) {
             let _ = pair.deliver_to_router(0, &packet);
         }
@@ -340,7 +347,7 @@ fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
                 .expect("handover");
             pair.attach_uplink(0, "wifi", if round % 100 == 0 { CARE_OF } else { OTHER_CARE_OF });
             pair.events.clear();
-            pair.drops.clear();
+            pair.dropped_messages.clear();
             let keep = pair.sent_updates().pop().map(|(at, seen)| crate::pair::SentPacket {
                 sent_at: at,
                 sending_router: Some(0),

@@ -75,8 +75,8 @@ impl StationObserver for ObservedStations {
 /// a prefix.
 struct RadioNetwork {
     now: Time,
-    machines: BTreeMap<Mac, Mnpp>,
-    views: BTreeMap<Mac, ObservedStations>,
+    routers: BTreeMap<Mac, Mnpp>,
+    observations: BTreeMap<Mac, ObservedStations>,
     /// Pairs of sender and receiver that are in range.
     pairs_in_range: BTreeSet<(Mac, Mac)>,
     owner_of_prefix: BTreeMap<Ipv6Net, Mac>,
@@ -90,8 +90,8 @@ impl RadioNetwork {
     fn new(configs: impl IntoIterator<Item = (Mac, MnppConfig)>) -> RadioNetwork {
         let mut world = RadioNetwork {
             now: Time::from_secs(100),
-            machines: BTreeMap::new(),
-            views: BTreeMap::new(),
+            routers: BTreeMap::new(),
+            observations: BTreeMap::new(),
             pairs_in_range: BTreeSet::new(),
             owner_of_prefix: BTreeMap::new(),
             are_tunnels_working: true,
@@ -104,8 +104,8 @@ impl RadioNetwork {
             }
             let mut machine = Mnpp::new(config, Rng::new(u64::from(mac[5])));
             machine.handle_station(mac, link_local(mac));
-            world.machines.insert(mac, machine);
-            world.views.insert(mac, ObservedStations::default());
+            world.routers.insert(mac, machine);
+            world.observations.insert(mac, ObservedStations::default());
         }
         world
     }
@@ -115,13 +115,13 @@ impl RadioNetwork {
     }
 
     fn machine_mut(&mut self, mac: Mac) -> &mut Mnpp {
-        self.machines.get_mut(&mac).expect("a machine")
+        self.routers.get_mut(&mac).expect("a machine")
     }
 
     fn deliver_all_outputs(&mut self) {
         loop {
             let outputs: Vec<(Mac, Output)> = self
-                .machines
+                .routers
                 .iter_mut()
                 .flat_map(|(mac, machine)| {
                     std::iter::from_fn(|| machine.poll_output())
@@ -130,20 +130,20 @@ impl RadioNetwork {
                 })
                 .collect();
             if outputs.is_empty() {
-                for (mac, machine) in &self.machines {
+                for (mac, machine) in &self.routers {
                     let told = self.reported_routes.get(mac).cloned().unwrap_or_default();
                     assert_eq!(machine.routes(), told, "{mac:?} has not told of its routes");
                 }
                 return;
             }
             for (mac, _) in outputs.iter().filter(|(_, output)| *output == Output::Routes) {
-                self.reported_routes.insert(*mac, self.machines[mac].routes());
+                self.reported_routes.insert(*mac, self.routers[mac].routes());
             }
             for (from, output) in outputs {
                 self.log.push((self.now, from, output.clone()));
                 match output {
                     Output::Announce(packet) => {
-                        for to in self.machines.keys().copied().collect::<Vec<_>>() {
+                        for to in self.routers.keys().copied().collect::<Vec<_>>() {
                             self.deliver_message(from, to, &packet);
                         }
                     }
@@ -154,9 +154,9 @@ impl RadioNetwork {
                             self.owner_of_prefix.iter().find(|(net, _)| net.contains(&header.destination));
                         if let Some((_, owner)) = owner {
                             let owner = *owner;
-                            let view = self.views[&owner].clone();
+                            let view = self.observations[&owner].clone();
                             let now = self.now;
-                            self.machine_mut(owner).handle_init(now, header.source, &test, &view);
+                            self.machine_mut(owner).handle_test_init(now, header.source, &test, &view);
                         }
                     }
                     _ => {}
@@ -170,16 +170,17 @@ impl RadioNetwork {
             return;
         }
         let now = self.now;
-        if let Some(sight) = self.views.get_mut(&to).and_then(|view| view.0.get_mut(&from)) {
+        if let Some(sight) = self.observations.get_mut(&to).and_then(|view| view.0.get_mut(&from)) {
             sight.received_at = now;
         }
-        let view = self.views[&to].clone();
+        let view = self.observations[&to].clone();
         let (header, message) = Header::parse_packet(packet).expect("an IPv6 packet");
         assert_eq!(header.source, link_local(from));
         if header.next_header == protocol::MOBILITY {
             assert_eq!(header.destination, link_local(to));
             let (_, test) = prefix_test_in(packet);
-            let _counted = self.machine_mut(to).handle_straight(now, from, header.source, &test, &view);
+            let _counted =
+                self.machine_mut(to).handle_message_of_station(now, from, header.source, &test, &view);
         } else {
             nd::check_header(&header, message).expect("as RFC 4861 wants it");
             let advertisement = RouterAdvertisement::parse(message).expect("an advertisement");
@@ -192,11 +193,11 @@ impl RadioNetwork {
         let end = self.now + span;
         self.deliver_all_outputs();
         while let Some(due) =
-            self.machines.values().filter_map(Mnpp::poll_timeout).min().filter(|due| *due <= end)
+            self.routers.values().filter_map(Mnpp::poll_timeout).min().filter(|due| *due <= end)
         {
             self.now = self.now.max(due);
-            for (mac, machine) in &mut self.machines {
-                machine.handle_timeout(self.now, &self.views[mac]);
+            for (mac, machine) in &mut self.routers {
+                machine.handle_timeout(self.now, &self.observations[mac]);
             }
             self.deliver_all_outputs();
         }
@@ -213,7 +214,7 @@ impl RadioNetwork {
                 stays_in_range: true,
                 leaves_range: false,
             };
-            self.views.get_mut(&to).expect("a view").0.insert(from, sight);
+            self.observations.get_mut(&to).expect("a view").0.insert(from, sight);
         }
         for mac in [a, b] {
             let now = self.now;
@@ -223,24 +224,24 @@ impl RadioNetwork {
     }
 
     fn change_observation(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut StationObservation)) {
-        let sight = self.views.get_mut(&who).and_then(|view| view.0.get_mut(&whom));
+        let sight = self.observations.get_mut(&who).and_then(|view| view.0.get_mut(&whom));
         change(sight.expect("a sight"));
     }
 
     fn routes_of(&self, mac: Mac) -> Vec<(Ipv6Net, Ipv6Addr)> {
-        self.machines[&mac].routes().into_iter().collect()
+        self.routers[&mac].routes().into_iter().collect()
     }
 
     fn route_reasons(&self, mac: Mac) -> Vec<&'static str> {
-        self.machines[&mac].prefix_routes().iter().map(|way| way.state_reason).collect()
+        self.routers[&mac].prefix_routes().iter().map(|way| way.state_reason).collect()
     }
 
     fn dropped_messages(&self, mac: Mac, reason: MnppDrop) -> u64 {
-        self.machines[&mac].counters().dropped(reason)
+        self.routers[&mac].counters().dropped(reason)
     }
 
     fn sent_announcements(&self, mac: Mac) -> u64 {
-        self.machines[&mac].counters().sent_announcements
+        self.routers[&mac].counters().sent_announcements
     }
 }
 
@@ -268,7 +269,7 @@ fn announce_prefix(world: &mut RadioNetwork, from: Mac, text: &str, lifetime: u3
         ..nd::RouterAdvertisementRepr::default()
     });
     let advertisement = RouterAdvertisement::parse(&message).expect("an advertisement");
-    let (now, view) = (world.now, world.views[&A].clone());
+    let (now, view) = (world.now, world.observations[&A].clone());
     world.machine_mut(A).handle_advertisement(now, from, link_local(from), &advertisement, &view);
     world.deliver_all_outputs();
 }
@@ -281,8 +282,8 @@ fn meeting_vehicles_prove_prefixes_within_announcement_delay() {
     assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
     assert_eq!(world.routes_of(B), [(own_prefix(A), link_local(A))]);
     // Each router has sent one Prefix Test Init.
-    assert_eq!(world.machines[&A].counters().tests, 1);
-    assert_eq!(world.machines[&B].counters().tests_answered, 1);
+    assert_eq!(world.routers[&A].counters().tests, 1);
+    assert_eq!(world.routers[&B].counters().tests_answered, 1);
 }
 
 #[test]
@@ -298,21 +299,21 @@ fn prefixes_are_announced_only_to_neighbours_once_a_second() {
     }
     assert!((1..=3).contains(&world.sent_announcements(A)), "{}", world.sent_announcements(A));
     // Announcements follow every 7.5 to 10 s, and probes of unused routes once a second.
-    let (before, probes) = (world.sent_announcements(A), world.machines[&A].counters().sent_probes);
+    let (before, probes) = (world.sent_announcements(A), world.routers[&A].counters().sent_probes);
     world.advance_time(Duration::from_secs(100));
     assert!(
         (10..=15).contains(&(world.sent_announcements(A) - before)),
         "{}",
         world.sent_announcements(A) - before
     );
-    let probes = world.machines[&A].counters().sent_probes - probes;
+    let probes = world.routers[&A].counters().sent_probes - probes;
     assert!((80..=110).contains(&probes), "{probes}");
     assert_eq!(world.routes_of(A).len(), 1);
     // A proof lasts ten minutes and is renewed in time.
     world.advance_time(Duration::from_secs(1000));
     assert_eq!(world.routes_of(A).len(), 1);
-    assert_eq!(world.machines[&A].counters().ended_routes, 0);
-    assert!((3..=5).contains(&world.machines[&A].counters().tests));
+    assert_eq!(world.routers[&A].counters().ended_routes, 0);
+    assert!((3..=5).contains(&world.routers[&A].counters().tests));
 }
 
 #[test]
@@ -338,8 +339,8 @@ fn vehicle_cannot_claim_foreign_prefix() {
         prefix: own_prefix(B).network(),
         prefix_length: 64,
     };
-    let (now, view) = (world.now, world.views[&A].clone());
-    let result = world.machine_mut(A).handle_straight(now, C, link_local(C), &forged, &view);
+    let (now, view) = (world.now, world.observations[&A].clone());
+    let result = world.machine_mut(A).handle_message_of_station(now, C, link_local(C), &forged, &view);
     assert_eq!(result, Err(MnppDrop::Unasked));
     assert_eq!(world.routes_of(A).len(), 1);
     // B comes into range: A accepts its route at once, and C's announcement still does not count.
@@ -358,7 +359,7 @@ fn announcements_of_own_or_invalid_prefixes_are_refused() {
             stays_in_range: true,
             leaves_range: false,
         };
-        world.views.get_mut(&A).expect("a view").0.insert(B, sight);
+        world.observations.get_mut(&A).expect("a view").0.insert(B, sight);
         for (text, reason) in [
             ("::/0", MnppDrop::BadPrefix),
             ("::/1", MnppDrop::BadPrefix),
@@ -392,17 +393,17 @@ fn mnpp_tables_are_bounded() {
             announce_prefix(&mut world, mac, &format!("2001:db8:{:x}:{net:x}::/64", 0x100 + station), 60);
         }
     }
-    let ways = world.machines[&A].prefix_routes();
+    let ways = world.routers[&A].prefix_routes();
     assert_eq!(ways.len(), carnet_mobility::mnpp::MAX_PEERS * carnet_mobility::mnpp::MAX_CLAIMS);
     // No tested prefix belongs to a station in range: the router does not ask the home agents.
-    assert_eq!(world.machines[&A].counters().tests, 0);
+    assert_eq!(world.routers[&A].counters().tests, 0);
     // The router does not wake up for stations out of range more often than it checks positions.
     world.advance_time(milliseconds(1));
-    let due = world.machines[&A].poll_timeout().expect("looks again");
+    let due = world.routers[&A].poll_timeout().expect("looks again");
     assert!(due >= world.now + milliseconds(400), "{due}");
     world.advance_time(Duration::from_secs(61));
-    assert_eq!(world.machines[&A].prefix_routes().len(), 0);
-    assert_eq!(world.machines[&A].poll_timeout(), None);
+    assert_eq!(world.routers[&A].prefix_routes().len(), 0);
+    assert_eq!(world.routers[&A].poll_timeout(), None);
 }
 
 #[test]
@@ -418,19 +419,19 @@ fn answers_to_prefix_tests_are_rate_limited() {
         prefix: own_prefix(B).network(),
         prefix_length: 64,
     };
-    let answered = world.machines[&B].counters().tests_answered;
-    let (now, view) = (world.now, world.views[&B].clone());
+    let answered = world.routers[&B].counters().tests_answered;
+    let (now, view) = (world.now, world.observations[&B].clone());
     for _ in 0..1000 {
-        assert!(world.machine_mut(B).handle_init(now, ADDRESS_OUTSIDE, &test, &view));
+        assert!(world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view));
     }
-    assert!(world.machines[&B].counters().tests_answered - answered <= 32);
+    assert!(world.routers[&B].counters().tests_answered - answered <= 32);
     // A router does not answer an asker that is out of range.
     let stranger = PrefixTest { requester: C, ..test };
-    assert!(world.machine_mut(B).handle_init(now, ADDRESS_OUTSIDE, &stranger, &view));
+    assert!(world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &stranger, &view));
     assert_eq!(world.dropped_messages(B, MnppDrop::Unreachable), 1);
     // B does not take a Prefix Test Init for another router's prefix; its caller forwards the message.
     let other = PrefixTest { prefix: own_prefix(C).network(), ..test };
-    assert!(!world.machine_mut(B).handle_init(now, ADDRESS_OUTSIDE, &other, &view));
+    assert!(!world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &other, &view));
 }
 
 #[test]
@@ -482,14 +483,14 @@ fn unexpected_end_of_radio_contact_is_detected_by_probes() {
         world.advance_time(Duration::from_secs(2) + milliseconds(10 * offset));
         for _ in 0..50 {
             let now = world.now;
-            world.machine_mut(A).handle_use(now, B);
+            world.machine_mut(A).handle_used_station(now, B);
             world.advance_time(milliseconds(10));
         }
         world.pairs_in_range.clear();
         let cut = world.now;
         while !world.routes_of(A).is_empty() {
             let now = world.now;
-            world.machine_mut(A).handle_use(now, B);
+            world.machine_mut(A).handle_used_station(now, B);
             world.advance_time(milliseconds(10));
             assert!(world.now.saturating_since(cut) <= milliseconds(660), "{:?}", world.route_reasons(A));
         }
@@ -498,12 +499,12 @@ fn unexpected_end_of_radio_contact_is_detected_by_probes() {
         assert!(withdrawn);
         // The direct route has ended, so the station sends packets to B into the tunnel, even if the kernel
         // still has the route.
-        assert!(world.machines[&A].must_use_tunnel(B, "2001:db8:b::5".parse().expect("an address")));
-        assert!(!world.machines[&A].must_use_tunnel(B, "2001:db8:c::5".parse().expect("an address")));
+        assert!(world.routers[&A].must_use_tunnel(B, "2001:db8:b::5".parse().expect("an address")));
+        assert!(!world.routers[&A].must_use_tunnel(B, "2001:db8:c::5".parse().expect("an address")));
         // The router probes B again, at growing intervals.
-        let before = world.machines[&A].counters().sent_probes;
+        let before = world.routers[&A].counters().sent_probes;
         world.advance_time(Duration::from_secs(15));
-        let probes = world.machines[&A].counters().sent_probes - before;
+        let probes = world.routers[&A].counters().sent_probes - before;
         assert!((3..=14).contains(&probes), "{probes}");
         world.bring_into_range(A, B);
         world.advance_time(Duration::from_secs(10));
@@ -540,11 +541,11 @@ fn withdrawn_or_expired_announcement_ends_route() {
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine_mut(B).set_valid(now, false);
+    world.machine_mut(B).set_may_announce(now, false);
     world.advance_time(Duration::from_secs(30));
     assert_eq!(world.routes_of(A), []);
     let now = world.now;
-    world.machine_mut(B).set_valid(now, true);
+    world.machine_mut(B).set_may_announce(now, true);
     world.advance_time(Duration::from_secs(2));
     assert_eq!(world.routes_of(A).len(), 1);
 }
@@ -561,7 +562,7 @@ fn recently_proven_neighbour_needs_no_new_test() {
     assert_eq!(world.routes_of(A).len(), 1);
     // The stations are apart for a minute, and meet again without an uplink.
     world.pairs_in_range.clear();
-    world.views.values_mut().for_each(|view| view.0.clear());
+    world.observations.values_mut().for_each(|view| view.0.clear());
     world.advance_time(Duration::from_secs(60));
     assert_eq!((world.routes_of(A).len(), world.route_reasons(A).len()), (0, 0));
     world.are_tunnels_working = false;
@@ -578,7 +579,7 @@ fn unverified_peers_are_accepted_if_the_config_allows_them() {
     world.bring_into_range(A, B);
     world.advance_time(milliseconds(300));
     assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
-    assert_eq!(world.machines[&A].counters().tests, 0);
+    assert_eq!(world.routers[&A].counters().tests, 0);
 }
 
 /// Random claims, answers and losses: packets go directly only to the owner of a prefix, and no router wakes
@@ -589,22 +590,22 @@ fn packets_go_directly_only_to_the_owner_of_their_prefix_in_random_runs() {
         let mut rng = Rng::new(seed);
         let mut world = RadioNetwork::new([A, B, C].map(|mac| (mac, config(mac))));
         let all = [A, B, C];
-        let any = |rng: &mut Rng| all[rng.below(3) as usize];
+        let any = |rng: &mut Rng| all[rng.number_below(3) as usize];
         for _ in 0..200 {
             let (one, other) = (any(&mut rng), any(&mut rng));
-            match rng.below(8) {
+            match rng.number_below(8) {
                 0 if one != other => world.bring_into_range(one, other),
                 1 if one != other => drop(world.pairs_in_range.remove(&(one, other))),
-                2 => drop(world.views.get_mut(&one).map(|view| view.0.remove(&other))),
-                3 => world.are_tunnels_working = rng.below(4) > 0,
+                2 => drop(world.observations.get_mut(&one).map(|view| view.0.remove(&other))),
+                3 => world.are_tunnels_working = rng.number_below(4) > 0,
                 4 => announce_prefix(
                     &mut world,
                     other,
                     &format!("{}", own_prefix(any(&mut rng))),
-                    rng.below(60) as u32,
+                    rng.number_below(60) as u32,
                 ),
                 5 => {
-                    let kind = [PrefixTestKind::Test, PrefixTestKind::Answer][rng.below(2) as usize];
+                    let kind = [PrefixTestKind::Test, PrefixTestKind::Answer][rng.number_below(2) as usize];
                     let cookie = rng.u64();
                     let prefix = own_prefix(any(&mut rng)).network();
                     let forged = PrefixTest {
@@ -615,14 +616,16 @@ fn packets_go_directly_only_to_the_owner_of_their_prefix_in_random_runs() {
                         prefix,
                         prefix_length: 64,
                     };
-                    let (now, view) = (world.now, world.views[&one].clone());
+                    let (now, view) = (world.now, world.observations[&one].clone());
                     let machine = world.machine_mut(one);
-                    let refused = machine.handle_straight(now, other, link_local(other), &forged, &view);
+                    let refused =
+                        machine.handle_message_of_station(now, other, link_local(other), &forged, &view);
                     assert!(refused.is_err());
                     world.deliver_all_outputs();
                 }
                 _ => {
-                    let (log, span) = (world.log.len(), rng.duration(milliseconds(1), milliseconds(3000)));
+                    let (log, span) =
+                        (world.log.len(), rng.duration_between(milliseconds(1), milliseconds(3000)));
                     world.advance_time(span);
                     let sent = world.log.len() - log;
                     assert!(sent < 40 + span.as_millis() as usize / 10, "{sent} in {span:?}");
@@ -674,7 +677,7 @@ fn probes_detect_failure_two_hops_away() {
     let cut = world.now;
     while world.routes_of(A).len() > 1 {
         let now = world.now;
-        world.machine_mut(A).handle_use(now, C);
+        world.machine_mut(A).handle_used_station(now, C);
         world.advance_time(milliseconds(10));
         assert!(world.now.saturating_since(cut) <= milliseconds(660), "{:?}", world.route_reasons(A));
     }

@@ -34,7 +34,7 @@ pub struct AgentAndRouters {
     pub wall_start: WallTime,
     pub agent: HomeAgent,
     pub agent_config: HomeAgentConfig,
-    pub agent_stored: Vec<StoredBinding>,
+    pub agent_stored_bindings: Vec<StoredBinding>,
     /// While true, packets to the home agent are lost, because it is being restarted.
     pub is_agent_down: bool,
     pub routers: Vec<TestRouter>,
@@ -44,13 +44,13 @@ pub struct AgentAndRouters {
     /// Default routers that lose the packets of the mobile routers.
     pub dead_routers: Vec<Ipv6Addr>,
     pub rng: Rng,
-    flights_underway: Timeline<MessageUnderway>,
+    messages_underway: Timeline<MessageUnderway>,
     inputs_at_this_time: usize,
     pub sent_packets: Vec<SentPacket>,
     pub events: Vec<(Time, Option<usize>, Event)>,
     pub link_messages: Vec<(Time, Option<usize>, LinkMessage)>,
     pub forwarding_changes: usize,
-    pub drops: Vec<(Time, MobilityDrop)>,
+    pub dropped_messages: Vec<(Time, MobilityDrop)>,
     /// Addresses that a scripted neighbour on the home link has.
     pub neighbour_addresses: Vec<Ipv6Addr>,
     /// Home address and care-of address of every registration that a router has sent for itself.
@@ -79,20 +79,20 @@ impl AgentAndRouters {
             wall_start: agent::WALL_START,
             agent: HomeAgent::new(setup.agent.clone()),
             agent_config: setup.agent,
-            agent_stored: Vec::new(),
+            agent_stored_bindings: Vec::new(),
             is_agent_down: false,
             routers,
             link_conditions: Link::LOSSLESS,
             dead_addresses: Vec::new(),
             dead_routers: Vec::new(),
             rng,
-            flights_underway: Timeline::default(),
+            messages_underway: Timeline::default(),
             inputs_at_this_time: 0,
             sent_packets: Vec::new(),
             events: Vec::new(),
             link_messages: Vec::new(),
             forwarding_changes: 0,
-            drops: Vec::new(),
+            dropped_messages: Vec::new(),
             neighbour_addresses: Vec::new(),
             requested_bindings: BTreeSet::new(),
             last_solicited_at: BTreeMap::new(),
@@ -193,16 +193,16 @@ impl AgentAndRouters {
     // Time
 
     /// Returns the time of the next event.
-    pub fn next_wake_up(&self) -> Option<Time> {
+    pub fn next_event_at(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.mobile_router.poll_timeout());
-        timers.chain(self.agent.poll_timeout()).chain(self.flights_underway.next_time()).min()
+        timers.chain(self.agent.poll_timeout()).chain(self.messages_underway.next_time()).min()
     }
 
     /// Handles the next event if it is not after `end`; returns false without an event.
     pub fn handle_next_event(&mut self, end: Time) -> bool {
-        let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
+        let Some(at) = self.next_event_at().filter(|at| *at <= end) else { return false };
         self.set_time(at);
-        if let Some(flight) = self.flights_underway.pop_due(self.now) {
+        if let Some(flight) = self.messages_underway.pop_due(self.now) {
             self.handle_arrival(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
@@ -315,7 +315,7 @@ impl AgentAndRouters {
         self.sent_packets.clear();
         self.events.clear();
         self.link_messages.clear();
-        self.drops.clear();
+        self.dropped_messages.clear();
         self.forwarding_changes = 0;
     }
 
@@ -409,9 +409,10 @@ impl AgentAndRouters {
             Output::Forwarding(_) => self.forwarding_changes += 1,
             Output::ProbePortal { .. } => {}
             Output::Persist(_) => match from {
-                None => self.agent_stored = self.agent.stored(self.now, self.wall_time()),
+                None => self.agent_stored_bindings = self.agent.stored(self.now, self.wall_time()),
                 Some(router) => {
-                    self.routers[router].stored_sequence = Some(self.routers[router].mobile_router.stored());
+                    self.routers[router].stored_sequence =
+                        Some(self.routers[router].mobile_router.stored_state());
                 }
             },
         }
@@ -470,7 +471,7 @@ impl AgentAndRouters {
     }
 
     fn schedule_flight(&mut self, delay: Duration, flight: MessageUnderway) {
-        self.flights_underway.schedule_at(self.now + delay, flight);
+        self.messages_underway.schedule_at(self.now + delay, flight);
     }
 
     fn handle_arrival(&mut self, flight: MessageUnderway) {
@@ -499,7 +500,7 @@ impl AgentAndRouters {
         let Some(message) = parse_mobility_message(packet) else { return };
         let (now, wall) = (self.now, self.wall_time());
         if let Err(reason) = self.run_on_agent(|agent| agent.handle_message(now, wall, message)) {
-            self.drops.push((now, reason));
+            self.dropped_messages.push((now, reason));
         }
     }
 
@@ -509,7 +510,7 @@ impl AgentAndRouters {
         let result =
             self.run_on_router(index, |machine, now, wall| machine.handle_message(now, wall, message));
         if let Err(reason) = result {
-            self.drops.push((self.now, reason));
+            self.dropped_messages.push((self.now, reason));
         }
         result
     }
@@ -525,7 +526,7 @@ impl AgentAndRouters {
             let heard = LinkMessage { interface: "h0".into(), ..message.clone() };
             let now = self.now;
             if let Err(reason) = self.run_on_agent(|agent| agent.handle_link_message(now, &heard)) {
-                self.drops.push((now, reason));
+                self.dropped_messages.push((now, reason));
             }
         }
         if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
@@ -565,10 +566,10 @@ impl AgentAndRouters {
         self.agent = HomeAgent::new(self.agent_config.clone());
         let (now, wall) = (self.now, self.wall_time());
         if with_state {
-            let stored = self.agent_stored.clone();
+            let stored = self.agent_stored_bindings.clone();
             self.run_on_agent(|agent| agent.restore(now, wall, stored));
         } else {
-            self.agent_stored.clear();
+            self.agent_stored_bindings.clear();
         }
         self.agent_home_link();
     }
@@ -608,7 +609,7 @@ impl AgentAndRouters {
     /// the decapsulated packet.
     pub fn send_data_packet(&mut self, index: usize) {
         match self.routers[index].mobile_router.path_without_policy().and_then(Endpoint::ipv6) {
-            None => self.run_on_router(index, |machine, now, wall| machine.handle_demand(now, wall)),
+            None => self.run_on_router(index, |machine, now, wall| machine.handle_waiting_packet(now, wall)),
             Some(path) => {
                 let home = self.routers[index].config.home_address;
                 let bindings = self.agent.bindings();
@@ -616,8 +617,8 @@ impl AgentAndRouters {
                     && bindings.accepts_packets_from(home, path.into());
                 if !placed
                     && !self.is_agent_down
-                    && self.agent.misses_binding(path.into(), home).is_some()
-                    && !self.rng.chance(self.link_conditions.loss_probability)
+                    && self.agent.home_address_without_binding(path.into(), home).is_some()
+                    && !self.rng.is_true_with_probability(self.link_conditions.loss_probability)
                 {
                     // The station answers by an ICMPv6 error, which comes back at once.
                     let _ = self.run_on_router(index, |machine, now, wall| {

@@ -45,14 +45,14 @@ fn check_answer(answer: &ReceivedPacket, sequence: u16, lifetime: u16) {
 #[test]
 fn explicit_registration_and_deregistration_of_umip() {
     let mut agent = agent_for_umip();
-    let answers = agent.receive_packet(&hex(EXPLICIT_UPDATE));
+    let answers = agent.receive_packet(&octets_of_hex(EXPLICIT_UPDATE));
     assert_eq!(agent.last_drop_reason, None);
     check_answer(&answers[0], 15_717, 15);
     let binding = agent.binding_of(UMIP_HOME).expect("bound");
     assert_eq!(binding.care_of_address, addr(UMIP_CARE_OF));
     assert_eq!(*binding.prefixes, [net(UMIP_PREFIX)]);
     // The recording has one more refresh before this update, so the number is 15719.
-    let answers = agent.receive_packet(&hex(DEREGISTRATION_UPDATE));
+    let answers = agent.receive_packet(&octets_of_hex(DEREGISTRATION_UPDATE));
     check_answer(&answers[0], 15_719, 0);
     assert!(agent.binding_of(UMIP_HOME).is_none());
 }
@@ -60,7 +60,7 @@ fn explicit_registration_and_deregistration_of_umip() {
 #[test]
 fn implicit_registration_of_umip() {
     let mut agent = agent_for_umip();
-    let answers = agent.receive_packet(&hex(IMPLICIT_UPDATE));
+    let answers = agent.receive_packet(&octets_of_hex(IMPLICIT_UPDATE));
     check_answer(&answers[0], 39_119, 15);
     assert_eq!(*agent.binding_of(UMIP_HOME).expect("bound").prefixes, [net(UMIP_PREFIX)]);
 }
@@ -70,9 +70,9 @@ fn implicit_registration_of_umip() {
 #[test]
 fn restarted_umip_registers_again_after_its_binding_expires() {
     let mut agent = agent_for_umip();
-    agent.receive_packet(&hex(IMPLICIT_UPDATE));
-    let answers = agent.receive_packet(&hex(EXPLICIT_UPDATE));
+    agent.receive_packet(&octets_of_hex(IMPLICIT_UPDATE));
+    let answers = agent.receive_packet(&octets_of_hex(EXPLICIT_UPDATE));
     assert_eq!((answers[0].status(), answers[0].sequence()), (135, 39_119));
     agent.advance_time(61.0);
-    check_answer(&agent.receive_packet(&hex(EXPLICIT_UPDATE))[0], 15_717, 15);
+    check_answer(&agent.receive_packet(&octets_of_hex(EXPLICIT_UPDATE))[0], 15_717, 15);
 }

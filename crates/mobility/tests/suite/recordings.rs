@@ -52,7 +52,7 @@ enum ScheduleStep {
     Attack { seconds: u64, updates: bool, answers: bool },
 }
 
-fn any_step() -> impl Strategy<Value = ScheduleStep> {
+fn schedule_step_strategy() -> impl Strategy<Value = ScheduleStep> {
     let clock = -40 * DAY_SECONDS as i64..40 * DAY_SECONDS as i64;
     prop_oneof![
     4 => (1..1200_u64).prop_map(|seconds| ScheduleStep::Run { seconds }),
@@ -181,7 +181,7 @@ impl ReplayedExchange {
                         }
                     }
                     Output::Persist(_) => {
-                        self.stored_sequences.push_front(self.router.stored());
+                        self.stored_sequences.push_front(self.router.stored_state());
                         self.stored_sequences.truncate(2);
                     }
                     _ => {}
@@ -353,7 +353,7 @@ proptest! {
 #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
 #[test]
-fn no_binding_update_is_accepted_twice(steps in prop::collection::vec(any_step(), 1..40)) {
+fn no_binding_update_is_accepted_twice(steps in prop::collection::vec(schedule_step_strategy(), 1..40)) {
 let mut world = ReplayedExchange::new();
 for step in &steps {
 world.perform_step(step);

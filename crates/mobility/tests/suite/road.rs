@@ -70,14 +70,14 @@ pub struct LoadedQueue {
     /// Traffic of other stations, as a share of the capacity.
     pub load_share: f64,
     /// Length of the queue in seconds of sending time.
-    pub limit_seconds: f64,
+    pub queue_limit_seconds: f64,
     waiting_seconds: f64,
     updated_at: Time,
 }
 
 impl LoadedQueue {
     pub fn new(now: Time, load: f64, limit: f64) -> LoadedQueue {
-        LoadedQueue { load_share: load, limit_seconds: limit, waiting_seconds: 0.0, updated_at: now }
+        LoadedQueue { load_share: load, queue_limit_seconds: limit, waiting_seconds: 0.0, updated_at: now }
     }
 
     /// Returns how long a packet that arrives now waits, and how likely it is dropped.
@@ -85,8 +85,8 @@ impl LoadedQueue {
         let span = now.saturating_since(self.updated_at).as_secs_f64();
         self.updated_at = now;
         self.waiting_seconds =
-            (self.waiting_seconds + span * (self.load_share - 1.0)).clamp(0.0, self.limit_seconds);
-        let is_full = self.waiting_seconds >= self.limit_seconds;
+            (self.waiting_seconds + span * (self.load_share - 1.0)).clamp(0.0, self.queue_limit_seconds);
+        let is_full = self.waiting_seconds >= self.queue_limit_seconds;
         (
             Duration::from_secs_f64(self.waiting_seconds),
             if is_full { 1.0 - 1.0 / self.load_share } else { 0.0 },
@@ -532,15 +532,15 @@ impl VehicleOnRoad {
             Some(_) if network.nat.is_some() || network.loses_protocol41 => return None,
             Some((local, remote)) => Some((remote, local)),
         };
-        if self.rng.chance(network.loss_probability) {
+        if self.rng.is_true_with_probability(network.loss_probability) {
             return None;
         }
         let (wait, drop) =
             network.queue.as_mut().map_or((Duration::ZERO, 0.0), |queue| queue.delay_and_loss(now));
-        if self.rng.chance(drop) {
+        if self.rng.is_true_with_probability(drop) {
             return None;
         }
-        let delay = self.rng.duration(network.delay_range.0, network.delay_range.1) + wait;
+        let delay = self.rng.duration_between(network.delay_range.0, network.delay_range.1) + wait;
         Some((delay, outer))
     }
 
@@ -552,8 +552,8 @@ impl VehicleOnRoad {
             Some(_) => network.loses_ipv4,
         };
         let (loss, delay) = (network.loss_probability, network.delay_range);
-        if !dead && !self.rng.chance(loss) {
-            let delay = self.rng.duration(delay.0, delay.1);
+        if !dead && !self.rng.is_true_with_probability(loss) {
+            let delay = self.rng.duration_between(delay.0, delay.1);
             self.schedule_packet(delay, PacketUnderway::Down(uplink.to_string(), outer, packet));
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_mobility::Event;
-use carnet_mobility::mobile_router::{MobileRouter, MobileRouterConfig, PathTraffic, Response};
+use carnet_mobility::mobile_router::{AgentResponse, MobileRouter, MobileRouterConfig, PathTraffic};
 
 use crate::road::*;
 
@@ -257,7 +257,7 @@ fn a_fully_used_ipv4_uplink_keeps_its_traffic() {
                 (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
                 road.advance_seconds(0.05);
                 full += usize::from(road.router.is_full(0));
-                silent += usize::from(matches!(road.router.agent_response(0), Response::Silent { .. }));
+                silent += usize::from(matches!(road.router.agent_response(0), AgentResponse::Silent { .. }));
             }
             let case = format!("NAT {nat}, identifiers {has_identifiers}, seed {seed}");
             assert_eq!(count_handovers(&road), 0, "{case}: {:?}", road.events);

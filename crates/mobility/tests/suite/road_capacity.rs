@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_mobility::flow::FlowAction;
-use carnet_mobility::mobile_router::{MobileRouterConfig, Octets, Policy};
+use carnet_mobility::mobile_router::{InterfaceOctets, MobileRouterConfig, Policy};
 
 use crate::craft::*;
 use crate::road::*;
@@ -24,14 +24,15 @@ fn config_with_balancing() -> MobileRouterConfig {
 /// A road, with the counters of its uplinks.
 struct LoadedRoad {
     road: VehicleOnRoad,
-    octets: [Octets; 2],
+    octets: [InterfaceOctets; 2],
 }
 
 impl LoadedRoad {
     fn new(config: MobileRouterConfig) -> LoadedRoad {
         let mut road = VehicleOnRoad::new(config);
         road.attach_all_uplinks();
-        let mut loaded = LoadedRoad { road, octets: [Octets { epoch: 1, total: 0, received: 0 }; 2] };
+        let mut loaded =
+            LoadedRoad { road, octets: [InterfaceOctets { epoch: 1, total: 0, received: 0 }; 2] };
         loaded.run_with_loads(5.0, [(0, 0, EMPTY_PATH_DELAY_MS); 2]);
         loaded
     }
@@ -39,19 +40,19 @@ impl LoadedRoad {
     /// Runs for `seconds`. `loads` has for each uplink: kbit/s received, kbit/s sent, and one-way delay in
     /// ms.
     fn run_with_loads(&mut self, seconds: f64, loads: [(u64, u64, u64); 2]) {
-        const STEP: f64 = 0.75;
-        for _ in 0..(seconds / STEP) as usize {
+        const CAPACITY_STEP: f64 = 0.75;
+        for _ in 0..(seconds / CAPACITY_STEP) as usize {
             for ((name, (received, sent, delay)), octets) in
                 ["wifi", "cell"].into_iter().zip(loads).zip(&mut self.octets)
             {
                 self.road.network_mut(name).delay_range =
                     (Duration::from_millis(delay), Duration::from_millis(delay));
                 // A kilobit has 125 octets.
-                let of = |rate: u64| (rate as f64 * 125.0 * STEP) as u64;
+                let of = |rate: u64| (rate as f64 * 125.0 * CAPACITY_STEP) as u64;
                 octets.received += of(received);
                 octets.total += of(received) + of(sent);
             }
-            self.road.advance_seconds(STEP);
+            self.road.advance_seconds(CAPACITY_STEP);
             for (name, octets) in ["wifi", "cell"].into_iter().zip(self.octets) {
                 self.road.run_on_router(|router, now, wall| router.handle_octets(now, wall, name, octets));
             }
@@ -157,7 +158,7 @@ fn configured_capacity_is_initial_and_largest_value() {
 fn restarted_interface_counters_are_not_traffic() {
     let mut loaded = LoadedRoad::new(config_with_balancing());
     for octets in &mut loaded.octets {
-        *octets = Octets { epoch: 2, total: 1 << 40, received: 1 << 39 };
+        *octets = InterfaceOctets { epoch: 2, total: 1 << 40, received: 1 << 39 };
     }
     loaded.run_with_loads(1.5, [(0, 0, 90); 2]);
     loaded.road.advance_seconds(100.0);

@@ -267,7 +267,7 @@ fn router_sets_the_o_flag_after_status_165() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     // The home agent gets a plain binding without the router's knowledge.
     road.agent = carnet_mobility::HomeAgent::new(road.agent_config.clone());
-    let sequence = road.router.stored().sequence.expect("a number");
+    let sequence = road.router.stored_state().sequence.expect("a number");
     let update =
         TestUpdate::explicit_update(sequence).with_alternate_address(CARE_OF).with_signature().to_packet();
     road.deliver_to_agent(&update);
@@ -309,7 +309,7 @@ fn status_135_is_corrected_at_once() {
     let mut road = VehicleOnRoad::new(config());
     road.attach_all_uplinks();
     road.advance_seconds(1.0);
-    let mut stored = road.router.stored();
+    let mut stored = road.router.stored_state();
     stored.sequence = stored.sequence.map(|last| last.wrapping_sub(100));
     let mut rng = carnet_base::Rng::new(5);
     road.router = carnet_mobility::MobileRouter::new(road.config.clone(), &mut rng);

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_mobility::mobile_router::{Attachment, Octets, Response, SignalThresholds, VolumeAction};
+use carnet_mobility::mobile_router::{
+    AgentResponse, Attachment, InterfaceOctets, SignalThresholds, VolumeAction,
+};
 use carnet_mobility::{Event, MobilityDrop};
 
 use crate::craft::*;
@@ -249,14 +251,14 @@ fn used_up_volume_ranks_uplink_last() {
     road.attach_all_uplinks();
     road.advance_seconds(1.0);
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
-    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
+    road.run_on_router(|router, now, wall| router.handle_used_volume(now, wall, "wifi", 1_000_000));
     assert_eq!(road.transmitting_uplinks(), ["cell", "sat", "wifi"]);
     road.advance_seconds(1.0);
     assert_eq!(road.preferred_bids(), [2, 3, 1]);
     road.detach_uplink("cell");
     road.detach_uplink("sat");
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
-    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
+    road.run_on_router(|router, now, wall| router.handle_used_volume(now, wall, "wifi", 0));
     road.advance_seconds(1.0);
     assert!(road.is_carried());
 }
@@ -272,7 +274,7 @@ fn sent_and_received_octets_use_up_the_volume_of_an_uplink() {
     let shows = |road: &mut VehicleOnRoad, epoch, total| {
         // The second uplink has no volume limit; the router counts its octets for the status.
         for name in ["wifi", "cell"] {
-            let octets = Octets { epoch, total, received: 0 };
+            let octets = InterfaceOctets { epoch, total, received: 0 };
             road.run_on_router(|router, now, wall| router.handle_octets(now, wall, name, octets));
         }
     };
@@ -314,7 +316,7 @@ fn a_used_up_volume_stops_the_uplink() {
     let mut road = VehicleOnRoad::new(config);
     road.attach_all_uplinks();
     road.advance_seconds(1.0);
-    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
+    road.run_on_router(|router, now, wall| router.handle_used_volume(now, wall, "wifi", 1_000_000));
     road.advance_seconds(1.0);
     assert_eq!(road.transmitting_uplinks(), ["cell", "sat"]);
     assert_eq!(road.bound_bids(), [2, 3]);
@@ -323,7 +325,7 @@ fn a_used_up_volume_stops_the_uplink() {
     road.advance_seconds(1.0);
     assert!(road.transmitting_uplinks().is_empty() && !road.is_carried());
     assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("the volume is used up"));
-    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
+    road.run_on_router(|router, now, wall| router.handle_used_volume(now, wall, "wifi", 0));
     road.advance_seconds(1.0);
     assert!(road.is_carried());
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
@@ -339,7 +341,7 @@ fn each_level_of_a_volume_is_reported_once() {
     road.advance_seconds(1.0);
     let shows = |road: &mut VehicleOnRoad, total| {
         let before = road.events.len();
-        let octets = Octets { epoch: 1, total, received: 0 };
+        let octets = InterfaceOctets { epoch: 1, total, received: 0 };
         road.run_on_router(|router, now, wall| router.handle_octets(now, wall, "wifi", octets));
         let levels = road.events[before..].iter().filter_map(|(_, event)| match event {
             Event::VolumeReached { uplink, percent, used, volume: 1000, period } => {
@@ -547,7 +549,7 @@ fn waiting_traffic_hastens_first_registration() {
     for _ in 0..600 {
         road.advance_seconds(0.1);
         assert!(road.router.path_without_policy().is_none());
-        road.run_on_router(|router, now, wall| router.handle_demand(now, wall));
+        road.run_on_router(|router, now, wall| router.handle_waiting_packet(now, wall));
     }
     let longest =
         road.sent_updates.windows(2).map(|pair| pair[1].sent_at.saturating_since(pair[0].sent_at)).max();
@@ -555,7 +557,7 @@ fn waiting_traffic_hastens_first_registration() {
     road.is_agent_down = false;
     for _ in 0..25 {
         road.advance_seconds(0.1);
-        road.run_on_router(|router, now, wall| router.handle_demand(now, wall));
+        road.run_on_router(|router, now, wall| router.handle_waiting_packet(now, wall));
     }
     assert!(road.is_carried());
 }
@@ -647,7 +649,7 @@ fn silent_uplink_shows_the_end_of_its_hold_down() {
         road.advance_while(90.0, "wifi is used", |road| road.transmitting_uplinks()[0] != "wifi");
         road.set_losing_everything("wifi", true);
         road.advance_while(2.0, "wifi has failed", |road| road.transmitting_uplinks()[0] == "wifi");
-        let Response::Silent { again: Some(again) } = road.router.agent_response(0) else {
+        let AgentResponse::Silent { again: Some(again) } = road.router.agent_response(0) else {
             panic!("{:?}", road.router.agent_response(0));
         };
         let hold = again.saturating_since(road.now);

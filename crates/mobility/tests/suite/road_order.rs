@@ -111,7 +111,7 @@ fn status_135_without_an_outstanding_update_is_dropped() {
     road.advance_seconds(0.4);
     assert_eq!(road.bound_bids(), [1]);
     road.clear_records();
-    let before = road.router.stored().sequence.expect("a number");
+    let before = road.router.stored_state().sequence.expect("a number");
     let answer = TestAcknowledgement {
         sequence: before.wrapping_add(1000),
         association: Some(test_association()),
@@ -119,7 +119,7 @@ fn status_135_without_an_outstanding_update_is_dropped() {
     };
     road.deliver_to_router(None, &answer.to_packet());
     assert_eq!(road.dropped_messages, [MobilityDrop::Unexpected]);
-    assert_eq!((road.router.stored().sequence, road.sent_updates.len()), (Some(before), 0));
+    assert_eq!((road.router.stored_state().sequence, road.sent_updates.len()), (Some(before), 0));
 }
 
 /// A late acknowledgement for another care-of address than the last update's does not cause the warning of a

@@ -16,7 +16,7 @@ const UPLINK_NAMES: [&str; 3] = ["wifi", "cell", "sat"];
 #[derive(Debug, Clone, Copy, Default)]
 struct UplinkState {
     is_up: bool,
-    is_dead: bool,
+    loses_everything: bool,
 }
 
 fn attach_uplink(road: &mut VehicleOnRoad, index: usize, number: u16) {
@@ -63,7 +63,7 @@ fn run_schedule(seed: u64, lossy: bool) {
             links[spared].is_up = true;
         }
         road.set_losing_everything(UPLINK_NAMES[spared], false);
-        links[spared].is_dead = false;
+        links[spared].loses_everything = false;
         // Wait for the longest hold-down and one retransmission.
         let settle = road.now + Duration::from_secs(70);
         road.advance_while(80.0, "the spared uplink is registered", |road| {
@@ -87,13 +87,13 @@ fn run_schedule(seed: u64, lossy: bool) {
                         links[index].is_up = true;
                     }
                     2 => {
-                        links[index].is_dead = !links[index].is_dead;
-                        let dead = links[index].is_dead;
+                        links[index].loses_everything = !links[index].loses_everything;
+                        let dead = links[index].loses_everything;
                         road.set_losing_everything(UPLINK_NAMES[index], dead);
                     }
                     _ => {
                         let choice = UPLINK_NAMES[usize::try_from(rng.u64() % 3).unwrap_or(0)];
-                        let forced = rng.chance(0.5).then_some(choice);
+                        let forced = rng.is_true_with_probability(0.5).then_some(choice);
                         road.run_on_router(|router, now, wall| router.handle_handover(now, wall, forced))
                             .expect("an uplink");
                     }
@@ -101,7 +101,8 @@ fn run_schedule(seed: u64, lossy: bool) {
             }
             if lossy {
                 for name in UPLINK_NAMES {
-                    road.network_mut(name).loss_probability = if rng.chance(0.5) { 0.05 } else { 0.0 };
+                    road.network_mut(name).loss_probability =
+                        if rng.is_true_with_probability(0.5) { 0.05 } else { 0.0 };
                 }
             }
             let end = road.now + Duration::from_millis(50 + rng.u64() % 4000);

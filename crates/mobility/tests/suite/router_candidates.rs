@@ -15,7 +15,7 @@ use crate::craft::*;
 use crate::pair::{AgentAndRouters, PairSetup};
 use crate::setup::{AT_HOME, addresses, autoconfigured_addresses, link_address_of, router_advertisement};
 
-pub const NETWORK: &str = "2001:db8:f1::/64";
+pub const VISITED_NETWORK: &str = "2001:db8:f1::/64";
 pub const OTHER_NETWORK: &str = "2001:db8:f2::/64";
 pub const ROUTER_A: &str = "fe80::a";
 pub const ROUTER_B: &str = "fe80::b";
@@ -60,7 +60,7 @@ fn next_hop_of(pair: &AgentAndRouters, address: &str) -> Option<IpAddr> {
 pub fn registered_pair(setup: PairSetup) -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.register_router();
     pair.advance_seconds(5.0);
@@ -198,7 +198,7 @@ fn router_tries_other_candidates_at_once_when_the_current_one_fails() {
 #[test]
 fn second_router_of_a_prefix_takes_over_from_the_silent_first() {
     let mut pair = registered_pair(setup_with_heartbeats());
-    pair.receive_router_advertisement("wifi", ROUTER_B, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[VISITED_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
     answer_solicitation(&mut pair, ROUTER_A);
     pair.advance_seconds(1.0);
@@ -253,7 +253,7 @@ fn back_by_the_router_of_the_other_link(pair: &mut AgentAndRouters) {
 /// Lets router A advertise, by which packets from [`CARE_OF`] arrive.
 fn own_router_advertises(pair: &mut AgentAndRouters) {
     pair.dead_addresses.clear();
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     set_addresses_and_routes(pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
     assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_A))));
 }
@@ -294,7 +294,7 @@ fn new_router_replaces_router_that_answers_no_solicitation() {
         assert!(pair.is_registered(0));
         if !answers {
             // Router A is on the link again, and advertises.
-            pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+            pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
             assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
         }
     }
@@ -318,7 +318,7 @@ fn advertising_router_without_kernel_route_replaces_silent_default_router() {
         assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
         // Packets through router A arrive again; those from the second address are lost.
         pair.dead_addresses = vec![addr(OTHER_CARE_OF)];
-        pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
         let took = pair
             .advance_while(5.0, "the first pair", |pair| pair.path_of_first_router() != Some(addr(CARE_OF)));
         assert!(took <= MAX_OUTAGE, "{took:?}");
@@ -399,7 +399,7 @@ fn router_solicitation_is_sent_once_link_local_address_is_usable() {
     let (none, own) = (Ipv6Addr::UNSPECIFIED, addr("fe80::2"));
     assert_eq!(sent, [(0, none), (500, none), (1000, none), (1200, own), (1700, own)]);
     // carnet does not solicit a router again that has advertised.
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.link_messages.clear();
     pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&[CARE_OF]), default_routes(&[ROUTER_A]));
@@ -447,7 +447,8 @@ fn router_whose_neighbour_entry_has_failed_ranks_last() {
 fn each_source_address_uses_the_router_of_its_source_specific_route() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     let from = |prefix: &str, gateway: &str| Ipv6Router { source: Some(net(prefix)), ..addr(gateway).into() };
-    let known = vec![from("fe80::/126", "fe80::c"), from(OTHER_NETWORK, ROUTER_B), from(NETWORK, ROUTER_A)];
+    let known =
+        vec![from("fe80::/126", "fe80::c"), from(OTHER_NETWORK, ROUTER_B), from(VISITED_NETWORK, ROUTER_A)];
     pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
     pair.register_router();
     assert_eq!(next_hop_of(&pair, CARE_OF), Some(addr(ROUTER_A).into()));
@@ -499,7 +500,7 @@ fn candidates_come_in_the_order_of_source_address_selection() {
         (vec![deprecated(CARE_OF)], CARE_OF),
     ] {
         let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-        let prefixes = [NETWORK, OTHER_NETWORK, "2001:db8:f3::/64", "fd00:1::/64"];
+        let prefixes = [VISITED_NETWORK, OTHER_NETWORK, "2001:db8:f3::/64", "fd00:1::/64"];
         pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&["fe80::2"]), default_routes(&[ROUTER_A]));
         pair.receive_router_advertisement("wifi", ROUTER_A, &prefixes);
         pair.set_uplink_state(0, "wifi", known.clone(), default_routes(&[ROUTER_A]));
@@ -536,7 +537,7 @@ fn kept_home_prefix_address_does_not_identify_the_home_link() {
     pair.detach_uplink(0, "wifi");
     set_addresses_and_routes(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
     assert!(!matches!(attachment(&pair), Attachment::Home { .. }), "nobody advertises it now");
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
     pair.receive_router_advertisement("wifi", "fe80::1", &[HOME_PREFIX]);
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
@@ -692,7 +693,7 @@ fn router_of_formerly_visited_link_ranks_behind_advertising_router() {
     );
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
     // The router is back on the link of router A, which advertises.
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     pair.advance_seconds(2.0);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
 }
@@ -817,7 +818,7 @@ fn router_stays_home_while_it_can_send_no_solicitation() {
 #[test]
 fn uplink_leaves_router_that_misses_its_announced_advertisements() {
     let mut pair = registered_pair(PairSetup::plain_setup());
-    let mut message = router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    let mut message = router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     nd::NdOption::AdvertisementInterval(1000).emit_into(&mut message.message);
     message.message[2..4].fill(0);
     icmpv6::set_checksum(&mut message.message, addr(ROUTER_A), nd::ALL_NODES);
@@ -877,7 +878,7 @@ fn update_with_bid_sent_via_wrong_next_hop_is_sent_again() {
         setup.routers[0].uplinks[1].bid = Some(2);
         let mut pair = AgentAndRouters::new(setup);
         set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
-        pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
         set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
         pair.advance_seconds(5.0);
         assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
@@ -975,7 +976,7 @@ fn endless_advertisements_that_omit_prefixes_cause_few_solicitations() {
     pair.link_messages.clear();
     for turn in 0..1000 {
         let other = format!("2001:db8:bad:{turn:x}::/64");
-        let prefixes = [if turn % 4 == 0 { NETWORK } else { &other }, &other];
+        let prefixes = [if turn % 4 == 0 { VISITED_NETWORK } else { &other }, &other];
         pair.receive_router_advertisement("wifi", ROUTER_A, &prefixes);
         pair.advance_seconds(0.002);
     }

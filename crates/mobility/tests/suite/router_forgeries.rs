@@ -12,11 +12,11 @@ use carnet_wire::icmpv6;
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, PairSetup};
 use crate::router_candidates::{
-    HOME_ROUTER, NETWORK, OTHER_NETWORK, ROUTER_A, ROUTER_B, default_routes, pair_in_use, sent_on_link,
-    set_addresses_and_routes, setup_with_heartbeats,
+    HOME_ROUTER, OTHER_NETWORK, ROUTER_A, ROUTER_B, VISITED_NETWORK, default_routes, pair_in_use,
+    sent_on_link, set_addresses_and_routes, setup_with_heartbeats,
 };
 use crate::router_home_links::{
-    FORGER, advance_answering_probes, is_at_home, no_default_router, receive_altered_advertisement,
+    FORGER_ADDRESS, advance_answering_probes, is_at_home, no_default_router, receive_altered_advertisement,
     registered_care_of_address,
 };
 use crate::setup::{AT_HOME, addresses};
@@ -43,11 +43,11 @@ fn all_setups() -> Vec<PairSetup> {
 fn visiting_pair(setup: PairSetup) -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.advance_seconds(5.0);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
-    pair.dead_routers = vec![addr(FORGER)];
+    pair.dead_routers = vec![addr(FORGER_ADDRESS)];
     pair.clear_records();
     pair
 }
@@ -57,14 +57,14 @@ fn visiting_pair(setup: PairSetup) -> AgentAndRouters {
 fn tunnel_keeps_its_router_when_a_default_router_forges_the_home_prefix() {
     for setup in all_setups() {
         let mut pair = visiting_pair(setup);
-        set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[FORGER, ROUTER_A]);
-        pair.receive_router_advertisement("wifi", FORGER, &[HOME_PREFIX]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[FORGER_ADDRESS, ROUTER_A]);
+        pair.receive_router_advertisement("wifi", FORGER_ADDRESS, &[HOME_PREFIX]);
         assert!(is_at_home(&pair));
         let mut left = None;
         for tenth in 0..600 {
             assert_eq!(next_hop_of(&pair, CARE_OF), Some(addr(ROUTER_A)), "{tenth}");
             assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)), "{tenth}");
-            advance_answering_probes(&mut pair, 100, &[ROUTER_A, FORGER]);
+            advance_answering_probes(&mut pair, 100, &[ROUTER_A, FORGER_ADDRESS]);
             left = left.or((!is_at_home(&pair)).then_some(tenth));
         }
         assert!(left.is_some_and(|left| left <= 75), "{left:?} tenths of a second");
@@ -74,15 +74,15 @@ fn tunnel_keeps_its_router_when_a_default_router_forges_the_home_prefix() {
 /// The router tries the return over each router of the home link in turn, because one of them is forged.
 #[test]
 fn router_returns_home_over_next_home_router_if_the_first_is_forged() {
-    for first in [FORGER, HOME_ROUTER] {
+    for first in [FORGER_ADDRESS, HOME_ROUTER] {
         let mut pair = visiting_pair(PairSetup::plain_setup());
-        let second = if first == FORGER { HOME_ROUTER } else { FORGER };
+        let second = if first == FORGER_ADDRESS { HOME_ROUTER } else { FORGER_ADDRESS };
         pair.detach_uplink(0, "wifi");
         pair.advance_seconds(0.3);
         set_addresses_and_routes(&mut pair, &[AT_HOME], &[first, second]);
         pair.receive_router_advertisement("wifi", first, &[HOME_PREFIX]);
         pair.receive_router_advertisement("wifi", second, &[HOME_PREFIX]);
-        let both = [FORGER, HOME_ROUTER];
+        let both = [FORGER_ADDRESS, HOME_ROUTER];
         advance_answering_probes(&mut pair, 4500, &both);
         assert!(pair.first_router().is_home(), "{first}");
         assert_eq!(pair.registered_care_of_address(), None);
@@ -119,13 +119,13 @@ fn router_leaves_home_router_that_answers_no_probe_for_another() {
     pair.detach_uplink(0, "wifi");
     set_addresses_and_routes(&mut pair, &[AT_HOME], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    pair.receive_router_advertisement("wifi", FORGER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[AT_HOME], &[FORGER, HOME_ROUTER]);
+    pair.receive_router_advertisement("wifi", FORGER_ADDRESS, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[AT_HOME], &[FORGER_ADDRESS, HOME_ROUTER]);
     let router = |pair: &AgentAndRouters| match pair.first_router().uplinks()[0].attachment {
         Attachment::Home { router } => router,
         _ => None,
     };
-    assert_eq!(router(&pair), Some(addr(FORGER)));
+    assert_eq!(router(&pair), Some(addr(FORGER_ADDRESS)));
     for second in 1..=20 {
         advance_answering_probes(&mut pair, 1000, &[HOME_ROUTER]);
         assert!(second < 2 || router(&pair) == Some(addr(HOME_ROUTER)), "{second}");
@@ -145,7 +145,7 @@ fn static_address_identifies_home_link_after_a_forged_home_router_expires() {
         no_default_router(message);
         message[20..24].copy_from_slice(&1_u32.to_be_bytes());
     };
-    receive_altered_advertisement(&mut pair, short, FORGER, HOME_PREFIX);
+    receive_altered_advertisement(&mut pair, short, FORGER_ADDRESS, HOME_PREFIX);
     pair.advance_seconds(10.0);
     assert!(is_at_home(&pair) && pair.first_router().is_home());
 }
@@ -182,7 +182,7 @@ fn advertise_hostile_prefixes(pair: &mut AgentAndRouters, router: &str, first: &
     let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
     pair.receive_router_advertisement("wifi", router, &prefixes);
     let all: Vec<&str> = hostile.iter().map(String::as_str).chain([CARE_OF]).collect();
-    let second = if first == FORGER { ROUTER_A } else { FORGER };
+    let second = if first == FORGER_ADDRESS { ROUTER_A } else { FORGER_ADDRESS };
     set_addresses_and_routes(pair, &all, &[first, second]);
     pair.dead_addresses.extend(hostile.iter().map(|address| addr(address)));
 }
@@ -207,7 +207,9 @@ fn count_probes_until_served(pair: &mut AgentAndRouters, answering: &[&str], mos
 #[test]
 fn router_recovers_soon_from_outage_on_link_with_many_forged_prefixes() {
     for setup in all_setups() {
-        for (router, first) in [(FORGER, FORGER), (FORGER, ROUTER_A), (ROUTER_A, ROUTER_A)] {
+        for (router, first) in
+            [(FORGER_ADDRESS, FORGER_ADDRESS), (FORGER_ADDRESS, ROUTER_A), (ROUTER_A, ROUTER_A)]
+        {
             let mut pair = visiting_pair(setup.clone());
             advertise_hostile_prefixes(&mut pair, router, first);
             for _ in 0..50 {
@@ -234,7 +236,9 @@ fn router_recovers_soon_from_outage_on_link_with_many_forged_routers() {
         let mut pair = visiting_pair(setup);
         let forged: Vec<String> = (1..=12).map(|index| format!("fe80::bad:{index:x}")).collect();
         pair.dead_routers = forged.iter().map(|router| addr(router)).collect();
-        forged.iter().for_each(|router| pair.receive_router_advertisement("wifi", router, &[NETWORK]));
+        forged
+            .iter()
+            .for_each(|router| pair.receive_router_advertisement("wifi", router, &[VISITED_NETWORK]));
         let all: Vec<&str> = forged.iter().map(String::as_str).chain([ROUTER_A]).collect();
         set_addresses_and_routes(&mut pair, &[CARE_OF], &all);
         let answering = all.clone();
@@ -252,7 +256,7 @@ fn router_recovers_soon_from_outage_on_link_with_many_forged_routers() {
 #[test]
 fn router_keeps_proven_candidate_among_the_first_two_despite_forgeries() {
     let mut pair = visiting_pair(setup_with_heartbeats());
-    advertise_hostile_prefixes(&mut pair, FORGER, FORGER);
+    advertise_hostile_prefixes(&mut pair, FORGER_ADDRESS, FORGER_ADDRESS);
     pair.dead_addresses.push(addr(CARE_OF));
     for turn in 0..200 {
         advance_answering_probes(&mut pair, 100, &[]);
@@ -267,10 +271,10 @@ fn router_keeps_proven_candidate_among_the_first_two_despite_forgeries() {
 fn address_keeps_its_proven_router_when_a_forged_one_advertises_its_prefix() {
     for setup in all_setups() {
         let mut pair = visiting_pair(setup);
-        pair.receive_router_advertisement("wifi", FORGER, &[NETWORK]);
-        set_addresses_and_routes(&mut pair, &[CARE_OF], &[FORGER, ROUTER_A]);
+        pair.receive_router_advertisement("wifi", FORGER_ADDRESS, &[VISITED_NETWORK]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF], &[FORGER_ADDRESS, ROUTER_A]);
         for _ in 0..600 {
-            advance_answering_probes(&mut pair, 100, &[ROUTER_A, FORGER]);
+            advance_answering_probes(&mut pair, 100, &[ROUTER_A, FORGER_ADDRESS]);
             assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
             assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
         }
@@ -282,11 +286,11 @@ fn address_keeps_its_proven_router_when_a_forged_one_advertises_its_prefix() {
 fn first_registration_is_tried_over_each_router_of_the_address() {
     for setup in all_setups() {
         let mut pair = AgentAndRouters::new(setup);
-        pair.dead_routers = vec![addr(FORGER)];
-        set_addresses_and_routes(&mut pair, &[], &[FORGER, ROUTER_A]);
-        pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
-        pair.receive_router_advertisement("wifi", FORGER, &[NETWORK]);
-        set_addresses_and_routes(&mut pair, &[CARE_OF], &[FORGER, ROUTER_A]);
+        pair.dead_routers = vec![addr(FORGER_ADDRESS)];
+        set_addresses_and_routes(&mut pair, &[], &[FORGER_ADDRESS, ROUTER_A]);
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
+        pair.receive_router_advertisement("wifi", FORGER_ADDRESS, &[VISITED_NETWORK]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF], &[FORGER_ADDRESS, ROUTER_A]);
         let took = pair.advance_while(8.0, "a registration", |pair| {
             registered_care_of_address(pair) != Some(addr(CARE_OF))
         });
@@ -300,14 +304,14 @@ fn first_registration_is_tried_over_each_router_of_the_address() {
 fn router_of_an_address_is_found_again_after_an_outage_of_the_home_agent() {
     for setup in all_setups() {
         let mut pair = visiting_pair(setup);
-        pair.receive_router_advertisement("wifi", FORGER, &[NETWORK]);
-        set_addresses_and_routes(&mut pair, &[CARE_OF], &[FORGER, ROUTER_A]);
-        advance_answering_probes(&mut pair, 3000, &[ROUTER_A, FORGER]);
+        pair.receive_router_advertisement("wifi", FORGER_ADDRESS, &[VISITED_NETWORK]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF], &[FORGER_ADDRESS, ROUTER_A]);
+        advance_answering_probes(&mut pair, 3000, &[ROUTER_A, FORGER_ADDRESS]);
         pair.is_agent_down = true;
-        advance_answering_probes(&mut pair, 50_000, &[ROUTER_A, FORGER]);
+        advance_answering_probes(&mut pair, 50_000, &[ROUTER_A, FORGER_ADDRESS]);
         pair.restart_agent(true);
         pair.is_agent_down = false;
-        assert!(count_probes_until_served(&mut pair, &[ROUTER_A, FORGER], 70_000) <= 70_000);
+        assert!(count_probes_until_served(&mut pair, &[ROUTER_A, FORGER_ADDRESS], 70_000) <= 70_000);
     }
 }
 
@@ -319,7 +323,7 @@ fn registration_is_renewed_at_once_when_its_address_gets_another_router() {
             let mut setup = PairSetup::plain_setup();
             setup.routers[0].uplinks[0].bid = bid;
             let mut pair = visiting_pair(setup);
-            pair.receive_router_advertisement("wifi", ROUTER_B, &[NETWORK]);
+            pair.receive_router_advertisement("wifi", ROUTER_B, &[VISITED_NETWORK]);
             let state = |pair: &mut AgentAndRouters, neighbour| {
                 let mut known = default_routes(&[ROUTER_A, ROUTER_B]);
                 known[0].neighbour = neighbour;
@@ -341,7 +345,7 @@ fn registration_is_renewed_at_once_when_its_address_gets_another_router() {
             let took = pair.advance_while(8.0, "a registration", |pair| {
                 registered_care_of_address(pair) != Some(addr(CARE_OF))
                     || pair.first_router().uplinks()[0].next_hop(addr(CARE_OF).into())
-                        == Some(addr(FORGER).into())
+                        == Some(addr(FORGER_ADDRESS).into())
             });
             assert!(took <= Duration::from_secs(3), "{took:?}");
             if !is_good {
@@ -356,21 +360,21 @@ fn registration_is_renewed_at_once_when_its_address_gets_another_router() {
 #[test]
 fn static_address_keeps_operators_default_route_despite_forged_router() {
     const OPERATOR_ROUTER: &str = "fe80::c";
-    for gateways in [[OPERATOR_ROUTER, FORGER], [FORGER, OPERATOR_ROUTER]] {
+    for gateways in [[OPERATOR_ROUTER, FORGER_ADDRESS], [FORGER_ADDRESS, OPERATOR_ROUTER]] {
         for was_registered in [true, false] {
             let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-            pair.dead_routers = vec![addr(FORGER)];
+            pair.dead_routers = vec![addr(FORGER_ADDRESS)];
             let known: Vec<Address> = addresses(&["fe80::2", CARE_OF]);
             if was_registered {
                 pair.set_uplink_state(0, "wifi", known.clone(), default_routes(&[OPERATOR_ROUTER]));
                 pair.register_router();
             }
             pair.set_uplink_state(0, "wifi", known.clone(), default_routes(&gateways));
-            pair.receive_router_advertisement("wifi", FORGER, &[NETWORK]);
+            pair.receive_router_advertisement("wifi", FORGER_ADDRESS, &[VISITED_NETWORK]);
             if was_registered || gateways[0] == OPERATOR_ROUTER {
                 assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(OPERATOR_ROUTER))), "{gateways:?}");
             }
-            advance_answering_probes(&mut pair, 5000, &[OPERATOR_ROUTER, FORGER]);
+            advance_answering_probes(&mut pair, 5000, &[OPERATOR_ROUTER, FORGER_ADDRESS]);
             assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(OPERATOR_ROUTER))), "{gateways:?}");
             assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
         }
@@ -394,7 +398,7 @@ fn router_that_splits_its_prefixes_does_not_move_the_uplink() {
                         pair.link_messages.clear();
                         pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);
                         if answers_in_full {
-                            pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+                            pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
                         }
                     }
                     let before = pair.path_of_first_router();
@@ -402,7 +406,7 @@ fn router_that_splits_its_prefixes_does_not_move_the_uplink() {
                     if pair.path_of_first_router() != before {
                         moves.push(turn);
                     }
-                    let prefix = if turn % 2 == 0 { NETWORK } else { OTHER_NETWORK };
+                    let prefix = if turn % 2 == 0 { VISITED_NETWORK } else { OTHER_NETWORK };
                     pair.receive_router_advertisement("wifi", ROUTER_A, &[prefix]);
                 }
                 let most = if answers_in_full { 0 } else { 3 };
@@ -426,7 +430,7 @@ fn forged_advertisements_without_end_cause_few_messages_and_no_move() {
             let source = if index % 3 == 0 { ROUTER_A.into() } else { format!("fe80::bad:{index:x}") };
             pair.receive_router_advertisement("wifi", &source, &[&format!("2001:db8:bad:{index:x}::/64")]);
             if index % 500 == 0 {
-                pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+                pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
             }
             probes += pair.link_messages.iter().filter(|(_, from, _)| *from == Some(0)).count();
             advance_answering_probes(&mut pair, 10, &[ROUTER_A]);

@@ -11,14 +11,14 @@ use carnet_wire::{icmpv6, nd};
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, PairSetup};
 use crate::router_candidates::{
-    HOME_ROUTER, NETWORK, OTHER_NETWORK, ROUTER_A, ROUTER_B, answer_probe, is_probe, registered_pair,
+    HOME_ROUTER, OTHER_NETWORK, ROUTER_A, ROUTER_B, VISITED_NETWORK, answer_probe, is_probe, registered_pair,
     set_addresses_and_routes, setup_with_heartbeats,
 };
 use crate::setup::{AT_HOME, router_advertisement};
 
 const SECOND_HOME_ROUTER: &str = "fe80::12";
 /// A host on a foreign link that advertises the home prefix.
-pub const FORGER: &str = "fe80::66";
+pub const FORGER_ADDRESS: &str = "fe80::66";
 
 /// Lets time pass; these routers answer probes.
 pub fn advance_answering_probes(pair: &mut AgentAndRouters, millis: u32, routers: &[&str]) {
@@ -128,20 +128,20 @@ fn forged_home_prefix_on_a_foreign_link_does_not_end_the_registration() {
             setup.routers[0].uplinks[0].bid = bid;
             let mut pair = AgentAndRouters::new(setup);
             set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
-            pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+            pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
             set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
             pair.advance_seconds(5.0);
             assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
             pair.dead_addresses.push(addr(HOME));
-            let gateways: &[&str] = if is_default { &[FORGER, ROUTER_A] } else { &[ROUTER_A] };
+            let gateways: &[&str] = if is_default { &[FORGER_ADDRESS, ROUTER_A] } else { &[ROUTER_A] };
             set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], gateways);
             let change = if is_default { |_: &mut [u8]| () } else { no_default_router };
-            receive_altered_advertisement(&mut pair, change, FORGER, HOME_PREFIX);
+            receive_altered_advertisement(&mut pair, change, FORGER_ADDRESS, HOME_PREFIX);
             assert!(is_at_home(&pair));
             for second in 0..600 {
                 advance_answering_probes(&mut pair, 1000, &[ROUTER_A]);
                 if second % 30 == 0 {
-                    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+                    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
                 }
                 assert_eq!(
                     registered_care_of_address(&pair),
@@ -194,7 +194,7 @@ fn coming_home_with_identifier() -> AgentAndRouters {
     setup.routers[0].uplinks[0].bid = Some(1);
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.advance_seconds(5.0);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
@@ -213,7 +213,7 @@ fn router_with_bids_that_leaves_home_before_the_answer_registers_again() {
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(0.3);
     set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     pair.advance_seconds(120.0);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
 }

@@ -10,17 +10,17 @@ use crate::craft::*;
 use crate::pair::{AgentAndRouters, Link, PairSetup};
 use crate::setup::autoconfigured_addresses;
 
-const NETWORK: &str = "2001:db8:f1::/64";
+const VISITED_NETWORK: &str = "2001:db8:f1::/64";
 const OTHER_NETWORK: &str = "2001:db8:f2::/64";
 /// Default routers of the two networks.
 const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
 
 /// A pair that is registered over wifi in the first network, whose router has advertised.
-fn in_the_first_network() -> AgentAndRouters {
+fn pair_in_first_network() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.set_interface(0, "wifi", true, &["fe80::2"], &[ROUTER_A]);
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     set_addresses_and_routers(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.register_router();
     pair.advance_seconds(5.0);
@@ -50,7 +50,7 @@ fn registered_care_of_address(pair: &AgentAndRouters) -> Option<std::net::Ipv6Ad
 /// address of the router that is there.
 #[test]
 fn router_registers_at_once_in_new_network_without_carrier_loss() {
-    let mut pair = in_the_first_network();
+    let mut pair = pair_in_first_network();
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)), "no address there yet");
     set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
@@ -69,9 +69,9 @@ fn router_registers_at_once_in_new_network_without_carrier_loss() {
 /// RFC 8910: a router names its captive portal. carnet reports and shows it, and changes no decision.
 #[test]
 fn the_captive_portal_in_a_router_advertisement_is_reported() {
-    let mut pair = in_the_first_network();
+    let mut pair = pair_in_first_network();
     let told = |pair: &mut AgentAndRouters, router: &str, uri: Option<&[u8]>| {
-        let mut message = crate::setup::router_advertisement("wifi", router, &[NETWORK]);
+        let mut message = crate::setup::router_advertisement("wifi", router, &[VISITED_NETWORK]);
         if let Some(uri) = uri {
             let units = (2 + uri.len()).div_ceil(8);
             let mut option = vec![37, u8::try_from(units).expect("a length")];
@@ -102,9 +102,9 @@ fn the_captive_portal_in_a_router_advertisement_is_reported() {
 /// RFC 8106: a host with access to a captive portal asks the DNS servers that a router of the link announces.
 #[test]
 fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
-    let mut pair = in_the_first_network();
+    let mut pair = pair_in_first_network();
     let announced = |pair: &mut AgentAndRouters, option: Option<(u32, &[&str])>| {
-        let mut message = crate::setup::router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+        let mut message = crate::setup::router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
         if let Some((lifetime, servers)) = option {
             let servers: Vec<_> = servers.iter().map(|it| addr(it)).collect();
             let mut option = vec![25, u8::try_from(1 + 2 * servers.len()).expect("a length")];
@@ -136,7 +136,7 @@ fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
 /// The kernel's report and the advertisement may come in any order.
 #[test]
 fn router_moves_to_the_prefix_that_is_advertised_last() {
-    let mut pair = in_the_first_network();
+    let mut pair = pair_in_first_network();
     set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF)));
@@ -146,8 +146,8 @@ fn router_moves_to_the_prefix_that_is_advertised_last() {
 /// Binding Update tests the second one.
 #[test]
 fn a_second_router_of_the_same_network_changes_nothing() {
-    let mut pair = in_the_first_network();
-    pair.receive_router_advertisement("wifi", ROUTER_B, &[NETWORK, OTHER_NETWORK]);
+    let mut pair = pair_in_first_network();
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[VISITED_NETWORK, OTHER_NETWORK]);
     for (routers, updates) in [(&[ROUTER_A, ROUTER_B][..], 0), (&[ROUTER_B, ROUTER_A], 0), (&[ROUTER_B], 1)] {
         set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], routers);
         assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
@@ -159,7 +159,7 @@ fn a_second_router_of_the_same_network_changes_nothing() {
 /// and before addresses of a router that has gone.
 #[test]
 fn a_static_address_is_used_on_a_link_without_advertisements() {
-    let mut pair = in_the_first_network();
+    let mut pair = pair_in_first_network();
     show_with_static(&mut pair, &[CARE_OF], &["2001:db8:f9::9"], &[ROUTER_A]);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
     show_with_static(&mut pair, &[CARE_OF], &["2001:db8:f9::9"], &[ROUTER_B]);
@@ -171,7 +171,7 @@ fn a_static_address_is_used_on_a_link_without_advertisements() {
 fn point_to_point_uplink_uses_the_router_that_advertised_last() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     set_addresses_and_routers(&mut pair, &[CARE_OF], &["::"]);
-    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     pair.register_router();
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));

@@ -11,7 +11,7 @@ use crate::craft::*;
 use crate::pair::{AgentAndRouters, Link, PairSetup, addresses};
 
 /// A router whose Binding Updates are all lost.
-fn unheard_pair() -> AgentAndRouters {
+fn pair_with_lost_updates() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair
@@ -30,7 +30,7 @@ fn are_numbers_increasing(updates: &[(Time, ReceivedPacket)]) -> bool {
 /// Address and an Alternate Care-of Address option.
 #[test]
 fn explicit_mode_update_names_prefixes() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     let update = pair.last_update();
     assert_eq!((update.source, update.destination), (addr(CARE_OF), addr(AGENT)));
@@ -72,7 +72,7 @@ fn refreshes_name_the_prefixes_again() {
 /// number each time.
 #[test]
 fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.advance_seconds(150.0);
     let updates = pair.sent_updates();
@@ -115,7 +115,7 @@ fn router_restarts_retransmission_back_off_after_a_move() {
 /// checks this at every update). The update for the final state still leaves.
 #[test]
 fn flapping_uplinks_never_exceed_the_update_rate_limit() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     for round in 0..200 {
         pair.attach_uplink(0, "wifi", if round % 2 == 0 { CARE_OF } else { "2001:db8:f3::10" });
         pair.advance_seconds(0.01);
@@ -131,7 +131,7 @@ fn flapping_uplinks_never_exceed_the_update_rate_limit() {
 /// A tentative address is no care-of address; UMIP, for example, wrongly sends from one.
 #[test]
 fn router_sends_no_update_from_a_tentative_duplicate_or_own_address() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     let mut interface = Interface {
         name: "wifi".into(),
         running: true,
@@ -168,7 +168,7 @@ fn router_sends_no_update_from_a_tentative_duplicate_or_own_address() {
 /// applies.
 #[test]
 fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.advance_seconds(40.0);
     pair.clear_records();
@@ -185,7 +185,7 @@ fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
 /// RFC 6275 11.7.3: the lifetime counts from the sending of the update, and is at most the requested one.
 #[test]
 fn binding_lifetime_counts_from_sending_of_update() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     let (sent, update) = pair.sent_updates().remove(0);
     pair.advance_seconds(0.5);
@@ -200,7 +200,7 @@ fn binding_lifetime_counts_from_sending_of_update() {
     assert!(pair.first_router().registration().is_none());
     assert_eq!(pair.path_of_first_router(), None, "RFC 3963 5.3: no tunnel without registration");
 
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.lifetime = 0xffff;
@@ -212,7 +212,7 @@ fn binding_lifetime_counts_from_sending_of_update() {
 /// without a pause.
 #[test]
 fn an_acknowledged_lifetime_of_zero_is_no_registration() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     for _ in 0..50 {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
@@ -227,7 +227,7 @@ fn an_acknowledged_lifetime_of_zero_is_no_registration() {
 /// RFC 6275 11.7.3: the router follows Binding Refresh Advice.
 #[test]
 fn refresh_advice_is_followed() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.options.push(MobilityOption::BindingRefreshAdvice(5));
@@ -242,7 +242,7 @@ fn refresh_advice_is_followed() {
 /// RFC 6275 6.1.8: status 1 is an acceptance.
 #[test]
 fn status_1_counts_as_accepted() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.answer_last_update(1).expect("accepted");
     assert_eq!(pair.first_router().state(), State::Registered);
@@ -253,7 +253,7 @@ fn status_1_counts_as_accepted() {
 /// update.
 #[test]
 fn acknowledgements_of_other_updates_are_ignored() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     let right = TestAcknowledgement::answering(&pair.last_update(), 0);
     let wrong = [
@@ -288,7 +288,7 @@ fn acknowledgements_of_other_updates_are_ignored() {
 /// RFC 6275 11.7.3: the answer to an earlier transmission of the same update counts.
 #[test]
 fn answer_to_earlier_transmission_is_accepted() {
-    let mut pair = unheard_pair();
+    let mut pair = pair_with_lost_updates();
     pair.attach_uplink(0, "wifi", CARE_OF);
     let (sent, first) = pair.sent_updates().remove(0);
     pair.advance_seconds(2.0);

@@ -8,12 +8,12 @@ use crate::craft::*;
 use crate::pair::{AgentAndRouters, PairSetup};
 
 /// The thresholds of the Mobile WiMAX testbed.
-const THRESHOLDS: SignalThresholds = SignalThresholds { good_dbm: -49, poor_dbm: -69 };
+const SIGNAL_THRESHOLDS: SignalThresholds = SignalThresholds { good_dbm: -49, poor_dbm: -69 };
 
 /// A router on `wifi`, which has thresholds, with `cell` as second uplink.
 fn pair_on_wifi() -> AgentAndRouters {
     let mut setup = PairSetup::plain_setup();
-    setup.routers[0].uplinks[0].signal = Some(THRESHOLDS);
+    setup.routers[0].uplinks[0].signal = Some(SIGNAL_THRESHOLDS);
     let mut pair = AgentAndRouters::new(setup);
     pair.attach_both_uplinks();
     pair.register_router();
@@ -57,7 +57,7 @@ fn router_leaves_uplink_at_poor_signal_and_returns_at_good_signal() {
 #[test]
 fn a_signal_that_is_not_renewed_expires() {
     let mut setup = PairSetup::plain_setup();
-    setup.routers[0].uplinks[0].signal = Some(THRESHOLDS);
+    setup.routers[0].uplinks[0].signal = Some(SIGNAL_THRESHOLDS);
     setup.routers[0].uplinks[0].signal_timeout = Some(Duration::from_secs(60));
     let mut pair = AgentAndRouters::new(setup);
     pair.attach_both_uplinks();

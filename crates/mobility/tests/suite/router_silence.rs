@@ -1,7 +1,7 @@
 //! Status and events of a mobile router about uplinks over which no answer comes.
 
 use carnet_mobility::Event;
-use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Response, State, UplinkConfig};
+use carnet_mobility::mobile_router::{AgentResponse, Attachment, MobileRouterConfig, State, UplinkConfig};
 
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, Link};
@@ -23,9 +23,9 @@ fn silent_only_uplink_is_reported() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
-    assert_eq!(pair.first_router().agent_response(0), Response::Asked);
+    assert_eq!(pair.first_router().agent_response(0), AgentResponse::Asked);
     pair.advance_seconds(20.0);
-    let Response::Silent { again: Some(again) } = pair.first_router().agent_response(0) else {
+    let AgentResponse::Silent { again: Some(again) } = pair.first_router().agent_response(0) else {
         panic!("{:?}", pair.first_router().agent_response(0));
     };
     assert!(again > pair.now);
@@ -35,7 +35,7 @@ fn silent_only_uplink_is_reported() {
     assert!(said[0].contains("the SPI 300") && said[0].contains(HOME), "{said:?}");
     pair.link_conditions = Link::LOSSLESS;
     pair.advance_seconds(40.0);
-    assert_eq!(pair.first_router().agent_response(0), Response::Answers);
+    assert_eq!(pair.first_router().agent_response(0), AgentResponse::Answers);
 }
 
 /// With Binding Identifiers: the status distinguishes the uplink with answers from the one without, and the
@@ -51,19 +51,19 @@ fn silent_uplink_with_bid_is_reported() {
     assert_eq!(road.router.state(), State::Registered);
     let cell = road.router.uplink_by_name("cell").expect("an uplink");
     let wifi = road.router.uplink_by_name("wifi").expect("an uplink");
-    assert_eq!(road.router.agent_response(cell), Response::Asked);
+    assert_eq!(road.router.agent_response(cell), AgentResponse::Asked);
     road.advance_seconds(60.0);
     assert!(matches!(
         road.router.agent_response(cell),
-        Response::Silent { again: Some(again) } if again > road.now
+        AgentResponse::Silent { again: Some(again) } if again > road.now
     ));
-    assert_eq!(road.router.agent_response(wifi), Response::Answers);
+    assert_eq!(road.router.agent_response(wifi), AgentResponse::Answers);
     let events: Vec<Event> = road.events.iter().map(|(_, event)| event.clone()).collect();
     let said = warning_texts(&events);
     assert_eq!(said.iter().filter(|text| text.contains("over cell after 4")).count(), 1, "{said:?}");
     road.network_mut("cell").loses_ipv6 = false;
     road.advance_seconds(60.0);
-    assert_eq!(road.router.agent_response(cell), Response::Answers);
+    assert_eq!(road.router.agent_response(cell), AgentResponse::Answers);
 }
 
 /// The status of an uplink with only IPv4 names the missing config value.
@@ -93,7 +93,7 @@ fn a_refused_uplink_shows_the_reason() {
         };
         answer(&mut acknowledgement);
         let _ = pair.deliver_to_router(0, &acknowledgement.to_packet());
-        assert!(matches!(pair.first_router().agent_response(0), Response::Refused { again: Some(_) }));
+        assert!(matches!(pair.first_router().agent_response(0), AgentResponse::Refused { again: Some(_) }));
         pair.first_router().refusal_text().expect("a reason")
     };
     assert_eq!(answered(&|it| it.status = 132), "status 132, Not home subnet");
@@ -117,10 +117,10 @@ fn a_refused_uplink_shows_the_reason() {
         ..TestAcknowledgement::answering(&road.last_update().received_packet, 130)
     };
     road.deliver_to_router(None, &refused.to_packet());
-    assert!(matches!(road.router.agent_response(0), Response::Refused { again: Some(_) }));
+    assert!(matches!(road.router.agent_response(0), AgentResponse::Refused { again: Some(_) }));
     road.is_agent_down = false;
     road.advance_seconds(40.0);
-    assert_eq!(road.router.agent_response(0), Response::Answers);
+    assert_eq!(road.router.agent_response(0), AgentResponse::Answers);
 }
 
 /// RFC 4861 6.3.7, RFC 7559: an unanswered Binding Update does not shorten the pauses between Router

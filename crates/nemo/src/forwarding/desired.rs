@@ -300,7 +300,7 @@ pub enum Ports {
 }
 
 /// A policy routing rule. Key: all fields. A prefix in IPv4-mapped form makes it a rule of IPv4;
-/// [`carnet_base::mapped::ALL_IPV4`] selects any address.
+/// [`carnet_base::mapped::ALL_IPV4_PREFIX`] selects any address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].

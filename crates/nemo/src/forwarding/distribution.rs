@@ -91,7 +91,7 @@ struct Rule {
 /// independent of the addresses, too.
 fn member_identity(member: &DistributionMember) -> u64 {
     match member.bid {
-        Some(bid) => mix_bits(u64::from(bid) | 1 << 32),
+        Some(bid) => mix_hash_bits(u64::from(bid) | 1 << 32),
         None => [member.local, member.remote]
             .iter()
             .flat_map(|end| end.to_string().into_bytes())
@@ -101,7 +101,7 @@ fn member_identity(member: &DistributionMember) -> u64 {
     }
 }
 
-fn mix_bits(mut value: u64) -> u64 {
+fn mix_hash_bits(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -194,10 +194,10 @@ impl FlowDistributor {
         let rest = u64::from(flow.next_header) << 32 | ports;
         let mut hash = self.flow_hash_key;
         for address in [u128::from(flow.source), u128::from(flow.destination)] {
-            hash = mix_bits(hash ^ address as u64);
-            hash = mix_bits(hash ^ (address >> 64) as u64);
+            hash = mix_hash_bits(hash ^ address as u64);
+            hash = mix_hash_bits(hash ^ (address >> 64) as u64);
         }
-        mix_bits(hash ^ rest)
+        mix_hash_bits(hash ^ rest)
     }
 
     /// Returns the fields of a packet that selectors compare.
@@ -317,7 +317,7 @@ fn negative_log2(hash: u64) -> u64 {
 /// variate with the weight as its rate. So each member has the lowest score with a probability in proportion
 /// to its weight.
 fn member_score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
-    (negative_log2(mix_bits(conversation ^ member)) << 32) / u64::from(weight.max(1))
+    (negative_log2(mix_hash_bits(conversation ^ member)) << 32) / u64::from(weight.max(1))
 }
 
 /// Returns the weights to use: the previous weights, unless a share changes by more than

@@ -54,7 +54,7 @@ pub struct ReceiveWindow {
 
 impl ReceiveWindow {
     /// Returns a window that has received only this number, with this mark.
-    pub fn starting_with(sequence: u32, mark: u16) -> ReceiveWindow {
+    pub fn new_with_first(sequence: u32, mark: u16) -> ReceiveWindow {
         let seen = vec![NO_MARK; WINDOW_SIZE as usize].into_boxed_slice();
         let mut window =
             ReceiveWindow { highest_sequence: sequence, received_marks: seen, consecutive_late_packets: 0 };
@@ -79,7 +79,7 @@ impl ReceiveWindow {
         } else if behind >= WINDOW_SIZE {
             self.consecutive_late_packets += 1;
             if self.consecutive_late_packets >= LATE_PACKETS_BEFORE_RESTART {
-                *self = ReceiveWindow::starting_with(sequence, mark);
+                *self = ReceiveWindow::new_with_first(sequence, mark);
             }
             return CopyCheck::Late;
         }
@@ -123,7 +123,7 @@ mod tests {
                 let sequence = start.wrapping_add(index);
                 let copy = match &mut window {
                     None => {
-                        window = Some(ReceiveWindow::starting_with(sequence, packet_mark(index.into())));
+                        window = Some(ReceiveWindow::new_with_first(sequence, packet_mark(index.into())));
                         CopyCheck::First
                     }
                     Some(window) => window.record_packet(sequence, packet_mark(index.into())),
@@ -144,7 +144,7 @@ mod tests {
         fn receive_window_never_takes_a_new_number_for_a_duplicate(
             numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),
         ) {
-            let mut window = ReceiveWindow::starting_with(0, 1);
+            let mut window = ReceiveWindow::new_with_first(0, 1);
             let mut came = BTreeSet::from([(0, 1)]);
             for (number, mark) in numbers {
                 let copy = window.record_packet(number, mark);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn receiver_follows_restarted_sender_without_loss() {
         for start in [WINDOW_SIZE + 7, 1 << 30, 3 << 30] {
-            let mut window = ReceiveWindow::starting_with(start, 1);
+            let mut window = ReceiveWindow::new_with_first(start, 1);
             let mut late = 0;
             for number in 0..1000 {
                 match window.record_packet(number, 1) {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn very_late_packet_does_not_move_the_receive_window() {
-        let mut window = ReceiveWindow::starting_with(100_000, 1);
+        let mut window = ReceiveWindow::new_with_first(100_000, 1);
         for number in 100_001..100_500 {
             assert_eq!(window.record_packet(number, 1), CopyCheck::First);
             assert_eq!(window.record_packet(number - 50_000, 1), CopyCheck::Late);
@@ -186,7 +186,7 @@ mod tests {
     /// An attacker sends packets with the next numbers. The receiver still accepts each genuine packet once.
     #[test]
     fn forged_numbers_cause_no_loss_of_real_packets() {
-        let mut window = ReceiveWindow::starting_with(0, 1);
+        let mut window = ReceiveWindow::new_with_first(0, 1);
         for number in 1..2000 {
             window.record_packet(number, 7);
         }

@@ -87,17 +87,20 @@ const EXTRA_COPY_INTERVAL: Duration = Duration::from_micros(100);
 struct DuplicationState {
     /// Number for the next packet that is duplicated.
     sequence: u32,
-    limit: RateLimiter,
+    copy_limit: RateLimiter,
 }
 
 impl Default for DuplicationState {
     fn default() -> DuplicationState {
-        DuplicationState { sequence: 0, limit: RateLimiter::new(EXTRA_COPIES_BURST, EXTRA_COPY_INTERVAL) }
+        DuplicationState {
+            sequence: 0,
+            copy_limit: RateLimiter::new(EXTRA_COPIES_BURST, EXTRA_COPY_INTERVAL),
+        }
     }
 }
 
 impl DuplicationState {
-    fn next(&mut self) -> u32 {
+    fn next_sequence_number(&mut self) -> u32 {
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(1);
         sequence
@@ -213,7 +216,7 @@ pub struct Forwarder {
     /// Tunnel of each inner destination prefix, for a home agent and direct routes.
     tunnel_by_prefix: PrefixTable<PrefixTunnel>,
     /// Tunnel of each inner source prefix, for a mobile router.
-    from: PrefixTable<PrefixTunnel>,
+    tunnel_by_source_prefix: PrefixTable<PrefixTunnel>,
     /// Mobile networks of this station, registered or not. The value names the source of error messages about
     /// their packets.
     own_mobile_networks: SortedPrefixes<ErrorSource>,
@@ -233,10 +236,10 @@ pub struct Forwarder {
     /// must not learn the outer ones, so they have a sequence of their own.
     inner_fragment_identification: u32,
     too_big_limiter: RateLimiter,
-    errors: RateLimiter,
+    error_limiter: RateLimiter,
     forgery_limiter: RateLimiter,
     /// Time until which the forwarder ignores Packet Too Big.
-    errors_doubtful_until: Time,
+    ignore_too_big_until: Time,
     /// Watched tunnels that a packet has entered since the caller began to watch them.
     used_watched_tunnels: Vec<TunnelEnds>,
     caused_packets: VecDeque<CausedPacket>,
@@ -254,7 +257,7 @@ impl Forwarder {
             receive_window_count: 0,
             duplication_states: HashMap::new(),
             tunnel_by_prefix: PrefixTable::new(),
-            from: PrefixTable::new(),
+            tunnel_by_source_prefix: PrefixTable::new(),
             own_mobile_networks: SortedPrefixes::default(),
             station_addresses: Vec::new(),
             networks_under_care_of_test: PrefixTable::new(),
@@ -268,9 +271,9 @@ impl Forwarder {
             // may cause.
             too_big_limiter: RateLimiter::new(200, Duration::from_millis(1)),
             forgery_limiter: RateLimiter::new(FORGERY_BURST, FORGERY_ERROR_INTERVAL),
-            errors_doubtful_until: Time::ZERO,
+            ignore_too_big_until: Time::ZERO,
             used_watched_tunnels: Vec::new(),
-            errors: RateLimiter::new(50, Duration::from_millis(10)),
+            error_limiter: RateLimiter::new(50, Duration::from_millis(10)),
             caused_packets: VecDeque::new(),
             counters: ForwarderCounters::default(),
         }
@@ -322,7 +325,7 @@ impl Forwarder {
     /// Makes the forwarder drop packets to these prefixes without an ICMPv6 error while no tunnel exists for
     /// them. The home agent uses this while it tests a care-of address. Replaces the prefixes of an earlier
     /// call for this home address.
-    pub fn hold_back_until_tested(
+    pub fn set_networks_under_care_of_test(
         &mut self,
         home_address: Ipv6Addr,
         prefixes: impl IntoIterator<Item = Ipv6Net>,
@@ -398,11 +401,11 @@ impl Forwarder {
     ) -> ForwardingVerdict {
         let packet = buffer.as_slice();
         if !inner_packet::is_routable(header, packet) {
-            return self.drop(TunnelDropReason::Scope);
+            return self.count_drop(TunnelDropReason::Scope);
         }
         let (sender, end) = match self.tunnel_by_prefix.lookup(header.destination) {
             Some(leading) => (leading.to_sender(), TunnelEnd::HomeAgent),
-            None => match self.from.lookup(header.source) {
+            None => match self.tunnel_by_source_prefix.lookup(header.source) {
                 Some(leading) => (leading.to_sender(), TunnelEnd::MobileRouter),
                 None => return self.handle_unregistered(now, header, buffer),
             },
@@ -413,8 +416,8 @@ impl Forwarder {
             // RFC 2473 4.1.1 (b): the Parameter Problem points at the option.
             let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
             let speaker = self.error_source_address(header, sender.home_address);
-            self.error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, packet);
-            return self.drop(TunnelDropReason::Nesting);
+            self.send_error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, packet);
+            return self.count_drop(TunnelDropReason::Nesting);
         }
         let mut ends = sender.ends;
         if sender.is_distributed {
@@ -422,7 +425,7 @@ impl Forwarder {
                 TunnelChoice::One(chosen) => ends = chosen,
                 TunnelChoice::All(all) => {
                     let name = (end, sender.home_address);
-                    if self.may_duplicate(now, name, all.len(), header, packet) {
+                    if self.may_copy(now, name, all.len(), header, packet) {
                         return self.send_duplicates(now, name, &all, header, buffer);
                     }
                     self.counters.not_duplicated_packets += 1;
@@ -432,7 +435,7 @@ impl Forwarder {
             }
         }
         let Some(path) = self.paths_by_ends.get_mut(&ends) else {
-            return self.drop(TunnelDropReason::NoTunnel);
+            return self.count_drop(TunnelDropReason::NoTunnel);
         };
         let mtu = path.mtu;
         if path.is_watched {
@@ -440,7 +443,7 @@ impl Forwarder {
             self.used_watched_tunnels.push(ends);
         }
         if is_loop(ends, header, packet) || is_too_deep(packet) {
-            return self.drop(TunnelDropReason::Nesting);
+            return self.count_drop(TunnelDropReason::Nesting);
         }
         let length = packet.len();
         // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option, nor can a session.
@@ -467,18 +470,18 @@ impl Forwarder {
         let Some(mut outer) =
             outer_header::outer_header(self.flow_label_key, (local, remote), header, outer_length)
         else {
-            return self.drop(TunnelDropReason::TooBig);
+            return self.count_drop(TunnelDropReason::TooBig);
         };
         outer.next_header = inner_packet::protocol_of(packet);
         mss::clamp_mss(buffer.as_mut_slice(), mtu);
         if let Some(option) = option {
             outer.next_header = protocol::DESTINATION_OPTIONS;
             if !buffer.prepend(&option) {
-                return self.drop(TunnelDropReason::TooBig);
+                return self.count_drop(TunnelDropReason::TooBig);
             }
         }
         if !buffer.prepend(&outer.emit()) {
-            return self.drop(TunnelDropReason::TooBig);
+            return self.count_drop(TunnelDropReason::TooBig);
         }
         path.traffic.count_sent(length);
         self.counters.encapsulated_packets += 1;
@@ -499,13 +502,13 @@ impl Forwarder {
     ) -> ForwardingVerdict {
         let pieces = ipv4::split_into_fragments(packet, mtu.max(inner_packet::min_mtu(packet)));
         if pieces.is_empty() {
-            return self.drop(TunnelDropReason::TooBig);
+            return self.count_drop(TunnelDropReason::TooBig);
         }
         if let Some(path) = self.paths_by_ends.get_mut(&ends) {
             path.traffic.count_sent(packet.len());
         }
         for piece in pieces {
-            self.send_own_packet_with((ends, session), header, &piece, piece.len() > mtu);
+            self.send_own_ipv4_packet((ends, session), header, &piece, piece.len() > mtu);
         }
         self.counters.encapsulated_packets += 1;
         ForwardingVerdict::Consumed
@@ -539,7 +542,7 @@ impl Forwarder {
     /// where copies go, and every sender to its mobile network causes them. If copies were copied again, they
     /// would multiply at each level. So packets of a tunnel that ends here, and numbered packets, are not
     /// copied. The rate of copies is limited as well.
-    fn may_duplicate(
+    fn may_copy(
         &mut self,
         now: Time,
         name: BindingName,
@@ -553,7 +556,7 @@ impl Forwarder {
             return false;
         }
         let further = u32::try_from(tunnels.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.duplication_states.entry(name).or_default().limit.allow_all(now, further)
+        self.duplication_states.entry(name).or_default().copy_limit.try_take_tokens(now, further)
     }
 
     /// Sends a packet into several tunnels at once.
@@ -572,11 +575,11 @@ impl Forwarder {
                 .map(|path| path.mtu.saturating_sub(extra_header_octets(*ends, path.session_of(name.1))))
         };
         let Some(mtu) = all.iter().filter_map(room).min() else {
-            return self.drop(TunnelDropReason::NoTunnel);
+            return self.count_drop(TunnelDropReason::NoTunnel);
         };
         if all.iter().any(|ends| is_loop(*ends, header, buffer.as_slice())) || is_too_deep(buffer.as_slice())
         {
-            return self.drop(TunnelDropReason::Nesting);
+            return self.count_drop(TunnelDropReason::Nesting);
         }
         let min_mtu = inner_packet::min_mtu(buffer.as_slice());
         let is_too_long = buffer.as_slice().len() > mtu.max(min_mtu);
@@ -584,7 +587,9 @@ impl Forwarder {
             return self.reply_packet_too_big(now, mtu, name.1, header, buffer);
         }
         mss::clamp_mss(buffer.as_mut_slice(), mtu);
-        let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDropReason::NoTunnel) };
+        let Some(binding) = self.bindings.get(&name) else {
+            return self.count_drop(TunnelDropReason::NoTunnel);
+        };
         let home_agent = binding.home_agent();
         let between = match name {
             (TunnelEnd::MobileRouter, home_address) => (home_address, home_agent),
@@ -596,7 +601,7 @@ impl Forwarder {
         };
         let whole = [buffer.as_slice()].into_iter().filter(|_| !is_too_long);
         for packet in whole.chain(pieces.iter().map(Vec::as_slice)) {
-            let sequence = self.duplication_states.entry(name).or_default().next();
+            let sequence = self.duplication_states.entry(name).or_default().next_sequence_number();
             for ends in all {
                 self.send_with_sequence_number((*ends, name.1), between, sequence, header, packet);
             }
@@ -659,8 +664,8 @@ impl Forwarder {
     ) -> ForwardingVerdict {
         let mtu = u32::try_from(mtu.max(inner_packet::min_mtu(buffer.as_slice()))).unwrap_or(u32::MAX);
         let speaker = self.error_source_address(header, otherwise);
-        self.error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
-        self.drop(TunnelDropReason::TooBig)
+        self.send_error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
+        self.count_drop(TunnelDropReason::TooBig)
     }
 
     /// Sends, through a tunnel, an inner packet whose source is this station. The packet is not fragmented,
@@ -685,7 +690,7 @@ impl Forwarder {
     }
 
     /// Sends an IPv4 packet through a tunnel. `header` is the header of the packet of which it is a fragment.
-    fn send_own_packet_with(
+    fn send_own_ipv4_packet(
         &mut self,
         (ends, session): (TunnelEnds, Option<SessionPeer>),
         header: &Header,
@@ -800,38 +805,39 @@ impl Forwarder {
     fn record_arrival(&mut self, name: BindingName, sequence: u32, packet: &[u8]) -> Arrival {
         let mark = packet_mark(FixedState::with_seed(self.flow_label_key).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
-        if let Some(window) = binding.received_mut() {
+        if let Some(window) = binding.receive_window_mut() {
             return window.record_packet(sequence, mark);
         }
         if binding.distributor().is_some_and(FlowDistributor::has_duplicating_rule)
             || self.receive_window_count < MAX_RECEIVE_WINDOWS
         {
-            binding.start_receive_window(ReceiveWindow::starting_with(sequence, mark));
+            binding.start_receive_window(ReceiveWindow::new_with_first(sequence, mark));
             self.receive_window_count += 1;
         }
         Arrival::First
     }
 
     /// Counts a dropped packet by its reason, and returns the verdict.
-    pub fn drop(&mut self, reason: TunnelDropReason) -> ForwardingVerdict {
+    pub fn count_drop(&mut self, reason: TunnelDropReason) -> ForwardingVerdict {
         *self.counters.dropped.entry(reason).or_default() += 1;
         ForwardingVerdict::from(reason)
     }
 
     /// Sends an ICMPv6 error about the packet `invoking`, or the corresponding ICMP error about an IPv4
     /// packet. Sends none if RFC 4443 or RFC 1122 forbids it, or if the rate limit is reached.
-    pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
+    pub fn send_error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let limiter = match error {
             ErrorMessage::PacketTooBig { .. } => &mut self.too_big_limiter,
-            _ => &mut self.errors,
+            _ => &mut self.error_limiter,
         };
         if inner_packet::is_ipv4(invoking) {
-            let message = inner_packet::icmp_error(source, error, invoking).filter(|_| limiter.allow(now));
+            let message =
+                inner_packet::icmp_error(source, error, invoking).filter(|_| limiter.try_take_token(now));
             self.caused_packets.extend(message.map(CausedPacket::Packet));
             return;
         }
         let Ok(header) = Header::parse(invoking) else { return };
-        if icmpv6::may_answer_with(error, invoking) && limiter.allow(now) {
+        if icmpv6::may_answer_with(error, invoking) && limiter.try_take_token(now) {
             let message = icmpv6::error_packet(source, header.source, error, invoking);
             self.caused_packets.push_back(CausedPacket::Packet(message));
         }
@@ -844,14 +850,14 @@ impl Forwarder {
         buffer: &PacketBuffer,
     ) -> ForwardingVerdict {
         if self.networks_under_care_of_test.lookup(header.destination).is_some() {
-            return self.drop(TunnelDropReason::Untested);
+            return self.count_drop(TunnelDropReason::Untested);
         }
         let Some(source) = self.own_error_source(header) else {
-            return self.drop(TunnelDropReason::NoTunnel);
+            return self.count_drop(TunnelDropReason::NoTunnel);
         };
         let unreachable = ErrorMessage::DestinationUnreachable { code: 3 };
-        self.error(now, source, unreachable, buffer.as_slice());
-        self.drop(TunnelDropReason::NotRegistered)
+        self.send_error(now, source, unreachable, buffer.as_slice());
+        self.count_drop(TunnelDropReason::NotRegistered)
     }
 
     /// Returns the source address of error messages about a packet.
@@ -926,15 +932,15 @@ fn extra_header_octets(ends: TunnelEnds, session: Option<SessionPeer>) -> usize 
 fn decapsulated_traffic_class(outer: u8, inner: u8) -> Option<u8> {
     const NOT_ECT: u8 = 0b00;
     const ECT_1: u8 = 0b01;
-    const CE: u8 = 0b11;
-    let ecn = match (inner & CE, outer & CE) {
-        (NOT_ECT, CE) => return None,
+    const ECN_CE: u8 = 0b11;
+    let ecn = match (inner & ECN_CE, outer & ECN_CE) {
+        (NOT_ECT, ECN_CE) => return None,
         (NOT_ECT, _) => NOT_ECT,
-        (_, CE) => CE,
+        (_, ECN_CE) => ECN_CE,
         (0b10, ECT_1) => ECT_1,
         (inner, _) => inner,
     };
-    Some((inner & !CE) | ecn)
+    Some((inner & !ECN_CE) | ecn)
 }
 
 #[cfg(test)]

@@ -274,7 +274,7 @@ mod tests {
             prop_assert!(pieces.iter().all(|p| p.len() <= 1280));
             let mut rng = carnet_base::Rng::new(order);
             for at in (1..pieces.len()).rev() {
-                pieces.swap(at, rng.below(at as u64 + 1) as usize);
+                pieces.swap(at, rng.number_below(at as u64 + 1) as usize);
             }
             let mut reassembler = Reassembler::default();
             let mut result = None;

@@ -1,21 +1,23 @@
 //! Filters packets from outside to hosts on board. The filter of an interface is called its *door*.
 //!
-//! With the door [`Inbound::Established`], an interface gets only packets of connections that hosts on board
-//! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports.
-//! Packets between interfaces on board pass, except for isolated interfaces. The kernel's packet filter
-//! applies the rules of the doors ([`super::packet_rules`]), and limits the rates of hosts.
+//! With the door [`InboundPackets::Established`], an interface gets only packets of connections that hosts on
+//! board began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and
+//! ports. Packets between interfaces on board pass, except for isolated interfaces. The kernel's packet
+//! filter applies the rules of the doors ([`super::packet_rules`]), and limits the rates of hosts.
 //!
 //! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
 //! instead ([`closed_lan_entries`]). Then the hosts still reach the router itself.
 
-use carnet_base::mapped::ALL_IPV4;
+use carnet_base::mapped::ALL_IPV4_PREFIX;
 use carnet_wire::ipv6::protocol;
 use carnet_wire::{icmpv6, ipv4};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::desired::{ForwardingEntry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_UNREACHABLE, priority};
 use super::entries::LOOPBACK_INTERFACE;
-use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes};
+use super::lan::{
+    AllowedPackets, InboundPackets, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes,
+};
 use super::packet_rules::{
     Chain, ConnectionState, HostIdentity, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, Verdict,
 };
@@ -81,7 +83,7 @@ pub(crate) fn packet_filter_entries(
         for other in others().filter(|_| needs_rules) {
             rules.extend(with_addresses_of(name, &other.interface));
         }
-        if settings.inbound_filter.inbound == Inbound::Any {
+        if settings.inbound_filter.inbound == InboundPackets::Any {
             continue;
         }
         let inside = std::iter::once(name).chain(others().map(|other| other.interface.as_str()));
@@ -116,7 +118,7 @@ fn host_rate_rules(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
     // The link-layer address of the sender identifies a host, even if it has many addresses. The kernel finds
     // the link-layer address of a destination only after these rules.
     let mut all = vec![(HostIdentity::LinkAddress, from.clone())];
-    for family in [Ipv6Net::default(), ALL_IPV4] {
+    for family in [Ipv6Net::default(), ALL_IPV4_PREFIX] {
         let source = PacketMatch { source: Some(family), ..from.clone() };
         let destination = PacketMatch { destination: Some(family), ..to.clone() };
         all.extend([source, destination].map(|packets| (HostIdentity::Address, packets)));
@@ -145,7 +147,7 @@ fn exception_rules(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<Packet
     };
     // The kernel must not accept ICMP of one address family inside the other.
     let any = match allowed.protocol {
-        ipv4::ICMP => Some(ALL_IPV4),
+        ipv4::ICMP => Some(ALL_IPV4_PREFIX),
         protocol::ICMPV6 => Some(Ipv6Net::default()),
         _ => None,
     };
@@ -209,13 +211,13 @@ mod tests {
     use super::super::lan::InboundFilter;
     use super::*;
 
-    fn lan_settings(name: &str, inbound: Inbound) -> LanSettings {
+    fn lan_settings(name: &str, inbound: InboundPackets) -> LanSettings {
         let door = InboundFilter { inbound, ..InboundFilter::default() };
         LanSettings { inbound_filter: door, ..LanSettings::from(name) }
     }
 
     /// Returns each rule as text: order, input, output, condition, verdict.
-    fn rules(lan: &[LanSettings]) -> Vec<String> {
+    fn describe_lan_rules(lan: &[LanSettings]) -> Vec<String> {
         describe_rules(&[], &[], lan)
     }
 
@@ -251,14 +253,17 @@ mod tests {
     #[test]
     fn lan_interface_open_to_inbound_packets_needs_no_filter_rule() {
         assert_eq!(
-            rules(&[lan_settings("i0", Inbound::Any), lan_settings("i1", Inbound::Any)]),
+            describe_lan_rules(&[
+                lan_settings("i0", InboundPackets::Any),
+                lan_settings("i1", InboundPackets::Any)
+            ]),
             Vec::<String>::new()
         );
     }
 
     #[test]
     fn inbound_filter_accepts_answers_hosts_on_board_and_exceptions() {
-        let mut shut = lan_settings("i0", Inbound::Established);
+        let mut shut = lan_settings("i0", InboundPackets::Established);
         let port = PortRange { first: 443, last: 443 };
         let host: Ipv6Net = "2001:db8:a::77/128".parse().expect("prefix");
         shut.inbound_filter.allowed_exceptions = vec![
@@ -267,7 +272,7 @@ mod tests {
             AllowedPackets { protocol: protocol::ICMPV6, ports: vec![], destinations: vec![] },
         ];
         assert_eq!(
-            rules(&[shut, lan_settings("i1", Inbound::Any)]),
+            describe_lan_rules(&[shut, lan_settings("i1", InboundPackets::Any)]),
             [
                 "20 * i0 states Accept",
                 "20 i0 i0 Accept",
@@ -282,7 +287,7 @@ mod tests {
 
     #[test]
     fn host_rate_limits_both_directions_and_families_before_other_rules() {
-        let mut limited = lan_settings("i0", Inbound::Established);
+        let mut limited = lan_settings("i0", InboundPackets::Established);
         limited.inbound_filter.host_rate = Some(2_500_000);
         let rules: Vec<PacketRule> = packet_filter_entries(&[], &[], &[limited])
             .into_iter()
@@ -312,20 +317,24 @@ mod tests {
 
     #[test]
     fn isolated_interface_exchanges_no_packet_with_others() {
-        let mut isolated = lan_settings("i0", Inbound::Any);
+        let mut isolated = lan_settings("i0", InboundPackets::Any);
         isolated.inbound_filter.is_isolated = true;
-        assert_eq!(rules(&[isolated, lan_settings("i1", Inbound::Any)]), ["10 i0 i1 Drop", "10 i1 i0 Drop"]);
+        assert_eq!(
+            describe_lan_rules(&[isolated, lan_settings("i1", InboundPackets::Any)]),
+            ["10 i0 i1 Drop", "10 i1 i0 Drop"]
+        );
     }
 
     #[test]
     fn inbound_filter_drops_packets_with_address_of_another_lan_interface() {
-        let mut isolated = lan_settings("i1", Inbound::Any);
+        let mut isolated = lan_settings("i1", InboundPackets::Any);
         isolated.inbound_filter.is_isolated = true;
         let named: Ipv6Net = "2001:db8:b::/56".parse().expect("prefix");
         isolated.prefixes = vec![named];
         let prefixes = ["2001:db8:a::/56".parse().expect("prefix"), named];
         let ipv4 = ["10.42.7.0/24".parse().expect("prefix")];
-        let mut lans = [lan_settings("i0", Inbound::Any), isolated, lan_settings("i2", Inbound::Any)];
+        let mut lans =
+            [lan_settings("i0", InboundPackets::Any), isolated, lan_settings("i2", InboundPackets::Any)];
         assert_eq!(
             describe_rules(&prefixes, &ipv4, &lans),
             [
@@ -341,7 +350,8 @@ mod tests {
                 "10 i2 i1 Drop",
             ]
         );
-        lans[1].inbound_filter = InboundFilter { inbound: Inbound::Established, ..InboundFilter::default() };
+        lans[1].inbound_filter =
+            InboundFilter { inbound: InboundPackets::Established, ..InboundFilter::default() };
         let rules = describe_rules(&prefixes, &ipv4, &lans);
         assert_eq!(rules.iter().filter(|rule| rule.starts_with("10 ")).count(), 6, "{rules:?}");
         lans[1].inbound_filter = InboundFilter::default();
@@ -352,7 +362,7 @@ mod tests {
     fn kernel_without_packet_filter_closes_networks_that_need_one() {
         let prefix = |text: &str| text.parse().expect("prefix");
         let prefixes = [prefix("2001:db8:a::/64"), prefix("2001:db8:b::/64")];
-        let lans = [lan_settings("i0", Inbound::Any), lan_settings("i1", Inbound::Established)];
+        let lans = [lan_settings("i0", InboundPackets::Any), lan_settings("i1", InboundPackets::Established)];
         let closed = closed_lan_entries(&prefixes, &[], &lans);
         let networks: Vec<_> = closed
             .iter()

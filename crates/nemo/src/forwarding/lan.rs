@@ -11,7 +11,7 @@ use crate::input::DelegatedPrefix;
 
 /// Packets from outside that reach an interface on board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Inbound {
+pub enum InboundPackets {
     /// All packets from outside reach the interface.
     #[default]
     Any,
@@ -19,12 +19,12 @@ pub enum Inbound {
     Established,
 }
 
-impl Inbound {
+impl InboundPackets {
     /// Returns the name in config and status.
     pub fn name(self) -> &'static str {
         match self {
-            Inbound::Any => "any",
-            Inbound::Established => "established",
+            InboundPackets::Any => "any",
+            InboundPackets::Established => "established",
         }
     }
 }
@@ -45,8 +45,8 @@ pub struct AllowedPackets {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InboundFilter {
     /// Packets from outside that reach the hosts of the interface.
-    pub inbound: Inbound,
-    /// Exceptions from [`Inbound::Established`].
+    pub inbound: InboundPackets,
+    /// Exceptions from [`InboundPackets::Established`].
     pub allowed_exceptions: Vec<AllowedPackets>,
     /// Whether no packets pass between this interface and other interfaces on board.
     pub is_isolated: bool,
@@ -57,7 +57,7 @@ pub struct InboundFilter {
 impl InboundFilter {
     /// Returns whether the door needs rules of the packet filter.
     pub(crate) fn needs_rules(&self) -> bool {
-        self.is_isolated || self.inbound == Inbound::Established || self.host_rate.is_some()
+        self.is_isolated || self.inbound == InboundPackets::Established || self.host_rate.is_some()
     }
 }
 
@@ -104,7 +104,7 @@ impl From<&str> for LanSettings {
 /// the first gets the first one and so on, and the last one gets the rest.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
-        share_out_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+        assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
     let all = shared.into_iter().chain(named);
     all.filter_map(|(lan, prefix)| {
         let link = Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?;
@@ -118,7 +118,7 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
 /// interface gets the first prefix and so on, and the last one gets the remaining prefixes.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
-        share_out_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+        assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
     let all = named.into_iter().chain(shared).filter(|(lan, _)| lan.send_router_advertisements);
     all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(prefix))).collect()
 }
@@ -131,8 +131,8 @@ pub(crate) fn lan_networks(
     ipv4: &[Ipv4Net],
     lan: &[LanSettings],
 ) -> Vec<(String, Ipv6Net)> {
-    let ipv6 = share_out_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
-    let ipv4 = share_out_prefixes(ipv4, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+    let ipv6 = assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+    let ipv4 = assign_prefixes(ipv4, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
     let links = ipv6.prefixes_without_interface.into_iter().filter_map(|(lan, prefix)| {
         Some((lan, Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?))
     });
@@ -165,7 +165,7 @@ pub struct PrefixShares<L, P> {
 /// Gives the prefixes of a mobile network to its interfaces. `interfaces` are the interfaces, each with the
 /// prefixes that its settings name. The interfaces without such prefixes share those that no interface names:
 /// the first gets the first one, and so on. The last one gets the remaining ones.
-pub fn share_out_prefixes<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
+pub fn assign_prefixes<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
     prefixes: &[P],
     interfaces: impl Iterator<Item = (L, &'a [P])>,
 ) -> PrefixShares<L, P> {

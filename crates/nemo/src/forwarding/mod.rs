@@ -40,11 +40,11 @@ pub mod prefix_table;
 
 pub(crate) use entries::first_host_address;
 pub(crate) use inbound_filter::{closed_lan_entries, packet_filter_entries};
-pub use lan::{AllowedPackets, Inbound, InboundFilter, LanSettings, PrefixShares, share_out_prefixes};
+pub use lan::{AllowedPackets, InboundFilter, InboundPackets, LanSettings, PrefixShares, assign_prefixes};
 pub(crate) use lan::{delegation_entries, lan_ipv4_prefixes, lan_prefixes};
 pub use policy_routing_for_breakouts::BreakoutPolicy;
 pub(crate) use policy_routing_for_breakouts::{
-    PortalTarget, breakout_entries, closed_uplink_entries, is_usable, uplink_of,
+    PortalTarget, breakout_entries, closed_uplink_entries, is_usable_for_breakout, uplink_of_policy,
 };
 pub(crate) use policy_routing_for_direct::direct_entries;
 pub(crate) use policy_routing_for_home_agent::{home_agent_entries, mobile_router_entries};

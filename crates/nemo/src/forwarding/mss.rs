@@ -90,7 +90,7 @@ fn clamp_mss_in_segment(segment: &mut [u8], limit: u16) -> bool {
             break;
         }
         if kind == TCP_OPTION_MSS && length == 4 {
-            lowered |= lower_field(header, at + 2, limit);
+            lowered |= limit_field(header, at + 2, limit);
         }
         at += length;
     }
@@ -98,7 +98,7 @@ fn clamp_mss_in_segment(segment: &mut [u8], limit: u16) -> bool {
 }
 
 /// Lowers the 16-bit field at `at` to `limit`, and updates the checksum.
-fn lower_field(header: &mut [u8], at: usize, limit: u16) -> bool {
+fn limit_field(header: &mut [u8], at: usize, limit: u16) -> bool {
     let field = |header: &[u8], at: usize| {
         header.get(at..at + 2).and_then(|octets| octets.try_into().ok()).map(u16::from_be_bytes)
     };

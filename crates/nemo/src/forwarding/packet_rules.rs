@@ -126,7 +126,7 @@ pub struct PacketMatch {
     /// Interface by which the packet leaves.
     pub output_interface: Option<String>,
     /// Prefix of the source address. In IPv4-mapped form it selects packets of IPv4, and
-    /// [`carnet_base::mapped::ALL_IPV4`] all of them.
+    /// [`carnet_base::mapped::ALL_IPV4_PREFIX`] all of them.
     pub source: Option<Ipv6Net>,
     /// Prefix of the destination address, in the same form.
     pub destination: Option<Ipv6Net>,

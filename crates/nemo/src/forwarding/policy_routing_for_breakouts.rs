@@ -28,7 +28,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_mobility::MobileRouter;
 use carnet_mobility::flow::{Range, TrafficSelector};
 use carnet_wire::ipv6::protocol;
@@ -110,16 +110,16 @@ fn mark_of_policy(index: usize) -> Mark {
 }
 
 /// Returns the uplink by which packets of a policy leave now; `None` if no uplink of the policy is usable.
-pub(crate) fn uplink_of(policy: &BreakoutPolicy, router: &MobileRouter) -> Option<usize> {
+pub(crate) fn uplink_of_policy(policy: &BreakoutPolicy, router: &MobileRouter) -> Option<usize> {
     if policy.uplinks.is_empty() {
-        return router.uplink_in_use().filter(|index| is_usable(router, *index));
+        return router.uplink_in_use().filter(|index| is_usable_for_breakout(router, *index));
     }
     let position = |name: &String| router.uplinks().iter().position(|it| it.config.interface == *name);
-    policy.uplinks.iter().filter_map(position).find(|index| is_usable(router, *index))
+    policy.uplinks.iter().filter_map(position).find(|index| is_usable_for_breakout(router, *index))
 }
 
 /// Returns whether packets can leave by this uplink without the tunnel.
-pub(crate) fn is_usable(router: &MobileRouter, index: usize) -> bool {
+pub(crate) fn is_usable_for_breakout(router: &MobileRouter, index: usize) -> bool {
     let uplink = router.uplinks().get(index);
     uplink.is_some_and(|uplink| uplink.ipv6_gateway().is_some() || uplink.ipv4_gateway().is_some())
 }
@@ -146,7 +146,7 @@ pub(crate) fn breakout_entries(
     let mut entries = Vec::new();
     let mut used: BTreeSet<usize> = BTreeSet::new();
     for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out) {
-        let Some(uplink) = uplink_of(policy, router) else { continue };
+        let Some(uplink) = uplink_of_policy(policy, router) else { continue };
         used.insert(uplink);
         let table = TABLE_BREAKOUT.saturating_add(u32::try_from(uplink).unwrap_or_default());
         for (input, network) in lan.iter().flat_map(|input| networks.iter().map(move |it| (input, it))) {
@@ -167,7 +167,7 @@ pub(crate) fn breakout_entries(
         entries.extend(portal_rules(portal, uplink, &networks));
     }
     let portal = portal.map(|(portal, _)| portal);
-    entries.extend(used.iter().flat_map(|index| routes(router, *index)));
+    entries.extend(used.iter().flat_map(|index| uplink_default_routes(router, *index)));
     let agents = [Some(config.home_agent), config.home_agent_ipv4.map(|agent| agent.to_ipv6_mapped())];
     let near: Vec<Ipv6Net> =
         NEVER_FORWARDED_DESTINATIONS.iter().filter_map(|prefix| prefix.parse().ok()).collect();
@@ -212,7 +212,7 @@ pub(crate) fn closed_uplink_entries(router: &MobileRouter) -> Vec<ForwardingEntr
         ForwardingEntry::Rule(Box::new(Rule {
             priority: priority::FROM_UPLINK,
             input_interface: Some(uplink.interface.clone()),
-            from: Some(ALL_IPV4),
+            from: Some(ALL_IPV4_PREFIX),
             table: TABLE_UNREACHABLE,
             ..Rule::default()
         }))
@@ -225,7 +225,7 @@ fn packet_rule_entry(rule: PacketRule) -> ForwardingEntry {
 }
 
 /// Returns the default routes out of an uplink.
-fn routes(router: &MobileRouter, index: usize) -> Vec<ForwardingEntry> {
+fn uplink_default_routes(router: &MobileRouter, index: usize) -> Vec<ForwardingEntry> {
     let Some(uplink) = router.uplinks().get(index) else { return Vec::new() };
     let table = TABLE_BREAKOUT.saturating_add(u32::try_from(index).unwrap_or_default());
     let interface = uplink.config.interface.clone();
@@ -392,7 +392,7 @@ fn nat_rules(
     // Drop IPv4 packets that no host on board has requested, because the kernel now forwards IPv4 from this
     // interface. For IPv6 the routing rule at priority 115 refuses them.
     let unasked = PacketMatch {
-        source: Some(ALL_IPV4),
+        source: Some(ALL_IPV4_PREFIX),
         mark: Some(Mark { value: 0, ..MARK_OUTSIDE_TUNNEL }),
         states: vec![ConnectionState::Invalid, ConnectionState::New, ConnectionState::Untracked],
         ..from
@@ -462,7 +462,7 @@ fn packet_matches_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
     let families = match source.or(destination) {
         Some(_) => vec![source],
         None if only_ipv6 => vec![Some(Ipv6Net::default())],
-        None => vec![Some(Ipv6Net::default()), Some(ALL_IPV4)],
+        None => vec![Some(Ipv6Net::default()), Some(ALL_IPV4_PREFIX)],
     };
     let ports =
         |range: Option<Range<u16>>| range.map(|range| PortRange { first: range.first, last: range.last });

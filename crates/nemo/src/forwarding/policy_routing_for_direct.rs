@@ -24,7 +24,7 @@ use super::path_mtu::inner_mtu;
 pub(crate) fn direct_entries(
     router: &MobileRouter,
     requires_sessions: bool,
-    tunnels: impl Iterator<Item = direct::Tunnel>,
+    tunnels: impl Iterator<Item = direct::DirectTunnel>,
 ) -> Vec<ForwardingEntry> {
     let uplinks = || router.config().uplinks.iter().map(|uplink| uplink.interface.as_str());
     let capture = |uplink: &str, from: Option<Ipv6Net>, protocol: u8| {

@@ -82,7 +82,7 @@ pub(crate) fn home_agent_entries(agent: &HomeAgent) -> Vec<ForwardingEntry> {
         setting("all", "forwarding", "1"),
         route(TABLE_MAIN, host_prefix(config.address), ROUTE_METRIC, into_tunnel_device()),
     ];
-    entries.extend(nat_entries(&config.nat).chain(prefix_entries(&config.nat)));
+    entries.extend(nat_entries(&config.nat).chain(prefix_translation_entries(&config.nat)));
     let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
     if config.nodes.iter().any(|node| node.prefixes.iter().any(is_ipv4)) {
         entries.push(setting("all", "ipv4_forwarding", "1"));
@@ -110,7 +110,7 @@ pub(crate) fn home_agent_entries(agent: &HomeAgent) -> Vec<ForwardingEntry> {
     // RFC 4887 5.1: the aggregate prefix is routed to this machine, and packets to its unused parts would go
     // back by the default route. So make the aggregate unreachable, except for the addresses of other home
     // agents, if the home link is virtual and they are elsewhere.
-    let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
+    let peers: Vec<Ipv6Addr> = config.other_agents.peers.iter().map(|peer| peer.address).collect();
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
         let elsewhere = if config.home_link.is_none() { &peers[..] } else { &[] };
@@ -132,8 +132,8 @@ pub(crate) fn home_agent_entries(agent: &HomeAgent) -> Vec<ForwardingEntry> {
 /// writes no packet of other networks.
 fn nat_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
     let families = [
-        (&nat.ipv4, mapped::ALL_IPV4, TrafficKind::Ipv4Nat),
-        (&nat.ipv6, UNIQUE_LOCAL_PREFIX, TrafficKind::Ipv6Nat),
+        (&nat.ipv4_interface, mapped::ALL_IPV4_PREFIX, TrafficKind::Ipv4Nat),
+        (&nat.ipv6_interface, UNIQUE_LOCAL_PREFIX, TrafficKind::Ipv6Nat),
     ];
     let with_nat = families.into_iter().filter_map(|(interface, source, kind)| {
         let interface = interface.as_ref()?;
@@ -170,10 +170,10 @@ fn nat_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
 
 /// Returns the rules that exchange prefixes of mobile networks for prefixes that are routed to this machine,
 /// in both directions.
-fn prefix_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
-    let interfaces = nat.ipv6.iter();
+fn prefix_translation_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
+    let interfaces = nat.ipv6_interface.iter();
     let pairs = interfaces.flat_map(|interface| nat.ipv6_prefixes.iter().map(move |pair| (interface, pair)));
-    pairs.flat_map(|(interface, TranslatedPrefix { inside, outside })| {
+    pairs.flat_map(|(interface, TranslatedPrefix { inside_prefix: inside, outside_prefix: outside })| {
         let out = PacketMatch {
             input_interface: Some(TUNNEL_DEVICE.into()),
             output_interface: Some(interface.clone()),

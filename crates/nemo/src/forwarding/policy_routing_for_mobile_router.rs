@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_base::{Endpoint, Interface};
 use carnet_mobility::mobile_router::{Attachment, MAX_NEXT_HOPS, MobileRouterConfig, Path, Uplink};
 use carnet_mobility::{Authentication, MobileRouter};
@@ -248,9 +248,9 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
         return Vec::new();
     }
     let mut entries = vec![
-        route(TABLE_TUNNEL, ALL_IPV4, ROUTE_METRIC, into_tunnel_device()),
-        unreachable_route(TABLE_TUNNEL, ALL_IPV4),
-        unreachable_route(TABLE_UNREACHABLE, ALL_IPV4),
+        route(TABLE_TUNNEL, ALL_IPV4_PREFIX, ROUTE_METRIC, into_tunnel_device()),
+        unreachable_route(TABLE_TUNNEL, ALL_IPV4_PREFIX),
+        unreachable_route(TABLE_UNREACHABLE, ALL_IPV4_PREFIX),
     ];
     let table = if router.is_home() { TABLE_UNREACHABLE } else { TABLE_TUNNEL };
     for prefix in config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4) {
@@ -278,7 +278,13 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
         entries.push(unreachable_route(TABLE_MAIN, prefix));
     }
     for interface in lan {
-        entries.push(rule(priority::FROM_LAN, Some(interface), Some(ALL_IPV4), None, TABLE_UNREACHABLE));
+        entries.push(rule(
+            priority::FROM_LAN,
+            Some(interface),
+            Some(ALL_IPV4_PREFIX),
+            None,
+            TABLE_UNREACHABLE,
+        ));
     }
     entries
 }
@@ -430,7 +436,7 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
 }
 
 /// Returns the addresses of an interface, IPv4 addresses in IPv4-mapped form.
-fn addresses(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> {
+fn interface_addresses(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> {
     let ipv4 = interface.ipv4_addresses.iter().map(|address| address.addr().to_ipv6_mapped());
     interface.addresses.iter().map(|address| address.address).chain(ipv4)
 }
@@ -445,7 +451,7 @@ fn lan_addresses(
         .filter_map(|(interface, prefix)| {
             let address = first_host_address(*prefix);
             let taken = interfaces.get(interface).is_some_and(|interface| {
-                addresses(interface).any(|other| prefix.contains(&other) && other != address)
+                interface_addresses(interface).any(|other| prefix.contains(&other) && other != address)
             });
             (!taken).then_some(ForwardingEntry::Address(InterfaceAddress {
                 interface: interface.clone(),

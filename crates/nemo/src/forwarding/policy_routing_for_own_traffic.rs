@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use carnet_base::Interface;
-use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_mobility::MobileRouter;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,9 @@ pub(crate) fn own_traffic_entries<'a>(
     if router.is_home() {
         return Vec::new();
     }
-    let ipv4_source = ipv4_source(router, lan, interfaces);
+    let ipv4_source = ipv4_source_address(router, lan, interfaces);
     let ipv6_source = router.config().is_router().then_some(router.config().home_address);
-    let families = [(Ipv6Net::default(), ipv6_source), (ALL_IPV4, ipv4_source)];
+    let families = [(Ipv6Net::default(), ipv6_source), (ALL_IPV4_PREFIX, ipv4_source)];
     let served = families.into_iter().filter_map(|(all, source)| Some((all, source?)));
     let mut entries = Vec::new();
     for (all, source) in served {
@@ -66,7 +66,7 @@ pub(crate) fn own_traffic_entries<'a>(
         entries.extend([ForwardingEntry::Route(into_tunnel), unreachable_route(TABLE_OWN_TRAFFIC, all)]);
         let own = Rule {
             input_interface: Some(LOOPBACK_INTERFACE.into()),
-            from: Some(all).filter(|all| *all == ALL_IPV4),
+            from: Some(all).filter(|all| *all == ALL_IPV4_PREFIX),
             ..Rule::default()
         };
         let specific = Rule {
@@ -96,7 +96,8 @@ pub(crate) fn own_traffic_entries<'a>(
     }
     for uplink in &router.config().uplinks {
         let Some(interface) = interfaces.get(&uplink.interface) else { continue };
-        let addresses = addresses(interface).filter(|address| *address != router.config().home_address);
+        let addresses =
+            routable_addresses(interface).filter(|address| *address != router.config().home_address);
         entries.extend(addresses.map(|address| outside(Some(host_prefix(address)), None)));
     }
     entries
@@ -104,7 +105,7 @@ pub(crate) fn own_traffic_entries<'a>(
 
 /// Returns an address of this machine in an IPv4 mobile network that the tunnel carries, in IPv4-mapped form;
 /// `None` if the machine has none. For a mobile node this is its IPv4 home address.
-fn ipv4_source(
+fn ipv4_source_address(
     router: &MobileRouter,
     lan: &[String],
     interfaces: &BTreeMap<String, Interface>,
@@ -114,12 +115,13 @@ fn ipv4_source(
         return networks.first().map(Ipv6Net::network);
     }
     let is_inside = |name: &String| lan.is_empty() || lan.contains(name);
-    let mut own = interfaces.iter().filter(|(name, _)| is_inside(name)).flat_map(|(_, it)| addresses(it));
+    let mut own =
+        interfaces.iter().filter(|(name, _)| is_inside(name)).flat_map(|(_, it)| routable_addresses(it));
     own.find(|address| networks.iter().any(|network| network.contains(address)))
 }
 
 /// Returns the routable addresses of an interface, IPv4 addresses in IPv4-mapped form.
-fn addresses(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
+fn routable_addresses(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let ipv4 = interface.ipv4_addresses.iter().map(|address| address.addr().to_ipv6_mapped());
     let ipv6 = interface.addresses.iter().map(|address| address.address);
     ipv6.filter(|address| !address.is_unicast_link_local()).chain(ipv4)

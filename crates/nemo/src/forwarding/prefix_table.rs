@@ -118,7 +118,7 @@ impl<V> Default for PrefixTable<V> {
 
 /// Returns whether a prefix contains an address. The function of `ipnet` has ten times as many instructions.
 #[inline]
-pub(super) fn contains(prefix: Ipv6Net, address: Ipv6Addr) -> bool {
+pub(super) fn prefix_contains(prefix: Ipv6Net, address: Ipv6Addr) -> bool {
     masked_address(address, prefix.prefix_len()) == masked_address(prefix.addr(), prefix.prefix_len())
 }
 
@@ -177,7 +177,7 @@ mod tests {
             let near = masked_address(net.addr(), shared)
                 | (address & !masked_address(Ipv6Addr::from(u128::MAX), shared));
             for address in [Ipv6Addr::from(address), Ipv6Addr::from(near)] {
-                prop_assert_eq!(contains(net, address), net.contains(&address));
+                prop_assert_eq!(prefix_contains(net, address), net.contains(&address));
             }
         }
     }

@@ -18,7 +18,7 @@ struct ChangedNames {
 }
 
 impl ChangedNames {
-    fn push(&mut self, name: String) {
+    fn add_name(&mut self, name: String) {
         if self.listed_names.len() < MAX_NAMED_ENTRIES {
             self.listed_names.push(name);
         } else {
@@ -56,9 +56,9 @@ impl ConfigChanges {
 
     fn compare_entry(&mut self, name: String, old: Option<()>, new: Option<()>, is_same: bool) {
         match (old, new) {
-            (None, Some(())) => self.added_entries.push(name),
-            (Some(()), None) => self.removed_entries.push(name),
-            (Some(()), Some(())) if !is_same => self.changed_entries.push(name),
+            (None, Some(())) => self.added_entries.add_name(name),
+            (Some(()), None) => self.removed_entries.add_name(name),
+            (Some(()), Some(())) if !is_same => self.changed_entries.add_name(name),
             _ => {}
         }
     }
@@ -77,7 +77,7 @@ impl ConfigChanges {
             self.compare_entry(format!("{kind} {}", name(entry)), Some(()), other.map(|_| ()), is_same);
         }
         for entry in new.iter().filter(|entry| !old.iter().any(|other| name(other) == name(entry))) {
-            self.added_entries.push(format!("{kind} {}", name(entry)));
+            self.added_entries.add_name(format!("{kind} {}", name(entry)));
         }
     }
 
@@ -91,7 +91,7 @@ impl ConfigChanges {
         let own = |it: &HomeAgentConfig| {
             (
                 (it.address, it.home_prefix, it.home_network, it.home_link.clone(), it.max_lifetime),
-                (it.ipv4_address, it.force_udp, it.multiple_care_of_addresses, it.others.clone()),
+                (it.ipv4_address, it.force_udp, it.multiple_care_of_addresses, it.other_agents.clone()),
                 (it.ndp_proxy.clone(), it.nat.clone()),
             )
         };

@@ -43,7 +43,7 @@ impl DataPath {
     }
 
     /// Queues the packet in the buffer as an output.
-    pub(super) fn carry_out_verdict(&mut self, verdict: ForwardingVerdict, buffer: &PacketBuffer) {
+    pub(super) fn queue_packet_of_verdict(&mut self, verdict: ForwardingVerdict, buffer: &PacketBuffer) {
         let packet = || buffer.as_slice().to_vec();
         match verdict {
             ForwardingVerdict::Forward => self.outputs.push_back(Output::Packet(packet())),
@@ -61,7 +61,7 @@ impl DataPath {
     }
 
     /// Queues the changes of the desired state as outputs; the slow path applies them at once.
-    pub(super) fn take_changes(&mut self) {
+    pub(super) fn apply_desired_changes(&mut self) {
         while let Some(change) = self.desired_state.poll_change() {
             match &change {
                 EntryChange::Set(entry) => match &**entry {
@@ -74,7 +74,7 @@ impl DataPath {
                 EntryChange::Remove(entry) => match &**entry {
                     ForwardingEntry::Tunnel(tunnel) => {
                         self.forwarder.remove_tunnel(tunnel);
-                        self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
+                        self.path_mtus.remove_path_user((tunnel.local, tunnel.remote), tunnel.home_address);
                     }
                     ForwardingEntry::Distribution(distribution) => {
                         self.forwarder.remove_distribution(distribution)

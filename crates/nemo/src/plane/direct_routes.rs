@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::{DropReason, Rng, Time};
 use carnet_mobility::SessionPeer;
-use carnet_mobility::direct::{Direct, DirectConfig, Output as Wish, PublicKey};
+use carnet_mobility::direct::{DirectConfig, DirectRouteState, Output as Wish, PublicKey};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
@@ -21,7 +21,7 @@ use crate::output::Output;
 /// Direct routes to other mobile networks, if configured.
 #[derive(Debug, Default)]
 pub(crate) struct DirectRoutes {
-    pub(crate) state_machine: Option<Direct>,
+    pub(crate) state_machine: Option<DirectRouteState>,
     /// The newest public key of this station; `None` until the platform has named it.
     own_key: Option<PublicKey>,
 }
@@ -57,7 +57,7 @@ impl DirectRoutes {
             mobile_networks: networks,
             requires_sessions,
         });
-        let kept = self.state_machine.as_ref().map(Direct::config) == wanted.as_ref();
+        let kept = self.state_machine.as_ref().map(DirectRouteState::config) == wanted.as_ref();
         if !kept {
             if let Some(old) = &mut self.state_machine {
                 // The shutdown informs the other routers, which would otherwise wait for a timeout.
@@ -65,7 +65,7 @@ impl DirectRoutes {
                 let last = std::iter::from_fn(|| old.poll_output());
                 data_path.outputs.extend(last.filter_map(to_output));
             }
-            self.state_machine = wanted.map(|config| Direct::new(config, rng.fork()));
+            self.state_machine = wanted.map(|config| DirectRouteState::new(config, rng.fork_generator()));
             if let (Some(direct), Some(key)) = (&mut self.state_machine, self.own_key) {
                 direct.handle_own_key(now, key);
             }
@@ -99,7 +99,7 @@ impl DirectRoutes {
             let entries = direct_entries(&router.state_machine, direct.config().requires_sessions, tunnels);
             data_path.set_scope_entries(now, StateOwner::Direct, entries);
         }
-        data_path.take_changes();
+        data_path.apply_desired_changes();
     }
 
     /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs of the
@@ -130,7 +130,7 @@ impl DirectRoutes {
         }
         direct.handle_care_of_addresses(now, addresses, has_tunnel);
         let mut is_changed = false;
-        while let Some(wish) = self.state_machine.as_mut().and_then(Direct::poll_output) {
+        while let Some(wish) = self.state_machine.as_mut().and_then(DirectRouteState::poll_output) {
             match wish {
                 Wish::ThroughTunnel(packet) => {
                     if let Some(path) = paths.iter().find(|path| path.may_transmit) {
@@ -165,7 +165,7 @@ impl DirectRoutes {
     }
 
     /// Returns whether a packet from the TUN device came through a direct route's tunnel.
-    pub(super) fn is_tunnel(&self, header: &Header, forwarder: &Forwarder) -> bool {
+    pub(super) fn came_through_direct_tunnel(&self, header: &Header, forwarder: &Forwarder) -> bool {
         let ends = (header.destination.into(), header.source.into());
         self.state_machine.is_some()
             && header.next_header != protocol::MOBILITY
@@ -173,7 +173,7 @@ impl DirectRoutes {
     }
 
     /// Returns whether a packet from the tunnel device is a message to a care-of address.
-    pub(super) fn is_message(&self, header: &Header, router: Option<&RouterRole>) -> bool {
+    pub(super) fn is_direct_route_message(&self, header: &Header, router: Option<&RouterRole>) -> bool {
         header.next_header == protocol::MOBILITY
             && self.state_machine.is_some()
             && router.is_some_and(|router| {
@@ -208,7 +208,7 @@ impl DirectRoutes {
 
     /// Handles a packet from the tunnel to the home agent if it is a test of a direct route. Returns whether
     /// it was one.
-    pub(super) fn is_test(
+    pub(super) fn handle_test(
         &mut self,
         now: Time,
         ends: TunnelEnds,
@@ -225,7 +225,7 @@ impl DirectRoutes {
         }
         let Some((header, Some(message))) = parse(inner) else { return false };
         // Ignore the result: the direct routes count the message, and hosts on board do not need it.
-        let _counted = direct.handle_inner(now, header.source, header.destination, &message);
+        let _counted = direct.handle_tunnelled_message(now, header.source, header.destination, &message);
         true
     }
 }

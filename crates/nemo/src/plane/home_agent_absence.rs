@@ -22,7 +22,7 @@ const ABSENCE_POLICY_NAME: &str = "when_home_agent_is_away";
 pub(crate) struct HomeAgentAbsence {
     /// Whether the config lets packets of hosts on board leave without the tunnel while the home agent is
     /// away.
-    is_watched: bool,
+    is_enabled: bool,
     /// Time since which the home agent gives no service; `None` while it does.
     unserved_since: Option<Time>,
     is_away: bool,
@@ -30,12 +30,12 @@ pub(crate) struct HomeAgentAbsence {
 
 impl HomeAgentAbsence {
     pub(super) fn new(is_watched: bool) -> HomeAgentAbsence {
-        HomeAgentAbsence { is_watched, unserved_since: None, is_away: false }
+        HomeAgentAbsence { is_enabled: is_watched, unserved_since: None, is_away: false }
     }
 
     /// Takes over the state before a change of the config.
     pub(super) fn take_over_state(&mut self, old: HomeAgentAbsence) {
-        if self.is_watched {
+        if self.is_enabled {
             (self.unserved_since, self.is_away) = (old.unserved_since, old.is_away);
         }
     }
@@ -43,7 +43,7 @@ impl HomeAgentAbsence {
     /// Notes whether the home agent gives service. Returns `Some(true)` if the home agent now counts as away,
     /// `Some(false)` if it is back, and `None` without a change.
     fn update_service(&mut self, now: Time, is_served: bool) -> Option<bool> {
-        if !self.is_watched {
+        if !self.is_enabled {
             return None;
         }
         let since = if is_served { None } else { Some(self.unserved_since.unwrap_or(now)) };
@@ -64,7 +64,7 @@ impl RouterRole {
     /// Notes whether the home agent gives service. Returns a message for the operator after a change,
     /// otherwise `None`.
     pub(super) fn apply_absence_policy(&mut self, now: Time) -> Option<&'static str> {
-        if !self.home_agent_absence.is_watched {
+        if !self.home_agent_absence.is_enabled {
             return None;
         }
         let is_served = self.state_machine.is_served();
@@ -81,7 +81,7 @@ impl RouterRole {
 
     /// Returns whether packets may ever leave without the tunnel.
     pub(super) fn may_break_out(&self) -> bool {
-        self.home_agent_absence.is_watched || self.configured_breakouts.iter().any(|policy| policy.breaks_out)
+        self.home_agent_absence.is_enabled || self.configured_breakouts.iter().any(|policy| policy.breaks_out)
     }
 
     /// Returns the policies about packets that leave without the tunnel now.

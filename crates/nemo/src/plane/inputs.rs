@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use carnet_base::{Interface, LinkMessage, Time, WallTime};
 use carnet_mobility::Event;
 use carnet_mobility::direct::PublicKey;
-use carnet_mobility::mobile_router::{Octets, PortalProbe};
+use carnet_mobility::mobile_router::{InterfaceOctets, PortalProbe};
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
@@ -67,7 +67,7 @@ impl Nemo {
         interface: &Interface,
         in_range: OptionalStations<'_>,
     ) {
-        let seen = self.seen_by_access(now, interface, in_range);
+        let seen = self.interface_for_mobile_router(now, interface, in_range);
         let interface = seen.as_ref().unwrap_or(interface);
         if let Some(agent) = &mut self.roles.agent_role {
             agent.state_machine.handle_interface(interface, now);
@@ -145,7 +145,7 @@ impl Nemo {
     }
 
     /// Handles the counters of an uplink's interface.
-    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
+    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: InterfaceOctets) {
         if let Some(router) = &mut self.roles.router_role {
             router.state_machine.handle_octets(now, wall, interface, octets);
             router.home_agent_selection.handle_octets(now, wall, interface, octets);
@@ -173,7 +173,7 @@ impl Nemo {
     /// Handles destinations of packets that a fast path has sent into the tunnel to the home agent.
     pub fn handle_destinations(&mut self, now: Time, destinations: Vec<Ipv6Addr>) {
         if let Some(direct) = &mut self.direct_routes.state_machine {
-            destinations.into_iter().for_each(|destination| direct.handle_use(now, destination));
+            destinations.into_iter().for_each(|destination| direct.handle_used_destination(now, destination));
         }
     }
 
@@ -182,7 +182,7 @@ impl Nemo {
     pub fn handle_packet_rules(&mut self, error: Option<String>) {
         self.packet_rule_error = error;
         self.update_packet_filter_entries();
-        self.data_path.take_changes();
+        self.data_path.apply_desired_changes();
     }
 
     /// Handles an ICMP message from the path (RFC 1191), which proves nothing.
@@ -235,7 +235,7 @@ impl Nemo {
             }
         }
         for reason in results.into_iter().filter_map(Result::err) {
-            *self.message_counters.dropped.entry(reason).or_default() += 1;
+            *self.message_counters.dropped_messages.entry(reason).or_default() += 1;
         }
     }
 
@@ -257,7 +257,7 @@ impl Nemo {
     /// Returns the interface as the mobile router must see it: with only the roadside units in range as
     /// routers. `None` if the interface is not the one to the roadside units, so that the kernel's state
     /// applies.
-    fn seen_by_access(
+    fn interface_for_mobile_router(
         &mut self,
         now: Time,
         interface: &Interface,
@@ -333,7 +333,7 @@ impl Nemo {
         // The rules that refuse packets from uplinks come before the setting by which the kernel forwards.
         self.update_router_entries(now);
         self.update_sysctl_entries();
-        self.data_path.take_changes();
+        self.data_path.apply_desired_changes();
         self.data_path.outputs.push_back(Output::Event(event));
         Ok(())
     }
@@ -351,7 +351,7 @@ impl Nemo {
         self.data_path
             .desired_state
             .replace_scope(StateOwner::Delegations, delegation_entries(delegated, lan));
-        self.data_path.take_changes();
+        self.data_path.apply_desired_changes();
         Ok(())
     }
 
@@ -395,7 +395,7 @@ impl Nemo {
             neighbours.state_machine.handle_station(station, link_local);
             let valid =
                 self.roles.router_role.as_ref().is_some_and(|router| router.state_machine.may_advertise());
-            neighbours.state_machine.set_valid(now, valid);
+            neighbours.state_machine.set_may_announce(now, valid);
         }
     }
 
@@ -440,15 +440,15 @@ impl Nemo {
             neighbours.diverted_packets += 1;
         }
         let verdict = self.data_path.forwarder.encapsulate(now, &header, &mut buffer);
-        self.data_path.carry_out_verdict(verdict, &buffer);
+        self.data_path.queue_packet_of_verdict(verdict, &buffer);
         self.data_path.collect_caused_packets();
     }
 
     /// Sends a host's packet to a station into the tunnel if the direct route to that station has just ended.
     /// The host does not know this yet. Returns whether the packet took the tunnel.
-    pub fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
+    pub fn divert_if_route_ended(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
         let Some(neighbours) = &mut self.neighbour_routes else { return false };
-        neighbours.state_machine.handle_use(now, station);
+        neighbours.state_machine.handle_used_station(now, station);
         if !neighbours.diverts_packets_to(station, packet) {
             return false;
         }
@@ -466,7 +466,7 @@ impl Nemo {
     /// Notes that the fast path has sent packets to these stations, so that the routes over them stay in use.
     pub fn handle_stations_used(&mut self, now: Time, stations: &[[u8; 6]]) {
         if let Some(neighbours) = &mut self.neighbour_routes {
-            stations.iter().for_each(|station| neighbours.state_machine.handle_use(now, *station));
+            stations.iter().for_each(|station| neighbours.state_machine.handle_used_station(now, *station));
         }
     }
 

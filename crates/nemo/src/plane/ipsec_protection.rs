@@ -94,7 +94,7 @@ impl IpsecProtection {
     }
 
     /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
-    pub(super) fn send_output(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
+    pub(super) fn output_for_packet(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
         let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
             return Output::Packet(packet);
         };
@@ -130,7 +130,7 @@ impl IpsecProtection {
             && roles.protects_between(header.source, header.destination)
         {
             return Some(match header.next_header {
-                protocol::ESP => self.send_protected(roles, &mut data_path.forwarder, header, buffer),
+                protocol::ESP => self.send_protected_packet(roles, &mut data_path.forwarder, header, buffer),
                 _ => {
                     self.warn_about_missing_association(now, &mut data_path.outputs, header);
                     messages.verdict_on_message(Err(MobilityDrop::NotProtected))
@@ -155,12 +155,12 @@ impl IpsecProtection {
         let local = extensions.routing_home_address.unwrap_or(header.destination);
         roles.protects_between(local, remote).then(|| {
             let forwarder = &mut data_path.forwarder;
-            self.receive_protected(roles, forwarder, header, &extensions, (local, remote), buffer)
+            self.pass_to_kernel(roles, forwarder, header, &extensions, (local, remote), buffer)
         })
     }
 
     /// Sends a packet that the kernel has protected to the message's destination.
-    fn send_protected(
+    fn send_protected_packet(
         &mut self,
         roles: &Roles,
         forwarder: &mut Forwarder,
@@ -168,7 +168,7 @@ impl IpsecProtection {
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
         let Some(away) = self.recall_care_of_address(header.flow_label) else {
-            return forwarder.drop(TunnelDropReason::Malformed);
+            return forwarder.count_drop(TunnelDropReason::Malformed);
         };
         let length = buffer.as_slice().len().saturating_sub(HEADER_LEN);
         let mut outer = Header { flow_label: 0, hop_limit: HOP_LIMIT, ..*header };
@@ -187,12 +187,12 @@ impl IpsecProtection {
         buffer.strip_front(HEADER_LEN, length);
         match buffer.prepend(extension) && buffer.prepend(&outer.emit()) {
             true => ForwardingVerdict::Forward,
-            false => forwarder.drop(TunnelDropReason::Malformed),
+            false => forwarder.count_drop(TunnelDropReason::Malformed),
         }
     }
 
     /// Passes an ESP packet to the kernel, between the addresses of its security association.
-    fn receive_protected(
+    fn pass_to_kernel(
         &mut self,
         roles: &Roles,
         forwarder: &mut Forwarder,
@@ -205,7 +205,7 @@ impl IpsecProtection {
         let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         if plain && self.recall_care_of_address(header.flow_label).is_some() {
             // The kernel has refused to protect this packet, which has come back.
-            return forwarder.drop(TunnelDropReason::UpperLayer);
+            return forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         let away = if to_router { header.destination } else { header.source };
         let flow_label = self.remember_care_of_address(away);
@@ -221,14 +221,14 @@ impl IpsecProtection {
         buffer.strip_front(extensions.upper_layer_offset, length);
         match buffer.prepend(&inner.emit()) {
             true => ForwardingVerdict::Forward,
-            false => forwarder.drop(TunnelDropReason::Malformed),
+            false => forwarder.count_drop(TunnelDropReason::Malformed),
         }
     }
 
     /// Forgets a message that the kernel has sent without protection, and queues a warning.
     fn warn_about_missing_association(&mut self, now: Time, outputs: &mut VecDeque<Output>, header: &Header) {
         let _ = self.recall_care_of_address(header.flow_label);
-        if self.warning_limiter.allow(now) {
+        if self.warning_limiter.try_take_token(now) {
             let message = format!(
                 "the station cannot send a message from {} to {}: the kernel has no IPsec policy for it; \
                  is strongSwan running?",

@@ -96,7 +96,12 @@ impl NeighbourRoutes {
 
     /// Answers a packet from the mobile router's tunnel if it is a neighbour's test of a prefix. Returns
     /// whether it was one.
-    pub(super) fn is_prefix_test(&mut self, now: Time, in_range: OptionalStations<'_>, inner: &[u8]) -> bool {
+    pub(super) fn answer_prefix_test(
+        &mut self,
+        now: Time,
+        in_range: OptionalStations<'_>,
+        inner: &[u8],
+    ) -> bool {
         // Most packets are no Mobility Header messages, so this check returns early.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
@@ -104,7 +109,7 @@ impl NeighbourRoutes {
         let Some(stations) = in_range else { return false };
         let Some((header, test)) = prefix_test_in(inner) else { return false };
         Ipv6Net::new(test.prefix, test.prefix_length).is_ok_and(|asked| asked.contains(&header.destination))
-            && self.state_machine.handle_init(now, header.source, &test, stations)
+            && self.state_machine.handle_test_init(now, header.source, &test, stations)
     }
 }
 
@@ -142,7 +147,7 @@ pub(super) fn handle_packet(
     if header.next_header == protocol::MOBILITY {
         if let (Some(machine), Some((header, test))) = (machine, prefix_test_in(packet)) {
             // Ignore the result: `Mnpp` counts the messages that it rejects.
-            let _counted = machine.handle_straight(now, station, header.source, &test, stations);
+            let _counted = machine.handle_message_of_station(now, station, header.source, &test, stations);
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {
         if let Some(access) = access {

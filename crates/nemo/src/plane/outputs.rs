@@ -23,7 +23,7 @@ use crate::persistent_state::StoredStatePart;
 impl Nemo {
     /// Collects the outputs of all parts, in their order. `geonet_mtu` is the MTU of IPv6 over GeoNetworking.
     pub fn collect_outputs(&mut self, now: Time, wall: WallTime, geonet_mtu: Option<u32>) {
-        self.data_path.take_changes();
+        self.data_path.apply_desired_changes();
         for (output, from_router) in self.take_mobility_outputs(now, wall) {
             self.translate_output(now, output, from_router);
         }
@@ -48,7 +48,7 @@ impl Nemo {
         );
         self.apply_path_mtu_changes(now);
         if let Some(agent) = &mut self.roles.agent_role {
-            agent.inform_advertiser(now);
+            agent.update_home_link_advertiser(now);
             if let Some(advertiser) = &mut agent.home_link_advertiser {
                 while let Some(message) = advertiser.poll_output() {
                     self.data_path.outputs.push_back(Output::Icmpv6(message));
@@ -66,7 +66,7 @@ impl Nemo {
             // MTU when a neighbour appears.
             let straight = self.neighbour_routes.as_ref().and(geonet_mtu);
             let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
-            router.inform_advertisers(now, in_use, straight);
+            router.update_lan_advertisers(now, in_use, straight);
             for advertiser in &mut router.advertisers_by_lan {
                 while let Some(message) = advertiser.poll_output() {
                     self.data_path.outputs.push_back(Output::Icmpv6(message));
@@ -114,7 +114,7 @@ impl Nemo {
             }
             Mobility::Packet(packet) => {
                 let output = match &mut self.ipsec_protection {
-                    Some(protection) => protection.send_output(&self.roles, packet),
+                    Some(protection) => protection.output_for_packet(&self.roles, packet),
                     None => Output::Packet(packet),
                 };
                 self.data_path.outputs.push_back(output);
@@ -143,7 +143,7 @@ impl Nemo {
 
     /// Queues the packet in the buffer as an output.
     pub fn carry_out_verdict(&mut self, verdict: ForwardingVerdict, buffer: &PacketBuffer) {
-        self.data_path.carry_out_verdict(verdict, buffer);
+        self.data_path.queue_packet_of_verdict(verdict, buffer);
     }
 
     /// Recomputes the desired entries of the mobile router.
@@ -183,7 +183,7 @@ impl Nemo {
             }
             self.data_path.set_scope_entries(now, StateOwner::MobileRouter, entries);
         }
-        self.data_path.take_changes();
+        self.data_path.apply_desired_changes();
     }
 
     /// Removes the entries of an access to a captive portal, which has just ended.
@@ -236,7 +236,7 @@ impl Nemo {
         if let Some(agent) = &self.roles.agent_role {
             self.data_path.set_binding_entries(now, &agent.state_machine, home_address);
         }
-        self.data_path.take_changes();
+        self.data_path.apply_desired_changes();
     }
 
     /// Executes the outputs of path MTU discovery.
@@ -314,7 +314,7 @@ impl Nemo {
                         router,
                         &mut self.data_path,
                     );
-                    self.data_path.take_changes();
+                    self.data_path.apply_desired_changes();
                 }
                 NeighbourWish::Event(event) => self.data_path.outputs.push_back(Output::Event(event)),
             }

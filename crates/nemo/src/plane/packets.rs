@@ -33,7 +33,7 @@ pub(super) struct ReceivedOuterHeader {
 #[derive(Debug, Default)]
 pub(crate) struct MessageCounters {
     pub(crate) received_by_name: BTreeMap<&'static str, u64>,
-    pub(crate) dropped: BTreeMap<MobilityDrop, u64>,
+    pub(crate) dropped_messages: BTreeMap<MobilityDrop, u64>,
 }
 
 impl MessageCounters {
@@ -42,7 +42,7 @@ impl MessageCounters {
         match result {
             Ok(()) => ForwardingVerdict::Consumed,
             Err(reason) => {
-                *self.dropped.entry(reason).or_default() += 1;
+                *self.dropped_messages.entry(reason).or_default() += 1;
                 ForwardingVerdict::Dropped(reason.name())
             }
         }
@@ -57,7 +57,7 @@ impl Nemo {
     pub fn handle_packet(&mut self, at: PacketArrival<'_>, buffer: &mut PacketBuffer) -> ForwardingVerdict {
         let PacketArrival { now, wall_time: wall, .. } = at;
         let Ok((header, length)) = inner_packet::parse(buffer.as_slice()) else {
-            return self.data_path.forwarder.drop(TunnelDropReason::Malformed);
+            return self.data_path.forwarder.count_drop(TunnelDropReason::Malformed);
         };
         buffer.strip_front(0, length);
         if inner_packet::is_ipv4(buffer.as_slice()) {
@@ -70,14 +70,14 @@ impl Nemo {
         {
             return verdict;
         }
-        if self.is_own_source(&header) {
+        if self.is_to_this_station(&header) {
             return self.deliver_to_station(at, &header, None, buffer, true);
         }
-        if self.direct_routes.is_message(&header, self.roles.router_role.as_ref()) {
+        if self.direct_routes.is_direct_route_message(&header, self.roles.router_role.as_ref()) {
             return self.direct_routes.handle_message(now, None, buffer.as_slice());
         }
         if let Some(direct) = &mut self.direct_routes.state_machine {
-            direct.handle_use(now, header.destination);
+            direct.handle_used_destination(now, header.destination);
         }
         self.encapsulate_from_host(now, wall, &header, buffer)
     }
@@ -95,7 +95,7 @@ impl Nemo {
         if verdict == ForwardingVerdict::from(TunnelDropReason::NotRegistered)
             && let Some(router) = &mut self.roles.router_role
         {
-            router.state_machine.handle_demand(now, wall);
+            router.state_machine.handle_waiting_packet(now, wall);
         }
         verdict
     }
@@ -111,7 +111,7 @@ impl Nemo {
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
         let Ok((header, length)) = inner_packet::parse(buffer.as_slice()) else {
-            return self.data_path.forwarder.drop(TunnelDropReason::Malformed);
+            return self.data_path.forwarder.count_drop(TunnelDropReason::Malformed);
         };
         buffer.strip_front(0, length);
         let outer = ReceivedOuterHeader { ends, traffic_class };
@@ -148,7 +148,7 @@ impl Nemo {
             return self.handle_datagram(at, ends, traffic_class, buffer);
         };
         let Ok((header, length)) = inner_packet::parse(buffer.as_slice()) else {
-            return self.data_path.forwarder.drop(TunnelDropReason::Malformed);
+            return self.data_path.forwarder.count_drop(TunnelDropReason::Malformed);
         };
         buffer.strip_front(0, length);
         if inner_packet::is_ipv4(buffer.as_slice()) || (header.source, header.destination) != (remote, local)
@@ -156,7 +156,7 @@ impl Nemo {
             let outer = ReceivedOuterHeader { ends, traffic_class };
             return self.decapsulate(at, outer, None, 0, buffer);
         }
-        if self.direct_routes.is_message(&header, self.roles.router_role.as_ref()) {
+        if self.direct_routes.is_direct_route_message(&header, self.roles.router_role.as_ref()) {
             return self.direct_routes.handle_message(at.now, at.session_peer, buffer.as_slice());
         }
         // Fragments do not occur here: the sender of a session fragments the datagrams, not the packets
@@ -165,15 +165,15 @@ impl Nemo {
             header.next_header,
             protocol::MOBILITY | protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ICMPV6
         );
-        if !is_message || !self.is_own_source(&header) {
-            return self.data_path.forwarder.drop(TunnelDropReason::UpperLayer);
+        if !is_message || !self.is_to_this_station(&header) {
+            return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         self.deliver_to_station(at, &header, None, buffer, false)
     }
 
     /// Returns whether a packet from the tunnel device is for the local address of a tunnel or for a control
     /// address of this station. All other packets are for hosts behind the station.
-    fn is_own_source(&self, header: &Header) -> bool {
+    fn is_to_this_station(&self, header: &Header) -> bool {
         let to_agent = self.roles.agent_role.as_ref().is_some_and(|agent| {
             agent.state_machine.config().address == header.destination
                 || agent.state_machine.anycast_addresses().contains(&header.destination)
@@ -184,7 +184,7 @@ impl Nemo {
                 && (header.destination == config.home_address
                     || self.data_path.forwarder.has_tunnel(header.destination, header.source))
         });
-        let straight = || self.direct_routes.is_tunnel(header, &self.data_path.forwarder);
+        let straight = || self.direct_routes.came_through_direct_tunnel(header, &self.data_path.forwarder);
         to_agent || to_router || straight()
     }
 
@@ -212,14 +212,14 @@ impl Nemo {
                 if let Some(problem) = error.parameter_problem(HEADER_LEN)
                     && outer.is_none()
                 {
-                    self.data_path.forwarder.error(now, header.destination, problem, buffer.as_slice());
+                    self.data_path.forwarder.send_error(now, header.destination, problem, buffer.as_slice());
                 }
-                return self.data_path.forwarder.drop(TunnelDropReason::Malformed);
+                return self.data_path.forwarder.count_drop(TunnelDropReason::Malformed);
             }
         };
         if let Some(fragment) = extensions.fragment {
             if !may_reassemble || header.next_header != protocol::FRAGMENT {
-                return self.data_path.forwarder.drop(TunnelDropReason::Fragment);
+                return self.data_path.forwarder.count_drop(TunnelDropReason::Fragment);
             }
             let payload = buffer.as_slice().get(extensions.upper_layer_offset..).unwrap_or_default();
             let stranger = !self.data_path.forwarder.has_tunnel(header.destination, header.source);
@@ -230,10 +230,10 @@ impl Nemo {
                     buffer.copy_from(&whole);
                     match Header::parse(buffer.as_slice()) {
                         Ok(header) => self.deliver_to_station(at, &header, None, buffer, false),
-                        Err(_) => self.data_path.forwarder.drop(TunnelDropReason::Malformed),
+                        Err(_) => self.data_path.forwarder.count_drop(TunnelDropReason::Malformed),
                     }
                 }
-                Err(_) => self.data_path.forwarder.drop(TunnelDropReason::Fragment),
+                Err(_) => self.data_path.forwarder.count_drop(TunnelDropReason::Fragment),
             };
         }
         match extensions.protocol {
@@ -242,7 +242,7 @@ impl Nemo {
             }
             protocol::MOBILITY => {
                 let Some(message) = MobilityMessage::new(buffer.as_slice(), header, &extensions) else {
-                    return self.data_path.forwarder.drop(TunnelDropReason::Malformed);
+                    return self.data_path.forwarder.count_drop(TunnelDropReason::Malformed);
                 };
                 let message = match outer {
                     Some(ReceivedOuterHeader { ends: (local, remote), .. }) => {
@@ -252,7 +252,7 @@ impl Nemo {
                 };
                 self.handle_mobility_message(now, wall, MobilityMessage { session, ..message })
             }
-            _ if outer.is_some() => self.data_path.forwarder.drop(TunnelDropReason::UpperLayer),
+            _ if outer.is_some() => self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer),
             _ => self.handle_upper_layer(now, wall, header, &extensions, buffer),
         }
     }
@@ -277,7 +277,7 @@ impl Nemo {
         }
         let forwarder = &mut self.data_path.forwarder;
         match forwarder.decapsulate_from(session, ends, traffic_class, sequence, offset, buffer) {
-            Ok(()) => match self.is_for_this_station(now, in_range, ends, buffer.as_slice()) {
+            Ok(()) => match self.handle_packet_for_station(now, in_range, ends, buffer.as_slice()) {
                 true => ForwardingVerdict::Consumed,
                 false => ForwardingVerdict::Forward,
             },
@@ -287,23 +287,23 @@ impl Nemo {
                 {
                     let machine = &mut agent.state_machine;
                     if ends.1.ipv6().is_none() {
-                        machine.handle_unbound(now, ends.0, ends.1, inner.source);
-                    } else if machine.misses_binding(ends.1, inner.source).is_some() {
+                        machine.answer_unbound_packet(now, ends.0, ends.1, inner.source);
+                    } else if machine.home_address_without_binding(ends.1, inner.source).is_some() {
                         // RFC 6275 10.4.5: drop the packet. 9.3.3 demands a Binding Error only for a Home
                         // Address option. So answer like a machine without such a tunnel (RFC 4443 3.1).
                         let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
-                        self.data_path.forwarder.error(now, address, no_tunnel, buffer.as_slice());
+                        self.data_path.forwarder.send_error(now, address, no_tunnel, buffer.as_slice());
                     }
                 }
-                self.data_path.forwarder.drop(reason)
+                self.data_path.forwarder.count_drop(reason)
             }
         }
     }
 
     /// Handles a packet out of a tunnel if it is a test or an answer for this station. Returns whether it was
     /// one.
-    fn is_for_this_station(
+    fn handle_packet_for_station(
         &mut self,
         now: Time,
         in_range: OptionalStations<'_>,
@@ -312,8 +312,8 @@ impl Nemo {
     ) -> bool {
         self.neighbour_routes
             .as_mut()
-            .is_some_and(|neighbours| neighbours.is_prefix_test(now, in_range, inner))
-            || self.direct_routes.is_test(now, ends, inner, &self.data_path.forwarder)
+            .is_some_and(|neighbours| neighbours.answer_prefix_test(now, in_range, inner))
+            || self.direct_routes.handle_test(now, ends, inner, &self.data_path.forwarder)
             || self.answers_care_of_test(ends, inner)
             || is_probe_answer(&mut self.roles, &mut self.data_path.path_mtus, now, ends, inner)
     }
@@ -375,10 +375,10 @@ impl Nemo {
     ) -> ForwardingVerdict {
         let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         let Some(agent) = &mut self.roles.agent_role else {
-            return self.data_path.forwarder.drop(TunnelDropReason::UpperLayer);
+            return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         };
         if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::DHAAD_REQUEST) {
-            return self.data_path.forwarder.drop(TunnelDropReason::UpperLayer);
+            return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         *self.message_counters.received_by_name.entry("home_agent_discovery_request").or_default() += 1;
         let result = agent.state_machine.handle_discovery(now, header.source, header.destination, message);
@@ -518,13 +518,13 @@ impl Nemo {
                 return ForwardingVerdict::Forward;
             }
             // RFC 6275 9.3.1: the packet has a Home Address option without a matching binding.
-            agent.state_machine.handle_unbound(
+            agent.state_machine.answer_unbound_packet(
                 now,
                 header.destination.into(),
                 header.source.into(),
                 home_address,
             );
-            return self.data_path.forwarder.drop(TunnelDropReason::UpperLayer);
+            return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         if extensions.protocol == protocol::ICMPV6 {
             if let Some(reply) = icmpv6::echo_reply(packet) {
@@ -543,9 +543,9 @@ impl Nemo {
             }
         } else if matches!(extensions.protocol, protocol::TCP | protocol::UDP) {
             let closed = ErrorMessage::DestinationUnreachable { code: 4 };
-            self.data_path.forwarder.error(now, header.destination, closed, packet);
+            self.data_path.forwarder.send_error(now, header.destination, closed, packet);
         }
-        self.data_path.forwarder.drop(TunnelDropReason::UpperLayer)
+        self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer)
     }
 
     /// Handles an ICMPv6 error about a packet that `local` sent. Returns whether the error was about a
@@ -568,7 +568,7 @@ impl Nemo {
                 if let Some(router) = &mut self.roles.router_role
                     && let Err(reason) = router.state_machine.handle_tunnel_error(now, wall, source)
                 {
-                    *self.message_counters.dropped.entry(reason).or_default() += 1;
+                    *self.message_counters.dropped_messages.entry(reason).or_default() += 1;
                 }
             }
         }

@@ -25,9 +25,10 @@ impl DataPath {
         let bindings = agent.bindings();
         if bindings.is_bound(home_address) && !entries.iter().any(transmits) {
             let prefixes = bindings.prefixes(home_address).iter().copied();
-            self.forwarder.hold_back_until_tested(home_address, prefixes.chain([home_address.into()]));
+            self.forwarder
+                .set_networks_under_care_of_test(home_address, prefixes.chain([home_address.into()]));
         } else {
-            self.forwarder.hold_back_until_tested(home_address, []);
+            self.forwarder.set_networks_under_care_of_test(home_address, []);
         }
         self.set_scope_entries(now, StateOwner::Node(home_address), entries);
     }
@@ -107,5 +108,5 @@ pub(super) fn handle_echo_reply(roles: &mut Roles, data_path: &mut DataPath, now
             }
         }
     }
-    let _counted = data_path.forwarder.drop(TunnelDropReason::UpperLayer);
+    let _counted = data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
 }

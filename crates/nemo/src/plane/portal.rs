@@ -16,7 +16,7 @@ use carnet_mobility::Event;
 use carnet_wire::address::MacAddress;
 
 use super::RouterRole;
-use crate::forwarding::{PortalTarget, is_usable};
+use crate::forwarding::{PortalTarget, is_usable_for_breakout};
 use crate::input::{PortalOrder, may_be_dns_server};
 
 /// Possible duration of the access, in seconds.
@@ -151,7 +151,7 @@ impl PortalAccess {
 fn obstacle_to_access(router: &RouterRole, uplink: usize) -> Option<&'static str> {
     if router.state_machine.is_home() {
         Some("the router is on its home link")
-    } else if !is_usable(&router.state_machine, uplink) {
+    } else if !is_usable_for_breakout(&router.state_machine, uplink) {
         Some("the uplink has no address with a default router")
     } else {
         None

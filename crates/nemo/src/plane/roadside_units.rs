@@ -106,7 +106,7 @@ impl RoadsideUnits {
         own: [u8; 6],
         link_local: Ipv6Addr,
     ) -> Option<Vec<u8>> {
-        self.solicitation_limiter.allow(now).then(|| {
+        self.solicitation_limiter.try_take_token(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
             icmpv6::packet(link_local, nd::ALL_ROUTERS, nd::HOP_LIMIT, message)
         })

@@ -8,7 +8,9 @@ use carnet_mobility::agents::{Agents, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents};
 use carnet_mobility::mobile_router::{Attachment, StoredSequence};
 use carnet_mobility::nesting::NestingConfig;
-use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, Offer, RouterAdvertiser};
+use carnet_mobility::router_advertiser::{
+    AdvertiserConfig, HomeAgentOffer, HostConfiguration, RouterAdvertiser,
+};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 
@@ -194,8 +196,9 @@ impl Nemo {
         // Set the sysctls of the mobile router's interfaces before those by which the home agent turns
         // forwarding on, because the kernel needs this order.
         self.update_sysctl_entries();
-        self.roles.agent_role =
-            config.home_agent.map(|config| HomeAgentRole::new(config, &mut self.rng, self.token_rng.fork()));
+        self.roles.agent_role = config
+            .home_agent
+            .map(|config| HomeAgentRole::new(config, &mut self.rng, self.token_rng.fork_generator()));
         if let Some(agent) = &mut self.roles.agent_role {
             let address = agent.state_machine.config().address;
             self.data_path.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
@@ -257,15 +260,15 @@ impl HomeAgentRole {
         let secret = !rng.clone().u64();
         // A home agent that knows no other home agents sends no random numbers to other nodes, so it needs no
         // secret.
-        if config.others == OtherAgents::default() {
+        if config.other_agents == OtherAgents::default() {
             let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
             return HomeAgentRole { state_machine: machine, home_link_advertiser: None };
         }
-        let interface = config.home_link.clone().filter(|_| config.others.dhaad);
+        let interface = config.home_link.clone().filter(|_| config.other_agents.answers_dhaad);
         let advertiser = interface.map(|interface| {
             let home_agent = Some(home_link_offer(&config));
             let (prefixes, hosts) = (Vec::new(), HostConfiguration::default());
-            let config = AdvertiserConfig { interface, prefixes, mtu: None, hosts, home_agent };
+            let config = AdvertiserConfig { interface, prefixes, mtu: None, host_values: hosts, home_agent };
             RouterAdvertiser::new(config, Rng::new(rng.u64()))
         });
         let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
@@ -278,7 +281,7 @@ impl HomeAgentRole {
     }
 
     /// Updates what the advertiser announces. During a drain the home agent no longer announces itself.
-    pub(crate) fn inform_advertiser(&mut self, now: Time) {
+    pub(crate) fn update_home_link_advertiser(&mut self, now: Time) {
         if let Some(advertiser) = &mut self.home_link_advertiser {
             let serves = self.state_machine.drain().is_none();
             advertiser.set_home_agent(now, serves.then(|| home_link_offer(self.state_machine.config())));
@@ -287,11 +290,11 @@ impl HomeAgentRole {
 }
 
 /// Returns the content of a home agent's advertisements on its home link.
-fn home_link_offer(config: &HomeAgentConfig) -> Offer {
-    Offer {
+fn home_link_offer(config: &HomeAgentConfig) -> HomeAgentOffer {
+    HomeAgentOffer {
         address: config.address,
         home_prefix: config.home_prefix,
-        preference: config.others.preference,
+        preference: config.other_agents.preference,
         mobile_routers: config.serves_mobile_routers(),
     }
 }
@@ -300,8 +303,8 @@ impl RouterRole {
     /// Returns the mobile router's state that survives a restart.
     pub(crate) fn stored_sequence(&self) -> StoredSequence {
         let home_agent = Some(self.state_machine.config().home_agent)
-            .filter(|agent| self.home_agent_selection.is_choice() && !agent.is_unspecified());
-        StoredSequence { home_agent, ..self.state_machine.stored() }
+            .filter(|agent| self.home_agent_selection.has_several_agents() && !agent.is_unspecified());
+        StoredSequence { home_agent, ..self.state_machine.stored_state() }
     }
 
     /// Returns the interfaces that shall have the address `PREFIX::1`, each with the prefix.
@@ -350,7 +353,8 @@ impl RouterRole {
                     .iter()
                     .find(|lan| lan.send_router_advertisements && lan.interface == interface)?;
                 let (mtu, hosts) = (lan.mtu, lan.host_configuration.clone());
-                let config = AdvertiserConfig { interface, prefixes, mtu, hosts, home_agent: None };
+                let config =
+                    AdvertiserConfig { interface, prefixes, mtu, host_values: hosts, home_agent: None };
                 Some(RouterAdvertiser::new(config, Rng::new(rng.u64())))
             })
             .collect();
@@ -383,14 +387,14 @@ impl RouterRole {
 
     /// Passes to the advertisers the MTU and whether the prefixes are valid. The MTU is the smallest of the
     /// paths in use; without such a path it fits every uplink.
-    pub(crate) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
+    pub(crate) fn update_lan_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.state_machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
         let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();
         let tunnel = in_use.or(any);
         let mtu = self.lan_mtu.update_path_mtu(now, tunnel.map(|mtu| mtu.min(straight.unwrap_or(mtu))));
         for advertiser in &mut self.advertisers_by_lan {
-            advertiser.set_contents(now, mtu, self.state_machine.may_advertise());
+            advertiser.set_mtu_and_validity(now, mtu, self.state_machine.may_advertise());
         }
     }
 }

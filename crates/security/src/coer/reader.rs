@@ -7,28 +7,28 @@ use super::Error;
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     octets: &'a [u8],
-    offset: usize,
+    read_octets: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Creates a reader at the first octet.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
-        Reader { octets, offset: 0 }
+        Reader { octets, read_octets: 0 }
     }
 
     /// Returns the number of octets read.
-    pub const fn offset(&self) -> usize {
-        self.offset
+    pub const fn octets_read(&self) -> usize {
+        self.read_octets
     }
 
     /// Returns the number of remaining octets.
-    pub const fn remaining(&self) -> usize {
-        self.octets.len() - self.offset
+    pub const fn remaining_octets(&self) -> usize {
+        self.octets.len() - self.read_octets
     }
 
     /// Returns the octets from the offset `start` up to the present position.
     pub fn octets_since(&self, start: usize) -> &'a [u8] {
-        self.octets.get(start..self.offset).unwrap_or_default()
+        self.octets.get(start..self.read_octets).unwrap_or_default()
     }
 
     /// Reads the next `count` octets.
@@ -36,10 +36,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
     pub fn take_octets(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Error> {
-        let found = self.remaining();
-        let taken = self.offset.checked_add(count).and_then(|end| self.octets.get(self.offset..end));
-        let taken = taken.ok_or(Error::Truncated { what, at: self.offset, expected: count, found })?;
-        self.offset += count;
+        let found = self.remaining_octets();
+        let taken =
+            self.read_octets.checked_add(count).and_then(|end| self.octets.get(self.read_octets..end));
+        let taken = taken.ok_or(Error::Truncated { what, at: self.read_octets, expected: count, found })?;
+        self.read_octets += count;
         Ok(taken)
     }
 
@@ -58,7 +59,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn u8(&mut self, what: &'static str) -> Result<u8, Error> {
+    pub fn read_u8(&mut self, what: &'static str) -> Result<u8, Error> {
         self.take_array::<1>(what).map(|[octet]| octet)
     }
 
@@ -66,7 +67,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn u16(&mut self, what: &'static str) -> Result<u16, Error> {
+    pub fn read_u16(&mut self, what: &'static str) -> Result<u16, Error> {
         self.take_array(what).map(u16::from_be_bytes)
     }
 
@@ -74,7 +75,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
+    pub fn read_u32(&mut self, what: &'static str) -> Result<u32, Error> {
         self.take_array(what).map(u32::from_be_bytes)
     }
 
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
+    pub fn read_u64(&mut self, what: &'static str) -> Result<u64, Error> {
         self.take_array(what).map(u64::from_be_bytes)
     }
 
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn i32(&mut self, what: &'static str) -> Result<i32, Error> {
+    pub fn read_i32(&mut self, what: &'static str) -> Result<i32, Error> {
         self.take_array(what).map(i32::from_be_bytes)
     }
 
@@ -101,14 +102,14 @@ impl<'a> Reader<'a> {
     /// [`Error::Truncated`] if the octets end early; [`Error::NotCanonical`] if a shorter encoding of the
     /// length exists; [`Error::OutOfRange`] for a length that no frame can have.
     pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
-        let at = self.offset;
-        let first = self.u8(what)?;
+        let at = self.read_octets;
+        let first = self.read_u8(what)?;
         if first < 0x80 {
             return Ok(usize::from(first));
         }
         let (length, least) = match first {
-            0x81 => (usize::from(self.u8(what)?), 0x80),
-            0x82 => (usize::from(self.u16(what)?), 0x100),
+            0x81 => (usize::from(self.read_u8(what)?), 0x80),
+            0x82 => (usize::from(self.read_u16(what)?), 0x100),
             _ => {
                 let found = u64::from(first & 0x7f);
                 return Err(Error::OutOfRange { what, at, least: 1, most: 2, found });
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The errors of [`Self::length`], and [`Error::OutOfRange`].
     pub fn octets(&mut self, least: usize, most: usize, what: &'static str) -> Result<&'a [u8], Error> {
-        let at = self.offset;
+        let at = self.read_octets;
         let length = self.length(what)?;
         if !(least..=most).contains(&length) {
             let [least, most, found] = [least, most, length].map(|number| number as u64);
@@ -138,8 +139,8 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// The errors of [`Self::octets`]; [`Error::NotCanonical`] for leading zeros.
-    pub fn unsigned(&mut self, what: &'static str) -> Result<u64, Error> {
-        let at = self.offset;
+    pub fn read_unsigned(&mut self, what: &'static str) -> Result<u64, Error> {
+        let at = self.read_octets;
         let octets = self.octets(1, 8, what)?;
         if octets.len() > 1 && octets.first() == Some(&0) {
             return Err(Error::NotCanonical { what, at });
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The errors of [`Self::octets`].
     pub fn small_integer(&mut self, least: u8, most: u8, what: &'static str) -> Result<u8, Error> {
-        let at = self.offset;
+        let at = self.read_octets;
         let octets = self.octets(1, 8, what)?;
         match *octets {
             [number] if (least..=most).contains(&number) && number < 0x80 => Ok(number),
@@ -166,10 +167,10 @@ impl<'a> Reader<'a> {
     /// Reads the quantity of a SEQUENCE OF (X.696 17), from `least` to `most`.
     ///
     /// # Errors
-    /// The errors of [`Self::unsigned`], and [`Error::OutOfRange`].
-    pub fn quantity(&mut self, least: usize, most: usize, what: &'static str) -> Result<usize, Error> {
-        let at = self.offset;
-        let found = self.unsigned(what)?;
+    /// The errors of [`Self::read_unsigned`], and [`Error::OutOfRange`].
+    pub fn read_quantity(&mut self, least: usize, most: usize, what: &'static str) -> Result<usize, Error> {
+        let at = self.read_octets;
+        let found = self.read_unsigned(what)?;
         match usize::try_from(found) {
             Ok(count) if (least..=most).contains(&count) => Ok(count),
             _ => Err(Error::OutOfRange { what, at, least: least as u64, most: most as u64, found }),
@@ -179,16 +180,16 @@ impl<'a> Reader<'a> {
     /// Reads a SEQUENCE OF with a bounded number of elements; `element` reads each.
     ///
     /// # Errors
-    /// The errors of [`Self::quantity`] and of the elements.
-    pub fn list<T>(
+    /// The errors of [`Self::read_quantity`] and of the elements.
+    pub fn read_list<T>(
         &mut self,
         least: usize,
         most: usize,
         what: &'static str,
         mut element: impl FnMut(&mut Reader<'a>) -> Result<T, Error>,
     ) -> Result<Vec<T>, Error> {
-        let count = self.quantity(least, most, what)?;
-        let mut list = Vec::with_capacity(count.min(self.remaining()));
+        let count = self.read_quantity(least, most, what)?;
+        let mut list = Vec::with_capacity(count.min(self.remaining_octets()));
         for _ in 0..count {
             list.push(element(self)?);
         }
@@ -201,9 +202,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`Error::Truncated`] or [`Error::NotCanonical`].
-    pub fn preamble(&mut self, width: u32, what: &'static str) -> Result<u8, Error> {
-        let at = self.offset;
-        let bits = self.u8(what)?;
+    pub fn read_preamble(&mut self, width: u32, what: &'static str) -> Result<u8, Error> {
+        let at = self.read_octets;
+        let bits = self.read_u8(what)?;
         if bits.checked_shl(width).unwrap_or(0) != 0 {
             return Err(Error::NotCanonical { what, at });
         }
@@ -214,8 +215,8 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn tag(&mut self, what: &'static str) -> Result<u8, Error> {
-        self.u8(what)
+    pub fn read_tag(&mut self, what: &'static str) -> Result<u8, Error> {
+        self.read_u8(what)
     }
 
     /// Reads an open type (X.696 30); returns a reader for its octets.
@@ -233,12 +234,12 @@ impl<'a> Reader<'a> {
     ///
     /// The errors of octet strings and of `addition`, and [`Error::NotCanonical`] if the bitmap announces no
     /// addition.
-    pub fn additions(
+    pub fn skip_additions(
         &mut self,
         what: &'static str,
         mut addition: impl FnMut(usize, Reader<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let at = self.offset;
+        let at = self.read_octets;
         // The bitmap's first octet is the number of unused bits in the last octet. Accept at most 32
         // additions; no known type has more.
         let bitmap = self.octets(2, 5, what)?;
@@ -262,7 +263,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the error for a tag that the profile or this release does not know.
     pub const fn unknown_tag_error(&self, what: &'static str, expected: &'static str) -> Error {
-        Error::Profile { what, at: self.offset.saturating_sub(1), expected }
+        Error::Profile { what, at: self.read_octets.saturating_sub(1), expected }
     }
 
     /// Checks that no octets follow.
@@ -270,9 +271,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Trailing`] if octets follow.
     pub const fn expect_end(&self) -> Result<(), Error> {
-        match self.remaining() {
+        match self.remaining_octets() {
             0 => Ok(()),
-            found => Err(Error::Trailing { at: self.offset, found }),
+            found => Err(Error::Trailing { at: self.read_octets, found }),
         }
     }
 }

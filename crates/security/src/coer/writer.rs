@@ -29,38 +29,38 @@ impl Writer {
     }
 
     /// Returns the octets.
-    pub fn finish(self) -> Vec<u8> {
+    pub fn into_octets(self) -> Vec<u8> {
         self.octets
     }
 
     /// Writes octets unchanged.
-    pub fn raw(&mut self, octets: &[u8]) {
+    pub fn write_octets(&mut self, octets: &[u8]) {
         self.octets.extend_from_slice(octets);
     }
 
     /// Writes one octet: INTEGER (0..255), ENUMERATED, a tag or a preamble.
-    pub fn u8(&mut self, octet: u8) {
+    pub fn write_u8(&mut self, octet: u8) {
         self.octets.push(octet);
     }
 
     /// Writes INTEGER (0..65535).
-    pub fn u16(&mut self, number: u16) {
-        self.raw(&number.to_be_bytes());
+    pub fn write_u16(&mut self, number: u16) {
+        self.write_octets(&number.to_be_bytes());
     }
 
     /// Writes INTEGER (0..4294967295).
-    pub fn u32(&mut self, number: u32) {
-        self.raw(&number.to_be_bytes());
+    pub fn write_u32(&mut self, number: u32) {
+        self.write_octets(&number.to_be_bytes());
     }
 
     /// Writes INTEGER (0..18446744073709551615).
-    pub fn u64(&mut self, number: u64) {
-        self.raw(&number.to_be_bytes());
+    pub fn write_u64(&mut self, number: u64) {
+        self.write_octets(&number.to_be_bytes());
     }
 
     /// Writes INTEGER with bounds that fit four octets and of which one is negative.
-    pub fn i32(&mut self, number: i32) {
-        self.raw(&number.to_be_bytes());
+    pub fn write_i32(&mut self, number: i32) {
+        self.write_octets(&number.to_be_bytes());
     }
 
     /// Writes a length determinant (X.696 8.6). No frame carries a length above 65,535; the function writes
@@ -68,11 +68,11 @@ impl Writer {
     pub fn length(&mut self, length: usize) {
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         match length {
-            0..=0x7f => self.u8(length as u8),
-            0x80..=0xff => self.raw(&[0x81, length as u8]),
+            0..=0x7f => self.write_u8(length as u8),
+            0x80..=0xff => self.write_octets(&[0x81, length as u8]),
             _ => {
-                self.u8(0x82);
-                self.u16(length);
+                self.write_u8(0x82);
+                self.write_u16(length);
             }
         }
     }
@@ -80,19 +80,19 @@ impl Writer {
     /// Writes OCTET STRING with its length.
     pub fn octets(&mut self, octets: &[u8]) {
         self.length(octets.len());
-        self.raw(octets);
+        self.write_octets(octets);
     }
 
     /// Writes INTEGER (0..MAX) in as few octets as possible.
-    pub fn unsigned(&mut self, number: u64) {
+    pub fn write_unsigned(&mut self, number: u64) {
         let octets = number.to_be_bytes();
         let zeros = (number.leading_zeros() / 8).min(7) as usize;
         self.octets(octets.get(zeros..).unwrap_or_default());
     }
 
     /// Writes SEQUENCE OF; `element` writes each element.
-    pub fn list<T>(&mut self, list: &[T], mut element: impl FnMut(&mut Writer, &T)) {
-        self.unsigned(list.len() as u64);
+    pub fn write_list<T>(&mut self, list: &[T], mut element: impl FnMut(&mut Writer, &T)) {
+        self.write_unsigned(list.len() as u64);
         for item in list {
             element(self, item);
         }

@@ -68,7 +68,7 @@ pub trait Backend: Debug + Send {
 
 /// Returns the name of a certificate (5.3.9.2).
 pub fn name_of_certificate(backend: &dyn Backend, certificate: &Certificate) -> HashedId8 {
-    HashedId8::of_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
+    HashedId8::from_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
 }
 
 /// Returns the octets whose hash a signer signs (5.3.1.2.2): the hash of the data, then the hash of the

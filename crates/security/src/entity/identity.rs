@@ -32,7 +32,7 @@ impl SecurityStation {
     /// function after each position, between two messages.
     pub fn poll_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
         self.restore_valid_tickets(now);
-        let place = self.own_place();
+        let place = self.own_coordinates();
         let pseudonym = self.pseudonym_state.as_mut()?;
         if let Some(place) = place {
             pseudonym.handle_position(now.time, place);
@@ -69,7 +69,8 @@ impl SecurityStation {
 
     fn can_current_ticket_sign(&self, now: SecurityTime) -> bool {
         let current = self.current_ticket();
-        self.tickets_whose_validity(|validity| is_good(validity, now)).any(|name| Some(name) == current)
+        self.own_tickets_where(|validity| is_valid_with_margin(validity, now))
+            .any(|name| Some(name) == current)
     }
 
     /// Returns a random valid ticket other than `but`; `None` without such a ticket. A ticket that ends
@@ -77,7 +78,7 @@ impl SecurityStation {
     fn random_other_ticket(&mut self, now: SecurityTime, but: Option<HashedId8>) -> Option<HashedId8> {
         let other = |name: &HashedId8| Some(*name) != but;
         let mut choice: Vec<_> =
-            self.tickets_whose_validity(|validity| is_good(validity, now)).filter(other).collect();
+            self.own_tickets_where(|validity| is_valid_with_margin(validity, now)).filter(other).collect();
         // Use a ticket that ends soon only if the station could not sign otherwise.
         if choice.is_empty() && !self.own_tickets(now).iter().any(|name| Some(*name) == but) {
             choice = self.own_tickets(now);
@@ -87,7 +88,7 @@ impl SecurityStation {
 }
 
 /// Returns whether the ticket is valid now and stays valid for [`TICKET_CHANGE_MARGIN`].
-fn is_good(validity: &ValidityPeriod, now: SecurityTime) -> bool {
+fn is_valid_with_margin(validity: &ValidityPeriod, now: SecurityTime) -> bool {
     validity.contains_moment(now.certificate_time)
         && validity.contains_moment(now.certificate_time.saturating_add(TICKET_CHANGE_MARGIN))
 }

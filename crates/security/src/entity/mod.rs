@@ -12,8 +12,8 @@
 //! 636-4-1):
 //!
 //! 1. For a received frame the caller calls [`SecurityStation::handle_frame`]. On `Plain` it passes the frame
-//!    to the router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. On an
-//!    error the function has dropped the packet and counted the reason.
+//!    to the router unchanged, on `LoadedPublicKey` it passes the packet. `Queued` means that the message
+//!    waits. On an error the function has dropped the packet and counted the reason.
 //! 2. After each frame, and when [`SecurityStation::poll_timeout`] is due, the caller calls
 //!    [`SecurityStation::poll_verified`] until it returns `None`. It passes each result to the router:
 //!    link-layer sender and destination unchanged, the packet with a plain Basic Header. The function
@@ -128,7 +128,7 @@ impl Counters {
 pub struct SecurityStation {
     config: SecurityConfig,
     crypto_backend: Box<dyn Backend>,
-    countries: Box<dyn CountriesDebug>,
+    country_finder: Box<dyn DebugCountryFinder>,
     certificate_store: CertificateStore,
     own_identity: send::OwnIdentity,
     /// State of the changes of pseudonym; `None` if pseudonyms are off.
@@ -137,30 +137,30 @@ pub struct SecurityStation {
     verification_queue: VerificationQueue<receive::UnverifiedMessage>,
     /// Messages that wait for the certificate of a signer or an issuer.
     messages_without_certificate: VecDeque<receive::MessageWithoutCertificate>,
-    single_hop_seen: ReplayDetector,
-    replay_detector: ReplayDetector,
+    single_hop_replay_detector: ReplayDetector,
+    multi_hop_replay_detector: ReplayDetector,
     envelopes_to_forward: EnvelopeTable,
-    verification_limit: RateLimiter,
+    verification_limiter: RateLimiter,
     counters: Counters,
     clock_check: ClockCheck,
 }
 
 /// [`CountryFinder`] that also implements `Debug`.
-pub trait CountriesDebug: CountryFinder + std::fmt::Debug + Send {}
-impl<T: CountryFinder + std::fmt::Debug + Send> CountriesDebug for T {}
+pub trait DebugCountryFinder: CountryFinder + std::fmt::Debug + Send {}
+impl<T: CountryFinder + std::fmt::Debug + Send> DebugCountryFinder for T {}
 
 impl SecurityStation {
     /// Creates an entity without trusted certificates and tickets.
     pub fn new(
         config: SecurityConfig,
         backend: Box<dyn Backend>,
-        countries: Box<dyn CountriesDebug>,
+        countries: Box<dyn DebugCountryFinder>,
         mut rng: Rng,
     ) -> SecurityStation {
         let rate = config.verifications_per_second.max(1);
         let interval = std::time::Duration::from_secs(1) / rate;
         let pseudonym =
-            config.pseudonym_strategy.clone().map(|strategy| Pseudonym::new(strategy, rng.fork()));
+            config.pseudonym_strategy.clone().map(|strategy| Pseudonym::new(strategy, rng.fork_generator()));
         SecurityStation {
             pseudonym_state: pseudonym,
             certificate_store: CertificateStore::new(config.max_authorities, config.max_tickets.max(1)),
@@ -168,16 +168,16 @@ impl SecurityStation {
             own_position: None,
             verification_queue: VerificationQueue::new(config.max_queued.max(1)),
             messages_without_certificate: VecDeque::new(),
-            single_hop_seen: ReplayDetector::new(config.max_replay_entries.max(1)),
-            replay_detector: ReplayDetector::new(config.max_replay_entries.max(1)),
+            single_hop_replay_detector: ReplayDetector::new(config.max_replay_entries.max(1)),
+            multi_hop_replay_detector: ReplayDetector::new(config.max_replay_entries.max(1)),
             envelopes_to_forward: EnvelopeTable::new(config.max_envelope_octets),
             // The entity may at once verify as many messages as it may verify in a tenth of a second.
-            verification_limit: RateLimiter::new((rate / 10).max(2), interval),
+            verification_limiter: RateLimiter::new((rate / 10).max(2), interval),
             counters: Counters::default(),
             clock_check: ClockCheck::default(),
             config,
             crypto_backend: backend,
-            countries,
+            country_finder: countries,
         }
     }
 
@@ -206,7 +206,7 @@ impl SecurityStation {
             self.crypto_backend.as_ref(),
             certificate,
             date,
-            self.countries.as_ref(),
+            self.country_finder.as_ref(),
             true,
         )
     }
@@ -268,12 +268,12 @@ impl SecurityStation {
     /// before.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         let next =
-            (!self.verification_queue.is_empty()).then(|| self.verification_limit.token_available_at(now));
+            (!self.verification_queue.is_empty()).then(|| self.verification_limiter.token_available_at(now));
         let parked = self.messages_without_certificate.front().map(|parked| parked.deadline);
         [next, parked].into_iter().flatten().min()
     }
 
-    fn own_place(&self) -> Option<Position> {
+    fn own_coordinates(&self) -> Option<Position> {
         self.own_position.map(|(place, _)| place)
     }
 

@@ -74,7 +74,7 @@ pub(crate) struct MessageWithoutCertificate {
     unverified_message: UnverifiedMessage,
 }
 
-fn fingerprint(hash: &[u8]) -> MessageFingerprint {
+fn fingerprint_of(hash: &[u8]) -> MessageFingerprint {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
@@ -154,7 +154,7 @@ impl SecurityStation {
         now: SecurityTime,
         frame: ReceivedFrame<'_>,
     ) -> Result<HandledFrame, SecurityDrop> {
-        let place = self.own_place();
+        let place = self.own_coordinates();
         let inspected = check_frame(&self.config, frame.packet, now.certificate_time, place)?;
         let message = &inspected.message;
         let hash = self.crypto_backend.hash(message.hash, message.to_be_signed);
@@ -203,14 +203,14 @@ impl SecurityStation {
         hash: &[u8],
     ) -> Result<bool, SecurityDrop> {
         let single = is_single_hop(&inspected.packet);
-        let seen = if single { &self.single_hop_seen } else { &self.replay_detector };
-        match seen.accepted_at(&fingerprint(hash)) {
+        let seen = if single { &self.single_hop_replay_detector } else { &self.multi_hop_replay_detector };
+        match seen.accepted_at(&fingerprint_of(hash)) {
             // A single-hop packet is never repeated, because the source signs each one anew. So a copy is a
             // replay.
             Some(_) if single => Err(SecurityDrop::Replayed),
             Some(at) if now.saturating_since(at) > self.config.max_copy_delay => Err(SecurityDrop::Replayed),
             Some(_) => Ok(true),
-            None if seen.is_older_than_memory(inspected.generation_time) => Err(SecurityDrop::Replayed),
+            None if seen.may_have_been_removed(inspected.generation_time) => Err(SecurityDrop::Replayed),
             None => Ok(false),
         }
     }
@@ -220,7 +220,7 @@ impl SecurityStation {
     pub fn poll_verified(&mut self, now: SecurityTime) -> Option<VerifiedPacket> {
         self.expire_messages_without_certificate(now.time);
         self.envelopes_to_forward.expire_envelopes(now.time);
-        while !self.verification_queue.is_empty() && self.verification_limit.has_token(now.time) {
+        while !self.verification_queue.is_empty() && self.verification_limiter.has_token(now.time) {
             let waiting = self.verification_queue.pop_message()?;
             if now.time.saturating_since(waiting.enqueued_at) > self.config.max_wait_for_verification {
                 self.drop_message(SecurityDrop::QueuedTooLong);
@@ -237,7 +237,7 @@ impl SecurityStation {
                     self.drop_message(reason);
                 }
                 Err(VerificationOutcome::Lacks(lacks, reason)) => {
-                    self.wait_for_certificate(now, lacks, reason, pending)
+                    self.store_until_certificate_arrives(now, lacks, reason, pending)
                 }
             }
         }
@@ -249,7 +249,7 @@ impl SecurityStation {
         now: SecurityTime,
         pending: &UnverifiedMessage,
     ) -> Result<VerifiedPacket, VerificationOutcome> {
-        let place = self.own_place();
+        let place = self.own_coordinates();
         let inspected = check_frame(&self.config, &pending.octets, now.certificate_time, place)?;
         let message = &inspected.message;
         // While this copy waited, the entity may have accepted another copy.
@@ -267,14 +267,14 @@ impl SecurityStation {
             return Ok(remove_envelope(&inspected, pending.source, pending.destination, name));
         }
         self.check_ticket(now, &inspected, name)?;
-        self.verification_limit.allow(now.time);
+        self.verification_limiter.try_take_token(now.time);
         self.counters.verified_signatures += 1;
         let ticket = self.certificate_store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
         if !ticket.has_signed(&pending.hash, &message.signature) {
             return Err(SecurityDrop::BadSignature.into());
         }
         if is_single_hop(&inspected.packet) {
-            self.certificate_store.holder_address(name, pending.source);
+            self.certificate_store.store_holder_address(name, pending.source);
         }
         self.accept_message(now, &inspected, pending);
         Ok(remove_envelope(&inspected, pending.source, pending.destination, name))
@@ -294,9 +294,9 @@ impl SecurityStation {
         if certificate.certificate_role() != CertificateRole::Ticket {
             return Err(SecurityDrop::WrongRole.into());
         }
-        self.verification_limit.allow(now.time);
+        self.verification_limiter.try_take_token(now.time);
         self.counters.verified_signatures += 1;
-        let (backend, countries) = (self.crypto_backend.as_ref(), self.countries.as_ref());
+        let (backend, countries) = (self.crypto_backend.as_ref(), self.country_finder.as_ref());
         match self.certificate_store.verify_certificate(
             backend,
             certificate.clone(),
@@ -307,8 +307,8 @@ impl SecurityStation {
                 self.certificate_store.add_ticket(ticket);
                 // The ticket is new, so its holder may be new here and may lack this station's certificate
                 // (TS 103 097 7.1.1).
-                self.own_identity.include_certificate();
-                self.release_waiting(now, name);
+                self.own_identity.include_certificate_in_next_cam();
+                self.requeue_waiting_messages(now, name);
                 Ok(name)
             }
             Err(SecurityDrop::UnknownIssuer) => match certificate.issuer() {
@@ -329,7 +329,7 @@ impl SecurityStation {
         name: HashedId8,
     ) -> Result<(), SecurityDrop> {
         let psid = inspected.message.header.psid;
-        let countries = self.countries.as_ref();
+        let countries = self.country_finder.as_ref();
         let ticket = self.certificate_store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
         let content = ticket.certificate().content();
         if inspected.message.signature.curve() != content.verification_key.curve() {
@@ -344,7 +344,7 @@ impl SecurityStation {
         }
         let claims = SspBits::bits_of_message(psid, facilities_message(inspected.packet.payload))
             .ok_or(SecurityDrop::BadPacket)?;
-        if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
+        if claims.are_permitted_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
     }
 
     /// Handles the other fields of a message whose signature is valid, such as requests for certificates.
@@ -356,13 +356,13 @@ impl SecurityStation {
     ) {
         let single = is_single_hop(&inspected.packet);
         let (seen, age) = if single {
-            (&mut self.single_hop_seen, self.config.single_hop_age)
+            (&mut self.single_hop_replay_detector, self.config.single_hop_age)
         } else {
-            (&mut self.replay_detector, self.config.max_age)
+            (&mut self.multi_hop_replay_detector, self.config.max_age)
         };
         seen.insert(
             now.time,
-            fingerprint(&pending.hash),
+            fingerprint_of(&pending.hash),
             inspected.generation_time,
             now.certificate_time.saturating_sub(age),
         );
@@ -392,9 +392,9 @@ impl SecurityStation {
         {
             return;
         }
-        self.verification_limit.allow(now.time);
+        self.verification_limiter.try_take_token(now.time);
         self.counters.verified_signatures += 1;
-        let (backend, countries) = (self.crypto_backend.as_ref(), self.countries.as_ref());
+        let (backend, countries) = (self.crypto_backend.as_ref(), self.country_finder.as_ref());
         match self.certificate_store.add_authority(
             backend,
             certificate.clone(),
@@ -402,14 +402,14 @@ impl SecurityStation {
             countries,
             false,
         ) {
-            Ok(name) => self.release_waiting(now, name),
+            Ok(name) => self.requeue_waiting_messages(now, name),
             Err(reason) => {
                 self.drop_message(reason);
             }
         }
     }
 
-    fn wait_for_certificate(
+    fn store_until_certificate_arrives(
         &mut self,
         now: SecurityTime,
         lacks: HashedId8,
@@ -418,7 +418,7 @@ impl SecurityStation {
     ) {
         self.own_identity.request_certificate(lacks.last_three_octets());
         if reason == SecurityDrop::UnknownSigner {
-            self.own_identity.include_certificate();
+            self.own_identity.include_certificate_in_next_cam();
         }
         if self.messages_without_certificate.len() >= self.config.max_waiting_for_certificate {
             // If a source already uses a quarter of the room, its new message replaces one of its own. Any
@@ -452,9 +452,9 @@ impl SecurityStation {
     }
 
     /// Puts the messages that waited for the certificate `name` into the verification queue.
-    fn release_waiting(&mut self, now: SecurityTime, name: HashedId8) {
+    fn requeue_waiting_messages(&mut self, now: SecurityTime, name: HashedId8) {
         self.own_identity.end_certificate_request(name.last_three_octets());
-        let place = self.own_place();
+        let place = self.own_coordinates();
         let (go_on, stay): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.messages_without_certificate)
                 .into_iter()

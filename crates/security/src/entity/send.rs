@@ -66,10 +66,10 @@ pub(crate) struct OwnIdentity {
     /// the entity adds them once the clock is within their validity.
     expired_tickets: Vec<Ticket>,
     /// Latest end of the expired tickets' validity.
-    expired_until: Time64,
+    latest_expired_ticket_end: Time64,
     current_index: usize,
     /// Time of the last CAM that carried the certificate.
-    certificate_last_sent: Option<Time>,
+    certificate_last_sent_at: Option<Time>,
     /// Whether the next CAM carries the certificate.
     is_certificate_due: bool,
     certificates_to_request: BTreeSet<HashedId3>,
@@ -84,9 +84,9 @@ impl OwnIdentity {
             mid: [0; 6],
             tickets: Vec::new(),
             expired_tickets: Vec::new(),
-            expired_until: Time64(0),
+            latest_expired_ticket_end: Time64(0),
             current_index: 0,
-            certificate_last_sent: None,
+            certificate_last_sent_at: None,
             is_certificate_due: false,
             certificates_to_request: BTreeSet::new(),
             requested_authority: None,
@@ -95,7 +95,7 @@ impl OwnIdentity {
     }
 
     /// Makes the next CAM carry the certificate, because a new station may not know it.
-    pub const fn include_certificate(&mut self) {
+    pub const fn include_certificate_in_next_cam(&mut self) {
         self.is_certificate_due = true;
     }
 
@@ -144,7 +144,8 @@ impl SecurityStation {
         }
         let end = ticket.certificate.content().validity.first_invalid_time();
         if end <= now.certificate_time {
-            self.own_identity.expired_until = self.own_identity.expired_until.max(end);
+            self.own_identity.latest_expired_ticket_end =
+                self.own_identity.latest_expired_ticket_end.max(end);
             self.own_identity.expired_tickets.push(ticket);
             return Err(SecurityDrop::CertificateExpired);
         }
@@ -152,7 +153,7 @@ impl SecurityStation {
     }
 
     fn verify_own_ticket(&mut self, now: SecurityTime, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
-        let (backend, countries) = (self.crypto_backend.as_ref(), self.countries.as_ref());
+        let (backend, countries) = (self.crypto_backend.as_ref(), self.country_finder.as_ref());
         // Authorities issue pseudonyms weeks in advance, so check the ticket for the beginning of its
         // validity.
         let date = ticket.certificate.content().validity.nearest_valid_moment(now.certificate_time);
@@ -165,7 +166,7 @@ impl SecurityStation {
 
     /// Adds the expired tickets that are valid by the present date.
     pub(super) fn restore_valid_tickets(&mut self, now: SecurityTime) {
-        if now.certificate_time >= self.own_identity.expired_until {
+        if now.certificate_time >= self.own_identity.latest_expired_ticket_end {
             return;
         }
         let all = std::mem::take(&mut self.own_identity.expired_tickets);
@@ -174,7 +175,7 @@ impl SecurityStation {
         };
         let (over, revived): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
         let ends = over.iter().map(|ticket| ticket.certificate.content().validity.first_invalid_time());
-        self.own_identity.expired_until = ends.max().unwrap_or(Time64(0));
+        self.own_identity.latest_expired_ticket_end = ends.max().unwrap_or(Time64(0));
         self.own_identity.expired_tickets = over;
         for ticket in revived {
             // A ticket that other stations would reject must not sign. The entity could not check this ticket
@@ -192,7 +193,7 @@ impl SecurityStation {
     /// Returns the validity of each own ticket. The first is the ticket that signs on this date, with its
     /// name. The function does not return the names of the other tickets: an observer who knew several names
     /// could link the station's pseudonyms.
-    pub fn own_validities(&self, now: SecurityTime) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
+    pub fn own_ticket_validities(&self, now: SecurityTime) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own_identity.tickets;
         let holds = |own: &&OwnTicket| own.validity().contains_moment(now.certificate_time);
         let current = tickets.get(self.own_identity.current_index).filter(holds);
@@ -216,7 +217,7 @@ impl SecurityStation {
             // Other stations do not know the new ticket yet, so the next CAM carries its certificate.
             // Requests for the old ticket no longer matter.
             (
-                self.own_identity.certificate_last_sent,
+                self.own_identity.certificate_last_sent_at,
                 self.own_identity.is_certificate_due,
                 self.own_identity.requested_authority,
             ) = (None, false, None);
@@ -225,7 +226,7 @@ impl SecurityStation {
     }
 
     /// Returns the names of the own tickets for whose validity period `is` returns true.
-    pub(super) fn tickets_whose_validity<'a>(
+    pub(super) fn own_tickets_where<'a>(
         &'a self,
         is: impl Fn(&ValidityPeriod) -> bool + 'a,
     ) -> impl Iterator<Item = HashedId8> + 'a {
@@ -238,8 +239,11 @@ impl SecurityStation {
 
     /// Returns a random element; `None` for an empty list.
     pub(super) fn choose_random(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
-        let number =
-            if choice.is_empty() { 0 } else { self.own_identity.rng.below(choice.len() as u64) as usize };
+        let number = if choice.is_empty() {
+            0
+        } else {
+            self.own_identity.rng.number_below(choice.len() as u64) as usize
+        };
         choice.get(number).copied()
     }
 
@@ -274,7 +278,7 @@ impl SecurityStation {
     }
 
     /// Drops expired tickets, with their keys.
-    pub fn forget_old_tickets(&mut self, now: SecurityTime) {
+    pub fn remove_expired_tickets(&mut self, now: SecurityTime) {
         let current = self.current_ticket();
         self.own_identity.tickets.retain(|own| own.validity().first_invalid_time() > now.certificate_time);
         self.own_identity.current_index =
@@ -353,7 +357,7 @@ impl SecurityStation {
             self.replace_invalid_ticket(now);
         }
         let psid = application_of_payload(next_header, payload);
-        let (own, _) = self.own_signer_and_place(now)?;
+        let (own, _) = self.current_signer_and_position(now)?;
         let permissions = own
             .trusted_certificate
             .certificate()
@@ -362,17 +366,20 @@ impl SecurityStation {
             .ok_or(SecurityDrop::NoPermission)?;
         // A payload that is not a facilities message of this application needs no SSP.
         match SspBits::bits_of_message(psid, facilities_message(payload)) {
-            Some(claims) if !claims.are_covered_by(permissions) => Err(SecurityDrop::NoServicePermission),
+            Some(claims) if !claims.are_permitted_by(permissions) => Err(SecurityDrop::NoServicePermission),
             _ => Ok(()),
         }
     }
 
     /// Returns the own ticket that is valid here and now, with the station's position and elevation.
-    fn own_signer_and_place(&self, now: SecurityTime) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
+    fn current_signer_and_position(
+        &self,
+        now: SecurityTime,
+    ) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
         let position = self.own_position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let holds = |own: &&OwnTicket| {
             own.trusted_certificate.check_date(now.certificate_time).is_ok()
-                && own.trusted_certificate.is_valid_at(position.0, self.countries.as_ref())
+                && own.trusted_certificate.is_valid_at(position.0, self.country_finder.as_ref())
         };
         let own = self
             .own_identity
@@ -403,14 +410,14 @@ impl SecurityStation {
         let certificate = own.trusted_certificate.certificate();
         let holds = own.trusted_certificate.check_date(now.certificate_time).is_ok()
             && certificate.content().permission_for(psid).is_some()
-            && own.trusted_certificate.is_valid_at(place, self.countries.as_ref());
+            && own.trusted_certificate.is_valid_at(place, self.country_finder.as_ref());
         if !holds {
             return Err(SecurityDrop::NoTicket);
         }
         let cam = psid == Psid::CAM;
         let due = self
             .own_identity
-            .certificate_last_sent
+            .certificate_last_sent_at
             .is_none_or(|told| now.time.saturating_since(told) >= CERTIFICATE_INTERVAL);
         let with_certificate = !cam || self.own_identity.is_certificate_due || due;
         let mut header = HeaderInfo::new(psid);
@@ -442,7 +449,7 @@ impl SecurityStation {
             self.counters.with_certificate += 1;
         }
         if cam && with_certificate {
-            self.own_identity.certificate_last_sent = Some(now.time);
+            self.own_identity.certificate_last_sent_at = Some(now.time);
             self.own_identity.is_certificate_due = false;
         }
         Ok(emit_signed_message(&data, &signer, &signature))

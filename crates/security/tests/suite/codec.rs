@@ -253,11 +253,11 @@ proptest! {
     #[test]
     fn coer_integers_have_one_encoding(number in any::<u64>()) {
         let mut writer = Writer::default();
-        writer.unsigned(number);
-        let octets = writer.finish();
-        prop_assert_eq!(Reader::new(&octets).unsigned("number"), Ok(number));
+        writer.write_unsigned(number);
+        let octets = writer.into_octets();
+        prop_assert_eq!(Reader::new(&octets).read_unsigned("number"), Ok(number));
         let long = [&[octets[0] + 1, 0], &octets[1..]].concat();
-        prop_assert!(Reader::new(&long).unsigned("number").is_err());
+        prop_assert!(Reader::new(&long).read_unsigned("number").is_err());
     }
 }
 
@@ -280,6 +280,6 @@ fn longer_than_necessary_length_is_rejected() {
 #[test]
 fn parser_allocates_only_elements_that_arrive() {
     let octets = [[2, 0xff, 0xff].as_slice(), &[0; 10]].concat();
-    let result = Reader::new(&octets).list(0, 65_535, "list", |reader| reader.u64("element"));
+    let result = Reader::new(&octets).read_list(0, 65_535, "list", |reader| reader.read_u64("element"));
     assert!(matches!(result, Err(Error::Truncated { .. })));
 }

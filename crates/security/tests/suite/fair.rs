@@ -174,7 +174,7 @@ proptest! {
         let mut queue = VerificationQueue::new(64);
         let mut served = vec![0_u64; ranks.len()];
         // Use numbers of different groups.
-        let numbers: Vec<u8> = distinct_numbers().take(ranks.len() + 1).collect();
+        let numbers: Vec<u8> = numbers_of_distinct_groups().take(ranks.len() + 1).collect();
         let refill = |queue: &mut VerificationQueue<usize>, who: usize| {
             queue.push(Time::ZERO, sender_of_class(class, numbers[who]), ALL_RANKS[ranks[who]], who)
         };
@@ -209,7 +209,7 @@ proptest! {
 }
 
 /// Returns numbers whose addresses are in different groups.
-fn distinct_numbers() -> impl Iterator<Item = u8> {
+fn numbers_of_distinct_groups() -> impl Iterator<Item = u8> {
     let mut groups = Vec::new();
     (0..=255).filter(move |number| {
         let group = sender_group_of(*number);
@@ -278,22 +278,22 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
             let kind = match flood {
                 FloodKind::All => {
                     [FloodKind::Names, FloodKind::NamesFromOne, FloodKind::Warnings, FloodKind::Neighbour]
-                        [rng.below(4) as usize]
+                        [rng.number_below(4) as usize]
                 }
                 kind => kind,
             };
             let (source, mut octets) = match kind {
                 FloodKind::Warnings => ([0; 6], warning.clone()),
                 FloodKind::Neighbour => templates[0].clone(),
-                _ => templates[rng.below(NEIGHBOUR_COUNT as u64) as usize].clone(),
+                _ => templates[rng.number_below(NEIGHBOUR_COUNT as u64) as usize].clone(),
             };
             // Change an octet in the message, or in the key of the certificate.
             let place = match kind {
-                FloodKind::Warnings => octets.len() - 100 - rng.below(30) as usize,
-                _ => 60 + rng.below(20) as usize,
+                FloodKind::Warnings => octets.len() - 100 - rng.number_below(30) as usize,
+                _ => 60 + rng.number_below(20) as usize,
             };
-            octets[place] ^= 1 + rng.below(255) as u8;
-            let octet = |rng: &mut Rng| rng.below(256) as u8;
+            octets[place] ^= 1 + rng.number_below(255) as u8;
+            let octet = |rng: &mut Rng| rng.number_below(256) as u8;
             let source = match kind {
                 FloodKind::Neighbour => source,
                 FloodKind::NamesFromOne => [2, 0, 0, 0, 0, 0x66],
@@ -366,9 +366,9 @@ fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
         let now = now_at_milliseconds(millisecond);
         for _ in 0..10 {
             let mut octets = template.clone();
-            octets[60 + rng.below(20) as usize] ^= 1 + rng.below(255) as u8;
+            octets[60 + rng.number_below(20) as usize] ^= 1 + rng.number_below(255) as u8;
             // The flooding sender uses its own address and other addresses.
-            let last = if rng.below(2) == 0 { 9 } else { 10 + rng.below(8) as u8 };
+            let last = if rng.number_below(2) == 0 { 9 } else { 10 + rng.number_below(8) as u8 };
             let source = [2, 0, 0, 0, 0, last];
             let _ = receiver.handle_frame(now, frame_from(source, &octets));
         }

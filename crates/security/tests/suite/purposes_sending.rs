@@ -105,7 +105,7 @@ fn tc_sec_itss_snd_cam_04_01() {
     assert!(
         cams[1..]
             .iter()
-            .all(|cam| signed_message_of(cam).signer == Signer::Digest(HashedId8::of_hash(&hash)))
+            .all(|cam| signed_message_of(cam).signer == Signer::Digest(HashedId8::from_hash(&hash)))
     );
 }
 
@@ -564,7 +564,7 @@ fn issue_region_below(region: GeographicRegion, below: GeographicRegion) -> Resu
         .map(|_| ())
 }
 
-const CHAIN_REFUSED: Result<(), SecurityDrop> = Err(SecurityDrop::InconsistentChain);
+const CHAIN_INCONSISTENT: Result<(), SecurityDrop> = Err(SecurityDrop::InconsistentChain);
 
 fn rectangle_around_home(half: f64) -> GeographicRegion {
     GeographicRegion::Rectangular(vec![(position_at(-half, half), position_at(half, -half))])
@@ -573,7 +573,10 @@ fn rectangle_around_home(half: f64) -> GeographicRegion {
 #[test]
 fn tc_sec_snd_cert_04_01_and_04_02() {
     assert_eq!(issue_region_below(rectangle_around_home(500.0), rectangle_around_home(400.0)), Ok(()));
-    assert_eq!(issue_region_below(rectangle_around_home(500.0), rectangle_around_home(600.0)), CHAIN_REFUSED);
+    assert_eq!(
+        issue_region_below(rectangle_around_home(500.0), rectangle_around_home(600.0)),
+        CHAIN_INCONSISTENT
+    );
     // The codec's tests cover the limits: at most six rectangles, and the order of the corners.
     let turned =
         GeographicRegion::Rectangular(vec![(position_at(500.0, -500.0), position_at(-500.0, 500.0))]);
@@ -597,7 +600,7 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
     assert_eq!(issue_region_below(polygon_around_home(500.0, 8), polygon_around_home(400.0, 12)), Ok(()));
     assert_eq!(
         issue_region_below(polygon_around_home(500.0, 8), polygon_around_home(600.0, 8)),
-        CHAIN_REFUSED
+        CHAIN_INCONSISTENT
     );
     let bow = vec![
         position_at(-100.0, -100.0),
@@ -607,7 +610,7 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
     ];
     assert_eq!(
         issue_region_below(polygon_around_home(500.0, 8), GeographicRegion::Polygonal(bow)),
-        CHAIN_REFUSED
+        CHAIN_INCONSISTENT
     );
     let mut pki = TestPki::new(Curve::NistP256);
     for corners in [2, 13] {
@@ -626,16 +629,19 @@ fn tc_sec_snd_cert_06_03_and_06_04() {
     let both = region(&[CountryOnly(250), CountryOnly(276)]);
     assert_eq!(issue_region_below(both.clone(), region(&[CountryOnly(250)])), Ok(()));
     assert_eq!(issue_region_below(both.clone(), region(&[CountryAndRegions(250, vec![1])])), Ok(()));
-    assert_eq!(issue_region_below(region(&[CountryOnly(250)]), both.clone()), CHAIN_REFUSED);
+    assert_eq!(issue_region_below(region(&[CountryOnly(250)]), both.clone()), CHAIN_INCONSISTENT);
     assert_eq!(
         issue_region_below(region(&[CountryAndRegions(250, vec![1])]), region(&[CountryOnly(250)])),
-        CHAIN_REFUSED
+        CHAIN_INCONSISTENT
     );
     let sub = |subregions| region(&[CountryAndSubregions(250, vec![(1, subregions)])]);
     assert_eq!(issue_region_below(sub(vec![3, 4]), sub(vec![3])), Ok(()));
-    assert_eq!(issue_region_below(sub(vec![3]), sub(vec![3, 4])), CHAIN_REFUSED);
+    assert_eq!(issue_region_below(sub(vec![3]), sub(vec![3, 4])), CHAIN_INCONSISTENT);
     // carnet has no map of borders, so it cannot decide whether the country lies in the rectangle.
-    assert_eq!(issue_region_below(rectangle_around_home(500.0), region(&[CountryOnly(250)])), CHAIN_REFUSED);
+    assert_eq!(
+        issue_region_below(rectangle_around_home(500.0), region(&[CountryOnly(250)])),
+        CHAIN_INCONSISTENT
+    );
     assert!(
         both.contains_place(HOME_POSITION, &CountryPlace { country: 276, region: None, subregion: None })
     );
@@ -688,9 +694,9 @@ fn tc_sec_snd_cert_aa_08_01_and_at_07_01() {
     let usual = carnet_security::pki::test_applications(false);
     assert_eq!(verify(&pki.new_ticket().certificate), Ok(()));
     let twice = [usual.clone(), usual[..1].to_vec()].concat();
-    assert_eq!(verify(&pki.new_ticket_for_applications(twice).certificate), CHAIN_REFUSED);
+    assert_eq!(verify(&pki.new_ticket_for_applications(twice).certificate), CHAIN_INCONSISTENT);
     let others = vec![carnet_security::permissions::PsidSsp { psid: Psid(1_000_000), ssp: None }];
-    assert_eq!(verify(&pki.new_ticket_for_applications(others).certificate), CHAIN_REFUSED);
+    assert_eq!(verify(&pki.new_ticket_for_applications(others).certificate), CHAIN_INCONSISTENT);
     let many: Vec<_> =
         (0..32).map(|psid| carnet_security::permissions::PsidSsp { psid: Psid(psid), ssp: None }).collect();
     assert!(Certificate::parse(pki.new_ticket_for_applications(many).certificate.octets()).is_err());
@@ -720,7 +726,7 @@ fn tc_sec_snd_cert_at_05_01() {
         now_at_milliseconds(0).certificate_time,
         &COUNTRY_OF_HOME,
     );
-    assert_eq!(result.map(|_| ()), CHAIN_REFUSED);
+    assert_eq!(result.map(|_| ()), CHAIN_INCONSISTENT);
 }
 
 /// A ticket that names another authority as its issuer is rejected.
@@ -771,7 +777,7 @@ fn tc_sec_snd_cert_at_09_01() {
     };
     assert_eq!(verify(Some(0x60)), Ok(()));
     assert_eq!(verify(None), Ok(()));
-    assert_eq!(verify(Some(0x80)), CHAIN_REFUSED);
+    assert_eq!(verify(Some(0x80)), CHAIN_INCONSISTENT);
 }
 
 /// After a change of pseudonym, the station does not answer requests for the old ticket.
@@ -790,6 +796,6 @@ fn change_of_ticket_changes_address_and_signer() {
         time: Time::from_secs(100_000),
         certificate_time: now_at_milliseconds(86_400_000).certificate_time,
     };
-    car.security.forget_old_tickets(later);
+    car.security.remove_expired_tickets(later);
     assert_eq!(car.security.current_ticket(), None);
 }

@@ -92,8 +92,8 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
         .map(|now| {
             let mut octets = car.signed_cam(now);
             // The octet is within the CAM, behind the GeoNetworking and BTP headers.
-            let at = 60 + rng.below(20) as usize;
-            octets[at] ^= 1 << rng.below(8);
+            let at = 60 + rng.number_below(20) as usize;
+            octets[at] ^= 1 << rng.number_below(8);
             (now, octets)
         })
         .collect();
@@ -181,7 +181,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let cut = times_of_frames(10, each)
         .map(|now| {
             let octets = car.signed_denm(now);
-            let length = 4 + rng.below(octets.len() as u64 - 4) as usize;
+            let length = 4 + rng.number_below(octets.len() as u64 - 4) as usize;
             (now, octets[..length].to_vec())
         })
         .collect();
@@ -266,8 +266,8 @@ fn flood_costs_at_most_the_permitted_verifications() {
         // Send ten frames per millisecond, each with another signer: the certificate's key differs in a bit.
         for _ in 0..10 {
             let mut octets = template.clone();
-            let at = octets.len() - 100 - rng.below(30) as usize;
-            octets[at] ^= 1 + rng.below(255) as u8;
+            let at = octets.len() - 100 - rng.number_below(30) as usize;
+            octets[at] ^= 1 + rng.number_below(255) as u8;
             let _ = receiver.handle_frame(now, frame_of_packet(&octets));
         }
         if millisecond == 500 {

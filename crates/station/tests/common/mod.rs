@@ -21,17 +21,17 @@ use carnet_virtual::configured_addresses;
 use carnet_wire::geonet::GnAddress;
 use carnet_wire::ipv6::HEADER_LEN;
 
-pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-pub const AGENT: &str = "2001:db8:1::1";
-pub const HOME: &str = "2001:db8:1::1234";
-pub const HOST: &str = "2001:db8:a::5";
+pub const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+pub const AGENT_ADDRESS: &str = "2001:db8:1::1";
+pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
+pub const HOST_ADDRESS: &str = "2001:db8:a::5";
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
-pub const FIRST: &str = "2001:db8:f1::10";
-pub const SECOND: &str = "2001:db8:f2::10";
+pub const FIRST_CARE_OF_ADDRESS: &str = "2001:db8:f1::10";
+pub const SECOND_CARE_OF_ADDRESS: &str = "2001:db8:f2::10";
 
 /// Returns a GeoNetworking router with default values, without IPv6 and facilities. Without an address, the
 /// router waits for one.
-pub fn geonet(address: impl Into<Option<GnAddress>>) -> GeonetSettings {
+pub fn geonet_settings(address: impl Into<Option<GnAddress>>) -> GeonetSettings {
     GeonetSettings {
         router_parameters: Mib::default(),
         address: address.into(),
@@ -55,7 +55,7 @@ pub fn geonet_ipv6() -> Ipv6Config {
         reorder_rule: in_order::ReorderRule::Shorter,
         reorder_hold: Default::default(),
         congestion_mark: None,
-        fragments: false,
+        fragments_large_packets: false,
     }
 }
 
@@ -74,7 +74,7 @@ pub fn passenger_car() -> FacilitiesSettings {
 }
 
 /// Returns an IPv6 packet of 60 octets with an upper-layer protocol that no receiver knows.
-pub fn data(source: &str, destination: &str) -> Vec<u8> {
+pub fn data_packet_between(source: &str, destination: &str) -> Vec<u8> {
     carnet_virtual::filled_packet(address(source), address(destination), HEADER_LEN + 60)
 }
 
@@ -105,8 +105,8 @@ pub fn per_agent(mut config: StationConfig) -> StationConfig {
 pub fn agent_config(prefixes: &[&str]) -> StationConfig {
     StationConfig {
         home_agent: Some(HomeAgentConfig {
-            others: OtherAgents::default(),
-            address: address(AGENT),
+            other_agents: OtherAgents::default(),
+            address: address(AGENT_ADDRESS),
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
             home_link: None,
@@ -119,7 +119,7 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
             nodes: vec![AuthorizedNode {
                 nat: true,
                 care_of_test: false,
-                home_address: address(HOME),
+                home_address: address(HOME_ADDRESS),
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
                 authentication: authentication(),
             }],
@@ -137,9 +137,9 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
     StationConfig {
         mobile_router: Some(MobileRouterSettings {
             router: MobileRouterConfig {
-                home_address: address(HOME),
+                home_address: address(HOME_ADDRESS),
                 home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
-                home_agent: address(AGENT),
+                home_agent: address(AGENT_ADDRESS),
                 home_agent_ipv4: None,
                 probes_portals: false,
                 force_udp: false,

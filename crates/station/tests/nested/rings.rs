@@ -16,7 +16,7 @@ fn two_routers(nesting: bool) -> NestedNetwork {
     world
 }
 
-fn assert_quiet(world: &mut NestedNetwork) {
+fn assert_no_packet_storm(world: &mut NestedNetwork) {
     let (carried, said) = (world.link_passages, world.sent_neighbor_messages);
     world.advance_seconds(60);
     let (carried, said) = (world.link_passages - carried, world.sent_neighbor_messages - said);
@@ -44,7 +44,7 @@ fn router_does_not_select_its_own_nested_router_as_parent() {
         world.send_from_host(1, address(CORRESPONDENT), 100);
         world.advance_seconds(1);
         assert_eq!(world.count_arrived(host_address_of(1), address(CORRESPONDENT)), 1);
-        assert_quiet(&mut world);
+        assert_no_packet_storm(&mut world);
     }
 }
 
@@ -72,7 +72,7 @@ fn two_routers_without_uplinks_do_not_attach_to_each_other() {
         let carried = world.link_passages - carried;
         let limit = if nesting { 2100 } else { 2000 * 5 };
         assert!(carried <= limit, "{carried} packets for 2000, expected at most {limit}");
-        assert_quiet(&mut world);
+        assert_no_packet_storm(&mut world);
         // When one of the routers has a visited link again, the other reaches it through this router.
         world.set_carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);

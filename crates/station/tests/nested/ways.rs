@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_wire::ipv6::Header;
 use ipnet::Ipv6Net;
 
-use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of, innermost, net};
+use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of, innermost_header, net};
 
 /// Returns a tree of nested routers. Router 1 is on both visited links. Router 2 is behind router 1 and on
 /// the second link. Router 3 is behind routers 2 and 1.
@@ -36,7 +36,7 @@ fn measure_paths(world: &mut NestedNetwork) -> Vec<(usize, usize)> {
     for n in 1..=3 {
         for (from, to) in [(host_address_of(n), correspondent), (correspondent, host_address_of(n))] {
             assert_eq!(world.count_arrived(from, to), 1, "level {n}, to {to}");
-            let crossed = world.crossed_agents.get(&(from, to)).map_or(0, Vec::len);
+            let crossed = world.agents_on_path.get(&(from, to)).map_or(0, Vec::len);
             seen.push((world.outer_header_counts[&(from, to)][0], crossed));
         }
     }
@@ -198,7 +198,7 @@ fn advertised_mtu_fits_into_all_tunnels() {
         let answers = world
             .arrived_packets
             .iter()
-            .filter(|arrived| innermost(&arrived.packet).0.destination == host_address_of(n));
+            .filter(|arrived| innermost_header(&arrived.packet).0.destination == host_address_of(n));
         let sizes: Vec<u32> = answers
             .filter_map(|arrived| {
                 let message = arrived.packet.get(40..)?;

@@ -62,7 +62,7 @@ fn test_authentication() -> Authentication {
 fn agent_config(n: usize) -> StationConfig {
     StationConfig {
         home_agent: Some(HomeAgentConfig {
-            others: OtherAgents::default(),
+            other_agents: OtherAgents::default(),
             address: address(&format!("2001:db8:{n}::1")),
             home_prefix: net(&format!("2001:db8:{n}::/64")),
             home_network: None,
@@ -174,7 +174,7 @@ pub struct NestedNetwork {
     /// destination.
     pub outer_header_counts: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
     /// Home agents that received tunnelled packets, by innermost source and destination.
-    pub crossed_agents: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
+    pub agents_on_path: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
     /// Number of packets that each node's kernel dropped.
     pub dropped_packets: BTreeMap<String, usize>,
     /// Number of packets that have passed all links.
@@ -186,7 +186,7 @@ pub struct NestedNetwork {
 }
 
 /// Returns the innermost IPv6 header of a packet, and the number of headers around it.
-pub fn innermost(packet: &[u8]) -> (Header, usize) {
+pub fn innermost_header(packet: &[u8]) -> (Header, usize) {
     let (mut rest, mut around) = (packet, 0);
     loop {
         let header = Header::parse(rest).expect("a header");
@@ -238,12 +238,12 @@ impl NestedNetwork {
             world.visited_links.insert(format!("v{n}"), visited);
         }
         for n in 1..=count {
-            world.add(&format!("ha{n}"), agent_config(n), &[]);
+            world.add_node(&format!("ha{n}"), agent_config(n), &[]);
         }
         world
     }
 
-    fn add(&mut self, name: &str, config: StationConfig, interfaces: &[(&str, &str)]) {
+    fn add_node(&mut self, name: &str, config: StationConfig, interfaces: &[(&str, &str)]) {
         let seed = name.bytes().fold(0, |sum, octet| sum * 31 + u64::from(octet));
         let station = Station::new(config, PersistentState::default(), Rng::new(seed), self.now, WALL_START);
         let links = interfaces.iter().map(|(name, link)| ((*name).into(), (*link).into())).collect();
@@ -276,7 +276,7 @@ impl NestedNetwork {
         let own = format!("n{n}");
         let mut interfaces = uplinks.to_vec();
         interfaces.push(("i0", &own));
-        self.add(&format!("mr{n}"), router_config(n, &names, nesting), &interfaces);
+        self.add_node(&format!("mr{n}"), router_config(n, &names, nesting), &interfaces);
         for (_, link) in uplinks {
             self.send_access_advertisement(link);
         }
@@ -632,7 +632,7 @@ impl NestedNetwork {
     /// Delivers a packet for an address of a visited link to its access router.
     fn deliver_to_visited(&mut self, link: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
-        let (inner, around) = innermost(&packet);
+        let (inner, around) = innermost_header(&packet);
         let on_link = self.other_nodes_on(link, ("", ""));
         let owner = on_link.into_iter().find(|(name, interface)| {
             self.nodes[name].interfaces[interface].addresses.iter().any(|a| a.address == header.destination)
@@ -680,7 +680,7 @@ impl NestedNetwork {
             }
             MessageUnderway::Leave(link, packet) => {
                 let header = Header::parse(&packet).expect("a header");
-                let (inner, around) = innermost(&packet);
+                let (inner, around) = innermost_header(&packet);
                 let visited = &self.visited_links[&link];
                 let passes = visited.prefix.contains(&header.source)
                     && visited
@@ -697,7 +697,7 @@ impl NestedNetwork {
             }
             MessageUnderway::Far(packet) => {
                 let header = Header::parse(&packet).expect("a header");
-                let (inner, _) = innermost(&packet);
+                let (inner, _) = innermost_header(&packet);
                 let link = self
                     .visited_links
                     .iter()
@@ -708,7 +708,7 @@ impl NestedNetwork {
                     (Some(link), _) => self.deliver_to_visited(&link, packet),
                     (None, Some(n)) => {
                         let name = format!("ha{n}");
-                        let seen = self.crossed_agents.entry((inner.source, inner.destination)).or_default();
+                        let seen = self.agents_on_path.entry((inner.source, inner.destination)).or_default();
                         if !seen.contains(&name) {
                             seen.push(name.clone());
                         }
@@ -797,7 +797,7 @@ impl NestedNetwork {
     pub fn clear_records(&mut self) {
         self.arrived_packets.clear();
         self.outer_header_counts.clear();
-        self.crossed_agents.clear();
+        self.agents_on_path.clear();
         self.dropped_packets.clear();
     }
 }

@@ -1,6 +1,6 @@
 //! An emulated link, which consists of two directions, a trace and a signal.
 
-use super::trace::{Change, Trace};
+use super::trace::{LinkChange, Trace};
 use super::way::{Counters, DirectionProperties, LinkDirection};
 
 /// Properties of a link in both directions, and its signal strength.
@@ -67,9 +67,9 @@ impl Link {
         self.properties = nature;
     }
 
-    fn apply_change(&mut self, now: u64, change: &Change) {
+    fn apply_change(&mut self, now: u64, change: &LinkChange) {
         let mut nature = self.properties.clone();
-        nature.directions.iter_mut().for_each(|properties| change.apply(properties));
+        nature.directions.iter_mut().for_each(|properties| change.apply_to(properties));
         nature.signal_dbm = change.signal.or(nature.signal_dbm);
         for (way, properties) in self.directions.iter_mut().zip(&nature.directions) {
             way.set_properties(now, properties.clone());

@@ -16,7 +16,7 @@ use crate::values::{Duration, LinkRate};
 
 /// New values of a link; `None` leaves a value unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Change {
+pub struct LinkChange {
     /// Delay, nanoseconds.
     pub delay: Option<u64>,
     /// Jitter, nanoseconds.
@@ -29,10 +29,10 @@ pub struct Change {
     pub signal: Option<f64>,
 }
 
-impl Change {
+impl LinkChange {
     /// Writes all new values into the properties of a direction, except the signal strength, which belongs to
     /// the link.
-    pub fn apply(&self, properties: &mut DirectionProperties) {
+    pub fn apply_to(&self, properties: &mut DirectionProperties) {
         properties.delay = self.delay.unwrap_or(properties.delay);
         properties.jitter = self.jitter.unwrap_or(properties.jitter);
         properties.rate = self.rate.or(properties.rate);
@@ -44,7 +44,7 @@ impl Change {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trace {
     /// Steps: nanoseconds from the begin of the trace, and the new values.
-    timed_changes: Vec<(u64, Change)>,
+    timed_changes: Vec<(u64, LinkChange)>,
     /// Time in nanoseconds at which the trace repeats.
     repeat_period: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl Trace {
                     "expected {expected} columns as in the first line, found {found}"
                 )));
             }
-            let mut change = Change::default();
+            let mut change = LinkChange::default();
             for (column, word) in columns.iter().zip(&words).skip(1).filter(|(_, word)| **word != "-") {
                 parse_value(&mut change, column, word).map_err(wrong)?;
             }
@@ -110,7 +110,7 @@ impl Trace {
 
     /// Returns step number `n` of the trace, counted over all repetitions: the time from the begin, and the
     /// new values. `None` if the trace has ended.
-    pub fn nth_step(&self, n: usize) -> Option<(u64, &Change)> {
+    pub fn nth_step(&self, n: usize) -> Option<(u64, &LinkChange)> {
         let count = self.timed_changes.len();
         let (at, change) = self.timed_changes.get(n.checked_rem(count)?)?;
         match (n / count, self.repeat_period) {
@@ -134,7 +134,7 @@ fn parse_header<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
     }
 }
 
-fn parse_value(change: &mut Change, column: &str, word: &str) -> Result<(), String> {
+fn parse_value(change: &mut LinkChange, column: &str, word: &str) -> Result<(), String> {
     fn parse_as<'de, T: Deserialize<'de>>(word: &'de str) -> Result<T, String> {
         T::deserialize(word.into_deserializer()).map_err(|e: ValueError| e.to_string())
     }
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn link_trace_repeats() {
         let trace = Trace::parse(VALID_TRACE).expect("is good");
-        let first = Change {
+        let first = LinkChange {
             delay: Some(1_500_000),
             rate: Some(20_000_000),
             signal: Some(-40.0),
-            ..Change::default()
+            ..LinkChange::default()
         };
         assert_eq!(trace.nth_step(0), Some((0, &first)));
         let (at, far) = trace.nth_step(1).expect("is there");

@@ -53,9 +53,9 @@ impl Default for DirectionProperties {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that entered the direction.
-    pub frames: u64,
+    pub entered_frames: u64,
     /// Frames that were delivered.
-    pub delivered: u64,
+    pub delivered_frames: u64,
     /// Number of octets that were delivered.
     pub octets: u64,
     /// Frames lost at random.
@@ -70,8 +70,8 @@ impl std::ops::Sub for Counters {
     type Output = Self;
     fn sub(self, o: Self) -> Self {
         Self {
-            frames: self.frames - o.frames,
-            delivered: self.delivered - o.delivered,
+            entered_frames: self.entered_frames - o.entered_frames,
+            delivered_frames: self.delivered_frames - o.delivered_frames,
             octets: self.octets - o.octets,
             lost_frames: self.lost_frames - o.lost_frames,
             queue_overflows: self.queue_overflows - o.queue_overflows,
@@ -84,8 +84,8 @@ impl Counters {
     /// Returns the counters' names and values, for metrics.
     pub fn named_values(&self) -> [(&'static str, f64); 6] {
         [
-            ("frames", self.frames as f64),
-            ("delivered", self.delivered as f64),
+            ("frames", self.entered_frames as f64),
+            ("delivered", self.delivered_frames as f64),
             ("octets", self.octets as f64),
             ("lost", self.lost_frames as f64),
             ("overflow", self.queue_overflows as f64),
@@ -160,7 +160,7 @@ impl LinkDirection {
     /// Accepts a frame at the sending end.
     pub fn enqueue(&mut self, now: u64, frame: Vec<u8>) {
         self.send_until(now);
-        self.counters.frames += 1;
+        self.counters.entered_frames += 1;
         if self.properties.rate.is_none() {
             return self.start_transit(now, frame);
         }
@@ -235,7 +235,7 @@ impl LinkDirection {
         self.send_until(now);
         self.frames_in_transit.peek().filter(|f| f.0.arrives_at <= now)?;
         let Reverse(FrameInTransit { arrives_at: at, frame, .. }) = self.frames_in_transit.pop()?;
-        self.counters.delivered += 1;
+        self.counters.delivered_frames += 1;
         self.counters.octets += frame.len() as u64;
         Some((at, frame))
     }

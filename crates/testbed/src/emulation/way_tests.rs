@@ -194,10 +194,13 @@ proptest! {
     #[test]
     fn every_frame_is_accounted_for(first in any_properties(), story in any_frame_sequence()) {
         let (seen, entered, c) = send_sequence(&first, &story, false);
-        prop_assert_eq!(c.frames, story.len() as u64);
-        prop_assert_eq!(c.delivered, seen.len() as u64);
+        prop_assert_eq!(c.entered_frames, story.len() as u64);
+        prop_assert_eq!(c.delivered_frames, seen.len() as u64);
         prop_assert_eq!(c.octets, seen.iter().map(|s| s.2 as u64).sum::<u64>());
-        prop_assert_eq!(c.frames, c.delivered + c.lost_frames + c.queue_overflows + c.blackholed_frames);
+        prop_assert_eq!(
+            c.entered_frames,
+            c.delivered_frames + c.lost_frames + c.queue_overflows + c.blackholed_frames
+        );
         let mut numbers: Vec<u32> = seen.iter().map(|s| s.1).collect();
         numbers.sort_unstable();
         numbers.dedup();

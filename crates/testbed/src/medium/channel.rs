@@ -133,7 +133,7 @@ struct FrameToSend {
 }
 
 #[derive(Debug)]
-struct Radio {
+struct RadioState {
     mac: MacAddress,
     track: Track,
     queue: VecDeque<Frame>,
@@ -162,7 +162,7 @@ struct Radio {
     counters: Counters,
 }
 
-impl Radio {
+impl RadioState {
     /// Returns the time at which the radio may send, if the medium stays idle.
     fn may_send_at(&self) -> u64 {
         self.channel_state_since
@@ -175,7 +175,7 @@ impl Radio {
 #[derive(Debug)]
 pub struct Channel {
     parameters: ChannelParameters,
-    radios: Vec<Radio>,
+    radios: Vec<RadioState>,
     transmissions_on_air: BTreeMap<u64, Transmission>,
     events: BinaryHeap<Reverse<(u64, u64, ChannelEvent)>>,
     outputs: VecDeque<ChannelOutput>,
@@ -190,7 +190,7 @@ pub struct Channel {
 impl Channel {
     /// Creates a channel with these radios. Second 0 of their tracks is at `epoch`.
     pub fn new(parameters: ChannelParameters, epoch: u64, radios: Vec<(MacAddress, Track)>) -> Channel {
-        let radio = |(mac, track)| Radio {
+        let radio = |(mac, track)| RadioState {
             mac,
             track,
             queue: VecDeque::new(),
@@ -270,7 +270,7 @@ impl Channel {
 
     /// Returns the present counters of each radio.
     pub fn counters(&self) -> Vec<Counters> {
-        let counters = |r: &Radio| {
+        let counters = |r: &RadioState| {
             let busy = if r.busy_transmissions > 0 { self.now - r.channel_state_since } else { 0 };
             Counters { busy_nanoseconds: r.counters.busy_nanoseconds + busy, ..r.counters }
         };

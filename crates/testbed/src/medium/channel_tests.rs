@@ -326,7 +326,7 @@ fn radio_queue_is_bounded() {
 #[test]
 fn node_out_of_range_is_not_received() {
     let away = Track::moving(vec![(0.0, Point { x: 0.0, y: 0.0 }), (10.0, Point { x: 1000.0, y: 0.0 })]);
-    let visitor = Track::visiting(vec![(0.0, Point::default()), (3.0, Point::default())]);
+    let visitor = Track::appearing_and_disappearing(vec![(0.0, Point::default()), (3.0, Point::default())]);
     let tracks = [Some(Track::fixed_at(Point::default())), away, visitor];
     let radios =
         tracks.into_iter().enumerate().map(|(n, t)| (numbered_mac(n), t.expect("is good"))).collect();

@@ -33,20 +33,20 @@ impl Point {
 
 /// Position of the map's origin on the globe.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Origin {
+pub struct MapOrigin {
     latitude: f64,
     longitude: f64,
     metres_per_degree_north: f64,
     metres_per_degree_east: f64,
 }
 
-impl Origin {
+impl MapOrigin {
     /// Creates a map around this latitude and longitude.
-    pub fn new(latitude: f64, longitude: f64) -> Origin {
+    pub fn new(latitude: f64, longitude: f64) -> MapOrigin {
         let (sin, cos) = latitude.to_radians().sin_cos();
         let w = 1.0 - WGS84_ECCENTRICITY_SQUARED * sin * sin;
         let (meridian, normal) = (A * (1.0 - WGS84_ECCENTRICITY_SQUARED) / w.powf(1.5), A / w.sqrt());
-        Origin {
+        MapOrigin {
             latitude,
             longitude,
             metres_per_degree_north: meridian.to_radians(),
@@ -95,7 +95,7 @@ mod tests {
         use geographiclib_rs::{Geodesic, InverseGeodesic};
         let wgs84 = Geodesic::wgs84();
         for (latitude, longitude) in [(48.8375, 2.1008), (0.0, -70.0), (-60.0, 179.0)] {
-            let origin = Origin::new(latitude, longitude);
+            let origin = MapOrigin::new(latitude, longitude);
             for (x, y) in [(0.0, 0.0), (1000.0, 0.0), (0.0, -2000.0), (-3000.0, 4000.0), (15e3, -13e3)] {
                 let place = Point { x, y };
                 let (to_latitude, to_longitude) = origin.to_degrees(place);

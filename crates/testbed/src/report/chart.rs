@@ -52,7 +52,7 @@ pub struct Chart {
     /// Label of the vertical axis, with its unit.
     pub y: String,
     /// Whether the vertical axis is logarithmic, whatever the values are.
-    pub logarithmic: bool,
+    pub is_logarithmic: bool,
     /// Measured curves.
     pub curves: Vec<Curve>,
     /// Numbers of other sources.
@@ -174,7 +174,8 @@ fn draw_line_chart(chart: &Chart, width: f64) -> String {
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let values: Vec<f64> =
         points().flat_map(|point| [point.2, point.3]).chain(chart.marks.iter().map(|mark| mark.y)).collect();
-    let scale = AxisScale::for_values(&values, chart.logarithmic).limited_to_100_percent(&chart.y, &values);
+    let scale =
+        AxisScale::for_values(&values, chart.is_logarithmic).limited_to_100_percent(&chart.y, &values);
     let (from, to) =
         points().fold((f64::INFINITY, f64::NEG_INFINITY), |range, p| (range.0.min(p.0), range.1.max(p.0)));
     let span = if to > from { to - from } else { 1.0 };
@@ -472,7 +473,7 @@ mod tests {
             title: "a <chart>".into(),
             x: x.map(str::to_owned),
             y: "Mbit/s".into(),
-            logarithmic: false,
+            is_logarithmic: false,
             curves: vec![
                 Curve { label: "plain & simple".into(), is_dashed: true, points: points.clone() },
                 Curve { label: "carnet".into(), is_dashed: false, points },

@@ -11,7 +11,7 @@ use super::wrong::{ErrorAtPlace, quoted_names};
 use super::{Action, BitRate, Duration, End, Metres, Scenario, ScenarioError};
 use crate::mark::MARK_LENGTH;
 use crate::medium::channel::ChannelParameters;
-use crate::medium::geometry::{Origin, Point, check_degrees};
+use crate::medium::geometry::{MapOrigin, Point, check_degrees};
 use crate::medium::mobility::{Track, TrackFileError, fcd, ns2};
 use crate::medium::propagation::Propagation;
 use crate::medium::timing::Airtime;
@@ -164,9 +164,9 @@ impl Medium {
     }
 
     /// Returns the position of the map's origin.
-    pub fn origin_of_coordinates(&self) -> Origin {
+    pub fn origin_of_coordinates(&self) -> MapOrigin {
         let (latitude, longitude) = *self.origin.get_ref();
-        Origin::new(latitude, longitude)
+        MapOrigin::new(latitude, longitude)
     }
 }
 

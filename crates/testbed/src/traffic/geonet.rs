@@ -21,7 +21,7 @@ use super::LEAD_TIME_BEFORE_TIMETABLE;
 use crate::api::{self, RequestRefused};
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::mark::{PacketMark, find_mark, marked_payload};
-use crate::medium::geometry::{Origin, Point};
+use crate::medium::geometry::{MapOrigin, Point};
 use crate::medium::mobility::Track;
 use crate::process::last_log_lines;
 use crate::radio::{self, Medium, PacketTransmissions};
@@ -33,7 +33,7 @@ const AREA_EDGE_METRES: f64 = 5.0;
 /// Maximum age of a station's position in nanoseconds.
 const POSITION_UPDATE_INTERVAL: u64 = SECOND;
 /// Maximum time that a broadcast may take, in nanoseconds.
-pub(super) const FLOOD_DURATION: u64 = SECOND;
+pub(super) const MAX_BROADCAST_DURATION: u64 = SECOND;
 /// Time in nanoseconds that a station may take to report a missing answer.
 const LATE_REPORT_MARGIN: u64 = 200 * MILLISECOND;
 /// Begin of a station's error text if it has not sent a packet; the reason follows.
@@ -77,7 +77,7 @@ type TimedLines = Arc<Mutex<Vec<(u64, Value)>>>;
 
 /// Running traffic over GeoNetworking.
 #[derive(Debug, Default)]
-pub struct GeoFlows {
+pub struct RunningGeonetTraffic {
     running_pings: Vec<RunningGnPing>,
     broadcast_senders: Vec<(GnBroadcast, JoinHandle<Vec<SentBroadcast>>)>,
     received_broadcasts: Arc<Mutex<Vec<ReceivedBroadcast>>>,
@@ -167,8 +167,8 @@ pub fn start(
     begin: u64,
     end: u64,
     folder: &Path,
-) -> anyhow::Result<GeoFlows> {
-    let mut flows = GeoFlows::default();
+) -> anyhow::Result<RunningGeonetTraffic> {
+    let mut flows = RunningGeonetTraffic::default();
     let traffic = &scenario.traffic;
     let nodes = radio::nodes_with_radio(scenario);
     let station = |name: &str| {
@@ -332,7 +332,7 @@ impl RunningGnPing {
             self.refused_requests_due_at.iter().map(|at| (*at, Vec::new())).collect();
         for events in &self.event_lines {
             let events = events.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend(match_requests(&events, self.ping.timeout.0));
+            all.extend(parse_ping_requests(&events, self.ping.timeout.0));
         }
         all.sort_by_key(|request| request.0);
         all
@@ -365,13 +365,15 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<ReceivedBroadcast
     let socket = socket.to_owned();
     std::thread::Builder::new().stack_size(THREAD_STACK_SIZE).spawn(move || {
         for message in messages {
-            let Some(mark) = mark_of_action(&message["message"]["management_container"]["action_id"]) else {
+            let Some(mark) =
+                packet_mark_of_action_id(&message["message"]["management_container"]["action_id"])
+            else {
                 continue;
             };
             let map = api::get(&socket, "/v1/ldm?type=denm").unwrap_or_default();
             let at = clock::monotonic_now();
             let all = map["events"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if all.iter().any(|event| mark_of_action(&event["action_id"]) == Some(mark)) {
+            if all.iter().any(|event| packet_mark_of_action_id(&event["action_id"]) == Some(mark)) {
                 events.lock().unwrap_or_else(PoisonError::into_inner).push(ReceivedBroadcast {
                     node,
                     mark,
@@ -424,14 +426,14 @@ fn watch_for_outsiders(
 }
 
 /// Returns the name of an event (station and sequence number) as a mark; `None` if `id` has no such numbers.
-fn mark_of_action(id: &Value) -> Option<PacketMark> {
+fn packet_mark_of_action_id(id: &Value) -> Option<PacketMark> {
     let number = |name: &str| u32::try_from(id[name].as_u64()?).ok();
     Some((number("originating_station_id")?, number("sequence_number")?))
 }
 
 /// Minimum common period of broadcasts, in nanoseconds, for which the lab keeps their packets apart. With a
 /// shorter period their packets meet anyway.
-const COMMON_PERIOD: u64 = 10 * MILLISECOND;
+const MIN_COMMON_PERIOD: u64 = 10 * MILLISECOND;
 
 /// Returns the time from the begin of the timetable to the first packet of each broadcast, from the intervals
 /// of the broadcasts. With these times no two packets are ever sent at once. Otherwise nodes with an idle
@@ -442,7 +444,7 @@ fn sending_offsets(intervals: &[u64]) -> Vec<u64> {
     let common = intervals.iter().copied().fold(0, greatest_common_divisor);
     let parts = (intervals.len() as u64 + 4).max(20);
     let offset = |(flow, interval): (u64, &u64)| {
-        let period = if common >= COMMON_PERIOD { common } else { *interval };
+        let period = if common >= MIN_COMMON_PERIOD { common } else { *interval };
         (u128::from(period) * u128::from(flow + 1) / u128::from(parts)) as u64
     };
     (0..).zip(intervals).map(offset).collect()
@@ -457,7 +459,7 @@ struct BroadcastSender {
     broadcast: GnBroadcast,
     socket: PathBuf,
     track: Track,
-    origin: Origin,
+    origin: MapOrigin,
     stop: Arc<AtomicBool>,
     refusals: RefusalsByReason,
     failure: Arc<Mutex<Option<String>>>,
@@ -473,7 +475,7 @@ impl BroadcastSender {
             while clock::monotonic_now() < at && !self.stop.load(Ordering::Relaxed) {
                 clock::sleep_until(at.min(clock::monotonic_now() + 50 * MILLISECOND));
             }
-            if at + FLOOD_DURATION > end || self.stop.load(Ordering::Relaxed) {
+            if at + MAX_BROADCAST_DURATION > end || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             let now = clock::monotonic_now();
@@ -493,15 +495,16 @@ impl BroadcastSender {
                 // Cause code 94 is a stationary vehicle.
                 let event =
                     json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY_SECONDS});
-                api::post(&self.socket, "/v1/denm", &event)
-                    .and_then(|made| mark_of_action(&made["action_id"]).context("the event has no name"))
+                api::post_json(&self.socket, "/v1/denm", &event).and_then(|made| {
+                    packet_mark_of_action_id(&made["action_id"]).context("the event has no name")
+                })
             } else {
                 let packet = json!({
                     "transport": {"type": "gbc", "area": area},
                     "payload": marked_payload(mark, *self.broadcast.size.get_ref()),
-                    "lifetime_ms": FLOOD_DURATION / MILLISECOND * 10,
+                    "lifetime_ms": MAX_BROADCAST_DURATION / MILLISECOND * 10,
                 });
-                api::post(&self.socket, "/v1/gnsend", &packet).map(|_| mark)
+                api::post_json(&self.socket, "/v1/gnsend", &packet).map(|_| mark)
             };
             match sent {
                 Ok(mark) => {
@@ -539,7 +542,7 @@ fn seconds_since(at: u64, epoch: u64) -> f64 {
     (at as f64 - epoch as f64) / 1e9
 }
 
-impl GeoFlows {
+impl RunningGeonetTraffic {
     /// Fails if a program has ended too early, or has failed.
     pub fn restart_or_check(&mut self) -> anyhow::Result<()> {
         for pinging in &mut self.running_pings {
@@ -621,7 +624,7 @@ impl GeoFlows {
     }
 }
 
-impl Drop for GeoFlows {
+impl Drop for RunningGeonetTraffic {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.running_pings.iter_mut().for_each(RunningGnPing::end_program);
@@ -647,8 +650,11 @@ pub(super) fn judge_broadcast(
     let Some(center) = sent.center else { return flood };
     let distance =
         |track: &Track, at: u64| track.position_at(seconds_since(at, epoch)).map(|p| p.distance_to(center));
-    let times =
-        [sent.sent_at.saturating_sub(POSITION_UPDATE_INTERVAL), sent.sent_at, sent.sent_at + FLOOD_DURATION];
+    let times = [
+        sent.sent_at.saturating_sub(POSITION_UPDATE_INTERVAL),
+        sent.sent_at,
+        sent.sent_at + MAX_BROADCAST_DURATION,
+    ];
     for (node, track) in tracks.iter().enumerate().filter(|(n, _)| !apart.contains(n)) {
         let distances = times.map(|at| distance(track, at));
         let inside = distances.iter().all(|d| d.is_some_and(|d| d <= radius - AREA_EDGE_METRES));
@@ -671,7 +677,7 @@ pub(super) fn judge_broadcast(
 
 /// Returns the requests from the output of `carnet gnping --json`. Each line has the time at which the lab
 /// read it.
-fn match_requests(events: &[(u64, Value)], timeout: u64) -> Vec<PingRequest> {
+fn parse_ping_requests(events: &[(u64, Value)], timeout: u64) -> Vec<PingRequest> {
     let mut all: BTreeMap<u64, PingRequest> = BTreeMap::new();
     for (at, event) in events {
         let Some(sequence) = event["sequence"].as_u64() else { continue };
@@ -706,7 +712,7 @@ mod tests {
         let fixed = [0.0, 100.0, 198.0, 300.0].map(|x| Track::fixed_at(at(x)));
         let leaves = Track::moving(vec![(0.0, at(190.0)), (1.0, at(220.0))]).expect("is good");
         let left = Track::moving(vec![(-1.0, at(190.0)), (0.0, at(220.0))]).expect("is good");
-        let gone = Track::visiting(vec![(5.0, at(0.0))]).expect("is good");
+        let gone = Track::appearing_and_disappearing(vec![(5.0, at(0.0))]).expect("is good");
         let tracks: Vec<&Track> = fixed.iter().chain([&leaves, &gone, &left]).collect();
         let sent =
             SentBroadcast { mark: (0, 0), sent_at: 7 * SECOND, center: Some(at(0.0)), is_refused: false };
@@ -765,7 +771,7 @@ mod tests {
             (1100 * MILLISECOND, json!({"event": "timeout", "sequence": 2})),
             (1200 * MILLISECOND, json!({"event": "done", "sent": 2, "answered": 1})),
         ];
-        let requests = match_requests(&events, SECOND);
+        let requests = parse_ping_requests(&events, SECOND);
         assert_eq!(requests, [(6 * MILLISECOND, vec![(4.0, 2), (6.0, 3)]), (100 * MILLISECOND, vec![])]);
     }
 }

@@ -25,7 +25,7 @@ use crate::radio::Medium;
 use crate::scenario::{Family, Ping, Probe, Scenario};
 use crate::station::Station;
 use crate::tools;
-use geonet::{BroadcastResults, GeoFlows, GnPings};
+use geonet::{BroadcastResults, GnPings, RunningGeonetTraffic};
 use stats::PacketFlow;
 use tcp::TcpTransfer;
 
@@ -44,7 +44,7 @@ pub struct RunningTraffic {
     /// Pings, each with the time of its start.
     pings: Vec<(Ping, Daemon, u64)>,
     transfers: Vec<TcpTransfer>,
-    geonet_flows: GeoFlows,
+    geonet_flows: RunningGeonetTraffic,
     multicasts: Vec<multicast::RunningMulticast>,
     replays: Vec<replay::RunningReplay>,
 }

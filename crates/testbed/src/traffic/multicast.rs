@@ -14,7 +14,8 @@ use anyhow::{Context, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::geonet::{
-    BroadcastResult, BroadcastResults, FLOOD_DURATION, ReceivedBroadcast, SentBroadcast, judge_broadcast,
+    BroadcastResult, BroadcastResults, MAX_BROADCAST_DURATION, ReceivedBroadcast, SentBroadcast,
+    judge_broadcast,
 };
 use super::probe::{ProbeEndResult, decode_probe, encode_probe};
 use crate::clock::{self, SECOND};
@@ -43,7 +44,7 @@ pub struct MulticastArgs {
     pub port: u16,
     /// Role of this process.
     #[arg(long, value_enum)]
-    pub role: Role,
+    pub role: MulticastRole,
     /// Nanoseconds from one packet to the next.
     #[arg(long, default_value_t = SECOND)]
     pub interval: u64,
@@ -60,7 +61,7 @@ pub struct MulticastArgs {
 
 /// Role towards a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Role {
+pub enum MulticastRole {
     /// Sends to the group.
     Sender,
     /// Has joined the group.
@@ -72,14 +73,14 @@ pub enum Role {
 /// Runs a sender or listener.
 pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
     let outcome = match args.role {
-        Role::Sender => send_packets(args)?,
-        Role::Member => {
+        MulticastRole::Sender => send_packets(args)?,
+        MulticastRole::Member => {
             let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
             socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
             socket.join_multicast_v6(&args.group, 0).context("cannot join the group")?;
             receive_packets(&socket, args, 0)?
         }
-        Role::Stranger => {
+        MulticastRole::Stranger => {
             // The socket receives every IPv6 packet that arrives at any interface.
             let all = Protocol::from(i32::from(ETHER_TYPE_IPV6.to_be()));
             receive_packets(&Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?, args, HEADERS_LENGTH)?
@@ -158,7 +159,7 @@ pub fn start(
         let output = folder.join(format!("{base}.json"));
         let mut command = command_in_node(node, &own);
         // The sender ends earlier, so that its last packets arrive before the end.
-        let until = if role == "sender" { end.saturating_sub(FLOOD_DURATION) } else { end };
+        let until = if role == "sender" { end.saturating_sub(MAX_BROADCAST_DURATION) } else { end };
         command
             .args(["multicast", "--role", role])
             .args(["--group", &traffic.group.get_ref().to_string()])

@@ -25,7 +25,7 @@ const PROBE_MAGIC: &[u8; 8] = b"carnetpb";
 /// Length in octets of a probe packet without padding.
 const PROBE_HEADER_LENGTH: usize = 24;
 /// Time in nanoseconds for which the receiver waits for late packets after the last packet.
-const LINGER_TIME: u64 = SECOND;
+const LATE_PACKET_WAIT: u64 = SECOND;
 
 /// Settings of one end of a probe; also its command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -97,7 +97,7 @@ pub fn run_probe(args: &ProbeArgs) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive_probes(&socket, &done));
         let (sent, refused) = send_probes(&socket, args);
-        clock::sleep(LINGER_TIME);
+        clock::sleep(LATE_PACKET_WAIT);
         done.store(true, Ordering::Relaxed);
         outcome = ProbeEndResult {
             send_times: sent,
@@ -181,7 +181,7 @@ pub fn read_results(first: &Path, second: &Path) -> anyhow::Result<[PacketFlow; 
 
 /// Returns the longest time that an end runs after its first packet, in nanoseconds.
 pub fn longest_run_time(count: u64, rate: u32) -> u64 {
-    count * SECOND / u64::from(rate) + LINGER_TIME + 200 * MILLISECOND
+    count * SECOND / u64::from(rate) + LATE_PACKET_WAIT + 200 * MILLISECOND
 }
 
 #[cfg(test)]

@@ -42,11 +42,11 @@ mod sub_option {
 }
 
 /// Traffic selector formats (RFC 6088 5).
-const FORMAT_IPV4: u8 = 1;
-const FORMAT_IPV6: u8 = 2;
+const SELECTOR_FORMAT_IPV4: u8 = 1;
+const SELECTOR_FORMAT_IPV6: u8 = 2;
 
 /// Octets of a Flow Identification option before its sub-options, without type and length.
-pub(super) const FIXED_LENGTH: usize = 6;
+pub(super) const FLOW_OPTION_FIXED_LENGTH: usize = 6;
 
 /// A list of 16-bit identifiers, BIDs or FIDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,13 +170,13 @@ impl SelectorField {
     fn parse(data: &[u8]) -> Result<SelectorField, Error> {
         const NAME_IN_ERRORS: &str = "traffic selector";
         let format = u8_at(data, 0, NAME_IN_ERRORS)?;
-        if !matches!(format, FORMAT_IPV4 | FORMAT_IPV6) {
+        if !matches!(format, SELECTOR_FORMAT_IPV4 | SELECTOR_FORMAT_IPV6) {
             return Ok(SelectorField::Unknown { format });
         }
         let flags = u16_at(data, 2, NAME_IN_ERRORS)?;
         let mut reader =
             SelectorReader { octets: octets_from(data, 6, NAME_IN_ERRORS)?, flags, flag_bit: 15 };
-        let selector = if format == FORMAT_IPV4 {
+        let selector = if format == SELECTOR_FORMAT_IPV4 {
             TrafficSelector::Ipv4(Ipv4Selector {
                 source: reader.read_range::<4, _>(Ipv4Addr::from)?,
                 destination: reader.read_range::<4, _>(Ipv4Addr::from)?,
@@ -285,8 +285,8 @@ impl SelectorWriter {
 /// value.
 fn emit_selector(selector: &TrafficSelector) -> Vec<u8> {
     let format = match selector {
-        TrafficSelector::Ipv4(_) => FORMAT_IPV4,
-        TrafficSelector::Ipv6(_) => FORMAT_IPV6,
+        TrafficSelector::Ipv4(_) => SELECTOR_FORMAT_IPV4,
+        TrafficSelector::Ipv6(_) => SELECTOR_FORMAT_IPV6,
     };
     let mut writer = SelectorWriter { octets: vec![format, 0, 0, 0, 0, 0], flags: 0, flag_bit: 15 };
     match selector {

@@ -10,7 +10,7 @@
 //! Header: Payload Proto 59 says that no header follows, and RFC 8200 4.7 has a receiver ignore further
 //! octets.
 
-use super::fixed_length;
+use super::fixed_part_length;
 use super::message::Message;
 use crate::ipv6::protocol;
 use crate::octets::{array_at, slice_at, u16_at};
@@ -78,7 +78,7 @@ impl<'a> MobilityHeader<'a> {
         if payload_protocol != protocol::NO_NEXT_HEADER {
             return Err(Error::PayloadProtocol { found: payload_protocol });
         }
-        match fixed_length(self.message_type) {
+        match fixed_part_length(self.message_type) {
             Some(needed) if self.octets.len() < needed => {
                 Err(Error::HeaderLength { message_type: self.message_type, needed, found: self.octets.len() })
             }
@@ -131,6 +131,6 @@ impl<'a> MobilityHeader<'a> {
 
     /// Returns whether RFC 6275 defines the MH Type or [`Message`] has a variant for it.
     pub fn is_known_type(&self) -> bool {
-        fixed_length(self.message_type).is_some()
+        fixed_part_length(self.message_type).is_some()
     }
 }

@@ -72,7 +72,7 @@ pub mod message_type {
 
 /// Returns the length of a message's fixed part in octets from the start of the Mobility Header; `None` if
 /// unknown.
-pub const fn fixed_length(message_type: u8) -> Option<usize> {
+pub const fn fixed_part_length(message_type: u8) -> Option<usize> {
     match message_type {
         message_type::BINDING_REFRESH_REQUEST => Some(8),
         message_type::HOME_TEST_INIT | message_type::CARE_OF_TEST_INIT => Some(16),

@@ -294,12 +294,12 @@ impl<'a> MobilityOption<'a> {
                 Ok(MobilityOption::FlowSummary(Identifiers::parse(data, "flow summary option")?))
             }
             option_type::FLOW_IDENTIFICATION => {
-                at_least("flow identification option", flow::FIXED_LENGTH, "at least 6")?;
+                at_least("flow identification option", flow::FLOW_OPTION_FIXED_LENGTH, "at least 6")?;
                 Ok(MobilityOption::FlowIdentification {
                     fid: u16_at(data, 0, NAME_IN_ERRORS)?,
                     priority: u16_at(data, 2, NAME_IN_ERRORS)?,
                     status: u8_at(data, 5, NAME_IN_ERRORS)?,
-                    sub_options: octets_from(data, flow::FIXED_LENGTH, NAME_IN_ERRORS)?,
+                    sub_options: octets_from(data, flow::FLOW_OPTION_FIXED_LENGTH, NAME_IN_ERRORS)?,
                 })
             }
             _ => Ok(MobilityOption::Unknown { option_type, data }),
@@ -349,7 +349,9 @@ impl<'a> MobilityOption<'a> {
                 Some(IpAddr::V6(_)) => 20,
             },
             MobilityOption::FlowSummary(fids) => fids.octets().len(),
-            MobilityOption::FlowIdentification { sub_options, .. } => flow::FIXED_LENGTH + sub_options.len(),
+            MobilityOption::FlowIdentification { sub_options, .. } => {
+                flow::FLOW_OPTION_FIXED_LENGTH + sub_options.len()
+            }
             MobilityOption::Unknown { data, .. } => data.len(),
         }
     }

@@ -37,7 +37,7 @@ fn mutated_geonetworking_packets_cause_no_panic() {
     for _ in 0..100_000 {
         let mut octets = packets[numbers.below(packets.len())].clone();
         for _ in 0..=numbers.below(4) {
-            mutate(&mut octets, &packets, &mut numbers);
+            mutate_octets(&mut octets, &packets, &mut numbers);
         }
         taken += u32::from(parse_everything(&octets));
         // Sets the payload length to the octets that follow, so that parsing goes further.
@@ -52,7 +52,7 @@ fn mutated_geonetworking_packets_cause_no_panic() {
     assert!((10_000..90_000).contains(&taken), "{taken} of the mutations were packets");
 }
 
-fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut RandomNumbers) {
+fn mutate_octets(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut RandomNumbers) {
     if octets.is_empty() {
         octets.push(0x11);
     }

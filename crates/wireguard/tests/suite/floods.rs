@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_wireguard::{DatagramRoute, Output, ReceivedDatagram, WireguardDropReason};
 
-use crate::network::{TODAY_UNIX_SECONDS, TestNetwork, home_agent_key, new_engine, path, uplink};
+use crate::network::{TODAY_UNIX_SECONDS, TestNetwork, home_agent_key, new_engine, path, uplink_address};
 
 fn random_source(number: u32) -> SocketAddr {
     SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 1024))
@@ -116,7 +116,7 @@ fn forged_cookies_cause_one_initiation_for_each_retransmission_interval() {
             TODAY_UNIX_SECONDS,
             crate::network::router_key().public_key(),
         );
-        let route = DatagramRoute { socket: 0, remote: uplink(1) };
+        let route = DatagramRoute { socket: 0, remote: uplink_address(1) };
         for _ in 0..1001 {
             network.home_agent_engine.receive_datagram(network.now, route, &initiation.octets, &mut buffer);
             network.home_agent_engine.handle_handshakes(network.now, 1);
@@ -176,7 +176,7 @@ fn session_renewal_succeeds_although_a_flood_fills_the_queue() {
     network.now += Duration::from_secs(1);
     network.router_engine.renew_handshake(network.now, path(1));
     network.collect_datagrams();
-    network.home_outputs.clear();
+    network.home_agent_outputs.clear();
     let initiation = network.datagrams_on_wire.pop_front().expect("initiation");
     let route = DatagramRoute { socket: 0, remote: initiation.source };
     assert_eq!(
@@ -185,5 +185,9 @@ fn session_renewal_succeeds_although_a_flood_fills_the_queue() {
     );
     network.home_agent_engine.handle_handshakes(network.now, 1);
     network.collect_datagrams();
-    assert!(matches!(network.home_outputs[..], [Output::Accepted { .. }]), "{:?}", network.home_outputs);
+    assert!(
+        matches!(network.home_agent_outputs[..], [Output::Accepted { .. }]),
+        "{:?}",
+        network.home_agent_outputs
+    );
 }

@@ -6,7 +6,8 @@ use carnet_base::Time;
 use carnet_wireguard::{Output, WireguardDropReason};
 
 use crate::network::{
-    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key, uplink,
+    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key,
+    uplink_address,
 };
 
 #[test]
@@ -34,7 +35,7 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
         let next = network.router_engine.poll_timeout().expect("a retransmission");
         network.datagrams_on_wire.clear();
         network.run_due_timers(next);
-        if network.datagrams_on_wire.iter().any(|datagram| datagram.kind() == 1) {
+        if network.datagrams_on_wire.iter().any(|datagram| datagram.message_type() == 1) {
             sent.push(network.now.saturating_since(start));
         }
     }
@@ -89,7 +90,7 @@ fn session_with_traffic_is_renewed_without_loss() {
     }
     assert_eq!((network.received_at_home_agent.len(), network.received_at_router.len()), (5999, 5999));
     let accepted =
-        network.home_outputs.iter().filter(|output| matches!(output, Output::Accepted { .. })).count();
+        network.home_agent_outputs.iter().filter(|output| matches!(output, Output::Accepted { .. })).count();
     assert!((5..=7).contains(&accepted), "{accepted} handshakes in ten minutes");
 }
 
@@ -135,7 +136,7 @@ fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
         newest >= Duration::from_secs(TODAY_UNIX_SECONDS)
             && newest < Duration::from_secs(TODAY_UNIX_SECONDS + 1)
     );
-    network.home_outputs.clear();
+    network.home_agent_outputs.clear();
 
     let now = network.now;
     network.router_engine = new_engine(router_key(), 10, now, 0, home_agent_key().public_key());
@@ -143,9 +144,9 @@ fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
     let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::OldTimestamp));
     assert!(network.datagrams_on_wire.is_empty());
-    assert_eq!(network.home_outputs, [Output::OldTimestamp { path: path(1) }]);
+    assert_eq!(network.home_agent_outputs, [Output::OldTimestamp { path: path(1) }]);
 
-    let date = carnet_wireguard::date_at_start(Duration::ZERO, Some(newest));
+    let date = carnet_wireguard::start_date(Duration::ZERO, Some(newest));
     network.router_engine = new_engine(router_key(), 11, now, date.as_secs(), home_agent_key().public_key());
     network.open_session(1);
     network.deliver_all();
@@ -155,10 +156,10 @@ fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
 #[test]
 fn handshake_clock_starts_at_the_later_of_clock_and_stored_time() {
     let day = Duration::from_secs(86_400);
-    assert_eq!(carnet_wireguard::date_at_start(day, None), day);
-    assert_eq!(carnet_wireguard::date_at_start(day, Some(day / 2)), day);
-    assert_eq!(carnet_wireguard::date_at_start(day, Some(day)), day + Duration::from_secs(60));
-    assert_eq!(carnet_wireguard::date_at_start(Duration::ZERO, Some(Duration::MAX)), Duration::MAX);
+    assert_eq!(carnet_wireguard::start_date(day, None), day);
+    assert_eq!(carnet_wireguard::start_date(day, Some(day / 2)), day);
+    assert_eq!(carnet_wireguard::start_date(day, Some(day)), day + Duration::from_secs(60));
+    assert_eq!(carnet_wireguard::start_date(Duration::ZERO, Some(Duration::MAX)), Duration::MAX);
 }
 
 #[test]
@@ -180,9 +181,9 @@ fn wrong_public_key_gets_no_answer() {
     assert!(network.datagrams_on_wire.is_empty());
     let remote = router_key().public_key();
     assert!(
-        matches!(&network.home_outputs[..], [Output::UnknownKey { remote: key, .. }] if *key == remote),
+        matches!(&network.home_agent_outputs[..], [Output::UnknownKey { remote: key, .. }] if *key == remote),
         "{:?}",
-        network.home_outputs
+        network.home_agent_outputs
     );
 }
 
@@ -241,20 +242,24 @@ fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
     }
     network.send_to_home_agent(1, b"payload").expect("session");
     messages.extend(network.datagrams_on_wire.drain(..));
-    let kinds: Vec<u8> = messages.iter().map(|message| message.kind()).collect();
+    let kinds: Vec<u8> = messages.iter().map(|message| message.message_type()).collect();
     assert_eq!(kinds, [1, 2, 4, 4]);
     for message in &messages {
         for at in 0..message.octets.len() {
             let mut cut = message.clone();
             cut.octets.truncate(at);
-            assert!(network.deliver_datagram(&cut).is_some(), "type {} cut at {at}", message.kind());
+            assert!(network.deliver_datagram(&cut).is_some(), "type {} cut at {at}", message.message_type());
             let mut changed = message.clone();
             changed.octets[at] ^= 1;
             // The engine checks the second MAC of a handshake message only under load.
-            if message.kind() <= 2 && at >= message.octets.len() - 16 {
+            if message.message_type() <= 2 && at >= message.octets.len() - 16 {
                 continue;
             }
-            assert!(network.deliver_datagram(&changed).is_some(), "type {} changed at {at}", message.kind());
+            assert!(
+                network.deliver_datagram(&changed).is_some(),
+                "type {} changed at {at}",
+                message.message_type()
+            );
         }
     }
     assert!(network.datagrams_on_wire.is_empty(), "no answer");
@@ -264,5 +269,5 @@ fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
     assert_eq!(network.deliver_datagram(&last), None);
     assert_eq!(network.deliver_datagram(&last), Some(WireguardDropReason::Replayed));
     assert_eq!(network.texts_received_at_home_agent(), [(1, "payload".to_string())]);
-    assert_eq!((last.source, last.destination), (uplink(1), home_address()));
+    assert_eq!((last.source, last.destination), (uplink_address(1), home_address()));
 }

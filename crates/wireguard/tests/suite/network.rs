@@ -32,7 +32,7 @@ pub fn home_address() -> SocketAddr {
 }
 
 /// The address of the router's uplink.
-pub fn uplink(number: u8) -> SocketAddr {
+pub fn uplink_address(number: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, number], 4191))
 }
 
@@ -60,7 +60,7 @@ pub struct DatagramOnWire {
 }
 
 impl DatagramOnWire {
-    pub fn kind(&self) -> u8 {
+    pub fn message_type(&self) -> u8 {
         self.octets[0]
     }
 }
@@ -74,7 +74,7 @@ pub struct TestNetwork {
     pub datagrams_on_wire: VecDeque<DatagramOnWire>,
     /// Outputs of the router other than datagrams. The next field has those of the home agent.
     pub router_outputs: Vec<Output>,
-    pub home_outputs: Vec<Output>,
+    pub home_agent_outputs: Vec<Output>,
     /// Payloads that the router has decrypted. The next field has those of the home agent.
     pub received_at_router: Vec<(SessionPath, Vec<u8>)>,
     pub received_at_home_agent: Vec<(SessionPath, Vec<u8>)>,
@@ -101,7 +101,7 @@ impl TestNetwork {
             ),
             datagrams_on_wire: VecDeque::new(),
             router_outputs: Vec::new(),
-            home_outputs: Vec::new(),
+            home_agent_outputs: Vec::new(),
             received_at_router: Vec::new(),
             received_at_home_agent: Vec::new(),
         }
@@ -132,7 +132,7 @@ impl TestNetwork {
         while let Some(output) = self.router_engine.poll_output() {
             match output {
                 Output::Send { route, datagram } => self.datagrams_on_wire.push_back(DatagramOnWire {
-                    source: uplink(route.socket as u8),
+                    source: uplink_address(route.socket as u8),
                     destination: route.remote,
                     octets: datagram.into(),
                 }),
@@ -146,7 +146,7 @@ impl TestNetwork {
                     destination: route.remote,
                     octets: datagram.into(),
                 }),
-                other => self.home_outputs.push(other),
+                other => self.home_agent_outputs.push(other),
             }
         }
     }
@@ -222,7 +222,7 @@ impl TestNetwork {
         let (route, length) =
             self.router_engine.send_payload(self.now, path(number), payload, &mut octets)?;
         octets.truncate(length);
-        let source = uplink(route.socket as u8);
+        let source = uplink_address(route.socket as u8);
         self.datagrams_on_wire.push_back(DatagramOnWire { source, destination: route.remote, octets });
         Ok(())
     }

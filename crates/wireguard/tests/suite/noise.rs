@@ -6,7 +6,8 @@ use carnet_wireguard::{DatagramRoute, Output, PrivateKey, PublicKey, ReceivedDat
 use snow::{Builder, HandshakeState};
 
 use crate::network::{
-    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key, uplink,
+    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key,
+    uplink_address,
 };
 
 const NOISE_PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
@@ -67,7 +68,7 @@ fn another_implementation_opens_a_session_without_a_path_number() {
     assert_eq!(state.write_message(&timestamp(), &mut initiation[8..116]).expect("initiation"), 108);
     write_mac1(&mut initiation, home_agent_key().public_key());
 
-    let route = DatagramRoute { socket: 0, remote: uplink(9) };
+    let route = DatagramRoute { socket: 0, remote: uplink_address(9) };
     let mut buffer = [0; 256];
     assert_eq!(
         network.home_agent_engine.receive_datagram(network.now, route, &initiation, &mut buffer),
@@ -77,7 +78,7 @@ fn another_implementation_opens_a_session_without_a_path_number() {
     let response = loop {
         match network.home_agent_engine.poll_output().expect("response") {
             Output::Send { datagram, .. } => break datagram,
-            other => network.home_outputs.push(other),
+            other => network.home_agent_outputs.push(other),
         }
     };
     assert_eq!((response[0], response.len()), (2, 92));

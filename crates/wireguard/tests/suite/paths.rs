@@ -7,7 +7,7 @@ use carnet_wireguard::{DatagramRoute, Output, WireguardDropReason};
 
 use crate::network::{
     DatagramOnWire, TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path,
-    router_key, uplink,
+    router_key, uplink_address,
 };
 
 #[test]
@@ -27,7 +27,10 @@ fn handshakes_of_two_paths_that_overtake_each_other_are_both_answered() {
             network.router_engine.is_established(path(number))
                 && network.home_agent_engine.is_established(path(number))
         );
-        assert_eq!(network.home_agent_engine.route(path(number)).expect("route").remote, uplink(number));
+        assert_eq!(
+            network.home_agent_engine.route(path(number)).expect("route").remote,
+            uplink_address(number)
+        );
     }
     for number in [1, 2, 3] {
         network.send_to_home_agent(number, format!("over {number}").as_bytes()).expect("session");
@@ -46,7 +49,7 @@ fn home_agent_drops_replayed_handshake_on_every_path() {
     network.open_session(1);
     let recording = network.datagrams_on_wire[0].clone();
     network.deliver_all();
-    network.home_outputs.clear();
+    network.home_agent_outputs.clear();
     let stranger = "203.0.113.9:9".parse().expect("address");
     for index in [None, Some(0u32), Some(2), Some(0x0200_0000)] {
         let mut copy = DatagramOnWire { source: stranger, ..recording.clone() };
@@ -57,10 +60,15 @@ fn home_agent_drops_replayed_handshake_on_every_path() {
         assert_eq!(network.deliver_datagram(&copy), Some(WireguardDropReason::OldTimestamp), "{index:?}");
         assert!(network.datagrams_on_wire.is_empty(), "no answer to a recording");
     }
-    assert!(network.home_outputs.iter().all(|output| *output == Output::OldTimestamp { path: path(1) }));
+    assert!(
+        network.home_agent_outputs.iter().all(|output| *output == Output::OldTimestamp { path: path(1) })
+    );
     for number in [1, 2] {
         network.send_to_router(number, b"still here").expect("session");
-        assert_eq!(network.datagrams_on_wire.pop_back().expect("datagram").destination, uplink(number));
+        assert_eq!(
+            network.datagrams_on_wire.pop_back().expect("datagram").destination,
+            uplink_address(number)
+        );
     }
 }
 
@@ -74,7 +82,7 @@ fn restarted_home_agent_drops_handshake_recorded_before_the_restart() {
         network.home_agent_engine =
             new_engine(home_agent_key(), 12, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
     };
-    let accepted = network.home_outputs.iter().find_map(|output| match output {
+    let accepted = network.home_agent_outputs.iter().find_map(|output| match output {
         Output::Accepted { path, timestamp, .. } => Some((*path, *timestamp)),
         _ => None,
     });
@@ -111,7 +119,7 @@ fn unconfirmed_initiation_from_another_address_moves_no_session() {
     assert_eq!(network.deliver_datagram(&initiation), None);
     assert_eq!(network.datagrams_on_wire.pop_front().expect("response").destination, initiation.source);
     network.send_to_router(1, b"down").expect("session");
-    assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, uplink(1));
+    assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, uplink_address(1));
 }
 
 /// A NAT gives the router another port. The home agent sends to the new port only after a test: a router
@@ -119,7 +127,7 @@ fn unconfirmed_initiation_from_another_address_moves_no_session() {
 #[test]
 fn data_from_another_address_move_no_session_before_a_test() {
     let mut network = TestNetwork::with_established_paths(&[1]);
-    network.home_outputs.clear();
+    network.home_agent_outputs.clear();
     network.send_to_home_agent(1, b"first").expect("session");
     let delayed = network.datagrams_on_wire.pop_front().expect("datagram");
     for text in [b"second", b"third "] {
@@ -130,16 +138,21 @@ fn data_from_another_address_move_no_session_before_a_test() {
     }
     assert_eq!(network.deliver_datagram(&delayed), None);
     let route = DatagramRoute { socket: 0, remote: "198.51.100.77:1024".parse().expect("address") };
-    assert_eq!(network.home_outputs, [Output::Elsewhere { path: path(1), route }]);
+    assert_eq!(network.home_agent_outputs, [Output::Elsewhere { path: path(1), route }]);
     assert_eq!(network.received_at_home_agent.len(), 3, "the payloads count all the same");
-    assert_eq!(network.home_agent_engine.route(path(1)).expect("route").remote, uplink(1));
+    assert_eq!(network.home_agent_engine.route(path(1)).expect("route").remote, uplink_address(1));
 
     let mut test = [0; 64];
     assert_eq!(
-        network.home_agent_engine.send_by_route(network.now, path(1), b"sixteen octets !", &mut test),
+        network.home_agent_engine.encrypt_for_other_route(
+            network.now,
+            path(1),
+            b"sixteen octets !",
+            &mut test
+        ),
         Ok(48)
     );
-    network.home_agent_engine.set_route_of(path(1), route);
+    network.home_agent_engine.set_path_route(path(1), route);
     network.send_to_router(1, b"down").expect("session");
     assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, route.remote);
 }
@@ -149,7 +162,7 @@ fn data_from_another_address_move_no_session_before_a_test() {
 #[test]
 fn session_moves_to_a_new_address_when_its_handshake_is_confirmed() {
     let mut network = TestNetwork::with_established_paths(&[1]);
-    network.home_outputs.clear();
+    network.home_agent_outputs.clear();
     network.now += Duration::from_secs(1);
     network.router_engine.renew_handshake(network.now, path(1));
     network.collect_datagrams();
@@ -159,16 +172,16 @@ fn session_moves_to_a_new_address_when_its_handshake_is_confirmed() {
     network.deliver_datagram(&initiation);
     let mut response = network.datagrams_on_wire.pop_front().expect("response");
     assert_eq!(response.destination, elsewhere);
-    response.destination = uplink(1);
+    response.destination = uplink_address(1);
     network.deliver_datagram(&response);
     let mut keepalive = network.datagrams_on_wire.pop_front().expect("keepalive");
     keepalive.source = elsewhere;
     network.deliver_datagram(&keepalive);
     let route = DatagramRoute { socket: 0, remote: elsewhere };
     assert!(
-        network.home_outputs.contains(&Output::Moved { path: path(1), route }),
+        network.home_agent_outputs.contains(&Output::Moved { path: path(1), route }),
         "{:?}",
-        network.home_outputs
+        network.home_agent_outputs
     );
     assert_eq!(network.home_agent_engine.route(path(1)), Some(route));
 }

@@ -20,12 +20,12 @@ fn peer(public_keys: Vec<PublicKey>) -> RemotePeer {
     RemotePeer { peer_id: HOME_AGENT_PEER, public_keys, preshared_key: None }
 }
 
-fn both(next: PrivateKey, present: PrivateKey) -> Vec<PublicKey> {
+fn next_and_present_keys(next: PrivateKey, present: PrivateKey) -> Vec<PublicKey> {
     vec![next.public_key(), present.public_key()]
 }
 
 /// Sends a payload in each direction, and checks that both arrive.
-fn exchange(network: &mut TestNetwork, text: &str) {
+fn exchange_payloads(network: &mut TestNetwork, text: &str) {
     network.now += Duration::from_millis(1);
     let (up, down) = (network.received_at_home_agent.len(), network.received_at_router.len());
     network.send_to_home_agent(1, text.as_bytes()).expect("a session");
@@ -52,29 +52,33 @@ fn index(network: &mut TestNetwork) -> Vec<u8> {
 fn router_changes_its_key_without_loss() {
     let mut network = TestNetwork::with_established_paths(&[1, 2]);
     let old = index(&mut network);
-    assert!(network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
+    assert!(
+        network
+            .home_agent_engine
+            .set_peer(network.now, peer(next_and_present_keys(next_router_key(), router_key())))
+    );
     network.router_engine.set_private_keys(network.now, vec![next_router_key(), router_key()]);
     network.collect_datagrams();
-    exchange_without_delivery(&mut network);
+    exchange_before_new_handshakes(&mut network);
     network.deliver_all();
     // After the change, a delayed datagram of the old session arrives.
     assert_ne!(index(&mut network), old);
-    exchange(&mut network, "side by side");
+    exchange_payloads(&mut network, "side by side");
     assert_eq!(network.home_agent_engine.session_count(), 4);
 
     network.router_engine.set_private_keys(network.now, vec![next_router_key()]);
     assert!(network.home_agent_engine.set_peer(network.now, peer(vec![next_router_key().public_key()])));
-    exchange(&mut network, "afterwards");
+    exchange_payloads(&mut network, "afterwards");
     assert_eq!((network.router_engine.session_count(), network.home_agent_engine.session_count()), (2, 2));
     assert_eq!(network.router_engine.public_keys(), [next_router_key().public_key()]);
 }
 
 /// Exchanges payloads before the handshakes of the new keys arrive. Then delivers the handshakes, and a
 /// delayed datagram of the old session.
-fn exchange_without_delivery(network: &mut TestNetwork) {
+fn exchange_before_new_handshakes(network: &mut TestNetwork) {
     let handshakes: Vec<_> = network.datagrams_on_wire.drain(..).collect();
-    assert!(handshakes.iter().all(|datagram| datagram.kind() == 1) && !handshakes.is_empty());
-    exchange(network, "before");
+    assert!(handshakes.iter().all(|datagram| datagram.message_type() == 1) && !handshakes.is_empty());
+    exchange_payloads(network, "before");
     network.send_to_home_agent(1, b"late").expect("a session");
     let late = network.datagrams_on_wire.pop_back().expect("a datagram");
     network.datagrams_on_wire.extend(handshakes);
@@ -89,15 +93,19 @@ fn home_agent_changes_its_key_without_loss() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     let old = index(&mut network);
     network.home_agent_engine.set_private_keys(network.now, vec![next_home_key(), home_agent_key()]);
-    exchange(&mut network, "only the home agent has the key");
-    assert!(network.router_engine.set_peer(network.now, peer(both(next_home_key(), home_agent_key()))));
+    exchange_payloads(&mut network, "only the home agent has the key");
+    assert!(
+        network
+            .router_engine
+            .set_peer(network.now, peer(next_and_present_keys(next_home_key(), home_agent_key())))
+    );
     network.collect_datagrams();
     network.deliver_all();
     assert_ne!(index(&mut network), old);
-    exchange(&mut network, "side by side");
+    exchange_payloads(&mut network, "side by side");
     assert!(network.router_engine.set_peer(network.now, peer(vec![next_home_key().public_key()])));
     network.home_agent_engine.set_private_keys(network.now, vec![next_home_key()]);
-    exchange(&mut network, "afterwards");
+    exchange_payloads(&mut network, "afterwards");
 }
 
 #[test]
@@ -106,19 +114,23 @@ fn both_ends_change_their_keys_at_once() {
     let now = network.now;
     network.home_agent_engine.set_private_keys(now, vec![next_home_key(), home_agent_key()]);
     network.router_engine.set_private_keys(now, vec![next_router_key(), router_key()]);
-    exchange(&mut network, "no end knows the other's key");
-    assert!(network.router_engine.set_peer(now, peer(both(next_home_key(), home_agent_key()))));
-    assert!(network.home_agent_engine.set_peer(now, peer(both(next_router_key(), router_key()))));
+    exchange_payloads(&mut network, "no end knows the other's key");
+    assert!(
+        network.router_engine.set_peer(now, peer(next_and_present_keys(next_home_key(), home_agent_key())))
+    );
+    assert!(
+        network.home_agent_engine.set_peer(now, peer(next_and_present_keys(next_router_key(), router_key())))
+    );
     network.collect_datagrams();
     network.deliver_all();
-    exchange(&mut network, "four pairs");
+    exchange_payloads(&mut network, "four pairs");
     let until = network.now + Duration::from_secs(10);
     network.run_until_time(until);
     assert!(network.router_engine.set_peer(until, peer(vec![next_home_key().public_key()])));
     network.router_engine.set_private_keys(until, vec![next_router_key()]);
     assert!(network.home_agent_engine.set_peer(until, peer(vec![next_router_key().public_key()])));
     network.home_agent_engine.set_private_keys(until, vec![next_home_key()]);
-    exchange(&mut network, "one pair");
+    exchange_payloads(&mut network, "one pair");
 }
 
 #[test]
@@ -130,19 +142,23 @@ fn traffic_uses_old_session_until_the_peer_knows_the_new_key() {
     for second in 0..20 {
         let until = network.now + Duration::from_secs(1);
         network.run_until_time(until);
-        exchange(&mut network, "old");
+        exchange_payloads(&mut network, "old");
         assert_eq!(index(&mut network), old);
         let is_report = |output: &Output| matches!(output, Output::UnknownKey { .. });
-        let reports = network.home_outputs.iter().filter(|output| is_report(output)).count();
+        let reports = network.home_agent_outputs.iter().filter(|output| is_report(output)).count();
         assert!(reports == usize::from(second > 10) || second == 10, "{reports} after {second} s");
     }
     assert!(network.home_agent_engine.drop_count(WireguardDropReason::UnknownKey) > 3);
     assert!(!network.router_outputs.iter().any(|output| matches!(output, Output::NoAnswer { .. })));
-    assert!(network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
+    assert!(
+        network
+            .home_agent_engine
+            .set_peer(network.now, peer(next_and_present_keys(next_router_key(), router_key())))
+    );
     let until = network.now + Duration::from_secs(5);
     network.run_until_time(until);
     assert_ne!(index(&mut network), old);
-    exchange(&mut network, "new");
+    exchange_payloads(&mut network, "new");
 }
 
 /// The router restarts while it replaces its key. The home agent knows only the old key, both keys, or only
@@ -160,7 +176,7 @@ fn restarted_router_opens_session_with_old_or_new_key() {
         network.router_engine.set_private_keys(now, vec![next_router_key(), router_key()]);
         network.open_session(1);
         network.deliver_all();
-        exchange(&mut network, "after the restart");
+        exchange_payloads(&mut network, "after the restart");
     }
 }
 
@@ -176,7 +192,7 @@ fn restarted_home_agent_opens_session_with_old_or_new_key() {
         assert!(network.router_engine.set_peer(now, peer(known)));
         network.open_session(1);
         network.deliver_all();
-        exchange(&mut network, "after the restart");
+        exchange_payloads(&mut network, "after the restart");
     }
 }
 
@@ -210,8 +226,12 @@ fn key_of_another_peer_is_refused_as_a_second_key() {
     let other =
         RemotePeer { peer_id: carnet_wireguard::PeerId(9), ..peer(vec![next_router_key().public_key()]) };
     assert!(network.home_agent_engine.set_peer(network.now, other));
-    assert!(!network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
-    exchange(&mut network, "unchanged");
+    assert!(
+        !network
+            .home_agent_engine
+            .set_peer(network.now, peer(next_and_present_keys(next_router_key(), router_key())))
+    );
+    exchange_payloads(&mut network, "unchanged");
 }
 
 /// The keys of direct routes come from messages, so their number must not grow the memory.
@@ -231,7 +251,7 @@ fn forgotten_peer_leaves_nothing_behind() {
     let key = PrivateKey::from_random([0x77; 32]).public_key();
     let other = RemotePeer { peer_id: carnet_wireguard::PeerId(9), ..peer(vec![key]) };
     assert!(network.home_agent_engine.set_peer(network.now, other));
-    exchange(&mut network, "unchanged");
+    exchange_payloads(&mut network, "unchanged");
     // The peer of the network leaves nothing behind as well, and may come back.
     network.home_agent_engine.forget_peer(HOME_AGENT_PEER);
     let after = format!("{:?}", network.home_agent_engine);
@@ -241,5 +261,5 @@ fn forgotten_peer_leaves_nothing_behind() {
     network.router_engine.renew_handshake(network.now, path(1));
     network.collect_datagrams();
     network.deliver_all();
-    exchange(&mut network, "again");
+    exchange_payloads(&mut network, "again");
 }

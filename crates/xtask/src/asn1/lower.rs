@@ -416,7 +416,7 @@ fn bounds_of(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<
     let mut all: Option<Bounds> = None;
     for constraint in constraints {
         let Constraint::Subtype(set) = constraint else { continue };
-        let Some(mut found) = set_bounds(&set.set, sizes)? else { continue };
+        let Some(mut found) = bounds_of_set(&set.set, sizes)? else { continue };
         found.extensible |= set.extensible;
         all = Some(all.map_or(found, |all| intersect_bounds(all, found)));
     }
@@ -427,12 +427,12 @@ fn intersect_bounds(one: Bounds, other: Bounds) -> Bounds {
     Bounds { least: one.least.max(other.least), most: one.most.min(other.most), extensible: other.extensible }
 }
 
-fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option<Bounds>> {
+fn bounds_of_set(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option<Bounds>> {
     match set {
         ElementOrSetOperation::Element(element) => bounds_of_element(element, sizes),
         ElementOrSetOperation::SetOperation(it) => {
             let one = bounds_of_element(&it.base, sizes)?;
-            let other = set_bounds(&it.operant, sizes)?;
+            let other = bounds_of_set(&it.operant, sizes)?;
             Ok(match (&it.operator, one, other) {
                 (SetOperator::Union, Some(one), Some(other)) => Some(Bounds {
                     least: one.least.min(other.least),
@@ -451,7 +451,7 @@ fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option
 
 fn bounds_of_element(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Option<Bounds>> {
     Ok(match element {
-        SubtypeElements::SizeConstraint(inner) if sizes => set_bounds(inner, false)?,
+        SubtypeElements::SizeConstraint(inner) if sizes => bounds_of_set(inner, false)?,
         SubtypeElements::SingleValue { value, extensible } if !sizes => {
             parse_integer(value).map(|value| Bounds { least: value, most: value, extensible: *extensible })
         }

@@ -6,7 +6,7 @@ mod door;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_nemo::forwarding::{PrefixShares, share_out_prefixes};
+use carnet_nemo::forwarding::{PrefixShares, assign_prefixes};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::conflicts::check_disjoint;
@@ -102,7 +102,7 @@ pub(super) fn first_prefix_of_each_lan<'a, P: Copy + Into<IpNet> + 'a>(
 ) -> Vec<Option<P>> {
     let mut first = vec![None; named.clone().count()];
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
-        share_out_prefixes(of_router, named.enumerate());
+        assign_prefixes(of_router, named.enumerate());
     for (index, prefix) in named.into_iter().chain(shared) {
         if let Some(first @ None) = first.get_mut(index) {
             *first = Some(prefix);
@@ -450,7 +450,7 @@ pub(super) fn check_delegation(
     let named: Vec<Vec<Ipv6Net>> = lists().map(values).collect();
     let interfaces = named.iter().enumerate().map(|(index, own)| (index, own.as_slice()));
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
-        share_out_prefixes(&values(prefixes), interfaces);
+        assign_prefixes(&values(prefixes), interfaces);
     for (index, lan) in lans.iter().map(|lan| &lan.value).enumerate() {
         // Prefixes that another interface's table has are not delegated on this interface.
         let of_lans =

@@ -83,7 +83,10 @@ fn nat_prefix_pairs_need_equal_lengths_and_may_not_overlap() {
     };
     let text = |pair: &str| home_agent_config(&keys(pair), "fd00:42:1::/64");
     let config = parse(&text("fd00:42::/48 2001:db8:42::/48")).home_agent.expect("a home agent");
-    let pair = TranslatedPrefix { inside: ipv6_net("fd00:42::/48"), outside: ipv6_net("2001:db8:42::/48") };
+    let pair = TranslatedPrefix {
+        inside_prefix: ipv6_net("fd00:42::/48"),
+        outside_prefix: ipv6_net("2001:db8:42::/48"),
+    };
     assert_eq!(config.ipv6_nat_prefixes, [pair]);
     let expected = "expected a unique local prefix and another one of the same length, such as \
                     \"fd00:42::/48 2001:db8:42::/48\"";

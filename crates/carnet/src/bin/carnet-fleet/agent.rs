@@ -14,7 +14,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use carnet_fleet::Change;
+use carnet_fleet::RecordChange;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -33,7 +33,7 @@ pub enum AgentEvent {
     /// The home agent has become active.
     Working,
     /// The home agent has records to store: the number of the commit and its changes.
-    Commit(u64, Vec<Change>),
+    Commit(u64, Vec<RecordChange>),
     /// The process has ended: the reason, and whether this program had stopped it.
     Ended(String, bool),
 }
@@ -257,8 +257,8 @@ async fn run_process(
                     taken = None;
                     continue;
                 };
-                let changes: Vec<Change> = serde_json::from_str(&line).context("cannot parse a commit of \
-                    the process")?;
+                let changes: Vec<RecordChange> =
+                    serde_json::from_str(&line).context("cannot parse a commit of the process")?;
                 commits += 1;
                 let _ = say.send(AgentEvent::Commit(commits, changes));
             }

@@ -192,11 +192,11 @@ impl Config {
         let times = self.seat_config();
         ensure!(
             times.keep_alive_interval >= Duration::from_millis(10)
-                && times.lease >= times.keep_alive_interval * 4,
+                && times.lease_duration >= times.keep_alive_interval * 4,
             "times: expected beat_ms of at least 10 and lease_ms of at least four times beat_ms, found \
              beat_ms {} and lease_ms {}",
             times.keep_alive_interval.as_millis(),
-            times.lease.as_millis()
+            times.lease_duration.as_millis()
         );
         Ok(())
     }
@@ -229,8 +229,8 @@ impl Config {
             }
         }
         let seat = self.seat_config();
-        if seat.grace_period < seat.lease {
-            let (patience, lease) = (seat.grace_period.as_millis(), seat.lease.as_millis());
+        if seat.grace_period < seat.lease_duration {
+            let (patience, lease) = (seat.grace_period.as_millis(), seat.lease_duration.as_millis());
             warnings.push(format!("times: a patience_ms of {patience} is less than the lease_ms of {lease}"));
         }
         Ok(warnings)
@@ -290,7 +290,7 @@ impl Config {
             }
         };
         set(&mut seat.keep_alive_interval, self.times.beat_ms);
-        set(&mut seat.lease, self.times.lease_ms);
+        set(&mut seat.lease_duration, self.times.lease_ms);
         set(&mut seat.grace_period, self.times.patience_ms);
         set(&mut seat.fail_back_delay, self.times.settled_ms);
         // A member detects a lost carrier at once. It detects a lost neighbour only after up to five
@@ -299,7 +299,7 @@ impl Config {
         if !self.reach.is_empty() {
             seat.cut_off_wait = seat.cut_off_wait.max(self.silence_limit() * 2);
         }
-        seat.lease_margin = seat.lease_margin.min(seat.lease / 4);
+        seat.lease_margin = seat.lease_margin.min(seat.lease_duration / 4);
         seat
     }
 }

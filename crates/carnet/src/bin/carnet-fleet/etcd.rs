@@ -14,7 +14,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use carnet_fleet::{Event, Key, Outcome, Revision, Snapshot, Token, Transaction};
+use carnet_fleet::{
+    Event, LeaderToken, SeatSnapshot, StoreKey, StoreRevision, Transaction, TransactionOutcome,
+};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -77,7 +79,7 @@ pub struct EtcdConnection {
 #[derive(Debug)]
 pub struct SeatOverview {
     /// Revision of the store at which the state was read.
-    pub store_revision: Revision,
+    pub store_revision: StoreRevision,
     /// Value of [`Key::Owner`]; `None` if the store has no such key.
     pub owner_value: Option<String>,
     /// Number of nodes that have records.
@@ -202,7 +204,7 @@ impl KeyPrefix {
         KeyPrefix(format!("/{fleet}/{seat}/"))
     }
 
-    fn name(&self, key: &Key) -> String {
+    fn name(&self, key: &StoreKey) -> String {
         encode_base64(&format!("{}{key}", self.0))
     }
 
@@ -211,8 +213,8 @@ impl KeyPrefix {
         encode_base64(&end_of_prefix(&self.0))
     }
 
-    fn parse_key(&self, name: &str) -> anyhow::Result<Option<Key>> {
-        Ok(decode_base64(name)?.strip_prefix(&self.0).and_then(Key::of))
+    fn parse_key(&self, name: &str) -> anyhow::Result<Option<StoreKey>> {
+        Ok(decode_base64(name)?.strip_prefix(&self.0).and_then(StoreKey::of_name))
     }
 }
 
@@ -368,37 +370,40 @@ impl EtcdConnection {
         &mut self,
         prefix: &KeyPrefix,
         transaction: &Transaction,
-    ) -> anyhow::Result<Outcome> {
-        let owner = prefix.name(&Key::Owner);
+    ) -> anyhow::Result<TransactionOutcome> {
+        let owner = prefix.name(&StoreKey::Owner);
         let put =
             |key: &str, value: &str| json!({"request_put": {"key": key, "value": encode_base64(value)}});
         let mut success = vec![put(&owner, &transaction.token.to_text())];
         for (key, value) in &transaction.changes {
-            let key = prefix.name(&Key::Record(key.clone()));
+            let key = prefix.name(&StoreKey::Record(key.clone()));
             success.push(match value {
                 Some(value) => put(&key, value),
                 None => json!({"request_delete_range": {"key": key}}),
             });
         }
         let body = json!({
-            "compare": [{
-                "key": owner,
-                "target": "MOD",
-                "result": "EQUAL",
-                "mod_revision": transaction.expected.to_string(),
-            }],
-            "success": success,
-            "failure": [{"request_range": {"key": owner}}],
+        "compare": [{
+        "key": owner,
+        "target": "MOD",
+        "result": "EQUAL",
+        "mod_revision": transaction.expected_owner_revision.to_string(),
+        }],
+        "success": success,
+        "failure": [{"request_range": {"key": owner}}],
         });
         let response = self.send("/v3/kv/txn", &body).await?;
         let answer: TransactionAnswer = serde_json::from_slice(&read_whole_body(response).await?)?;
         if answer.succeeded {
-            return Ok(Outcome::Done(answer.header.revision.0));
+            return Ok(TransactionOutcome::Done(answer.header.revision.0));
         }
         let found = answer.responses.into_iter().next().unwrap_or_default().response_range.kvs;
         Ok(match found.into_iter().next() {
-            Some(pair) => Outcome::Refused(pair.mod_revision.0, Token::of(&decode_base64(&pair.value)?)),
-            None => Outcome::Refused(0, None),
+            Some(pair) => TransactionOutcome::Refused(
+                pair.mod_revision.0,
+                LeaderToken::from_text(&decode_base64(&pair.value)?),
+            ),
+            None => TransactionOutcome::Refused(0, None),
         })
     }
 
@@ -406,7 +411,7 @@ impl EtcdConnection {
     ///
     /// # Errors
     /// Returns an error if it is unknown whether etcd has written the key.
-    pub async fn put_value(&mut self, prefix: &KeyPrefix, key: &Key, value: &str) -> anyhow::Result<()> {
+    pub async fn put_value(&mut self, prefix: &KeyPrefix, key: &StoreKey, value: &str) -> anyhow::Result<()> {
         let body = json!({"key": prefix.name(key), "value": encode_base64(value)});
         read_whole_body(self.send("/v3/kv/put", &body).await?).await?;
         Ok(())
@@ -416,12 +421,12 @@ impl EtcdConnection {
     ///
     /// # Errors
     /// Returns an error if a read fails.
-    pub async fn read_seat(&mut self, prefix: &KeyPrefix) -> anyhow::Result<Snapshot> {
-        let mut snapshot = Snapshot::default();
+    pub async fn read_seat(&mut self, prefix: &KeyPrefix) -> anyhow::Result<SeatSnapshot> {
+        let mut snapshot = SeatSnapshot::default();
         let (mut from, mut octets) = (prefix.0.clone().into_bytes(), 0_usize);
         loop {
             let mut body = json!({"key": STANDARD.encode(&from), "range_end": prefix.end_of_range(),
-                "limit": MAX_KEYS_PER_ANSWER});
+"limit": MAX_KEYS_PER_ANSWER});
             if snapshot.revision > 0 {
                 body["revision"] = json!(snapshot.revision.to_string());
             }
@@ -449,10 +454,10 @@ impl EtcdConnection {
                 from = name;
                 from.push(0);
                 if let Some(key) = prefix.parse_key(&pair.key)? {
-                    if key == Key::Owner {
-                        snapshot.owner = pair.mod_revision.0;
+                    if key == StoreKey::Owner {
+                        snapshot.owner_revision = pair.mod_revision.0;
                     }
-                    snapshot.values.push((key, decode_base64(&pair.value)?));
+                    snapshot.keys_with_values.push((key, decode_base64(&pair.value)?));
                 }
             }
             if page.kvs.is_empty() || !page.more {
@@ -470,13 +475,15 @@ impl EtcdConnection {
         let sessions = format!("{records}{SESSION_RECORD_KEYS}");
         // One transaction, so that all values have the same revision.
         let body = json!({"success": [
-            {"request_range": {"key": prefix.name(&Key::Owner)}},
-            {"request_range": {"key": encode_base64(&records),
-                "range_end": encode_base64(&end_of_prefix(&records)), "count_onl\
-                y": true}},
-            {"request_range": {"key": prefix.name(&Key::Record(OWN_RECORD_KEY.into())), "count_only": true}},
-            {"request_range": {"key": encode_base64(&sessions),
-                "range_end": encode_base64(&end_of_prefix(&sessions)), "count_only": true}},
+        {"request_range": {"key": prefix.name(&StoreKey::Owner)}},
+        {"request_range": {"key": encode_base64(&records),
+        "range_end": encode_base64(&end_of_prefix(&records)), "count_onl\
+                        y": true}},
+        {"request_range": {
+        "key": prefix.name(&StoreKey::Record(OWN_RECORD_KEY.into())), "count_only": true
+        }},
+        {"request_range": {"key": encode_base64(&sessions),
+        "range_end": encode_base64(&end_of_prefix(&sessions)), "count_only": true}},
         ]});
         let response = self.send("/v3/kv/txn", &body).await?;
         let answer: TransactionAnswer = serde_json::from_slice(&read_whole_body(response).await?)?;
@@ -494,11 +501,11 @@ impl EtcdConnection {
     ///
     /// # Errors
     /// Returns an error if the watch cannot begin.
-    pub async fn watch_seat(mut self, prefix: &KeyPrefix, known: Revision) -> anyhow::Result<SeatWatch> {
+    pub async fn watch_seat(mut self, prefix: &KeyPrefix, known: StoreRevision) -> anyhow::Result<SeatWatch> {
         let body = json!({"create_request": {
-            "key": encode_base64(&prefix.0),
-            "range_end": prefix.end_of_range(),
-            "start_revision": known.saturating_add(1).to_string(),
+        "key": encode_base64(&prefix.0),
+        "range_end": prefix.end_of_range(),
+        "start_revision": known.saturating_add(1).to_string(),
         }});
         let response = tokio::time::timeout(READ_TIMEOUT, self.send("/v3/watch", &body))
             .await
@@ -529,7 +536,7 @@ impl SeatWatch {
     ///
     /// # Errors
     /// Returns an error if the watch has ended: the caller must read all keys and begin another watch.
-    pub async fn next(&mut self) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
+    pub async fn next(&mut self) -> anyhow::Result<BTreeMap<StoreRevision, Vec<Event>>> {
         loop {
             let found = self.unread_octets[self.searched_octets..].iter().position(|octet| *octet == b'\n');
             if let Some(end) = found.map(|end| self.searched_octets + end) {
@@ -554,7 +561,7 @@ impl SeatWatch {
         }
     }
 
-    fn parse_changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
+    fn parse_changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<StoreRevision, Vec<Event>>> {
         let watched: WatchMessage = serde_json::from_slice(line)?;
         let Some(found) = watched.result else {
             bail!("etcd refused to watch the keys: {}", printable_text(&String::from_utf8_lossy(line)))
@@ -565,7 +572,7 @@ impl SeatWatch {
             found.compact_revision.0,
             printable_text(&found.cancel_reason)
         );
-        let mut changes: BTreeMap<Revision, Vec<Event>> = BTreeMap::new();
+        let mut changes: BTreeMap<StoreRevision, Vec<Event>> = BTreeMap::new();
         for changed in found.events {
             let Some(key) = self.prefix.parse_key(&changed.kv.key)? else { continue };
             let value = (changed.kind != "DELETE").then(|| decode_base64(&changed.kv.value)).transpose()?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carnet_base::Time;
 use carnet_fleet::{
-    Event, Key, Outcome, Output, Presence, RequestId, Revision, Role, Seat, SeatConfig, Snapshot, Token,
-    Transaction,
+    Event, LeaderToken, Output, Presence, RequestId, Role, Seat, SeatConfig, SeatSnapshot, StoreKey,
+    StoreRevision, Transaction, TransactionOutcome,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -34,9 +34,9 @@ const MAX_PARALLEL_ATTEMPTS: usize = 4;
 /// Message of the tasks that access the store.
 #[derive(Debug)]
 enum StoreMessage {
-    Outcome(RequestId, Outcome),
-    Snapshot(u64, Snapshot),
-    Events(u64, BTreeMap<Revision, Vec<Event>>),
+    Outcome(RequestId, TransactionOutcome),
+    Snapshot(u64, SeatSnapshot),
+    Events(u64, BTreeMap<StoreRevision, Vec<Event>>),
     Lost(u64, String),
 }
 
@@ -117,7 +117,7 @@ impl SeatKeeper {
         tokio::spawn(execute_transactions(
             name.clone(),
             place.clone(),
-            config.lease,
+            config.lease_duration,
             to_make,
             from_store.clone(),
         ));
@@ -186,7 +186,7 @@ impl SeatKeeper {
                 _ = end.changed(), if !ending => {
                     ending = true;
                     let now = self.now();
-                    self.seat_state.retire(now);
+                    self.seat_state.retire_member(now);
                 }
             }
         }
@@ -302,7 +302,7 @@ impl SeatKeeper {
                 if !std::mem::replace(&mut self.has_lost_store, true) {
                     warn!("home agent {}: this member cannot watch etcd: {why}", self.name);
                 }
-                self.seat_state.handle_lost(now);
+                self.seat_state.handle_lost_watch(now);
             }
             // The keeper no longer waits for this attempt, so it ignores the result.
             _ => {}
@@ -315,9 +315,11 @@ impl SeatKeeper {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
             match &event.key {
-                Key::Member(name) if *name == self.member_name => Some(Presence::of(value).process),
-                Key::Owner => {
-                    let token = Token::of(value)?;
+                StoreKey::Member(name) if *name == self.member_name => {
+                    Some(Presence::from_text(value).process)
+                }
+                StoreKey::Owner => {
+                    let token = LeaderToken::from_text(value)?;
                     (token.member == self.member_name).then_some(token.process)
                 }
                 _ => None,
@@ -338,7 +340,7 @@ impl SeatKeeper {
 
     fn handle_link_verdict(&mut self) {
         let verdict = self.link_verdict.borrow_and_update().clone();
-        if self.seat_state.handle_links(self.now(), verdict.is_ok()) {
+        if self.seat_state.handle_router_links(self.now(), verdict.is_ok()) {
             match verdict {
                 Ok(()) => info!("home agent {}: this member reaches the mobile routers again", self.name),
                 Err(why) => {
@@ -356,9 +358,11 @@ impl SeatKeeper {
                 if !matches!(self.agent_process, AgentProcessState::Active(_)) => {}
             agent::AgentEvent::Working => {
                 info!("home agent {}: its process on this member is active now", self.name);
-                self.seat_state.handle_working(now);
+                self.seat_state.handle_agent_working(now);
             }
-            agent::AgentEvent::Commit(number, changes) => self.seat_state.commit(now, number, changes),
+            agent::AgentEvent::Commit(number, changes) => {
+                self.seat_state.commit_changes(now, number, changes)
+            }
             agent::AgentEvent::Ended(why, told) => {
                 let nothing = AgentProcessState::None(Instant::now() + RESTART_PAUSE, None);
                 match std::mem::replace(&mut self.agent_process, nothing) {
@@ -370,11 +374,11 @@ impl SeatKeeper {
                     }
                     AgentProcessState::Active(_) => {
                         warn!("home agent {}: the active process has ended: {why}", self.name);
-                        self.seat_state.handle_ended(now);
+                        self.seat_state.handle_agent_ended(now);
                     }
                     AgentProcessState::Standby(_) | AgentProcessState::None(..) => {
                         warn!("home agent {}: the standby process has ended: {why}", self.name);
-                        self.seat_state.handle_unready(now);
+                        self.seat_state.handle_standby_agent_ended(now);
                     }
                 }
             }
@@ -387,7 +391,8 @@ impl SeatKeeper {
                 Output::ReadAndWatch => self.follow_role(),
                 Output::Transact(id, transaction) => drop(self.transaction_sender.send((id, transaction))),
                 Output::WritePresence(value) => {
-                    let (place, key) = (self.store_location.clone(), Key::Member(self.member_name.clone()));
+                    let (place, key) =
+                        (self.store_location.clone(), StoreKey::Member(self.member_name.clone()));
                     tokio::spawn(async move {
                         // The next write of the presence has the same content, so a lost write does no harm.
                         for server in &place.store_servers {
@@ -435,7 +440,7 @@ impl SeatKeeper {
         }
         let role = self.seat_state.role();
         if std::mem::replace(&mut self.seat_role, role) != role {
-            let owner = self.seat_state.owner().unwrap_or("unknown");
+            let owner = self.seat_state.leader_name().unwrap_or("unknown");
             info!("home agent {}: this member {}; leader: {owner}", self.name, role_name(role));
         }
     }
@@ -566,7 +571,7 @@ async fn attempt_transaction(
     prefix: KeyPrefix,
     open: Option<EtcdConnection>,
     (id, transaction): (RequestId, Transaction),
-) -> anyhow::Result<(EtcdConnection, RequestId, Outcome)> {
+) -> anyhow::Result<(EtcdConnection, RequestId, TransactionOutcome)> {
     let mut open = match open {
         Some(open) => open,
         None => EtcdConnection::connect_to(&server).await?,

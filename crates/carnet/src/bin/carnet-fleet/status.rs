@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_fleet::store::TokenState;
-use carnet_fleet::{Event, Key, MEMBER_TIMEOUT, Presence, SeatConfig, Token};
+use carnet_fleet::{Event, LeaderToken, MEMBER_TIMEOUT, Presence, SeatConfig, StoreKey};
 use serde::Serialize;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -113,7 +113,7 @@ struct LocalMember {
 struct ReceivedState {
     seat_config: SeatConfig,
     /// Leader's entry; its token is `None` if another version of this program wrote it.
-    leader_entry: Option<Option<Token>>,
+    leader_entry: Option<Option<LeaderToken>>,
     /// Whether the leader has written its entry since this command started.
     leader_wrote_lately: bool,
     present_members: BTreeMap<String, Presence>,
@@ -121,7 +121,7 @@ struct ReceivedState {
 
 impl ReceivedState {
     fn new(seat: SeatConfig, overview: &SeatOverview) -> ReceivedState {
-        let owner = overview.owner_value.as_deref().map(Token::of);
+        let owner = overview.owner_value.as_deref().map(LeaderToken::from_text);
         ReceivedState {
             seat_config: seat,
             leader_entry: owner,
@@ -132,15 +132,18 @@ impl ReceivedState {
 
     fn handle_event(&mut self, event: Event) {
         match (event.key, event.value) {
-            (Key::Owner, value) => {
-                (self.leader_entry, self.leader_wrote_lately) = (value.as_deref().map(Token::of), true);
+            (StoreKey::Owner, value) => {
+                (self.leader_entry, self.leader_wrote_lately) =
+                    (value.as_deref().map(LeaderToken::from_text), true);
             }
-            (Key::Member(name), Some(value)) => drop(self.present_members.insert(name, Presence::of(&value))),
-            (Key::Member(_), None) | (Key::Record(_), _) => {}
+            (StoreKey::Member(name), Some(value)) => {
+                self.present_members.insert(name, Presence::from_text(&value));
+            }
+            (StoreKey::Member(_), None) | (StoreKey::Record(_), _) => {}
         }
     }
 
-    fn leader_token(&self) -> Option<&Token> {
+    fn leader_token(&self) -> Option<&LeaderToken> {
         self.leader_entry.as_ref()?.as_ref()
     }
 
@@ -148,10 +151,10 @@ impl ReceivedState {
         match (&self.leader_entry, self.leader_wrote_lately) {
             (None, _) => SeatState::New,
             (Some(None), _) => SeatState::Unknown,
-            (Some(Some(Token { state: TokenState::Free(_), .. })), _) => SeatState::Free,
+            (Some(Some(LeaderToken { state: TokenState::Free(_), .. })), _) => SeatState::Free,
             (Some(Some(_)), false) => SeatState::Silent,
-            (Some(Some(Token { state: TokenState::Starting, .. })), true) => SeatState::Starting,
-            (Some(Some(Token { state: TokenState::Working, .. })), true) => SeatState::Working,
+            (Some(Some(LeaderToken { state: TokenState::Starting, .. })), true) => SeatState::Starting,
+            (Some(Some(LeaderToken { state: TokenState::Working, .. })), true) => SeatState::Working,
         }
     }
 
@@ -170,7 +173,7 @@ impl ReceivedState {
     /// Returns for how long the command waits for writes.
     fn time_to_wait(&self) -> Duration {
         if self.state() == SeatState::Silent {
-            MEMBER_TIMEOUT.max(self.seat_config.lease)
+            MEMBER_TIMEOUT.max(self.seat_config.lease_duration)
         } else {
             MEMBER_TIMEOUT
         }
@@ -402,7 +405,7 @@ mod tests {
     }
 
     fn token_value(member: &str, state: TokenState) -> String {
-        Token { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
+        LeaderToken { member: member.into(), process: u64::MAX, count: 3, state }.to_text()
     }
 
     /// Asserts the state and the leader that the command would report.
@@ -427,11 +430,11 @@ mod tests {
             None,
             "no leader: anna was the last one, and no longer writes to the store\n",
         );
-        listener.handle_event(Event { key: Key::Owner, value: Some(working) });
+        listener.handle_event(Event { key: StoreKey::Owner, value: Some(working) });
         assert_state_and_leader(&listener, Some("anna"), "anna, whose home agent works\n");
         assert!(!listener.has_received_all());
         let waits = Presence { process: 1, cut_off: true, has_other_key: false }.to_text();
-        listener.handle_event(Event { key: Key::Member("bruno".into()), value: Some(waits) });
+        listener.handle_event(Event { key: StoreKey::Member("bruno".into()), value: Some(waits) });
         assert!(listener.has_received_all());
         assert_state_and_leader(
             &listener,
@@ -445,10 +448,12 @@ mod tests {
     fn status_shows_leader_with_valid_lease() {
         let mut listener = received_state(Some(&token_value("anna", TokenState::Working)));
         assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT);
-        listener.seat_config.lease = MEMBER_TIMEOUT * 2;
+        listener.seat_config.lease_duration = MEMBER_TIMEOUT * 2;
         assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT * 2);
-        listener
-            .handle_event(Event { key: Key::Owner, value: Some(token_value("bruno", TokenState::Starting)) });
+        listener.handle_event(Event {
+            key: StoreKey::Owner,
+            value: Some(token_value("bruno", TokenState::Starting)),
+        });
         assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT);
         assert_state_and_leader(&listener, Some("bruno"), "bruno, whose home agent is starting\n");
     }
@@ -458,14 +463,14 @@ mod tests {
         let mut listener = received_state(Some(&token_value("anna", TokenState::Free(Some("bruno".into())))));
         assert_state_and_leader(&listener, None, "no leader: anna gives the leadership to bruno\n");
         listener.handle_event(Event {
-            key: Key::Owner,
+            key: StoreKey::Owner,
             value: Some(token_value("anna", TokenState::Free(None))),
         });
         assert_state_and_leader(&listener, None, "no leader: anna has given the leadership up\n");
         assert!(!listener.has_received_all());
-        listener.handle_event(Event { key: Key::Owner, value: None });
+        listener.handle_event(Event { key: StoreKey::Owner, value: None });
         assert_state_and_leader(&listener, None, "nobody yet\n");
-        listener.handle_event(Event { key: Key::Owner, value: Some("of another version".into()) });
+        listener.handle_event(Event { key: StoreKey::Owner, value: Some("of another version".into()) });
         assert_state_and_leader(
             &listener,
             None,
@@ -477,10 +482,12 @@ mod tests {
     #[test]
     fn status_lists_unconfigured_members_that_write() {
         let mut listener = received_state(None);
-        listener
-            .handle_event(Event { key: Key::Owner, value: Some(token_value("dora", TokenState::Working)) });
+        listener.handle_event(Event {
+            key: StoreKey::Owner,
+            value: Some(token_value("dora", TokenState::Working)),
+        });
         let waits = Presence::default().to_text();
-        listener.handle_event(Event { key: Key::Member("carla".into()), value: Some(waits) });
+        listener.handle_event(Event { key: StoreKey::Member("carla".into()), value: Some(waits) });
         assert_state_and_leader(
             &listener,
             Some("dora"),
@@ -489,7 +496,7 @@ mod tests {
         let members: Vec<Value> =
             listener.member_list().iter().map(|one| serde_json::to_value(one).expect("JSON")).collect();
         let silent = json!({"name": "anna", "state": "silent", "cut_off": false, "has_other_key": false,
-            "listed": true});
+"listed": true});
         assert_eq!((members.len(), &members[0]), (4, &silent));
     }
 }

@@ -222,7 +222,7 @@ impl Sessions {
         let traffic_class = traffic_class_of(packet);
         if let Some(path) = path {
             if self.session_engine.route(path) != Some(route) {
-                self.session_engine.set_route_of(path, route);
+                self.session_engine.set_path_route(path, route);
             }
             return self.encrypt_packet(now, path, route, traffic_class, may_fragment, packet);
         }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_geonet::dcc::{DccDrop, DccProfile, Gate, GateConfig, Packet};
+use carnet_geonet::dcc::{DccDrop, DccGate, DccProfile, GateConfig, GatePacket};
 use carnet_geonet::{MacAddress, Router, Transmission};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{
@@ -34,15 +34,15 @@ use crate::geonetworking::output::Output;
 use crate::security::plane::SecurityPlane;
 
 /// Error for a reported channel load if the station has no congestion control.
-pub(super) const NO_DCC: &str =
+pub(super) const NO_CONGESTION_CONTROL_ERROR: &str =
     "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// Channel load in thousandths if the channel is busy all the time.
-const ALWAYS_BUSY: u16 = 1000;
+const FULL_CHANNEL_LOAD: u16 = 1000;
 /// Longest time for which a packet over one hop waits at the gate.
-const ONE_HOP_LIFETIME: Duration = Duration::from_secs(1);
+const MAX_SINGLE_HOP_WAIT: Duration = Duration::from_secs(1);
 /// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4). The station does not send a packet whose
 /// remaining lifetime is shorter.
-const SHORTEST_LIFETIME: Duration = Duration::from_millis(50);
+const MIN_PACKET_LIFETIME: Duration = Duration::from_millis(50);
 
 /// Identity of a packet over several hops: GN address of the source and sequence number.
 type PacketIdentity = (GnAddress, u16);
@@ -65,7 +65,7 @@ pub struct HeldPacket {
 /// Congestion control of a station.
 #[derive(Debug)]
 pub(super) struct Congestion {
-    gate: Gate<HeldPacket>,
+    gate: DccGate<HeldPacket>,
     /// GN address of the station's own packets in the gate.
     address: GnAddress,
     /// Least interval between CAMs that the CA service last got from the gate.
@@ -76,7 +76,12 @@ pub(super) struct Congestion {
 
 impl Congestion {
     pub(super) fn new(config: GateConfig, address: GnAddress) -> Congestion {
-        Congestion { gate: Gate::new(config), address, cam_interval: Duration::ZERO, reported_stale_count: 0 }
+        Congestion {
+            gate: DccGate::new(config),
+            address,
+            cam_interval: Duration::ZERO,
+            reported_stale_count: 0,
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
@@ -89,7 +94,7 @@ impl Congestion {
     }
 
     /// Returns the congestion gate in front of the radio.
-    pub(super) fn gate(&self) -> &Gate<HeldPacket> {
+    pub(super) fn gate(&self) -> &DccGate<HeldPacket> {
         &self.gate
     }
 
@@ -99,12 +104,12 @@ impl Congestion {
     ///
     /// Returns an error if the load is above 1000.
     pub(super) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
-        if thousandths > ALWAYS_BUSY {
+        if thousandths > FULL_CHANNEL_LOAD {
             return Err(format!(
                 "the reported channel load is {thousandths} thousandths, expected 0 to 1000"
             ));
         }
-        self.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS_BUSY));
+        self.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(FULL_CHANNEL_LOAD));
         Ok(())
     }
 
@@ -155,7 +160,7 @@ fn build_gate_packet(
     now: Time,
     overhead: usize,
     contended: Option<PacketIdentity>,
-) -> Packet<HeldPacket> {
+) -> GatePacket<HeldPacket> {
     let Transmission { destination, traffic_class, profile, is_own: own, frame, .. } = transmission;
     // The packet comes from the router, so parsing always succeeds. If it failed, the packet would not wait
     // at the gate.
@@ -171,13 +176,13 @@ fn build_gate_packet(
         Err(_) => (Lifetime::default(), false, false),
     };
     // Add one nanosecond, because the gate drops a packet at the exact end of its wait.
-    let wait = lifetime.duration().saturating_sub(SHORTEST_LIFETIME) + Duration::from_nanos(1);
-    Packet {
+    let wait = lifetime.duration().saturating_sub(MIN_PACKET_LIFETIME) + Duration::from_nanos(1);
+    GatePacket {
         profile: DccProfile::profile_of(traffic_class, profile, own),
-        lifetime: if one_hop { wait.min(ONE_HOP_LIFETIME) } else { wait },
+        lifetime: if one_hop { wait.min(MAX_SINGLE_HOP_WAIT) } else { wait },
         octets: frame.len() + overhead,
         replaces_waiting: own && is_cam,
-        content: HeldPacket {
+        packet_content: HeldPacket {
             destination,
             packet: frame,
             is_own: own,
@@ -211,7 +216,7 @@ impl LinkSender<'_> {
         let mut overhead = 0;
         if let Some(secured) = &self.secured {
             if transmission.is_own {
-                overhead = usize::try_from(secured.overhead()).unwrap_or_default();
+                overhead = usize::try_from(secured.envelope_overhead()).unwrap_or_default();
             } else {
                 let Some(signed) = self.sign_packet(now, transmission.frame) else { return };
                 transmission.frame = signed;
@@ -221,12 +226,12 @@ impl LinkSender<'_> {
         let profile = packet.profile;
         let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.accept_packet(now, packet));
         if let Some(held) = goes {
-            self.release_held(now, profile, held);
+            self.transmit_held_packet(now, profile, held);
         }
     }
 
     /// Passes a packet that has waited at the gate to the link.
-    fn release_held(&mut self, now: Time, profile: DccProfile, held: HeldPacket) {
+    fn transmit_held_packet(&mut self, now: Time, profile: DccProfile, held: HeldPacket) {
         let HeldPacket { destination, mut packet, is_own: own, lifetime, held_since: since, .. } = held;
         let left = lifetime.after_waiting(now.saturating_since(since));
         // The packet begins with a Basic Header, whether it is signed or not.
@@ -267,11 +272,11 @@ impl LinkSender<'_> {
     }
 
     /// Sends the packets that the gate releases.
-    pub(super) fn send_released(&mut self, now: Time) {
+    pub(super) fn send_released_packets(&mut self, now: Time) {
         while let Some(congestion) = &mut self.congestion
             && let Some((profile, held)) = congestion.gate.poll_packet(now)
         {
-            self.release_held(now, profile, held);
+            self.transmit_held_packet(now, profile, held);
         }
     }
 }

@@ -8,7 +8,7 @@ use carnet_its::facilities::Output as Done;
 use carnet_wire::btp::port;
 
 use super::Geonet;
-use crate::facilities::plane::{Facilities, NO_FACILITIES, SAEM_INDEX};
+use crate::facilities::plane::{Facilities, NO_FACILITIES_ERROR, SAEM_INDEX};
 use crate::geonetworking::output::Output;
 use crate::position::PositionQuality;
 
@@ -45,7 +45,7 @@ impl Geonet {
     /// Returns an error if the octets are not a CAM, or if the station has no facilities.
     pub fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         self.check_message(now, port::CAM, octets)?;
-        self.facilities.as_mut().ok_or(NO_FACILITIES)?.handle_vehicle(now, octets)?;
+        self.facilities.as_mut().ok_or(NO_FACILITIES_ERROR)?.handle_vehicle(now, octets)?;
         self.collect_outputs(now);
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Geonet {
                 // `handle_delivery` has already returned these received messages for the applications.
                 Some(Done::Event(den::DenEvent::Received { .. }) | Done::Cam(_)) => {}
                 None => {
-                    facilities.count_refused();
+                    facilities.count_generation_errors();
                     return;
                 }
             }

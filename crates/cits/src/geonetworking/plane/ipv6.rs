@@ -38,7 +38,7 @@ impl Geonet {
         if frame.payload.len() > ipv6.mtu() as usize
             && self.router.location_table().find_station(now, mac_key(frame.destination)).is_none()
         {
-            ipv6.handle_unlocated(frame.destination);
+            ipv6.handle_unknown_position(frame.destination);
         }
         // If the sublayer or the router drops the packet, it counts the drop itself.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
@@ -50,7 +50,7 @@ impl Geonet {
     }
 
     /// Sends the hosts' delayed acknowledgements whose delay is over.
-    pub(super) fn release_overdue(&mut self, now: Time) {
+    pub(super) fn release_delayed_acks(&mut self, now: Time) {
         let mut frames = Vec::new();
         if let Some(patience) = &mut self.duplicate_ack_delay {
             patience.handle_timeout(now, &mut |frame| frames.push(frame));
@@ -79,7 +79,8 @@ impl Geonet {
     pub fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;
-            let mtu = mtu.saturating_sub(self.security_plane.as_ref().map_or(0, SecurityPlane::overhead));
+            let mtu =
+                mtu.saturating_sub(self.security_plane.as_ref().map_or(0, SecurityPlane::envelope_overhead));
             ipv6.handle_mtu(adaptation::mtu(max_sdu_size, Some(mtu)));
             ipv6.handle_max_payload(adaptation::max_payload(max_sdu_size, mtu));
         }
@@ -97,7 +98,7 @@ impl Geonet {
         {
             let _counted = self.router.handle_request(now, request);
         }
-        multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
+        multicast::collect_multicast_outputs(self.multicast_proxy.as_mut(), &mut self.outputs);
         self.collect_outputs(now);
     }
 
@@ -106,7 +107,7 @@ impl Geonet {
         if let Some(proxy) = &mut self.multicast_proxy {
             proxy.handle_addresses(now, interface, addresses);
         }
-        multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
+        multicast::collect_multicast_outputs(self.multicast_proxy.as_mut(), &mut self.outputs);
     }
 
     /// Returns the multicast proxy, if the station has one.
@@ -133,7 +134,7 @@ impl Geonet {
                 {
                     // The proxy counts the packets that it drops.
                     let _counted = proxy.handle_upstream(now, &delivery.payload);
-                    multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
+                    multicast::collect_multicast_outputs(self.multicast_proxy.as_mut(), &mut self.outputs);
                 }
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);
                 let hops = delivery.maximum_hop_limit.saturating_sub(delivery.remaining_hop_limit);

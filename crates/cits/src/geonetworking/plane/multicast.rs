@@ -8,7 +8,7 @@ use carnet_geonet::multicast::{self, MulticastProxy, SourceFilter};
 use crate::geonetworking::output::Output;
 
 /// Executes the outputs of the proxy.
-pub(super) fn collect_multicast(proxy: Option<&mut MulticastProxy>, outputs: &mut VecDeque<Output>) {
+pub(super) fn collect_multicast_outputs(proxy: Option<&mut MulticastProxy>, outputs: &mut VecDeque<Output>) {
     let Some(proxy) = proxy else { return };
     while let Some(output) = proxy.poll_output() {
         outputs.push_back(match output {

@@ -20,8 +20,8 @@ impl Geonet {
 
     /// Changes the pseudonym if a change is due. The caller calls this function after it has sent the
     /// messages about the present position.
-    pub(super) fn look_at_pseudonym(&mut self, now: Time) {
-        let repeats = self.facilities.as_ref().is_some_and(|facilities| facilities.is_telling());
+    pub(super) fn change_pseudonym_if_due(&mut self, now: Time) {
+        let repeats = self.facilities.as_ref().is_some_and(|facilities| facilities.has_own_event());
         let identity = self.security_plane.as_mut().and_then(|secured| secured.poll_identity(now, repeats));
         self.change_identity(now, identity);
     }
@@ -30,7 +30,7 @@ impl Geonet {
         let Some(identity) = identity else { return };
         let address = identity.gn_address(self.address.station_type());
         if let Some(facilities) = &mut self.facilities {
-            facilities.follow_address(address);
+            facilities.handle_address(address);
         }
         self.handle_address(now, address);
     }
@@ -51,7 +51,7 @@ impl Geonet {
         }
         self.route_verified_packets(now);
         if let Some(secured) = &mut self.security_plane {
-            secured.look_at_clock(now);
+            secured.warn_about_wrong_clock(now);
             self.outputs.extend(secured.poll_warning().map(Output::Warning));
         }
     }

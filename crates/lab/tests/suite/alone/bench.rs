@@ -50,7 +50,7 @@ fn every_path_passes_packets_without_loss() {
             assert!(lost.expect("a count") * 10 < sent.expect("a count"), "{figure}");
         }
     }
-    passes_ipv4_and_tracked_packets(&bench, &paths, &told);
+    assert_ipv4_and_tracked_packets_pass(&bench, &paths, &told);
     let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
     let carnets: Vec<&String> =
         paths.iter().filter(|path| !["plain", "seg6"].contains(&path.as_str())).collect();
@@ -115,7 +115,7 @@ fn every_path_passes_packets_without_loss() {
 
 /// Every path passes IPv4 inside the tunnel. With a ruleset, the programs of the fast path forward tracked
 /// packets.
-fn passes_ipv4_and_tracked_packets(bench: &serde_json::Value, paths: &[String], told: &str) {
+fn assert_ipv4_and_tracked_packets_pass(bench: &serde_json::Value, paths: &[String], told: &str) {
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = b"\0bpf_ct_change_timeout\0";
     let has_functions = types.windows(name.len()).any(|octets| octets == name);

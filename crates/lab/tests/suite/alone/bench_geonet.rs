@@ -11,7 +11,7 @@ use crate::common::{
 use serde_json::Value;
 
 /// Returns the results of all rounds of a part of the benchmark.
-fn numbers_of_part<'a>(results: &'a Value, part: &str) -> Vec<&'a Value> {
+fn results_of_part<'a>(results: &'a Value, part: &str) -> Vec<&'a Value> {
     results[part].as_array().into_iter().flatten().collect()
 }
 
@@ -23,19 +23,19 @@ fn failed_checks(results: &Value) -> Vec<String> {
             faults.push(what);
         }
     };
-    let forwarding = numbers_of_part(results, "forwarding");
+    let forwarding = results_of_part(results, "forwarding");
     check(forwarding.len() == 4, format!("{} cases of forwarding", forwarding.len()));
     for row in forwarding {
         // The limit is so low that a debug build on half a core passes.
         check(row["loss_free"].as_u64() > Some(5000), format!("{}: {row}", row["words"]));
     }
     for row in
-        numbers_of_part(results, "ping").into_iter().flat_map(|round| round.as_array().cloned()).flatten()
+        results_of_part(results, "ping").into_iter().flat_map(|round| round.as_array().cloned()).flatten()
     {
         check(row["answered"] == row["sent"], format!("{row}"));
         check(row["median_us"].as_f64() < Some(5000.0), format!("{row}"));
     }
-    let delays: Vec<Value> = numbers_of_part(results, "contention")
+    let delays: Vec<Value> = results_of_part(results, "contention")
         .into_iter()
         .flat_map(|round| round.as_array().cloned())
         .flatten()

@@ -161,7 +161,7 @@ fn assert_reports_are_readable(out: &Path) {
 
 /// Prints a report again. Checks that the PDF's pages have the text, and that no word is beyond the margin of
 /// a page.
-fn assert_reports_print(out: &Path) {
+fn assert_reports_print_to_pdf(out: &Path) {
     let test = "a report as PDF";
     if find_browser(test).is_none() {
         return;
@@ -251,7 +251,7 @@ fn evaluation_measures_carnet() {
     assert_eq!(payload, [1452.0, 1412.0]);
     assert_results_match_schema("eval.json by its schema", &out);
     assert_reports_are_readable(&out);
-    assert_reports_print(&out);
+    assert_reports_print_to_pdf(&out);
     // Comparing a run with itself must find no change.
     let file = out.join("eval.json");
     let run = Command::new(LAB_PROGRAM)
@@ -270,7 +270,7 @@ fn evaluation_measures_carnet() {
 
 /// Commands that set up a slow router to measure: it notices a move between links only after four seconds.
 /// Both ends have plain routes and change them after the carrier has changed.
-const SLOW_ROUTER: &str = r#"
+const SLOW_ROUTER_COMMANDS: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
 case $EVAL_ROLE in
@@ -297,7 +297,7 @@ fn evaluation_measures_slow_handover_of_other_router() {
     let _alone = reserve_machine();
     let out = new_output_folder("evaluation-slow");
     let script = out.join("slow");
-    std::fs::write(&script, SLOW_ROUTER).expect("file");
+    std::fs::write(&script, SLOW_ROUTER_COMMANDS).expect("file");
     let command = format!("exec sh {}", script.display());
     let run = run_evaluation(&carnet, &out, &["nemo-basic-support", "--mr", &command, "--ha", &command]);
     let told = output_text(&run);

@@ -338,7 +338,7 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
 
 /// A vehicle that departs when SUMO's export begins has a place while the stations start. A vehicle that
 /// departs later loses its packets until then, and the report gives the reason.
-const EXPORT_SCENARIO: &str = r#"
+const SUMO_EXPORT_SCENARIO: &str = r#"
 title = "export"
 [medium]
 range = "300m"
@@ -417,7 +417,7 @@ fn fcd_export_from_second_0_runs_and_loses_packets_without_position() {
     }
     let place = new_output_folder("export_from_0");
     let vehicle = repository().join("scenarios/platoon/vehicle.toml");
-    std::fs::write(place.join("scenario.toml"), EXPORT_SCENARIO).expect("file");
+    std::fs::write(place.join("scenario.toml"), SUMO_EXPORT_SCENARIO).expect("file");
     std::fs::write(place.join("fcd.xml"), export).expect("file");
     std::fs::copy(vehicle, place.join("vehicle.toml")).expect("file");
     let mut told = String::new();
@@ -526,12 +526,12 @@ fn shell_enters_testbed_and_testbed_is_removed() {
             .expect("shell");
         assert!(output_text(&shell).contains("2001:db8::2/64"), "{}", output_text(&shell));
         let mark = place.to_str().expect("a name").to_string();
-        assert!(count_running(&mark) > 0, "the stand-in should be running");
+        assert!(count_running_processes(&mark) > 0, "the stand-in should be running");
         kill(Pid::from_raw(lab.id() as i32), signal).expect("signal");
         let status = lab.wait().expect("wait");
         // Read until the pipe ends, which happens when the last program in the testbed has ended.
         let _ = lines.by_ref().count();
-        assert_eq!(count_running(&mark), 0, "programs of the testbed are left after {signal}");
+        assert_eq!(count_running_processes(&mark), 0, "programs of the testbed are left after {signal}");
         if signal == Signal::SIGINT {
             assert_eq!(status.code(), Some(0), "a run that was held ends with its own outcome");
             assert!(place.join("out/report.html").exists());
@@ -541,7 +541,7 @@ fn shell_enters_testbed_and_testbed_is_removed() {
 }
 
 /// Returns the number of processes, except this one, with this text on their command line.
-fn count_running(mark: &str) -> usize {
+fn count_running_processes(mark: &str) -> usize {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("proc").flatten();
     processes

@@ -23,7 +23,7 @@ pub(super) struct TrafficMemory {
     first_value: NonNull<TrafficValue>,
     /// Number of counters that each of the `processors` processors has.
     counters: usize,
-    processors: usize,
+    processor_count: usize,
 }
 
 // SAFETY: the value owns the mapping, which no code in this process writes.
@@ -41,13 +41,13 @@ impl TrafficMemory {
         let mut memory = TrafficMemory {
             first_value: NonNull::dangling(),
             counters: counters as usize,
-            processors: processors as usize,
+            processor_count: processors as usize,
         };
         // SAFETY: the kernel chooses the address, and refuses a length beyond the map's.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                memory.octets(),
+                memory.mapping_length(),
                 libc::PROT_READ,
                 libc::MAP_SHARED,
                 map.fd().as_fd().as_raw_fd(),
@@ -65,19 +65,20 @@ impl TrafficMemory {
         Ok(memory)
     }
 
-    fn octets(&self) -> usize {
-        self.counters * self.processors * size_of::<TrafficValue>()
+    fn mapping_length(&self) -> usize {
+        self.counters * self.processor_count * size_of::<TrafficValue>()
     }
 
     /// Returns the sum of a counter over all processors.
     fn sum_of_counter(&self, counter: u32) -> TunnelTraffic {
         // SAFETY: this number of counters is mapped until the value is dropped. The programs write the eight
         // octets of a value at once, as an atomic write of another thread does.
-        let values =
-            unsafe { std::slice::from_raw_parts(self.first_value.as_ptr(), self.counters * self.processors) };
+        let values = unsafe {
+            std::slice::from_raw_parts(self.first_value.as_ptr(), self.counters * self.processor_count)
+        };
         let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
         let mut sum = [0; 4];
-        for value in own.take(if (counter as usize) < self.counters { self.processors } else { 0 }) {
+        for value in own.take(if (counter as usize) < self.counters { self.processor_count } else { 0 }) {
             for (sum, number) in sum.iter_mut().zip(value) {
                 *sum += number.load(Ordering::Relaxed);
             }
@@ -90,7 +91,7 @@ impl TrafficMemory {
 impl Drop for TrafficMemory {
     fn drop(&mut self) {
         // SAFETY: the memory was mapped with this length, and no code has a reference into it any more.
-        unsafe { libc::munmap(self.first_value.as_ptr().cast(), self.octets()) };
+        unsafe { libc::munmap(self.first_value.as_ptr().cast(), self.mapping_length()) };
     }
 }
 
@@ -122,7 +123,7 @@ const SLOTS_PER_CALL: u32 = 2048;
 impl LoadedPrograms {
     /// Returns the counters of a slot, in the order of the binding's paths.
     pub(super) fn counters_of_slot(&self, slot: u32) -> std::ops::Range<u32> {
-        slot * self.counters..(slot + 1) * self.counters
+        slot * self.counters_per_slot..(slot + 1) * self.counters_per_slot
     }
 
     /// Returns the ends of tunnels into which packets went since the last check. Each call checks the next
@@ -130,8 +131,8 @@ impl LoadedPrograms {
     pub(in crate::fast_path) fn used(&mut self) -> Vec<TunnelEnds> {
         let slots = self.table.used_slots();
         let turn: Vec<u32> =
-            (0..slots.min(SLOTS_PER_CALL)).map(|step| (self.next_neighbour_check + step) % slots).collect();
-        self.next_neighbour_check = turn.last().map_or(0, |last| last + 1);
+            (0..slots.min(SLOTS_PER_CALL)).map(|step| (self.next_slot_to_check + step) % slots).collect();
+        self.next_slot_to_check = turn.last().map_or(0, |last| last + 1);
         let mut used = Vec::new();
         for slot in turn {
             for (ends, counter) in
@@ -161,7 +162,7 @@ impl LoadedPrograms {
         if let Some((ends, since)) = before
             && self.table.has_tunnel(ends)
         {
-            self.traffic_in_reused_counters.entry(ends).or_default().add(now, since);
+            self.traffic_in_reused_counters.entry(ends).or_default().add_difference(now, since);
         }
     }
 
@@ -169,14 +170,17 @@ impl LoadedPrograms {
     pub(in crate::fast_path) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         let mut traffic = self.traffic_in_reused_counters.clone();
         for (counter, (ends, since)) in &self.tunnel_by_counter {
-            traffic.entry(*ends).or_default().add(self.traffic_memory.sum_of_counter(*counter), *since);
+            traffic
+                .entry(*ends)
+                .or_default()
+                .add_difference(self.traffic_memory.sum_of_counter(*counter), *since);
         }
         traffic
     }
 
-    pub(in crate::fast_path) fn counters(&self) -> FastPathCounters {
+    pub(in crate::fast_path) fn counters_per_processor(&self) -> FastPathCounters {
         let mut total = TunnelTraffic::default();
-        for counter in 0..self.table.used_slots() * self.counters {
+        for counter in 0..self.table.used_slots() * self.counters_per_slot {
             let traffic = self.traffic_memory.sum_of_counter(counter);
             total.encapsulated_packets += traffic.encapsulated_packets;
             total.encapsulated_octets += traffic.encapsulated_octets;
@@ -190,7 +194,7 @@ impl LoadedPrograms {
             values.map_or(0, |values| values.iter().sum())
         };
         let left = OUTCOME_NAMES.iter().enumerate().map(|(outcome, name)| (*name, count(outcome))).collect();
-        FastPathCounters { total_traffic: total, tunnels_on_slow_path: left }
+        FastPathCounters { total_traffic: total, slow_path_packets_by_reason: left }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use aya::Pod;
 use aya::maps::Map;
-use carnet_cits::geonetworking::acceleration::{Onward, SequenceNumbers};
+use carnet_cits::geonetworking::acceleration::{ForwardingPath, SequenceNumbers};
 use portable_atomic::AtomicU64;
 
 /// Number of counters in shared memory: the sequence number, and a packet count for each destination of own
@@ -35,7 +35,7 @@ pub(super) struct StateValue {
     pub(super) veth_interface: u32,
     pub(super) flags: u32,
     pub(super) mtu: u32,
-    pub(super) list_flags: u32,
+    pub(super) duplicate_list_length: u32,
     pub(super) mac: [u8; 6],
     pub(super) zero: [u8; 2],
     pub(super) identifier: [u8; 8],
@@ -75,7 +75,7 @@ impl ForwardingPathValue {
     const FLAG_POSITION: u8 = 1;
     const FLAG_KNOWN: u8 = 2;
 
-    pub(super) fn new(onward: &Onward, slot: u32, until: u64) -> ForwardingPathValue {
+    pub(super) fn new(onward: &ForwardingPath, slot: u32, until: u64) -> ForwardingPathValue {
         let (mut flags, mut place, mut known) = (0, [0; 8], [0; 12]);
         if let Some((latitude, longitude)) = onward.place {
             flags |= Self::FLAG_POSITION;
@@ -109,8 +109,8 @@ pub(super) struct SourceValue {
     seen_since: u64,
     pub(super) packets: u32,
     pub(super) octets: u32,
-    pub(super) direct_neighbour: u32,
-    taken_count: u16,
+    pub(super) direct_packets: u32,
+    taken_mask: u16,
     used_count: u16,
     taken_sequence_numbers: [u16; SourceValue::SEQUENCES_PER_SOURCE],
     pub(super) position_vector: [u8; 24],
@@ -146,8 +146,8 @@ impl SourceValue {
             seen_since: since,
             packets: 0,
             octets: 0,
-            direct_neighbour: 0,
-            taken_count: 0,
+            direct_packets: 0,
+            taken_mask: 0,
             used_count: kept.len() as u16,
             taken_sequence_numbers: numbers,
             position_vector: [0; 24],
@@ -158,7 +158,7 @@ impl SourceValue {
     pub(super) fn recorded_sequence_numbers(&self) -> Vec<u16> {
         let used = usize::from(self.used_count).min(Self::SEQUENCES_PER_SOURCE);
         let next = (self.next as usize).min(used);
-        let taken = (next..used).chain(0..next).filter(|at| self.taken_count >> at & 1 != 0);
+        let taken = (next..used).chain(0..next).filter(|at| self.taken_mask >> at & 1 != 0);
         taken.filter_map(|at| self.taken_sequence_numbers.get(at).copied()).collect()
     }
 }
@@ -211,7 +211,7 @@ impl SharedCounters {
     }
 
     /// Draws the sequence number of the next packet.
-    pub(super) fn sequence(&self) -> u16 {
+    pub(super) fn draw_sequence_number(&self) -> u16 {
         self.counter_at(0).load(Ordering::Relaxed) as u16
     }
 
@@ -239,7 +239,7 @@ impl SharedSequence {
 }
 
 impl SequenceNumbers for SharedSequence {
-    fn next(&mut self) -> u16 {
+    fn next_sequence_index(&mut self) -> u16 {
         self.0.counter_at(0).fetch_add(1, Ordering::Relaxed) as u16
     }
 

@@ -23,7 +23,7 @@ use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::Time;
 use carnet_cits::geonetworking::acceleration::{
-    Accelerate, FastPathReport, General, Onward, SequenceNumbers, SourceSummary, Way,
+    Accelerate, FastPathReport, ForwardingPath, GeneralState, OwnPacketPath, SequenceNumbers, SourceSummary,
 };
 use carnet_wire::geonet::LongPositionVector;
 use tokio::sync::oneshot;
@@ -375,7 +375,7 @@ impl GeonetPath {
 
     /// Sets whether the programs may deliver packets to the host: true if no other program or protocol
     /// receives them too.
-    pub fn set_delivers(&mut self, delivers: bool) {
+    pub fn set_delivers_to_host(&mut self, delivers: bool) {
         if std::mem::replace(&mut self.delivers_to_host, delivers) != delivers {
             self.stop_forwarding_until_update();
         }
@@ -386,7 +386,7 @@ impl GeonetPath {
         let monotonic = |until: Time| (clock::monotonic_time() + until.saturating_since(now)).as_nanos();
         let done = match told {
             Accelerate::General(general) => self.update_general_state(general),
-            Accelerate::Way(way) => self.set_cached_path(way, monotonic(way.until)),
+            Accelerate::Way(way) => self.set_own_packet_path(way, monotonic(way.until)),
             Accelerate::NoWay(destination) => {
                 self.own_packet_slots.remove(*destination);
                 self.remove::<OwnPacketPathValue>("WAYS", *destination)
@@ -420,7 +420,7 @@ impl GeonetPath {
         }
     }
 
-    fn update_general_state(&mut self, general: &General) -> Option<()> {
+    fn update_general_state(&mut self, general: &GeneralState) -> Option<()> {
         let places = self.interfaces.as_ref()?;
         let mut flags = 0;
         if places.virtual_interface.is_some() {
@@ -436,7 +436,7 @@ impl GeonetPath {
             veth_interface: self.veth_pair.as_ref().map_or(0, |pair| pair.near_device.index),
             flags,
             mtu: general.mtu,
-            list_flags: general.duplicate_packet_list_length.clamp(1, 16),
+            duplicate_list_length: general.duplicate_packet_list_length.clamp(1, 16),
             mac: places.address,
             zero: [0; 2],
             identifier: maps::interface_identifier_of(places.address),
@@ -445,7 +445,7 @@ impl GeonetPath {
         self.map_mut::<u32, StateValue>("STATE")?.insert(0, value, 0).ok()
     }
 
-    fn set_cached_path(&mut self, way: &Way, until: u64) -> Option<()> {
+    fn set_own_packet_path(&mut self, way: &OwnPacketPath, until: u64) -> Option<()> {
         let slot = self.own_packet_slots.slot_of(&self.shared_counters, way.destination)?;
         let headers = *way.headers.first_chunk()?;
         let value = OwnPacketPathValue {
@@ -458,7 +458,7 @@ impl GeonetPath {
         self.insert("WAYS", way.destination, value)
     }
 
-    fn set_forwarding_path(&mut self, onward: &Onward, until: u64) -> Option<()> {
+    fn set_forwarding_path(&mut self, onward: &ForwardingPath, until: u64) -> Option<()> {
         let slot = self.forwarding_slots.slot_of(&self.shared_counters, onward.destination)?;
         let value = ForwardingPathValue::new(onward, slot, until);
         self.insert("ONWARDS", onward.destination, value)
@@ -486,7 +486,7 @@ impl GeonetPath {
         let [sent, delivered, forwarded, duplicates, _] =
             std::array::from_fn(|at| counts[at].saturating_sub(before[at]));
         FastPathReport {
-            next_sequence: self.shared_counters.sequence(),
+            next_sequence: self.shared_counters.draw_sequence_number(),
             sent,
             delivered,
             forwarded,
@@ -509,11 +509,11 @@ impl GeonetPath {
                 }
                 samples.push(SourceSummary {
                     vector: LongPositionVector::from_octets(&value.position_vector),
-                    direct: value.direct_neighbour != direct,
+                    direct: value.direct_packets != direct,
                     octets: value.octets.wrapping_sub(octets) as usize,
                     sequences: value.recorded_sequence_numbers(),
                 });
-                *before = [value.packets, value.octets, value.direct_neighbour];
+                *before = [value.packets, value.octets, value.direct_packets];
             }
         }
         self.last_source_counters = sources;
@@ -535,7 +535,7 @@ impl GeonetPath {
     }
 
     /// Returns whether the programs have any destination or source.
-    pub fn is_busy(&self) -> bool {
+    pub fn has_destinations_or_sources(&self) -> bool {
         let slots = [&self.own_packet_slots, &self.forwarding_slots];
         !self.last_source_counters.is_empty() || slots.iter().any(|slots| !slots.by_destination.is_empty())
     }

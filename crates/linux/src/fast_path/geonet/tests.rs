@@ -42,7 +42,7 @@ const TC_DROP: i32 = 2;
 const TC_REDIRECT: i32 = 7;
 
 /// Returns the longitude of a station in tenths of microdegrees. Neighbours are about 350 m apart.
-fn longitude(mac: [u8; 6]) -> i32 {
+fn longitude_of(mac: [u8; 6]) -> i32 {
     21_008_000
         + match mac {
             NEAR_NEIGHBOUR_MAC => 50_000,
@@ -57,7 +57,7 @@ fn position_vector_of(mac: [u8; 6], timestamp: u32) -> LongPositionVector {
         address: GnAddress::new(false, StationType::PassengerCar, mac),
         timestamp: Timestamp(timestamp),
         latitude: 488_375_000,
-        longitude: longitude(mac),
+        longitude: longitude_of(mac),
         accurate: true,
         speed: 100,
         heading: 900,
@@ -161,7 +161,7 @@ fn new_station(dcc: Option<carnet_geonet::dcc::GateConfig>) -> Station {
         reorder_rule: carnet_geonet::ipv6_adaptation::in_order::ReorderRule::Shorter,
         reorder_hold: Default::default(),
         congestion_mark: None,
-        fragments: false,
+        fragments_large_packets: false,
     };
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
     let address = Some(GnAddress::new(false, StationType::PassengerCar, STATION_MAC));
@@ -254,7 +254,7 @@ impl TestBench {
         let position = Position {
             timestamp: 5000,
             latitude: 488_375_000,
-            longitude: longitude(STATION_MAC),
+            longitude: longitude_of(STATION_MAC),
             accurate: true,
             speed: 0,
             heading: 0,
@@ -359,11 +359,11 @@ impl TestBench {
 }
 
 /// Returns the sequence number of a frame.
-fn sequence(frame: &[u8]) -> u16 {
+fn sequence_number_of(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[26], frame[27]])
 }
 
-fn set_sequence_number(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
+fn with_sequence_number(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
     frame[26..28].copy_from_slice(&sequence.to_be_bytes());
     frame
 }
@@ -375,7 +375,7 @@ fn permits_fast_path_with(dcc: Option<carnet_geonet::dcc::GateConfig>) -> bool {
     let position = Position {
         timestamp: 5000,
         latitude: 488_375_000,
-        longitude: longitude(STATION_MAC),
+        longitude: longitude_of(STATION_MAC),
         accurate: true,
         speed: 0,
         heading: 0,
@@ -432,11 +432,11 @@ fn fast_path_sends_own_packets_like_the_router() {
                     0x86dd,
                     &udp_packet(host_address(1), host_address(2), length),
                 );
-                let before = bench.path.shared_counters.sequence();
+                let before = bench.path.shared_counters.draw_sequence_number();
                 let fast = bench.sent_by_fast_path(&frame).unwrap();
                 let slow = bench.sent_by_slow_path(&frame).remove(0);
-                assert_eq!((sequence(&fast), sequence(&slow)), (before, before + 1));
-                assert_eq!(set_sequence_number(fast, 0), set_sequence_number(slow, 0), "{length}");
+                assert_eq!((sequence_number_of(&fast), sequence_number_of(&slow)), (before, before + 1));
+                assert_eq!(with_sequence_number(fast, 0), with_sequence_number(slow, 0), "{length}");
             }
         }
         let report = bench.path.take_report();

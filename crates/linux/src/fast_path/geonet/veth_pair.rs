@@ -20,7 +20,7 @@ const MAX_INTERFACE_NAME_LENGTH: usize = 15;
 const NEAR_DEVICE_SUFFIX: &str = "-o";
 const FAR_DEVICE_SUFFIX: &str = "-i";
 /// Command `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate defines.
-const SET_TRANSMIT_CHECKSUM: u32 = 0x17;
+const ETHTOOL_STXCSUM: u32 = 0x17;
 
 /// Returns the common beginning of the names of an interface's two devices.
 fn common_name_prefix(interface: &str) -> &str {
@@ -112,7 +112,7 @@ fn disable_checksum_offload(name: &str) -> Result<()> {
     };
     let socket = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .map_err(|error| failed(error.into()))?;
-    let mut value = EthtoolValue { command: SET_TRANSMIT_CHECKSUM, data: 0 };
+    let mut value = EthtoolValue { command: ETHTOOL_STXCSUM, data: 0 };
     // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {

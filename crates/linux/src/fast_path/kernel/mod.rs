@@ -91,9 +91,9 @@ const ICMPV6_HEADER_LENGTH: usize = 8;
 /// The tunnel devices of the kernel, with their rules, routes and addresses.
 #[derive(Debug)]
 pub(crate) struct KernelTunnels {
-    tunnel_device: u32,
+    tunnel_device_index: u32,
     desired_tunnels: DesiredTunnels,
-    pub(super) ports: InterfaceRoles,
+    pub(super) interface_roles: InterfaceRoles,
     /// Table and destination of each route into the TUN device.
     slow_path_routes: BTreeSet<(u32, Ipv6Net)>,
     device_names: BTreeMap<TunnelAddresses, String>,
@@ -167,9 +167,9 @@ impl KernelTunnels {
             _ => error.to_string(),
         })?;
         Ok(KernelTunnels {
-            tunnel_device,
+            tunnel_device_index: tunnel_device,
             desired_tunnels: DesiredTunnels::default(),
-            ports,
+            interface_roles: ports,
             slow_path_routes: BTreeSet::new(),
             device_names: BTreeMap::new(),
             device_indices: BTreeMap::new(),
@@ -199,8 +199,8 @@ impl KernelTunnels {
     }
 
     pub(super) fn set_ports(&mut self, ports: InterfaceRoles) {
-        self.needs_update |= self.ports != ports;
-        self.ports = ports;
+        self.needs_update |= self.interface_roles != ports;
+        self.interface_roles = ports;
     }
 
     /// Returns whether this path has, or will have, rules with a priority before that of the `local` table.
@@ -231,7 +231,7 @@ impl KernelTunnels {
                 &self.desired_tunnels,
                 &self.usable_devices(),
                 &self.slow_path_routes,
-                &self.ports.uplinks,
+                &self.interface_roles.uplinks,
             );
             match self.install_missing(requests, &wanted) {
                 Ok(()) => break self.remove_all_except(requests, &wanted).map_err(|error| error.to_string()),
@@ -323,15 +323,20 @@ impl KernelTunnels {
         replace: bool,
     ) -> Result<()> {
         match key {
-            KernelEntryKey::AgentRoute => {
-                requests.routes().set_route(&route_to_home_agent_table(), Some(self.tunnel_device), replace)
-            }
+            KernelEntryKey::AgentRoute => requests.routes().set_route(
+                &route_to_home_agent_table(),
+                Some(self.tunnel_device_index),
+                replace,
+            ),
             KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
                 requests.rules().add_rule_with_action(rule, *action, ROUTE_PROTOCOL)
             }
             KernelEntryKey::Address(address) => {
-                match requests.addresses().add_deprecated_address(self.tunnel_device, TUNNEL_DEVICE, *address)
-                {
+                match requests.addresses().add_deprecated_address(
+                    self.tunnel_device_index,
+                    TUNNEL_DEVICE,
+                    *address,
+                ) {
                     Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
                     other => other,
                 }
@@ -421,7 +426,7 @@ impl KernelTunnels {
                 requests.rules().delete_rule_with_action(rule, *action, ROUTE_PROTOCOL)
             }
             KernelEntryKey::Address(address) => {
-                requests.addresses().delete_address(self.tunnel_device, TUNNEL_DEVICE, *address, 128)
+                requests.addresses().delete_address(self.tunnel_device_index, TUNNEL_DEVICE, *address, 128)
             }
             KernelEntryKey::Device(ends) => {
                 self.deleted_device_counts
@@ -453,7 +458,7 @@ impl KernelTunnels {
     ) -> Result<u64> {
         if self.installed_entries.is_empty()
             || !(dirty.links_changed
-                || dirty.addresses
+                || dirty.addresses_changed
                 || dirty.own_routes_changed
                 || dirty.own_rules_changed)
         {
@@ -470,7 +475,7 @@ impl KernelTunnels {
             }
             KernelEntryKey::Address(address) => addresses
                 .iter()
-                .any(|found| found.index == self.tunnel_device && found.address.address == *address),
+                .any(|found| found.index == self.tunnel_device_index && found.address.address == *address),
             KernelEntryKey::Device(ends) => links
                 .get(&value.device_name)
                 .is_some_and(|link| link.is_up && self.device_indices.get(ends) == Some(&link.index)),
@@ -560,7 +565,7 @@ impl KernelTunnels {
         }
         FastPathCounters {
             total_traffic: sum.tunnel_traffic,
-            tunnels_on_slow_path: vec![("failed", sum.failed_packets)],
+            slow_path_packets_by_reason: vec![("failed", sum.failed_packets)],
         }
     }
 }

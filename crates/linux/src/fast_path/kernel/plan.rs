@@ -41,15 +41,15 @@ pub(crate) const TABLE_HOME_AGENT: u32 = 13_503;
 /// stays installed.
 pub(crate) const TUNNEL_ROUTE_METRIC: u32 = 512;
 
-const RULE_NOT_RESERVED: u32 = 88;
-const RULE_RESERVED: u32 = 89;
-const RULE_INNER_PACKETS: u32 = 90;
-const RULE_NOT_INNER_PACKETS: u32 = 92;
-const RULE_CHECKED_SOURCE: u32 = 94;
-const RULE_TAKEN_PACKETS: u32 = 95;
-const RULE_PROBES: u32 = 96;
-const RULE_NOT_TAKEN_PACKETS: u32 = 97;
-const RULE_HOME_AGENT: u32 = 98;
+const RULE_PRIORITY_NAT64_SOURCES: u32 = 88;
+const RULE_PRIORITY_RESERVED_SOURCES: u32 = 89;
+const RULE_PRIORITY_BINDING_PREFIXES: u32 = 90;
+const RULE_PRIORITY_OTHER_SOURCES: u32 = 92;
+const RULE_PRIORITY_JUMP_TARGET: u32 = 94;
+const RULE_PRIORITY_TUNNELLED_PACKETS: u32 = 95;
+const RULE_PRIORITY_PROBE_ANSWERS: u32 = 96;
+const RULE_PRIORITY_FOREIGN_TUNNELLED_PACKETS: u32 = 97;
+const RULE_PRIORITY_HOME_AGENT: u32 = 98;
 
 /// Prefix of reserved source addresses (`is_reserved` of the slow path). The next constant has exceptions.
 const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
@@ -104,7 +104,7 @@ pub(crate) struct DesiredTunnels {
     slow_path_bindings: BTreeSet<(bool, Ipv6Addr)>,
 }
 
-fn is_agent(tunnel: &Ipv6Tunnel) -> bool {
+fn is_home_agent_tunnel(tunnel: &Ipv6Tunnel) -> bool {
     tunnel.end == TunnelEnd::HomeAgent
 }
 
@@ -113,7 +113,7 @@ impl DesiredTunnels {
     pub(crate) fn set_tunnel(&mut self, tunnel: &Ipv6Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
         if tunnel.may_transmit {
-            self.last_transmitting_ends.insert((is_agent(tunnel), tunnel.home_address), ends);
+            self.last_transmitting_ends.insert((is_home_agent_tunnel(tunnel), tunnel.home_address), ends);
         }
         self.tunnels.insert((ends, tunnel.home_address), tunnel.clone());
     }
@@ -122,7 +122,7 @@ impl DesiredTunnels {
     pub(crate) fn remove(&mut self, tunnel: &Ipv6Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
         self.tunnels.remove(&(ends, tunnel.home_address));
-        let name = (is_agent(tunnel), tunnel.home_address);
+        let name = (is_home_agent_tunnel(tunnel), tunnel.home_address);
         if self.last_transmitting_ends.get(&name) == Some(&ends) {
             self.last_transmitting_ends.remove(&name);
         }
@@ -138,8 +138,9 @@ impl DesiredTunnels {
 
     /// Returns the ends of all tunnels that may have devices.
     pub(crate) fn device_ends(&self) -> BTreeSet<TunnelAddresses> {
-        let is_held =
-            |tunnel: &Ipv6Tunnel| self.slow_path_bindings.contains(&(is_agent(tunnel), tunnel.home_address));
+        let is_held = |tunnel: &Ipv6Tunnel| {
+            self.slow_path_bindings.contains(&(is_home_agent_tunnel(tunnel), tunnel.home_address))
+        };
         let mut ends: BTreeSet<TunnelAddresses> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
         // A device carries the packets of all bindings between its two ends. If one of these bindings needs
         // the slow path, the ends get no device.
@@ -163,12 +164,12 @@ impl DesiredTunnels {
     /// Returns whether the station sends packets into this tunnel. If a home address has several tunnels,
     /// only the last one that carnet allowed to transmit does.
     fn transmits_into(&self, tunnel: &Ipv6Tunnel) -> bool {
-        let latest = self.last_transmitting_ends.get(&(is_agent(tunnel), tunnel.home_address));
+        let latest = self.last_transmitting_ends.get(&(is_home_agent_tunnel(tunnel), tunnel.home_address));
         tunnel.may_transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
     }
 }
 
-fn rule(priority: u32) -> Rule {
+fn rule_with_priority(priority: u32) -> Rule {
     Rule { priority, ..Rule::default() }
 }
 
@@ -192,15 +193,25 @@ pub(crate) fn plan_entries(
         let Some(device) = devices.get(&ends) else { continue };
         let mtu = mtus.entry(ends).or_insert(u32::MAX);
         *mtu = tunnel.mtu.min(*mtu);
-        add(KernelEntryKey::Guard((rule(RULE_CHECKED_SOURCE), KernelRuleAction::Nothing)));
+        add(KernelEntryKey::Guard((
+            rule_with_priority(RULE_PRIORITY_JUMP_TARGET),
+            KernelRuleAction::Nothing,
+        )));
         let input_interface = Some(device.clone());
         for prefix in tunnel.inner.iter().copied().map(Some) {
-            let (from, to) = if is_agent(tunnel) { (prefix, None) } else { (None, prefix) };
-            let rule =
-                Rule { input_interface: input_interface.clone(), from, to, ..rule(RULE_INNER_PACKETS) };
-            add(KernelEntryKey::Guard((rule, KernelRuleAction::Goto(RULE_CHECKED_SOURCE))));
+            let (from, to) = if is_home_agent_tunnel(tunnel) { (prefix, None) } else { (None, prefix) };
+            let rule = Rule {
+                input_interface: input_interface.clone(),
+                from,
+                to,
+                ..rule_with_priority(RULE_PRIORITY_BINDING_PREFIXES)
+            };
+            add(KernelEntryKey::Guard((rule, KernelRuleAction::Goto(RULE_PRIORITY_JUMP_TARGET))));
         }
-        let not_inner = Rule { input_interface: input_interface.clone(), ..rule(RULE_NOT_INNER_PACKETS) };
+        let not_inner = Rule {
+            input_interface: input_interface.clone(),
+            ..rule_with_priority(RULE_PRIORITY_OTHER_SOURCES)
+        };
         add(KernelEntryKey::Guard((not_inner, KernelRuleAction::Discard)));
 
         let tunnelled = |priority, input_interface, table| Rule {
@@ -212,11 +223,11 @@ pub(crate) fn plan_entries(
             table,
             ..Rule::default()
         };
-        if is_agent(tunnel) {
+        if is_home_agent_tunnel(tunnel) {
             let to = host_prefix(tunnel.local);
             add(KernelEntryKey::AgentRoute);
             add(KernelEntryKey::Guard((
-                Rule { to, table: TABLE_HOME_AGENT, ..rule(RULE_HOME_AGENT) },
+                Rule { to, table: TABLE_HOME_AGENT, ..rule_with_priority(RULE_PRIORITY_HOME_AGENT) },
                 KernelRuleAction::Lookup,
             )));
             add(KernelEntryKey::Guard((
@@ -225,43 +236,46 @@ pub(crate) fn plan_entries(
                     input_interface: Some(TUNNEL_DEVICE.to_owned()),
                     protocol: Some(PROTOCOL_ICMPV6),
                     table: TABLE_LOCAL,
-                    ..rule(RULE_TAKEN_PACKETS)
+                    ..rule_with_priority(RULE_PRIORITY_TUNNELLED_PACKETS)
                 },
                 KernelRuleAction::Lookup,
             )));
             add(KernelEntryKey::Address(tunnel.local));
             add(KernelEntryKey::Accept((
-                tunnelled(RULE_TAKEN_PACKETS, None, TABLE_LOCAL),
+                tunnelled(RULE_PRIORITY_TUNNELLED_PACKETS, None, TABLE_LOCAL),
                 KernelRuleAction::Lookup,
             )));
         } else {
             let from = |from, priority| Rule {
                 input_interface: input_interface.clone(),
                 from: Some(from),
-                ..rule(priority)
+                ..rule_with_priority(priority)
             };
             for prefix in NAT64_PREFIXES {
                 add(KernelEntryKey::Guard((
-                    from(prefix, RULE_NOT_RESERVED),
-                    KernelRuleAction::Goto(RULE_INNER_PACKETS),
+                    from(prefix, RULE_PRIORITY_NAT64_SOURCES),
+                    KernelRuleAction::Goto(RULE_PRIORITY_BINDING_PREFIXES),
                 )));
             }
-            add(KernelEntryKey::Guard((from(RESERVED_PREFIX, RULE_RESERVED), KernelRuleAction::Discard)));
+            add(KernelEntryKey::Guard((
+                from(RESERVED_PREFIX, RULE_PRIORITY_RESERVED_SOURCES),
+                KernelRuleAction::Discard,
+            )));
             let probed = Rule {
                 input_interface,
                 from: host_prefix(tunnel.remote),
                 to: host_prefix(tunnel.home_address),
                 protocol: Some(PROTOCOL_ICMPV6),
                 table: TABLE_CAPTURE,
-                ..rule(RULE_PROBES)
+                ..rule_with_priority(RULE_PRIORITY_PROBE_ANSWERS)
             };
             add(KernelEntryKey::Guard((probed, KernelRuleAction::Lookup)));
             add(KernelEntryKey::Guard((
-                tunnelled(RULE_NOT_TAKEN_PACKETS, None, TABLE_UNREACHABLE),
+                tunnelled(RULE_PRIORITY_FOREIGN_TUNNELLED_PACKETS, None, TABLE_UNREACHABLE),
                 KernelRuleAction::Lookup,
             )));
             for uplink in uplinks {
-                let rule = tunnelled(RULE_TAKEN_PACKETS, Some(uplink.clone()), TABLE_LOCAL);
+                let rule = tunnelled(RULE_PRIORITY_TUNNELLED_PACKETS, Some(uplink.clone()), TABLE_LOCAL);
                 add(KernelEntryKey::Accept((rule, KernelRuleAction::Lookup)));
             }
         }

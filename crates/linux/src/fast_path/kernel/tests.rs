@@ -216,7 +216,7 @@ fn device_statistics_are_read() {
 }
 
 /// Returns an ICMPv6 message to `to` that quotes a packet.
-fn error(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
+fn icmpv6_error_quoting(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 0, 58, 64];
     packet.extend(address("2001:db8:f0::1").octets());
     packet.extend(address(to).octets());
@@ -242,15 +242,15 @@ fn icmp_errors_about_outer_packets_are_recognised() {
     let ends = (address(HOME_AGENT_ADDRESS), address("2001:db8:f1::10"));
     let quoted = outer_packet(41, HOME_AGENT_ADDRESS, "2001:db8:f1::10");
     for kind in 1..=4 {
-        assert_eq!(quoted_ends_of(&error(kind, HOME_AGENT_ADDRESS, &quoted)), Some(ends));
+        assert_eq!(quoted_ends_of(&icmpv6_error_quoting(kind, HOME_AGENT_ADDRESS, &quoted)), Some(ends));
     }
     for kind in [0, 5, 128, 129, 135] {
-        assert_eq!(quoted_ends_of(&error(kind, HOME_AGENT_ADDRESS, &quoted)), None);
+        assert_eq!(quoted_ends_of(&icmpv6_error_quoting(kind, HOME_AGENT_ADDRESS, &quoted)), None);
     }
     // No tunnel ends result if the quoted packet is a Binding Acknowledgement, another host's packet, or
     // truncated.
     assert_eq!(
-        quoted_ends_of(&error(
+        quoted_ends_of(&icmpv6_error_quoting(
             2,
             HOME_AGENT_ADDRESS,
             &outer_packet(43, HOME_AGENT_ADDRESS, "2001:db8:f1::10")
@@ -258,10 +258,14 @@ fn icmp_errors_about_outer_packets_are_recognised() {
         None
     );
     assert_eq!(
-        quoted_ends_of(&error(2, HOME_AGENT_ADDRESS, &outer_packet(41, HOME_ADDRESS, "2001:db8:f1::10"))),
+        quoted_ends_of(&icmpv6_error_quoting(
+            2,
+            HOME_AGENT_ADDRESS,
+            &outer_packet(41, HOME_ADDRESS, "2001:db8:f1::10")
+        )),
         None
     );
-    let whole = error(2, HOME_AGENT_ADDRESS, &quoted);
+    let whole = icmpv6_error_quoting(2, HOME_AGENT_ADDRESS, &quoted);
     for length in 0..whole.len() {
         assert_eq!(quoted_ends_of(&whole[..length]), None);
     }

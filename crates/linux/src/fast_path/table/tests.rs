@@ -267,7 +267,7 @@ impl RandomTest {
 
     fn commit_and_check(&mut self) {
         let operations = self.table.commit_changes();
-        assert!(!self.table.is_dirty());
+        assert!(!self.table.has_changes());
         for operation in &operations {
             for write in ModelMaps::writes_of_operation(*operation) {
                 let began = self.maps.clone();
@@ -294,7 +294,7 @@ impl RandomTest {
             let prefixes: BTreeSet<Ipv6Net> =
                 tunnels.values().flat_map(|tunnel| tunnel.inner.clone()).collect();
             let lengths: BTreeSet<u8> = prefixes.iter().map(Ipv6Net::prefix_len).collect();
-            prefixes.len() <= BINDING_PREFIXES_MAX && lengths.len() <= BINDING_LENGTHS_MAX
+            prefixes.len() <= MAX_PREFIXES_PER_BINDING && lengths.len() <= MAX_LENGTHS_PER_BINDING
         };
         if fits && simple && self.desired_tunnels.0.values().all(modest) {
             assert_eq!(obstacle, None, "{operations:?}");
@@ -752,7 +752,7 @@ fn fast_path_flow_rules_change_with_their_binding() {
         _ => panic!("{operations:?}"),
     };
     assert_eq!((value.rules, value.transmitting_paths, value.accepting_paths), (first, 3, 3));
-    assert!(table.rules(first).is_some());
+    assert!(table.added_rules(first).is_some());
     table.set_distribution(binding, rules([1, 1, 1]));
     assert_eq!(table.commit_changes(), []);
     table.set_distribution(binding, rules([5, 1, 1]));

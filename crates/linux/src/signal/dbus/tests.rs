@@ -41,7 +41,7 @@ fn dbus_call_has_the_specified_layout() {
         \x08\x01g\0\x02su\0\
         \x01\0\0\0x\0\0\0\x02\0\0\0";
     assert_eq!(emit(&call, 7), expected);
-    assert_eq!(length(expected).expect("a length"), expected.len());
+    assert_eq!(message_length(expected).expect("a length"), expected.len());
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn invalid_dbus_message_is_refused() {
     }
     let mut long = reply_message("u", &[0; 4]);
     long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert!(length(&long).is_err());
+    assert!(message_length(&long).is_err());
     // With these lengths of the header fields, the length of the message exceeds 32 bits.
     for fields in [u32::MAX, u32::MAX - 15, u32::MAX - 16, u32::MAX - 22] {
         long[4..8].copy_from_slice(&8_u32.to_le_bytes());
         long[12..16].copy_from_slice(&fields.to_le_bytes());
-        assert!(length(&long).is_err(), "{fields}");
+        assert!(message_length(&long).is_err(), "{fields}");
     }
-    assert!(length(b"x\x02\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0").is_err());
+    assert!(message_length(b"x\x02\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0").is_err());
 }
 
 proptest! {
@@ -110,7 +110,7 @@ proptest! {
     fn random_dbus_messages_cause_no_panic(signature in "[ybnqiuxtdsogvah(){}]\
                                     {0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {
         let octets = reply_message(&signature, &body);
-        let _ = length(&octets);
+        let _ = message_length(&octets);
         let _ = ReceivedMessage::parse(&octets);
         let _ = ReceivedMessage::parse(&body);
     }

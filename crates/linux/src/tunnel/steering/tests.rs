@@ -17,7 +17,7 @@ const CONTROL_PROTOCOLS: [u8; 6] = [0, 43, 44, 58, 60, 135];
 const DATA_PROTOCOLS: [u8; 6] = [6, 17, 41, 50, 59, 132];
 const QUEUE_FORWARDED: u32 = DeviceQueue::Forwarded as u32;
 const QUEUE_KNOWN_SENDERS: u32 = DeviceQueue::Known as u32;
-const QUEUE_OTHER_SENDERS: u32 = DeviceQueue::Strangers as u32;
+const QUEUE_OTHER_SENDERS: u32 = DeviceQueue::OtherSenders as u32;
 
 /// Returns the loaded program; `None` if the kernel allows no programs.
 fn loaded_program(senders: usize) -> Option<(Arc<SteeringProgram>, KnownSenders)> {
@@ -69,7 +69,7 @@ fn selected_queues(steering: &SteeringProgram, source: &str, kinds: &[u8]) -> Ve
 }
 
 /// Returns whether the map of queues has an entry for an address. Forged source addresses must get no entry.
-fn has_place(steering: &SteeringProgram, source: &str) -> bool {
+fn has_queue_entry(steering: &SteeringProgram, source: &str) -> bool {
     steering.queue_map.get(&source.parse::<Ipv6Addr>().unwrap().octets()).is_some()
 }
 
@@ -85,14 +85,14 @@ fn sender_changes_tun_queue_after_its_packets_left_the_old_one() {
     assert_eq!(selected_queues(&steering, ROUTER, &CONTROL_PROTOCOLS), [QUEUE_OTHER_SENDERS; 6]);
     // The station has handled all packets from the queue for unknown senders that arrived before this sender
     // became known.
-    steering.has_read(DeviceQueue::Strangers, before);
-    steering.has_read(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, before);
+    steering.set_read_until(DeviceQueue::Known, now());
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
     let between = now();
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
-    steering.has_read(DeviceQueue::Strangers, between);
+    steering.set_read_until(DeviceQueue::OtherSenders, between);
     assert_eq!(asks(), QUEUE_OTHER_SENDERS, "the one before may wait still");
-    steering.has_read(DeviceQueue::Strangers, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, now());
     assert_eq!(selected_queues(&steering, ROUTER, &CONTROL_PROTOCOLS), [QUEUE_KNOWN_SENDERS; 6]);
     assert_eq!(selected_queues(&steering, ROUTER, &DATA_PROTOCOLS), [QUEUE_FORWARDED; 6]);
     assert_eq!(selected_queues(&steering, UNKNOWN_SENDER, &CONTROL_PROTOCOLS), [QUEUE_OTHER_SENDERS; 6]);
@@ -100,18 +100,18 @@ fn sender_changes_tun_queue_after_its_packets_left_the_old_one() {
     known.add(&router, true);
     known.add(&router, false);
     known.remove(&router);
-    steering.has_read(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, now());
     assert_eq!(asks(), QUEUE_KNOWN_SENDERS);
     // The second router's tunnel ends as well. Its packets in the second queue must be handled before it
     // changes its queue.
     known.remove(&router);
     assert_eq!(asks(), QUEUE_KNOWN_SENDERS);
-    steering.has_read(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, now());
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
     // The router has a tunnel again.
     known.add(&router, true);
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
-    steering.has_read(DeviceQueue::Strangers, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, now());
     assert_eq!(asks(), QUEUE_KNOWN_SENDERS);
 }
 
@@ -120,27 +120,27 @@ fn removed_sender_keeps_its_tun_queue_until_its_last_packet() {
     let Some((steering, mut known)) = loaded_program(0) else { return };
     let router = tunnel_to(ROUTER.parse::<Ipv6Addr>().unwrap().into());
     known.add(&router, true);
-    steering.has_read(DeviceQueue::Strangers, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, now());
     assert_eq!(selected_queue(&steering, &packet(ROUTER, 135)), QUEUE_KNOWN_SENDERS);
     known.remove(&router);
     let wait = || std::thread::sleep(std::time::Duration::from_nanos(MAX_QUEUEING_DELAY_NS));
     wait();
-    known.forget_removed();
-    assert!(has_place(&steering, ROUTER), "a message of his may wait");
-    steering.has_read(DeviceQueue::Known, now());
-    known.forget_removed();
-    assert!(has_place(&steering, ROUTER), "looked at too early");
+    known.free_removed_entries();
+    assert!(has_queue_entry(&steering, ROUTER), "a message of his may wait");
+    steering.set_read_until(DeviceQueue::Known, now());
+    known.free_removed_entries();
+    assert!(has_queue_entry(&steering, ROUTER), "looked at too early");
     wait();
-    known.forget_removed();
-    assert!(!has_place(&steering, ROUTER));
+    known.free_removed_entries();
+    assert!(!has_queue_entry(&steering, ROUTER));
     assert!(known.leaving_senders.is_empty());
     // The router gets a tunnel again before its entry was removed.
     known.add(&router, true);
     known.remove(&router);
     known.add(&router, true);
     wait();
-    known.forget_removed();
-    assert!(has_place(&steering, ROUTER));
+    known.free_removed_entries();
+    assert!(has_queue_entry(&steering, ROUTER));
     assert!(known.leaving_senders.is_empty());
     // Remove a sender that was never known, and add a sender whose packets do not arrive through the device.
     known.remove(&tunnel_to(UNKNOWN_SENDER.parse::<Ipv6Addr>().unwrap().into()));
@@ -180,7 +180,7 @@ fn senders_beyond_map_size_remain_unknown() {
     for number in 0..2010 {
         known.add(&tunnel_to(at(number).into()), true);
     }
-    steering.has_read(DeviceQueue::Strangers, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, now());
     let queues = |steering: &SteeringProgram| -> Vec<u32> {
         (0..2010).map(|number| selected_queue(steering, &packet(&at(number).to_string(), 135))).collect()
     };
@@ -189,7 +189,7 @@ fn senders_beyond_map_size_remain_unknown() {
     for number in 0..2010 {
         known.remove(&tunnel_to(at(number).into()));
     }
-    steering.has_read(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, now());
     assert_eq!(queues(&steering), [QUEUE_OTHER_SENDERS; 2010]);
 }
 

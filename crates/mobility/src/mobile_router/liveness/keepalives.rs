@@ -12,7 +12,7 @@ use super::{KEEPALIVE_RANGE, MIN_KEEPALIVE, PathState};
 impl PathState {
     /// Records a Binding Update over the path, which also is a keepalive.
     pub(super) fn record_sent_update(&mut self, now: Time) {
-        if self.liveness.is_quiet() {
+        if self.liveness.has_no_outstanding_heartbeat() {
             self.liveness.record_sending_time(now);
         }
     }

@@ -12,8 +12,8 @@ const fn noon_of_day(day: u64) -> i64 {
     (day * DAY_S + DAY_S / 2).cast_signed()
 }
 
-fn octets(epoch: u64, total: u64) -> Octets {
-    Octets { epoch, total, received: 0 }
+fn octets(epoch: u64, total: u64) -> InterfaceOctets {
+    InterfaceOctets { epoch, total, received: 0 }
 }
 
 /// A simulated machine: its clocks and its counters.

@@ -1,10 +1,10 @@
-//! Direct routes through encrypted sessions: the key of a router is believed with its prefixes, and nothing
-//! goes between the routers in the clear.
+//! DirectRouteState routes through encrypted sessions: the key of a router is believed with its prefixes,
+//! and nothing goes between the routers in the clear.
 
 use std::time::Duration;
 
 use carnet_base::Rng;
-use carnet_mobility::Direct;
+use carnet_mobility::DirectRouteState;
 use carnet_mobility::direct::{DirectDrop, MAX_SESSION_KEYS};
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
@@ -24,7 +24,8 @@ fn world_with_encrypted_route() -> DirectRouteNetwork {
 }
 
 fn assert_nothing_in_the_clear(world: &DirectRouteNetwork) {
-    let mut direct = world.log.iter().filter(|packet| packet.packet_path == PacketPath::Straight);
+    let mut direct =
+        world.sent_packets_log.iter().filter(|packet| packet.packet_path == PacketPath::Straight);
     assert!(direct.all(|packet| packet.session.is_some()), "a message between the routers in the clear");
 }
 
@@ -72,7 +73,10 @@ fn handover_of_each_router_through_sessions_loses_no_packet() {
 /// A router without a key, or of an earlier version, sends no key. The router with a key says so.
 #[test]
 fn router_without_key_gets_no_direct_route_and_the_status_says_why() {
-    let routers = vec![Direct::new(encrypted_config(0), Rng::new(7)), Direct::new(config(1), Rng::new(8))];
+    let routers = vec![
+        DirectRouteState::new(encrypted_config(0), Rng::new(7)),
+        DirectRouteState::new(config(1), Rng::new(8)),
+    ];
     let mut world = DirectRouteNetwork::with_routers(routers);
     world.advance_time(SECOND * 30);
     assert!(!world.is_direct(0, 1) && !world.is_direct(1, 0));
@@ -82,7 +86,8 @@ fn router_without_key_gets_no_direct_route_and_the_status_says_why() {
     assert_eq!(warned, [0], "once: {:?}", world.warnings);
     assert!(world.warnings[0].1.contains("no direct route to the mobile router"), "{:?}", world.warnings);
     assert!(world.dropped_messages(0, DirectDrop::NoKey) > 0, "it does not answer requests without a key");
-    let direct = world.log.iter().filter(|packet| packet.packet_path == PacketPath::Straight).count();
+    let direct =
+        world.sent_packets_log.iter().filter(|packet| packet.packet_path == PacketPath::Straight).count();
     assert_eq!(direct, 0, "no care-of address of the routers gets a message");
     assert_eq!(world.take_packet_counts(0, 1).lost_packets + world.take_packet_counts(1, 0).lost_packets, 0);
 }
@@ -93,7 +98,7 @@ fn router_that_names_a_foreign_key_gets_no_route() {
     let mut world = DirectRouteNetwork::encrypted(3);
     // Without the private key, the sessions of router 2 have another key than the one that it names.
     world.own_keys[2] = vec![[99; 32]];
-    world.routers[2] = Direct::new(encrypted_config(2), Rng::new(5));
+    world.routers[2] = DirectRouteState::new(encrypted_config(2), Rng::new(5));
     world.routers[2].handle_own_key(world.now, key_of(0));
     world.set_care_of(2, &[care_of_address_of(2, 0)]);
     world.advance_time(SECOND * 60);
@@ -114,7 +119,7 @@ fn world_with_lost_update() -> (DirectRouteNetwork, DirectRoute) {
     let of_router = |packet: &&PacketUnderway| {
         packet.from == 0 && parse_message(&packet.octets).kind == DirectRouteKind::BindingUpdate
     };
-    let update = parse_message(&world.log.iter().find(of_router).expect("an update").octets);
+    let update = parse_message(&world.sent_packets_log.iter().find(of_router).expect("an update").octets);
     (world, update)
 }
 
@@ -134,7 +139,8 @@ fn binding_update_with_another_key_or_session_is_refused() {
         public_key: Some([77; 32]),
         ..DirectRoute::new(DirectRouteKind::HomeTestInit)
     };
-    let asked = world.routers[1].handle_inner(now, home_address_of(5), host_address_of(1), &question);
+    let asked =
+        world.routers[1].handle_tunnelled_message(now, home_address_of(5), host_address_of(1), &question);
     assert_eq!(asked, Ok(()));
     world.take_router_outputs(1);
     let foreign = session_of(&world, [77; 32]).expect("a session");
@@ -161,7 +167,7 @@ fn binding_update_with_another_key_or_session_is_refused() {
 #[test]
 fn replayed_proof_changes_nothing() {
     let mut world = world_with_encrypted_route();
-    let recording = world.log.clone();
+    let recording = world.sent_packets_log.clone();
     world.set_care_of(0, &[care_of_address_of(0, 1), care_of_address_of(0, 0)]);
     world.advance_time(SECOND * 6);
     let before = world.routers[1].tunnels();
@@ -186,7 +192,7 @@ fn replayed_proof_changes_nothing() {
 fn router_that_has_restarted_gets_an_encrypted_route_again() {
     let mut world = world_with_encrypted_route();
     world.accepted_keys[1].clear();
-    world.routers[1] = Direct::new(encrypted_config(1), Rng::new(99));
+    world.routers[1] = DirectRouteState::new(encrypted_config(1), Rng::new(99));
     world.routers[1].handle_own_key(world.now, key_of(1));
     world.set_care_of(1, &[care_of_address_of(1, 0)]);
     world.advance_time(SECOND * 10);
@@ -212,10 +218,10 @@ fn route_follows_a_new_key_without_loss() {
 #[test]
 fn router_is_silent_until_its_key_is_known() {
     let mut world = DirectRouteNetwork::encrypted(2);
-    world.routers[0] = Direct::new(encrypted_config(0), Rng::new(5));
+    world.routers[0] = DirectRouteState::new(encrypted_config(0), Rng::new(5));
     world.set_care_of(0, &[care_of_address_of(0, 0)]);
     world.advance_time(SECOND * 3);
-    assert!(world.log.iter().all(|packet| packet.from != 0));
+    assert!(world.sent_packets_log.iter().all(|packet| packet.from != 0));
     world.routers[0].handle_own_key(world.now, key_of(0));
     world.advance_time(SECOND * 60);
     assert!(world.is_direct(0, 1));
@@ -224,16 +230,16 @@ fn router_is_silent_until_its_key_is_known() {
 #[test]
 fn route_and_its_sessions_end_when_no_packet_uses_them() {
     let mut world = world_with_encrypted_route();
-    world.sending = false;
-    world.step = SECOND;
+    world.sends_data = false;
+    world.step_duration = SECOND;
     world.advance_time(SECOND * 1300);
     for number in [0, 1] {
         assert_eq!(world.routers[number].routes().count(), 0);
         assert!(world.accepted_keys[number].is_empty(), "{:?}", world.accepted_keys[number]);
     }
-    let sent = world.log.len();
+    let sent = world.sent_packets_log.len();
     world.advance_time(SECOND * 600);
-    assert_eq!(world.log.len(), sent, "silence");
+    assert_eq!(world.sent_packets_log.len(), sent, "silence");
 }
 
 /// A flood of requests with random keys fills the table, and does not end the route.
@@ -251,7 +257,7 @@ fn flood_of_keys_is_bounded_and_ends_no_session_in_use() {
             public_key: Some(key),
             ..DirectRoute::new(DirectRouteKind::HomeTestInit)
         };
-        let _ = world.routers[0].handle_inner(world.now, source, host_address_of(0), &question);
+        let _ = world.routers[0].handle_tunnelled_message(world.now, source, host_address_of(0), &question);
         world.take_router_outputs(0);
         assert!(world.accepted_keys[0].len() <= MAX_SESSION_KEYS);
         world.advance_time(Duration::from_millis(10));
@@ -268,14 +274,19 @@ fn flood_of_keys_is_bounded_and_ends_no_session_in_use() {
 #[test]
 fn session_of_a_stranger_opens_no_route() {
     let mut world = DirectRouteNetwork::encrypted(3);
-    world.sending = false;
+    world.sends_data = false;
     let question = DirectRoute {
         home_address: home_address_of(2),
         prefixes: vec![network_of(2)],
         public_key: Some(key_of(2)),
         ..DirectRoute::new(DirectRouteKind::HomeTestInit)
     };
-    let asked = world.routers[0].handle_inner(world.now, home_address_of(2), host_address_of(0), &question);
+    let asked = world.routers[0].handle_tunnelled_message(
+        world.now,
+        home_address_of(2),
+        host_address_of(0),
+        &question,
+    );
     assert_eq!(asked, Ok(()));
     world.take_router_outputs(0);
     world.accepted_keys[2].insert(carnet_mobility::SessionPeer(1), key_of(0));

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Rng;
-use carnet_mobility::Direct;
+use carnet_mobility::DirectRouteState;
 use carnet_mobility::direct::{DirectDrop, MAX_CANDIDATES, MAX_PEERS};
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
@@ -27,7 +27,7 @@ fn peer_cannot_claim_foreign_network() {
     // Router 2 says that network 1 is its own.
     let mut greedy = config(2);
     greedy.prefixes.push(network_of(1));
-    world.routers[2] = Direct::new(greedy, Rng::new(5));
+    world.routers[2] = DirectRouteState::new(greedy, Rng::new(5));
     world.set_care_of(2, &[care_of_address_of(2, 0)]);
     world.advance_time(SECOND * 60);
     assert!(world.dropped_messages(1, DirectDrop::Unasked) > 0, "its owner gets the tokens");
@@ -43,8 +43,10 @@ fn an_update_without_every_token_is_ignored() {
     let mut world = DirectRouteNetwork::new(2);
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::BindingUpdate);
     world.advance_time(SECOND * 2);
-    let update =
-        world.log.iter().find(|packet| parse_message(&packet.octets).kind == DirectRouteKind::BindingUpdate);
+    let update = world
+        .sent_packets_log
+        .iter()
+        .find(|packet| parse_message(&packet.octets).kind == DirectRouteKind::BindingUpdate);
     let update = parse_message(&update.expect("an update").octets);
     world.filter = Box::new(|_, _| true);
     for (changed, reason) in [
@@ -72,19 +74,20 @@ fn an_update_without_every_token_is_ignored() {
         (DirectRoute { authenticator: [0; 12], ..update.clone() }, DirectDrop::Authenticator),
     ] {
         let source = care_of_address_of(0, 0);
-        let result = world.routers[1].handle_straight(world.now, source, care_of_address_of(1, 0), &changed);
+        let result =
+            world.routers[1].handle_clear_message(world.now, source, care_of_address_of(1, 0), &changed);
         assert_eq!(result, Err(reason), "{changed:?}");
         world.take_router_outputs(1);
         assert!(world.routers[1].tunnels().is_empty());
     }
-    let elsewhere = world.routers[1].handle_straight(
+    let elsewhere = world.routers[1].handle_clear_message(
         world.now,
         care_of_address_of(0, 1),
         care_of_address_of(1, 0),
         &update,
     );
     assert_eq!(elsewhere, Err(DirectDrop::CareOfAddress), "from an address that was not tested");
-    let result = world.routers[1].handle_straight(
+    let result = world.routers[1].handle_clear_message(
         world.now,
         care_of_address_of(0, 0),
         care_of_address_of(1, 0),
@@ -97,7 +100,7 @@ fn an_update_without_every_token_is_ignored() {
 #[test]
 fn replayed_direct_route_messages_are_ignored() {
     let mut world = world_with_direct_route();
-    let old: Vec<PacketUnderway> = world.log.clone();
+    let old: Vec<PacketUnderway> = world.sent_packets_log.clone();
     world.set_care_of(0, &[care_of_address_of(0, 1), care_of_address_of(0, 0)]);
     world.advance_time(SECOND);
     let route = |world: &DirectRouteNetwork| world.routers[1].routes().next().and_then(|route| route.remote);
@@ -109,7 +112,7 @@ fn replayed_direct_route_messages_are_ignored() {
     let now = world.now;
     world.routers[0].handle_shutdown(now);
     world.take_router_outputs(0);
-    world.sending = false;
+    world.sends_data = false;
     world.advance_time(SECOND);
     assert!(world.routers[1].tunnels().is_empty());
     let before = world.dropped_messages(1, DirectDrop::Sequence);
@@ -117,9 +120,9 @@ fn replayed_direct_route_messages_are_ignored() {
     world.advance_time(SECOND);
     assert!(world.dropped_messages(1, DirectDrop::Sequence) > before);
     assert!(world.routers[1].tunnels().is_empty());
-    world.step = SECOND;
+    world.step_duration = SECOND;
     world.advance_time(SECOND * 700);
-    world.step = Duration::from_millis(10);
+    world.step_duration = Duration::from_millis(10);
     send_again(&mut world, old);
     world.advance_time(SECOND);
     assert!(world.routers[1].tunnels().is_empty(), "its nonces are no longer good");
@@ -147,7 +150,7 @@ fn answers_without_a_request_are_ignored() {
             ..DirectRoute::new(kind)
         };
         let now = world.now;
-        let straight = world.routers[0].handle_straight(
+        let straight = world.routers[0].handle_clear_message(
             now,
             care_of_address_of(1, 0),
             care_of_address_of(0, 0),
@@ -155,7 +158,10 @@ fn answers_without_a_request_are_ignored() {
         );
         assert!(straight.is_err(), "{kind:?}");
         let to = if kind == DirectRouteKind::PrefixTest { host_address_of(0) } else { home_address_of(0) };
-        assert!(world.routers[0].handle_inner(now, home_address_of(1), to, &message).is_err(), "{kind:?}");
+        assert!(
+            world.routers[0].handle_tunnelled_message(now, home_address_of(1), to, &message).is_err(),
+            "{kind:?}"
+        );
     }
     world.advance_time(SECOND);
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
@@ -175,7 +181,7 @@ fn answer_without_cookie_of_request_is_ignored() {
         world.filter = Box::new(move |_, message| message.kind != kind);
         world.advance_time(Duration::from_millis(500));
         let answer = world
-            .log
+            .sent_packets_log
             .iter()
             .rev()
             .find(|packet| packet.from == 1 && parse_message(&packet.octets).kind == kind);
@@ -186,8 +192,8 @@ fn answer_without_cookie_of_request_is_ignored() {
         for (message, expected) in [(wrong, Err(DirectDrop::Unasked)), (right, Ok(()))] {
             let (now, from, to) = (world.now, header.source, header.destination);
             let result = match packet.packet_path {
-                PacketPath::Home => world.routers[0].handle_inner(now, from, to, &message),
-                PacketPath::Straight => world.routers[0].handle_straight(now, from, to, &message),
+                PacketPath::Home => world.routers[0].handle_tunnelled_message(now, from, to, &message),
+                PacketPath::Straight => world.routers[0].handle_clear_message(now, from, to, &message),
             };
             assert_eq!(result, expected, "{kind:?}");
         }
@@ -200,9 +206,9 @@ fn answer_without_cookie_of_request_is_ignored() {
 fn direct_route_message_by_wrong_path_is_ignored() {
     let mut world = DirectRouteNetwork::new(2);
     world.advance_time(SECOND * 2);
-    let first: Vec<PacketUnderway> = world.log.clone();
+    let first: Vec<PacketUnderway> = world.sent_packets_log.clone();
     let mut world = DirectRouteNetwork::new(2);
-    world.sending = false;
+    world.sends_data = false;
     for packet in first {
         let other =
             if packet.packet_path == PacketPath::Home { PacketPath::Straight } else { PacketPath::Home };
@@ -211,9 +217,9 @@ fn direct_route_message_by_wrong_path_is_ignored() {
         let (from, to) = (header.source, header.destination);
         let router = &mut world.routers[1 - packet.from];
         let result = match other {
-            PacketPath::Home => router.handle_inner(world.now, from, to, &message),
+            PacketPath::Home => router.handle_tunnelled_message(world.now, from, to, &message),
             PacketPath::Straight => {
-                router.handle_straight(world.now, from, care_of_address_of(1 - packet.from, 0), &message)
+                router.handle_clear_message(world.now, from, care_of_address_of(1 - packet.from, 0), &message)
             }
         };
         assert_eq!(result, Err(DirectDrop::NotForUs), "{:?}", message.kind);
@@ -229,7 +235,8 @@ fn invalid_prefixes_of_a_peer_are_refused() {
             prefixes: prefixes.iter().map(|text| prefix(text)).collect(),
             ..DirectRoute::new(DirectRouteKind::HomeTestInit)
         };
-        let result = world.routers[0].handle_inner(world.now, source, host_address_of(0), &message);
+        let result =
+            world.routers[0].handle_tunnelled_message(world.now, source, host_address_of(0), &message);
         world.take_router_outputs(0);
         result
     };
@@ -256,9 +263,9 @@ fn invalid_prefixes_of_a_peer_are_refused() {
     assert_eq!(ask(&mut world, stranger, &[]), Err(DirectDrop::BadPrefix));
     assert_eq!(ask(&mut world, home_address_of(0), &["2001:db8:a5::/64"]), Err(DirectDrop::HomeAddress));
     assert_eq!(ask(&mut world, host_address_of(0), &["2001:db8:a5::/64"]), Err(DirectDrop::BadPrefix));
-    assert!(world.log.is_empty());
+    assert!(world.sent_packets_log.is_empty());
     assert_eq!(ask(&mut world, stranger, &["2001:db8:a5::/64", "2001:db8:a6::/64"]), Ok(()));
-    assert_eq!(world.log.len(), 3, "an answer, and a test for each");
+    assert_eq!(world.sent_packets_log.len(), 3, "an answer, and a test for each");
 }
 
 /// A router sends its care-of address only to addresses in the networks of direct routes. A Home Test Init
@@ -266,7 +273,7 @@ fn invalid_prefixes_of_a_peer_are_refused() {
 #[test]
 fn an_unverified_peer_learns_no_care_of_address() {
     let mut world = DirectRouteNetwork::new(1);
-    world.sending = false;
+    world.sends_data = false;
     let (stranger, claimed) = (address("2001:db8:9::9"), prefix("2001:db8:a5:77::/64"));
     let question = DirectRoute {
         home_address: stranger,
@@ -274,10 +281,10 @@ fn an_unverified_peer_learns_no_care_of_address() {
         ..DirectRoute::new(DirectRouteKind::HomeTestInit)
     };
     for (at, told) in [(host_address_of(0), vec![network_of(0)]), (home_address_of(0), Vec::new())] {
-        world.log.clear();
-        assert_eq!(world.routers[0].handle_inner(world.now, stranger, at, &question), Ok(()));
+        world.sent_packets_log.clear();
+        assert_eq!(world.routers[0].handle_tunnelled_message(world.now, stranger, at, &question), Ok(()));
         world.take_router_outputs(0);
-        for packet in &world.log {
+        for packet in &world.sent_packets_log {
             let to = carnet_wire::ipv6::Header::parse(&packet.octets).expect("a packet").destination;
             let message = parse_message(&packet.octets);
             match message.kind {
@@ -291,12 +298,12 @@ fn an_unverified_peer_learns_no_care_of_address() {
                 }
             }
         }
-        assert_eq!(world.log.len(), 2);
+        assert_eq!(world.sent_packets_log.len(), 2);
     }
     let mut world = world_with_direct_route();
-    world.step = SECOND;
+    world.step_duration = SECOND;
     world.advance_time(SECOND * 200);
-    let questions = world.log.iter().filter(|packet| packet.from == 0);
+    let questions = world.sent_packets_log.iter().filter(|packet| packet.from == 0);
     let questions = questions.map(|packet| {
         let to = carnet_wire::ipv6::Header::parse(&packet.octets).expect("a packet").destination;
         (to == home_address_of(1), parse_message(&packet.octets))
@@ -316,7 +323,7 @@ fn an_unverified_peer_learns_no_care_of_address() {
 #[test]
 fn unknown_router_cannot_trigger_requests() {
     let mut world = world_with_direct_route();
-    world.cut = true;
+    world.is_direct_path_cut = true;
     let elsewhere = address("2001:db8:dead::1");
     let question = DirectRoute {
         home_address: home_address_of(1),
@@ -326,11 +333,16 @@ fn unknown_router_cannot_trigger_requests() {
     };
     for _ in 0..1000 {
         world.advance_time(Duration::from_millis(10));
-        let _ = world.routers[0].handle_inner(world.now, home_address_of(1), host_address_of(0), &question);
+        let _ = world.routers[0].handle_tunnelled_message(
+            world.now,
+            home_address_of(1),
+            host_address_of(0),
+            &question,
+        );
         world.take_router_outputs(0);
     }
     assert!(!world.is_direct(0, 1));
-    let there = world.log.iter().filter(|packet| {
+    let there = world.sent_packets_log.iter().filter(|packet| {
         let header = carnet_wire::ipv6::Header::parse(&packet.octets).expect("a packet");
         header.destination == elsewhere
     });
@@ -340,20 +352,20 @@ fn unknown_router_cannot_trigger_requests() {
 /// Router 0 asks for router 1's network, and another party answers that the network is its own.
 fn world_with_claimed_network() -> DirectRouteNetwork {
     let mut world = DirectRouteNetwork::new(2);
-    world.sending = false;
+    world.sends_data = false;
     let now = world.now;
-    world.routers[0].handle_use(now, host_address_of(1));
+    world.routers[0].handle_used_destination(now, host_address_of(1));
     world.routers[0].handle_timeout(now);
     world.take_router_outputs(0);
     let claimant = address("2001:db8:1::66");
     let answer = DirectRoute {
-        cookie: parse_message(&world.log[0].octets).cookie,
+        cookie: parse_message(&world.sent_packets_log[0].octets).cookie,
         home_address: claimant,
         home_nonce: 1,
         prefixes: vec![network_of(1), prefix("2001:db8:a5::/64")],
         ..DirectRoute::new(DirectRouteKind::HomeTest)
     };
-    assert_eq!(world.routers[0].handle_inner(now, claimant, home_address_of(0), &answer), Ok(()));
+    assert_eq!(world.routers[0].handle_tunnelled_message(now, claimant, home_address_of(0), &answer), Ok(()));
     world.take_router_outputs(0);
     let routes: Vec<_> = world.routers[0].routes().collect();
     assert_eq!((routes[0].home_address, &routes[0].prefixes), (claimant, &vec![network_of(1)]));
@@ -365,12 +377,12 @@ fn world_with_claimed_network() -> DirectRouteNetwork {
 fn proven_prefix_replaces_unproven_claim() {
     let mut world = world_with_claimed_network();
     for _ in 0..100 {
-        world.routers[1].handle_use(world.now, host_address_of(0));
+        world.routers[1].handle_used_destination(world.now, host_address_of(0));
         world.advance_time(Duration::from_millis(100));
     }
-    world.step = SECOND;
+    world.step_duration = SECOND;
     for _ in 0..600 {
-        world.routers[0].handle_use(world.now, host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, host_address_of(1));
         world.advance_time(SECOND);
     }
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
@@ -380,16 +392,16 @@ fn proven_prefix_replaces_unproven_claim() {
 #[test]
 fn unproven_prefix_claim_expires() {
     let mut world = world_with_claimed_network();
-    world.home_cut = true;
-    world.step = SECOND;
+    world.is_home_path_cut = true;
+    world.step_duration = SECOND;
     for _ in 0..470 {
-        world.routers[0].handle_use(world.now, host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, host_address_of(1));
         world.advance_time(SECOND);
     }
     assert!(!world.is_direct(0, 1));
-    world.home_cut = false;
+    world.is_home_path_cut = false;
     for _ in 0..60 {
-        world.routers[0].handle_use(world.now, host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, host_address_of(1));
         world.advance_time(SECOND);
     }
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
@@ -400,14 +412,14 @@ fn unproven_prefix_claim_expires() {
 fn used_direct_route_update_is_never_accepted_again() {
     let mut world = world_with_direct_route();
     let sent = |packet: &&PacketUnderway| packet.from == 0;
-    let mut updates = world.log.iter().filter(sent).map(|packet| parse_message(&packet.octets));
+    let mut updates = world.sent_packets_log.iter().filter(sent).map(|packet| parse_message(&packet.octets));
     let update = updates.rfind(|message| message.kind == DirectRouteKind::BindingUpdate).expect("an update");
     let then = world.now;
     let now = world.now;
     world.routers[0].handle_shutdown(now);
     world.take_router_outputs(0);
-    world.sending = false;
-    world.step = SECOND;
+    world.sends_data = false;
+    world.step_duration = SECOND;
     world.advance_time(SECOND * 1500);
     assert!(world.routers[1].tunnels().is_empty());
     for (at, reason) in
@@ -415,8 +427,12 @@ fn used_direct_route_update_is_never_accepted_again() {
     {
         world.routers[1].handle_timeout(at);
         world.take_router_outputs(1);
-        let result =
-            world.routers[1].handle_straight(at, care_of_address_of(0, 0), care_of_address_of(1, 0), &update);
+        let result = world.routers[1].handle_clear_message(
+            at,
+            care_of_address_of(0, 0),
+            care_of_address_of(1, 0),
+            &update,
+        );
         assert_eq!(result, Err(reason));
     }
     assert!(world.routers[1].tunnels().is_empty());
@@ -429,8 +445,11 @@ fn refusal_needs_valid_key() {
     let mut world = DirectRouteNetwork::new(2);
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::BindingAcknowledgement);
     world.advance_time(Duration::from_millis(500));
-    let mut answers =
-        world.log.iter().filter(|packet| packet.from == 1).map(|packet| parse_message(&packet.octets));
+    let mut answers = world
+        .sent_packets_log
+        .iter()
+        .filter(|packet| packet.from == 1)
+        .map(|packet| parse_message(&packet.octets));
     let answer = answers.rfind(|message| message.kind == DirectRouteKind::BindingAcknowledgement);
     let answer = answer.expect("an answer that was lost");
     let (now, from, to) = (world.now, care_of_address_of(1, 0), care_of_address_of(0, 0));
@@ -443,17 +462,17 @@ fn refusal_needs_valid_key() {
         (138, answer.sequence.wrapping_sub(9), DirectDrop::Sequence),
     ] {
         let forged = DirectRoute { status, sequence, authenticator: [0; 12], ..answer.clone() };
-        let result = world.routers[0].handle_straight(now, from, to, &forged);
+        let result = world.routers[0].handle_clear_message(now, from, to, &forged);
         assert_eq!(result, Err(reason), "{status}");
     }
-    assert_eq!(world.routers[0].handle_straight(now, from, to, &answer), Ok(()));
+    assert_eq!(world.routers[0].handle_clear_message(now, from, to, &answer), Ok(()));
 }
 
 /// Requests and destinations take bounded memory, and a flood of them does not disturb existing routes.
 #[test]
 fn flood_of_direct_route_messages_keeps_routes() {
     let mut world = world_with_direct_route();
-    let before = world.log.len();
+    let before = world.sent_packets_log.len();
     for round in 0..20_000_u64 {
         let source = address(&format!("2001:db8:7::{:x}", round % 5000 + 1));
         let at = if round % 2 == 0 { host_address_of(0) } else { care_of_address_of(0, 0) };
@@ -464,15 +483,16 @@ fn flood_of_direct_route_messages_keeps_routes() {
                 prefixes: vec![prefix(&format!("2001:db8:a5:{:x}::/64", round % 60_000))],
                 ..DirectRoute::new(DirectRouteKind::HomeTestInit)
             };
-            let _ = world.routers[0].handle_inner(now, source, at, &message);
+            let _ = world.routers[0].handle_tunnelled_message(now, source, at, &message);
         } else {
             let kind =
                 if round % 3 == 0 { DirectRouteKind::CareOfTestInit } else { DirectRouteKind::Heartbeat };
             let message =
                 DirectRoute { home_address: source, care_of_address: source, ..DirectRoute::new(kind) };
-            let _ = world.routers[0].handle_straight(now, source, at, &message);
+            let _ = world.routers[0].handle_clear_message(now, source, at, &message);
         }
-        world.routers[0].handle_use(now, address(&format!("2001:db8:a8:{:x}::1", round % 60_000)));
+        world.routers[0]
+            .handle_used_destination(now, address(&format!("2001:db8:a8:{:x}::1", round % 60_000)));
         world.take_router_outputs(0);
         if round % 10 == 9 {
             world.advance_time(Duration::from_millis(10));
@@ -480,7 +500,7 @@ fn flood_of_direct_route_messages_keeps_routes() {
     }
     // In 20 s at most: 50 answers a second to unauthenticated sources, one request a second, and the messages
     // of the route itself.
-    let sent = world.log.len() - before;
+    let sent = world.sent_packets_log.len() - before;
     assert!(sent < 64 + 1000 + 30 + 20 * 20, "{sent}");
     assert!(world.dropped_messages(0, DirectDrop::RateLimited) > 10_000);
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));

@@ -32,14 +32,14 @@ impl AttackingParty {
         world: &mut DirectRouteNetwork,
         router: usize,
     ) -> Option<Result<(), DirectDrop>> {
-        let from = world.log.len();
+        let from = world.sent_packets_log.len();
         let question = DirectRoute {
             home_address: self.home_address,
             prefixes: vec![self.prefix],
             ..DirectRoute::new(DirectRouteKind::HomeTestInit)
         };
         world.routers[router]
-            .handle_inner(world.now, self.home_address, host_address_of(router), &question)
+            .handle_tunnelled_message(world.now, self.home_address, host_address_of(router), &question)
             .ok()?;
         let question = DirectRoute {
             home_address: self.home_address,
@@ -47,9 +47,9 @@ impl AttackingParty {
             ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
         };
         let ends = (self.care_of_address, care_of_address_of(router, 0));
-        world.routers[router].handle_straight(world.now, ends.0, ends.1, &question).ok()?;
+        world.routers[router].handle_clear_message(world.now, ends.0, ends.1, &question).ok()?;
         world.take_router_outputs(router);
-        let tests: BTreeMap<u8, DirectRoute> = world.log[from..]
+        let tests: BTreeMap<u8, DirectRoute> = world.sent_packets_log[from..]
             .iter()
             .map(|packet| {
                 (Header::parse(&packet.octets).expect("a packet").destination, parse_message(&packet.octets))
@@ -80,7 +80,7 @@ impl AttackingParty {
         let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(&hash.finalize()).expect("a key");
         mac.update(&update.octets());
         update.authenticator.copy_from_slice(&mac.finalize().into_bytes()[..12]);
-        let result = world.routers[router].handle_straight(world.now, ends.0, ends.1, &update);
+        let result = world.routers[router].handle_clear_message(world.now, ends.0, ends.1, &update);
         world.take_router_outputs(router);
         Some(result)
     }
@@ -103,15 +103,20 @@ fn forged_requests_do_not_limit_registered_peer() {
         for source in [elsewhere, from] {
             let (now, router) = (world.now, &mut world.routers[0]);
             let tests = init(DirectRouteKind::CareOfTestInit, source);
-            let _ = router.handle_straight(now, source, care_of_address_of(0, 0), &tests);
+            let _ = router.handle_clear_message(now, source, care_of_address_of(0, 0), &tests);
             let heartbeat = init(DirectRouteKind::Heartbeat, source);
-            let _ = router.handle_straight(now, source, care_of_address_of(0, 0), &heartbeat);
+            let _ = router.handle_clear_message(now, source, care_of_address_of(0, 0), &heartbeat);
         }
         let question = DirectRoute {
             prefixes: vec![network_of(1)],
             ..init(DirectRouteKind::HomeTestInit, Ipv6Addr::UNSPECIFIED)
         };
-        let _ = world.routers[0].handle_inner(world.now, home_address_of(1), host_address_of(0), &question);
+        let _ = world.routers[0].handle_tunnelled_message(
+            world.now,
+            home_address_of(1),
+            host_address_of(0),
+            &question,
+        );
         world.take_router_outputs(0);
         if round == 500 {
             world.set_care_of(1, &[care_of_address_of(1, 1), care_of_address_of(1, 0)]);
@@ -133,27 +138,39 @@ fn heartbeats_of_direct_route_are_authenticated() {
     let mut world = world_with_direct_route();
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::HeartbeatResponse);
     world.advance_time(Duration::from_millis(300));
-    let last =
-        |kind| world.log.iter().rev().map(|packet| parse_message(&packet.octets)).find(|it| it.kind == kind);
-    let mut beats =
-        world.log.iter().filter(|packet| packet.from == 0).map(|packet| parse_message(&packet.octets));
+    let last = |kind| {
+        world
+            .sent_packets_log
+            .iter()
+            .rev()
+            .map(|packet| parse_message(&packet.octets))
+            .find(|it| it.kind == kind)
+    };
+    let mut beats = world
+        .sent_packets_log
+        .iter()
+        .filter(|packet| packet.from == 0)
+        .map(|packet| parse_message(&packet.octets));
     let beat = beats.rfind(|message| message.kind == DirectRouteKind::Heartbeat).expect("a heartbeat");
-    let mut answers =
-        world.log.iter().filter(|packet| packet.from == 1).map(|packet| parse_message(&packet.octets));
+    let mut answers = world
+        .sent_packets_log
+        .iter()
+        .filter(|packet| packet.from == 1)
+        .map(|packet| parse_message(&packet.octets));
     let answer = answers.rfind(|message| message.cookie == beat.cookie).expect("an answer");
     assert!(last(DirectRouteKind::HeartbeatResponse).is_some());
     let (now, ends) = (world.now, (care_of_address_of(0, 0), care_of_address_of(1, 0)));
     let forged = DirectRoute { cookie: 5, ..beat };
     assert_eq!(
-        world.routers[1].handle_straight(now, ends.0, ends.1, &forged),
+        world.routers[1].handle_clear_message(now, ends.0, ends.1, &forged),
         Err(DirectDrop::Authenticator)
     );
     let forged = DirectRoute { authenticator: [0; 12], ..answer.clone() };
     assert_eq!(
-        world.routers[0].handle_straight(now, ends.1, ends.0, &forged),
+        world.routers[0].handle_clear_message(now, ends.1, ends.0, &forged),
         Err(DirectDrop::Authenticator)
     );
-    assert_eq!(world.routers[0].handle_straight(now, ends.1, ends.0, &answer), Ok(()));
+    assert_eq!(world.routers[0].handle_clear_message(now, ends.1, ends.0, &answer), Ok(()));
 }
 
 /// Unauthenticated sources can make a router compute keys of Binding Updates. The router limits these
@@ -161,19 +178,22 @@ fn heartbeats_of_direct_route_are_authenticated() {
 #[test]
 fn failed_verifications_of_direct_updates_are_limited() {
     let mut world = world_with_direct_route();
-    let mut updates =
-        world.log.iter().filter(|packet| packet.from == 1).map(|packet| parse_message(&packet.octets));
+    let mut updates = world
+        .sent_packets_log
+        .iter()
+        .filter(|packet| packet.from == 1)
+        .map(|packet| parse_message(&packet.octets));
     let update = updates.rfind(|message| message.kind == DirectRouteKind::BindingUpdate);
     let update = update.expect("an update");
     let elsewhere = address("2001:db8:dead::1");
     for (source, most) in [(elsewhere, 100), (care_of_address_of(1, 0), 16)] {
         let forged = DirectRoute { care_of_address: source, authenticator: [1; 12], ..update.clone() };
         let result = |world: &mut DirectRouteNetwork| {
-            world.routers[0].handle_straight(world.now, source, care_of_address_of(0, 0), &forged)
+            world.routers[0].handle_clear_message(world.now, source, care_of_address_of(0, 0), &forged)
         };
         if source != elsewhere {
             let again =
-                world.routers[0].handle_straight(world.now, source, care_of_address_of(0, 0), &update);
+                world.routers[0].handle_clear_message(world.now, source, care_of_address_of(0, 0), &update);
             assert_eq!(again, Err(DirectDrop::Sequence), "it was looked at, with the key that it has");
         }
         let results: Vec<_> = (0..5000).map(|_| result(&mut world)).collect();
@@ -187,7 +207,7 @@ fn failed_verifications_of_direct_updates_are_limited() {
 #[test]
 fn one_network_does_not_fill_the_peer_table() {
     let mut world = DirectRouteNetwork::new(2);
-    world.sending = false;
+    world.sends_data = false;
     let mut bound = 0;
     for number in 0..2 * MAX_PEERS as u16 {
         let party = AttackingParty {
@@ -202,7 +222,7 @@ fn one_network_does_not_fill_the_peer_table() {
         world.advance_time(Duration::from_millis(100));
     }
     assert!(bound >= MAX_PEERS, "{bound}");
-    world.sending = true;
+    world.sends_data = true;
     world.advance_time(SECOND * 5);
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
     assert_eq!(world.take_packet_counts(0, 1).lost_packets + world.take_packet_counts(1, 0).lost_packets, 0);
@@ -213,13 +233,13 @@ fn one_network_does_not_fill_the_peer_table() {
 #[test]
 fn requests_are_shared_between_destination_networks() {
     let mut world = DirectRouteNetwork::new(2);
-    world.sending = false;
+    world.sends_data = false;
     for number in 0..4 * MAX_CANDIDATES {
         world.now += Duration::from_millis(10);
-        world.routers[0].handle_use(world.now, address(&format!("2001:db8:a4:{number:x}::1")));
+        world.routers[0].handle_used_destination(world.now, address(&format!("2001:db8:a4:{number:x}::1")));
     }
     for _ in 0..200 {
-        world.routers[0].handle_use(world.now, host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, host_address_of(1));
         world.advance_time(Duration::from_millis(100));
     }
     assert!(world.is_direct(0, 1), "although its own question is all that there is");

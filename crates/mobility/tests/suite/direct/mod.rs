@@ -48,12 +48,12 @@ fn two_routers_find_each_other_by_their_traffic_and_lose_nothing() {
 #[test]
 fn no_lookup_is_sent_without_traffic_or_for_other_networks() {
     let mut world = DirectRouteNetwork::new(2);
-    world.sending = false;
+    world.sends_data = false;
     world.advance_time(SECOND * 60);
-    world.routers[0].handle_use(world.now, world::address("2001:db8:77::1"));
-    world.routers[0].handle_use(world.now, world::host_address_of(0));
+    world.routers[0].handle_used_destination(world.now, world::address("2001:db8:77::1"));
+    world.routers[0].handle_used_destination(world.now, world::host_address_of(0));
     world.advance_time(SECOND * 10);
-    assert!(world.log.is_empty());
+    assert!(world.sent_packets_log.is_empty());
 }
 
 /// If no mobile router answers for a destination, the router sends three requests, and repeats them after 30,
@@ -62,9 +62,9 @@ fn no_lookup_is_sent_without_traffic_or_for_other_networks() {
 fn destination_without_router_is_asked_at_growing_intervals() {
     let mut world = DirectRouteNetwork::new(2);
     world.filter = Box::new(|packet, _| packet.packet_path == PacketPath::Straight);
-    world.step = SECOND;
+    world.step_duration = SECOND;
     world.advance_time(SECOND * 600);
-    let asked = world.log.iter().filter(|packet| packet.from == 0).count();
+    let asked = world.sent_packets_log.iter().filter(|packet| packet.from == 0).count();
     assert!((12..=18).contains(&asked), "{asked}");
     assert_eq!(world.take_packet_counts(0, 1).lost_packets, 0);
 }
@@ -72,29 +72,29 @@ fn destination_without_router_is_asked_at_growing_intervals() {
 #[test]
 fn a_route_is_renewed_while_it_is_used_and_ends_when_it_is_not() {
     let mut world = world_with_direct_route();
-    world.step = SECOND;
+    world.step_duration = SECOND;
     world.advance_time(MAX_RR_BINDING_LIFETIME * 3);
     let seen = world.take_packet_counts(0, 1);
     assert_eq!((seen.lost_packets, seen.sent_through_home), (0, 0));
     assert_eq!(world.routers[0].counters().ended_routes, 0, "not for a moment");
-    world.sending = false;
+    world.sends_data = false;
     world.advance_time(SECOND * 60);
     assert!(world.is_direct(0, 1), "not at once");
     world.advance_time(MAX_RR_BINDING_LIFETIME * 3);
     assert_eq!(world.routers[0].routes().count() + world.routers[1].routes().count(), 0);
-    let sent = world.log.len();
+    let sent = world.sent_packets_log.len();
     world.advance_time(SECOND * 600);
-    assert_eq!(world.log.len(), sent, "silence");
+    assert_eq!(world.sent_packets_log.len(), sent, "silence");
 }
 
 /// Traffic in one direction is enough to keep a route.
 #[test]
 fn direct_route_used_in_one_direction_stays() {
     let mut world = world_with_direct_route();
-    world.sending = false;
-    world.step = SECOND;
+    world.sends_data = false;
+    world.step_duration = SECOND;
     for _ in 0..900 {
-        world.routers[0].handle_use(world.now, world::host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, world::host_address_of(1));
         world.advance_time(SECOND);
     }
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
@@ -170,14 +170,14 @@ fn silent_failure_of_direct_route_is_detected_and_repaired() {
         let mut world = world_with_direct_route();
         world.advance_time(Duration::from_millis(10 * offset));
         world.clear_packet_counts();
-        world.cut = true;
+        world.is_direct_path_cut = true;
         world.advance_time(SECOND * 10);
         for (from, to) in [(0, 1), (1, 0)] {
             let seen = world.take_packet_counts(from, to);
             assert!((30..=87).contains(&seen.lost_packets), "{seen:?}");
             assert!(seen.sent_through_home > 900, "{seen:?}");
         }
-        world.cut = false;
+        world.is_direct_path_cut = false;
         world.advance_time(SECOND * 10);
         assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
         let seen = world.take_packet_counts(0, 1);
@@ -188,7 +188,7 @@ fn silent_failure_of_direct_route_is_detected_and_repaired() {
 #[test]
 fn icmp_error_ends_direct_route_at_once() {
     let mut world = world_with_direct_route();
-    world.cut = true;
+    world.is_direct_path_cut = true;
     let (now, local, remote) = (world.now, care_of_address_of(0, 0), care_of_address_of(1, 0));
     world.routers[0].handle_unreachable(now, local, world::address("2001:db8:f9::1"));
     assert!(world.is_direct(0, 1), "about somebody else");
@@ -203,7 +203,7 @@ fn icmp_error_ends_direct_route_at_once() {
 #[test]
 fn a_router_reports_the_loss_of_its_bindings() {
     let mut world = world_with_direct_route();
-    world.routers[1] = carnet_mobility::Direct::new(world::config(1), carnet_base::Rng::new(99));
+    world.routers[1] = carnet_mobility::DirectRouteState::new(world::config(1), carnet_base::Rng::new(99));
     world.set_care_of(1, &[care_of_address_of(1, 0)]);
     world.advance_time(SECOND * 5);
     let seen = world.take_packet_counts(0, 1);
@@ -219,7 +219,7 @@ fn a_router_that_stops_announces_it_and_no_packet_is_lost() {
     // When a station stops, its data path lasts until its last messages have left.
     world.routers[0].handle_shutdown(now);
     world.take_router_outputs(0);
-    world.sending = false;
+    world.sends_data = false;
     world.advance_time(SECOND);
     assert!(!world.is_direct(1, 0));
     assert!(world.routers[1].tunnels().is_empty());
@@ -280,7 +280,7 @@ fn without_an_ipv6_care_of_address_all_packets_use_the_home_agent() {
     world.advance_time(SECOND * 10);
     assert!(!world.is_direct(0, 1) && !world.is_direct(1, 0));
     world.set_care_of(0, &[care_of_address_of(0, 0)]);
-    world.step = Duration::from_millis(100);
+    world.step_duration = Duration::from_millis(100);
     world.advance_time(SECOND * 70);
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
@@ -302,10 +302,10 @@ fn a_router_without_care_of_address_reports_it() {
 #[test]
 fn direct_route_events_name_the_prefixes() {
     let mut world = DirectRouteNetwork::new(2);
-    world.sending = false;
+    world.sends_data = false;
     // Only one of the two routers asks, so the other knows the prefixes from the binding alone.
     for _ in 0..100 {
-        world.routers[0].handle_use(world.now, world::host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, world::host_address_of(1));
         world.advance_time(Duration::from_millis(100));
     }
     assert!(world.is_direct(1, 0));
@@ -313,7 +313,7 @@ fn direct_route_events_name_the_prefixes() {
     world.routers[0].handle_shutdown(now);
     world.take_router_outputs(0);
     world.advance_time(SECOND);
-    let told: Vec<_> = world.paths.iter().filter(|(by, ..)| *by == 1).collect();
+    let told: Vec<_> = world.reported_paths.iter().filter(|(by, ..)| *by == 1).collect();
     assert_eq!(told, [&(1, vec![network_of(0)], true), &(1, vec![network_of(0)], false)]);
 }
 

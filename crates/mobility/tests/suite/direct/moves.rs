@@ -29,13 +29,22 @@ fn direct_request_without_proof_reveals_no_care_of_address() {
     let heartbeat = DirectRoute { kind: DirectRouteKind::Heartbeat, ..care_of_test_init() };
     for question in [care_of_test_init(), heartbeat] {
         let mut world = DirectRouteNetwork::new(1);
-        world.sending = false;
+        world.sends_data = false;
         let now = world.now;
-        let _ =
-            world.routers[0].handle_straight(now, unrelated_address(), care_of_address_of(0, 0), &question);
+        let _ = world.routers[0].handle_clear_message(
+            now,
+            unrelated_address(),
+            care_of_address_of(0, 0),
+            &question,
+        );
         world.take_router_outputs(0);
-        assert!(!world.log.is_empty(), "{:?} is answered", question.kind);
-        assert!(world.log.iter().all(|packet| parse_message(&packet.octets).home_address.is_unspecified()));
+        assert!(!world.sent_packets_log.is_empty(), "{:?} is answered", question.kind);
+        assert!(
+            world
+                .sent_packets_log
+                .iter()
+                .all(|packet| parse_message(&packet.octets).home_address.is_unspecified())
+        );
     }
 }
 
@@ -72,7 +81,7 @@ fn direct_route_resumes_quickly_after_link_gap() {
 #[test]
 fn end_of_direct_route_with_former_key_is_accepted() {
     let mut world = world_with_direct_route();
-    world.step = Duration::from_millis(100);
+    world.step_duration = Duration::from_millis(100);
     world.filter = Box::new(|packet, message| {
         !(message.kind == DirectRouteKind::BindingAcknowledgement && packet.from == 1)
     });
@@ -96,7 +105,7 @@ fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
     let mut world = world_with_direct_route();
     let now = world.now;
     world.routers[1]
-        .handle_straight(now, unrelated_address(), care_of_address_of(1, 0), &care_of_test_init())
+        .handle_clear_message(now, unrelated_address(), care_of_address_of(1, 0), &care_of_test_init())
         .expect("an answer");
     let answers = std::iter::from_fn(|| world.routers[1].poll_output());
     let straight = answers.filter_map(|output| match output {
@@ -114,23 +123,27 @@ fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
         kind: DirectRouteKind::BindingUpdate,
         ..care_of_test_init()
     };
-    world.step = Duration::from_millis(1);
-    world.paths.clear();
+    world.step_duration = Duration::from_millis(1);
+    world.reported_paths.clear();
     for millisecond in 0..8000 {
         if millisecond == 300 {
             world.set_care_of(0, &[care_of_address_of(0, 1)]);
         }
         for _ in 0..if millisecond == 0 { 200 } else { 1 } {
             let now = world.now;
-            let _ =
-                world.routers[1].handle_straight(now, unrelated_address(), care_of_address_of(1, 0), &forged);
+            let _ = world.routers[1].handle_clear_message(
+                now,
+                unrelated_address(),
+                care_of_address_of(1, 0),
+                &forged,
+            );
         }
         world.take_router_outputs(1);
         world.advance_time(Duration::from_millis(1));
         if millisecond % 100 == 0 {
-            world.log.clear();
+            world.sent_packets_log.clear();
         }
     }
-    let again = world.paths.iter().filter(|(by, _, direct)| *by == 1 && *direct).count();
+    let again = world.reported_paths.iter().filter(|(by, _, direct)| *by == 1 && *direct).count();
     assert_eq!(again, 0, "the dead way is not taken again");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_mobility::direct::{DirectConfig, DirectDrop, Output, PublicKey};
-use carnet_mobility::{Direct, Event, SessionPeer};
+use carnet_mobility::{DirectRouteState, Event, SessionPeer};
 use carnet_virtual::Timeline;
 pub use carnet_virtual::{address, prefix};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
@@ -98,7 +98,7 @@ type MessageFilter = Box<dyn FnMut(&PacketUnderway, &DirectRoute) -> bool>;
 
 pub struct DirectRouteNetwork {
     pub now: Time,
-    pub routers: Vec<Direct>,
+    pub routers: Vec<DirectRouteState>,
     /// Keys of other routers, with which each router accepts sessions.
     pub accepted_keys: Vec<BTreeMap<SessionPeer, PublicKey>>,
     /// Private keys of each router, named by their public keys, the newest one first.
@@ -109,18 +109,18 @@ pub struct DirectRouteNetwork {
     /// Care-of addresses whose link is up.
     pub addresses_with_link: BTreeSet<Ipv6Addr>,
     /// Whether the direct path drops everything without an error.
-    pub cut: bool,
+    pub is_direct_path_cut: bool,
     /// Whether the path by the home agents drops everything.
-    pub home_cut: bool,
+    pub is_home_path_cut: bool,
     /// Decides whether a message passes.
     pub filter: MessageFilter,
-    pub sending: bool,
-    pub step: Duration,
+    pub sends_data: bool,
+    pub step_duration: Duration,
     /// All packets that were sent, for tests that replay them.
-    pub log: Vec<PacketUnderway>,
-    pub results: Vec<Result<(), DirectDrop>>,
+    pub sent_packets_log: Vec<PacketUnderway>,
+    pub handling_results: Vec<Result<(), DirectDrop>>,
     /// Reports of a router that packets to prefixes go directly (true) or not.
-    pub paths: Vec<(usize, Vec<Ipv6Net>, bool)>,
+    pub reported_paths: Vec<(usize, Vec<Ipv6Net>, bool)>,
     packets_underway: Timeline<PacketUnderway>,
     data_underway: Timeline<DataPacket>,
     packet_counts: BTreeMap<(usize, usize), PacketCounts>,
@@ -129,18 +129,19 @@ pub struct DirectRouteNetwork {
 impl DirectRouteNetwork {
     /// A world with `count` routers, each with its first uplink.
     pub fn new(count: usize) -> DirectRouteNetwork {
-        let routers = (0..count).map(|number| Direct::new(config(number), Rng::new(7 + number as u64)));
+        let routers =
+            (0..count).map(|number| DirectRouteState::new(config(number), Rng::new(7 + number as u64)));
         DirectRouteNetwork::with_routers(routers.collect())
     }
 
     /// A world with `count` routers that demand encrypted sessions.
     pub fn encrypted(count: usize) -> DirectRouteNetwork {
-        let routers =
-            (0..count).map(|number| Direct::new(encrypted_config(number), Rng::new(7 + number as u64)));
+        let routers = (0..count)
+            .map(|number| DirectRouteState::new(encrypted_config(number), Rng::new(7 + number as u64)));
         DirectRouteNetwork::with_routers(routers.collect())
     }
 
-    pub fn with_routers(routers: Vec<Direct>) -> DirectRouteNetwork {
+    pub fn with_routers(routers: Vec<DirectRouteState>) -> DirectRouteNetwork {
         let count = routers.len();
         let mut world = DirectRouteNetwork {
             now: Time::from_secs(1000),
@@ -151,14 +152,14 @@ impl DirectRouteNetwork {
             delay_through_home: Duration::from_millis(80),
             direct_delay: Duration::from_millis(7),
             addresses_with_link: BTreeSet::new(),
-            cut: false,
-            home_cut: false,
+            is_direct_path_cut: false,
+            is_home_path_cut: false,
             filter: Box::new(|_, _| true),
-            sending: true,
-            step: Duration::from_millis(10),
-            log: Vec::new(),
-            results: Vec::new(),
-            paths: Vec::new(),
+            sends_data: true,
+            step_duration: Duration::from_millis(10),
+            sent_packets_log: Vec::new(),
+            handling_results: Vec::new(),
+            reported_paths: Vec::new(),
             packets_underway: Timeline::default(),
             data_underway: Timeline::default(),
             packet_counts: BTreeMap::new(),
@@ -210,7 +211,7 @@ impl DirectRouteNetwork {
                 }
                 Output::Event(Event::Warning { message }) => self.warnings.push((from, message)),
                 Output::Event(Event::Path { prefixes, direct, .. }) => {
-                    self.paths.push((from, prefixes, direct));
+                    self.reported_paths.push((from, prefixes, direct));
                 }
                 Output::Routes | Output::Event(_) => {}
             }
@@ -239,7 +240,7 @@ impl DirectRouteNetwork {
     pub fn send_packet(&mut self, packet: PacketUnderway) {
         let delay =
             if packet.packet_path == PacketPath::Home { self.delay_through_home } else { self.direct_delay };
-        self.log.push(packet.clone());
+        self.sent_packets_log.push(packet.clone());
         self.packets_underway.schedule_at(self.now + delay, packet);
     }
 
@@ -250,12 +251,16 @@ impl DirectRouteNetwork {
             return;
         }
         let to = match packet.packet_path {
-            PacketPath::Home if self.home_cut => None,
+            PacketPath::Home if self.is_home_path_cut => None,
             PacketPath::Home => (0..self.routers.len()).find(|number| {
                 home_address_of(*number) == header.destination
                     || network_of(*number).contains(&header.destination)
             }),
-            PacketPath::Straight if self.cut || !self.addresses_with_link.contains(&header.source) => None,
+            PacketPath::Straight
+                if self.is_direct_path_cut || !self.addresses_with_link.contains(&header.source) =>
+            {
+                None
+            }
             PacketPath::Straight => self.router_at_address(header.destination),
         };
         let Some(to) = to else { return };
@@ -266,7 +271,9 @@ impl DirectRouteNetwork {
         }
         let router = &mut self.routers[to];
         let result = match packet.packet_path {
-            PacketPath::Home => router.handle_inner(self.now, header.source, header.destination, &message),
+            PacketPath::Home => {
+                router.handle_tunnelled_message(self.now, header.source, header.destination, &message)
+            }
             PacketPath::Straight => router.handle_direct_message(
                 self.now,
                 session.flatten(),
@@ -275,7 +282,7 @@ impl DirectRouteNetwork {
                 &message,
             ),
         };
-        self.results.push(result);
+        self.handling_results.push(result);
         self.take_router_outputs(to);
     }
 
@@ -291,13 +298,13 @@ impl DirectRouteNetwork {
         while self.now < end {
             let pairs = (0..self.routers.len()).flat_map(|a| (0..self.routers.len()).map(move |b| (a, b)));
             for (from, to) in pairs.collect::<Vec<_>>() {
-                if from != to && self.sending {
+                if from != to && self.sends_data {
                     self.send_data(from, to);
                 }
             }
-            let next = self.now + self.step;
+            let next = self.now + self.step_duration;
             while self.now < next {
-                let timers = self.routers.iter().filter_map(Direct::poll_timeout).min();
+                let timers = self.routers.iter().filter_map(DirectRouteState::poll_timeout).min();
                 let arrivals =
                     self.packets_underway.next_time().into_iter().chain(self.data_underway.next_time());
                 let at = timers.into_iter().chain(arrivals).min().unwrap_or(next);
@@ -322,7 +329,7 @@ impl DirectRouteNetwork {
     }
 
     fn send_data(&mut self, from: usize, to: usize) {
-        self.routers[from].handle_use(self.now, host_address_of(to));
+        self.routers[from].handle_used_destination(self.now, host_address_of(to));
         let tunnels = self.routers[from].tunnels();
         let mut taken = tunnels.iter().filter(|tunnel| {
             tunnel.may_transmit
@@ -354,7 +361,7 @@ impl DirectRouteNetwork {
     }
 
     fn receive_data(&mut self, data: &DataPacket) {
-        let arrives = !self.cut
+        let arrives = !self.is_direct_path_cut
             && self.addresses_with_link.contains(&data.local_address)
             && self.router_at_address(data.remote_address) == Some(data.receiving_router);
         let session = data.session.and_then(|keys| self.accepted_session(data.receiving_router, keys));

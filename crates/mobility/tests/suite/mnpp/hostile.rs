@@ -18,7 +18,7 @@ fn forged_station(number: u16) -> Mac {
 
 /// `station` announces to A that it has `nets` networks, and is near.
 fn claim_prefixes(world: &mut RadioNetwork, station: u16, nets: usize) {
-    world.views.get_mut(&A).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
+    world.observations.get_mut(&A).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
     for net in 0..nets {
         announce_prefix(
             world,
@@ -48,9 +48,9 @@ fn asked_by_a(world: &RadioNetwork, from: usize) -> Vec<(Header, PrefixTest)> {
 /// Returns the cookie of a Prefix Test Init to A, as the tested station does.
 fn answer_prefix_test(world: &mut RadioNetwork, asked: &PrefixTest) -> Result<(), MnppDrop> {
     let test = PrefixTest { kind: PrefixTestKind::Test, ..*asked };
-    let (now, view) = (world.now, world.views[&A].clone());
+    let (now, view) = (world.now, world.observations[&A].clone());
     let from = asked.responder;
-    let result = world.machine_mut(A).handle_straight(now, from, link_local(from), &test, &view);
+    let result = world.machine_mut(A).handle_message_of_station(now, from, link_local(from), &test, &view);
     world.deliver_all_outputs();
     result
 }
@@ -61,15 +61,21 @@ fn prefix_tests_of_one_station_limit_no_other() {
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     for station in 0..4 {
-        world.views.get_mut(&B).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
+        world
+            .observations
+            .get_mut(&B)
+            .expect("a view")
+            .0
+            .insert(forged_station(station), OBSERVATION_IN_RANGE);
     }
     for round in 0..500u16 {
-        let (now, view) = (world.now, world.views[&B].clone());
+        let (now, view) = (world.now, world.observations[&B].clone());
         for _ in 0..20 {
             let from = forged_station(round % 4);
             let probe = prefix_test(PrefixTestKind::Probe, from, B);
-            let _counted = world.machine_mut(B).handle_straight(now, from, link_local(from), &probe, &view);
-            world.machine_mut(B).handle_init(
+            let _counted =
+                world.machine_mut(B).handle_message_of_station(now, from, link_local(from), &probe, &view);
+            world.machine_mut(B).handle_test_init(
                 now,
                 ADDRESS_OUTSIDE,
                 &prefix_test(PrefixTestKind::Init, from, B),
@@ -80,7 +86,7 @@ fn prefix_tests_of_one_station_limit_no_other() {
             // Probes do not hinder tests, and tests that use up their limit do not hinder probes.
             world.bring_into_range(B, C);
         }
-        world.machine_mut(A).handle_use(now, B);
+        world.machine_mut(A).handle_used_station(now, B);
         world.advance_time(milliseconds(10));
         assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))], "{round}");
     }
@@ -94,9 +100,9 @@ fn prefix_tests_of_one_station_limit_no_other() {
 fn forged_test_requests_do_not_limit_named_station() {
     let mut world = RadioNetwork::two_vehicles();
     let flood = |world: &mut RadioNetwork| {
-        let (now, view) = (world.now, world.views[&B].clone());
+        let (now, view) = (world.now, world.observations[&B].clone());
         for _ in 0..10 {
-            world.machine_mut(B).handle_init(
+            world.machine_mut(B).handle_test_init(
                 now,
                 ADDRESS_OUTSIDE,
                 &prefix_test(PrefixTestKind::Init, A, B),
@@ -118,13 +124,19 @@ fn forged_addresses_do_not_limit_known_stations() {
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     for station in 0..500u16 {
-        world.views.get_mut(&B).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
-        let (now, view, from) = (world.now, world.views[&B].clone(), forged_station(station));
+        world
+            .observations
+            .get_mut(&B)
+            .expect("a view")
+            .0
+            .insert(forged_station(station), OBSERVATION_IN_RANGE);
+        let (now, view, from) = (world.now, world.observations[&B].clone(), forged_station(station));
         for _ in 0..20 {
             let probe = prefix_test(PrefixTestKind::Probe, from, B);
-            let _counted = world.machine_mut(B).handle_straight(now, from, link_local(from), &probe, &view);
+            let _counted =
+                world.machine_mut(B).handle_message_of_station(now, from, link_local(from), &probe, &view);
         }
-        world.machine_mut(A).handle_use(now, B);
+        world.machine_mut(A).handle_used_station(now, B);
         world.advance_time(milliseconds(10));
         assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))], "{station}");
     }
@@ -142,7 +154,7 @@ fn flood_of_stations_replaces_only_its_own_entries() {
     for station in 0..1000 {
         claim_prefixes(&mut world, station, 1);
     }
-    let ways = world.machines[&A].prefix_routes();
+    let ways = world.routers[&A].prefix_routes();
     assert_eq!(ways.len(), MAX_PEERS);
     for mac in [B, C] {
         assert!(ways.iter().any(|way| way.station == mac), "{mac:?}");
@@ -166,7 +178,7 @@ fn new_station_replaces_stations_that_failed_their_prefix_test() {
     let keep = |world: &mut RadioNetwork| {
         for station in 0..MAX_PEERS as u16 {
             let is_there =
-                world.machines[&A].prefix_routes().iter().any(|way| way.station == forged_station(station));
+                world.routers[&A].prefix_routes().iter().any(|way| way.station == forged_station(station));
             if is_there {
                 claim_prefixes(world, station, MAX_CLAIMS);
             }
@@ -245,11 +257,11 @@ fn router_without_tunnel_sends_no_prefix_test() {
     world.machine_mut(A).handle_tunnel(now, false);
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(100));
-    assert_eq!(world.machines[&A].counters().tests, 0);
+    assert_eq!(world.routers[&A].counters().tests, 0);
     let now = world.now;
     world.machine_mut(A).handle_tunnel(now, true);
     world.advance_time(milliseconds(100));
-    assert_eq!((world.routes_of(A).len(), world.machines[&A].counters().tests), (1, 1));
+    assert_eq!((world.routes_of(A).len(), world.routers[&A].counters().tests), (1, 1));
 }
 
 /// One address proves nothing of a prefix shorter than /64: an attacker may have the network that contains
@@ -258,7 +270,7 @@ fn router_without_tunnel_sends_no_prefix_test() {
 fn proof_of_part_of_prefix_is_not_enough() {
     let mut world = RadioNetwork::two_vehicles();
     world.are_tunnels_working = false;
-    world.views.get_mut(&A).expect("a view").0.insert(C, OBSERVATION_IN_RANGE);
+    world.observations.get_mut(&A).expect("a view").0.insert(C, OBSERVATION_IN_RANGE);
     let owned = prefix("2001:db8:c::/50");
     let mut destinations = BTreeSet::new();
     for round in 0..600 {
@@ -278,7 +290,7 @@ fn proof_of_part_of_prefix_is_not_enough() {
         assert!(world.route_reasons(A).contains(&"not authorized by its home agent"), "{round}");
     }
     // Each test goes to another address of the prefix.
-    assert_eq!(destinations.len() as u64, world.machines[&A].counters().tests);
+    assert_eq!(destinations.len() as u64, world.routers[&A].counters().tests);
     assert!(destinations.iter().any(|to| owned.contains(to)));
 }
 
@@ -290,7 +302,7 @@ fn proof_of_whole_short_prefix_is_accepted() {
     world.bring_into_range(A, B);
     world.advance_time(milliseconds(500));
     assert_eq!(world.routes_of(A), [(short, link_local(B))]);
-    assert_eq!(world.machines[&A].counters().tests, 8);
+    assert_eq!(world.routers[&A].counters().tests, 8);
     // The prefix of a single host is tested too.
     let host = prefix("2001:db8:b::5/128");
     let mut world =
@@ -307,7 +319,7 @@ fn tests_of_own_prefix_are_not_forwarded() {
     let mut world = RadioNetwork::two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(1));
-    let (now, view) = (world.now, world.views[&A].clone());
+    let (now, view) = (world.now, world.observations[&A].clone());
     let ask = |world: &mut RadioNetwork, text: &str, responder: Mac| {
         let asked = prefix(text);
         let test = PrefixTest {
@@ -316,7 +328,7 @@ fn tests_of_own_prefix_are_not_forwarded() {
             ..prefix_test(PrefixTestKind::Init, B, responder)
         };
         let log = world.log.len();
-        let taken = world.machine_mut(A).handle_init(now, ADDRESS_OUTSIDE, &test, &view);
+        let taken = world.machine_mut(A).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view);
         world.deliver_all_outputs();
         let answered = world.log[log..].iter().any(|(_, _, output)| matches!(output, Output::Straight(..)));
         (taken, answered)
@@ -331,5 +343,5 @@ fn tests_of_own_prefix_are_not_forwarded() {
     assert_eq!(world.dropped_messages(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
     // The caller forwards a Prefix Test Init for a foreign prefix to its destination.
     assert_eq!(ask(&mut world, "2001:db8:a:1::/64", A), (false, false));
-    assert_eq!(world.machines[&A].counters().tests_answered, 2);
+    assert_eq!(world.routers[&A].counters().tests_answered, 2);
 }

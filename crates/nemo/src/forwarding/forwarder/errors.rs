@@ -39,8 +39,8 @@ impl Forwarder {
             return ErrorOutcome::Foreign;
         };
         let Some(quoted) = self.quoted_inner_packet(&outer, invoking) else {
-            if !self.forgery_limiter.allow(now) {
-                self.errors_doubtful_until = now + FORGERY_ERROR_INTERVAL;
+            if !self.forgery_limiter.try_take_token(now) {
+                self.ignore_too_big_until = now + FORGERY_ERROR_INTERVAL;
             }
             return ErrorOutcome::Handled;
         };
@@ -54,9 +54,7 @@ impl Forwarder {
         });
         let (outcome, relayed) = match error {
             // RFC 8201 4: ignore an MTU below 1280, because it is invalid.
-            ErrorMessage::PacketTooBig { mtu }
-                if mtu < MIN_MTU as u32 || now < self.errors_doubtful_until =>
-            {
+            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.ignore_too_big_until => {
                 return ErrorOutcome::Handled;
             }
             ErrorMessage::PacketTooBig { mtu } => {
@@ -67,7 +65,7 @@ impl Forwarder {
             // While an attacker guesses, the forwarder ignores the error; heartbeats then detect a broken
             // route.
             _ if self.tunnel_end_of(ends) == Some(TunnelEnd::Direct) => {
-                let is_doubtful = now < self.errors_doubtful_until;
+                let is_doubtful = now < self.ignore_too_big_until;
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
             }
             // RFC 2473 8.3: after any error inside the tunnel the inner destination is unreachable.
@@ -80,7 +78,7 @@ impl Forwarder {
             let fits = inner_packet::read_truncated_header(quoted).is_ok_and(|(_, length)| length <= min_mtu);
             if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
                 let speaker = self.error_source_address(&inner, local);
-                self.error(now, speaker, relayed, quoted);
+                self.send_error(now, speaker, relayed, quoted);
             }
         }
         outcome
@@ -102,7 +100,7 @@ impl Forwarder {
         );
         let by_home_agent =
             self.tunnel_end_of(ends) == Some(TunnelEnd::MobileRouter) && ends.1 == Endpoint::Ipv6(source);
-        match says_so && by_home_agent && now >= self.errors_doubtful_until {
+        match says_so && by_home_agent && now >= self.ignore_too_big_until {
             true => ErrorOutcome::Refused(ends),
             false => ErrorOutcome::Handled,
         }

@@ -32,24 +32,24 @@ impl Forwarder {
     ) -> ForwardingVerdict {
         let octets = buffer.as_slice().get(offset..).unwrap_or_default();
         let Ok((inner, length)) = inner_packet::parse(octets) else {
-            return self.drop(TunnelDropReason::Malformed);
+            return self.count_drop(TunnelDropReason::Malformed);
         };
         if !inner_packet::is_routable(&inner, octets) {
-            return self.drop(TunnelDropReason::Scope);
+            return self.count_drop(TunnelDropReason::Scope);
         }
         let further = match self.tunnel_towards(inner.destination) {
             Some((towards, _)) if towards.1 != ends.1 => is_peer(towards.1),
             None if self.networks_under_care_of_test.lookup(inner.destination).is_some() => {
-                return self.drop(TunnelDropReason::Untested);
+                return self.count_drop(TunnelDropReason::Untested);
             }
-            _ => return self.drop(TunnelDropReason::InnerDestination),
+            _ => return self.count_drop(TunnelDropReason::InnerDestination),
         };
         let hop_limit = inner.hop_limit.saturating_sub(u8::from(further));
         if hop_limit == 0 {
-            return self.drop(TunnelDropReason::Nesting);
+            return self.count_drop(TunnelDropReason::Nesting);
         }
         let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
-            return self.drop(TunnelDropReason::Congestion);
+            return self.count_drop(TunnelDropReason::Congestion);
         };
         strip_outer_headers(buffer, offset, length, &inner, traffic_class);
         let header = Header { traffic_class, ..inner };

@@ -17,7 +17,7 @@ use crate::forwarding::desired::{FlowDistribution, Tunnel, TunnelEnd};
 use crate::forwarding::distribution::FlowDistributor;
 use crate::forwarding::duplicates::ReceiveWindow;
 use crate::forwarding::path_mtu::TunnelEnds;
-use crate::forwarding::prefix_table::{PrefixTable, contains};
+use crate::forwarding::prefix_table::{PrefixTable, prefix_contains};
 
 /// Counters of the inner packets of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -98,7 +98,7 @@ impl TunnelPath {
     /// Returns the binding of `address`.
     pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
         let mut tunnels = self.tunnels_of_bindings.as_slice().iter().map(|tunnel| &**tunnel);
-        tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| contains(*prefix, address)))
+        tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| prefix_contains(*prefix, address)))
     }
 
     fn remove_binding(&mut self, home_address: Ipv6Addr) {
@@ -106,7 +106,7 @@ impl TunnelPath {
         self.update_mtu();
     }
 
-    fn add(&mut self, tunnel: Arc<Tunnel>) {
+    fn add_tunnel(&mut self, tunnel: Arc<Tunnel>) {
         self.remove_binding(tunnel.home_address);
         self.tunnels_of_bindings.push(tunnel);
         self.update_mtu();
@@ -177,7 +177,7 @@ impl BindingTunnels {
     }
 
     /// Returns the window of received numbers; `None` if the binding receives no numbered packets.
-    pub(super) fn received_mut(&mut self) -> Option<&mut ReceiveWindow> {
+    pub(super) fn receive_window_mut(&mut self) -> Option<&mut ReceiveWindow> {
         match self {
             BindingTunnels::Plain(_) => None,
             BindingTunnels::Full(full) => full.receive_window.as_mut(),
@@ -286,7 +286,7 @@ impl Forwarder {
         let name = (tunnel.end, tunnel.home_address);
         let mut binding = self.remove_binding(name);
         binding.set_tunnel(&tunnel);
-        self.paths_by_ends.entry(tunnel_ends(&tunnel)).or_insert_with(TunnelPath::new).add(tunnel);
+        self.paths_by_ends.entry(tunnel_ends(&tunnel)).or_insert_with(TunnelPath::new).add_tunnel(tunnel);
         self.insert_binding(name, binding);
     }
 
@@ -347,7 +347,7 @@ impl Forwarder {
             Some(binding) => drop(self.bindings.insert(name, binding)),
             None => self.receive_window_count -= usize::from(numbered),
         }
-        let table = prefix_table_of(&mut self.tunnel_by_prefix, &mut self.from, end);
+        let table = prefix_table_of(&mut self.tunnel_by_prefix, &mut self.tunnel_by_source_prefix, end);
         if let Some(tunnel) = &leading {
             for prefix in &tunnel.inner {
                 table.insert(*prefix, PrefixTunnel { tunnel: tunnel.clone(), is_distributed: distributed });

@@ -481,7 +481,7 @@ fn own_outer_fragment_is_not_encapsulated_again() {
     let (mut router, _) = forwarder_pair();
     let path = &router.paths_by_ends[&tunnel_ends("2001:db8:f1::10", "2001:db8:1::1")];
     let tunnel = path.tunnels_of_bindings.as_slice()[0].clone();
-    router.from.insert(
+    router.tunnel_by_source_prefix.insert(
         "2001:db8:f1::/64".parse().expect("prefix"),
         table::PrefixTunnel { tunnel, is_distributed: false },
     );

@@ -130,10 +130,10 @@ struct PathState {
     link_mtu: u32,
     /// Whether the path is in encrypted sessions.
     is_encrypted: bool,
-    learnt_mtu: Option<NonZeroU32>,
+    too_big_mtu: Option<NonZeroU32>,
     /// MTU from an ICMP message without proof. The next search tests it.
     unproven_mtu: Option<NonZeroU32>,
-    found_mtu: Option<NonZeroU32>,
+    probed_mtu: Option<NonZeroU32>,
     phase: SearchPhase,
     /// The current search from its first round on. After its end the search stays, because an answer may be
     /// late.
@@ -144,18 +144,18 @@ struct PathState {
     used_since_last_search: bool,
     /// Whether a probe on this path was ever answered.
     ever_answered_probe: bool,
-    silent_searches: u8,
+    unanswered_search_count: u8,
     raise_mtu_at: Time,
 }
 
 impl PathState {
     /// Returns the largest size that a search may try.
     fn largest_size_to_try(&self) -> u32 {
-        self.learnt_mtu.map_or(self.link_mtu, NonZeroU32::get).min(self.link_mtu)
+        self.too_big_mtu.map_or(self.link_mtu, NonZeroU32::get).min(self.link_mtu)
     }
 
     fn effective_mtu(&self) -> u32 {
-        self.found_mtu.map_or(u32::MAX, NonZeroU32::get).min(self.largest_size_to_try())
+        self.probed_mtu.map_or(u32::MAX, NonZeroU32::get).min(self.largest_size_to_try())
     }
 
     /// Returns the target size of a search that begins now.
@@ -164,10 +164,10 @@ impl PathState {
     }
 
     fn size_limits(&self, ends: TunnelEnds) -> SizeLimits {
-        SizeLimits::of(ends.1, self.is_encrypted)
+        SizeLimits::for_path(ends.1, self.is_encrypted)
     }
 
-    fn transmits(&self) -> bool {
+    fn is_transmitting(&self) -> bool {
         self.transmitting_by_home_address.values().any(|transmit| *transmit)
     }
 }
@@ -194,9 +194,9 @@ pub struct PathMtus {
     /// Time at which all paths together may send a full burst of probes again.
     probes_paid_at: Time,
     /// Time at which the paths of each home address may send a full burst of probes again.
-    paid_until_by_home_address: HashMap<Ipv6Addr, Time>,
+    full_burst_at_by_home_address: HashMap<Ipv6Addr, Time>,
     rng: Rng,
-    orders: VecDeque<PathMtuOrder>,
+    pending_orders: VecDeque<PathMtuOrder>,
     counters: ProbeCounters,
 }
 
@@ -209,9 +209,9 @@ impl PathMtus {
             timers: TimerTable::new(),
             due_paths: VecDeque::new(),
             probes_paid_at: Time::ZERO,
-            paid_until_by_home_address: HashMap::new(),
+            full_burst_at_by_home_address: HashMap::new(),
             rng,
-            orders: VecDeque::new(),
+            pending_orders: VecDeque::new(),
             counters: ProbeCounters::default(),
         }
     }
@@ -229,7 +229,7 @@ impl PathMtus {
 
     /// Returns the next action that the station must carry out.
     pub fn poll_order(&mut self) -> Option<PathMtuOrder> {
-        pop_and_shrink(&mut self.orders)
+        pop_and_shrink(&mut self.pending_orders)
     }
 
     /// Returns when [`Self::handle_timeout`] is due next.
@@ -260,29 +260,29 @@ impl PathMtus {
             transmitting_by_home_address: SmallMap::new(),
             link_mtu: tunnel.mtu,
             is_encrypted: tunnel.session.is_some(),
-            learnt_mtu: None,
+            too_big_mtu: None,
             unproven_mtu: None,
-            found_mtu: None,
+            probed_mtu: None,
             phase: SearchPhase::Asleep,
             search: None,
             is_queued: false,
             round_trip: None,
             used_since_last_search: false,
             ever_answered_probe: false,
-            silent_searches: 0,
+            unanswered_search_count: 0,
             raise_mtu_at: now,
         });
-        let transmitted = path.transmits();
+        let transmitted = path.is_transmitting();
         path.transmitting_by_home_address.insert(tunnel.home_address, tunnel.transmit);
         let another_link = std::mem::replace(&mut path.link_mtu, tunnel.mtu) != tunnel.mtu;
         let effective = path.effective_mtu();
         if another_link {
             path.raise_mtu_at = now;
             if path.transmitting_by_home_address.len() > 1 {
-                self.orders.push_back(PathMtuOrder::Changed(ends));
+                self.pending_orders.push_back(PathMtuOrder::Changed(ends));
             }
         }
-        match (transmitted, path.transmits()) {
+        match (transmitted, path.is_transmitting()) {
             (true, false) => self.stop_probing_until_used(ends),
             (false, true) => self.begin_search(now, ends),
             (true, true) if another_link => self.begin_search(now, ends),
@@ -292,7 +292,7 @@ impl PathMtus {
     }
 
     /// Removes the tunnel of a binding.
-    pub fn remove(&mut self, ends: TunnelEnds, home_address: Ipv6Addr) {
+    pub fn remove_path_user(&mut self, ends: TunnelEnds, home_address: Ipv6Addr) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         path.transmitting_by_home_address.remove(&home_address);
         if path.transmitting_by_home_address.is_empty() {
@@ -301,9 +301,9 @@ impl PathMtus {
             }
             self.paths.remove(&ends);
             for timer in [PathTimer::Expiry, PathTimer::Turn, PathTimer::Step] {
-                self.timers.stop((ends, timer));
+                self.timers.stop_timer((ends, timer));
             }
-        } else if !path.transmits() {
+        } else if !path.is_transmitting() {
             self.stop_probing_until_used(ends);
         }
     }
@@ -313,19 +313,19 @@ impl PathMtus {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let mtu = mtu.max(path.size_limits(ends).base_size);
         if mtu > path.largest_size_to_try()
-            || (mtu == path.largest_size_to_try() && path.learnt_mtu.is_none())
+            || (mtu == path.largest_size_to_try() && path.too_big_mtu.is_none())
         {
             return;
         }
         // RFC 8201 4: each Packet Too Big starts the lifetime of the path MTU anew.
-        self.timers.set((ends, PathTimer::Expiry), now + LEARNT_LIFETIME);
-        if path.learnt_mtu == NonZeroU32::new(mtu) {
+        self.timers.set_deadline((ends, PathTimer::Expiry), now + LEARNT_LIFETIME);
+        if path.too_big_mtu == NonZeroU32::new(mtu) {
             return;
         }
         let before = path.effective_mtu();
-        path.learnt_mtu = NonZeroU32::new(mtu);
+        path.too_big_mtu = NonZeroU32::new(mtu);
         if path.effective_mtu() != before {
-            self.orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
         }
         // RFC 8899 4.6.2: the search continues below the reported size.
         if path.phase == SearchPhase::Searching || path.effective_mtu() != before {
@@ -357,7 +357,7 @@ impl PathMtus {
         let Some(sample) = search.handle_answer(now, answer.round, answer.size) else { return true };
         let target = search.target_size();
         self.counters.answered_probes += 1;
-        path.round_trip = Some(RoundTrip::with_sample(path.round_trip, sample));
+        path.round_trip = Some(RoundTrip::updated_with_sample(path.round_trip, sample));
         path.ever_answered_probe = true;
         if path.phase == SearchPhase::Searching {
             if answer.size == target {
@@ -365,9 +365,9 @@ impl PathMtus {
             }
         } else if answer.size > path.effective_mtu() && answer.size <= path.largest_size_to_try() {
             // The answer arrived after the end of its search, but it still proves that the size passes.
-            path.found_mtu =
+            path.probed_mtu =
                 NonZeroU32::new(answer.size).filter(|size| size.get() < path.largest_size_to_try());
-            self.orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
         }
         true
     }
@@ -385,7 +385,7 @@ impl PathMtus {
     pub fn handle_traffic(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         path.used_since_last_search = true;
-        if path.phase == SearchPhase::Asleep && path.transmits() {
+        if path.phase == SearchPhase::Asleep && path.is_transmitting() {
             self.begin_search(now, ends);
         }
     }
@@ -416,11 +416,11 @@ impl PathMtus {
                 continue;
             };
             let turn = self
-                .paid_until_by_home_address
+                .full_burst_at_by_home_address
                 .get(&home_address)
                 .map(|paid| *paid - PROBE_INTERVAL_PER_HOME_ADDRESS * PROBE_BURST_PER_HOME_ADDRESS);
             if let Some(turn) = turn.filter(|turn| *turn > now) {
-                self.timers.set((ends, PathTimer::Turn), turn);
+                self.timers.set_deadline((ends, PathTimer::Turn), turn);
                 continue;
             }
             if path.search.is_none() {
@@ -428,20 +428,20 @@ impl PathMtus {
                 // paths wait in the queue.
                 let (target, current) = (path.target_size(now), path.effective_mtu());
                 let known = path.unproven_mtu.take().map_or(current, NonZeroU32::get);
-                let limits = SizeLimits::of(ends.1, path.is_encrypted);
+                let limits = SizeLimits::for_path(ends.1, path.is_encrypted);
                 let search = PathMtuSearch::new(self.rng.u64(), limits, target, known);
                 path.search = Some(Box::new(search));
             }
             let Some(search) = path.search.as_mut() else { continue };
             let (round, sizes) = search.begin_round(now);
             let token = search.search_token();
-            self.timers.set((ends, PathTimer::Step), now + search.round_timeout(path.round_trip));
+            self.timers.set_deadline((ends, PathTimer::Step), now + search.round_timeout(path.round_trip));
             let Some(home_agent) = self.home_agents.get(&path.end_role).copied() else { continue };
             let of_one = PROBE_INTERVAL_PER_HOME_ADDRESS * u32::try_from(sizes.len()).unwrap_or(u32::MAX);
-            if self.paid_until_by_home_address.len() >= MAX_SEARCHES_AT_ONCE {
-                self.paid_until_by_home_address.retain(|_, paid| *paid > now);
+            if self.full_burst_at_by_home_address.len() >= MAX_SEARCHES_AT_ONCE {
+                self.full_burst_at_by_home_address.retain(|_, paid| *paid > now);
             }
-            let paid = self.paid_until_by_home_address.entry(home_address).or_insert(now);
+            let paid = self.full_burst_at_by_home_address.entry(home_address).or_insert(now);
             *paid = (*paid).max(now) + of_one;
             let (source, destination) = match path.end_role {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => (home_agent, home_address),
@@ -449,7 +449,8 @@ impl PathMtus {
             };
             for size in sizes {
                 let probe = probe::ProbeAnswer { token, round, size };
-                self.orders.push_back(PathMtuOrder::Probe(ends, probe::emit(source, destination, probe)));
+                self.pending_orders
+                    .push_back(PathMtuOrder::Probe(ends, probe::emit(source, destination, probe)));
                 self.counters.sent_probes += 1;
                 self.probes_paid_at = self.probes_paid_at.max(now) + PROBE_INTERVAL;
             }
@@ -460,7 +461,7 @@ impl PathMtus {
     fn begin_search(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let base = path.size_limits(ends).base_size;
-        if path.largest_size_to_try() <= base || !path.transmits() {
+        if path.largest_size_to_try() <= base || !path.is_transmitting() {
             return self.stop_probing_until_used(ends);
         }
         if path.target_size(now) <= base {
@@ -468,8 +469,8 @@ impl PathMtus {
         }
         path.search = None;
         path.phase = SearchPhase::Searching;
-        self.timers.stop((ends, PathTimer::Turn));
-        self.timers.stop((ends, PathTimer::Step));
+        self.timers.stop_timer((ends, PathTimer::Turn));
+        self.timers.stop_timer((ends, PathTimer::Step));
         self.enqueue_path(ends);
     }
 
@@ -485,8 +486,8 @@ impl PathMtus {
     fn stop_probing_until_used(&mut self, ends: TunnelEnds) {
         if let Some(path) = self.paths.get_mut(&ends) {
             path.phase = SearchPhase::Asleep;
-            self.timers.stop((ends, PathTimer::Turn));
-            self.timers.stop((ends, PathTimer::Step));
+            self.timers.stop_timer((ends, PathTimer::Turn));
+            self.timers.stop_timer((ends, PathTimer::Step));
         }
     }
 
@@ -507,9 +508,9 @@ impl PathMtus {
                     SearchResult::Open => self.enqueue_path(ends),
                     SearchResult::Carries(size) => self.conclude_search(now, ends, size),
                     SearchResult::Silent => {
-                        path.silent_searches = path.silent_searches.saturating_add(1);
-                        let doubled =
-                            RETRY_INTERVAL * 2_u32.saturating_pow(u32::from(path.silent_searches.min(8)) - 1);
+                        path.unanswered_search_count = path.unanswered_search_count.saturating_add(1);
+                        let doubled = RETRY_INTERVAL
+                            * 2_u32.saturating_pow(u32::from(path.unanswered_search_count.min(8)) - 1);
                         self.end_search(now, ends, doubled.min(RAISE_INTERVAL));
                     }
                     SearchResult::Unclear => self.end_search(now, ends, CONFIRMATION_INTERVAL),
@@ -526,15 +527,15 @@ impl PathMtus {
         let target =
             path.search.as_ref().map_or(path.size_limits(ends).base_size, |search| search.target_size());
         if size < target {
-            path.found_mtu = NonZeroU32::new(size);
+            path.probed_mtu = NonZeroU32::new(size);
             path.raise_mtu_at = now + RAISE_INTERVAL;
         } else if size >= path.largest_size_to_try() {
-            path.found_mtu = None;
+            path.probed_mtu = None;
             path.raise_mtu_at = now + RAISE_INTERVAL;
         }
-        path.silent_searches = 0;
+        path.unanswered_search_count = 0;
         if path.effective_mtu() != before {
-            self.orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
         }
         self.end_search(now, ends, CONFIRMATION_INTERVAL);
     }
@@ -543,9 +544,9 @@ impl PathMtus {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         path.phase = SearchPhase::Settled;
         path.used_since_last_search = false;
-        let pause = self.rng.duration(interval * 3 / 4, interval * 5 / 4);
-        self.timers.set((ends, PathTimer::Step), now + pause);
-        self.orders.push_back(PathMtuOrder::Watch(ends));
+        let pause = self.rng.duration_between(interval * 3 / 4, interval * 5 / 4);
+        self.timers.set_deadline((ends, PathTimer::Step), now + pause);
+        self.pending_orders.push_back(PathMtuOrder::Watch(ends));
     }
 
     /// Ends the effect of Packet Too Big. If the path answers probes, a probe must succeed before the traffic
@@ -553,13 +554,13 @@ impl PathMtus {
     fn expire_learnt_mtu(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective_mtu();
-        path.learnt_mtu = None;
+        path.too_big_mtu = None;
         path.raise_mtu_at = now;
-        if path.ever_answered_probe && path.silent_searches == 0 {
-            path.found_mtu = NonZeroU32::new(before).filter(|size| size.get() < path.largest_size_to_try());
+        if path.ever_answered_probe && path.unanswered_search_count == 0 {
+            path.probed_mtu = NonZeroU32::new(before).filter(|size| size.get() < path.largest_size_to_try());
         }
         if path.effective_mtu() != before {
-            self.orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
         }
         self.begin_search(now, ends);
     }

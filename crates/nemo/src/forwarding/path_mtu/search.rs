@@ -62,7 +62,7 @@ fn largest_padded_size(size: u32, is_encrypted: bool) -> u32 {
 
 impl SizeLimits {
     /// Returns the limits of a path to this end, in the clear or in encrypted sessions.
-    pub(super) fn of(end: Endpoint, is_encrypted: bool) -> SizeLimits {
+    pub(super) fn for_path(end: Endpoint, is_encrypted: bool) -> SizeLimits {
         let outer = if end.ipv4().is_some() { IPV4_BASE } else { MIN_MTU as u32 };
         let overhead = tunnel_overhead(end, is_encrypted);
         SizeLimits { base_size: inner_mtu(outer, end, is_encrypted), overhead_octets: overhead, is_encrypted }
@@ -98,7 +98,7 @@ pub(super) struct RoundTrip {
 
 impl RoundTrip {
     /// Returns the round-trip time after one more measured sample.
-    pub(super) fn with_sample(known: Option<RoundTrip>, sample: Duration) -> RoundTrip {
+    pub(super) fn updated_with_sample(known: Option<RoundTrip>, sample: Duration) -> RoundTrip {
         // A sample above [`MAX_PROBE_TIMEOUT`] does not change the result; the limit prevents an overflow of
         // the sum.
         let sample = sample.min(2 * MAX_PROBE_TIMEOUT).as_micros() as u32;
@@ -111,7 +111,7 @@ impl RoundTrip {
         }
     }
 
-    fn timeout(self) -> Duration {
+    fn probe_timeout(self) -> Duration {
         Duration::from_micros((self.smoothed_us + self.variation_us * 4).into())
     }
 }
@@ -228,7 +228,7 @@ impl PathMtuSearch {
 
     /// Returns how long to wait for the answers of this round.
     pub(super) fn round_timeout(&self, round_trip: Option<RoundTrip>) -> Duration {
-        let timeout = round_trip.map_or(INITIAL_PROBE_TIMEOUT, RoundTrip::timeout);
+        let timeout = round_trip.map_or(INITIAL_PROBE_TIMEOUT, RoundTrip::probe_timeout);
         let silent = if self.largest_answered_size().is_none() {
             self.rounds_sent_at.len().saturating_sub(1)
         } else {
@@ -334,7 +334,7 @@ mod tests {
         for (text, base, overhead) in
             [("2001:db8::1", 1240, 40), ("192.0.2.1", 556, 20), ("udp:192.0.2.1:4191", 548, 28)]
         {
-            let limits = SizeLimits::of(end(text), false);
+            let limits = SizeLimits::for_path(end(text), false);
             assert_eq!(
                 limits,
                 SizeLimits { base_size: base, overhead_octets: overhead, is_encrypted: false }
@@ -358,7 +358,7 @@ mod tests {
         ] {
             assert_eq!(inner_mtu(outer, end(text), true), inner, "{text} {outer}");
         }
-        let limits = SizeLimits::of(end("2001:db8::1"), true);
+        let limits = SizeLimits::for_path(end("2001:db8::1"), true);
         assert_eq!(
             (limits.base_size, limits.largest_inner_packet(1280), limits.largest_inner_packet(1500)),
             (1184, 1184, 1392)

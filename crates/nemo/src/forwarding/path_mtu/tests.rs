@@ -79,7 +79,7 @@ fn removed_path_leaves_no_state() {
         }
     }
     for index in 0..500 {
-        mtus.remove(tunnel_ends(&new_tunnel(index, true)), new_tunnel(index, true).home_address);
+        mtus.remove_path_user(tunnel_ends(&new_tunnel(index, true)), new_tunnel(index, true).home_address);
     }
     assert!(mtus.paths.is_empty() && mtus.due_paths.is_empty());
     assert_eq!(mtus.poll_timeout(), None);
@@ -112,7 +112,7 @@ fn bindings_that_share_a_path_share_its_mtu() {
     );
     assert_eq!(mtus.add_path(Time::ZERO, &second), 1300);
     assert_eq!(mtus.users_of_path(tunnel_ends(&first)).map(|(_, users)| users.len()), Some(2));
-    mtus.remove(tunnel_ends(&first), first.home_address);
+    mtus.remove_path_user(tunnel_ends(&first), first.home_address);
     assert_eq!(mtus.effective_mtu(tunnel_ends(&first)), Some(1300));
     mtus.handle_too_big(Time::ZERO, tunnel_ends(&first), 1100);
     assert_eq!(mtus.effective_mtu(tunnel_ends(&first)), Some(1240), "no path carries less");

@@ -15,13 +15,13 @@
 use std::collections::BTreeMap;
 
 use super::{Track, TrackFileError};
-use crate::medium::geometry::{Origin, Point, check_degrees};
+use crate::medium::geometry::{MapOrigin, Point, check_degrees};
 
 /// Reads a file and returns the tracks by id of the vehicle. With `geo`, the coordinates are degrees.
 ///
 /// # Errors
 /// The error contains the line of the mistake.
-pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>, TrackFileError> {
+pub fn parse(text: &str, geo: Option<&MapOrigin>) -> Result<BTreeMap<String, Track>, TrackFileError> {
     let mut points: BTreeMap<String, Vec<(f64, Point)>> = BTreeMap::new();
     let (mut time, mut begin) = (None, None);
     let mut rest = text;
@@ -61,8 +61,8 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
         }
     }
     let track = |points: Vec<(f64, Point)>| match points.first().map(|first| first.0) == begin {
-        true => Track::leaving(points),
-        false => Track::visiting(points),
+        true => Track::disappearing_at_end(points),
+        false => Track::appearing_and_disappearing(points),
     };
     Ok(points.into_iter().filter_map(|(id, points)| Some((id, track(points)?))).collect())
 }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn fcd_degrees_become_metres() {
-        let origin = Origin::new(48.8375, 2.1008);
+        let origin = MapOrigin::new(48.8375, 2.1008);
         let place = Point { x: 250.0, y: -400.0 };
         let (latitude, longitude) = origin.to_degrees(place);
         let text =
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn invalid_fcd_positions_are_named_with_line() {
-        let origin = Origin::new(48.8375, 2.1008);
+        let origin = MapOrigin::new(48.8375, 2.1008);
         for (x, y) in [("2.1", "90.5"), ("2.1", "-91"), ("180.2", "48.8"), ("-1e9", "48.8"), ("2.1", "1e308")]
         {
             let vehicle = format!("<vehicle id=\"a\" x=\"{x}\" y=\"{y}\"/>");

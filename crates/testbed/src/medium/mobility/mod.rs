@@ -10,10 +10,10 @@ pub mod ns2;
 
 use std::fmt::Write;
 
-use super::geometry::{Origin, Point, check_degrees};
+use super::geometry::{MapOrigin, Point, check_degrees};
 
 /// Number of seconds for which a station stays at the end of its track.
-const STAY_SECONDS: f64 = 1e6;
+const SECONDS_AT_END_OF_TRACK: f64 = 1e6;
 
 /// A mistake in a file of movements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +58,13 @@ impl Track {
 
     /// Creates a track of a node that exists only from the first to the last point. Returns `None` without
     /// points, or if the times do not increase.
-    pub fn visiting(points: Vec<(f64, Point)>) -> Option<Track> {
+    pub fn appearing_and_disappearing(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { appears_at_first_point: true, disappears_at_last_point: true, ..Track::moving(points)? })
     }
 
     /// Returns the track of a node that is at its first point before the track begins, and disappears at the
     /// last point. `None` without points, or if the times do not increase.
-    pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
+    pub fn disappearing_at_end(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { disappears_at_last_point: true, ..Track::moving(points)? })
     }
 
@@ -88,7 +88,7 @@ impl Track {
     ///
     /// # Errors
     /// The error contains the time in seconds, the invalid degrees and the expected range.
-    pub fn check_positions(&self, origin: &Origin) -> Result<(), String> {
+    pub fn check_positions(&self, origin: &MapOrigin) -> Result<(), String> {
         self.waypoints.iter().try_for_each(|(at, place)| {
             check_degrees(origin.to_degrees(*place))
                 .map_err(|wrong| format!("at second {at}, {} m east, {} m north: {wrong}", place.x, place.y))
@@ -110,7 +110,7 @@ impl Track {
 
     /// Returns the trace for a station: UNIX seconds, latitude, longitude. Second 0 of the track is at
     /// `epoch`, in UNIX seconds. The trace begins long before, and does not end.
-    pub fn position_trace(&self, origin: &Origin, epoch: f64) -> String {
+    pub fn position_trace(&self, origin: &MapOrigin, epoch: f64) -> String {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
@@ -126,14 +126,14 @@ impl Track {
             };
         };
         let (Some(first), Some(end)) = (self.waypoints.first(), self.waypoints.last()) else { return text };
-        line(epoch + first.0 - STAY_SECONDS, (!self.appears_at_first_point).then_some(first.1));
+        line(epoch + first.0 - SECONDS_AT_END_OF_TRACK, (!self.appears_at_first_point).then_some(first.1));
         for (seconds, place) in &self.waypoints {
             line(epoch + seconds, Some(*place));
         }
         // 0.001 s is the smallest step that the digits in the trace can show.
         let after = (!self.disappears_at_last_point).then_some(end.1);
         line(epoch + end.0 + 0.001, after);
-        line(epoch + end.0 + STAY_SECONDS, after);
+        line(epoch + end.0 + SECONDS_AT_END_OF_TRACK, after);
         text
     }
 }
@@ -179,7 +179,7 @@ mod tests {
             20.0\"\n";
         const INSERTED_PIECES: [&str; 12] =
             ["1e308", "-1e308", "NaN", "inf", "1e-308", "\"", "<", ">", "/", "-->", "4294967296", "\u{e9}"];
-        let origin = Origin::new(48.8375, 2.1008);
+        let origin = MapOrigin::new(48.8375, 2.1008);
         let mut rng = carnet_base::Rng::new(7);
         let mut below = |count: usize| usize::from(rng.u16()) % count.max(1);
         let mut taken = 0;
@@ -218,14 +218,15 @@ mod tests {
     #[test]
     fn node_with_limited_presence_appears_and_disappears() {
         let track =
-            Track::visiting(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 0.0))]).expect("is good");
+            Track::appearing_and_disappearing(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 0.0))])
+                .expect("is good");
         let places = [1.9, 2.0, 3.0, 4.0, 4.1].map(|t| track.position_at(t).map(|p| p.x));
         assert_eq!(places, [None, Some(0.0), Some(10.0), Some(20.0), None]);
-        let track =
-            Track::leaving(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 0.0))]).expect("is good");
+        let track = Track::disappearing_at_end(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 0.0))])
+            .expect("is good");
         let places = [-9.0, 2.0, 4.0, 4.1].map(|t| track.position_at(t).map(|p| p.x));
         assert_eq!(places, [Some(0.0), Some(0.0), Some(20.0), None]);
-        let trace = track.position_trace(&Origin::new(48.8375, 2.1008), 1_700_000_000.0);
+        let trace = track.position_trace(&MapOrigin::new(48.8375, 2.1008), 1_700_000_000.0);
         assert_eq!(trace.lines().filter(|line| line.ends_with("lost")).count(), 2, "{trace}");
         let track = track.shifted_earlier(2.0);
         assert_eq!([1.0, 2.1].map(|t| track.position_at(t).map(|p| p.x)), [Some(10.0), None]);
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn exported_traces_have_degrees_and_unix_time() {
-        let origin = Origin::new(48.8375, 2.1008);
+        let origin = MapOrigin::new(48.8375, 2.1008);
         let points = vec![(0.0, point_at(0.0, 0.0)), (10.0, point_at(0.0, 1000.0))];
         let lines = |track: Track| -> Vec<String> {
             track.position_trace(&origin, 1_700_000_000.0).lines().map(str::to_owned).collect()
@@ -257,7 +258,7 @@ mod tests {
         ];
         let close = lines(Track::moving(close).expect("is good"));
         assert_eq!(close.iter().filter(|l| l.starts_with("1700000005") || l.contains("4.9999")).count(), 1);
-        let visitor = lines(Track::visiting(points).expect("is good"));
+        let visitor = lines(Track::appearing_and_disappearing(points).expect("is good"));
         assert_eq!(
             (visitor[1].as_str(), visitor[4].as_str()),
             ("1699000000.0000 lost", "1700000010.0010 lost")

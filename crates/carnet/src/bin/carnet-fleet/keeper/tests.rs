@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use carnet_fleet::Token;
+use carnet_fleet::LeaderToken;
 use carnet_fleet::store::TokenState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -12,8 +12,8 @@ use super::*;
 use crate::access::EtcdUser;
 
 fn test_transaction() -> Transaction {
-    let token = Token { member: "anna".into(), process: 1, count: 1, state: TokenState::Starting };
-    Transaction { expected: 0, token, changes: Vec::new() }
+    let token = LeaderToken { member: "anna".into(), process: 1, count: 1, state: TokenState::Starting };
+    Transaction { expected_owner_revision: 0, token, changes: Vec::new() }
 }
 
 async fn listening_store() -> (TcpListener, StoreLocation) {
@@ -60,7 +60,7 @@ async fn late_answer_of_etcd_still_counts() {
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     first.write_all(answer.as_bytes()).await.expect("it is still wanted");
     let heard = told.recv().await;
-    assert!(matches!(heard, Some(StoreMessage::Outcome(1, Outcome::Done(7)))), "{heard:?}");
+    assert!(matches!(heard, Some(StoreMessage::Outcome(1, TransactionOutcome::Done(7)))), "{heard:?}");
 }
 
 /// Answers of a store that has one user: the answer to a token request, and the answers to successive
@@ -121,7 +121,7 @@ fn take_requests(told: &mut UnboundedReceiver<String>) -> Vec<String> {
     std::iter::from_fn(|| told.try_recv().ok()).collect()
 }
 
-async fn transaction_result(place: &StoreLocation) -> anyhow::Result<Outcome> {
+async fn transaction_result(place: &StoreLocation) -> anyhow::Result<TransactionOutcome> {
     EtcdConnection::connect_to(&place.store_servers[0])
         .await?
         .execute_transaction(&place.prefix, &test_transaction())
@@ -152,7 +152,11 @@ async fn a_transaction_with_an_expired_token_is_repeated_with_a_new_token() {
             StoreWithUser { token_answer: TOKEN_ANSWER, transaction_answers: transactions, token_gate: None }
                 .start_store()
                 .await;
-        assert_eq!(transaction_result(&place).await.expect("it is made"), Outcome::Done(7), "{refused:?}");
+        assert_eq!(
+            transaction_result(&place).await.expect("it is made"),
+            TransactionOutcome::Done(7),
+            "{refused:?}"
+        );
         let authenticate = "/v3/auth/authenticate -";
         assert_eq!(
             take_requests(&mut told),
@@ -232,7 +236,7 @@ async fn endless_pages_of_equal_keys_are_an_error() {
     assert_eq!(error, "expected only the requested keys in etcd's answer, found other keys");
     assert_eq!(take_requests(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
     // No revision follows the largest one, but the watch must begin anyway.
-    let known = Revision::MAX;
+    let known = StoreRevision::MAX;
     assert!(open.watch_seat(&prefix, known).await.is_ok());
 }
 
@@ -317,11 +321,14 @@ async fn events_of_an_ending_process_do_not_count_for_the_next() {
     let (transactions, mut made) = unbounded_channel();
     keeper.transaction_sender = transactions;
     keeper.carry_out_actions();
-    keeper.handle_store_message(StoreMessage::Snapshot(1, Snapshot { revision: 5, ..Snapshot::default() }));
+    keeper.handle_store_message(StoreMessage::Snapshot(
+        1,
+        SeatSnapshot { revision: 5, ..SeatSnapshot::default() },
+    ));
     keeper.carry_out_actions();
     let (id, taking) = made.try_recv().expect("nobody has the seat");
-    keeper.handle_store_message(StoreMessage::Outcome(id, Outcome::Done(6)));
-    let event = Event { key: Key::Owner, value: Some(taking.token.to_text()) };
+    keeper.handle_store_message(StoreMessage::Outcome(id, TransactionOutcome::Done(6)));
+    let event = Event { key: StoreKey::Owner, value: Some(taking.token.to_text()) };
     keeper.handle_store_message(StoreMessage::Events(1, BTreeMap::from([(6, vec![event])])));
     keeper.carry_out_actions();
     assert!(

@@ -107,7 +107,7 @@ fn is_unable_to_run() -> bool {
             unshare(CloneFlags::CLONE_NEWNET)
                 .map_err(|error| format!("cannot make a network namespace: {error}"))?;
             [AttachmentKind::Tc, AttachmentKind::Xdp].into_iter().try_for_each(|kind| {
-                LoadedPrograms::open_for(kind, &config(0, 0, InterfaceRoles::default()), 1, &[])
+                LoadedPrograms::open_for(kind, &fast_path_config(0, 0, InterfaceRoles::default()), 1, &[])
                     .map(drop)
                     .map_err(|why| format!("the kernel takes no BPF programs: {why}"))
             })
@@ -147,8 +147,13 @@ pub(super) fn run_on_every_bench(body: impl Fn(&mut TestBench) + Copy + Send + '
     }
 }
 
-fn config(flow_label_key: u64, bindings: usize, ports: InterfaceRoles) -> FastPathConfig {
-    FastPathConfig { paths_by_preference: Vec::new(), flow_label_key, binding_capacity: bindings, ports }
+fn fast_path_config(flow_label_key: u64, bindings: usize, ports: InterfaceRoles) -> FastPathConfig {
+    FastPathConfig {
+        paths_by_preference: Vec::new(),
+        flow_label_key,
+        binding_capacity: bindings,
+        interface_roles: ports,
+    }
 }
 
 /// The test bench; see the head of the module.
@@ -226,10 +231,10 @@ impl TestBench {
             }
         };
         let forwarder = Forwarder::new(&mut Rng::new(77));
-        let config = config(forwarder.flow_label_key(), 8, ports);
+        let config = fast_path_config(forwarder.flow_label_key(), 8, ports);
         let present: Vec<LinkInfo> = links.values().cloned().collect();
         let mut programs = LoadedPrograms::open_for(kind, &config, indices["carnet0"], &present).unwrap();
-        programs.begin_watching();
+        programs.begin_watching_redirect_targets();
         // Attaching gives the interface a receive queue, without which the kernel runs no XDP program.
         let complaints = programs.update_interfaces(&links);
         assert!(complaints.is_empty(), "{complaints:?}");
@@ -263,7 +268,7 @@ impl TestBench {
         };
         // Reads all routes and rules, because the bench receives no events of the kernel.
         let mut heard = RoutingFields::read_from_all_routes(&mut self.requests).unwrap();
-        heard.rules = true;
+        heard.rules_changed = true;
         heard.removed_source_or_multipath_route = true;
         routing.handle_changes(&mut self.programs, &mut self.requests, heard).unwrap();
         if routing.may_remove_obstacle() {
@@ -271,7 +276,7 @@ impl TestBench {
         }
     }
 
-    pub(super) fn index(&self, name: &str) -> u32 {
+    pub(super) fn interface_index(&self, name: &str) -> u32 {
         self.interface_indices[name]
     }
 
@@ -311,7 +316,7 @@ impl TestBench {
             }
         };
         let index = match self.station_end {
-            TunnelEnd::MobileRouter => self.index(["wan0", "wan1"][way]),
+            TunnelEnd::MobileRouter => self.interface_index(["wan0", "wan1"][way]),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => 0,
         };
         self.programs.table.set_socket(local, Some(index));
@@ -369,7 +374,7 @@ impl TestBench {
     }
 
     /// Returns the length in octets of the shortest frame that the kernel accepts for a test run.
-    pub(super) fn shortest_frame(&self) -> usize {
+    pub(super) fn shortest_frame_length(&self) -> usize {
         if self.kind == AttachmentKind::Tc { 14 + HEADER_LEN } else { 14 }
     }
 
@@ -444,7 +449,7 @@ impl TestBench {
     /// since the last call.
     fn last_counted_reason(&mut self) -> &'static str {
         let mut found = Vec::new();
-        for (name, number) in self.programs.counters().tunnels_on_slow_path {
+        for (name, number) in self.programs.counters_per_processor().slow_path_packets_by_reason {
             if self.reason_counts.insert(name, number).unwrap_or(0) != number {
                 found.push(name);
             }
@@ -526,7 +531,7 @@ impl TestBench {
     }
 
     /// Runs the program on a packet inside IPv4 from `remote` to `local`, on an interface.
-    pub(super) fn run_on_arriving_in_ipv4(
+    pub(super) fn run_on_packet_from_ipv4_tunnel(
         &mut self,
         interface: &str,
         (local, remote): (Endpoint, Endpoint),
@@ -547,13 +552,13 @@ impl TestBench {
     }
 
     /// Runs the program for packets that go into the tunnel on an IPv6 packet.
-    pub(super) fn run_on_entering(&mut self, packet: &[u8]) -> ProgramAction {
+    pub(super) fn run_on_packet_into_tunnel(&mut self, packet: &[u8]) -> ProgramAction {
         let (program, interface) = self.entrance_program_and_interface();
         self.run_and_compare(program, interface, packet, false)
     }
 
     /// Runs the program for packets that come out of the tunnel on a tunnelled packet.
-    pub(super) fn run_on_arriving(&mut self, packet: &[u8]) -> ProgramAction {
+    pub(super) fn run_on_packet_out_of_tunnel(&mut self, packet: &[u8]) -> ProgramAction {
         let (program, interface) = self.exit_program_and_interface();
         self.run_and_compare(program, interface, packet, true)
     }

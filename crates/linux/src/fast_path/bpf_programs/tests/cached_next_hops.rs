@@ -20,18 +20,18 @@ fn packet_of_new_flow(destination: &str) -> Vec<u8> {
 
 /// Returns whether the programs forward a new flow to this destination by a cached next hop. To find out, the
 /// test changes the kernel's routes and leaves the programs' cache unchanged.
-fn is_remembered(bench: &mut TestBench, destination: &str) -> bool {
+fn is_next_hop_cached(bench: &mut TestBench, destination: &str) -> bool {
     let rule = format!("pref 50 to {destination} lookup 76");
     run_ip("-6 route replace unreachable default table 76");
     run_ip(&format!("-6 rule add {rule}"));
-    let did = bench.run_on_entering(&packet_of_new_flow(destination));
+    let did = bench.run_on_packet_into_tunnel(&packet_of_new_flow(destination));
     run_ip(&format!("-6 rule del {rule}"));
     assert!(is_sent(&did) || did == ProgramAction::Left("route"), "{did:?}");
     is_sent(&did)
 }
 
 fn is_sent_to(bench: &mut TestBench, destination: &str) -> bool {
-    is_sent(&bench.run_on_entering(&packet_of_new_flow(destination)))
+    is_sent(&bench.run_on_packet_into_tunnel(&packet_of_new_flow(destination)))
 }
 
 /// A cached next hop serves all flows and hosts of a mobile network, in both directions. One packet creates
@@ -43,29 +43,32 @@ fn cached_next_hop_serves_all_flows_and_hosts_of_network() {
             return;
         }
         pin_to_one_processor();
-        assert!(!is_remembered(bench, HOST_ADDRESS));
+        assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
         assert!(is_sent_to(bench, HOST_ADDRESS));
-        assert!(is_remembered(bench, HOST_ADDRESS) && is_remembered(bench, SECOND_HOST_ADDRESS));
+        assert!(is_next_hop_cached(bench, HOST_ADDRESS) && is_next_hop_cached(bench, SECOND_HOST_ADDRESS));
         // The /64 of the home address contains other addresses that do not belong to the binding.
         let home = super::bench::HOME_ADDRESS;
-        assert!(is_sent_to(bench, home) && is_remembered(bench, home));
-        assert_eq!(bench.run_on_entering(&packet_of_new_flow("2001:db8:1::77")), ProgramAction::Left(""));
+        assert!(is_sent_to(bench, home) && is_next_hop_cached(bench, home));
+        assert_eq!(
+            bench.run_on_packet_into_tunnel(&packet_of_new_flow("2001:db8:1::77")),
+            ProgramAction::Left("")
+        );
         // The home agent accepts packets from a home address only through the tunnel of its care-of address.
         let (from, to) = bench.arriving_outer_addresses(0);
         for source in [HOST_ADDRESS, SECOND_HOST_ADDRESS, home] {
             for _ in 0..2 {
-                assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
                     from,
                     to,
                     &udp_packet(source, CORRESPONDENT_ADDRESS, 50)
                 ))));
                 let spoofed =
                     inside_ipv6("2001:db8:f1::11", to, &udp_packet(source, CORRESPONDENT_ADDRESS, 50));
-                assert_eq!(bench.run_on_arriving(&spoofed), ProgramAction::Left("outer_source"));
+                assert_eq!(bench.run_on_packet_out_of_tunnel(&spoofed), ProgramAction::Left("outer_source"));
             }
         }
         let stranger = inside_ipv6(from, to, &udp_packet("2001:db8:1::77", CORRESPONDENT_ADDRESS, 50));
-        assert_eq!(bench.run_on_arriving(&stranger), ProgramAction::Left(""));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&stranger), ProgramAction::Left(""));
     });
 }
 
@@ -80,14 +83,14 @@ fn program_looks_up_next_hop_before_first_packet_to_network() {
         pin_to_one_processor();
         let (from, to) = bench.arriving_outer_addresses(0);
         for _ in 0..2 {
-            assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+            assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
                 from,
                 to,
                 &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
             ))));
         }
-        assert!(!is_remembered(bench, HOST_ADDRESS));
-        assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS));
+        assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
+        assert!(is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS));
     });
 }
 
@@ -104,21 +107,24 @@ fn foreign_rule_with_other_fields_disables_cached_next_hops() {
         for rule in
             ["ipproto udp dport 9", "from 2001:db8:c::9", "tos 0x10", "fwmark 7", "not to 2001:db8::/32"]
         {
-            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "before {rule}");
+            assert!(
+                is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                "before {rule}"
+            );
             run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
             assert!(is_sent_to(bench, HOST_ADDRESS), "{rule}");
-            assert!(!is_remembered(bench, HOST_ADDRESS), "{rule}");
+            assert!(!is_next_hop_cached(bench, HOST_ADDRESS), "{rule}");
             run_ip(&format!("-6 rule del pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
-            assert!(!is_remembered(bench, HOST_ADDRESS), "after {rule}");
+            assert!(!is_next_hop_cached(bench, HOST_ADDRESS), "after {rule}");
         }
         // The tested packets match neither rule: these rules are about packets from the TUN device, and about
         // packets to another network.
         for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
             run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
-            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "{rule}");
+            assert!(is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS), "{rule}");
             run_ip(&format!("-6 rule del pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
         }
@@ -137,12 +143,12 @@ fn rule_about_inner_sources_is_obeyed() {
         let (from, to) = bench.arriving_outer_addresses(0);
         run_ip("-6 route add unreachable default table 77");
         for _ in 0..2 {
-            assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+            assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
                 from,
                 to,
                 &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
             ))));
-            assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+            assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
                 from,
                 to,
                 &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
@@ -150,14 +156,14 @@ fn rule_about_inner_sources_is_obeyed() {
             run_ip(&format!("-6 rule add pref 60 iif carnet0 from {SECOND_HOST_ADDRESS} lookup 77"));
             bench.invalidate_lookups();
             for _ in 0..2 {
-                assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
                     from,
                     to,
                     &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
                 ))));
                 let packet =
                     inside_ipv6(from, to, &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50));
-                assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("route"));
+                assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("route"));
             }
             run_ip(&format!("-6 rule del pref 60 iif carnet0 from {SECOND_HOST_ADDRESS} lookup 77"));
             bench.invalidate_lookups();
@@ -193,11 +199,11 @@ fn foreign_route_inside_prefix_is_obeyed() {
             }
             // If the new route does not contain the destination, the program still caches a next hop for the
             // destination.
-            assert_eq!(is_remembered(bench, HOST_ADDRESS), !all, "{route}");
+            assert_eq!(is_next_hop_cached(bench, HOST_ADDRESS), !all, "{route}");
             run_ip(&format!("-6 route del {route}"));
             bench.invalidate_lookups();
             for host in [HOST_ADDRESS, SECOND_HOST_ADDRESS] {
-                assert!(is_sent_to(bench, host) && is_remembered(bench, host), "after {route}");
+                assert!(is_sent_to(bench, host) && is_next_hop_cached(bench, host), "after {route}");
             }
         }
     });
@@ -216,13 +222,19 @@ fn multipath_routes_disable_cached_next_hops() {
             "2001:db8:f1::/64 nexthop via 2001:db8:f0::1 dev ha0 nexthop via 2001:db8:f0::9 dev ha0",
             "2001:db8:f1::/64 from 2001:db8:1::/64 via 2001:db8:f0::9 dev ha0",
         ] {
-            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "before {route}");
+            assert!(
+                is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                "before {route}"
+            );
             run_ip(&format!("-6 route add {route}"));
             bench.invalidate_lookups();
-            assert!(is_sent_to(bench, HOST_ADDRESS) && !is_remembered(bench, HOST_ADDRESS), "{route}");
+            assert!(is_sent_to(bench, HOST_ADDRESS) && !is_next_hop_cached(bench, HOST_ADDRESS), "{route}");
             run_ip(&format!("-6 route del {route}"));
             bench.invalidate_lookups();
-            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "after {route}");
+            assert!(
+                is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                "after {route}"
+            );
         }
     });
 }
@@ -239,19 +251,23 @@ fn changed_link_layer_address_updates_cached_next_hops() {
         assert!(is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, home));
         run_ip("-6 neigh replace 2001:db8:f0::1 lladdr 02:00:00:00:04:77 dev ha0");
         bench.programs.invalidate_flow_lookups().unwrap();
-        let goes_to =
-            |bench: &mut TestBench, host: &str| match bench.run_on_entering(&packet_of_new_flow(host)) {
-                ProgramAction::Sent(frame) => frame[5],
-                ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
-            };
-        assert!(!is_remembered(bench, HOST_ADDRESS));
+        let goes_to = |bench: &mut TestBench, host: &str| match bench
+            .run_on_packet_into_tunnel(&packet_of_new_flow(host))
+        {
+            ProgramAction::Sent(frame) => frame[5],
+            ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
+        };
+        assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
         assert_eq!(goes_to(bench, HOST_ADDRESS), 0x77);
-        assert!(is_remembered(bench, home));
+        assert!(is_next_hop_cached(bench, home));
         assert_eq!(goes_to(bench, home), 0x77);
         run_ip("-6 neigh del 2001:db8:f0::1 dev ha0");
         bench.programs.invalidate_flow_lookups().unwrap();
         for host in [HOST_ADDRESS, home, SECOND_HOST_ADDRESS] {
-            assert_eq!(bench.run_on_entering(&packet_of_new_flow(host)), ProgramAction::Left("neighbour"));
+            assert_eq!(
+                bench.run_on_packet_into_tunnel(&packet_of_new_flow(host)),
+                ProgramAction::Left("neighbour")
+            );
         }
     });
 }
@@ -270,11 +286,12 @@ fn changed_bindings_invalidate_cached_next_hops() {
         other.home_address = address("2001:db8:1::4321");
         other.inner = vec!["2001:db8:a::42/128".parse().unwrap()];
         bench.set_tunnel(other.clone());
-        let goes_to =
-            |bench: &mut TestBench, host: &str| match bench.run_on_entering(&packet_of_new_flow(host)) {
-                ProgramAction::Sent(frame) => frame[38..54].to_vec(),
-                ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
-            };
+        let goes_to = |bench: &mut TestBench, host: &str| match bench
+            .run_on_packet_into_tunnel(&packet_of_new_flow(host))
+        {
+            ProgramAction::Sent(frame) => frame[38..54].to_vec(),
+            ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
+        };
         let [first, second] = super::bench::CARE_OF_ADDRESSES.map(|text| address(text).octets().to_vec());
         for _ in 0..2 {
             assert_eq!(
@@ -294,11 +311,11 @@ fn changed_bindings_invalidate_cached_next_hops() {
         other.inner = vec!["2001:db8:b::/64".parse().unwrap()];
         for _ in 0..2 {
             bench.set_tunnel(other.clone());
-            bench.run_on_entering(&packet_of_new_flow(super::bench::HOME_ADDRESS));
-            assert!(is_remembered(bench, HOST_ADDRESS));
+            bench.run_on_packet_into_tunnel(&packet_of_new_flow(super::bench::HOME_ADDRESS));
+            assert!(is_next_hop_cached(bench, HOST_ADDRESS));
             bench.remove(&other);
-            bench.run_on_entering(&packet_of_new_flow(super::bench::HOME_ADDRESS));
-            assert!(is_remembered(bench, HOST_ADDRESS));
+            bench.run_on_packet_into_tunnel(&packet_of_new_flow(super::bench::HOME_ADDRESS));
+            assert!(is_next_hop_cached(bench, HOST_ADDRESS));
         }
         // One of two further bindings has the same version number as the first binding. When this binding
         // changes, the programs look up the first binding once more.
@@ -306,12 +323,12 @@ fn changed_bindings_invalidate_cached_next_hops() {
         third.home_address = address("2001:db8:1::4322");
         third.inner = vec!["2001:db8:c::/64".parse().unwrap()];
         let knows_again = |bench: &mut TestBench| {
-            assert!(!is_remembered(bench, HOST_ADDRESS));
+            assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
             assert_eq!(
                 (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
                 (first.clone(), first.clone())
             );
-            assert!(is_remembered(bench, HOST_ADDRESS));
+            assert!(is_next_hop_cached(bench, HOST_ADDRESS));
         };
         bench.set_tunnel(other.clone());
         bench.set_tunnel(third.clone());

@@ -13,7 +13,7 @@ use super::packets::*;
 use crate::fast_path::bpf_programs::AttachmentKind;
 
 /// Returns inner source and destination of packets that go into the tunnel.
-fn inner_addresses_inwards(bench: &TestBench) -> (&'static str, &'static str) {
+fn inner_addresses_into_tunnel(bench: &TestBench) -> (&'static str, &'static str) {
     match bench.station_end {
         TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
         TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
@@ -21,8 +21,8 @@ fn inner_addresses_inwards(bench: &TestBench) -> (&'static str, &'static str) {
 }
 
 /// Returns source and destination of inner packets that come out of the tunnel.
-fn inner_addresses_outwards(bench: &TestBench) -> (&'static str, &'static str) {
-    let (source, destination) = inner_addresses_inwards(bench);
+fn inner_addresses_out_of_tunnel(bench: &TestBench) -> (&'static str, &'static str) {
+    let (source, destination) = inner_addresses_into_tunnel(bench);
     (destination, source)
 }
 
@@ -43,18 +43,18 @@ fn sent_frame(did: &ProgramAction) -> &[u8] {
 #[test]
 fn common_packets_use_fast_path_in_both_directions() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         for payload in [8, 9, 100, 1000, TUNNEL_MTU as usize - 40] {
-            sent_frame(&bench.run_on_entering(&udp_packet(source, destination, payload)));
+            sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, payload)));
             let packet = tunnelled_packet(bench, &udp_packet(far, near, payload));
-            sent_frame(&bench.run_on_arriving(&packet));
+            sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         }
         for next_header in [protocol::ICMPV6, protocol::NO_NEXT_HEADER, 47, 50, 132] {
             let octets = udp_payload(64);
-            sent_frame(&bench.run_on_entering(&packet(next_header, source, destination, &octets)));
+            sent_frame(&bench.run_on_packet_into_tunnel(&packet(next_header, source, destination, &octets)));
             let packet = tunnelled_packet(bench, &packet(next_header, far, near, &octets));
-            sent_frame(&bench.run_on_arriving(&packet));
+            sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         }
         // RFC 3963 9: packets to and from the home address belong to the binding, too.
         let (from, to) = if bench.station_end == TunnelEnd::HomeAgent {
@@ -62,9 +62,9 @@ fn common_packets_use_fast_path_in_both_directions() {
         } else {
             return;
         };
-        sent_frame(&bench.run_on_entering(&udp_packet(from, to, 20)));
+        sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(from, to, 20)));
         let packet = tunnelled_packet(bench, &udp_packet(to, from, 20));
-        sent_frame(&bench.run_on_arriving(&packet));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
     });
 }
 
@@ -73,10 +73,10 @@ fn common_packets_use_fast_path_in_both_directions() {
 #[test]
 fn frames_have_link_layer_address_of_kernel_neighbour() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let entered = bench.run_on_entering(&udp_packet(source, destination, 100));
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let entered = bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 100));
         let packet = { tunnelled_packet(bench, &udp_packet(destination, source, 100)) };
-        let arrived = bench.run_on_arriving(&packet);
+        let arrived = bench.run_on_packet_out_of_tunnel(&packet);
         if bench.kind == AttachmentKind::Tc {
             return;
         }
@@ -91,7 +91,7 @@ fn frames_have_link_layer_address_of_kernel_neighbour() {
         // carnet reads these neighbours, to tell the kernel that they are in use.
         let used = bench.programs.neighbours_used_within(std::time::Duration::from_secs(60));
         for interface in [uplink, lan] {
-            let index = bench.index(interface);
+            let index = bench.interface_index(interface);
             assert!(used.iter().any(|(of, _)| *of == index), "{interface}: {used:?}");
         }
     });
@@ -101,15 +101,15 @@ fn frames_have_link_layer_address_of_kernel_neighbour() {
 #[test]
 fn fast_path_merges_every_combination_of_ecn_marks() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         for inner in 0..4 {
-            let did = bench.run_on_entering(&with_ecn(udp_packet(source, destination, 100), inner));
+            let did = bench.run_on_packet_into_tunnel(&with_ecn(udp_packet(source, destination, 100), inner));
             assert_eq!(sent_frame(&did)[15] >> 4 & 3, inner);
             assert_eq!(sent_frame(&did)[14] & 0xf, 0xb, "DSCP");
             for outer in 0..4 {
                 let packet = tunnelled_packet(bench, &with_ecn(udp_packet(far, near, 100), inner));
-                let did = bench.run_on_arriving(&with_ecn(packet, outer));
+                let did = bench.run_on_packet_out_of_tunnel(&with_ecn(packet, outer));
                 if (inner, outer) == (0, 3) {
                     assert_eq!(did, ProgramAction::Left("congestion"));
                     continue;
@@ -131,7 +131,7 @@ fn fast_path_merges_every_combination_of_ecn_marks() {
 #[test]
 fn fast_path_and_slow_path_write_same_flow_labels() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let mut labels = std::collections::BTreeSet::new();
         for number in 0..200u32 {
             let mut packet = udp_packet(source, destination, 50);
@@ -139,7 +139,7 @@ fn fast_path_and_slow_path_write_same_flow_labels() {
             packet[2] = number as u8;
             packet[22] = (number * 3) as u8;
             packet[38] = (number * 5) as u8;
-            let did = bench.run_on_entering(&packet);
+            let did = bench.run_on_packet_into_tunnel(&packet);
             let frame = sent_frame(&did);
             labels.insert((frame[15] & 0xf, frame[16], frame[17]));
         }
@@ -152,12 +152,13 @@ fn fast_path_and_slow_path_write_same_flow_labels() {
 #[test]
 fn fast_path_decrements_hop_limit_like_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         for hops in [0, 1, 2, 255] {
-            let entered = bench.run_on_entering(&with_hop_limit(udp_packet(source, destination, 50), hops));
+            let entered =
+                bench.run_on_packet_into_tunnel(&with_hop_limit(udp_packet(source, destination, 50), hops));
             let packet = tunnelled_packet(bench, &with_hop_limit(udp_packet(far, near, 50), hops));
-            let arrived = bench.run_on_arriving(&packet);
+            let arrived = bench.run_on_packet_out_of_tunnel(&packet);
             if hops < 2 {
                 assert_eq!(
                     (entered, arrived),
@@ -170,7 +171,7 @@ fn fast_path_decrements_hop_limit_like_slow_path() {
         }
         // The programs do not check the hop limit of a received outer packet.
         let packet = with_hop_limit(tunnelled_packet(bench, &udp_packet(far, near, 50)), 1);
-        sent_frame(&bench.run_on_arriving(&packet));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
     });
 }
 
@@ -178,16 +179,16 @@ fn fast_path_decrements_hop_limit_like_slow_path() {
 #[test]
 fn fast_path_leaves_special_addresses_to_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         for special in ["::", "::1", "fe80::1", "febf::1", "ff02::1", "ff0e::1"] {
             for (from, to) in [(special, destination), (source, special)] {
-                let did = bench.run_on_entering(&udp_packet(from, to, 50));
+                let did = bench.run_on_packet_into_tunnel(&udp_packet(from, to, 50));
                 assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
             }
             for (from, to) in [(special, near), (far, special)] {
                 let packet = tunnelled_packet(bench, &udp_packet(from, to, 50));
-                let did = bench.run_on_arriving(&packet);
+                let did = bench.run_on_packet_out_of_tunnel(&packet);
                 assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
             }
         }
@@ -199,7 +200,7 @@ fn fast_path_leaves_special_addresses_to_slow_path() {
 #[test]
 fn fast_path_checks_inner_source_of_reverse_tunnel() {
     run_on_every_bench(|bench| {
-        let (far, near) = inner_addresses_outwards(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let inner = udp_packet(far, near, 50);
         let (from, to) = bench.arriving_outer_addresses(0);
         let (other, other_end) = bench.arriving_outer_addresses(1);
@@ -208,41 +209,44 @@ fn fast_path_checks_inner_source_of_reverse_tunnel() {
         for _ in 0..2 {
             for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
                 assert_eq!(
-                    bench.run_on_arriving(&inside_ipv6(source, destination, &inner)),
+                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(source, destination, &inner)),
                     ProgramAction::Left("outer_source")
                 );
             }
             assert_eq!(
-                bench.run_on_arriving(&inside_ipv6(other, other_end, &inner)),
+                bench.run_on_packet_out_of_tunnel(&inside_ipv6(other, other_end, &inner)),
                 ProgramAction::Left("outer_source")
             );
-            sent_frame(&bench.run_on_arriving(&inside_ipv6(from, to, &inner)));
+            sent_frame(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &inner)));
         }
         match bench.station_end {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => {
                 let spoofed = udp_packet("2001:db8:b::10", near, 50);
-                assert_eq!(bench.run_on_arriving(&inside_ipv6(from, to, &spoofed)), ProgramAction::Left(""));
+                assert_eq!(
+                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &spoofed)),
+                    ProgramAction::Left("")
+                );
             }
             TunnelEnd::MobileRouter => {
                 // The packet has a source in the mobile network and a destination outside.
                 let elsewhere = udp_packet(far, "2001:db8:b::10", 50);
                 assert_eq!(
-                    bench.run_on_arriving(&inside_ipv6(from, to, &elsewhere)),
+                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &elsewhere)),
                     ProgramAction::Left("")
                 );
                 let spoofed = udp_packet("2001:db8:a::77", near, 50);
                 assert_eq!(
-                    bench.run_on_arriving(&inside_ipv6(from, to, &spoofed)),
+                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &spoofed)),
                     ProgramAction::Left("inner_source")
                 );
                 // A packet between two hosts of the mobile network does not go into the tunnel (RFC 3963
                 // 5.5).
                 assert_eq!(
-                    bench.run_on_entering(&udp_packet(HOST_ADDRESS, "2001:db8:a::77", 50)),
+                    bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, "2001:db8:a::77", 50)),
                     ProgramAction::Left("")
                 );
                 assert_eq!(
-                    bench.run_on_entering(&udp_packet("2001:db8:b::10", CORRESPONDENT_ADDRESS, 50)),
+                    bench.run_on_packet_into_tunnel(&udp_packet("2001:db8:b::10", CORRESPONDENT_ADDRESS, 50)),
                     ProgramAction::Left("")
                 );
             }
@@ -255,16 +259,16 @@ fn fast_path_checks_inner_source_of_reverse_tunnel() {
 #[test]
 fn fast_path_only_receives_at_previous_care_of_address() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let (packet, old) =
             (udp_packet(source, destination, 50), tunnelled_packet(bench, &udp_packet(far, near, 50)));
-        sent_frame(&bench.run_on_entering(&packet));
-        sent_frame(&bench.run_on_arriving(&old));
+        sent_frame(&bench.run_on_packet_into_tunnel(&packet));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&old));
         let tunnel = bench.tunnel_over(0, false);
         bench.set_tunnel(tunnel.clone());
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("no_path"));
-        sent_frame(&bench.run_on_arriving(&old));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("no_path"));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&old));
         // After a handover the station sends from the new care-of address at once. It still accepts packets
         // to the previous care-of address, until the tunnel is removed.
         let new = bench.tunnel_over(1, true);
@@ -276,16 +280,16 @@ fn fast_path_only_receives_at_previous_care_of_address() {
         for port in 0..50 {
             let mut packet = packet.clone();
             packet[41] = port;
-            let did = bench.run_on_entering(&packet);
+            let did = bench.run_on_packet_into_tunnel(&packet);
             assert_eq!(outer_of(&did), ends);
         }
-        sent_frame(&bench.run_on_arriving(&old));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&old));
         // As soon as the previous tunnel is removed, the programs no longer accept its packets.
         bench.remove(&tunnel);
-        assert_eq!(bench.run_on_arriving(&old), ProgramAction::Left("outer_source"));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&old), ProgramAction::Left("outer_source"));
         bench.remove(&new);
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left(""));
-        assert_eq!(bench.run_on_arriving(&old), ProgramAction::Left(""));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left(""));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&old), ProgramAction::Left(""));
     });
 }
 
@@ -293,31 +297,31 @@ fn fast_path_only_receives_at_previous_care_of_address() {
 #[test]
 fn fast_path_leaves_packets_above_mtu_to_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let fits = udp_packet(source, destination, TUNNEL_MTU as usize - 40);
         let larger = udp_packet(source, destination, TUNNEL_MTU as usize - 39);
         // The programs treat each packet alike in any order of the packets, and also in the second round,
         // with a cached lookup.
         for _ in 0..2 {
-            assert_eq!(bench.run_on_entering(&larger), ProgramAction::Left("too_big"));
-            sent_frame(&bench.run_on_entering(&fits));
+            assert_eq!(bench.run_on_packet_into_tunnel(&larger), ProgramAction::Left("too_big"));
+            sent_frame(&bench.run_on_packet_into_tunnel(&fits));
         }
         let narrow = bench.tunnel_over(0, true);
         bench.set_tunnel(carnet_nemo::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(
-            bench.run_on_entering(&udp_packet(source, destination, 1240)),
+            bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1240)),
             ProgramAction::Left("too_big")
         );
-        sent_frame(&bench.run_on_entering(&udp_packet(source, destination, 1239)));
+        sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1239)));
         // The route of the decapsulated packets has an MTU, too.
-        let (far, near) = inner_addresses_outwards(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let departure = if bench.station_end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
         super::bench::run_ip(&format!("link set {departure} mtu 1400"));
         bench.invalidate_lookups();
         let packet = tunnelled_packet(bench, &udp_packet(far, near, 1360));
-        sent_frame(&bench.run_on_arriving(&packet));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         let packet = tunnelled_packet(bench, &udp_packet(far, near, 1361));
-        assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("too_big"));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("too_big"));
     });
 }
 
@@ -326,14 +330,18 @@ fn fast_path_leaves_packets_above_mtu_to_slow_path() {
 #[test]
 fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let behind = [&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp_payload(30)].concat();
         for next_header in [0, 43, 60, 135] {
-            let did = bench.run_on_entering(&packet(next_header, source, destination, &behind));
+            let did = bench.run_on_packet_into_tunnel(&packet(next_header, source, destination, &behind));
             assert_eq!(did, ProgramAction::Left("extension"), "{next_header}");
             let packet = tunnelled_packet(bench, &packet(next_header, far, near, &behind));
-            assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("extension"), "{next_header}");
+            assert_eq!(
+                bench.run_on_packet_out_of_tunnel(&packet),
+                ProgramAction::Left("extension"),
+                "{next_header}"
+            );
             // The programs leave outer packets with extension headers to the slow path.
             let (from, to) = bench.arriving_outer_addresses(0);
             let outer = super::packets::packet(
@@ -342,20 +350,25 @@ fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
                 to,
                 &[&[41, 0, 1, 4, 0, 0, 0, 0][..], &packet].concat(),
             );
-            assert_eq!(bench.run_on_arriving(&outer), ProgramAction::Left(""), "{next_header}");
+            assert_eq!(bench.run_on_packet_out_of_tunnel(&outer), ProgramAction::Left(""), "{next_header}");
         }
         // The programs encapsulate a fragment from a host like any other packet.
-        sent_frame(&bench.run_on_entering(&packet(protocol::FRAGMENT, source, destination, &behind)));
+        sent_frame(&bench.run_on_packet_into_tunnel(&packet(
+            protocol::FRAGMENT,
+            source,
+            destination,
+            &behind,
+        )));
         let packet = tunnelled_packet(bench, &packet(protocol::FRAGMENT, far, near, &behind));
-        sent_frame(&bench.run_on_arriving(&packet));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         // The kernel must first reassemble fragments of outer packets.
         let (from, to) = bench.arriving_outer_addresses(0);
         let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp_packet(far, near, 40)].concat();
         let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
-        assert_eq!(bench.run_on_arriving(&fragment), ProgramAction::Left(""));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&fragment), ProgramAction::Left(""));
         // The packet contains two tunnels.
         let inner = inside_ipv6(source, destination, &udp_packet(source, destination, 20));
-        let did = bench.run_on_entering(&inner);
+        let did = bench.run_on_packet_into_tunnel(&inner);
         assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
     });
 }
@@ -370,7 +383,7 @@ fn packets_addressed_to_a_tunnel_end_take_the_slow_path() {
         let routing = [&[135, 2, 2, 1, 0, 0, 0, 0][..], &home.octets(), &mobility].concat();
         let options = [&[135, 2, 1, 2, 0, 0, 0xc9, 16][..], &home.octets(), &mobility].concat();
         let (from, to) = bench.arriving_outer_addresses(0);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let quoted = inside_ipv6(to, from, &udp_packet(near, far, 50));
         let error = [&[2, 0, 0, 0, 0, 0, 5, 0][..], &quoted].concat();
         for (next_header, payload) in [
@@ -383,7 +396,7 @@ fn packets_addressed_to_a_tunnel_end_take_the_slow_path() {
         ] {
             for source in [from, "2001:db8:c::7"] {
                 assert_eq!(
-                    bench.run_on_arriving(&packet(next_header, source, to, payload)),
+                    bench.run_on_packet_out_of_tunnel(&packet(next_header, source, to, payload)),
                     ProgramAction::Left("")
                 );
             }
@@ -396,12 +409,12 @@ fn packets_addressed_to_a_tunnel_end_take_the_slow_path() {
 #[test]
 fn tcp_segments_except_syn_use_fast_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         for flags in [0x02, 0x12, 0x10, 0x18, 0x11, 0x04] {
-            let entered = bench.run_on_entering(&tcp_segment(source, destination, flags));
+            let entered = bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, flags));
             let packet = tunnelled_packet(bench, &tcp_segment(far, near, flags));
-            let arrived = bench.run_on_arriving(&packet);
+            let arrived = bench.run_on_packet_out_of_tunnel(&packet);
             if flags & 2 != 0 {
                 assert_eq!(
                     (entered, arrived),
@@ -420,8 +433,8 @@ fn tcp_segments_except_syn_use_fast_path() {
 #[test]
 fn packets_with_wrong_length_take_the_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let with_length = |mut packet: Vec<u8>, at: usize, length: u16| {
             packet[at..at + 2].copy_from_slice(&length.to_be_bytes());
             packet
@@ -430,26 +443,26 @@ fn packets_with_wrong_length_take_the_slow_path() {
             (udp_packet(source, destination, 50), tunnelled_packet(bench, &udp_packet(far, near, 50)));
         for (length, why) in [(51, ""), (0, ""), (0xffff, ""), (49, "")] {
             assert_eq!(
-                bench.run_on_entering(&with_length(packet.clone(), 4, length)),
+                bench.run_on_packet_into_tunnel(&with_length(packet.clone(), 4, length)),
                 ProgramAction::Left(why),
                 "{length}"
             );
         }
         for (length, why) in [(91, ""), (89, ""), (39, ""), (0, ""), (0xffff, "")] {
             assert_eq!(
-                bench.run_on_arriving(&with_length(outer.clone(), 4, length)),
+                bench.run_on_packet_out_of_tunnel(&with_length(outer.clone(), 4, length)),
                 ProgramAction::Left(why),
                 "{length}"
             );
         }
         for length in [51, 49, 0, 0xffff] {
-            let did = bench.run_on_arriving(&with_length(outer.clone(), 44, length));
+            let did = bench.run_on_packet_out_of_tunnel(&with_length(outer.clone(), 44, length));
             assert_eq!(did, ProgramAction::Left("malformed"), "{length}");
         }
         // The outer packet contains 7 more octets after the inner packet.
         let inner = [&udp_packet(far, near, 50)[..], &[0xee; 7]].concat();
         let packet = tunnelled_packet(bench, &inner);
-        assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("malformed"));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("malformed"));
     });
 }
 
@@ -457,7 +470,7 @@ fn packets_with_wrong_length_take_the_slow_path() {
 #[test]
 fn frames_of_other_ethertypes_take_the_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let packet = udp_packet(source, destination, 50);
         let (program, interface) = bench.entrance_program_and_interface();
         let tagged = [&[0, 7, 0x86, 0xdd][..], &packet].concat();
@@ -484,7 +497,7 @@ fn frames_of_other_ethertypes_take_the_slow_path() {
 #[test]
 fn frames_for_other_stations_are_left_to_the_kernel() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let (program, interface) = bench.entrance_program_and_interface();
         let mut frame = ethernet_frame(0x86dd, &udp_packet(source, destination, 50));
         sent_frame(&bench.program_action(program, interface, &frame));
@@ -499,8 +512,8 @@ fn frames_for_other_stations_are_left_to_the_kernel() {
 #[test]
 fn truncated_frames_take_the_slow_path() {
     run_on_every_bench(|bench| {
-        let (source, destination) = inner_addresses_inwards(bench);
-        let (far, near) = inner_addresses_outwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
+        let (far, near) = inner_addresses_out_of_tunnel(bench);
         let outer = tunnelled_packet(bench, &tcp_segment(far, near, 0x10));
         for (packet, (program, interface)) in [
             (tcp_segment(source, destination, 0x10), bench.entrance_program_and_interface()),
@@ -508,7 +521,7 @@ fn truncated_frames_take_the_slow_path() {
         ] {
             let whole = ethernet_frame(0x86dd, &packet);
             // In a test run of a tc program, the kernel accepts only frames with complete headers.
-            for length in bench.shortest_frame()..whole.len() {
+            for length in bench.shortest_frame_length()..whole.len() {
                 assert_eq!(
                     bench.program_action(program, interface, &whole[..length]),
                     ProgramAction::Left(""),
@@ -539,7 +552,7 @@ fn fast_path_does_not_encapsulate_its_own_outer_packets_again() {
             return;
         }
         let own = packet(protocol::FRAGMENT, HOME_AGENT, HOST_ADDRESS, &[41, 0, 0, 1, 0, 0, 0, 9, 1, 2]);
-        assert_eq!(bench.run_on_entering(&own), ProgramAction::Left("extension"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&own), ProgramAction::Left("extension"));
     });
 }
 
@@ -552,7 +565,7 @@ fn changed_role_of_interface_invalidates_cached_lookups() {
             return;
         }
         let packet = tunnelled_packet(bench, &udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 50));
-        sent_frame(&bench.run_on_arriving(&packet));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         assert_eq!(
             bench.program_action("agent", "lan0", &ethernet_frame(0x86dd, &packet)),
             ProgramAction::Left("")
@@ -572,7 +585,7 @@ fn fast_path_forwards_packets_without_ethernet_header() {
         // 0 to 13 when the program removes the outer header. So inner and outer header have equal addresses
         // at these octets.
         const FAR_ADDRESS: &str = "2001:db8:86dd::1";
-        const HERE_ADDRESS: &str = "2001:db8:86dd:a::10";
+        const NEAR_ADDRESS: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.station_end {
             TunnelEnd::MobileRouter => {
                 super::bench::run_ip("-6 rule add pref 139 iif lan0 from 2001:db8:86dd:a::/64 lookup 13501");
@@ -586,12 +599,12 @@ fn fast_path_forwards_packets_without_ethernet_header() {
         tunnel.remote = address(FAR_ADDRESS).into();
         bench.set_tunnel(tunnel.clone());
         let (from, to) = match bench.station_end {
-            TunnelEnd::MobileRouter => (HERE_ADDRESS, CORRESPONDENT_ADDRESS),
+            TunnelEnd::MobileRouter => (NEAR_ADDRESS, CORRESPONDENT_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:86dd:c::1", HOST_ADDRESS),
         };
         let (far, near) = match bench.station_end {
             TunnelEnd::MobileRouter => ("2001:db8:86dd:c::1", HOST_ADDRESS),
-            TunnelEnd::HomeAgent | TunnelEnd::Direct => (HERE_ADDRESS, CORRESPONDENT_ADDRESS),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (NEAR_ADDRESS, CORRESPONDENT_ADDRESS),
         };
         let local = tunnel.local.to_string();
         for length in [20, 100, 1400] {

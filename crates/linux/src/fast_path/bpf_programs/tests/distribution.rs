@@ -58,17 +58,17 @@ fn packet_of_random_flow(bench: &TestBench, rng: &mut Rng) -> Vec<u8> {
         TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
         TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
     };
-    let next_header = [17, 17, 6, 58, 50, 132, 59][rng.below(7) as usize];
+    let next_header = [17, 17, 6, 58, 50, 132, 59][rng.number_below(7) as usize];
     let mut packet = if next_header == 6 {
         tcp_segment(source, destination, 0x10)
     } else {
         super::packets::packet(next_header, source, destination, &udp_payload(60))
     };
-    packet[0] = 0x60 | rng.below(16) as u8;
-    packet[1] = rng.below(256) as u8;
+    packet[0] = 0x60 | rng.number_below(16) as u8;
+    packet[1] = rng.number_below(256) as u8;
     for at in [22, 23, 38, 39, 40, 41, 42, 43] {
-        if rng.below(3) == 0 {
-            packet[at] = rng.below(256) as u8;
+        if rng.number_below(3) == 0 {
+            packet[at] = rng.number_below(256) as u8;
         }
     }
     packet
@@ -100,7 +100,7 @@ fn fast_path_balances_flows_like_the_slow_path() {
         let mut counts = std::collections::BTreeMap::<_, u32>::new();
         for _ in 0..2000 {
             let packet = packet_of_random_flow(bench, &mut rng);
-            let did = bench.run_on_entering(&packet);
+            let did = bench.run_on_packet_into_tunnel(&packet);
             let mut which = outer_ends(&did);
             if which.0 == 4 {
                 // Of an outer IPv4 header, keep only the protocol (41 or UDP) as the tunnel's mark, because
@@ -134,7 +134,7 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
         let mut rng = Rng::new(0x5e1e + bench.kind as u64);
         for _ in 0..30 {
             let mut range = |bits: u64| {
-                let (one, other) = (rng.below(1 << bits), rng.below(1 << bits));
+                let (one, other) = (rng.number_below(1 << bits), rng.number_below(1 << bits));
                 (one.min(other), one.max(other))
             };
             let ports = |(first, last): (u64, u64)| Some(Range::new(first as u16, last as u16));
@@ -173,7 +173,7 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
             bench.distribute(&all);
             for _ in 0..60 {
                 let packet = packet_of_random_flow(bench, &mut rng);
-                outer_ends(&bench.run_on_entering(&packet));
+                outer_ends(&bench.run_on_packet_into_tunnel(&packet));
             }
         }
     });
@@ -201,27 +201,27 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
         };
         assert_eq!(
-            bench.run_on_entering(&udp_packet(source, destination, 50)),
+            bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 50)),
             ProgramAction::Left("policy")
         );
-        outer_ends(&bench.run_on_entering(&tcp_segment(source, destination, 0x10)));
+        outer_ends(&bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x10)));
         let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
         let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
-        assert_eq!(bench.run_on_entering(&fragment), ProgramAction::Left("policy"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&fragment), ProgramAction::Left("policy"));
         // The programs accept packets from each tunnel.
         let back = tcp_segment(destination, source, 0x10);
         for (way, tunnel) in tunnels.iter().enumerate() {
             let did = match tunnel.local {
                 Endpoint::Ipv6(_) => {
                     let (from, to) = bench.arriving_outer_addresses(way);
-                    bench.run_on_arriving(&inside_ipv6(from, to, &back))
+                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &back))
                 }
                 _ => {
                     let interface = match bench.station_end {
                         TunnelEnd::HomeAgent | TunnelEnd::Direct => "ha0",
                         TunnelEnd::MobileRouter => ["wan0", "wan1"][way - 2],
                     };
-                    bench.run_on_arriving_in_ipv4(interface, (tunnel.local, tunnel.remote), 0, &back)
+                    bench.run_on_packet_from_ipv4_tunnel(interface, (tunnel.local, tunnel.remote), 0, &back)
                 }
             };
             assert!(matches!(did, ProgramAction::Sent(_)), "{way}: {did:?}");
@@ -232,7 +232,7 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
         let many = new_distribution(bench, many.collect());
         bench.distribute(&many);
         assert_eq!(
-            bench.run_on_entering(&tcp_segment(source, destination, 0x10)),
+            bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x10)),
             ProgramAction::Left("no_path")
         );
         assert!(bench.kind == AttachmentKind::Tc || bench.kind == AttachmentKind::Xdp);

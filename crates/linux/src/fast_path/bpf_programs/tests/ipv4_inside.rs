@@ -77,7 +77,7 @@ fn run_with_outer_headers(outer: &[OuterHeader], body: fn(&mut TestBench, &Tunne
 }
 
 /// Returns source and destination of packets that go into the tunnel.
-fn inwards_addresses(bench: &TestBench) -> (&'static str, &'static str) {
+fn addresses_into_tunnel(bench: &TestBench) -> (&'static str, &'static str) {
     match bench.station_end {
         TunnelEnd::MobileRouter => (INNER_IPV4_HOST, OUTER_IPV4_CORRESPONDENT),
         TunnelEnd::HomeAgent | TunnelEnd::Direct => (OUTER_IPV4_CORRESPONDENT, INNER_IPV4_HOST),
@@ -106,7 +106,7 @@ fn ipv4_tcp_segment(source: &str, destination: &str, flags: u8) -> Vec<u8> {
 }
 
 /// Returns the packet with other octets in its header and the right checksum.
-fn changed_packet(packet: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+fn with_changed_header(packet: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut packet = packet.to_vec();
     change(&mut packet);
     fill_in_checksum(packet)
@@ -181,7 +181,7 @@ fn sent_frame(did: &ProgramAction) -> &[u8] {
 
 /// Runs the program for packets that go into the tunnel on an IPv4 packet. Compares the frame that it sends
 /// with the slow path's.
-fn run_on_entering(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
+fn run_on_packet_into_tunnel(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
     let (program, interface) = bench.entrance_program_and_interface();
     let did = bench.program_action(program, interface, &ethernet_frame(0x0800, packet));
     if let ProgramAction::Sent(sent) = &did {
@@ -195,7 +195,7 @@ fn run_on_entering(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
 
 /// Runs the program for packets that come out of the tunnel on an IPv4 packet inside a tunnel. Compares the
 /// frame that it sends with the slow path's.
-fn run_on_arriving(
+fn run_on_packet_out_of_tunnel(
     bench: &mut TestBench,
     (local, remote): (Endpoint, Endpoint),
     class: u8,
@@ -233,23 +233,33 @@ fn largest_inner_packet(tunnel: &Tunnel) -> usize {
 #[test]
 fn common_ipv4_packets_use_fast_path_in_both_directions() {
     run_in_every_outer_header(|bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         for payload in [8, 9, 40, 100, 1000, largest_inner_packet(tunnel) - 20] {
             for flags in [0x40, 0] {
-                let there = changed_packet(&ipv4_udp_packet(source, destination, payload), |p| p[6] = flags);
-                sent_frame(&run_on_entering(bench, &there));
-                let back = changed_packet(&ipv4_udp_packet(destination, source, payload), |p| p[6] = flags);
-                sent_frame(&run_on_arriving(bench, ends, 0xb8, &back));
+                let there =
+                    with_changed_header(&ipv4_udp_packet(source, destination, payload), |p| p[6] = flags);
+                sent_frame(&run_on_packet_into_tunnel(bench, &there));
+                let back =
+                    with_changed_header(&ipv4_udp_packet(destination, source, payload), |p| p[6] = flags);
+                sent_frame(&run_on_packet_out_of_tunnel(bench, ends, 0xb8, &back));
             }
         }
         for number in [ipv4::ICMP, 47, 50, 132] {
-            sent_frame(&run_on_entering(bench, &ipv4_packet(number, source, destination, &udp_payload(64))));
+            sent_frame(&run_on_packet_into_tunnel(
+                bench,
+                &ipv4_packet(number, source, destination, &udp_payload(64)),
+            ));
             let back = ipv4_packet(number, destination, source, &udp_payload(64));
-            sent_frame(&run_on_arriving(bench, ends, 0, &back));
+            sent_frame(&run_on_packet_out_of_tunnel(bench, ends, 0, &back));
         }
-        sent_frame(&run_on_entering(bench, &ipv4_tcp_segment(source, destination, 0x10)));
-        sent_frame(&run_on_arriving(bench, ends, 0, &ipv4_tcp_segment(destination, source, 0x10)));
+        sent_frame(&run_on_packet_into_tunnel(bench, &ipv4_tcp_segment(source, destination, 0x10)));
+        sent_frame(&run_on_packet_out_of_tunnel(
+            bench,
+            ends,
+            0,
+            &ipv4_tcp_segment(destination, source, 0x10),
+        ));
         let traffic = bench.programs.tunnel_traffic()[&ends];
         assert_eq!((traffic.encapsulated_packets, traffic.decapsulated_packets), (17, 17));
         let octets =
@@ -260,7 +270,7 @@ fn common_ipv4_packets_use_fast_path_in_both_directions() {
             TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
         };
-        sent_frame(&bench.run_on_entering(&udp_packet(inside, outside, 100)));
+        sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(inside, outside, 100)));
     });
 }
 
@@ -268,17 +278,17 @@ fn common_ipv4_packets_use_fast_path_in_both_directions() {
 #[test]
 fn fast_path_copies_dscp_and_merges_ecn_marks_of_ipv4() {
     run_in_every_outer_header(|bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         for class in (0..=255).step_by(7).chain(0..4) {
-            let packet = changed_packet(&ipv4_udp_packet(source, destination, 100), |p| p[1] = class);
-            let did = run_on_entering(bench, &packet);
+            let packet = with_changed_header(&ipv4_udp_packet(source, destination, 100), |p| p[1] = class);
+            let did = run_on_packet_into_tunnel(bench, &packet);
             let outer = sent_frame(&did);
             let found = if outer[0] >> 4 == 6 { outer[0] << 4 | outer[1] >> 4 } else { outer[1] };
             assert_eq!(found, class);
             for outer in 0..4 {
-                let inner = changed_packet(&ipv4_udp_packet(destination, source, 100), |p| p[1] = class);
-                let did = run_on_arriving(bench, ends, outer, &inner);
+                let inner = with_changed_header(&ipv4_udp_packet(destination, source, 100), |p| p[1] = class);
+                let did = run_on_packet_out_of_tunnel(bench, ends, outer, &inner);
                 if (class & 3, outer) == (0, 3) {
                     assert_eq!(did, ProgramAction::Left("congestion"));
                 } else {
@@ -293,22 +303,22 @@ fn fast_path_copies_dscp_and_merges_ecn_marks_of_ipv4() {
 #[test]
 fn fast_path_updates_ipv4_checksum_as_the_kernel_does() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let mut rng = Rng::new(0x1624);
         for _ in 0..300 {
-            let mut random = || rng.below(256) as u8;
+            let mut random = || rng.number_below(256) as u8;
             let (a, b, ttl) = (random(), random(), random().max(2));
             let set = |p: &mut Vec<u8>| (p[4], p[5], p[8]) = (a, b, ttl);
-            sent_frame(&run_on_entering(
+            sent_frame(&run_on_packet_into_tunnel(
                 bench,
-                &changed_packet(&ipv4_udp_packet(source, destination, 30), set),
+                &with_changed_header(&ipv4_udp_packet(source, destination, 30), set),
             ));
-            sent_frame(&run_on_arriving(
+            sent_frame(&run_on_packet_out_of_tunnel(
                 bench,
                 ends,
                 1,
-                &changed_packet(&ipv4_udp_packet(destination, source, 30), set),
+                &with_changed_header(&ipv4_udp_packet(destination, source, 30), set),
             ));
         }
     });
@@ -317,7 +327,7 @@ fn fast_path_updates_ipv4_checksum_as_the_kernel_does() {
 #[test]
 fn unusual_ipv4_packets_take_the_slow_path() {
     run_in_every_outer_header(|bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let (there, back) =
             (ipv4_udp_packet(source, destination, 60), ipv4_udp_packet(destination, source, 60));
@@ -335,8 +345,8 @@ fn unusual_ipv4_packets_take_the_slow_path() {
         };
         // In the second round, the programs find a cached flow.
         for _ in 0..2 {
-            sent_frame(&run_on_entering(bench, &there));
-            sent_frame(&run_on_arriving(bench, ends, 0, &back));
+            sent_frame(&run_on_packet_into_tunnel(bench, &there));
+            sent_frame(&run_on_packet_out_of_tunnel(bench, ends, 0, &back));
             let changes: [(&str, &'static str, PacketChange); 6] = [
                 ("TTL 1", "hop_limit", |p| p[8] = 1),
                 ("TTL 0", "hop_limit", |p| p[8] = 0),
@@ -346,37 +356,45 @@ fn unusual_ipv4_packets_take_the_slow_path() {
                 ("header length 16", "", |p| p[0] = 0x44),
             ];
             for (what, why, change) in changes {
-                let did = run_on_entering(bench, &changed_packet(&there, change));
+                let did = run_on_packet_into_tunnel(bench, &with_changed_header(&there, change));
                 assert_eq!(did, ProgramAction::Left(why), "{what}");
-                let did = run_on_arriving(bench, ends, 0, &changed_packet(&back, change));
+                let did = run_on_packet_out_of_tunnel(bench, ends, 0, &with_changed_header(&back, change));
                 assert_eq!(did, ProgramAction::Left(why), "{what}");
             }
             for octet in [1, 8, 10, 13] {
                 let mut wrong = there.clone();
                 wrong[octet] ^= 1;
-                assert_eq!(run_on_entering(bench, &wrong), ProgramAction::Left(""), "checksum");
+                assert_eq!(run_on_packet_into_tunnel(bench, &wrong), ProgramAction::Left(""), "checksum");
                 let mut wrong = back.clone();
                 wrong[octet] ^= 1;
-                assert_eq!(run_on_arriving(bench, ends, 0, &wrong), ProgramAction::Left(""), "checksum");
+                assert_eq!(
+                    run_on_packet_out_of_tunnel(bench, ends, 0, &wrong),
+                    ProgramAction::Left(""),
+                    "checksum"
+                );
             }
-            assert_eq!(run_on_entering(bench, &with_option(&there)), ProgramAction::Left(""));
-            assert_eq!(run_on_arriving(bench, ends, 0, &with_option(&back)), ProgramAction::Left(""));
+            assert_eq!(run_on_packet_into_tunnel(bench, &with_option(&there)), ProgramAction::Left(""));
             assert_eq!(
-                run_on_entering(bench, &ipv4_tcp_segment(source, destination, 2)),
+                run_on_packet_out_of_tunnel(bench, ends, 0, &with_option(&back)),
+                ProgramAction::Left("")
+            );
+            assert_eq!(
+                run_on_packet_into_tunnel(bench, &ipv4_tcp_segment(source, destination, 2)),
                 ProgramAction::Left("syn")
             );
             let inner = ipv4_tcp_segment(destination, source, 0x12);
-            assert_eq!(run_on_arriving(bench, ends, 0, &inner), ProgramAction::Left("syn"));
+            assert_eq!(run_on_packet_out_of_tunnel(bench, ends, 0, &inner), ProgramAction::Left("syn"));
             // The slow path gets nested tunnels and packets with surplus octets after the inner packet.
             for number in [protocol::IPV6, protocol::IPV4] {
-                let did = run_on_entering(bench, &ipv4_packet(number, source, destination, &[0x45; 40]));
+                let did =
+                    run_on_packet_into_tunnel(bench, &ipv4_packet(number, source, destination, &[0x45; 40]));
                 assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
             }
             let longer = [&back[..], &[0; 4]].concat();
-            let did = run_on_arriving(bench, ends, 0, &longer);
+            let did = run_on_packet_out_of_tunnel(bench, ends, 0, &longer);
             assert_eq!(did, ProgramAction::Left("malformed"));
             let larger = ipv4_udp_packet(source, destination, largest_inner_packet(tunnel) - 19);
-            assert_eq!(run_on_entering(bench, &larger), ProgramAction::Left("too_big"));
+            assert_eq!(run_on_packet_into_tunnel(bench, &larger), ProgramAction::Left("too_big"));
         }
     });
 }
@@ -385,7 +403,7 @@ fn unusual_ipv4_packets_take_the_slow_path() {
 #[test]
 fn special_ipv4_addresses_take_the_slow_path() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let special = [
             "224.0.0.251",
@@ -398,18 +416,22 @@ fn special_ipv4_addresses_take_the_slow_path() {
         ];
         for address in special {
             for (from, to) in [(source, address), (address, destination)] {
-                let did = run_on_entering(bench, &ipv4_udp_packet(from, to, 40));
+                let did = run_on_packet_into_tunnel(bench, &ipv4_udp_packet(from, to, 40));
                 assert!(matches!(did, ProgramAction::Left("scope" | "filter" | "")), "{from} {to}: {did:?}");
             }
             for (from, to) in [(destination, address), (address, source)] {
-                let did = run_on_arriving(bench, ends, 0, &ipv4_udp_packet(from, to, 40));
+                let did = run_on_packet_out_of_tunnel(bench, ends, 0, &ipv4_udp_packet(from, to, 40));
                 assert!(matches!(did, ProgramAction::Left("scope" | "filter" | "")), "{from} {to}: {did:?}");
             }
         }
         if bench.station_end == TunnelEnd::MobileRouter {
             for address in ["10.42.7.255", "10.42.7.1"] {
-                let did =
-                    run_on_arriving(bench, ends, 0, &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, address, 40));
+                let did = run_on_packet_out_of_tunnel(
+                    bench,
+                    ends,
+                    0,
+                    &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, address, 40),
+                );
                 assert_eq!(did, ProgramAction::Left("route"), "{address}");
             }
         }
@@ -421,17 +443,22 @@ fn special_ipv4_addresses_take_the_slow_path() {
 #[test]
 fn foreign_ipv4_sources_take_the_slow_path() {
     run_in_every_outer_header(|bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         for _ in 0..2 {
-            sent_frame(&run_on_arriving(bench, ends, 0, &ipv4_udp_packet(destination, source, 40)));
+            sent_frame(&run_on_packet_out_of_tunnel(
+                bench,
+                ends,
+                0,
+                &ipv4_udp_packet(destination, source, 40),
+            ));
             let foreign = match bench.station_end {
                 // A packet from outside cannot have a source of the mobile network.
                 TunnelEnd::MobileRouter => ["10.42.7.77", "10.42.7.1"],
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => ["10.42.8.5", "10.41.7.5"],
             };
             for address in foreign {
-                let did = run_on_arriving(bench, ends, 0, &ipv4_udp_packet(address, source, 40));
+                let did = run_on_packet_out_of_tunnel(bench, ends, 0, &ipv4_udp_packet(address, source, 40));
                 assert!(matches!(did, ProgramAction::Left("inner_source" | "")), "{address}: {did:?}");
             }
             let stranger = match tunnel.remote {
@@ -439,7 +466,7 @@ fn foreign_ipv4_sources_take_the_slow_path() {
                 Endpoint::Ipv4(_) => Endpoint::Ipv4([192, 0, 2, 66].into()),
                 Endpoint::Udp(_) => Endpoint::Udp("192.0.2.66:4191".parse().unwrap()),
             };
-            let did = run_on_arriving(
+            let did = run_on_packet_out_of_tunnel(
                 bench,
                 (tunnel.local, stranger),
                 0,
@@ -447,11 +474,17 @@ fn foreign_ipv4_sources_take_the_slow_path() {
             );
             assert_eq!(did, ProgramAction::Left("outer_source"));
             if bench.station_end == TunnelEnd::MobileRouter {
-                let did = run_on_entering(bench, &ipv4_udp_packet("10.42.8.5", OUTER_IPV4_CORRESPONDENT, 40));
+                let did = run_on_packet_into_tunnel(
+                    bench,
+                    &ipv4_udp_packet("10.42.8.5", OUTER_IPV4_CORRESPONDENT, 40),
+                );
                 assert_eq!(did, ProgramAction::Left(""));
                 // 10.42.7.1 is the router's own address, and the kernel accepts no packet from it (reverse
                 // path check).
-                let did = run_on_entering(bench, &ipv4_udp_packet("10.42.7.1", OUTER_IPV4_CORRESPONDENT, 40));
+                let did = run_on_packet_into_tunnel(
+                    bench,
+                    &ipv4_udp_packet("10.42.7.1", OUTER_IPV4_CORRESPONDENT, 40),
+                );
                 assert_eq!(did, ProgramAction::Left("route"));
             }
         }
@@ -465,10 +498,14 @@ fn ipv4_packets_from_unexpected_interface_take_the_slow_path() {
         if bench.station_end == TunnelEnd::MobileRouter {
             return;
         }
-        sent_frame(&run_on_entering(bench, &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, INNER_IPV4_HOST, 40)));
+        sent_frame(&run_on_packet_into_tunnel(
+            bench,
+            &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, INNER_IPV4_HOST, 40),
+        ));
         run_ip("-4 route add 10.99.0.0/24 dev lo");
         bench.invalidate_lookups();
-        let did = run_on_entering(bench, &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, INNER_IPV4_HOST, 40));
+        let did =
+            run_on_packet_into_tunnel(bench, &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, INNER_IPV4_HOST, 40));
         assert_eq!(did, ProgramAction::Left("route"));
     });
 }
@@ -487,8 +524,8 @@ fn ipv4_packets_that_may_need_nat_take_the_slow_path_of_home_agent() {
             }
         };
         for _ in 0..2 {
-            let entered = run_on_entering(bench, &ipv4_udp_packet(there.0, there.1, 40));
-            let arrived = run_on_arriving(bench, ends, 0, &ipv4_udp_packet(back.0, back.1, 40));
+            let entered = run_on_packet_into_tunnel(bench, &ipv4_udp_packet(there.0, there.1, 40));
+            let arrived = run_on_packet_out_of_tunnel(bench, ends, 0, &ipv4_udp_packet(back.0, back.1, 40));
             if bench.station_end == TunnelEnd::MobileRouter {
                 sent_frame(&entered);
                 sent_frame(&arrived);
@@ -504,14 +541,14 @@ fn ipv4_packets_that_may_need_nat_take_the_slow_path_of_home_agent() {
 #[test]
 fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
     run_in_every_outer_header(|bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let mapped = |text: &str| format!("::ffff:{text}");
-        sent_frame(&run_on_entering(bench, &ipv4_udp_packet(source, destination, 40)));
+        sent_frame(&run_on_packet_into_tunnel(bench, &ipv4_udp_packet(source, destination, 40)));
         let mut packet = udp_packet(&mapped(source), &mapped(destination), 40);
         // Give this packet the same fields as the IPv4 packet, which has no flow label.
         (packet[1], packet[2], packet[3]) = (packet[1] & 0xf0, 0, 0);
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("scope"));
-        sent_frame(&run_on_arriving(
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("scope"));
+        sent_frame(&run_on_packet_out_of_tunnel(
             bench,
             (tunnel.local, tunnel.remote),
             0,
@@ -520,10 +557,11 @@ fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
         let mut inner = udp_packet(&mapped(destination), &mapped(source), 40);
         (inner[1], inner[2], inner[3]) = (inner[1] & 0xf0, 0, 0);
         let did = match (tunnel.local, tunnel.remote) {
-            (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => {
-                bench.run_on_arriving(&inside_ipv6(&remote.to_string(), &local.to_string(), &inner))
+            (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => bench
+                .run_on_packet_out_of_tunnel(&inside_ipv6(&remote.to_string(), &local.to_string(), &inner)),
+            ends => {
+                bench.run_on_packet_from_ipv4_tunnel(bench.exit_program_and_interface().1, ends, 0, &inner)
             }
-            ends => bench.run_on_arriving_in_ipv4(bench.exit_program_and_interface().1, ends, 0, &inner),
         };
         assert_eq!(did, ProgramAction::Left("scope"));
     });
@@ -534,7 +572,7 @@ fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
 #[test]
 fn padding_of_short_frames_does_not_enter_the_tunnel() {
     run_in_every_outer_header(|bench, _| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         for length in [8, 12, 20] {
             let packet = ipv4_udp_packet(source, destination, length);
             let mut padded = packet.clone();
@@ -551,17 +589,17 @@ fn padding_of_short_frames_does_not_enter_the_tunnel() {
 #[test]
 fn fast_path_ignores_ipv4_packets_without_an_ipv4_prefix() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
-        sent_frame(&run_on_entering(bench, &ipv4_udp_packet(source, destination, 40)));
+        let (source, destination) = addresses_into_tunnel(bench);
+        sent_frame(&run_on_packet_into_tunnel(bench, &ipv4_udp_packet(source, destination, 40)));
         let inner =
             tunnel.inner.iter().copied().filter(|it| *it != MAPPED_MOBILE_NETWORK.parse().unwrap()).collect();
         bench.set_tunnel(Tunnel { inner, ..tunnel.clone() });
         assert_eq!(
-            run_on_entering(bench, &ipv4_udp_packet(source, destination, 40)),
+            run_on_packet_into_tunnel(bench, &ipv4_udp_packet(source, destination, 40)),
             ProgramAction::Left("")
         );
         let back = ipv4_udp_packet(destination, source, 40);
-        let did = run_on_arriving(bench, (tunnel.local, tunnel.remote), 0, &back);
+        let did = run_on_packet_out_of_tunnel(bench, (tunnel.local, tunnel.remote), 0, &back);
         assert_eq!(did, ProgramAction::Left(""));
     });
 }
@@ -571,31 +609,31 @@ fn fast_path_ignores_ipv4_packets_without_an_ipv4_prefix() {
 #[test]
 fn mutated_ipv4_packets_are_forwarded_correctly_or_left_to_slow_path() {
     run_in_every_outer_header(|bench, tunnel| {
-        let (source, destination) = inwards_addresses(bench);
+        let (source, destination) = addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let mut rng = Rng::new(0x0004_0004 + bench.kind as u64);
         let seeds = |from, to| [ipv4_udp_packet(from, to, 40), ipv4_tcp_segment(from, to, 0x10)];
         let (inside, outside) = (seeds(source, destination), seeds(destination, source));
         let (mut taken, mut left) = (0, 0);
         for number in 0..4000 {
-            let is_entering = rng.below(2) == 0;
+            let is_entering = rng.number_below(2) == 0;
             let mut packet = if is_entering { &inside } else { &outside }[number % 2].clone();
-            for _ in 0..rng.below(3) {
-                let place = rng.below(packet.len() as u64) as usize;
-                packet[place] ^= 1 << rng.below(8);
+            for _ in 0..rng.number_below(3) {
+                let place = rng.number_below(packet.len() as u64) as usize;
+                packet[place] ^= 1 << rng.number_below(8);
             }
-            if rng.below(4) == 0 {
-                packet.truncate(1 + rng.below(packet.len() as u64) as usize);
+            if rng.number_below(4) == 0 {
+                packet.truncate(1 + rng.number_below(packet.len() as u64) as usize);
             }
-            if packet.len() >= 20 && rng.below(4) != 0 {
+            if packet.len() >= 20 && rng.number_below(4) != 0 {
                 packet = fill_in_checksum(packet);
             }
-            if packet.len() < 20.max(bench.shortest_frame() - 14) {
+            if packet.len() < 20.max(bench.shortest_frame_length() - 14) {
                 continue;
             }
             let did = match is_entering {
-                true => run_on_entering(bench, &packet),
-                false => run_on_arriving(bench, ends, rng.below(256) as u8, &packet),
+                true => run_on_packet_into_tunnel(bench, &packet),
+                false => run_on_packet_out_of_tunnel(bench, ends, rng.number_below(256) as u8, &packet),
             };
             match did {
                 ProgramAction::Sent(_) => taken += 1,

@@ -46,7 +46,7 @@ fn mutate_packet(rng: &mut Rng, packet: &mut Vec<u8>) {
         "fe80::1",
         "2001:db8:b::1",
     ];
-    let mut below = |bound: usize| rng.below(bound as u64) as usize;
+    let mut below = |bound: usize| rng.number_below(bound as u64) as usize;
     match below(8) {
         0 => {
             let at = below(packet.len());
@@ -97,15 +97,15 @@ fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
         let seeds = seed_packets(bench);
         let (mut sent, mut left) = (0, 0);
         for _ in 0..MUTATION_COUNT {
-            let mut packet = seeds[rng.below(seeds.len() as u64) as usize].clone();
-            for _ in 0..1 + rng.below(3) {
+            let mut packet = seeds[rng.number_below(seeds.len() as u64) as usize].clone();
+            for _ in 0..1 + rng.number_below(3) {
                 mutate_packet(&mut rng, &mut packet);
             }
-            if packet.len() + 14 < bench.shortest_frame() {
+            if packet.len() + 14 < bench.shortest_frame_length() {
                 continue;
             }
             let places = [bench.entrance_program_and_interface(), bench.exit_program_and_interface()];
-            let (program, interface) = places[rng.below(2) as usize];
+            let (program, interface) = places[rng.number_below(2) as usize];
             match bench.program_action(program, interface, &ethernet_frame(0x86dd, &packet)) {
                 ProgramAction::Sent(out) => {
                     // The packet is compared as a tunnelled one if it is addressed to this end. The home

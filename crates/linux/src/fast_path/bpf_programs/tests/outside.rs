@@ -22,7 +22,7 @@ use crate::datagrams::{DatagramSockets, DatagramWriter};
 use crate::fast_path::bpf_programs::AttachmentKind;
 
 /// Runs `body` on every bench, first with a tunnel inside IPv4, then with a tunnel inside UDP.
-fn run_for_both_ends(body: fn(&mut TestBench, &Tunnel)) {
+fn run_with_both_encapsulations(body: fn(&mut TestBench, &Tunnel)) {
     for udp in [false, true] {
         run_on_every_bench(move |bench| {
             set_ipv4_forwarding(bench, true);
@@ -45,14 +45,14 @@ fn set_ipv4_forwarding(bench: &TestBench, on: bool) {
 }
 
 /// Returns inner source and destination of packets that go into the tunnel.
-fn inner_addresses_inwards(bench: &TestBench) -> (&'static str, &'static str) {
+fn inner_addresses_into_tunnel(bench: &TestBench) -> (&'static str, &'static str) {
     match bench.station_end {
         TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
         TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
     }
 }
 
-fn uplink(bench: &TestBench) -> &'static str {
+fn uplink_interface(bench: &TestBench) -> &'static str {
     bench.exit_program_and_interface().1
 }
 
@@ -67,13 +67,13 @@ fn sent_frame(did: &ProgramAction) -> &[u8] {
 /// that the programs send with those of the slow path.
 #[test]
 fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         for payload in [8, 9, 100, 1000, TUNNEL_MTU as usize - 40] {
-            sent_frame(&bench.run_on_entering(&udp_packet(source, destination, payload)));
-            sent_frame(&bench.run_on_arriving_in_ipv4(
-                uplink(bench),
+            sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, payload)));
+            sent_frame(&bench.run_on_packet_from_ipv4_tunnel(
+                uplink_interface(bench),
                 ends,
                 0xb8,
                 &udp_packet(destination, source, payload),
@@ -81,9 +81,9 @@ fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
         }
         for next_header in [protocol::ICMPV6, protocol::NO_NEXT_HEADER, 47, 50, 132] {
             let octets = udp_payload(64);
-            sent_frame(&bench.run_on_entering(&packet(next_header, source, destination, &octets)));
+            sent_frame(&bench.run_on_packet_into_tunnel(&packet(next_header, source, destination, &octets)));
             let inner = packet(next_header, destination, source, &octets);
-            sent_frame(&bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &inner));
+            sent_frame(&bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner));
         }
         assert!(bench.programs.table.has_tunnel(ends));
         let traffic = bench.programs.tunnel_traffic()[&ends];
@@ -94,15 +94,15 @@ fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
 /// RFC 6040 4.1 and 4.2; RFC 2983 3.1.
 #[test]
 fn fast_path_merges_ecn_marks_inside_ipv4() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         for inner in 0..4 {
-            let did = bench.run_on_entering(&with_ecn(udp_packet(source, destination, 100), inner));
+            let did = bench.run_on_packet_into_tunnel(&with_ecn(udp_packet(source, destination, 100), inner));
             assert_eq!(sent_frame(&did)[1], 0xb8 | inner);
             for outer in 0..4 {
                 let packet = with_ecn(udp_packet(destination, source, 100), inner);
-                let did = bench.run_on_arriving_in_ipv4(uplink(bench), ends, outer, &packet);
+                let did = bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, outer, &packet);
                 if (inner, outer) == (0, 3) {
                     assert_eq!(did, ProgramAction::Left("congestion"));
                 } else {
@@ -117,8 +117,8 @@ fn fast_path_merges_ecn_marks_inside_ipv4() {
 /// The inner source must belong to the binding.
 #[test]
 fn fast_path_checks_inner_source_inside_ipv4() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let inner = udp_packet(destination, source, 50);
         let (local, remote) = (tunnel.local, tunnel.remote);
         let other = |end: Endpoint| match end {
@@ -136,9 +136,14 @@ fn fast_path_checks_inner_source_inside_ipv4() {
             end => other(end),
         };
         for _ in 0..2 {
-            sent_frame(&bench.run_on_arriving_in_ipv4(uplink(bench), (local, remote), 0, &inner));
+            sent_frame(&bench.run_on_packet_from_ipv4_tunnel(
+                uplink_interface(bench),
+                (local, remote),
+                0,
+                &inner,
+            ));
             for ends in [(local, stranger(remote)), (stranger(local), remote), (remote, local)] {
-                let did = bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &inner);
+                let did = bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner);
                 assert_eq!(did, ProgramAction::Left("outer_source"), "{ends:?}");
             }
             // Change the port of the tunnel's remote end.
@@ -148,7 +153,7 @@ fn fast_path_checks_inner_source_inside_ipv4() {
                 (other(local), remote)
             };
             assert_eq!(
-                bench.run_on_arriving_in_ipv4(uplink(bench), far, 0, &inner),
+                bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), far, 0, &inner),
                 ProgramAction::Left("outer_source")
             );
             // The programs refuse a packet that has the tunnel's addresses but not its encapsulation (IPv4 or
@@ -160,19 +165,20 @@ fn fast_path_checks_inner_source_inside_ipv4() {
                 _ => (udp(local), udp(remote)),
             };
             assert_eq!(
-                bench.run_on_arriving_in_ipv4(uplink(bench), otherwise, 0, &inner),
+                bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), otherwise, 0, &inner),
                 ProgramAction::Left("outer_source")
             );
             let spoofed = match bench.station_end {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => udp_packet_between("2001:db8:b::10", source),
                 TunnelEnd::MobileRouter => udp_packet_between("2001:db8:a::77", source),
             };
-            let did = bench.run_on_arriving_in_ipv4(uplink(bench), (local, remote), 0, &spoofed);
+            let did =
+                bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), (local, remote), 0, &spoofed);
             assert!(matches!(did, ProgramAction::Left("inner_source" | "")), "{did:?}");
         }
         // A socket that is bound to an interface receives no packets from other interfaces.
         if bench.station_end == TunnelEnd::MobileRouter {
-            let did = bench.run_on_arriving_in_ipv4("wan1", (local, remote), 0, &inner);
+            let did = bench.run_on_packet_from_ipv4_tunnel("wan1", (local, remote), 0, &inner);
             assert_eq!(did, ProgramAction::Left("outer_source"));
         }
     });
@@ -185,12 +191,12 @@ fn udp_packet_between(source: &str, destination: &str) -> Vec<u8> {
 /// Each of these changed headers makes the programs leave the packet to the kernel.
 #[test]
 fn unusual_ipv4_headers_take_the_slow_path() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let inner = udp_packet(destination, source, 50);
         let packet = inside_ipv4(ends.1, ends.0, 0, &inner);
-        sent_frame(&bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &inner));
+        sent_frame(&bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner));
         let (program, interface) = bench.exit_program_and_interface();
         let mut left = |change: &dyn Fn(&mut Vec<u8>), sums: bool, why: &'static str, what: &str| {
             let mut packet = packet.clone();
@@ -228,7 +234,7 @@ fn unusual_ipv4_headers_take_the_slow_path() {
         assert!(matches!(bench.program_action(program, interface, &frame), ProgramAction::Sent(_)));
         for length in 14..frame.len() {
             // In a test run of a tc program, the kernel accepts only frames with complete headers.
-            if length >= bench.shortest_frame() {
+            if length >= bench.shortest_frame_length() {
                 assert_eq!(
                     bench.program_action(program, interface, &frame[..length]),
                     ProgramAction::Left(""),
@@ -242,51 +248,62 @@ fn unusual_ipv4_headers_take_the_slow_path() {
 /// Mobility Headers, SYN segments and packets to the station itself take the slow path.
 #[test]
 fn control_messages_take_the_slow_path() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let inner = packet(135, destination, source, &[59, 1, 6, 0, 0, 0, 0, 0]);
         assert_eq!(
-            bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &inner),
+            bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner),
             ProgramAction::Left("extension")
         );
-        assert_eq!(bench.run_on_entering(&tcp_segment(source, destination, 2)), ProgramAction::Left("syn"));
+        assert_eq!(
+            bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 2)),
+            ProgramAction::Left("syn")
+        );
         let inner = tcp_segment(destination, source, 0x12);
-        assert_eq!(bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &inner), ProgramAction::Left("syn"));
+        assert_eq!(
+            bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner),
+            ProgramAction::Left("syn")
+        );
         let (from, to) = match bench.station_end {
             TunnelEnd::MobileRouter => (CORRESPONDENT_ADDRESS, HOME_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (HOST_ADDRESS, super::bench::HOME_AGENT),
         };
-        let did = bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &udp_packet(from, to, 50));
+        let did =
+            bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &udp_packet(from, to, 50));
         assert_eq!(did, ProgramAction::Left("route"));
     });
 }
 
 #[test]
 fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         for _ in 0..2 {
             assert_eq!(
-                bench.run_on_entering(&udp_packet(source, destination, TUNNEL_MTU as usize - 39)),
+                bench.run_on_packet_into_tunnel(&udp_packet(source, destination, TUNNEL_MTU as usize - 39)),
                 ProgramAction::Left("too_big")
             );
-            sent_frame(&bench.run_on_entering(&udp_packet(source, destination, TUNNEL_MTU as usize - 40)));
+            sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(
+                source,
+                destination,
+                TUNNEL_MTU as usize - 40,
+            )));
         }
         bench.set_tunnel(Tunnel { mtu: 1279, ..tunnel.clone() });
         assert_eq!(
-            bench.run_on_entering(&udp_packet(source, destination, 1240)),
+            bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1240)),
             ProgramAction::Left("too_big")
         );
-        sent_frame(&bench.run_on_entering(&udp_packet(source, destination, 1239)));
+        sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1239)));
         bench.set_tunnel(tunnel.clone());
         if bench.station_end == TunnelEnd::HomeAgent {
             run_ip("link set ha0 mtu 1400");
             bench.invalidate_lookups();
             let room = 1400 - tunnel.remote.encapsulation_overhead() as usize - 40;
-            sent_frame(&bench.run_on_entering(&udp_packet(source, destination, room)));
+            sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, room)));
             assert_eq!(
-                bench.run_on_entering(&udp_packet(source, destination, room + 1)),
+                bench.run_on_packet_into_tunnel(&udp_packet(source, destination, room + 1)),
                 ProgramAction::Left("too_big")
             );
         }
@@ -297,39 +314,39 @@ fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
 /// still accept packets in transit from the old tunnel.
 #[test]
 fn handover_between_tunnel_kinds_accepts_both() {
-    run_for_both_ends(|bench, tunnel| {
+    run_with_both_encapsulations(|bench, tunnel| {
         pin_to_one_processor();
-        let (source, destination) = inner_addresses_inwards(bench);
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let (packet, back) = (udp_packet(source, destination, 50), udp_packet(destination, source, 50));
         let ends = (tunnel.local, tunnel.remote);
-        assert_eq!(sent_frame(&bench.run_on_entering(&packet))[0], 0x45);
+        assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0], 0x45);
         bench.set_tunnel(Tunnel { transmit: false, ..tunnel.clone() });
         bench.set_tunnel(bench.tunnel_over(1, true));
         for port in 0..50 {
             let mut packet = packet.clone();
             packet[41] = port;
-            assert_eq!(sent_frame(&bench.run_on_entering(&packet))[0] >> 4, 6);
+            assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0] >> 4, 6);
         }
-        sent_frame(&bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &back));
+        sent_frame(&bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &back));
         // A packet that arrives through the old tunnel does not change the tunnel that packets to the mobile
         // network take.
-        assert_eq!(sent_frame(&bench.run_on_entering(&packet))[0] >> 4, 6);
+        assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0] >> 4, 6);
         let (from, to) = bench.arriving_outer_addresses(1);
-        sent_frame(&bench.run_on_arriving(&inside_ipv6(from, to, &back)));
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &back)));
         bench.remove(tunnel);
         assert_eq!(
-            bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &back),
+            bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &back),
             ProgramAction::Left("outer_source")
         );
         // After the handover back, the socket of the IPv4 tunnel is closed, and its packets belong to no
         // binding.
         bench.set_tunnel(tunnel.clone());
-        assert_eq!(sent_frame(&bench.run_on_entering(&packet))[0], 0x45);
+        assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0], 0x45);
         bench.programs.table.set_socket(tunnel.local, None);
         bench.programs.commit_entries().unwrap();
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("no_path"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("no_path"));
         assert_eq!(
-            bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &back),
+            bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &back),
             ProgramAction::Left("outer_source")
         );
     });
@@ -347,20 +364,20 @@ fn fast_path_distinguishes_two_uplinks_with_one_ipv4_address() {
         bench.remove(&first);
         let one = bench.tunnel_in_ipv4(true, 0, true);
         let end: Endpoint = "udp:192.0.2.10:4192".parse().unwrap();
-        bench.programs.table.set_socket(end, Some(bench.index("wan1")));
+        bench.programs.table.set_socket(end, Some(bench.interface_index("wan1")));
         let other = Tunnel { local: end, ..one.clone() };
         bench.set_tunnel(one.clone());
         bench.set_tunnel(other.clone());
         let inner = udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 50);
         for (interface, tunnel, elsewhere) in [("wan0", &one, "wan1"), ("wan1", &other, "wan0")] {
             let ends = (tunnel.local, tunnel.remote);
-            sent_frame(&bench.run_on_arriving_in_ipv4(interface, ends, 0, &inner));
+            sent_frame(&bench.run_on_packet_from_ipv4_tunnel(interface, ends, 0, &inner));
             assert_eq!(
-                bench.run_on_arriving_in_ipv4(elsewhere, ends, 0, &inner),
+                bench.run_on_packet_from_ipv4_tunnel(elsewhere, ends, 0, &inner),
                 ProgramAction::Left("outer_source")
             );
         }
-        let did = bench.run_on_entering(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50));
+        let did = bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50));
         assert_eq!(sent_frame(&did)[20..22], 4192u16.to_be_bytes(), "the one that was told last");
     });
 }
@@ -368,15 +385,15 @@ fn fast_path_distinguishes_two_uplinks_with_one_ipv4_address() {
 /// The kernel's route lookup for XDP fails at an uplink on which forwarding is off.
 #[test]
 fn xdp_needs_ipv4_forwarding_on_uplink() {
-    run_for_both_ends(|bench, _| {
+    run_with_both_encapsulations(|bench, _| {
         if (bench.station_end, bench.kind) != (TunnelEnd::MobileRouter, AttachmentKind::Xdp) {
             return;
         }
-        sent_frame(&bench.run_on_entering(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)));
+        sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)));
         set_ipv4_forwarding(bench, false);
         bench.invalidate_lookups();
         assert_eq!(
-            bench.run_on_entering(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)),
+            bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)),
             ProgramAction::Left("route")
         );
     });
@@ -386,27 +403,27 @@ fn xdp_needs_ipv4_forwarding_on_uplink() {
 /// unchanged.
 #[test]
 fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let mut rng = Rng::new(0x0040_0041 + bench.kind as u64);
         let seeds = [udp_packet(destination, source, 40), tcp_segment(destination, source, 0x10)];
         let at = if matches!(ends.0, Endpoint::Udp(_)) { 28 } else { 20 };
         let (mut taken, mut left) = (0, 0);
         for number in 0..4000 {
-            let mut packet = inside_ipv4(ends.1, ends.0, rng.below(256) as u8, &seeds[number % 2]);
-            for _ in 0..rng.below(3) {
-                let where_to = if rng.below(2) == 0 { at + 48 } else { packet.len() };
-                let place = rng.below(where_to as u64) as usize;
-                packet[place] ^= 1 << rng.below(8);
+            let mut packet = inside_ipv4(ends.1, ends.0, rng.number_below(256) as u8, &seeds[number % 2]);
+            for _ in 0..rng.number_below(3) {
+                let where_to = if rng.number_below(2) == 0 { at + 48 } else { packet.len() };
+                let place = rng.number_below(where_to as u64) as usize;
+                packet[place] ^= 1 << rng.number_below(8);
             }
-            if rng.below(4) == 0 {
-                packet.truncate(1 + rng.below(packet.len() as u64) as usize);
+            if rng.number_below(4) == 0 {
+                packet.truncate(1 + rng.number_below(packet.len() as u64) as usize);
             }
-            if packet.len() < 20.max(bench.shortest_frame() - 14) {
+            if packet.len() < 20.max(bench.shortest_frame_length() - 14) {
                 continue;
             }
-            if rng.below(2) == 0 {
+            if rng.number_below(2) == 0 {
                 packet = fill_in_checksum(packet);
             }
             let (program, interface) = bench.exit_program_and_interface();
@@ -434,8 +451,8 @@ fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
 /// The programs' outer headers equal those of the slow path's sockets, except for the UDP checksum.
 #[test]
 fn fast_path_headers_equal_those_of_sockets() {
-    run_for_both_ends(|bench, tunnel| {
-        let (source, destination) = inner_addresses_inwards(bench);
+    run_with_both_encapsulations(|bench, tunnel| {
+        let (source, destination) = inner_addresses_into_tunnel(bench);
         let (interface, peer) = match bench.station_end {
             TunnelEnd::MobileRouter => ("wan0", "wan0x"),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("ha0", "ha0x"),
@@ -457,7 +474,7 @@ fn fast_path_headers_equal_those_of_sockets() {
         let address = unsafe { LinkAddr::from_raw((&raw const address).cast(), None) }.unwrap();
         bind(sniffer.as_raw_fd(), &address).unwrap();
         let inner = udp_packet(source, destination, 200);
-        let did = bench.run_on_entering(&inner);
+        let did = bench.run_on_packet_into_tunnel(&inner);
         let expected = sent_frame(&did).to_vec();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (local, remote) = (tunnel.local, tunnel.remote);

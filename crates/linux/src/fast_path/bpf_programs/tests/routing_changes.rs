@@ -12,7 +12,7 @@ use crate::fast_path::InterfaceRoles;
 use crate::fast_path::bpf_programs::{AttachmentKind, expected_programs};
 use crate::netlink::LinkInfo;
 
-fn entering_packet(bench: &TestBench) -> Vec<u8> {
+fn packet_into_tunnel(bench: &TestBench) -> Vec<u8> {
     match bench.station_end {
         TunnelEnd::MobileRouter => udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 100),
         TunnelEnd::HomeAgent | TunnelEnd::Direct => udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 100),
@@ -38,7 +38,7 @@ pub(super) fn pin_to_one_processor() {
 fn foreign_routing_rule_redirects_flow_from_fast_path() {
     run_on_every_bench(|bench| {
         let (_, interface) = bench.entrance_program_and_interface();
-        let packet = entering_packet(bench);
+        let packet = packet_into_tunnel(bench);
         let mut other_port = packet.clone();
         other_port[43] ^= 1;
         let source =
@@ -66,15 +66,15 @@ fn foreign_routing_rule_redirects_flow_from_fast_path() {
         for (rule, away, untouched) in cases {
             // The lookups were cached before the rule existed. The programs must not use them any more.
             for packet in away.iter().chain(untouched) {
-                assert!(is_sent(&bench.run_on_entering(packet)), "before {rule}");
+                assert!(is_sent(&bench.run_on_packet_into_tunnel(packet)), "before {rule}");
             }
             run_ip(&format!("-6 rule add pref 50 {rule} lookup 77"));
             bench.invalidate_lookups();
             for packet in away {
-                assert_eq!(bench.run_on_entering(packet), ProgramAction::Left("route"), "{rule}");
+                assert_eq!(bench.run_on_packet_into_tunnel(packet), ProgramAction::Left("route"), "{rule}");
             }
             for packet in untouched {
-                assert!(is_sent(&bench.run_on_entering(packet)), "{rule}");
+                assert!(is_sent(&bench.run_on_packet_into_tunnel(packet)), "{rule}");
             }
             run_ip("-6 rule del pref 50");
             bench.invalidate_lookups();
@@ -92,21 +92,21 @@ fn frames_are_not_redirected_to_interface_that_refuses_them() {
         if bench.kind == AttachmentKind::Tc || bench.station_end == TunnelEnd::HomeAgent {
             return;
         }
-        let packet = entering_packet(bench);
+        let packet = packet_into_tunnel(bench);
         let exit = "wan0";
-        assert!(is_sent(&bench.run_on_entering(&packet)));
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
         set_polling(&format!("{exit}x"), false);
         let complaints = bench.programs.update_redirect_targets();
         assert!(
             matches!(&complaints[..], [one] if one.starts_with(&format!("interface {exit} "))),
             "{complaints:?}"
         );
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("neighbour"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("neighbour"));
         // The error is reported only once.
         assert_eq!(bench.programs.update_redirect_targets(), Vec::<String>::new());
         set_polling(&format!("{exit}x"), true);
         assert_eq!(bench.programs.update_redirect_targets(), Vec::<String>::new());
-        assert!(is_sent(&bench.run_on_entering(&packet)));
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
     });
 }
 
@@ -115,13 +115,13 @@ fn frames_are_not_redirected_to_interface_that_refuses_them() {
 fn fast_path_uses_changed_route() {
     run_on_every_bench(|bench| {
         pin_to_one_processor();
-        let packet = entering_packet(bench);
-        assert!(is_sent(&bench.run_on_entering(&packet)));
+        let packet = packet_into_tunnel(bench);
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
         let rule = "pref 50 to 2001:db8::/32 lookup 77";
         run_ip("-6 route add unreachable default table 77");
         run_ip(&format!("-6 rule add {rule}"));
         bench.invalidate_lookups();
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("route"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("route"));
         // With a rule of another program, the packet takes the slow path even if the rule's table has a
         // route.
         let (gateway, interface) = match bench.station_end {
@@ -129,13 +129,13 @@ fn fast_path_uses_changed_route() {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:f0::1", "ha0"),
         };
         run_ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("route"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("route"));
         run_ip("-6 rule del pref 50");
         // The programs do not cache that the kernel had no route.
-        assert!(is_sent(&bench.run_on_entering(&packet)));
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
         run_ip(&format!("-6 rule add {rule}"));
         let start = Instant::now();
-        while is_sent(&bench.run_on_entering(&packet)) {
+        while is_sent(&bench.run_on_packet_into_tunnel(&packet)) {
             assert!(start.elapsed() < Duration::from_secs(5), "remembered for ever");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -149,13 +149,13 @@ fn handover_moves_packets_to_other_uplink() {
         if bench.station_end == TunnelEnd::HomeAgent || bench.kind == AttachmentKind::Tc {
             return;
         }
-        let packet = entering_packet(bench);
+        let packet = packet_into_tunnel(bench);
         for (way, interface) in [(0, "wan0"), (1, "wan1"), (0, "wan0")] {
             for number in 0..2 {
                 let tunnel = bench.tunnel_over(number, number == way);
                 bench.set_tunnel(tunnel);
             }
-            let ProgramAction::Sent(frame) = bench.run_on_entering(&packet) else {
+            let ProgramAction::Sent(frame) = bench.run_on_packet_into_tunnel(&packet) else {
                 panic!("left to the slow path")
             };
             let neighbour = NEIGHBOUR_ADDRESSES.iter().find(|(name, ..)| *name == interface).unwrap().2;
@@ -176,21 +176,24 @@ fn kernel_resolves_unknown_neighbour_of_fast_path() {
         run_ip(&format!("-6 neigh del {neighbour} dev {interface}"));
         bench.invalidate_lookups();
         let (small, mut large) =
-            (entering_packet(bench), udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1400));
+            (packet_into_tunnel(bench), udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1400));
         if bench.station_end == TunnelEnd::HomeAgent {
             large = udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 1400);
         }
         for packet in [&small, &large] {
             match bench.kind {
-                AttachmentKind::Tc => assert!(is_sent(&bench.run_on_entering(packet))),
+                AttachmentKind::Tc => assert!(is_sent(&bench.run_on_packet_into_tunnel(packet))),
                 AttachmentKind::Xdp => {
-                    assert_eq!(bench.run_on_entering(packet), ProgramAction::Left("neighbour"))
+                    assert_eq!(bench.run_on_packet_into_tunnel(packet), ProgramAction::Left("neighbour"))
                 }
             }
         }
         run_ip(&format!("-6 neigh add {neighbour} lladdr 02:00:00:00:09:00 dev {interface}"));
         bench.invalidate_lookups();
-        assert!(is_sent(&bench.run_on_entering(&small)) && is_sent(&bench.run_on_entering(&large)));
+        assert!(
+            is_sent(&bench.run_on_packet_into_tunnel(&small))
+                && is_sent(&bench.run_on_packet_into_tunnel(&large))
+        );
     });
 }
 
@@ -205,7 +208,7 @@ fn packets_between_two_tunnels_take_the_slow_path() {
         run_ip("-6 route add 2001:db8:b::/64 dev carnet0");
         let (from, to) = bench.arriving_outer_addresses(0);
         let packet = inside_ipv6(from, to, &udp_packet(HOST_ADDRESS, "2001:db8:b::1", 50));
-        assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("route"));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("route"));
     });
 }
 
@@ -217,9 +220,9 @@ fn removed_role_of_interface_detaches_its_program() {
             return;
         }
         pin_to_one_processor();
-        let packet = entering_packet(bench);
-        assert!(is_sent(&bench.run_on_entering(&packet)));
-        bench.programs.ports = InterfaceRoles { home_agent: true, ..InterfaceRoles::default() };
+        let packet = packet_into_tunnel(bench);
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
+        bench.programs.interface_roles = InterfaceRoles { home_agent: true, ..InterfaceRoles::default() };
         let links = bench.links_by_name.clone();
         assert!(bench.programs.update_interfaces(&links).is_empty());
         assert_eq!(

@@ -155,9 +155,9 @@ fn run_with_rules(body: impl Fn(&mut TestBench) + Copy + Send + 'static) {
 }
 
 /// Runs the program for packets that come out of the tunnel on this packet inside a tunnel.
-fn run_on_arriving(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
+fn run_on_packet_out_of_tunnel(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
     let (from, to) = bench.arriving_outer_addresses(0);
-    bench.run_on_arriving(&inside_ipv6(from, to, packet))
+    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, packet))
 }
 
 #[test]
@@ -172,31 +172,34 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
             back
         };
         let filter = ProgramAction::Left("filter");
-        assert_eq!(bench.run_on_entering(&there), filter);
+        assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
         // Without an entry of connection tracking, the program at the egress does not mark the flow as
         // accepted.
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert_eq!(bench.run_on_entering(&there), filter);
+        assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
         add_conntrack_entry(&there, STATUS_USABLE, 0);
-        assert_eq!(bench.run_on_entering(&there), filter);
+        assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert!(is_sent(&bench.run_on_entering(&there)) && remaining_timeout(&there) <= 120);
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&there)) && remaining_timeout(&there) <= 120);
         // The packet filter must accept a packet of the other direction, before the program forwards that
         // direction.
-        assert_eq!(run_on_arriving(bench, &back), filter);
+        assert_eq!(run_on_packet_out_of_tunnel(bench, &back), filter);
         run_note_program(bench, "carnet0", outer_interface(bench), &back);
-        assert!(is_sent(&run_on_arriving(bench, &back)) && is_sent(&bench.run_on_entering(&there)));
+        assert!(
+            is_sent(&run_on_packet_out_of_tunnel(bench, &back))
+                && is_sent(&bench.run_on_packet_into_tunnel(&there))
+        );
         // After a change of the rules (a new generation), the packet filter must accept the flow again.
         bench.programs.set_ruleset(RulesetValue { generation: 2, ..RULESET_OF_FLOWS }).unwrap();
         assert_eq!(
-            (bench.run_on_entering(&there), run_on_arriving(bench, &back)),
+            (bench.run_on_packet_into_tunnel(&there), run_on_packet_out_of_tunnel(bench, &back)),
             (filter.clone(), filter.clone())
         );
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert!(is_sent(&bench.run_on_entering(&there)));
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&there)));
         delete_conntrack_entry(&there);
         bench.invalidate_lookups();
-        assert_eq!(bench.run_on_entering(&there), filter);
+        assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
         // The programs forward no packet while carnet does not know the rules, or if rules use single
         // packets.
         add_conntrack_entry(&there, STATUS_USABLE, 0);
@@ -208,7 +211,7 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
             (RulesetValue { ipv6_scope: 0, ..RULESET_OF_FLOWS }, true),
         ] {
             bench.programs.set_ruleset(ruleset).unwrap();
-            assert_eq!(is_sent(&bench.run_on_entering(&there)), is, "{ruleset:?}");
+            assert_eq!(is_sent(&bench.run_on_packet_into_tunnel(&there)), is, "{ruleset:?}");
         }
     });
 }
@@ -229,7 +232,7 @@ fn flows_with_unconfirmed_or_closing_connection_take_the_slow_path() {
             run_note_program(bench, outer_interface(bench), "carnet0", &packet);
             let is = (status, state) == (STATUS_USABLE, TCP_ESTABLISHED);
             bench.invalidate_lookups();
-            assert_eq!(is_sent(&bench.run_on_entering(&packet)), is, "{status:#x} {state}");
+            assert_eq!(is_sent(&bench.run_on_packet_into_tunnel(&packet)), is, "{status:#x} {state}");
             if !is {
                 delete_conntrack_entry(&packet);
             }
@@ -237,11 +240,11 @@ fn flows_with_unconfirmed_or_closing_connection_take_the_slow_path() {
         // The entry is usable now. But the kernel must see segments whose flags change the TCP state.
         for flags in [0x01, 0x02, 0x04, 0x11, 0x12, 0x14, 0x00, 0x08, 0x19] {
             let packet = tcp_segment(source, destination, flags);
-            assert!(!is_sent(&bench.run_on_entering(&packet)), "{flags:#x}");
+            assert!(!is_sent(&bench.run_on_packet_into_tunnel(&packet)), "{flags:#x}");
             run_note_program(bench, outer_interface(bench), "carnet0", &packet);
-            assert!(!is_sent(&bench.run_on_entering(&packet)), "{flags:#x}");
+            assert!(!is_sent(&bench.run_on_packet_into_tunnel(&packet)), "{flags:#x}");
         }
-        assert!(is_sent(&bench.run_on_entering(&tcp_segment(source, destination, 0x18))));
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x18))));
     });
 }
 
@@ -263,7 +266,7 @@ fn packets_of_a_connection_under_nat_take_the_slow_path() {
         ];
         request_conntrack(CTNETLINK_NEW, 0x600, &parts.concat()).unwrap();
         run_note_program(bench, outer_interface(bench), "carnet0", &packet);
-        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("filter"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("filter"));
     });
 }
 
@@ -278,15 +281,15 @@ fn tcp_timeout_depends_on_both_ends() {
         back[42..44].copy_from_slice(&there[40..42]);
         add_conntrack_entry(&there, STATUS_USABLE, TCP_ESTABLISHED);
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert!(is_sent(&bench.run_on_entering(&there)));
+        assert!(is_sent(&bench.run_on_packet_into_tunnel(&there)));
         assert!((290..=300).contains(&remaining_timeout(&there)), "{}", remaining_timeout(&there));
         run_note_program(bench, "carnet0", outer_interface(bench), &back);
-        assert!(is_sent(&run_on_arriving(bench, &back)));
+        assert!(is_sent(&run_on_packet_out_of_tunnel(bench, &back)));
         assert!((990..=1000).contains(&remaining_timeout(&there)), "{}", remaining_timeout(&there));
         // The kernel handles all packets of ICMPv6 (58) and SCTP (132).
         for protocol in [58, 132] {
             let packet = packet(protocol, source, destination, &[0; 32]);
-            assert!(!is_sent(&bench.run_on_entering(&packet)));
+            assert!(!is_sent(&bench.run_on_packet_into_tunnel(&packet)));
         }
     });
 }

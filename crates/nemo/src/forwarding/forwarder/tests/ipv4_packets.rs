@@ -11,7 +11,7 @@ use super::*;
 const HOST_ADDRESS: &str = "10.42.7.5";
 const SERVER_ADDRESS: &str = "198.51.100.80";
 const ECT_0: u8 = 0b10;
-const CE: u8 = 0b11;
+const ECN_CE: u8 = 0b11;
 
 /// Kinds of tunnels: the router's end and the home agent's end.
 const TUNNEL_ENDS: [(&str, &str); 3] = [
@@ -103,7 +103,7 @@ fn receive_packet(
             ((outer.destination.into(), outer.source.into()), outer.traffic_class, HEADER_LEN)
         }
     };
-    let traffic_class = ecn.map_or(traffic_class, |ecn| traffic_class & !CE | ecn);
+    let traffic_class = ecn.map_or(traffic_class, |ecn| traffic_class & !ECN_CE | ecn);
     let result = forwarder.decapsulate(ends, traffic_class, None, offset, &mut buffer);
     result.map(|()| buffer.as_slice().to_vec()).map_err(|(reason, _)| reason)
 }
@@ -196,14 +196,14 @@ fn decapsulation_copies_congestion_mark_into_the_ipv4_header() {
             &send_packet(&mut router, &ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, 100, DONT_FRAGMENT))
                 .expect("sent"),
         );
-        let marked = receive_packet(&mut agent, &wire, Some(CE)).expect("received");
+        let marked = receive_packet(&mut agent, &wire, Some(ECN_CE)).expect("received");
         let header = ipv4::Header::parse(&marked).expect("a header");
-        assert_eq!(header.traffic_class, 0xb8 | CE);
+        assert_eq!(header.traffic_class, 0xb8 | ECN_CE);
         assert_eq!(carnet_wire::checksum::ones_complement_sum(&marked[..20]), 0xffff, "the checksum follows");
         let mut not_ect = wire.clone();
         let at = not_ect.1.len() - 100;
         ipv4::set_traffic_class(&mut not_ect.1[at..], 0xb8);
-        assert_eq!(receive_packet(&mut agent, &not_ect, Some(CE)), Err(TunnelDropReason::Congestion));
+        assert_eq!(receive_packet(&mut agent, &not_ect, Some(ECN_CE)), Err(TunnelDropReason::Congestion));
     }
 }
 
