@@ -1,4 +1,4 @@
-//! DirectRouteState routes through encrypted sessions: the key of a router is believed with its prefixes,
+//! Direct routes through encrypted sessions: the key of a router is believed with its prefixes,
 //! and nothing goes between the routers in the clear.
 
 use std::time::Duration;
