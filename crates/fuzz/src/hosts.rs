@@ -1,6 +1,7 @@
-//! The services for hosts on board: what hostile hosts and servers may send.
+//! Fuzzes the services for hosts on board (DHCP, DHCPv6, DNS) with messages that hostile hosts and servers
+//! may send.
 //!
-//! The octets are a list of messages. Each has an octet for its kind, one for the sender or the time, two for
+//! The input is a list of messages. Each has an octet for its kind, one for the sender or the time, two for
 //! its length, and its content.
 
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ fn wall_time_at(now: Time) -> WallTime {
     WallTime::from_unix_nanos(1_700_000_000_000_000_000) + now.saturating_since(Time::ZERO)
 }
 
-/// The delegated prefixes, and those that are stored on the disk.
+/// A server of delegated prefixes, and the delegations that it has stored on the disk.
 struct DelegationNetwork {
     prefix_delegator: PrefixDelegator,
     stored_delegations: BTreeMap<Ipv6Addr, StoredDelegation>,
@@ -200,7 +201,7 @@ pub fn fuzz_dhcp(octets: &[u8]) {
     }
 }
 
-/// A query that the forwarder has sent.
+/// A query that the DNS forwarder has sent: its identifier, the server, and the ID field of the message.
 type PendingQuery = (QueryId, IpAddr, [u8; 2]);
 
 fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingQuery>) {
@@ -218,7 +219,7 @@ fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingQuer
     }
 }
 
-/// Network of all hosts.
+/// On-board network to which all simulated hosts belong.
 const HOST_NETWORK: OnBoardNetwork = OnBoardNetwork { network_number: 0, is_isolated: false };
 
 /// Passes queries of hosts and answers of servers to the DNS forwarder, and lets time pass.
@@ -249,8 +250,8 @@ pub fn fuzz_dns(octets: &[u8]) {
                 };
                 forwarder.handle_query(now, client, content);
             }
-            // An answer to the last query. Write the ID of the query into the answer, as far as the answer
-            // has octets for it.
+            // The message answers the last query: write the ID of that query over its first two octets, as
+            // far as it has them.
             2 => {
                 if let Some((query, server, id)) = asked.last().copied() {
                     let mut content = content.to_vec();

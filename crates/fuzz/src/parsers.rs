@@ -102,8 +102,8 @@ pub fn fuzz_certificate(octets: &[u8]) {
     }
 }
 
-/// Checks that a certificate has one encoding. Exceptions are the sign of r in its signature, and extensions
-/// of later releases, which carnet hashes unchanged but does not write.
+/// Checks that writing a parsed certificate gives the same octets again. Exceptions are the sign of r in its
+/// signature, and extensions of later releases: carnet hashes them unchanged but does not write them.
 fn check_certificate_encoding(certificate: &Certificate) {
     let written =
         Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());

@@ -21,7 +21,7 @@ use support::{TestPki, frame_of_packet, now_at_milliseconds, strict_config};
 
 /// Octets of the Basic Header, which no signature covers.
 const BASIC_HEADER_LENGTH: usize = 4;
-/// Most changes that the attacker makes to one packet.
+/// Maximum number of changes that the attacker makes to one packet.
 const MAX_CHANGES: usize = 4;
 
 /// Packets that a vehicle sends within two seconds, with and without its certificate.

@@ -38,14 +38,14 @@ const START_TIME: Time = Time::from_secs(1000);
 /// constant is its SPI.
 const AUTHENTICATION_KEY: [u8; 16] = [0x5e; 16];
 const SPI: u32 = 300;
-/// Most packets and frames that one input may cause. A location service that succeeds sends all packets that
-/// waited for that station.
+/// Maximum number of packets and frames that one input may cause. A location service that succeeds sends all
+/// packets that waited for that station.
 const MAX_OUTPUTS: usize = 300;
-/// Most timeouts in one story; after them time passes without timeouts.
+/// Maximum number of timeouts in one story. After them, time passes but no timer is handled.
 const MAX_TIMEOUTS: usize = 200;
-/// Most timeouts at one moment.
+/// Maximum number of timeouts at one moment.
 const MAX_TIMEOUTS_AT_ONE_MOMENT: usize = 64;
-/// Most packets under way between the stations.
+/// Maximum number of packets under way between the stations.
 const MAX_PACKETS_UNDER_WAY: usize = 64;
 /// Time longer than any lifetime that a home agent grants, including the time that the home agent keeps an
 /// entry after its end.
@@ -98,7 +98,7 @@ fn parse_station_config(text: &str, address: GnAddress) -> StationConfig {
     config
 }
 
-/// Returns the config that the story's octet selects.
+/// Returns the config that the first octet of a story selects.
 fn choose_config(choice: u8, among: &[StationConfig]) -> &StationConfig {
     &among[usize::from(choice) % among.len()]
 }
@@ -180,7 +180,7 @@ pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
         while station.poll_output().is_some() {}
         world.stations.push(station);
         world.configs.push(config.clone());
-        // The bindings come from the stored state, so they need no signed message in this run.
+        // Permit bindings although no message was signed in this run: they come from the stored state.
         world.signs_messages = true;
         world.advance_to(START_TIME + Duration::from_secs(100));
         world.handle_input(0, Input::Timeout);
@@ -262,7 +262,7 @@ impl StationNetwork {
 
     fn new_with_configs(configs: &[&StationConfig]) -> StationNetwork {
         let mut world = StationNetwork::new_without_stations();
-        // A mobile router signs with its own key.
+        // Permit bindings from the start if a mobile router exists, because it signs its messages.
         world.signs_messages = configs.iter().any(|config| config.mobile_router.is_some());
         for (number, config) in configs.iter().enumerate() {
             let rng = Rng::new(number as u64);

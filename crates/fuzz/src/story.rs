@@ -58,7 +58,7 @@ const EVENT_KINDS: [EventKind; 8] = [
     EventKind::Deliver,
 ];
 const SECOND_STATION_FLAG: u8 = 0x80;
-/// Most events of a story. More events take long and test nothing new.
+/// Maximum number of events of a story. More events take long and test nothing new.
 const MAX_EVENTS: usize = 200;
 
 /// One event.

@@ -1,7 +1,7 @@
 //! WireGuard sessions: a mobile router and a home agent with a hostile network between them.
 //!
-//! The octets are a list of steps. Each has an octet for its kind, one for a path or a number, two for its
-//! length, and its content. So a step can change the messages of each type, and their order.
+//! The input is a list of steps. Each has an octet for its kind, one for a path or a number, two for its
+//! length, and its content. So a fuzzer can change messages of each type, and their order.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use carnet_wireguard::{
 
 /// Maximum number of steps of one input.
 const MAX_STEPS: usize = 64;
-/// Paths of the router.
+/// Number of paths between the mobile router and the home agent.
 const ROUTER_PATHS: u8 = 4;
 const HOME_AGENT_PEER: PeerId = PeerId(1);
 

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use carnet_base::Rng;
 use carnet_fuzz::{FUZZ_TARGETS, FuzzTarget};
 
-/// Mutations of each target's corpus. The tests of a debug build do them within seconds.
+/// Number of mutated inputs for each target. A debug build tests them within seconds.
 const MUTATION_ROUNDS: usize = 200;
-/// Most octets of one corpus, because the repository holds it.
+/// Maximum size of the corpus of one target, in octets, because the repository holds all corpora.
 const LARGEST_CORPUS_OCTETS: usize = 200_000;
 
 fn corpus_folder() -> PathBuf {
@@ -58,7 +58,7 @@ fn fuzz_targets_accept_every_corpus_file() {
         assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
         let size: usize = checked_in.iter().map(|(_, octets)| octets.len()).sum();
         assert!(size <= LARGEST_CORPUS_OCTETS, "{}: {size} octets", target.name);
-        // Inputs that `make fuzz` found on this machine.
+        // Inputs that an earlier `make fuzz` found; this variable names their folder.
         let found = std::env::var_os("CARNET_FUZZ_FOUND").map(|found| Path::new(&found).join(target.name));
         let found =
             found.filter(|folder| folder.is_dir()).map(|folder| files_in(&folder)).unwrap_or_default();

@@ -14,7 +14,7 @@ use carnet_station::io::Input;
 use carnet_wire::geonet::{ShortPositionVector, set_destination};
 use serde_json::Value;
 
-/// Helpers for the fixtures of the codec's tests.
+/// Helpers that read the fixtures of the codec's tests.
 mod common {
     pub fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
@@ -36,8 +36,8 @@ fn write_corpus_file(target: &str, name: &str, octets: &[u8]) {
     fs::write(folder.join(name), octets).expect("written");
 }
 
-/// Returns a recorded case as a story. `signed`: the messages carry an authenticator, which the target makes
-/// anew with its own key.
+/// Returns a recorded case as a story. If `signed` is true, the messages carry an authenticator, which the
+/// target computes again with its own key.
 fn story_of_recording(choice: u8, signed: bool, lines: impl Iterator<Item = RecordedInput>) -> Vec<u8> {
     let mut story = vec![choice];
     let mut before = 0;
@@ -151,7 +151,7 @@ fn write_geonetworking_frames_as_corpus() {
     for (number, mut packet) in fixtures::all_packets().into_iter().enumerate() {
         let mut story = vec![0];
         hears(&mut story, &packet);
-        // Packets to a single station get this station as their destination.
+        // A packet to a single station gets the address of the fuzzed station as its destination.
         let to = ShortPositionVector { address: carnet_fuzz::stations::GN_ADDRESS, ..Default::default() };
         if set_destination(&mut packet, &to).is_ok() {
             hears(&mut story, &packet);

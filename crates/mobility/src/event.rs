@@ -61,7 +61,7 @@ pub enum Event {
         from: Option<Ipv6Addr>,
         /// New home agent.
         to: Ipv6Addr,
-        /// Reason for the change of the path.
+        /// Reason for the change of the home agent.
         reason: String,
     },
     /// Mobile router: the traffic moves to another uplink, or no uplink can carry it any more.

@@ -100,7 +100,8 @@ pub struct HostConfiguration {
     pub pref64: Vec<Ipv6Net>,
     /// URI of the captive portal's API (RFC 8910).
     pub captive_portal: Option<String>,
-    /// Whether the router itself is a DNS server: the first one, by its address in a prefix of the interface.
+    /// Whether the router advertises itself as the first DNS server, by its own address in a prefix of the
+    /// interface.
     pub is_dns_server: bool,
     /// Whether hosts get the same values by DHCPv6: the O flag (RFC 4861 4.2).
     pub has_dhcpv6: bool,
@@ -208,8 +209,8 @@ pub struct RouterAdvertiser {
     /// Address of the interface in one of the prefixes.
     own_address: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
-    /// Another default router on the link. `new_other_router` is the same until it was reported, and
-    /// `other_router_limiter` limits the reports.
+    /// Another default router on the link. `new_other_router` has the same address until the caller takes it
+    /// for a report, and `other_router_limiter` limits the reports.
     other_router: Option<Ipv6Addr>,
     new_other_router: Option<Ipv6Addr>,
     other_router_limiter: RateLimiter,
@@ -344,8 +345,8 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Returns the link-local address of another default router on the link that was heard last; `None` if
-    /// none was heard.
+    /// Returns the link-local address of the other default router that advertised last on the link; `None` if
+    /// none has advertised.
     pub fn other_router(&self) -> Option<Ipv6Addr> {
         self.other_router
     }

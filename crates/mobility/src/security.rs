@@ -400,9 +400,9 @@ mod tests {
         let agent = |text: &str| text.parse::<Ipv6Addr>().expect("address");
         let common = Authentication::PerAgent(association());
         let of = |text| common.for_home_agent(agent(text)).signing_association().expect("a key").clone();
-        // printf 'home agent\x20\x01\x0d\xb8\0\1\0\0\0\0\0\0\0\0\0\1' |
-        //   openssl dgst -sha1 -mac HMAC -macopt hexkey:000102030405060708090a0b0c0d0e0f | the first 32
-        //   digits
+        // The expected key is the first 32 hexadecimal digits of: printf 'home
+        // agent\x20\x01\x0d\xb8\0\1\0\0\0\0\0\0\0\0\0\1' | openssl dgst -sha1 -mac HMAC -macopt
+        // hexkey:000102030405060708090a0b0c0d0e0f
         let hex: String =
             of("2001:db8:1::1").key.octets().iter().map(|octet| format!("{octet:02x}")).collect();
         assert_eq!(hex, "20553b8f1d4cd6e0e61441e44ffb349d");

@@ -570,7 +570,7 @@ impl Agents {
         }
     }
 
-    /// Handles a shutdown, or the return to the home link: the router stops to try other home agents, and
+    /// Handles a shutdown, or the return to the home link: the router stops trying other home agents, and
     /// de-registers with all former ones.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.agents_to_switch_to.clear();

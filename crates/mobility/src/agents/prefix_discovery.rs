@@ -101,8 +101,8 @@ impl PrefixDiscovery {
         Some(build_solicitation(care_of_address, router.config().home_address, home_agent, identifier))
     }
 
-    /// Handles an advertisement, whose destination is that of its routing header. Returns a warning for the
-    /// operator if the state has changed.
+    /// Handles an advertisement, whose destination is the final one, from its routing header. Returns a
+    /// warning for the operator if the state has changed.
     ///
     /// # Errors
     /// Returns a reason if the advertisement does not answer the router's solicitation.

@@ -1,7 +1,7 @@
 //! An entry of the Binding Update List (RFC 6275 11.1), with or without a Binding Identifier (RFC 5648 4).
 //!
 //! An entry has the registration that the home agent has acknowledged, the outstanding request, and a binding
-//! that the home agent must still remove. An [`BindingUpdateContent`] is an outstanding Binding Update, which
+//! that the home agent must still remove. A [`BindingUpdateContent`] is an outstanding Binding Update, which
 //! may concern several entries with identifiers. All entries share one sequence of numbers (RFC 5648 4.1).
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -84,8 +84,8 @@ impl BindingUpdateListEntry {
         self.registration_exchange.take_if(|exchange| !exchange.is_held())
     }
 
-    /// Creates a request that the router sends at `next`. `is_first` if the home agent has no binding of the
-    /// home address yet.
+    /// Creates a request that the router sends at `next`. `is_first` is true if the home agent has no binding
+    /// of the home address yet.
     pub(crate) fn begin_request(&mut self, next: Time, is_first: bool) {
         self.registration_exchange =
             Some(Exchange::to_home_agent(RequestPurpose::Register, Vec::new(), next, is_first));

@@ -49,7 +49,7 @@ pub(crate) struct BindingUpdateList {
     /// Last Binding Update without an answer. The router sends no other Binding Update that could arrive
     /// before this one.
     pub(crate) outstanding_update: Option<OutstandingUpdate>,
-    /// Whether the request of the entry without identifier waits for the answer to `outstanding`.
+    /// Whether the request of the entry without identifier waits for the answer to `outstanding_update`.
     pub(crate) is_plain_request_waiting: bool,
     /// Entries with identifiers, in the order of the uplinks.
     pub(crate) identified_entries: Vec<BindingUpdateListEntry>,

@@ -117,9 +117,9 @@ impl UpdateNumbers {
         can
     }
 
-    /// Applies status 144: from now on the router uses the home agent's clock (RFC 4285 6). The home agent
-    /// names its time to a second. If this time is close to the sent timestamp, the clock is right, and the
-    /// timestamp was only older than the last accepted one.
+    /// Applies status 144: from now on the router uses the home agent's clock (RFC 4285 6). The home agent's
+    /// answer gives its time in whole seconds. If this time is close to the sent timestamp, the clock is
+    /// right, and the timestamp was only older than the last accepted one.
     fn learn_clock_offset(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
         let clock = self.home_agent_time(wall);
         let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));

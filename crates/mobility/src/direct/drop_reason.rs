@@ -14,7 +14,8 @@ carnet_base::drop_reasons! {
         CareOfAddress = "care_of_address",
         /// An answer without an outstanding request, or with another cookie than the request.
         Unasked = "unasked",
-        /// A message to an address that is not this router's, or that this router does not answer.
+        /// The destination is not this router, the message may not come over this path, or this router has no
+        /// path for an answer.
         NotForUs = "not_for_us",
         /// A token whose nonce is no longer valid (RFC 6275 5.2.7).
         Nonce = "nonce",

@@ -452,9 +452,8 @@ impl DirectRouteState {
         self.expire_keys(now);
     }
 
-    /// Handles a message from the tunnel to the home agent, with the home address or an address of the mobile
-    /// network as destination. Returns whether the message was for this router; then the caller must not
-    /// forward it.
+    /// Handles a message from the tunnel to the home agent, whose destination is the home address or an
+    /// address of the mobile network. The caller must not forward the message, whatever the result.
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.

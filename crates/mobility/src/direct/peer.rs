@@ -319,7 +319,7 @@ pub(super) struct Peer {
     pub(super) remote_key: Option<PublicKey>,
     /// Whether the router has answered without a key, which this router needs.
     pub(super) lacks_key: bool,
-    /// Whether tests and Binding Updates to this care-of address got no answer.
+    /// Whether tests and Binding Updates to `remote_care_of_address` got no answer.
     pub(super) are_requests_unanswered: bool,
     /// Index of the care-of address of this router that it registers with the other router.
     pub(super) care_of_index: usize,

@@ -429,7 +429,8 @@ impl DirectRouteState {
         let mut learned_key = None;
         if let Some(CompleteHomeTests { tokens, care_of_address, public_key }) = tests {
             (peer.home_tokens, peer.outstanding_exchange) = (Some(tokens), None);
-            // The proven care-of address is preferred as long as its path works.
+            // As long as the path to it works, prefer the care-of address that the other router has proven by
+            // its binding.
             let bound = peer
                 .binding
                 .as_ref()
@@ -512,8 +513,8 @@ impl DirectRouteState {
                     Some(Registration { care_of_address: local, key, sent_at, expires_at: expires });
                 (peer.outstanding_exchange, peer.failure_count, peer.are_requests_unanswered) =
                     (None, 0, false);
-                // If the acknowledgement came from another address, it does not show that packets reach the
-                // care-of address in the binding.
+                // The acknowledgement shows that the path works only if it came from the care-of address in
+                // the other router's binding.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
                     peer.heartbeats.assume_working();
                 }

@@ -67,7 +67,7 @@ impl Asker<'_> {
 /// Secret of a router that answers tests: Kcn and the nonces.
 #[derive(Debug)]
 pub(super) struct TokenSecret {
-    /// Kcn of 20 octets (RFC 6275 5.2.1). It is as secret as the seed of `rng`.
+    /// Kcn, 20 random octets (RFC 6275 5.2.1). The seed of `rng` must be secret, because Kcn follows from it.
     node_key: [u8; 20],
 }
 
@@ -88,8 +88,8 @@ impl TokenSecret {
     /// Returns the nonce with this index; `None` if its tokens have expired.
     pub(super) fn valid_nonce(&self, now: Time, index: u16) -> Option<Nonce> {
         let latest = self.current_nonce(now);
-        // A token may be computed at the end of the half minute of its nonce. So this router counts half
-        // minutes, and accepts the index of the oldest for less than its whole lifetime.
+        // Accept the nonce of the present interval of 30 s and the seven before it. So a token is valid for
+        // at most 240 s. A token computed at the end of its nonce's interval is valid for at least 210 s.
         let age =
             Some(u64::from(latest.nonce_index().wrapping_sub(index))).filter(|age| *age < VALID_NONCE_COUNT);
         latest.0.checked_sub(age?).map(Nonce)

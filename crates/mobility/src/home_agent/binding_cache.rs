@@ -135,7 +135,7 @@ impl BindingCache {
         self.known_node(home_address).map_or(&[], Node::former_paths)
     }
 
-    /// Returns the prefixes of the last bindings of a home address.
+    /// Returns the prefixes of the last accepted registration of a home address.
     pub fn prefixes(&self, home_address: Ipv6Addr) -> &[Ipv6Net] {
         self.known_node(home_address).map_or(&[], Node::prefixes)
     }
@@ -333,7 +333,8 @@ impl BindingCache {
         Some((at, timer))
     }
 
-    /// Marks a binding as asked, so that the home agent sends no further Binding Refresh Request for it.
+    /// Records that the home agent has sent a Binding Refresh Request for a binding, so that it sends no
+    /// further one.
     pub(super) fn mark_refresh_requested(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
         self.change_bindings(home_address, bid, |node, _| node.mark_refresh_requested(bid));
     }

@@ -561,7 +561,8 @@ impl HomeAgent {
         self.timers.set_deadline(Timer::Grace(home_address), first);
     }
 
-    /// Removes a binding, and accepts its packets that are still on their way.
+    /// Removes a binding. If it was valid, the home agent still accepts packets from its care-of address for
+    /// the grace period.
     pub(super) fn end_binding(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if let Some(binding) = self.cache.remove(home_address, bid)
             && binding.is_valid()

@@ -287,7 +287,7 @@ impl HomeAgent {
                 answer_timeout: INITIAL_TIMEOUT,
             })
         });
-        // Repeats an address [`MAX_REQUESTS_PER_NODE`] times, because a message may be lost.
+        // Name each address in [`MAX_REQUESTS_PER_NODE`] messages in a row, because a message may be lost.
         let turn = (asked.messages_sent / MAX_REQUESTS_PER_NODE) as usize % drain.target_agents.len().max(1);
         asked.target_agent = drain.target_agents.get(turn).copied().unwrap_or(first);
         asked.next_message_at = now + asked.answer_timeout;

@@ -242,7 +242,7 @@ mod tests {
             (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));
         assert_eq!(listed_addresses(&list, at(1)), [three, two, four]);
         assert_eq!(listed_addresses(&list, at(31)), [three, two]);
-        // A later advertisement clears the R flag and the preference.
+        // The values of the last advertisement replace the earlier R flag and preference.
         list.handle_advertisement(at(32), &received_advertisement("fe80::3", true, Some((true, 1, 100))))
             .expect("valid");
         assert_eq!(listed_addresses(&list, at(32)), [two, three]);
@@ -252,14 +252,16 @@ mod tests {
         list.handle_advertisement(at(33), &received_advertisement("fe80::2", true, Some((true, 5, 0))))
             .expect("valid");
         assert!(listed_addresses(&list, at(33)).is_empty());
-        // The former home agent still defends addresses of its nodes, so `is_heard` still finds it.
+        // A former home agent may still defend addresses of its nodes, so it stays in the list until its
+        // lifetime ends.
         let three_link = address("fe80::3");
         assert!(list.is_listed(at(33), three_link) && list.is_listed(at(131), three_link));
         assert!(!list.is_listed(at(132), three_link));
         list.handle_advertisement(at(34), &received_advertisement("fe80::3", true, Some((true, 1, 100))))
             .expect("valid");
         assert_eq!(listed_addresses(&list, at(34)), [three]);
-        // A home agent whose link-local address is tentative advertises from its global address.
+        // The list also finds a home agent by its global address. A home agent whose link-local address is
+        // still tentative sends its Neighbor Advertisements from there.
         assert!(list.is_listed(at(34), three) && !list.is_listed(at(34), two));
     }
 

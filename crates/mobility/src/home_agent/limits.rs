@@ -10,16 +10,17 @@ use carnet_base::{RateLimiter, Time};
 /// Maximum number of networks that have their own limit of discovery answers.
 const MAX_LIMITED_NETWORKS: usize = 256;
 
-/// Refusals of authentic Binding Updates to one node per second.
+/// Maximum number of refusals per second that the home agent sends to one node in answer to its authentic
+/// Binding Updates.
 const MAX_REFUSALS: u32 = 3;
 /// Minimum time between two answers with status 146 to one node.
 const AUTHENTICATION_FAILED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Heartbeat responses to one node per second. The limit is four times the maximum need of a node: a request
-/// every 50 ms over each of its bindings. Responses go only to a registered care-of address. But an attacker
-/// who sends requests in the node's name can direct at most 82 kB/s at the vehicle's downlink. The factor of
-/// four leaves room for forged requests. Without it an attacker could use up the limit, and the node would
-/// conclude that its paths have failed.
+/// Maximum number of heartbeat responses to one node per second. The limit is four times the maximum need of
+/// a node: a request every 50 ms over each of its bindings. Responses go only to a registered care-of
+/// address. But an attacker who sends requests in the node's name can direct at most 82 kB/s at the vehicle's
+/// downlink. The factor of four leaves room for forged requests. Without it an attacker could use up the
+/// limit, and the node would conclude that its paths have failed.
 const MAX_HEARTBEATS: u32 = 4 * 20 * super::MAX_BINDINGS as u32;
 
 /// Rate limits of answers to one node: to refused Binding Updates, heartbeats and solicitations.

@@ -229,7 +229,7 @@ enum Timer {
     CareOfTest(Ipv6Addr, Option<u16>),
     /// The home agent asks the next nodes to leave.
     Drain,
-    /// The home agent stops to relay packets for a node that has left.
+    /// The home agent stops relaying packets for a node that has left.
     Relay(Ipv6Addr),
     /// The grace period of a former care-of address ends.
     Grace(Ipv6Addr),

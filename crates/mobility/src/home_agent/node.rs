@@ -165,7 +165,7 @@ impl RareState {
 pub(super) struct Node {
     /// Bindings in the order of their Binding Identifiers, or one plain binding.
     bindings: Few<BindingEntry>,
-    /// Prefixes of the last Binding Update.
+    /// Prefixes of the last accepted registration.
     prefixes: Arc<[Ipv6Net]>,
     rare_state: Option<Box<RareState>>,
     /// Last accepted sequence number. It is kept for `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the
@@ -291,7 +291,7 @@ impl Node {
         }
     }
 
-    /// Returns the mobile network prefixes of the most recent bindings.
+    /// Returns the prefixes of the last accepted registration.
     pub fn prefixes(&self) -> &[Ipv6Net] {
         &self.prefixes
     }

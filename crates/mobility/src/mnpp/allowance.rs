@@ -22,9 +22,9 @@ const STATION_INTERVAL: Duration = Duration::from_millis(100);
 /// interval for each further answer.
 const UNKNOWN_STATIONS_BURST: u32 = 32;
 const UNKNOWN_STATIONS_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of limits in the table. The table needs an entry only for a station whose limit is not
-/// full. At most [`super::MAX_PEERS`] known stations are such. A used limit is full again after 1.6 s; in
-/// this time all unknown stations together get at most 32 + 80 answers.
+/// Maximum number of limits in the table. Only a station whose limit is not full needs an entry. These are at
+/// most [`super::MAX_PEERS`] known stations, and the unknown stations that got an answer in the last 1.6 s.
+/// In this time all unknown stations together get at most 32 + 80 answers.
 const MAX_STATION_LIMITS: usize = 256;
 
 /// Rate limits of this router's answers to one kind of message.

@@ -86,7 +86,7 @@ pub(super) struct Peer {
     pub(super) last_confirmed_at: Option<Time>,
     /// Liveness of the direct path. All probes since the last answer have the same cookie.
     pub(super) probes: PathLiveness<u64>,
-    /// Number of recent failures. `hold_until` is the time before which the router does not try the station
+    /// Number of recent failures. `paused_until` is the time before which the router does not try the station
     /// again.
     pub(super) recent_failures: u32,
     pub(super) paused_until: Time,

@@ -75,7 +75,7 @@ pub struct Candidate<A> {
 pub(super) struct Candidates<A> {
     /// Candidates with different addresses, the best first.
     pub best_candidates: Vec<Candidate<A>>,
-    /// Other routers of the same addresses that answer.
+    /// Candidates with an address from `best_candidates` and another router that answers.
     pub spare_candidates: Vec<Candidate<A>>,
 }
 

@@ -39,7 +39,8 @@ struct FoundCandidates {
     /// First default router of the kernel's list.
     first_gateway: Option<Ipv6Addr>,
     has_address: bool,
-    /// Whether the uplink has kept an address of the home link, whose router does not answer.
+    /// Whether the uplink has kept an address of the home link, although the router of that link does not
+    /// answer.
     has_left_home: bool,
 }
 
@@ -48,7 +49,7 @@ struct DetectedHomeLink {
     /// Default router on the home link, if any.
     router: Option<Ipv6Addr>,
     /// Router that advertises the home prefix; `None` if the link is the home link for another reason.
-    /// `has_others` says whether another router also advertises the home prefix.
+    /// `has_other_advertising_router` says whether another router also advertises the home prefix.
     advertising_router: Option<Ipv6Addr>,
     has_other_advertising_router: bool,
 }

@@ -63,7 +63,7 @@ impl BindingLossHints {
 struct HintPauses {
     /// Time of the last hint, followed or not.
     last_hint_at: Option<Time>,
-    /// Time from which the router may follow the next hint, and the pause after that one.
+    /// Time from which the router may follow the next hint, and the pause after that hint.
     next_allowed_at: Option<(Time, Duration)>,
     /// Time of the first followed hint since the last acknowledged registration.
     waits_for_acknowledgement_since: Option<Time>,

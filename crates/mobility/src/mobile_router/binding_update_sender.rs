@@ -373,7 +373,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles that an uplink with a binding has got another care-of address, or has lost its address.
+    /// Handles another care-of address of an uplink with a binding, or the loss of its address.
     pub(super) fn handle_moved_binding(&mut self, now: Time, uplink: usize, before: Attachment) {
         let Some(index) = self.binding_update_list.entry_of_uplink(uplink) else { return };
         let lost = |router: &MobileRouter, address: IpAddr| {

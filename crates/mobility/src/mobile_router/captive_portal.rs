@@ -98,7 +98,8 @@ impl LinkDns {
 pub enum PortalProbe {
     /// The expected answer arrived: the network forwards HTTP.
     Passed,
-    /// Another answer arrived, or a redirection to this URL.
+    /// The network answered in place of the server. The string is the URL to which it redirected the probe,
+    /// or the probed URL if the answer names none.
     Redirected(String),
     /// No answer arrived, or one that shows nothing about a portal.
     Unanswered,

@@ -551,7 +551,7 @@ mod tests {
         heard.handle_advertisement(Time::ZERO + Duration::from_millis(at), &message, &advertisement, &in_use)
     }
 
-    /// Returns how the addresses of [`A`] and [`B`] match the router after `at` milliseconds.
+    /// Returns how addresses of the prefixes [`A`] and [`B`] match the router at time `at`, in milliseconds.
     fn matches_after(heard: &mut LinkRouters, at: u64) -> [RouterMatch; 2] {
         heard.suspect_omitted(Time::ZERO + Duration::from_millis(at));
         [A, B].map(|net| {

@@ -323,7 +323,8 @@ impl MobileRouter {
         self.evaluate_uplinks(now, wall, "the configuration changed");
     }
 
-    /// Handles the operator's choice of one uplink; `None` ends the choice. It also ends a refusal.
+    /// Handles the operator's choice of one uplink; `None` ends the choice. Each call also ends the pause
+    /// after a refusal.
     ///
     /// # Errors
     /// Returns a message for the operator if there is no such uplink.
@@ -413,7 +414,8 @@ impl MobileRouter {
         let header = message.verified_header().map_err(MobilityDrop::from)?;
         let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
         // Heartbeats and Binding Errors have no authentication even with a shared key, so IPsec is not
-        // required for them. A session carries all messages.
+        // required for them. An encrypted session carries them too, so it is required for them if the config
+        // demands sessions.
         let open = matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_));
         if !open || self.update_numbers.authentication.requires_session_for_all() {
             self.update_numbers
@@ -509,7 +511,8 @@ impl MobileRouter {
                     self.report_forwarding_change("the registration ended");
                 }
                 Timer::AskAgain => {
-                    // Without an uplink the router cannot ask now; it asks as soon as it has one.
+                    // Drop the former request. The router creates another one below, or as soon as it has a
+                    // usable uplink.
                     self.binding_update_list
                         .plain_entry
                         .registration_exchange

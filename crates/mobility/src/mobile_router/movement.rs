@@ -215,7 +215,8 @@ impl MobileRouter {
         }
         if was != care_of_addresses(after) {
             self.handle_moved_binding(now, index, before);
-            // If the same candidates are only in another order, the knowledge about them stays valid.
+            // If only the order of the candidates has changed, the measurements and failures of this network
+            // stay valid.
             if renewed || self.has_lost_path_address(index) {
                 self.handle_moved_path(index);
                 self.uplinks[index].forget_capacity();

@@ -130,8 +130,8 @@ mod tests {
                 "after {received} s"
             );
         }
-        // The permitted difference is one between clocks: the router accepts a present message even if the
-        // home agent reported its time long ago.
+        // The limit applies to the difference between the two clocks, not to the age of the home agent's
+        // report. So even a day after the report the router accepts a message of the present time.
         assert!(told_at_zero().accept_timestamp(Time::from_secs(86_400), ntp_timestamp(86_420), None));
         // If a home agent reports no time, the router accepts every later message.
         let mut notices = Notices::default();

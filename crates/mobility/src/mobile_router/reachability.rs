@@ -39,7 +39,7 @@ const PROBE_ANSWER_TIMEOUT: Duration = Duration::from_millis(1200);
 /// Number of unanswered Neighbor Solicitations after which a router has failed that carnet does not know yet.
 /// Between them the router has not answered Echo Requests either.
 const MAX_FIRST_SOLICIT: u32 = 2;
-/// Interval of probes. The fourth interval ends with [`RETRANS_TIMER`].
+/// Interval of probes, a quarter of [`RETRANS_TIMER`].
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum time after which an answer of the home router is late, and minimum time between two Echo Requests.
 /// An answer must also take twice the usual time to be late.

@@ -18,7 +18,8 @@ pub struct StoredSequence {
     /// NTP timestamp of the last authenticated request of a home agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_notice: Option<u64>,
-    /// NTP timestamp of the first request of the uninterrupted sequence up to the last one.
+    /// NTP timestamp of the first request of the last sequence in which each timestamp is at most an hour
+    /// after the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_notice: Option<u64>,
     /// First and last NTP timestamp of requests that came while a home agent's clock was ahead.

@@ -935,7 +935,7 @@ impl Uplink {
     }
 }
 
-/// Assigns a table to each router. A router that has one keeps it.
+/// Assigns a routing table number to each router. A router that has a number keeps it.
 fn assign_table_numbers<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     for place in places.iter_mut() {
         *place = place.filter(|router| routers.contains(router));

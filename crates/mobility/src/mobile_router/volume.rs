@@ -440,7 +440,8 @@ impl Uplink {
         })
     }
 
-    /// Takes over the stored octets of an earlier run, which has already reported its percentage.
+    /// Takes over the stored octets of an earlier run. That run has already reported the percentage that they
+    /// reach.
     pub(super) fn restore_volume(&mut self, volume: StoredVolume) {
         self.used_octets = volume.used;
         self.volume_meter.stored_volume = Some(StoredVolume { restored: true, ..volume });

@@ -1,4 +1,4 @@
-//! A home agent without a network: the test hands in packets, reads the answers and sets the clock.
+//! A home agent without a network: the test delivers packets to it, reads the answers and sets the clock.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -101,7 +101,8 @@ impl TestAgent {
         warnings.collect()
     }
 
-    /// A home agent on a real home link that is up. The messages of its start are cleared.
+    /// Creates a home agent on a real home link that is up. Removes the messages of its start from the
+    /// records.
     pub fn on_home_link(mut config: HomeAgentConfig) -> TestAgent {
         config.home_link = Some("h0".into());
         let mut agent = TestAgent::new(config);
@@ -111,7 +112,8 @@ impl TestAgent {
         agent
     }
 
-    /// A home agent whose home link has only just come up, so that its own address is still tentative.
+    /// Creates a home agent whose home link has only just come up, so that its own address is still
+    /// tentative.
     pub fn on_fresh_home_link(mut config: HomeAgentConfig) -> TestAgent {
         config.home_link = Some("h0".into());
         let mut agent = TestAgent::new(config);
@@ -136,7 +138,7 @@ impl TestAgent {
         WALL_START + self.now.saturating_since(Time::ZERO)
     }
 
-    /// Hands in a packet as it came from the wire, and returns the answers.
+    /// Delivers a packet to the home agent in the form that it has on the wire, and returns the answers.
     pub fn receive_packet(&mut self, packet: &[u8]) -> Vec<ReceivedPacket> {
         self.last_drop_reason = None;
         let message = parse_mobility_message(packet).expect("a mobility message");
@@ -144,7 +146,8 @@ impl TestAgent {
         self.take_answers()
     }
 
-    /// Hands in a packet that came inside IPv4 or UDP, and returns the answers that leave inside IPv4 or UDP.
+    /// Delivers a packet inside IPv4 or UDP to the home agent, and returns the answers that leave inside IPv4
+    /// or UDP.
     pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<ReceivedPacket> {
         self.last_drop_reason = None;
         self.encapsulated_packets.clear();

@@ -43,8 +43,8 @@ fn wrong_mac_gets_status_146() {
         146,
     );
     assert!(answer.is_signed(&test_association(), OTHER_CARE_OF, HOME));
-    // The forged update's number did not count: the home agent compares the next authentic number with the
-    // last authentic one.
+    // The home agent has not stored the number of the forged update: it compares the next authentic number
+    // with the last authentic one.
     agent.expect_acceptance(&TestUpdate::explicit_update(2).with_signature());
 }
 
@@ -162,7 +162,8 @@ fn home_agent_without_nat_binds_only_the_care_of_address_in_the_message() {
             }
         }
     }
-    // An update without an address renews the registered binding if it comes from the registered address.
+    // An update that names no care-of address renews the registered binding if it comes from the registered
+    // address.
     let mut config = authenticated_config();
     config.nodes[0].nat = false;
     let mut agent = TestAgent::new(config);

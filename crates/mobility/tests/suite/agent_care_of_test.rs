@@ -155,7 +155,7 @@ fn only_a_recently_tested_care_of_address_needs_no_new_test() {
     assert!(!is_tested(&agent), "forgotten");
     assert!(answer_last_echo_request(&mut agent));
     agent.expect_acceptance(&from("2001:db8:f3::1", 32));
-    // A test of an hour ago no longer counts.
+    // A test that the address passed more than an hour ago no longer counts.
     for sequence in 33..45 {
         agent.advance_time(310.0);
         agent.expect_acceptance(&from("2001:db8:f3::1", sequence).lifetime(150));
@@ -222,7 +222,7 @@ fn each_binding_identifier_and_each_nat_port_has_its_own_care_of_test() {
     let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
     assert_eq!(to, [CARE_OF, OTHER_CARE_OF]);
     assert_ne!(sent[0].1[HEADER_LEN + 8..], sent[1].1[HEADER_LEN + 8..], "tokens differ");
-    // The answer may come back from either address; the token says which address is tested.
+    // The answer may come from either care-of address; its token says which address passes the test.
     assert!(agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&sent[1].1).expect("a reply")));
     agent.take_answers();
     let tested: Vec<_> =

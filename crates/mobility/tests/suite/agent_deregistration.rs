@@ -67,8 +67,7 @@ fn the_home_agents_own_address_is_no_care_of_address() {
     assert!(agent.home_binding().is_some());
 }
 
-/// Conformance item 10, design decision 9; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile
-/// Router Flag".
+/// Conformance item 10; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile Router Flag".
 #[test]
 fn deregistration_ignores_r_flag() {
     expect_deregistration(&mut agent_with_binding(), &TestUpdate::node_update(11).lifetime(0));
@@ -90,8 +89,8 @@ fn deregistration_removes_all_prefixes() {
     expect_deregistration(&mut agent, &TestUpdate::implicit_update(11).lifetime(0));
 }
 
-/// Conformance item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: a de-registration without a binding is
-/// answered 133.
+/// Conformance item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: a de-registration without a binding gets
+/// status 133.
 #[test]
 fn deregistration_without_binding_gets_status_133() {
     let mut agent = TestAgent::new(config());

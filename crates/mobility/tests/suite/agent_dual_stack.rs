@@ -26,12 +26,12 @@ fn ipv4_care_of(text: &str) -> MobilityOption<'static> {
     MobilityOption::Ipv4CareOfAddress(text.parse().expect("an IPv4 address"))
 }
 
-/// A plain registration from an IPv4 network.
+/// Returns a registration without Binding Identifier from an IPv4 network.
 fn plain_update(sequence: u16) -> TestUpdate {
     TestUpdate::explicit_update(sequence).sent_on_ipv4_network().with_option(ipv4_care_of(NODE_IPV4_ADDRESS))
 }
 
-/// A registration with a Binding Identifier and no IPv4 Care-of Address option (RFC 5648 8.1).
+/// Returns a registration with a Binding Identifier and no IPv4 Care-of Address option (RFC 5648 8.1).
 fn update_with_identifier(sequence: u16) -> TestUpdate {
     TestUpdate::explicit_update(sequence).sent_on_ipv4_network().with_bid(1, NODE_IPV4_ADDRESS)
 }
@@ -248,7 +248,8 @@ fn node_has_ipv4_and_ipv6_bindings_together() {
         &TestUpdate::explicit_update(5).with_bid(3, NODE_IPV4_ADDRESS).with_known_bid(2),
     );
     assert_eq!((answer.status(), acknowledgement_options(&answer).bid_statuses), (4, vec![(3, 174), (2, 0)]));
-    // The binding is registered without a NAT. A new IPv4 address needs a Binding Update from that address.
+    // Register the IPv4 binding without a NAT. From then on an update over IPv6 can renew it. To move it to
+    // another IPv4 address, the node must send the update from that address.
     expect_acceptance_over_ipv4(
         &mut agent,
         NODE_ENDPOINT,
@@ -392,7 +393,7 @@ fn acknowledgement_after_dad_uses_ipv4_path_of_request() {
     assert_eq!(acknowledgement_options(&answer).nat_detection, Some((false, 25)));
 }
 
-/// Plain IPv4, UDP and IPv6 ends survive a restart.
+/// Bindings with tunnel ends in plain IPv4, UDP and IPv6 survive a restart.
 #[test]
 fn bindings_of_every_tunnel_kind_survive_a_restart() {
     let mut agent = TestAgent::new(config());

@@ -34,7 +34,7 @@ fn nodes_register_during_a_flood_of_forged_updates() {
     let mut answers = 0;
     for round in 0..ROUND_COUNT {
         for _ in 0..FORGED_MESSAGE_COUNT {
-            // Home addresses of configured nodes, of unknown nodes, and of another network.
+            // Select a home address of an unknown node, of another network, or of a configured node.
             let whose = match rng.number_below(4) {
                 0 => home_address_of(u64::from(NODE_COUNT) + rng.number_below(1000)),
                 1 => format!("2001:db8:77::{:x}", 1 + rng.number_below(1000)),

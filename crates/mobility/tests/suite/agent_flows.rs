@@ -20,8 +20,8 @@ fn refresh_update(sequence: u16) -> TestUpdate {
     TestUpdate::explicit_update(sequence).with_known_bid(1).with_known_bid(2)
 }
 
-/// A home agent with two bindings and flow 4, which sends UDP to port 5000 by binding 2. The next sequence
-/// number is 4.
+/// Creates a home agent with two bindings and flow 4, which sends UDP to port 5000 by binding 2. The next
+/// sequence number is 4.
 fn agent_with_flow() -> TestAgent {
     let mut agent = agent_with_two_bindings();
     let answer = agent.expect_acceptance(&refresh_update(3).with_flow(4, 10, 5000, &[2]));
@@ -296,7 +296,8 @@ fn flow_actions_are_accepted_and_returned() {
     }
 }
 
-/// Status 129 for flows beyond the limit. The signed answer with all options fits a packet.
+/// The home agent refuses flows beyond the limit with status 129. Its signed answer with all options fits
+/// into one packet.
 #[test]
 fn number_of_flow_bindings_is_bounded() {
     let mut agent = TestAgent::new(authenticated_config());

@@ -87,7 +87,8 @@ fn refresh_or_handover_repeats_no_duplicate_address_detection() {
     assert!(agent.take_dad_targets().is_empty());
 }
 
-/// Conformance item 39; RFC 6275 10.3.1: a conflict is answered 134, and the address is not defended.
+/// Conformance item 39; RFC 6275 10.3.1: after a conflict the home agent answers with status 134 and does not
+/// defend the address.
 #[test]
 fn home_address_conflict_gets_status_134() {
     let mut agent = TestAgent::on_home_link(config());

@@ -77,7 +77,7 @@ fn acknowledgement_is_signed_with_key_of_its_update() {
     assert!(agent.warnings()[0].contains("SPI is 302, expected 301 or 300"), "{:?}", agent.warnings());
 }
 
-/// A MAC by the key of one SPI under another SPI is wrong.
+/// The home agent refuses a message whose MAC was made with the key of another SPI.
 #[test]
 fn a_key_under_another_spi_is_wrong() {
     let mut agent = TestAgent::new(config_with_both_keys());
@@ -168,8 +168,9 @@ fn update_recorded_before_its_node_left_the_config_is_refused_later() {
                 if matches!(config.nodes[0].authentication, Authentication::None)
                     && agent.home_agent.node(addr(HOME)).is_some()
                 {
-                    // Without a key the node's numbers begin anew, but the numbers of its bindings count
-                    // until the bindings end.
+                    // While the home agent demands no key, it accepts any number for a node without a
+                    // binding. But the number of an existing binding counts until the binding ends, also
+                    // after a reload.
                     agent.expect_acceptance(&TestUpdate::explicit_update(3));
                     reload_config(&mut agent, config.clone());
                     agent.expect_refusal(&TestUpdate::explicit_update(3), 135);

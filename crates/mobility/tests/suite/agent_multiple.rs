@@ -7,8 +7,8 @@ use crate::agent::{TestAgent, authenticated_config, config, node};
 use crate::craft::*;
 use crate::several::*;
 
-/// A home agent with two bindings: BID 1 at [`CARE_OF`] and BID 2 at [`OTHER_CARE_OF`]. The next sequence
-/// number is 3.
+/// Creates a home agent with two bindings: BID 1 at [`CARE_OF`] and BID 2 at [`OTHER_CARE_OF`]. The next
+/// sequence number is 3.
 pub fn agent_with_two_bindings() -> TestAgent {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF));
@@ -52,7 +52,8 @@ fn bulk_registration_creates_all_bindings() {
     );
 }
 
-/// RFC 6089 4.1, 5.1.1: the binding with the least BID-PRI is the best; a binding without BID-PRI comes last.
+/// RFC 6089 4.1, 5.1.1: the binding with the lowest BID-PRI is the best; a binding without BID-PRI comes
+/// last.
 #[test]
 fn bindings_are_ordered_by_priority() {
     let mut agent = TestAgent::new(config());
@@ -250,7 +251,8 @@ fn config_without_multiple_care_of_addresses_causes_status_166_or_168() {
     assert_eq!(bindings_of_home(&agent).len(), 2);
 }
 
-/// The cache is bounded: status 130 for bindings beyond the limit, and room again after a binding has ended.
+/// The home agent refuses bindings beyond the limit of a node with status 130. After the end of a binding it
+/// accepts another one.
 #[test]
 fn number_of_bindings_of_a_node_is_bounded() {
     let mut agent = TestAgent::new(config());
@@ -264,7 +266,8 @@ fn number_of_bindings_of_a_node_is_bounded() {
     agent.expect_acceptance(&TestUpdate::implicit_update(101).lifetime(0).with_known_bid(1));
     agent.expect_acceptance(&TestUpdate::explicit_update(102).with_bid(100, &address(100)));
     assert_eq!(bindings_of_home(&agent).len(), MAX_BINDINGS);
-    // An update that replaces all bindings by as many new bindings does not exceed the limit.
+    // An update with the O flag replaces all bindings and names one more than the limit: the home agent
+    // refuses only that one.
     let mut bulk = TestUpdate::explicit_update(103).with_overwrite_flag();
     for bid in 200..=200 + MAX_BINDINGS as u16 {
         bulk = bulk.with_bid(bid, &address(bid));
@@ -398,8 +401,8 @@ fn tunnel_loops_are_found_through_every_binding() {
             .with_bid(1, CARE_OF)
             .with_bid(2, "2001:db8:b::10"),
     );
-    // A care-of address of the first node behind the third would close the ring. Beside a valid binding only
-    // that binding is refused.
+    // A care-of address of the first node in the third node's network would close the ring. The home agent
+    // refuses this binding and accepts the second binding in the update.
     let answer = agent.send_and_get_acknowledgement(
         &TestUpdate::explicit_update(1).with_bid(1, "2001:db8:c::10").with_bid(2, THIRD_CARE_OF),
     );

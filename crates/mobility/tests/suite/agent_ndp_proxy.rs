@@ -9,7 +9,8 @@ use crate::craft::*;
 /// Link-local address of the provider's router.
 const ROUTER_ON_LINK: &str = "fe80::9";
 
-/// A home agent with proxy Neighbor Discovery on a link that is up. The messages of its start are cleared.
+/// Creates a home agent with proxy Neighbor Discovery on a link that is up. Removes the messages of its start
+/// from the records.
 fn agent_with_ndp_proxy() -> TestAgent {
     let mut agent = TestAgent::new(carnet_mobility::home_agent::HomeAgentConfig {
         ndp_proxy: Some("h0".into()),

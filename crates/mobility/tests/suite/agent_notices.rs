@@ -338,7 +338,7 @@ fn revocation_indication(pair: &mut AgentAndRouters) -> Vec<u8> {
     take_sent_packets(&mut pair.agent).pop().expect("an indication")
 }
 
-/// A pair whose router has been registered for `seconds`.
+/// Creates a home agent and a router that has been registered with it for `seconds`.
 fn pair_registered_for(seconds: f64) -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.attach_both_uplinks();
@@ -365,7 +365,8 @@ fn router_refuses_revocation_that_an_attacker_delayed() {
     }
 }
 
-/// The acknowledgement of a de-registration carries no timestamp of the home agent.
+/// The acknowledgement of a de-registration contains no time of the home agent. The time from the earlier
+/// acknowledgement still shows the router that a revocation is late.
 #[test]
 fn router_refuses_delayed_revocation_after_removal_of_another_binding() {
     let indication = |road: &mut VehicleOnRoad| {

@@ -10,7 +10,7 @@ fn forwarded_prefixes(agent: &TestAgent) -> Vec<Ipv6Net> {
     agent.home_binding().map(|binding| binding.prefixes.to_vec()).unwrap_or_default()
 }
 
-/// A home agent whose one router has two prefixes.
+/// Creates a home agent for one router with two prefixes.
 fn agent_with_two_prefixes() -> TestAgent {
     let mut config = config();
     config.nodes = vec![node(HOME, &[PREFIX, SECOND_PREFIX])];
@@ -28,7 +28,7 @@ fn home_agent_forwards_an_authorised_prefix() {
     assert!(agent.forwarding_changes > 0);
 }
 
-/// Conformance item 2, design decision 6; RFC 3963 6.2: an update with R and without H is answered 140.
+/// Conformance item 2; RFC 3963 6.2: an update with the R flag and without the H flag gets status 140.
 #[test]
 fn r_flag_without_h_flag_gets_status_140() {
     let mut agent = TestAgent::new(config());
@@ -129,7 +129,7 @@ fn home_agent_forwards_no_prefix_without_the_r_flag() {
     assert_eq!(forwarded_prefixes(&agent), []);
 }
 
-/// Conformance item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding is answered 139.
+/// Conformance item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding gets status 139.
 #[test]
 fn refresh_with_changed_r_flag_gets_status_139() {
     let mut agent = TestAgent::new(config());
@@ -235,7 +235,7 @@ fn home_agent_refuses_addresses_of_other_nodes_as_care_of_addresses() {
     assert!(agent.home_binding().is_none());
 }
 
-/// A care-of address behind the router itself would be a tunnel into the tunnel.
+/// Packets to a care-of address in the router's own prefix would enter the tunnel again and again.
 #[test]
 fn home_agent_refuses_care_of_address_inside_the_routers_own_prefix() {
     let mut agent = agent_with_three_nodes();

@@ -86,7 +86,7 @@ fn updates_with_an_invalid_home_address_get_no_answer() {
 fn refusal_of_old_sequence_number_contains_the_last_accepted_one() {
     let mut agent = TestAgent::new(config());
     assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(15)).sequence(), 15);
-    // TAHI SEQ; design decision 8: 32783 is old, as the example of 9.5.1 says.
+    // TAHI SEQ: 32783 is old, as the example in RFC 6275 9.5.1 says.
     for old in [15, 14, 0, 65_535, 32_784, 32_783] {
         let answer = agent.expect_refusal(&TestUpdate::explicit_update(old).from(OTHER_CARE_OF), 135);
         assert_eq!(answer.sequence(), 15, "{old}");
@@ -204,7 +204,7 @@ fn the_old_care_of_address_is_kept_for_the_grace_period() {
     assert_eq!(previous(&agent), None);
 }
 
-/// Conformance item 36; RFC 6275 9.5.1: an update without H for a home registration is answered 139.
+/// Conformance item 36; RFC 6275 9.5.1: an update without the H flag for a home registration gets status 139.
 #[test]
 fn update_without_h_flag_for_a_home_registration_gets_status_139() {
     let mut agent = TestAgent::new(config());

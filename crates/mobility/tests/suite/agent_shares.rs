@@ -19,7 +19,7 @@ fn care_of_address_of(number: u32) -> String {
     format!("2001:db8:{:x}::10", 0x2000 + number)
 }
 
-/// A home agent for one greedy node (the first) and honest ones.
+/// Creates a home agent for honest nodes and a greedy one, which is the first node.
 fn agent_with_greedy_node() -> TestAgent {
     let mut config = config();
     config.nodes = (0..=HONEST_NODES).map(|number| node(&home_address_of(number), &[])).collect();

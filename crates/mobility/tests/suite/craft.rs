@@ -1,7 +1,6 @@
-//! Binding Updates made by hand, and answers read back.
+//! Builds Binding Updates by hand, and parses the answers.
 //!
-//! Everything in this file is as plain as the wire: a [`ReceivedPacket`] shows what an independent parser
-//! sees, with the checksum verified.
+//! A [`ReceivedPacket`] contains the values that a receiver reads from a packet with a correct checksum.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -80,7 +79,8 @@ pub struct TestUpdate {
 }
 
 impl TestUpdate {
-    /// An update of a mobile router from [`CARE_OF`], for 60 seconds, without prefixes (implicit mode).
+    /// Returns an update of a mobile router from [`CARE_OF`], for 60 seconds, without prefixes (implicit
+    /// mode).
     pub fn implicit_update(sequence: u16) -> TestUpdate {
         TestUpdate {
             source: addr(CARE_OF),
@@ -93,12 +93,13 @@ impl TestUpdate {
         }
     }
 
-    /// An update of a mobile router from [`CARE_OF`], for 60 seconds, with [`PREFIX`] (explicit mode).
+    /// Returns an update of a mobile router from [`CARE_OF`], for 60 seconds, with [`PREFIX`] (explicit
+    /// mode).
     pub fn explicit_update(sequence: u16) -> TestUpdate {
         TestUpdate::implicit_update(sequence).prefix(PREFIX)
     }
 
-    /// An update of a mobile node (RFC 6275, no R flag).
+    /// Returns an update of a mobile node (RFC 6275, no R flag).
     pub fn node_update(sequence: u16) -> TestUpdate {
         TestUpdate { flags: NODE_FLAGS, ..TestUpdate::implicit_update(sequence) }
     }
@@ -331,7 +332,7 @@ impl ReceivedPacket {
         }
     }
 
-    /// The status of an acknowledgement.
+    /// Returns the status of an acknowledgement.
     pub fn status(&self) -> u8 {
         match self.message {
             ReceivedMessage::Acknowledgement { status, .. } => status,
@@ -339,7 +340,7 @@ impl ReceivedPacket {
         }
     }
 
-    /// The sequence number of an update or acknowledgement.
+    /// Returns the sequence number of an update or acknowledgement.
     pub fn sequence(&self) -> u16 {
         match self.message {
             ReceivedMessage::Acknowledgement { sequence, .. } | ReceivedMessage::Update { sequence, .. } => {
@@ -349,7 +350,7 @@ impl ReceivedPacket {
         }
     }
 
-    /// The lifetime of an update or acknowledgement in units of 4 seconds.
+    /// Returns the lifetime of an update or acknowledgement in units of 4 seconds.
     pub fn lifetime(&self) -> u16 {
         match self.message {
             ReceivedMessage::Acknowledgement { lifetime, .. } | ReceivedMessage::Update { lifetime, .. } => {
@@ -359,7 +360,7 @@ impl ReceivedPacket {
         }
     }
 
-    /// The R flag.
+    /// Returns the R flag of an update or acknowledgement.
     pub fn mobile_router(&self) -> bool {
         match self.message {
             ReceivedMessage::Acknowledgement { mobile_router, .. } => mobile_router,
@@ -403,7 +404,7 @@ pub struct TestAcknowledgement {
 }
 
 impl TestAcknowledgement {
-    /// The answer of a correct home agent to an update, without authentication.
+    /// Returns the answer of a correct home agent to an update, without authentication.
     pub fn answering(update: &ReceivedPacket, status: u8) -> TestAcknowledgement {
         TestAcknowledgement {
             source: update.destination,

@@ -205,7 +205,8 @@ fn last_lan_interface_withdraws_all_values_at_once() {
     assert_eq!(advertiser.poll_timeout(), None);
 }
 
-/// A router that stops, and one whose prefixes are refused, leads to no DNS server.
+/// A router withdraws its DNS servers when it stops and when the home agent refuses its prefixes: hosts no
+/// longer reach the servers through it.
 #[test]
 fn stopping_router_withdraws_dns_servers() {
     let mut stopping = advertiser(example_configuration(), None);

@@ -36,7 +36,7 @@ fn with_ipv4_prefixes(mut node: AuthorizedNode, prefixes: &[&str]) -> Authorized
     node
 }
 
-/// Two routers, each with IPv4 prefixes of its own.
+/// Returns the config of a home agent for two routers, each with IPv4 prefixes of its own.
 fn config() -> HomeAgentConfig {
     let first = with_ipv4_prefixes(node(HOME, &[PREFIX]), &[IPV4_PREFIX, SECOND_IPV4_PREFIX]);
     let second = with_ipv4_prefixes(node(OTHER_HOME, &[SECOND_PREFIX]), &[PREFIX_OF_OTHER_NODE]);
@@ -165,7 +165,8 @@ fn home_agent_prohibits_ipv4_prefixes_without_r_flag() {
     );
     assert_eq!(address_acknowledgements(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 133]);
     assert!(bound_ipv4_prefixes(&agent).is_empty());
-    // The P flag of a refresh is ignored, so the length decides; with the flag it is a prefix of any length.
+    // Without the R flag, the home agent refuses a prefix that is shorter than 32 bits, although its option
+    // lacks the P flag. It also refuses a prefix of 32 bits whose option has the P flag.
     let answer = agent.expect_acceptance(
         &TestUpdate::node_update(2)
             .with_option(ipv4_home_option(IPV4_PREFIX, false))

@@ -23,7 +23,7 @@ const A: Mac = [2, 0, 0, 0, 0, 0xa];
 const B: Mac = [2, 0, 0, 0, 0, 0xb];
 const C: Mac = [2, 0, 0, 0, 0, 0xc];
 
-/// An address of a node outside the world.
+/// An address that belongs to no vehicle of the test.
 const ADDRESS_OUTSIDE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
 
 fn prefix(text: &str) -> Ipv6Net {
@@ -326,7 +326,7 @@ fn vehicle_cannot_claim_foreign_prefix() {
     world.advance_time(Duration::from_secs(20));
     assert_eq!(world.routes_of(A), [(own_prefix(C), link_local(C))]);
     assert!(world.route_reasons(A).contains(&"not authorized by its home agent"));
-    // B, which was asked, now knows of the false announcement.
+    // B has received the Prefix Test Init, and so knows of the false announcement.
     assert!(world.dropped_messages(B, MnppDrop::OwnPrefix) > 0);
     let warned = |(_, mac, output): &(Time, Mac, Output)| *mac == B && matches!(output, Output::Event(_));
     assert_eq!(world.log.iter().filter(|entry| warned(entry)).count(), 1);

@@ -177,7 +177,7 @@ impl AgentAndRouters {
         self.run_on_router(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
     }
 
-    /// Hands a Router Advertisement to router 0.
+    /// Delivers a Router Advertisement to router 0.
     pub fn receive_router_advertisement(&mut self, interface: &str, source: &str, prefixes: &[&str]) {
         let message = router_advertisement(interface, source, prefixes);
         self.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
@@ -504,7 +504,7 @@ impl AgentAndRouters {
         }
     }
 
-    /// Hands a packet to a router, as if it had just arrived.
+    /// Delivers a packet to a router at once, without the simulated network.
     pub fn deliver_to_router(&mut self, index: usize, packet: &[u8]) -> Result<(), MobilityDrop> {
         let Some(message) = parse_mobility_message(packet) else { return Ok(()) };
         let result =
@@ -604,8 +604,8 @@ impl AgentAndRouters {
 
     // Traffic
 
-    /// Sends one packet of the mobile network, as a station does. Without a path the packet makes the router
-    /// register sooner (`handle_demand`). The router gets an ICMPv6 error if the home agent cannot forward
+    /// Sends one packet of the mobile network, as a station does. If the router has no path, it registers
+    /// sooner because of the waiting packet. The router gets an ICMPv6 error if the home agent cannot forward
     /// the decapsulated packet.
     pub fn send_data_packet(&mut self, index: usize) {
         match self.routers[index].mobile_router.path_without_policy().and_then(Endpoint::ipv6) {

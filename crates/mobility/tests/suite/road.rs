@@ -201,7 +201,8 @@ pub fn uplink_config(interface: &str, priority: u32, bid: u16) -> UplinkConfig {
     UplinkConfig { interface: interface.into(), priority, bid: Some(bid), ..UplinkConfig::default() }
 }
 
-/// A router with the uplinks `wifi` (BID 1), `cell` (2) and `sat` (3), with heartbeats and a key.
+/// Returns the config of a router with the uplinks `wifi` (BID 1), `cell` (2) and `sat` (3), with heartbeats
+/// and a key.
 pub fn config() -> MobileRouterConfig {
     MobileRouterConfig {
         home_agent_ipv4: Some(AGENT_IPV4),
@@ -258,22 +259,22 @@ impl VehicleOnRoad {
         }
     }
 
-    /// [`config`] without a key.
+    /// Returns the value of [`config`] without the key.
     pub fn config_without_key() -> MobileRouterConfig {
         MobileRouterConfig { authentication: Authentication::None, ..config() }
     }
 
-    /// A home agent that demands no key.
+    /// Returns the config of a home agent that demands no key.
     pub fn agent_config_without_key() -> HomeAgentConfig {
         agent::config()
     }
 
-    /// Hands a packet over IPv6 to the home agent.
+    /// Delivers a packet over IPv6 to the home agent.
     pub fn deliver_to_agent(&mut self, packet: &[u8]) {
         self.handle_arrival(PacketUnderway::Up(None, packet.to_vec()));
     }
 
-    /// A road whose three uplinks are up on IPv6 and registered.
+    /// Creates a vehicle whose three uplinks are up on IPv6 and registered.
     pub fn with_registered_uplinks() -> VehicleOnRoad {
         let mut road = VehicleOnRoad::new(config());
         road.attach_all_uplinks();

@@ -200,8 +200,8 @@ fn path_failure_after_full_queue_is_detected() {
     }
 }
 
-/// The thresholds of the WiMAX paper: an uplink is taken at -49 dBm and left at -69 dBm; in between its state
-/// does not change.
+/// An uplink is used again at -49 dBm and left at -69 dBm, as in the paper `eval/papers/nemo-wimax.toml`; in
+/// between its state does not change.
 #[test]
 fn signal_thresholds_have_hysteresis() {
     let mut config = config();
@@ -408,7 +408,7 @@ fn path_failure_without_heartbeats_is_detected_by_updates() {
     assert!(road.is_carried());
 }
 
-/// Hands in a Binding Error which says that the home agent knows no heartbeats.
+/// Delivers a Binding Error which says that the home agent does not support heartbeats.
 fn heartbeats_are_unknown(road: &mut VehicleOnRoad) {
     let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
@@ -427,7 +427,7 @@ fn home_agent_without_heartbeat_support_is_tolerated() {
     road.attach_all_uplinks();
     road.advance_while(1.0, "a heartbeat", |road| road.sent_heartbeats.is_empty());
     heartbeats_are_unknown(&mut road);
-    // The home agent also drops heartbeats that are on their way.
+    // Drop the heartbeats that are still on their way, because such a home agent answers none.
     for dead in [true, false] {
         for name in ["wifi", "cell", "sat"] {
             road.set_losing_everything(name, dead);

@@ -24,8 +24,8 @@ fn is_about_keys(event: &Event) -> bool {
     matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
 }
 
-/// Three uplinks of two families for half an hour, with three seeds. Each packet has its own random delay of
-/// 0 to 200 ms.
+/// Three uplinks of two IP versions for half an hour, with three seeds. Each packet has its own random delay
+/// of 0 to 200 ms.
 #[test]
 fn home_agent_refuses_no_update_as_old_despite_random_uplink_delays() {
     let mut updates = 0;

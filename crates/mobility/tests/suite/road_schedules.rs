@@ -125,8 +125,8 @@ fn run_schedule(seed: u64, lossy: bool) {
                         road.describe_state()
                     );
                 }
-                // In the other direction the router must report a failure to the home agent first, by three
-                // Binding Updates a second at most.
+                // Packets to the mobile network may be lost for up to 2 s. First the router must report a
+                // failure to the home agent, with at most three Binding Updates per second.
                 if road.is_downstream() || lossy {
                     deaf_since = None;
                 } else {

@@ -10,7 +10,7 @@ use crate::road::*;
 
 const PEER: SessionPeer = SessionPeer(5);
 
-/// A mobile router with three uplinks and a home agent, whose messages pass through sessions.
+/// Creates a mobile router with three uplinks and a home agent, whose messages pass through sessions.
 fn vehicle_with_sessions() -> VehicleOnRoad {
     let authentication = Authentication::Session(PEER);
     let mut home = agent_config();
@@ -55,7 +55,8 @@ fn home_agent_drops_messages_outside_of_the_session_of_their_node() {
         road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
         road.advance_seconds(2.0);
         assert_eq!(road.bound_bids(), [1], "{session:?}");
-        // The home agent drops each Binding Update and each heartbeat; some are still on their way.
+        // The home agent has dropped all Binding Updates and heartbeats, except at most two that are still on
+        // their way.
         let sent = road.sent_updates.len() + road.sent_heartbeats.len();
         assert!(!road.sent_updates.is_empty() && road.sent_heartbeats.len() > 4);
         assert!(

@@ -23,7 +23,7 @@ pub const HOME_ROUTER: &str = "fe80::1";
 /// Longest interruption of a move, from the moment at which the new address may be used.
 const MAX_OUTAGE: Duration = Duration::from_millis(1500);
 
-/// A router with heartbeats.
+/// Returns the setup of a router with heartbeats.
 pub fn setup_with_heartbeats() -> PairSetup {
     let mut setup = PairSetup::plain_setup();
     setup.routers[0].liveness = Some(Liveness::default());
@@ -56,7 +56,7 @@ fn next_hop_of(pair: &AgentAndRouters, address: &str) -> Option<IpAddr> {
     pair.first_router().uplinks()[0].next_hop(addr(address).into())
 }
 
-/// A pair that is registered in the first network, whose router has advertised.
+/// Creates a home agent and a router that is registered in the first network, whose router has advertised.
 pub fn registered_pair(setup: PairSetup) -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
@@ -101,7 +101,7 @@ pub fn is_probe(message: &LinkMessage) -> bool {
     [icmpv6::types::NEIGHBOR_SOLICITATION, icmpv6::types::ECHO_REQUEST].contains(&message.message[0])
 }
 
-/// Hands over a message of a router on wifi.
+/// Delivers a message of a router on wifi.
 fn receive_router_message(pair: &mut AgentAndRouters, router: &str, hop_limit: u8, mut message: Vec<u8>) {
     message[2..4].fill(0);
     icmpv6::set_checksum(&mut message, addr(router), addr("fe80::2"));
@@ -250,7 +250,7 @@ fn back_by_the_router_of_the_other_link(pair: &mut AgentAndRouters) {
     assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_B))));
 }
 
-/// Lets router A advertise, by which packets from [`CARE_OF`] arrive.
+/// Lets router A advertise. Packets from [`CARE_OF`] pass this router.
 fn own_router_advertises(pair: &mut AgentAndRouters) {
     pair.dead_addresses.clear();
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
@@ -551,8 +551,8 @@ fn kept_home_prefix_address_does_not_identify_the_home_link() {
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
 }
 
-/// A pair whose router is at home, with the autoconfigured address, because [`HOME_ROUTER`] advertises the
-/// home prefix.
+/// Creates a home agent and a router at home. It has the autoconfigured address, because [`HOME_ROUTER`]
+/// advertises the home prefix.
 fn pair_at_home(setup: PairSetup) -> AgentAndRouters {
     let mut pair = registered_pair(setup);
     pair.detach_uplink(0, "wifi");
@@ -568,8 +568,8 @@ fn is_at_home(pair: &AgentAndRouters) -> bool {
     pair.first_router().uplinks()[0].attachment == Attachment::Home { router: Some(addr(HOME_ROUTER)) }
 }
 
-/// Lets `seconds` pass. The home link's router answers a probe if `answered` is true for its number. Returns
-/// the number of probes.
+/// Lets `seconds` pass. The home link's router answers the probe with number n (from 1 on) if `answered(n)`
+/// is true. Returns the number of probes.
 fn run_with_answers(pair: &mut AgentAndRouters, seconds: u32, answered: impl Fn(usize) -> bool) -> usize {
     pair.link_messages.clear();
     let mut seen = 0;
@@ -768,7 +768,7 @@ fn router_is_home_again_when_the_home_router_returns() {
 
 #[test]
 fn router_stays_home_when_some_answers_are_lost() {
-    // Maximum number of probes per minute. At first the home router answers only every fourth.
+    // Maximum number of probes per minute. At first the home router answers only every fourth probe.
     for (setup, most) in [(setup_with_heartbeats(), 240), (PairSetup::plain_setup(), 60)] {
         let mut pair = pair_at_home(setup);
         run_with_answers(&mut pair, 60, |number| number % 4 == 0);

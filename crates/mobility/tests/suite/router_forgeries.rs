@@ -26,7 +26,7 @@ fn next_hop_of(pair: &AgentAndRouters, address: &str) -> Option<Ipv6Addr> {
     router.to_string().parse().ok()
 }
 
-/// The setups with and without heartbeats, each with and without a Binding Identifier.
+/// Returns the setups with and without heartbeats, each with and without a Binding Identifier.
 fn all_setups() -> Vec<PairSetup> {
     let mut setups = Vec::new();
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
@@ -39,7 +39,8 @@ fn all_setups() -> Vec<PairSetup> {
     setups
 }
 
-/// A pair that is registered at [`CARE_OF`] over [`ROUTER_A`]. Packets to [`FORGER`] are lost.
+/// Creates a home agent and a router that is registered at [`CARE_OF`] over [`ROUTER_A`]. Packets to
+/// [`FORGER_ADDRESS`] are lost.
 fn visiting_pair(setup: PairSetup) -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
@@ -150,7 +151,7 @@ fn static_address_identifies_home_link_after_a_forged_home_router_expires() {
     assert!(is_at_home(&pair) && pair.first_router().is_home());
 }
 
-/// Forged advertisements in the name of the home router.
+/// A host sends forged advertisements of many prefixes in the name of the home router.
 #[test]
 fn home_link_stays_when_its_router_seems_to_advertise_many_prefixes() {
     let mut pair = visiting_pair(setup_with_heartbeats());
@@ -188,7 +189,7 @@ fn advertise_hostile_prefixes(pair: &mut AgentAndRouters, router: &str, first: &
 }
 
 /// Runs until packets from [`CARE_OF`] leave by [`ROUTER_A`] and the home agent answers, for at most `most`
-/// milliseconds. Returns how many of them that took.
+/// milliseconds. Returns after how many milliseconds this was so.
 fn count_probes_until_served(pair: &mut AgentAndRouters, answering: &[&str], most: u32) -> u32 {
     let is_served = |pair: &AgentAndRouters| {
         registered_care_of_address(pair) == Some(addr(CARE_OF))
@@ -203,7 +204,7 @@ fn count_probes_until_served(pair: &mut AgentAndRouters, answering: &[&str], mos
     took
 }
 
-/// An outage of 2 s, beside 15 forged prefixes.
+/// The path fails for 2 s, and a host on the link has forged 15 prefixes.
 #[test]
 fn router_recovers_soon_from_outage_on_link_with_many_forged_prefixes() {
     for setup in all_setups() {
@@ -229,7 +230,8 @@ fn router_recovers_soon_from_outage_on_link_with_many_forged_prefixes() {
     }
 }
 
-/// An outage of 2 s, beside 12 forged default routers that advertise the prefix of the address.
+/// The path fails for 2 s, and a host on the link has forged 12 default routers that advertise the prefix of
+/// the address.
 #[test]
 fn router_recovers_soon_from_outage_on_link_with_many_forged_routers() {
     for setup in all_setups() {

@@ -37,7 +37,7 @@ pub fn advance_answering_probes(pair: &mut AgentAndRouters, millis: u32, routers
     }
 }
 
-/// Hands over a Router Advertisement that `change` has altered.
+/// Delivers a Router Advertisement that `change` has altered.
 pub fn receive_altered_advertisement(
     pair: &mut AgentAndRouters,
     change: impl Fn(&mut [u8]),
@@ -65,7 +65,8 @@ pub fn registered_care_of_address(pair: &AgentAndRouters) -> Option<Ipv6Addr> {
     pair.registered_care_of_address().filter(|bound| pair.path_of_first_router() == Some(*bound))
 }
 
-/// A pair on a home link whose two routers advertise this many milliseconds apart.
+/// Creates a home agent and a router on its home link. The two routers of this link advertise `apart`
+/// milliseconds after each other.
 fn home_with_two_routers(setup: PairSetup, apart: u32) -> AgentAndRouters {
     let both = [HOME_ROUTER, SECOND_HOME_ROUTER];
     let mut pair = registered_pair(setup);

@@ -5,7 +5,7 @@ use carnet_mobility::mobile_router::{RegistrationMode, State};
 use crate::craft::*;
 use crate::pair::{AT_HOME, AgentAndRouters, PairSetup};
 
-/// A node for which the home agent has no prefixes.
+/// Returns the setup of a node for which the home agent has no prefixes.
 fn host_setup() -> PairSetup {
     let mut setup = PairSetup::plain_setup();
     for node in &mut setup.agent.nodes {

@@ -16,7 +16,8 @@ const OTHER_NETWORK: &str = "2001:db8:f2::/64";
 const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
 
-/// A pair that is registered over wifi in the first network, whose router has advertised.
+/// Creates a home agent and a router that is registered over wifi in the first network, whose router has
+/// advertised.
 fn pair_in_first_network() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.set_interface(0, "wifi", true, &["fe80::2"], &[ROUTER_A]);
@@ -166,7 +167,7 @@ fn a_static_address_is_used_on_a_link_without_advertisements() {
     assert_eq!(registered_care_of_address(&pair), Some(addr("2001:db8:f9::9")));
 }
 
-/// A default route without gateway: the router heard last is at the other end.
+/// A default route without gateway leads to the router that advertised last.
 #[test]
 fn point_to_point_uplink_uses_the_router_that_advertised_last() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());

@@ -10,7 +10,7 @@ use crate::agent::node;
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, Link, PairSetup};
 
-/// A router whose updates the test answers.
+/// Creates a router whose Binding Updates the test answers in the home agent's place.
 fn pair_without_agent() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
@@ -29,8 +29,8 @@ fn count_rejections(pair: &AgentAndRouters) -> usize {
     pair.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count()
 }
 
-/// Conformance item 64; RFC 3963 5.4: 140 to 143 end the service: the router logs the refusal, does not
-/// repeat the update, and assumes no binding.
+/// Conformance item 64; RFC 3963 5.4: statuses 140 to 143 end the service: the router logs the refusal, does
+/// not repeat the update, and assumes no binding.
 #[test]
 fn refusal_statuses_of_nemo_stop_registration() {
     for status in [140, 141, 142, 143] {
@@ -280,7 +280,8 @@ fn deregistration_is_repeated_from_the_current_care_of_address() {
     assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
 }
 
-/// Conformance item 64; RFC 6275 11.7.3: on 135 the router at once sends the number after the named one.
+/// Conformance item 64; RFC 6275 11.7.3: after status 135 the router at once sends the number after the named
+/// one.
 #[test]
 fn status_135_is_followed_at_once_by_the_next_number() {
     let mut pair = pair_without_agent();

@@ -10,7 +10,7 @@ use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, Link, PairSetup, addresses};
 
-/// A router whose Binding Updates are all lost.
+/// Creates a router whose Binding Updates are all lost.
 fn pair_with_lost_updates() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
@@ -344,7 +344,8 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     pair.clear_records();
     let path = pair.path_of_first_router();
     let start = pair.now;
-    // With a lifetime of 60 s, hints cause all refreshes except during the longest intervals between them.
+    // A hint arrives every 0.1 s. Each update that follows a hint also renews the binding for 60 s, so no
+    // other update is due in the first 64 s.
     for _ in 0..1000 {
         let _ = pair.deliver_to_router(0, &binding_error_packet(1, HOME));
         pair.advance_seconds(0.1);

@@ -7,10 +7,10 @@ use carnet_mobility::mobile_router::SignalThresholds;
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, PairSetup};
 
-/// The thresholds of the Mobile WiMAX testbed.
+/// Signal thresholds of a testbed of NEMO over Mobile WiMAX (`eval/papers/nemo-wimax.toml`).
 const SIGNAL_THRESHOLDS: SignalThresholds = SignalThresholds { good_dbm: -49, poor_dbm: -69 };
 
-/// A router on `wifi`, which has thresholds, with `cell` as second uplink.
+/// Creates a router on `wifi`, which has thresholds, with `cell` as second uplink.
 fn pair_on_wifi() -> AgentAndRouters {
     let mut setup = PairSetup::plain_setup();
     setup.routers[0].uplinks[0].signal = Some(SIGNAL_THRESHOLDS);
@@ -22,7 +22,7 @@ fn pair_on_wifi() -> AgentAndRouters {
     pair
 }
 
-/// Hands in a reading of `wifi`, and returns whether `wifi` carries the traffic.
+/// Reports this signal strength of `wifi` to the router, and returns whether `wifi` carries the traffic.
 fn stays_on_wifi(pair: &mut AgentAndRouters, dbm: i32) -> bool {
     pair.run_on_router(0, |machine, now, wall| machine.handle_signal(now, wall, "wifi", Some(dbm)));
     pair.advance_seconds(1.0);
@@ -70,7 +70,7 @@ fn a_signal_that_is_not_renewed_expires() {
     pair.advance_seconds(3.0);
     assert_eq!(pair.first_router().uplinks()[0].signal_dbm, None);
     assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)), "without a reading like any other");
-    // The next reading is a first one: between the thresholds it is poor.
+    // After the expiry, a strength between the thresholds counts as poor, as at the start.
     assert!(!stays_on_wifi(&mut pair, -60));
 }
 

@@ -16,7 +16,7 @@ fn warning_texts(events: &[Event]) -> Vec<&str> {
     warnings.collect()
 }
 
-/// Without Binding Identifiers: the uplink is first asked, then silent, and its status shows the time of the
+/// Without Binding Identifiers: the status of the uplink is first `Asked`, then `Silent` with the time of the
 /// next Binding Update.
 #[test]
 fn silent_only_uplink_is_reported() {

@@ -77,7 +77,7 @@ pub struct PairSetup {
     pub routers: Vec<MobileRouterConfig>,
 }
 
-/// A router with the uplinks `wifi` (preferred) and `cell`.
+/// Returns the config of a router with the uplinks `wifi` (preferred) and `cell`.
 pub fn router_config() -> MobileRouterConfig {
     MobileRouterConfig {
         home_address: addr(HOME),
@@ -101,12 +101,13 @@ pub fn router_config() -> MobileRouterConfig {
 }
 
 impl PairSetup {
-    /// One router without authentication, virtual home link, explicit mode.
+    /// Returns the setup of one router without authentication, with a virtual home link, in explicit mode.
     pub fn plain_setup() -> PairSetup {
         PairSetup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
     }
 
-    /// One router with the key of [`test_association`], virtual home link, explicit mode.
+    /// Returns the setup of one router with the key of [`test_association`], with a virtual home link, in
+    /// explicit mode.
     pub fn authenticated_setup() -> PairSetup {
         let mut setup = PairSetup::plain_setup();
         setup.agent = agent::authenticated_config();
@@ -121,7 +122,7 @@ impl PairSetup {
     }
 }
 
-/// A Router Advertisement with these prefixes, as `source` multicasts it.
+/// Returns a Router Advertisement with these prefixes, as `source` multicasts it.
 pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) -> LinkMessage {
     let mut message = vec![icmpv6::types::ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
     for prefix in prefixes {

@@ -14,7 +14,7 @@ pub const THIRD_CARE_OF: &str = "2001:db8:f3::10";
 /// Flags of a mobile router that replaces all its bindings.
 pub const OVERWRITE_FLAGS: BindingUpdateFlags = BindingUpdateFlags { overwrite: true, ..ROUTER_FLAGS };
 
-/// A Binding Identifier option with BID-PRI ten times the identifier.
+/// Returns a Binding Identifier option with BID-PRI ten times the identifier.
 pub fn identifier_option(bid: u16, care_of: Option<&str>) -> MobilityOption<'static> {
     MobilityOption::BindingIdentifier {
         bid,
@@ -44,12 +44,12 @@ impl TestUpdate {
         TestUpdate { source: addr(HOME), home_address: None, ..self }
     }
 
-    /// A Flow Identification option for UDP to a port, with these BIDs.
+    /// Adds a Flow Identification option for UDP to a port, with these BIDs.
     pub fn with_flow(self, fid: u16, priority: u16, port: u16, bids: &[u16]) -> TestUpdate {
         self.with_flow_sub_options(fid, priority, emit_sub_options(Some(&udp_selector(port)), bids))
     }
 
-    /// A Flow Identification option. Options in these tests live as long as the program.
+    /// Adds a Flow Identification option. The program never frees the sub-options of a test.
     pub fn with_flow_sub_options(self, fid: u16, priority: u16, sub_options: Vec<u8>) -> TestUpdate {
         let sub_options: &'static [u8] = sub_options.leak();
         self.with_option(MobilityOption::FlowIdentification { fid, priority, status: 0, sub_options })

@@ -271,7 +271,8 @@ fn volume_is_exact_after_random_clock_errors_and_restarts() {
             match below(&mut rng, 12) {
                 0..=6 => {
                     let steps = below(&mut rng, 30);
-                    // A date that is not believed is believed after a day without a change of the clock.
+                    // After a day without a change of the clock, carnet believes even a date that it has
+                    // doubted.
                     let left = (20 * HOUR_S).saturating_sub(machine.now_s) / HOUR_S;
                     for _ in 0..if unknown { steps.min(left) } else { steps } {
                         machine.wait_seconds(HOUR_S);

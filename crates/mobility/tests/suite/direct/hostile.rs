@@ -37,7 +37,8 @@ fn peer_cannot_claim_foreign_network() {
     }
 }
 
-/// A Binding Update that lacks a token, or has a token of another time, has another key.
+/// The authenticator of a Binding Update is wrong if the sender lacks a token or uses one of another time.
+/// The router ignores such an update.
 #[test]
 fn an_update_without_every_token_is_ignored() {
     let mut world = DirectRouteNetwork::new(2);
@@ -438,8 +439,8 @@ fn used_direct_route_update_is_never_accepted_again() {
     assert!(world.routers[1].tunnels().is_empty());
 }
 
-/// A refusal needs the key of the Binding Update and must answer one that was sent. Only statuses for which
-/// no key can exist need no key.
+/// A router accepts a refusal only with the number and the key of a Binding Update that it has sent. Refusals
+/// of expired nonces need no key, because the other router cannot compute one.
 #[test]
 fn refusal_needs_valid_key() {
     let mut world = DirectRouteNetwork::new(2);

@@ -15,7 +15,7 @@ use world::{DirectRouteNetwork, PacketPath, care_of_address_of, home_address_of,
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Two routers with a direct route.
+/// Creates two routers with a direct route between them.
 fn world_with_direct_route() -> DirectRouteNetwork {
     let mut world = DirectRouteNetwork::new(2);
     world.advance_time(SECOND * 2);
@@ -163,7 +163,7 @@ fn two_routers_that_move_together_restore_direct_route() {
     }
 }
 
-/// The bound that the module documents: 450 ms and twice 200 ms.
+/// The router detects the failure within the time that the module documents: 450 ms and twice 200 ms.
 #[test]
 fn silent_failure_of_direct_route_is_detected_and_repaired() {
     for offset in (0..25).step_by(3) {

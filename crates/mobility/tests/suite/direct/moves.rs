@@ -77,7 +77,8 @@ fn direct_route_resumes_quickly_after_link_gap() {
     }
 }
 
-/// The last acknowledgement was lost: one end has a new key, which the other has not seen used.
+/// The acknowledgement of router 1 is lost. So router 1 has a new key, while router 0 de-registers under the
+/// former one.
 #[test]
 fn end_of_direct_route_with_former_key_is_accepted() {
     let mut world = world_with_direct_route();

@@ -127,7 +127,7 @@ pub struct DirectRouteNetwork {
 }
 
 impl DirectRouteNetwork {
-    /// A world with `count` routers, each with its first uplink.
+    /// Creates `count` routers, each with its first uplink.
     pub fn new(count: usize) -> DirectRouteNetwork {
         let routers =
             (0..count).map(|number| DirectRouteState::new(config(number), Rng::new(7 + number as u64)));
