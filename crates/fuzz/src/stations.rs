@@ -511,8 +511,8 @@ fn parse_link_message(content: &[u8]) -> Option<LinkMessage> {
     })
 }
 
-/// Gives a packet with a Mobility Header a correct checksum, and the authenticator of a sender with the key
-/// if there is room for it.
+/// Gives a packet with a Mobility Header a correct checksum. If the packet has room for it, also computes the
+/// authenticator with the key.
 fn sign_binding_update(packet: &mut [u8]) {
     let Ok(header) = Header::parse(packet) else { return };
     let Ok(extensions) = Extensions::parse(packet) else { return };

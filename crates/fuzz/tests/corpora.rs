@@ -19,7 +19,8 @@ fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// Returns all targets, or the named one: `tools/fuzz coverage` measures each target by itself.
+/// Returns all targets, or only the one that the environment variable names: `tools/fuzz coverage` measures
+/// each target by itself.
 fn selected_targets() -> impl Iterator<Item = &'static FuzzTarget> {
     let only = std::env::var("CARNET_FUZZ_TARGET").ok();
     FUZZ_TARGETS.iter().filter(move |target| only.as_deref().is_none_or(|only| only == target.name))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// Mobile router: the home agent has accepted a registration, or a renewal.
     Registered {
-        /// Home agent that gave the answer.
+        /// Home agent that accepted the registration.
         home_agent: Ipv6Addr,
         /// The router's end of the tunnel, with the care-of address that the home agent acknowledged.
         care_of_address: Endpoint,

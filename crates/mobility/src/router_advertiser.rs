@@ -500,8 +500,8 @@ impl RouterAdvertiser {
         let Some(source) = self.link_local else { return };
         let (valid_lifetime, preferred_lifetime) =
             if self.are_prefixes_valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
-        // RFC 6275 10.5.1: an advertisement without the H flag tells others that this is no longer a home
-        // agent.
+        // RFC 6275 10.5.1: an advertisement without the H flag tells other home agents that this router is no
+        // longer a home agent.
         let offer = self.config.home_agent.filter(|_| router_lifetime > 0);
         let router_lifetime =
             if self.are_prefixes_valid && !self.is_home_agent { router_lifetime } else { 0 };

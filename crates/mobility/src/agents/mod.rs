@@ -195,7 +195,7 @@ impl Agents {
         self.other_mobile_routers_mut().find(|machine| machine.config().home_agent == home_agent)
     }
 
-    /// Returns the next output.
+    /// Returns the next output; `None` if no output is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.collect_outputs();
         self.outputs.pop_front()

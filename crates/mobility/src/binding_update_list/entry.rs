@@ -199,7 +199,7 @@ pub(crate) struct BindingUpdateContent {
     pub updated_bindings: Vec<UpdatedBinding>,
     /// Number of bindings in the update.
     pub binding_count: usize,
-    /// Care-of address that the MAC of the answer covers.
+    /// Care-of address that the MAC of the acknowledgement covers.
     pub authenticated_address: Ipv6Addr,
     /// Flows that the update described in full.
     pub described_flows: Vec<FlowBinding>,

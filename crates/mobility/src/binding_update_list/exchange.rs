@@ -73,7 +73,7 @@ pub(crate) enum ExchangeEvent {
     },
     /// The peer answered one of the transmissions, with any status.
     Response,
-    /// The peer answered for the first time, and the answer is not a correction.
+    /// The peer answered for the first time, and the answer does not ask for a corrected request.
     Answer,
     /// The answer asks for another request at once.
     Correction,

@@ -101,7 +101,7 @@ impl Retransmission {
         self.correction_count <= MAX_CORRECTIONS
     }
 
-    /// Starts again with the first care-of address.
+    /// Restarts the count of rounds, and lets the next round begin with the first care-of address.
     pub(crate) fn restart_rounds(&mut self) {
         self.unanswered_rounds = 0;
         self.address_index = 0;

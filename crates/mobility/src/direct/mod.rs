@@ -296,7 +296,7 @@ impl DirectRouteState {
         &self.counters
     }
 
-    /// Returns the next output.
+    /// Returns the next output; `None` if no output is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

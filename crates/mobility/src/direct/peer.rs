@@ -85,7 +85,7 @@ impl Binding {
 pub(super) struct Registration {
     pub(super) care_of_address: Ipv6Addr,
     pub(super) key: BindingManagementKey,
-    /// Time at which this router sent the first of the Binding Updates. The lifetime begins then.
+    /// Time at which this router first sent the acknowledged Binding Update. The lifetime begins then.
     pub(super) sent_at: Time,
     pub(super) expires_at: Time,
 }

@@ -43,7 +43,8 @@ fn peer_awaiting_cookie(
 }
 
 impl DirectRouteState {
-    /// Returns when this router asks for the router of a network; `None` if no recent packet went there.
+    /// Returns when this router sends the next Home Test Init to a network whose router is unknown; `None` if
+    /// no recent packet went there.
     pub(super) fn next_network_request_at(&self, candidate: &CandidateNetwork) -> Option<Time> {
         let able = self.has_tunnel && !self.care_of_addresses.is_empty() && self.has_needed_key();
         candidate

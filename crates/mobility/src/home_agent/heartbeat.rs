@@ -30,7 +30,7 @@ pub(super) fn sender_of_request(cache: &BindingCache, message: &MobilityMessage<
     }
 }
 
-/// Returns the answer to a request, with the restart counter (RFC 5847 3.2).
+/// Returns the Heartbeat response to a request, with the restart counter (RFC 5847 3.2).
 pub(super) fn build_response(
     config: &HomeAgentConfig,
     restart_counter: u32,

@@ -52,7 +52,7 @@ pub(super) fn status_refusing_all(
     (registers && plain && !request.replaces_all_bindings).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
 }
 
-/// Validates each option by itself.
+/// Validates each Binding Identifier option by itself.
 ///
 /// # Errors
 /// Returns the status of the message and of each option if it accepts no option.

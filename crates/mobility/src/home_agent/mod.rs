@@ -143,7 +143,8 @@ pub struct Nat {
     pub ipv4_interface: Option<String>,
     /// Interface for unique local IPv6 addresses (RFC 4193); `None` if they have plain routes.
     pub ipv6_interface: Option<String>,
-    /// Unique local prefixes that get another prefix at that interface, in both directions.
+    /// Unique local prefixes that the platform translates to another prefix at `ipv6_interface`, in both
+    /// directions.
     pub ipv6_prefixes: Vec<TranslatedPrefix>,
 }
 

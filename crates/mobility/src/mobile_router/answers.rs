@@ -167,7 +167,7 @@ impl MobileRouter {
             .registration_exchange
             .take_if(|exchange| exchange.is_sent_once())
         {
-            // End the state of the former refusal first, because this answer may set a new one.
+            // End the effects of the earlier refusal first, because this answer may be a refusal as well.
             self.resume_service();
             let exchange = self.binding_update_list.plain_entry.registration_exchange.insert(single);
             exchange.apply_event(now, binding_update_list::ExchangeEvent::Answer);

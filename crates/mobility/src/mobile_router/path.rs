@@ -35,7 +35,7 @@ pub struct Path {
 /// Reported handovers between uplinks.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
-    /// Uplink that the last event has reported as the one with the traffic.
+    /// Uplink that carries the traffic according to the last handover event.
     pub(super) reported_uplink: Option<usize>,
     /// Time and reason of the last change of the selection, for the event of the next handover.
     pub(super) last_change: Option<(Time, String)>,

@@ -126,7 +126,7 @@ impl PathPackets {
         false
     }
 
-    /// Clears the record, because the path is another one now.
+    /// Clears the record, because another path has replaced the measured one.
     pub(super) fn reset_for_new_path(&mut self) {
         *self = PathPackets { last_counts: self.last_counts, ..PathPackets::default() };
     }

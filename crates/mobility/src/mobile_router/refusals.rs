@@ -20,7 +20,7 @@ const UNKNOWN_ROUTER_PAUSE: Duration = Duration::from_secs(32);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RefusedUpdate {
     pub(super) sequence: u16,
-    /// Care-of address that the MAC of the answer covers.
+    /// Care-of address that the MAC of an acknowledgement of this update covers.
     pub(super) authenticated_address: Ipv6Addr,
 }
 

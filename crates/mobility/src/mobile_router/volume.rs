@@ -181,7 +181,7 @@ struct DayCount {
     octets: u64,
 }
 
-/// Clocks at the last count.
+/// Readings of both clocks when the octets were last counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct ClockReadings {
     /// Monotonic time in seconds.
@@ -278,8 +278,8 @@ impl StoredVolume {
         let mut clock = ClockReadings::at_time(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
-            // At the first count after a restart of the program, the machine has restarted too, unless its
-            // counters or its clocks continue.
+            // At the first count after a restart of the program, assume that the machine has restarted too,
+            // unless its counters or its clocks continue.
             Some(before)
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>

@@ -46,7 +46,7 @@ enum Event {
     /// Another message has shown that the path works. If `proof` is true, the path also needs answers to
     /// heartbeats.
     Sign { proof: bool },
-    /// The path is another one now, or heartbeats do not show whether it works.
+    /// Another path replaces this one, or heartbeats do not show whether the path works.
     Reset,
 }
 
@@ -337,7 +337,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         any
     }
 
-    /// Clears all counts, because the path is another one now.
+    /// Clears all counts, because another path has replaced the measured one.
     pub(crate) fn clear_counts(&mut self) {
         self.outstanding.clear();
         self.missed_in_a_row = 0;

@@ -67,7 +67,7 @@ fn status_146_is_sent_rarely_and_only_to_care_of_address() {
         agent.advance_time(0.1);
     }
     assert!(agent.events.is_empty());
-    // Each node has its own limit of one such answer in ten seconds.
+    // Each node has its own limit of one answer with status 146 in ten seconds.
     agent.expect_refusal(&forged(1).for_home_address("2001:db8:1::5678"), 146);
     agent.advance_time(0.4);
     agent.expect_refusal(&forged(100), 146);

@@ -134,8 +134,8 @@ fn l_flag_extends_dad_to_the_link_local_address() {
     assert!(agent.home_binding().is_none());
 }
 
-/// Retransmissions during the test: the home agent sends one probe and one answer, to the last transmission
-/// (RFC 6275 11.8).
+/// If the update is retransmitted during the test, the home agent sends one probe, and one answer to the last
+/// transmission (RFC 6275 11.8).
 #[test]
 fn home_agent_answers_retransmitted_updates_once_after_dad() {
     let mut agent = TestAgent::on_home_link(config());

@@ -160,8 +160,8 @@ fn bid_option_with_invalid_address_gets_status_164() {
         agent.advance_time(1.0);
     }
     agent.expect_refusal(&TestUpdate::explicit_update(3).with_bid(0, CARE_OF), 164);
-    // Of several options only the invalid one is refused. The update's sequence number counts as used, so the
-    // next number is 4.
+    // The home agent refuses only the invalid one of several options. The update's sequence number counts as
+    // used, so the next number is 4.
     let answer = agent.send_and_get_acknowledgement(
         &TestUpdate::explicit_update(3)
             .with_bid(1, THIRD_CARE_OF)
@@ -170,7 +170,7 @@ fn bid_option_with_invalid_address_gets_status_164() {
     );
     assert_eq!(answer.status(), 4);
     assert_eq!(acknowledgement_options(&answer).bid_statuses, [(1, 0), (3, 164), (0, 164)]);
-    // Of two options with one BID, the first counts.
+    // If two options have one BID, the home agent accepts the first.
     let answer = agent.send_and_get_acknowledgement(
         &TestUpdate::explicit_update(4).with_bid(1, CARE_OF).with_bid(1, THIRD_CARE_OF),
     );
@@ -215,7 +215,8 @@ fn one_invalid_binding_of_several_gets_status_4() {
     agent.expect_acceptance(&TestUpdate::explicit_update(4).with_bid(1, CARE_OF));
 }
 
-/// RFC 5648 4.4, 5.6: the home agent does not support a home link binding beside others: status 169.
+/// RFC 5648 4.4, 5.6: the home agent refuses a binding to the home link beside other bindings with status
+/// 169.
 #[test]
 fn h_flag_in_bid_option_gets_status_169() {
     let mut agent = agent_with_two_bindings();
@@ -388,7 +389,7 @@ fn tunnel_loops_are_found_through_every_binding() {
         ..config()
     });
     agent.expect_refusal(&TestUpdate::explicit_update(1).with_bid(1, "2001:db8:a::77"), 174);
-    // Only the second binding of the second node lies in the first node's network.
+    // Of the second node's bindings, only the second lies in the first node's network.
     let behind = TestUpdate::implicit_update(1)
         .for_home_address(second)
         .with_bid(1, OTHER_CARE_OF)

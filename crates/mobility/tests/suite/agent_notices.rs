@@ -409,7 +409,7 @@ fn router_accepts_revocation_after_home_agent_corrects_its_clock() {
     assert!(!pair.is_registered(0));
 }
 
-/// A second revocation covers the bindings of the first as well.
+/// A second revocation also covers the bindings of one that is still running.
 #[test]
 fn second_revocation_covers_the_bindings_of_the_first() {
     for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
@@ -472,8 +472,8 @@ fn node_may_move_between_home_agents_of_the_home_link() {
     let answers = agent.advance_time(1.1);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status(), 0);
-    // The node may go to the other home agent after a Home Agent Switch, so the home agent reports no
-    // conflict with that one.
+    // The node may go to the other home agent after a Home Agent Switch, so an advertisement of that home
+    // agent is no conflict.
     let wall = agent.wall_time();
     agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
     take_sent_packets(&mut agent.home_agent);

@@ -59,7 +59,8 @@ fn time_at_care_of_address_survives_a_restart() {
     agent.advance_time(7.0);
     assert_eq!(stay(&agent), Some(7.0));
 
-    // The monotonic clock begins anew with the machine. The pause while the home agent did not run counts.
+    // A restarted machine has a new monotonic clock. The time in which the home agent did not run still
+    // counts.
     let stored = agent.home_agent.stored(agent.now, agent.wall_time());
     let after = |wall: WallTime, stored: Vec<StoredBinding>| {
         let mut next = TestAgent::new(config());
@@ -75,8 +76,8 @@ fn time_at_care_of_address_survives_a_restart() {
     next.expect_acceptance(&TestUpdate::explicit_update(4).from(OTHER_CARE_OF));
     assert_eq!(stay(&next), Some(30.0));
 
-    // A clock was set back, or the file is of an earlier version: the time of the last move is unknown until
-    // the next move.
+    // The time of the last move is unknown until the next move. First a clock was set back, then the file is
+    // of an earlier version.
     let set_back = after(WallTime::from_unix_nanos(1), stored.clone());
     assert_eq!(stay(&set_back), None);
     let mut earlier = stored;

@@ -325,7 +325,8 @@ fn ipv4_prefixes_survive_a_restart_unless_removed_from_the_config() {
     assert!(bound_ipv4_prefixes(&restored(&older, config())).is_empty());
 }
 
-/// A router behind another one has a care-of address in the other router's IPv4 prefix.
+/// The home agent refuses an IPv4 care-of address in the router's own IPv4 prefix. It also refuses one by
+/// which two routers would be in each other's prefixes.
 #[test]
 fn home_agent_refuses_ipv4_care_of_addresses_that_form_a_tunnel_loop() {
     let mut config = config();
@@ -483,7 +484,8 @@ fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
         pair.first_router().accepted_ipv4_prefixes().collect::<Vec<_>>(),
         [parse_ipv4_prefix(IPV4_PREFIX)]
     );
-    // The operator of the home agent permits the other prefix: the next refresh takes it into use.
+    // The operator of the home agent adds the refused prefix to the config: the router uses it after the next
+    // refresh.
     pair.agent_config.nodes[0] =
         with_ipv4_prefixes(node(HOME, &[PREFIX]), &[IPV4_PREFIX, PREFIX_OF_OTHER_NODE]);
     pair.agent_config.nodes.truncate(1);

@@ -343,7 +343,7 @@ fn vehicle_cannot_claim_foreign_prefix() {
     let result = world.machine_mut(A).handle_message_of_station(now, C, link_local(C), &forged, &view);
     assert_eq!(result, Err(MnppDrop::Unasked));
     assert_eq!(world.routes_of(A).len(), 1);
-    // B comes into range: A accepts its route at once, and C's announcement still does not count.
+    // B comes into range. A uses the direct route to B at once, and still ignores C's announcement.
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B)), (own_prefix(C), link_local(C))]);
@@ -704,8 +704,8 @@ fn probes_detect_failure_two_hops_away() {
     );
 }
 
-/// A router with two prefixes: the second is proven only after the contact began, and lost while the contact
-/// lasts.
+/// The second prefix of a router is proven only after the contact has begun, and moves to another router
+/// while the contact lasts.
 #[test]
 fn router_has_routes_only_for_proven_prefixes_of_a_neighbour() {
     let second = prefix("2001:db8:b2::/64");

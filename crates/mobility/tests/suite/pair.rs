@@ -620,7 +620,7 @@ impl AgentAndRouters {
                     && self.agent.home_address_without_binding(path.into(), home).is_some()
                     && !self.rng.is_true_with_probability(self.link_conditions.loss_probability)
                 {
-                    // The station answers by an ICMPv6 error, which comes back at once.
+                    // The station sends the ICMPv6 error back at once.
                     let _ = self.run_on_router(index, |machine, now, wall| {
                         machine.handle_tunnel_error(now, wall, addr(AGENT))
                     });

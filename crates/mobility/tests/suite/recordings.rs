@@ -147,7 +147,7 @@ impl ReplayedExchange {
         self.exchange_packets();
     }
 
-    /// Carries packets between the two until no packet is left.
+    /// Carries packets between the router and the home agent until no packet is left.
     fn exchange_packets(&mut self) {
         let mut answers = VecDeque::new();
         loop {

@@ -37,14 +37,13 @@ pub const AGENT_IPV4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 pub struct AccessNetwork {
     pub delay_range: (Duration, Duration),
     pub loss_probability: f64,
-    /// Whether the network drops all IPv6 packets. The next two fields are the same for IPv4 and for protocol
-    /// 41.
+    /// Whether the network drops all IPv6 packets. The next two fields say this for IPv4 and for protocol 41.
     pub loses_ipv6: bool,
     pub loses_ipv4: bool,
     pub loses_protocol41: bool,
     /// Whether the network drops IPv6 packets to the router.
     pub loses_incoming_ipv6: bool,
-    /// Queue that packets to the home agent pass, behind the load of others.
+    /// Queue that packets to the home agent pass, together with traffic of other stations.
     pub queue: Option<LoadedQueue>,
     pub nat: Option<TestNat>,
 }
@@ -98,7 +97,7 @@ impl LoadedQueue {
 #[derive(Debug, Clone)]
 pub struct TestNat {
     pub address: Ipv4Addr,
-    /// Inside address and port, outside port, and time of the last use.
+    /// Mappings of the NAT: inside address and port, outside port, and time of the last use.
     pub mappings: Vec<(SocketAddrV4, u16, Time)>,
     pub mapping_timeout: Duration,
     next_port: u16,

@@ -64,7 +64,7 @@ impl LoadedRoad {
         [uplinks.next().flatten(), uplinks.next().flatten()]
     }
 
-    /// Returns the share of the first uplink, at the router and at the home agent.
+    /// Returns the first uplink's share of the traffic, by the router's weights and by the home agent's.
     fn shares_of_first_uplink(&self) -> [f64; 2] {
         let flows = [self.road.router.flows(), self.road.agent.flows(addr(HOME))];
         flows.map(|flows| {

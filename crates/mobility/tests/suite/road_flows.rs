@@ -168,8 +168,8 @@ fn operator_moves_a_single_policy() {
     assert!(unknown.expect_err("unknown").contains("udp"));
 }
 
-/// The answer to the last description is lost: the router does not take the answers to earlier descriptions
-/// for it.
+/// The answer to the last description of a flow is lost. The router does not mistake the answers to earlier
+/// descriptions for it.
 #[test]
 fn flow_is_described_again_after_lost_answer() {
     let mut road = road_with_policies(vec![example_policy("udp", FlowAction::Failover, &["wifi", "cell"])]);

@@ -150,7 +150,7 @@ fn first_acknowledged_address_of_uplink_is_used() {
     }
 }
 
-/// The chosen address family fails: the second family takes over, without another uplink.
+/// If the IP version in use fails, the uplink uses the other version, and no other uplink takes over.
 #[test]
 fn uplink_switches_to_the_other_ip_version_when_one_fails() {
     let mut road = VehicleOnRoad::new(config());
@@ -408,8 +408,8 @@ fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
     }
 }
 
-/// A second uplink exists: its Binding Updates must not register an address of the first that the router has
-/// not tried.
+/// While the router tries IPv6 again on one uplink, Binding Updates of another uplink must not register that
+/// IPv6 address.
 #[test]
 fn trying_ipv6_does_not_affect_other_uplinks() {
     let mut road = VehicleOnRoad::new(config());

@@ -306,8 +306,8 @@ fn sent_and_received_octets_use_up_the_volume_of_an_uplink() {
     assert_eq!(road.transmitting_uplinks()[0], "cell");
 }
 
-/// With a hard stop an uplink with a used-up volume carries no traffic, even as the last one. The next period
-/// opens it again.
+/// If the config demands a hard stop, an uplink with a used-up volume carries no traffic, even as the last
+/// uplink. In the next period it carries traffic again.
 #[test]
 fn a_used_up_volume_stops_the_uplink() {
     let mut config = config();
@@ -443,7 +443,7 @@ fn home_agent_without_heartbeat_support_is_tolerated() {
     assert!(!road.sent_heartbeats.is_empty(), "asked again after ten minutes");
 }
 
-/// A Binding Error has no authentication: the first answer to a heartbeat refutes one that came earlier.
+/// A Binding Error about heartbeats has no authentication, so the first answer to a heartbeat overrides it.
 #[test]
 fn first_heartbeat_response_overrides_binding_error_about_heartbeats() {
     let mut road = VehicleOnRoad::new(config());

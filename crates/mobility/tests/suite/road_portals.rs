@@ -105,7 +105,7 @@ fn router_probes_silent_uplinks_for_portals_one_by_one_and_less_often() {
     let gaps = road.portal_requests.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0));
     assert!(gaps.min().is_some_and(|gap| gap >= Duration::from_secs(29)), "no result comes: one at a time");
     road.clear_records();
-    // Every probe gets its result at once.
+    // In this hour every probe gets its result at once.
     let end = road.now + Duration::from_secs(3600);
     let mut seen = 0;
     while road.now < end {

@@ -316,7 +316,7 @@ fn advertising_router_without_kernel_route_replaces_silent_default_router() {
         assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
         pair.advance_seconds(5.0);
         assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
-        // Packets through router A arrive again; those from the second address are lost.
+        // Packets through router A arrive again; packets from the second address are lost.
         pair.dead_addresses = vec![addr(OTHER_CARE_OF)];
         pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
         let took = pair
@@ -657,7 +657,8 @@ fn router_leaves_home_link_when_router_of_another_link_answers() {
     }
 }
 
-/// carnet solicits the home router at once, and no longer the router of the former link.
+/// In the first seconds after the return, carnet probes the home router, and no longer the router of the
+/// former link.
 #[test]
 fn router_leaves_home_link_as_fast_right_after_coming_home() {
     let mut pair = registered_pair(setup_with_heartbeats());

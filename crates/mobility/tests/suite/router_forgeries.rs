@@ -283,7 +283,8 @@ fn address_keeps_its_proven_router_when_a_forged_one_advertises_its_prefix() {
     }
 }
 
-/// At the first registration, no router has carried an answer yet, and the kernel prefers the forged router.
+/// At the first registration the router has no answer over any router yet, and the kernel prefers the forged
+/// router.
 #[test]
 fn first_registration_is_tried_over_each_router_of_the_address() {
     for setup in all_setups() {

@@ -12,7 +12,7 @@ use crate::setup::autoconfigured_addresses;
 
 const VISITED_NETWORK: &str = "2001:db8:f1::/64";
 const OTHER_NETWORK: &str = "2001:db8:f2::/64";
-/// Default routers of the two networks.
+/// Default router of the first network. `ROUTER_B` is that of the second.
 const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
 

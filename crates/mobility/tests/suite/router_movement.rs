@@ -215,7 +215,8 @@ fn interrupted_registration_is_completed() {
     assert!(pair.is_registered(0));
 }
 
-/// The answer is lost and the router returns to the first uplink on its own: it registers again.
+/// The acknowledgement is lost, and the router returns to the first uplink by its own decision: it registers
+/// again.
 #[test]
 fn router_that_returns_to_old_uplink_before_the_answer_registers_again() {
     let mut pair = registered_pair();

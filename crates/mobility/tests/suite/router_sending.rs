@@ -399,7 +399,8 @@ fn icmp_errors_about_tunnelled_packets_cause_an_update_every_two_seconds() {
     assert!(at.len() <= 8, "{at:?}");
 }
 
-/// After five minutes without a hint, or after a real change, the router follows a hint at once again.
+/// The router follows a hint at once again after five minutes without a hint, or after a change of its
+/// care-of address.
 #[test]
 fn router_follows_first_binding_error_at_once_after_five_quiet_minutes() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());

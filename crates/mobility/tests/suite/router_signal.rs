@@ -52,8 +52,8 @@ fn router_leaves_uplink_at_poor_signal_and_returns_at_good_signal() {
     }
 }
 
-/// A reading that is not renewed no longer counts. A reading that is renewed with the same value still
-/// counts.
+/// A signal strength that is not reported again in time becomes unknown. A repeated report of the same value
+/// keeps it known.
 #[test]
 fn a_signal_that_is_not_renewed_expires() {
     let mut setup = PairSetup::plain_setup();

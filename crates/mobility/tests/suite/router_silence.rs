@@ -38,8 +38,8 @@ fn silent_only_uplink_is_reported() {
     assert_eq!(pair.first_router().agent_response(0), AgentResponse::Answers);
 }
 
-/// With Binding Identifiers: the status distinguishes the uplink with answers from the one without, and the
-/// operator gets one event.
+/// With Binding Identifiers: the status shows which uplink gets answers and which does not, and the operator
+/// gets one event.
 #[test]
 fn silent_uplink_with_bid_is_reported() {
     let mut road = VehicleOnRoad::new(road::config());

@@ -304,7 +304,8 @@ fn volume_is_exact_after_random_clock_errors_and_restarts() {
                     }
                     truth += below(&mut rng, 3 * DAY_S) + 120;
                     if unknown {
-                        // Octets counted at a date that is not believed get the date of the next start.
+                        // Octets that were counted at a date that carnet did not believe get the date of the
+                        // next start.
                         counted[start..].iter_mut().for_each(|(at, _)| *at = truth);
                     } else {
                         start = counted.len();

@@ -169,7 +169,7 @@ fn answers_without_a_request_are_ignored() {
     assert_eq!(world.take_packet_counts(0, 1).lost_packets, 0);
 }
 
-/// A router drops an answer with a wrong cookie also while it awaits the answer.
+/// A router drops an answer with a wrong cookie also while it waits for the right answer.
 #[test]
 fn answer_without_cookie_of_request_is_ignored() {
     for kind in [

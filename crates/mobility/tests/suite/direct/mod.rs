@@ -303,7 +303,7 @@ fn a_router_without_care_of_address_reports_it() {
 fn direct_route_events_name_the_prefixes() {
     let mut world = DirectRouteNetwork::new(2);
     world.sends_data = false;
-    // Only one of the two routers asks, so the other knows the prefixes from the binding alone.
+    // Only router 0 sends Home Test Inits, so router 1 knows the prefixes from the binding alone.
     for _ in 0..100 {
         world.routers[0].handle_used_destination(world.now, world::host_address_of(1));
         world.advance_time(Duration::from_millis(100));
