@@ -210,7 +210,8 @@ const AGENT_KEY_LABEL: &[u8; 10] = b"home agent";
 /// Label of [`SecurityAssociation::fingerprint`].
 const FINGERPRINT_LABEL: &[u8; 11] = b"fingerprint";
 
-/// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
+/// Default for the largest permitted difference between a timestamp and the clock. RFC 4285 5.1: "A default
+/// value of 7 seconds SHOULD be used".
 pub(crate) const DEFAULT_TIMESTAMP_WINDOW: Duration = Duration::from_secs(7);
 /// Maximum difference between the timestamp of an unsolicited message and the home agent's time, which the
 /// router knows from the last acknowledgement. It allows for a round trip, retransmissions over another path,

@@ -76,7 +76,8 @@ pub(super) fn acknowledgement(
         answer.sequence,
         lifetime_units(answer.lifetime),
     );
-    // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
+    // RFC 5648 8.2: an IPv4 Address Acknowledgement option "MUST be present before any Binding Identifier
+    // mobility option".
     for home in &answer.ipv4_answers {
         builder = builder.option(&home.to_option());
     }

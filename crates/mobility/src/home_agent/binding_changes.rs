@@ -623,7 +623,8 @@ impl HomeAgent {
             if !node.is_unbound() {
                 return false;
             }
-            // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
+            // RFC 6089 5.3.3: the end of the last binding means "deleting all bindings, including all flow
+            // bindings".
             node.set_flows(Vec::new());
         }
         self.registrations_under_test.remove(&home_address);

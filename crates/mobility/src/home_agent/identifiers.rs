@@ -123,7 +123,7 @@ fn requested_tunnel_ends(
     request: &Request,
     identifier: &Identifier,
 ) -> Result<AcceptedBinding, Status> {
-    // RFC 5648 4.3: "The value of zero is reserved".
+    // RFC 5648 4.3, about the BID: "The value of zero is reserved".
     if identifier.bid == 0 {
         return Err(Status::MCOA_MALFORMED);
     }

@@ -211,7 +211,7 @@ fn update_without_authentication_gets_no_answer() {
     agent.expect_drop(&TestUpdate::explicit_update(2).sent_on_home_link().lifetime(0).to_packet());
 }
 
-/// RFC 4285 5: "MUST be the last option in a message".
+/// RFC 4285 5: the authentication option "MUST be the last option in a message".
 #[test]
 fn update_with_option_after_authenticator_gets_no_answer() {
     let mut agent = TestAgent::new(authenticated_config());
@@ -323,7 +323,7 @@ fn timestamp_outside_the_window_gets_status_144() {
     }
 }
 
-/// RFC 4285 6: "MUST be greater than all previously accepted timestamps".
+/// RFC 4285 6: a timestamp "MUST be greater than all previously accepted timestamps".
 #[test]
 fn timestamp_not_later_than_the_last_gets_status_144() {
     let mut agent = agent_with_timestamps();
@@ -352,14 +352,14 @@ fn home_agent_remembers_timestamp_after_the_binding_ends() {
     agent.expect_refusal(&recorded, 144);
 }
 
-/// RFC 4285 6: the home agent demands a timestamp, and answers an update without one with status 145.
+/// RFC 4285 6: a home agent that demands timestamps answers an update without one with status 145.
 #[test]
 fn missing_timestamp_gets_status_145() {
     let mut agent = agent_with_timestamps();
     agent.expect_refusal(&TestUpdate::explicit_update(1).with_signature(), 145);
 }
 
-/// RFC 4285 6: the check comes "after successful authentication".
+/// RFC 4285 6: the home agent checks the timestamp "after successful authentication".
 #[test]
 fn the_mac_is_checked_before_the_timestamp() {
     let mut agent = agent_with_timestamps();

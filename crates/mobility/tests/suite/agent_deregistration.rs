@@ -41,7 +41,8 @@ fn deregistration_from_home_link_ends_binding() {
     );
 }
 
-/// TAHI DeReg_LT1_HOME; RFC 3963 6.2: "or the specified Care-of address matches the Home Address".
+/// TAHI DeReg_LT1_HOME; RFC 3963 6.2: an update de-registers if its lifetime is 0 "or the specified Care-of
+/// address matches the Home Address".
 #[test]
 fn update_with_home_address_as_care_of_address_deregisters() {
     expect_deregistration(

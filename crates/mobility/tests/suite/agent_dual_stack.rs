@@ -227,7 +227,7 @@ fn mac_covers_the_ipv4_care_of_address_in_the_option() {
     );
 }
 
-/// RFC 5648 8.1: IPv4 and IPv6 bindings exist beside each other, each with its own path.
+/// RFC 5648 8.1: a node has IPv4 and IPv6 bindings at the same time, each with its own path.
 #[test]
 fn node_has_ipv4_and_ipv6_bindings_together() {
     let mut agent = TestAgent::new(config());
@@ -308,7 +308,7 @@ fn registration_and_deregistration_work_inside_ipv4() {
     agent.expect_refusal(&TestUpdate::explicit_update(3).sent_on_home_link().with_bid(1, CARE_OF), 128);
 }
 
-/// The home agent refuses addresses that no node can have as care-of address: status 174.
+/// The home agent refuses addresses that no node can have as care-of address with status 174.
 #[test]
 fn home_agent_refuses_care_of_addresses_that_no_host_can_have() {
     for remote in [
@@ -345,7 +345,8 @@ fn ipv4_home_addresses_are_refused() {
         acknowledgement_options(&answer).ipv4_answers.iter().map(|(status, _)| *status).collect();
     assert_eq!(statuses, [132, 130, 133, 131]);
     assert_eq!(acknowledgement_options(&answer).ipv4_answers[1].1, Ipv4Addr::new(192, 0, 2, 5));
-    // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
+    // RFC 5648 8.2: an IPv4 Address Acknowledgement option "MUST be present before any Binding Identifier
+    // mobility option".
     let several = update_with_identifier(2).with_option(home(32, false, [0, 0, 0, 0]));
     let answer = expect_acceptance_over_ipv4(&mut TestAgent::new(config()), NAT_ENDPOINT, &several);
     let header = MobilityHeader::parse(&answer.mobility_header).expect("a Mobility Header");

@@ -153,8 +153,8 @@ fn flow_with_unknown_bid_gets_status_131() {
     assert_eq!(agent.home_agent.flows(addr(HOME))[0].selector, udp_selector(5000));
 }
 
-/// Conformance item 57; RFC 6089 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a
-/// forbidden one.
+/// Conformance item 57; RFC 6089 5.3.2.1, 4.2: a flow option that lacks a required value or has a forbidden
+/// one gets status 130.
 #[test]
 fn malformed_flow_gets_status_130() {
     let selector = || emit_sub_options(Some(&udp_selector(6000)), &[]);

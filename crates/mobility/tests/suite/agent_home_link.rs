@@ -75,7 +75,8 @@ fn virtual_home_link_needs_no_duplicate_address_detection() {
     assert!(agent.link_messages.is_empty());
 }
 
-/// Conformance item 39; RFC 6275 10.3.1: "Unless this home agent already has a binding".
+/// Conformance item 39; RFC 6275 10.3.1: duplicate address detection runs "Unless this home agent already has
+/// a binding".
 #[test]
 fn refresh_or_handover_repeats_no_duplicate_address_detection() {
     let mut agent = TestAgent::on_home_link(config());

@@ -128,8 +128,8 @@ fn timestamp_seen_under_the_old_key_is_refused_under_the_new_key() {
     agent.expect_refusal(&recorded, 144);
 }
 
-/// A node that was out of the config, or that needed no key meanwhile, has its old key again: replayed
-/// updates stay old.
+/// A node was out of the config, or needed no key for a while, and gets its old key back: replayed updates
+/// are still old.
 #[test]
 fn update_recorded_before_its_node_left_the_config_is_refused_later() {
     let mut without = authenticated_config();

@@ -7,7 +7,8 @@ use carnet_wire::mobility::MobilityOption;
 use crate::agent::{TestAgent, config, endpoint};
 use crate::craft::*;
 
-/// Octets of IPv6 header and Destination Options header before the Mobility Header of a Binding Update.
+/// Length of IPv6 header and Destination Options header, in octets: the offset of the Mobility Header of a
+/// Binding Update.
 const MOBILITY_HEADER_OFFSET: u32 = 64;
 
 /// Changes the Mobility Header of an update before the checksum is computed.
@@ -17,7 +18,8 @@ fn altered_packet(update: &TestUpdate, change: impl FnOnce(&mut Vec<u8>)) -> Vec
     update.packet_around(&mut header)
 }
 
-/// Conformance item 28, TAHI HA_1_1_3; RFC 6275 9.2: "If invalid, the node MUST silently discard".
+/// Conformance item 28, TAHI HA_1_1_3; RFC 6275 9.2, about the checksum: "If invalid, the node MUST silently
+/// discard".
 #[test]
 fn message_with_wrong_checksum_gets_no_answer() {
     let mut agent = TestAgent::new(config());
@@ -66,7 +68,7 @@ fn unknown_message_type_draws_a_binding_error() {
     }
 }
 
-/// RFC 6275 9.3.3: the home address is unspecified when no option named one.
+/// RFC 6275 9.3.3: the home address of the Binding Error is unspecified if no option named one.
 #[test]
 fn binding_error_for_packet_without_home_address_has_unspecified_address() {
     let mut agent = TestAgent::new(config());
@@ -225,7 +227,7 @@ fn home_address_option_without_binding_draws_a_binding_error() {
     );
 }
 
-/// RFC 6275 9.3.1: a binding to another care-of address does not count for this sender.
+/// RFC 6275 9.3.1: the sender has a binding, but to another care-of address, so it gets a Binding Error.
 #[test]
 fn a_home_address_option_from_another_care_of_address_draws_a_binding_error() {
     let mut agent = TestAgent::new(config());

@@ -378,8 +378,8 @@ fn mac_covers_the_first_care_of_address_in_a_bid_option() {
     assert_eq!(bindings_of_home(&agent).len(), 2);
 }
 
-/// Status 174 in an option: a care-of address in the node's own prefix, or a ring through other nodes (RFC
-/// 6275 6.1.8).
+/// A care-of address in the node's own prefix gets status 174 in its option (RFC 6275 6.1.8). So does one
+/// that closes a ring through other nodes.
 #[test]
 fn tunnel_loops_are_found_through_every_binding() {
     let second = "2001:db8:1::5678";

@@ -113,7 +113,8 @@ fn duplicate_address_detection_runs_once_for_all_bindings_of_a_node() {
     assert!(announced.iter().all(|a| a.target == addr(HOME)) && announced.len() <= 3, "{announced:?}");
 }
 
-/// RFC 6275 10.3.1: another node has the address: every waiting update gets status 134, and nothing is bound.
+/// RFC 6275 10.3.1: if another node has the home address, every waiting update gets status 134, and the home
+/// agent creates no binding.
 #[test]
 fn home_address_conflict_refuses_all_waiting_bindings() {
     let mut agent = TestAgent::on_home_link(config());
@@ -161,7 +162,7 @@ fn deregistration_of_a_binding_during_dad_is_accepted() {
     assert!(bindings_of_home(&agent).is_empty());
 }
 
-/// The home agent defends the home address until the last binding has ended.
+/// A de-registration also ends a registration that still waits for duplicate address detection.
 #[test]
 fn home_agent_defends_home_address_while_any_binding_lasts() {
     let mut agent = TestAgent::on_home_link(config());

@@ -106,7 +106,7 @@ fn forged_messages_on_link_of_ndp_proxy_change_nothing() {
         (agent.last_drop_reason, agent.take_advertisements().len()),
         (Some(MobilityDrop::NeighborDiscovery), 0)
     );
-    // Another node claims the addresses: the binding stays.
+    // Another node claims these addresses on the link: the binding stays.
     for target in [HOME, AGENT, "2001:db8:a::77"] {
         agent.send_foreign_advertisement(target);
     }

@@ -496,7 +496,8 @@ fn conflicting_home_agent_on_link_is_reported() {
     assert_eq!(agent.warnings().len(), 1, "{:?}", agent.warnings());
 }
 
-/// RFC 4861 7.2.7: other home agents may have the anycast address as well.
+/// RFC 4861 7.2.7: the answer for an anycast address has no Override flag, because other home agents may have
+/// this address as well.
 #[test]
 fn proxy_answer_for_anycast_address_lacks_override_flag() {
     let mut config = config();

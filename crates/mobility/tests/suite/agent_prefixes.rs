@@ -39,7 +39,8 @@ fn r_flag_without_h_flag_gets_status_140() {
     agent.expect_refusal(&TestUpdate::explicit_update(2).with_flags(flags), 140);
 }
 
-/// Conformance item 3; RFC 3963 6.6: "not configured to support Mobile Routers".
+/// Conformance item 3; RFC 3963 6.6: status 140 from a home agent that is "not configured to support Mobile
+/// Routers".
 #[test]
 fn home_agent_without_routers_answers_r_flag_with_140() {
     let mut hosts = config();
@@ -63,7 +64,8 @@ fn foreign_prefix_gets_status_142_and_the_earlier_binding_stays() {
     assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
 }
 
-/// Conformance item 5; RFC 3963 6.2: "it MUST NOT forward traffic to any of the prefixes".
+/// Conformance item 5; RFC 3963 6.2: if one prefix is invalid, "it MUST NOT forward traffic to any of the
+/// prefixes".
 #[test]
 fn one_invalid_prefix_refuses_both() {
     for update in [
@@ -221,7 +223,7 @@ fn update_of_third_node(sequence: u16, care_of: &str) -> TestUpdate {
     TestUpdate::implicit_update(sequence).for_home_address(THIRD_HOME).with_alternate_address(care_of)
 }
 
-/// The home agent refuses its own address and home addresses as care-of addresses: status 174.
+/// The home agent refuses its own address and home addresses as care-of addresses with status 174.
 #[test]
 fn home_agent_refuses_addresses_of_other_nodes_as_care_of_addresses() {
     let mut agent = agent_with_three_nodes();
@@ -250,17 +252,18 @@ fn nested_routers_are_accepted_without_loops() {
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     agent.expect_acceptance(&update_of_second_node(1, "2001:db8:a::2"));
     agent.expect_acceptance(&update_of_third_node(1, "2001:db8:b::3"));
-    // The first router may not move behind the third or the second, which are behind the first.
+    // The first router may not move into the network of the third or second router, because both are behind
+    // the first one.
     agent.expect_refusal(&TestUpdate::explicit_update(2).with_alternate_address("2001:db8:c::1"), 174);
     agent.expect_refusal(&TestUpdate::explicit_update(2).with_alternate_address("2001:db8:b::1"), 174);
     assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
-    // The second router moves elsewhere, so the first may follow it. Then the second may not move behind the
-    // first.
+    // The second router moves elsewhere, so the first may move into the network of the third, which is behind
+    // the second. From then on the second may not return into the network of the first.
     agent.expect_acceptance(&update_of_second_node(2, OTHER_CARE_OF));
     agent.expect_acceptance(&TestUpdate::explicit_update(2).with_alternate_address("2001:db8:c::1"));
     agent.expect_refusal(&update_of_second_node(3, "2001:db8:a::2"), 174);
-    // The first router may register behind the second, which is not registered. Then the second may not
-    // register behind the first.
+    // The first router may register from the network of the second, which is not registered. Then the second
+    // may not register from the network of the first.
     let mut agent = agent_with_three_nodes();
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_alternate_address("2001:db8:b::1"));
     agent.expect_refusal(&update_of_second_node(1, "2001:db8:a::2"), 174);

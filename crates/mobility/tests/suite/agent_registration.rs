@@ -9,8 +9,8 @@ use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
 use crate::agent::{TestAgent, config, node};
 use crate::craft::*;
 
-/// Conformance item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: "Regardless of the setting of the
-/// Acknowledge (A) bit".
+/// Conformance item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: the home agent answers "Regardless of the
+/// setting of the Acknowledge (A) bit".
 #[test]
 fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
     for acknowledge in [true, false] {
@@ -70,7 +70,7 @@ fn updates_with_an_invalid_care_of_address_get_no_answer() {
     }
 }
 
-/// TAHI HA_2_2_9, 2_2_10, 2_2_13; RFC 6275 9.5.1: "MUST contain a unicast routable home address".
+/// TAHI HA_2_2_9, 2_2_10, 2_2_13; RFC 6275 9.5.1: an update "MUST contain a unicast routable home address".
 #[test]
 fn updates_with_an_invalid_home_address_get_no_answer() {
     let mut agent = TestAgent::new(config());
@@ -132,7 +132,8 @@ fn lifetimes_are_as_requested_up_to_the_limit() {
     );
 }
 
-/// TAHI HA_2_1_4; RFC 6275 10.3.1: "MUST be deleted by the home agent after the expiration of this lifetime".
+/// TAHI HA_2_1_4; RFC 6275 10.3.1: a binding "MUST be deleted by the home agent after the expiration of this
+/// lifetime".
 #[test]
 fn a_binding_ends_with_its_lifetime() {
     let mut agent = TestAgent::new(config());

@@ -164,7 +164,8 @@ impl TestUpdate {
                 }
             })
         };
-        // Option types: Binding Identifier, Alternate Care-of Address, IPv4 Care-of Address.
+        // Types of the options that name a care-of address: Binding Identifier, Alternate Care-of Address,
+        // IPv4 Care-of Address.
         [35, 3, 32].into_iter().find_map(named).unwrap_or(self.source)
     }
 

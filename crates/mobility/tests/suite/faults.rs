@@ -58,7 +58,7 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
             pair.routers[router].interfaces.remove(uplink);
             pair.run_on_router(router, |machine, now, wall| machine.handle_interface_gone(now, wall, uplink));
         }
-        // The home link has room for one router only.
+        // Only one router has an address on the home link, so only router 0 goes there.
         11 if pair.agent_config.home_link.is_some() => pair.attach_uplink(0, "wifi", AT_HOME),
         12 => pair.restart_agent(rng.is_true_with_probability(0.5)),
         13 if rng.is_true_with_probability(0.3) => pair.reconfigure_router(router),
@@ -83,7 +83,7 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
                     pair.inject_packet(forged.to_packet());
                 }
             }
-            // A router asks for another router's prefix, with or without a key.
+            // A router requests another router's prefix. It signs the update if it has a key.
             let node = &pair.agent_config.nodes[router];
             let prefix = if router == 0 { SECOND_PREFIX } else { PREFIX };
             let last = pair.agent.bindings().sequence(node.home_address).unwrap_or(0);

@@ -68,7 +68,8 @@ fn no_answer_is_sent_for_addresses_outside_the_home_prefix() {
     assert!(agent.send_solicitation("2001:db8:a::5", "fe80::9").is_empty());
 }
 
-/// RFC 4887 5.3: "it will know that it should not perform any DAD".
+/// RFC 4887 5.3, about a home address outside the home link: "it will know that it should not perform any
+/// DAD".
 #[test]
 fn home_address_outside_the_home_link_needs_no_dad() {
     let home = "2001:db8:a::1";

@@ -132,7 +132,7 @@ fn mutated_updates_with_another_key_create_no_binding() {
     assert!(agent.home_agent.poll_timeout().is_none());
 }
 
-/// With the right key, only the bindings of the golden packets exist.
+/// With the right key, the home agent creates only the bindings of the packets before their mutation.
 #[test]
 fn mutated_updates_bind_only_signed_addresses() {
     let mut rng = Rng::new(2);
@@ -156,7 +156,7 @@ fn mutated_updates_bind_only_signed_addresses() {
     }
 }
 
-/// Several care-of addresses and flows: every binding that exists was signed.
+/// With several care-of addresses and flows, the home agent creates only bindings that were signed.
 #[test]
 fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
     let mut rng = Rng::new(12);
@@ -249,7 +249,8 @@ fn mutated_updates_of_several_bindings_stay_within_bounds() {
     assert!(agent.home_agent.poll_timeout().is_none());
 }
 
-/// Without authentication any sender may bind, but only what is configured; also on a home link.
+/// Without authentication any sender may register, but only configured addresses and prefixes, also on a home
+/// link.
 #[test]
 fn mutated_updates_without_authentication_stay_within_the_configuration() {
     let mut rng = Rng::new(3);

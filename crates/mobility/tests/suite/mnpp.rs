@@ -425,7 +425,7 @@ fn answers_to_prefix_tests_are_rate_limited() {
         assert!(world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view));
     }
     assert!(world.routers[&B].counters().tests_answered - answered <= 32);
-    // A router does not answer an asker that is out of range.
+    // A router does not answer a test of a station that is out of range.
     let stranger = PrefixTest { requester: C, ..test };
     assert!(world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &stranger, &view));
     assert_eq!(world.dropped_messages(B, MnppDrop::Unreachable), 1);
@@ -443,7 +443,7 @@ fn router_does_not_use_radio_path_that_works_in_one_direction_only() {
         world.advance_time(milliseconds(10));
         assert_eq!((world.routes_of(A), world.routes_of(B)), (vec![], vec![]));
     }
-    // A hears B, whose prefix is proven. B has heard no announcement of A.
+    // A hears B, and B's prefix is proven. But B has received no announcement of A.
     assert_eq!((world.route_reasons(A), world.route_reasons(B)), (vec!["does not answer"], vec![]));
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(40));
@@ -683,12 +683,12 @@ fn probes_detect_failure_two_hops_away() {
     }
     assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
     assert_eq!(world.route_reasons(A), ["reached straight", "does not answer"]);
-    // B forwards frames again.
+    // B forwards frames between A and C again.
     world.bring_into_range(A, C);
     far(&mut world);
     world.advance_time(Duration::from_secs(5));
     assert_eq!(world.routes_of(A).len(), 2);
-    // With a limit of one hop, a router ignores stations beyond it.
+    // If announcements may pass only one hop, a router ignores stations beyond it.
     let mut world = RadioNetwork::two_vehicles();
     world.bring_into_range(A, B);
     for (who, whom) in [(A, B), (B, A)] {

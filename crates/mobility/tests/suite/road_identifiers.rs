@@ -228,7 +228,7 @@ fn home_agent_without_bid_support_gets_plain_registrations() {
     assert!(road.is_carried());
 }
 
-/// RFC 5648 5.7, status 166: "MUST stop registering multiple bindings".
+/// RFC 5648 5.7: after status 166 the router "MUST stop registering multiple bindings".
 #[test]
 fn status_166_ends_in_plain_registrations() {
     let mut agent = agent_config();
@@ -261,7 +261,8 @@ fn status_168_ends_bulk_registration() {
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
 
-/// RFC 5648 5.7, status 165: "MUST set 'O' flag". The router replaces a former plain binding.
+/// RFC 5648 5.7: after status 165 the router "MUST set 'O' flag" in the next update. This update replaces a
+/// former plain binding.
 #[test]
 fn router_sets_the_o_flag_after_status_165() {
     let mut road = VehicleOnRoad::with_registered_uplinks();

@@ -657,8 +657,7 @@ fn router_leaves_home_link_when_router_of_another_link_answers() {
     }
 }
 
-/// In the first seconds after the return, carnet probes the home router, and no longer the router of the
-/// former link.
+/// Right after the return home, carnet probes the home router and no longer the router of the former link.
 #[test]
 fn router_leaves_home_link_as_fast_right_after_coming_home() {
     let mut pair = registered_pair(setup_with_heartbeats());

@@ -230,7 +230,8 @@ fn router_that_returns_to_old_uplink_before_the_answer_registers_again() {
     assert!(pair.is_registered(0));
 }
 
-/// RFC 6275 11.5.4: "SHOULD still accept packets at this address" after the move.
+/// RFC 6275 11.5.4: after a move the router "SHOULD still accept packets at this address", the old care-of
+/// address.
 #[test]
 fn packets_to_old_care_of_address_are_accepted() {
     let accepted = |pair: &AgentAndRouters| -> Vec<_> {

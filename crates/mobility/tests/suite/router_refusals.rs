@@ -221,7 +221,7 @@ fn refused_router_retries_once_when_an_uplink_comes_up() {
     assert_eq!(pair.sent_updates().len(), 3);
 }
 
-/// RFC 3963 5.4.2: "MUST also stop advertising the prefix" with 141 and 142.
+/// RFC 3963 5.4.2: after status 141 or 142 the router "MUST also stop advertising the prefix".
 #[test]
 fn prefixes_are_not_advertised_after_141_and_142() {
     for (status, may) in [(140, true), (141, false), (142, false), (143, true)] {
@@ -320,7 +320,7 @@ fn repeated_status_135_falls_back_to_retransmission_back_off() {
     assert!(pair.sent_updates().len() <= 10, "{} updates in 30 s", pair.sent_updates().len());
 }
 
-/// RFC 6275 11.7.3 with 9.5.1: 139 means that the home agent has a binding of another kind; the router
+/// RFC 6275 11.7.3 with 9.5.1: status 139 means that the home agent has a binding of another kind; the router
 /// removes it.
 #[test]
 fn router_removes_foreign_binding_and_registers_again_after_status_139() {
@@ -346,8 +346,8 @@ fn router_removes_foreign_binding_and_registers_again_after_status_139() {
     assert_eq!(statuses[statuses.len() - 3..], [139, 0, 0]);
 }
 
-/// RFC 4285 5.3: "SHOULD stop sending new Binding Updates": the router pauses for half a minute, with traffic
-/// or without.
+/// RFC 4285 5.3: after status 146 the node "SHOULD stop sending new Binding Updates". The router pauses for
+/// half a minute, with traffic or without.
 #[test]
 fn status_146_is_followed_by_a_pause() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
@@ -434,7 +434,7 @@ fn pair_with_clock_lead(ahead: Duration) -> AgentAndRouters {
     pair
 }
 
-/// RFC 4285 6: with 144 "the Mobile Node MUST adjust its timestamp".
+/// RFC 4285 6: after status 144 "the Mobile Node MUST adjust its timestamp".
 #[test]
 fn router_adjusts_its_timestamps_after_status_144() {
     for ahead in [0, 5, 3600, 86_400 * 365] {

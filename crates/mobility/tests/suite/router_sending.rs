@@ -43,7 +43,7 @@ fn explicit_mode_update_names_prefixes() {
     assert_eq!(pair.first_router().state(), State::Registering);
 }
 
-/// RFC 3963 5.2: no prefix option in implicit mode.
+/// RFC 3963 5.2: in implicit mode an update has no prefix option.
 #[test]
 fn implicit_mode_update_names_no_prefixes() {
     let mut setup = PairSetup::plain_setup();

@@ -20,7 +20,7 @@ fn send_again(world: &mut DirectRouteNetwork, packets: Vec<PacketUnderway>) {
     }
 }
 
-/// A router claims another router's network: the tokens for it go to the owner, who did not ask.
+/// A router claims another router's network: the tokens for this network go to its owner, who drops them.
 #[test]
 fn peer_cannot_claim_foreign_network() {
     let mut world = DirectRouteNetwork::new(3);

@@ -184,7 +184,7 @@ fn new_station_replaces_stations_that_failed_their_prefix_test() {
             }
         }
     };
-    // 512 prefixes, four tests each, ten tests a second.
+    // Wait for 512 prefixes with four tests each, at ten tests a second.
     for _ in 0..10 {
         keep(&mut world);
         world.advance_time(Duration::from_secs(25));
@@ -205,7 +205,7 @@ fn new_station_replaces_stations_that_failed_their_prefix_test() {
 fn flood_does_not_prevent_proof_of_real_neighbour() {
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = RadioNetwork::new([A, Z].map(|mac| (mac, config(mac))));
-    // The answer takes a while over the home agents.
+    // Delay the answer, which comes through the home agents.
     world.are_tunnels_working = false;
     let mut station = 0u16;
     let mut flood = |world: &mut RadioNetwork| {
