@@ -49,7 +49,7 @@ impl<T> Few<T> {
         self.insert(self.as_slice().len(), entry);
     }
 
-    /// Inserts an element before the element at `at`, or at the end if `at` is beyond it.
+    /// Inserts an element before the element at index `at`, or at the end if the list has no such element.
     pub fn insert(&mut self, at: usize, entry: T) {
         let mut entries = match std::mem::replace(&mut self.0, Several(Vec::new())) {
             Several(none) if none.is_empty() => {

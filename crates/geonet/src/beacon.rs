@@ -1,10 +1,10 @@
 //! Time of the next beacon (10.2.3).
 //!
-//! With fixed beacons, the interval after the last beacon or SHB is `itsGnBeaconServiceRetransmitTimer` and a
-//! random part of `itsGnBeaconServiceMaxJitter`. With adaptive beacons, after Chen and Gerla, "TCP over
-//! Geo-routing for High Mobility", the interval is I = R / (k speed) between two bounds. A station then
-//! receives a passing neighbour k times. The interval grows if the beacons of all stations nearby would
-//! exceed a limit. A quarter of the interval is random.
+//! With fixed beacons, the interval after the last beacon or SHB is the sum of
+//! `itsGnBeaconServiceRetransmitTimer` and a random time of at most `itsGnBeaconServiceMaxJitter`. With
+//! adaptive beacons, after Chen and Gerla, "TCP over Geo-routing for High Mobility", the interval is I = R /
+//! (k speed) between two bounds. A station then receives k beacons of a passing neighbour. The interval grows
+//! if the beacons of all stations nearby would exceed a limit. A quarter of the interval is random.
 
 use std::time::Duration;
 

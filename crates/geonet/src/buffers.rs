@@ -39,7 +39,7 @@ impl PacketBuffer {
     }
 
     /// Appends a packet. If the buffer then has more than `limit` octets, passes the oldest packets to
-    /// `pushed_out`. A packet larger than `limit` is itself passed to `pushed_out`.
+    /// `pushed_out`. If the new packet alone has more than `limit` octets, passes it to `pushed_out`.
     pub fn push(&mut self, packet: BufferedPacket, limit: usize, mut pushed_out: impl FnMut(BufferedPacket)) {
         if packet.frame.len() > limit {
             pushed_out(packet);

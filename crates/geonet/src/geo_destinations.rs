@@ -2,13 +2,13 @@
 //! 302 636-6-1 leaves this plane out, and CarGeo6 leaves it for later.
 //!
 //! An area has a name and, for IPv6, a multicast group. Its centre is a place, this station or another
-//! station. An area around a station moves with it, because the module computes the centre for each packet.
-//! An area ends with its lifetime.
+//! station. An area around a station moves with it, because carnet computes the centre for each packet. An
+//! area ends with its lifetime.
 //!
-//! The module *follows* a station in the centre of an area. If no packet of this station arrives for half the
-//! lifetime of a location table entry (`itsGnLifetimeLocTE`), the Location Service searches for it. The
-//! module repeats a failed search at growing intervals. While the station's position is unknown, the area has
-//! no position, and the router refuses packets to it.
+//! This station *follows* a station in the centre of an area. If no packet of this station arrives for half
+//! the lifetime of a location table entry (`itsGnLifetimeLocTE`), the Location Service searches for it. This
+//! station repeats a failed search at growing intervals. While the station's position is unknown, the area
+//! has no position, and the router refuses packets to it.
 //!
 //! Left out: areas that move ahead of a station by its speed and heading, access control, and storage over a
 //! restart. Every user of the API may set areas.
@@ -71,7 +71,7 @@ impl AreaDestination {
     }
 }
 
-/// Reason for which the module refused to set an area.
+/// Reason for which carnet refused to set an area.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AreaRefusal {
     /// [`MAX_AREAS`] areas exist.
@@ -140,8 +140,8 @@ impl fmt::Display for UnknownCentre {
 struct AreaEntry {
     destination: AreaDestination,
     expires_at: Option<Time>,
-    /// Time of the last search for the station in the centre. The next field is the wait before the next
-    /// search.
+    /// Time of the last search for the station in the centre. The next field is the time from this search to
+    /// the next one.
     last_search_at: Option<Time>,
     search_interval: Duration,
 }
@@ -176,7 +176,7 @@ impl GeoDestinations {
             search_interval: time_before_search(router),
         };
         self.entries.insert(name.to_owned(), entry);
-        // Handle the timers at once, so that the module checks the position of the centre now.
+        // Handle the timers at once, so that carnet checks the position of the centre now.
         self.next_check_at = Some(now);
         Ok(())
     }
@@ -275,7 +275,7 @@ impl GeoDestinations {
                 continue;
             }
             if entry.last_search_at.is_none_or(|asked| asked + entry.search_interval <= now) {
-                // Without a position of its own, the station cannot send the search request; the module tries
+                // Without a position of its own, the station cannot send the search request; carnet tries
                 // again later.
                 let _counted = router.locate_station(now, address);
                 if entry.last_search_at.is_some() {
@@ -289,7 +289,7 @@ impl GeoDestinations {
     }
 }
 
-/// Returns how long the module waits for a packet of a station before it searches for the station.
+/// Returns how long carnet waits for a packet of a station before it searches for the station.
 fn time_before_search(router: &Router) -> Duration {
     (router.mib().lifetime_location_entry / 2).max(Duration::from_secs(1))
 }

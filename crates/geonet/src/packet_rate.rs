@@ -1,6 +1,6 @@
 //! Packet data rate control (annex B.2): a moving average of the octets per second from a station.
 //!
-//! The module adds up the octets over [`AVERAGE_WINDOW`]; the mean of each window enters PDR with weight 1 -
+//! The router adds up the octets over [`AVERAGE_WINDOW`]; the mean of each window enters PDR with weight 1 -
 //! beta. The formula of the standard could also mean one sample for each packet. But then two packets in one
 //! millisecond would count as a flood.
 //!
@@ -30,7 +30,7 @@ const YIELDING_BURST_TIME: Duration = Duration::from_millis(100);
 /// Longest wait of own yielding packets, seconds.
 const MAX_WAIT_S: f32 = 0.5;
 
-/// Time over which the module sums up octets before they enter the average.
+/// Time over which the router sums up octets before they enter the average.
 const AVERAGE_WINDOW: Duration = Duration::from_millis(500);
 
 /// Packet data rate of one station.

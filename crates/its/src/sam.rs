@@ -26,7 +26,7 @@ pub mod reference {
     pub const LOCATION_2D: u8 = 5;
     /// Position of the advertiser with an elevation.
     pub const LOCATION_3D: u8 = 6;
-    /// Name of the advertiser, for display: [`super::Extensions::text_of_reference`].
+    /// Name of the advertiser, for display: [`super::Extensions::extension_text`].
     pub const ADVERTISER_IDENTIFIER: u8 = 7;
     /// Context of a service.
     pub const PROVIDER_SERVICE_CONTEXT: u8 = 8;

@@ -1,16 +1,16 @@
 //! Reads CAM and DENM of protocol version 1 as messages of version 2. The standards of version 1 are EN 302
 //! 637-2 V1.3.2 and EN 302 637-3 V1.2.2 with TS 102 894-2 V1.2.1.
 //!
-//! Most data elements have the same encoding in both versions; the module encodes such values and decodes
-//! them again. The following values differ:
+//! Most data elements have the same encoding in both versions; carnet encodes such values and decodes them
+//! again. The following values differ:
 //!
 //! * *CurvatureValue* counts 1/30,000 m in 16 bits; in version 2 it counts 1/10,000 m in 11 bits.
 //! * *LanePosition* and *DrivingLaneStatus* count lanes from outside, in version 2 from inside. The
-//!   conversion needs the number of lanes, which the message does not contain. So the module omits a driving
+//!   conversion needs the number of lanes, which the message does not contain. So carnet omits a driving
 //!   lane; the hard shoulder becomes the outer hard shoulder of version 2.
 //! * *CauseCode*, *DangerousGoodsExtended*, *ProtectedCommunicationZone* and *CenDsrcTollingZone* have no
 //!   extension marker.
-//! * *phoneNumber* allows any characters; in version 2 it has at most sixteen digits. The module omits other
+//! * *phoneNumber* allows any characters; in version 2 it has at most sixteen digits. carnet omits other
 //!   phone numbers.
 //!
 //! The header of the result says version 2, like its values.

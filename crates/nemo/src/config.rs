@@ -1,4 +1,4 @@
-//! Settings of the NEMO wing.
+//! Settings of the NEMO plane.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use ipnet::Ipv6Net;
 
 pub use crate::forwarding::{BreakoutPolicy, LanSettings, OwnTraffic};
 
-/// Settings of the NEMO wing. A role that is absent is inactive.
+/// Settings of the NEMO plane: of the home agent and of the mobile router. A role without settings is
+/// inactive.
 #[derive(Debug, Clone, Default)]
 pub struct NemoConfig {
     /// Config of the home agent; `None` if the station is no home agent.
@@ -31,8 +32,8 @@ pub struct MobileRouterSettings {
     pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<LanSettings>,
-    /// Policies for packets that leave without the tunnel. The list also has the other policies that precede
-    /// the last of these.
+    /// Policies for packets that leave without the tunnel, in the order of the config. The list also contains
+    /// the policies before them whose packets take the tunnel, because the first matching policy decides.
     pub breakouts: Vec<BreakoutPolicy>,
     /// Whether packets of hosts on board leave without the tunnel while the home agent is away.
     pub breaks_out_when_away: bool,

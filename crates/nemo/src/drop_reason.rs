@@ -32,7 +32,8 @@ carnet_base::drop_reasons! {
         /// Packet to the local address of a tunnel, whose upper-layer protocol has no receiver at this
         /// station.
         UpperLayer = "upper_layer",
-        /// Packet outside of the encrypted session of its binding, or out of the session of another key.
+        /// Packet that arrived outside of the encrypted session of its binding: in the clear, or in the
+        /// session of another key. Or a packet that arrived in a session although its binding has none.
         NotInSession = "not_in_session",
         /// A further copy of a packet that went over several tunnels.
         Duplicate = "duplicate",

@@ -70,8 +70,8 @@ pub struct PortalOrder {
     pub host: MacAddress,
     /// Duration of the access in seconds.
     pub for_s: u32,
-    /// DNS servers of the uplink. Without a server of IPv6, those that Router Advertisements on the uplink
-    /// name are servers as well.
+    /// DNS servers of the uplink. If none of them has an IPv6 address, the station adds the servers that
+    /// Router Advertisements on the uplink name.
     pub dns: Vec<IpAddr>,
 }
 

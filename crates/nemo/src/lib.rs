@@ -1,4 +1,4 @@
-//! The NEMO wing of a station without I/O: a mobile router, a home agent, and the data path of both.
+//! The NEMO plane of a station without I/O: a mobile router, a home agent, and the data path of both.
 //!
 //! [`Nemo`] is the plane. The caller passes inputs to its `handle_*` methods, then calls
 //! [`Nemo::collect_outputs`], and takes the outputs with [`Nemo::poll_output`]. [`Nemo::handle_packet`] is

@@ -1,4 +1,4 @@
-//! The state of the NEMO wing that survives a restart.
+//! The state of the NEMO plane that survives a restart.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

@@ -1,7 +1,7 @@
 //! A small public key infrastructure for tests and closed fleets: a root, authorities, and tickets.
 //!
-//! The module issues certificates of the profile (TS 103 097 7.2.1 to 7.2.4) and answers no requests over the
-//! air. It does not implement enrolment and authorization by TS 102 941. [`issue_certificate`] signs any
+//! The certificates have the profile of TS 103 097 7.2.1 to 7.2.4. This crate answers no requests over the
+//! air, and does not implement enrolment and authorization by TS 102 941. [`issue_certificate`] signs any
 //! content, so that tests can make certificates that an authority would not make; [`root_content`],
 //! [`authority_content`] and [`ticket_content`] make valid contents.
 

@@ -1,11 +1,11 @@
 //! Regions of certificates (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
 //!
-//! The module decides whether a place is in a region, and whether a region lies in the region of an issuer.
+//! The functions decide whether a place is in a region, and whether a region lies in the region of an issuer.
 //! Countries need a map, which this crate does not have: the caller says in which country a place is
 //! ([`CountryFinder`]). Without this information no place is in a country.
 //!
-//! To decide whether a region lies in another one, the module tests points on its border. For a polygon these
-//! are its corners and edges, for other shapes twelve points. The test may reject a region that touches the
+//! To decide whether a region lies in another one, they test points on its border. For a polygon these are
+//! its corners and edges, for other shapes twelve points. The test may reject a region that touches the
 //! issuer's border. It never accepts a region with a corner outside.
 
 use carnet_geonet::geodesy::{LocalPlane, Position};

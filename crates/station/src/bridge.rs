@@ -3,8 +3,8 @@
 //!
 //! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
 //! predicts when a neighbour comes into range and when it leaves the range. The range is
-//! `itsGnDefaultMaxCommunicationRange`. The module leaves a small part of the range unused, so that the route
-//! changes while the neighbour is still reachable.
+//! `itsGnDefaultMaxCommunicationRange`. The station does not use the outermost part of this range, so that
+//! the route changes while the neighbour is still reachable.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

@@ -166,7 +166,7 @@ fn station_installs_inbound_filter_first_and_closes_lan_without_one() {
     assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), EntryKey::PacketRule(_))), "{set:?}");
 
     // Returns the networks that rules make unreachable. Without a packet filter in the kernel, this is the
-    // network of `i1`, whose door needs the filter.
+    // network of `i1`, because only its inbound filter (door) needs the packet filter.
     let closed = |station: &Station| -> Vec<(u32, String)> {
         let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
             ForwardingEntry::Rule(rule) if (105..108).contains(&rule.priority) => {

@@ -1,7 +1,6 @@
 //! Path MTU discovery of both ends over a simulated network in virtual time. Each uplink and direction has an
-//! MTU. The network delivers ICMPv6 errors or filters them, and loses, delays and reorders packets.
-//! [`TestNetwork::come_out`] simulates the kernels (the owner of the home address, forwarding into the tunnel
-//! device).
+//! MTU. The network delivers ICMPv6 errors or filters them, and loses, delays and reorders packets. The test
+//! also simulates the kernels: the owner of the home address, and the forwarding into the tunnel device.
 
 mod common;
 
@@ -438,8 +437,8 @@ fn mtu_black_hole_is_found_within_a_second() {
                 "Packet Too Big"
             );
         }
-        // After the search for the MTU, only its confirmation costs packets: seven searches for a larger size
-        // in an hour.
+        // After the search, the station confirms the MTU about once a minute, and searches for a larger size
+        // seven times in the hour. No other probes cost traffic.
         let before = (world.now, world.kernels_and_links.set_mtus.len());
         world.exchange_for(3600);
         assert_eq!(

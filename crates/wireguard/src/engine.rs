@@ -34,7 +34,7 @@ const RESPONSE_LENGTH: usize = 92;
 const MAX_SESSIONS_PER_TIMEOUT: usize = 64;
 /// Interval at which the engine computes the deadlines of a session that carries data.
 const TIMER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest age of the timestamp that the caller has stored of the last run.
+/// Longest time, before the end of the last run, since the caller stored a timestamp.
 const MAX_STORED_TIMESTAMP_AGE: Duration = Duration::from_secs(60);
 /// Number of handshakes a second above which the engine answers with cookies.
 const HANDSHAKE_RATE_WITHOUT_COOKIES: u64 = 1000;
@@ -400,7 +400,8 @@ impl SessionEngine {
             }
         }
         let old = std::mem::replace(&mut remote.key_pairs, pairs.clone());
-        // Open each path that this end has opened with the new keys, before the sessions of the old keys end.
+        // First open sessions with the new keys on every path that this end has opened. Only then end the
+        // sessions of the old keys.
         let numbers = (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new);
         let opened = numbers.filter_map(|number| {
             let path = SessionPath { peer_id: id, path_number: number };
@@ -480,8 +481,9 @@ impl SessionEngine {
 
     /// Opens a session on a path. This end keeps the session alive by handshakes until
     /// [`SessionEngine::close_session`]. If the session exists, it sends to the new route from now on. While
-    /// keys are exchanged, the engine opens one session for each key pair. If a session is established, the
-    /// engine does not renew sessions of older keys. Returns whether the peer is known.
+    /// an end replaces its key, the engine opens one session for each key pair. If a session of the newest
+    /// keys is established, the engine does not renew sessions of older keys. Returns whether the peer is
+    /// known.
     pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
         let mut is_carried = false;
         let mut is_open = false;
@@ -962,7 +964,7 @@ impl SessionEngine {
         }
     }
 
-    /// If this end wants the session, replaces its expired tunnel. Otherwise removes the session.
+    /// If the caller has opened the session, replaces its expired tunnel. Otherwise removes the session.
     fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: SessionKey) {
         let mut others = self.session_keys_of_path(path).into_iter().filter(|other| *other != line);
         if !others.any(|other| self.is_session_established(other)) {

@@ -2,16 +2,16 @@
 //!
 //! The router delivers payloads of the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) to the service
 //! of the port. The services send CAMs as single-hop broadcasts, and DENMs as GeoBroadcasts into their areas.
-//! At each new position of the station, this module composes the content of the CAM. It uses the position,
+//! At each new position of the station, the facilities compose the content of the CAM. They use the position,
 //! the position's accuracy, and the vehicle data of an application.
 //!
-//! * *Movement is valid for two seconds*: after that the module drops an application's speed, curvature or
+//! * *Movement is valid for two seconds*: after that the facilities drop an application's speed, curvature or
 //!   yaw rate. Lights, dimensions and the role stay until the application sets them again.
 //! * *Event requests and vehicle data are messages themselves*: an application passes an encoded DENM or CAM.
-//!   The module uses only the fields that an application may set. So these inputs need no format of their
+//!   The facilities use only the fields that an application may set. So these inputs need no format of their
 //!   own.
 //! * *The station ID* follows the GN address, unless the config has a station ID. When the GN address
-//!   changes, the module changes the station ID and clears the path history.
+//!   changes, the facilities change the station ID and clear the path history.
 //! * *The date* is that of the last input that had a date, plus the time since that input.
 //!
 //! Left out: permissions of messages. The security entity below the facilities checks permissions

@@ -81,8 +81,8 @@ impl LimericParameters {
 
 /// B.1: shortest time between packets.
 const MIN_PACKET_INTERVAL: Duration = Duration::from_millis(25);
-/// Lower bound of the duty cycle. With 0 the station would never send. The time on air divided by this value
-/// is still finite.
+/// Lower bound of the duty cycle: with 0 the station would never send. The bound is so large that the time on
+/// air divided by it is finite.
 const MIN_DUTY_CYCLE: f64 = 1e-18;
 
 /// Limits `value` to the bounds. Returns `least` if `value` is not a number; `clamp` would return the invalid

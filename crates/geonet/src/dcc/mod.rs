@@ -22,8 +22,8 @@
 //!   from one implementation. Tables A.2 and 3 and equations B.1 and B.2 come from two that agree.
 //!   [`adaptive`] says where these implementations give no rule.
 //!
-//! Left out: control of transmit power and data rate, and more than one channel. The module does not allow
-//! the bursts of DP0 in the profile of the Car 2 Car consortium. Also left out is the exchange of busy ratios
+//! Left out: control of transmit power and data rate, and more than one channel. The gate does not allow the
+//! bursts of DP0 in the profile of the Car 2 Car consortium. Also left out is the exchange of busy ratios
 //! among neighbours (EN 302 636-4-2, TS 103 175): the local ratio is the global one.
 
 pub mod adaptive;

@@ -78,7 +78,8 @@ impl ContentionBuffer {
     }
 
     /// Adds a packet that is not in the buffer. If the buffer would exceed `limit` octets, removes the oldest
-    /// packets and passes them to `pushed_out`. Passes a packet larger than `limit` itself to `pushed_out`.
+    /// packets and passes them to `pushed_out`. If the new packet alone has more than `limit` octets, passes
+    /// it to `pushed_out`.
     pub fn insert(
         &mut self,
         packet: BufferedPacket,

@@ -2,21 +2,21 @@
 //!
 //! A position vector has a station's past position, speed and heading. Greedy forwarding uses only the
 //! position and prefers neighbours at the edge of the range, which leave it first. At motorway speed many
-//! neighbours have left before the router selects them. This module extrapolates the position of each
-//! neighbour to the present time. A neighbour is a candidate only if the link to it lasts for
+//! neighbours have left before the router selects them. With prediction, the router extrapolates the position
+//! of each neighbour to the present time. A neighbour is a candidate only if the link to it lasts for
 //! [`crate::mib::Prediction::link_lifetime`]. The speeds of both stations and the range of the radio
 //! (`itsGnDefaultMaxCommunicationRange`) give that time. The candidate nearest to the destination is the next
 //! hop as in E.2, if it is nearer than this station by [`MIN_PROGRESS_METRES`]. Predicted positions differ
 //! between stations. Without that margin two stations could each believe the other to be nearer and exchange
 //! a packet without end.
 //!
-//! The module needs only the position of the destination. If the destination is in range, the router sends
+//! Prediction needs only the position of the destination. If the destination is in range, the router sends
 //! the packet to it directly, whether it is a neighbour or not. (A stationary station among fast ones sends
 //! beacons rarely.)
 //!
 //! The age of a vector is the difference of its timestamp and this station's clock. The age is at least the
 //! time since reception and at most [`MAX_CLOCK_DIFFERENCE`] more, so that a wrong clock has little effect.
-//! The module extrapolates a vector by at most [`MAX_EXTRAPOLATION`].
+//! The router extrapolates a vector by at most [`MAX_EXTRAPOLATION`].
 //!
 //! The search visits the neighbours nearer to the destination than this station, with a margin for their
 //! movement. The search has no cache, because the predicted positions change with time.
@@ -35,7 +35,7 @@ pub const MIN_PROGRESS_METRES: f64 = 1.0;
 /// Largest amount by which the age of a vector by its timestamp may exceed the time since its reception. A
 /// wrong clock of the sender then has little effect.
 pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
-/// Longest time for which the module extrapolates a station's movement.
+/// Longest time for which the router extrapolates a station's movement.
 pub const MAX_EXTRAPOLATION: Duration = Duration::from_secs(10);
 
 /// Predicts from position and movement of this station which neighbours stay in range.
@@ -282,7 +282,7 @@ mod tests {
         let table_of_new = location_table(&[(1000, new)]);
         let offset = predictor_at(3000).extrapolate(table_of_new.entry(0)).0;
         assert!((offset.0 - 200.0).abs() < 0.1, "two seconds since it was heard: {offset:?}");
-        // The module extrapolates a vector by at most 10 s.
+        // The router extrapolates a vector by at most 10 s.
         let offset = predictor_at(18_000).extrapolate(table_of_new.entry(0)).0;
         assert!((offset.0 - 600.0).abs() < 0.1, "{offset:?}");
     }

@@ -1,7 +1,7 @@
-//! Neighbor Solicitations and listener reports of the host that this module answers or drops itself.
+//! Neighbor Solicitations and listener reports of the host that the sublayer answers or drops itself.
 //!
-//! If the interface identifier of a solicited address names a station, the module answers with that station's
-//! MAC address (as a proxy, RFC 4861 7.2.4). The module answers first solicitations and Neighbor
+//! If the interface identifier of a solicited address names a station, the sublayer answers with that
+//! station's MAC address (as a proxy, RFC 4861 7.2.4). The sublayer answers first solicitations and Neighbor
 //! Unreachability Detection (RFC 4861 7.3), because reachability is GeoNetworking's task. It does not answer
 //! duplicate address detection (RFC 4862 5.4) for an address that names this station. GeoNetworking ensures
 //! that no other station has this address (EN 302 636-4-1 10.2.1.5).
@@ -9,7 +9,7 @@
 //! Listener reports (RFC 3810) about groups of link scope serve snooping switches, which do not exist on the
 //! air. Other reports go to the routers of the link. A report can say that the host has left the
 //! solicited-node group of an address. After a pseudonym change such a report would reveal three octets of
-//! the old address. So the module drops the whole report; the host repeats its other records later.
+//! the old address. So the sublayer drops the whole report; the host repeats its other records later.
 
 use std::net::Ipv6Addr;
 
@@ -24,8 +24,8 @@ use super::{Ipv6Adaptation, Ipv6Drop, Output};
 const NEIGHBOR_SOLICITATION: u8 = 135;
 
 impl Ipv6Adaptation {
-    /// Answers a solicitation of the host, or drops a packet that no other station needs. Returns whether the
-    /// packet is handled; if not, the caller sends it.
+    /// Answers a solicitation of the host, or drops a packet that no other station needs. Returns whether it
+    /// did one of these; if not, the caller sends the packet.
     ///
     /// # Errors
     ///

@@ -15,8 +15,8 @@
 //! because 3 means whole IPv6 packets. Stations before carnet 0.2 sent fragments without the four octets as
 //! next header 3. This station accepts that form until the release after 0.2.
 //!
-//! Unlike in RFC 4944, the packet follows without a dispatch octet. The module can fragment packets of up to
-//! 2047 octets.
+//! Unlike in RFC 4944, the packet follows without a dispatch octet. The sublayer can fragment packets of up
+//! to 2047 octets.
 //!
 //! **A station without this extension drops these payloads**: an IPv6 packet begins with version 6, and no
 //! fragment does. This station fragments only for a station that has announced reassembly. For the first
@@ -26,9 +26,9 @@
 //! room for a question, but not for many fragments. A station sends questions and answers only if its
 //! operator has enabled fragmentation.
 //!
-//! **Bounds.** A packet must be complete within [`REASSEMBLY_TIMEOUT`]. The module holds at most
+//! **Bounds.** A packet must be complete within [`REASSEMBLY_TIMEOUT`]. The sublayer holds at most
 //! [`MAX_INCOMPLETE_PER_STATION`] incomplete packets of a station and [`MAX_INCOMPLETE_PACKETS`] in all; a
-//! new packet replaces the oldest. If fragments overlap or disagree about the size, the module drops their
+//! new packet replaces the oldest. If fragments overlap or disagree about the size, the sublayer drops their
 //! packet. GeoNetworking drops duplicates (A.2).
 //!
 //! Left out: multicast, whose receivers cannot answer. For a multicast packet that is too large, the host
@@ -42,7 +42,7 @@ use carnet_base::Time;
 use crate::MacAddress;
 use crate::location_table::mac_key;
 
-/// Largest packet that the module can fragment, octets.
+/// Largest packet that the sublayer can fragment, octets.
 pub const MAX_PACKET_OCTETS: usize = 2047;
 /// MTU of the virtual interfaces with fragmentation, octets.
 pub const INTERFACE_MTU: u32 = 1500;
@@ -68,7 +68,7 @@ const NEXT_FRAGMENT_HEADER_LENGTH: usize = 5;
 /// Unit of fragment offsets, octets.
 const OFFSET_UNIT: usize = 8;
 
-/// Interval at which the module asks a station whether it can reassemble. The next constant is the largest
+/// Interval at which the sublayer asks a station whether it can reassemble. The next constant is the largest
 /// number of questions.
 const ABILITY_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_ABILITY_REQUESTS: u32 = 4;
@@ -84,19 +84,19 @@ const MAX_WAITING_OCTETS: usize = 16_384;
 /// Ability of a station to reassemble packets.
 #[derive(Debug)]
 enum PeerAbility<T> {
-    /// The module has asked, and the station has not answered yet. The packets to the station wait, each with
-    /// its context.
+    /// The sublayer has asked, and the station has not answered yet. The packets to the station wait, each
+    /// with its context.
     Asked { questions: u32, next: Time, held: Vec<(T, Vec<u8>)> },
     /// The station has confirmed that it can reassemble packets; the confirmation is valid until this time.
     Able { until: Time },
-    /// The station has not answered; until this time the module does not ask it again.
+    /// The station has not answered; until this time the sublayer does not ask it again.
     Unable { until: Time },
 }
 
 /// Result for a packet that is too large for one payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OversizeOutcome {
-    /// The module has fragmented the packet, or the packet waits for the station's answer.
+    /// The sublayer has fragmented the packet, or the packet waits for the station's answer.
     Taken,
     /// The host must send smaller packets.
     TooBig,
@@ -107,7 +107,7 @@ pub(super) enum OversizeOutcome {
 pub(super) enum PayloadOutcome {
     /// The payload is an IPv6 packet, or another payload that this module does not handle.
     NotFragment,
-    /// The module has stored the fragment, and the packet is not complete yet.
+    /// The sublayer has stored the fragment, and the packet is not complete yet.
     Taken,
     /// The payload is malformed.
     Malformed,
@@ -254,7 +254,7 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Handles that the position of a station has become unknown. Before the next large packet, the module
+    /// Handles that the position of a station has become unknown. Before the next large packet, the sublayer
     /// asks the station again whether it can reassemble.
     pub(super) fn forget_ability(&mut self, station: MacAddress) {
         let key = mac_key(station);
@@ -271,7 +271,8 @@ impl<T> Fragments<T> {
             PeerAbility::Able { until } | PeerAbility::Unable { until } => *until > now,
         });
         if self.ability_by_station.len() >= MAX_PEERS {
-            // Remove a station that did not answer. The only loss is that the module asks this station again.
+            // Remove a station that did not answer. The only loss is that the sublayer asks this station
+            // again.
             let silent =
                 self.ability_by_station.iter().find(|(_, peer)| matches!(peer, PeerAbility::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
@@ -299,8 +300,8 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Handles the payload of a unicast packet from a station. If the station now can reassemble, the module
-    /// sends it the packets that waited. One payload carries `room` octets.
+    /// Handles the payload of a unicast packet from a station. If the station now can reassemble, the
+    /// sublayer sends it the packets that waited. One payload carries `room` octets.
     pub(super) fn receive_payload(
         &mut self,
         now: Time,
@@ -311,7 +312,7 @@ impl<T> Fragments<T> {
         match payload {
             [ABILITY_REQUEST, ..] => {
                 self.outgoing_payloads.push_back((source, vec![ABILITY_REPLY]));
-                // A station that asks for reassembly can itself reassemble.
+                // A station that asks whether this station can reassemble can itself reassemble.
                 self.record_ability(now, source, room);
                 PayloadOutcome::Taken
             }
@@ -335,7 +336,8 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Stores that a station can reassemble. Ignores an unsolicited answer, because it would take room.
+    /// Stores that a station can reassemble. Ignores an answer to no question, because its entry would take
+    /// the room of another station.
     fn record_ability(&mut self, now: Time, station: MacAddress, room: usize) {
         let Some(peer) = self.ability_by_station.get_mut(&mac_key(station)) else { return };
         let before = std::mem::replace(peer, PeerAbility::Able { until: now + ABILITY_LIFETIME });
@@ -437,7 +439,7 @@ mod tests {
         std::iter::from_fn(|| fragments.poll_payload()).map(|(_, payload)| payload).collect()
     }
 
-    /// Passes payloads of station A to the module `to`, and returns the results.
+    /// Passes payloads of station A to `to`, and returns the results.
     fn receive_all(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<PayloadOutcome> {
         payloads.iter().map(|payload| to.receive_payload(NOW, A, PAYLOAD_ROOM, payload)).collect()
     }
@@ -500,7 +502,7 @@ mod tests {
             from.send_packet(now + INABILITY_LIFETIME, B, PAYLOAD_ROOM, (), &packet(600)),
             OversizeOutcome::Taken
         );
-        // The module accepts a late answer, and ignores an unsolicited one.
+        // The sublayer accepts a late answer, and ignores an unsolicited one.
         from.receive_payload(now + INABILITY_LIFETIME, B, PAYLOAD_ROOM, &[ABILITY_REPLY]);
         assert_eq!(take_payloads(&mut from).len(), 3);
         from.receive_payload(now, A, PAYLOAD_ROOM, &[ABILITY_REPLY]);
@@ -582,7 +584,7 @@ mod tests {
         for bad in [beyond, odd, empty, first_again, pieces[1][..4].to_vec(), vec![0xc0, 0, 0, 0]] {
             assert_eq!(receive_all(&mut to, &[bad]), [PayloadOutcome::Malformed]);
         }
-        // The module leaves IPv6 packets and other payloads to the caller.
+        // The sublayer leaves IPv6 packets and other payloads to the caller.
         for other in [vec![0x60, 0], vec![], vec![0x45], vec![0xff, 1, 2, 3, 4], vec![0xc3, 1, 2]] {
             assert_eq!(receive_all(&mut to, &[other]), [PayloadOutcome::NotFragment]);
         }

@@ -7,8 +7,8 @@
 //! packets may be for other stations. One of three rules ([`ReorderRule`]) decides whether this station
 //! expects the missing packets. The first rule requires a shorter path, the second a changed path (TCP over
 //! Geo-routing for High Mobility: "a change of hop count tells a change of path"). The third rule requires
-//! only the gap. With the first two rules no packet waits on a steady path. The module computes the hold time
-//! from the lateness of earlier packets: SRTT + 4 VAR, as in TCP's timer, and at most the bound. The module
+//! only the gap. With the first two rules no packet waits on a steady path. The buffer computes the hold time
+//! from the lateness of earlier packets: SRTT + 4 VAR, as in TCP's timer, and at most the bound. The buffer
 //! delivers a packet at once if it arrives after the hold time.
 //!
 //! Left out: broadcasts, which arrive over many paths at once and are not streams.

@@ -92,7 +92,8 @@ impl Ipv6Adaptation {
             return Err(Ipv6Drop::OwnSource);
         }
         let is_another = |named: Option<MacAddress>| named.is_some_and(|named| named != sender);
-        // A source of larger scope may belong to a host behind the station.
+        // A source address of larger scope may belong to a host behind the station, so check only a
+        // link-local one.
         if header.source.is_unicast_link_local() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }

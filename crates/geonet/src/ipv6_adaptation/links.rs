@@ -23,11 +23,11 @@ pub struct LinkId(pub u32);
 /// Kind of virtual link of an interface (EN 302 636-6-1 clause 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// TVL: all stations within the hop limit.
+    /// Topological virtual link (TVL): all stations within the hop limit.
     Topological,
-    /// Static GVL: all stations in the area.
+    /// Static geographic virtual link (GVL): all stations in the area.
     Geographic(GeoArea),
-    /// Dynamic GVL: receives the packets to areas that have no link of their own.
+    /// Dynamic geographic virtual link (GVL): receives the packets to areas that have no link of their own.
     Dynamic,
 }
 
@@ -42,8 +42,8 @@ pub struct VirtualLink {
     pub address: MacAddress,
     /// Largest IPv6 packet, octets.
     pub mtu: u32,
-    /// Whether the module created this interface because of a Router Advertisement. Such an interface is for
-    /// hosts, which configure themselves from advertisements.
+    /// Whether the sublayer created this interface because of a Router Advertisement. Such an interface is
+    /// for hosts, which configure themselves from advertisements.
     pub learned_from_advertisement: bool,
 }
 

@@ -23,30 +23,30 @@
 //!
 //! The host's own neighbour cache selects the next hop, so the MAC address alone maps a unicast packet. The
 //! IPv6 destination of a routed packet does not name the next hop. The standard resolves the IPv6 address
-//! (`itsGn6aslVIResolAddr`); this module resolves it one step earlier. The host sends a Neighbor
-//! Solicitation. If the interface identifier contains a MAC address, this module answers the solicitation
+//! (`itsGn6aslVIResolAddr`); the sublayer resolves it one step earlier. The host sends a Neighbor
+//! Solicitation. If the interface identifier contains a MAC address, the sublayer answers the solicitation
 //! (`discovery`) and sends nothing on the air. Other addresses (static, privacy, stable) use real Neighbor
 //! Discovery, as broadcasts on their link.
 //!
-//! The module accepts only addresses that GeoNetworking can confirm. Three addresses in a received packet
+//! The sublayer accepts only addresses that GeoNetworking can confirm. Three addresses in a received packet
 //! must not name another station than the sender. They are a link-local source address, the target of a
 //! Neighbor Advertisement, and a link-layer address in Neighbor Discovery.
 //!
-//! **Where the standard is silent.** The module delivers a packet to an area without a link on the dynamic
-//! link. If the station has no dynamic link, the packet arrives on the topological link. The module delivers
-//! a packet to a mapped group always on the topological link, on which the host would also send to this
-//! group. All interfaces have the same MAC address, so a link-local unicast address belongs to every link.
-//! The module delivers packets to such an address on the topological link.
+//! **Where the standard is silent.** The sublayer delivers a packet to an area without a link on the dynamic
+//! link. If the station has no dynamic link, the packet arrives on the topological link. The sublayer
+//! delivers a packet to a mapped group always on the topological link, on which the host would also send to
+//! this group. All interfaces have the same MAC address, so a link-local unicast address belongs to every
+//! link. The sublayer delivers packets to such an address on the topological link.
 //!
 //! [`Ipv6Adaptation::handle_groups`] takes the areas that the management plane sets at run time
 //! ([`crate::geo_destinations`]).
 //!
-//! A packet that is too large for the radio causes Packet Too Big, or the module fragments it
+//! A packet that is too large for the radio causes Packet Too Big, or the sublayer fragments it
 //! ([`fragments`]), an extension.
 //!
 //! **Congestion marking** precedes loss, another extension. If more octets than `congestion_mark` wait at the
-//! radio, the module sets Congestion Experienced in host packets with ECT (RFC 3168 5, RFC 8311). The module
-//! never changes packets of other stations.
+//! radio, the sublayer sets Congestion Experienced in host packets with ECT (RFC 3168 5, RFC 8311). The
+//! sublayer never changes packets of other stations.
 //!
 //! Left out: compression. At run time only Router Advertisements create interfaces.
 
@@ -83,8 +83,8 @@ pub const MAX_GN_HEADER_SIZE: u32 = 88;
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
 /// Largest number of stored routers.
 const MAX_ROUTERS: usize = 64;
-/// Largest number of links that the module creates at once. The next constant is the interval after which it
-/// may create one more. A router that advertises and withdraws a prefix repeatedly must not keep the host
+/// Largest number of links that the sublayer creates at once. The next constant is the interval after which
+/// it may create one more. A router that advertises and withdraws a prefix repeatedly must not keep the host
 /// busy with interfaces.
 const LINK_CREATION_BURST: u32 = 64;
 const LINK_CREATION_INTERVAL: Duration = Duration::from_secs(2);
@@ -141,13 +141,13 @@ pub struct Ipv6Config {
     /// Longest time for which a packet that has overtaken earlier packets waits for them, see [`in_order`].
     /// With zero, packets do not wait.
     pub reorder_wait: Duration,
-    /// Rule that decides by the hops of a packet whether the packet has overtaken others.
+    /// Rule that decides, by the hops of two packets, whether the later one has overtaken missing packets.
     pub reorder_rule: in_order::ReorderRule,
     /// Kind of packets that wait in the reordering buffer.
     pub reorder_hold: ReorderHold,
-    /// Octets waiting at the radio above which the module marks packets of the hosts; `None` for no marks.
+    /// Octets waiting at the radio above which the sublayer marks packets of the hosts; `None` for no marks.
     pub congestion_mark: Option<u32>,
-    /// Whether the module fragments packets that are too large for the radio, if the receiving station can
+    /// Whether the sublayer fragments packets that are too large for the radio, if the receiving station can
     /// reassemble them; see [`fragments`]. The interfaces then have an MTU of at least 1500 octets.
     pub fragments_large_packets: bool,
 }
@@ -208,7 +208,7 @@ pub enum Output {
     },
 }
 
-/// Area whose link the module created because of a Router Advertisement.
+/// Area whose link the sublayer created because of a Router Advertisement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedArea<'a> {
     /// Interface of the area.
@@ -224,20 +224,20 @@ pub struct LearnedArea<'a> {
 /// Counters of the sublayer.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// Number of packets of the host that the module passed to GeoNetworking.
+    /// Number of packets of the host that the sublayer passed to GeoNetworking.
     pub sent_packets: u64,
-    /// Number of received packets that the module passed to the host.
+    /// Number of received packets that the sublayer passed to the host.
     pub received_packets: u64,
-    /// Number of host packets that did not need the radio: solicitations that this module answered, and
+    /// Number of host packets that did not need the radio: solicitations that the sublayer answered, and
     /// listener reports that no station needs.
     pub locally_answered: u64,
     /// Number of host packets marked as Congestion Experienced.
     pub marked_packets: u64,
-    /// Number of host packets that the module fragmented.
+    /// Number of host packets that the sublayer fragmented.
     pub fragmented_packets: u64,
-    /// Number of packets of other stations that the module reassembled.
+    /// Number of packets of other stations that the sublayer reassembled.
     pub reassembled_packets: u64,
-    /// Number of packets that the module could not reassemble: fragments were missing or contradicted each
+    /// Number of packets that the sublayer could not reassemble: fragments were missing or contradicted each
     /// other.
     pub abandoned_packets: u64,
     dropped: [u64; Ipv6Drop::ALL.len()],
@@ -275,8 +275,8 @@ pub struct Ipv6Adaptation {
     radio_queue_octets: u32,
     /// Largest GeoNetworking payload in octets. It may be less than the minimum MTU of IPv6.
     max_payload_octets: usize,
-    /// Fragments and reassembles packets. The module stores the interface of each waiting packet, for a later
-    /// Packet Too Big.
+    /// Fragments and reassembles packets. The sublayer stores the interface of each waiting packet, for a
+    /// later Packet Too Big.
     fragments: Option<Fragments<LinkId>>,
 }
 
@@ -354,7 +354,7 @@ impl Ipv6Adaptation {
         self.radio_queue_octets = octets;
     }
 
-    /// Returns whether the module may mark packets.
+    /// Returns whether the sublayer may mark packets.
     pub fn may_mark(&self) -> bool {
         self.congestion_mark.is_some()
     }

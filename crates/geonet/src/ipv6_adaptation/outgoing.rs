@@ -35,18 +35,18 @@ pub struct HostFrame<'a> {
 enum HostFrameOutcome<'a> {
     Request(Request<'a>),
     Settled,
-    /// The module fragments the packet, now or after the station has answered that it can reassemble.
+    /// The sublayer fragments the packet, now or after the station has answered that it can reassemble.
     Cut,
 }
 
 impl Ipv6Adaptation {
-    /// Converts a frame of the host into a request to the router. Returns `None` if this module handled the
+    /// Converts a frame of the host into a request to the router. Returns `None` if the sublayer handled the
     /// frame itself; the caller then polls the outputs.
     ///
     /// # Errors
     ///
-    /// The reason why the module dropped the frame. If the packet is too large, the module has answered with
-    /// Packet Too Big.
+    /// The reason why the sublayer dropped the frame. If the packet is too large, the sublayer has answered
+    /// with Packet Too Big.
     pub fn handle_host_frame<'a>(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Ipv6Adaptation {
     ///
     /// # Errors
     ///
-    /// The reason for which the module does not send the packet.
+    /// The reason for which the sublayer does not send the packet.
     pub fn handle_forwarded<'a>(&mut self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
         let result = self.request_of_forwarded(packet);
         match result {
@@ -164,7 +164,7 @@ impl Ipv6Adaptation {
             if !any || !ours {
                 return Ok(Some(delivery));
             }
-            // The payload is a question to this module, so applications do not get it, even if this station
+            // The payload is a question to the sublayer, so applications do not get it, even if this station
             // does not answer it.
             self.count_drop(Ipv6Drop::Malformed);
             return Err(Ipv6Drop::Malformed);
@@ -271,8 +271,8 @@ impl Ipv6Adaptation {
         if !icmpv6::may_answer_with(error, packet) {
             return;
         }
-        // The source of the error is an unused link-local address, because a host drops packets from its own
-        // address.
+        // The source of the error is a link-local address that no station uses, because a host drops packets
+        // from its own address.
         let source = addresses::link_local_address(ANYCAST_MAC);
         self.outputs.push_back(Output::Frame {
             link: link.id,

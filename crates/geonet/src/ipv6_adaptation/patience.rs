@@ -5,7 +5,7 @@
 //! of Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts without this
 //! receiver. If a segment above a gap came over another number of hops than the last segment in order, it
 //! took another path ([`ReorderRule`] decides). The duplicate ACK for this segment waits. If the missing
-//! segments arrive, the host acknowledges them, and the module never sends the duplicate ACKs. Otherwise it
+//! segments arrive, the host acknowledges them, and the sublayer never sends the duplicate ACKs. Otherwise it
 //! sends them after SRTT + 4 RTTVAR, at the latest after the bound. The receiver computes both values from
 //! echoed timestamps (RFC 7323 4). After that time the gap counts as a loss, and no acknowledgement waits for
 //! it.
@@ -180,13 +180,13 @@ pub struct DuplicateAckDelay<T> {
     flows: BTreeMap<(ConnectionEnd, ConnectionEnd), ConnectionDirection<T>>,
     /// Number of acknowledgements that had to wait.
     pub held_acks: u64,
-    /// Number of waiting acknowledgements that the module never sent.
+    /// Number of waiting acknowledgements that the sublayer never sent.
     pub suppressed_acks: u64,
 }
 
 impl<T> DuplicateAckDelay<T> {
-    /// Creates the module. `rule` decides whether a segment's acknowledgement waits; `bound` is the longest
-    /// wait.
+    /// Creates the state without flows. `rule` decides whether a segment's acknowledgement waits; `bound` is
+    /// the longest wait.
     pub fn new(rule: ReorderRule, bound: Duration) -> DuplicateAckDelay<T> {
         DuplicateAckDelay { rule, max_wait: bound, flows: BTreeMap::new(), held_acks: 0, suppressed_acks: 0 }
     }
@@ -237,7 +237,7 @@ impl<T> DuplicateAckDelay<T> {
         }
     }
 
-    /// Reads a packet of a host and returns whether it leaves now. If it waits, the module stores the value
+    /// Reads a packet of a host and returns whether it leaves now. If it waits, the sublayer stores the value
     /// that `keep` returns.
     pub fn handle_packet(&mut self, now: Time, packet: &[u8], keep: impl FnOnce() -> T) -> bool {
         if self.flows.is_empty() {
@@ -409,7 +409,7 @@ mod tests {
         DuplicateAckDelay::new(rule, MAX_WAIT)
     }
 
-    /// Returns a module that has received segments 0 and 1 over three hops, both acknowledged.
+    /// Returns the state after the segments 0 and 1 have arrived over three hops and are acknowledged.
     fn delay_after_two_segments(rule: ReorderRule) -> DuplicateAckDelay<u32> {
         let mut patience = delay_with_rule(rule);
         for number in [0, 1] {

@@ -2,10 +2,10 @@
 //!
 //! Each group has a filter mode, a list of sources, and timers. INCLUDE (A): listeners want only A. EXCLUDE
 //! (X, Y): they want all sources but Y. X holds the sources that listeners have requested by name; they
-//! matter after the last EXCLUDE listener has left. The module stores each query of the tables in 7.4 ("send
+//! matter after the last EXCLUDE listener has left. The router stores each query of the tables in 7.4 ("send
 //! Q(...)") with a count. The querier of the link sends the queries that are due.
 //!
-//! **Bounds.** The module stores [`MAX_GROUPS`] groups and [`MAX_SOURCES`] sources of each. It refuses
+//! **Bounds.** The router stores [`MAX_GROUPS`] groups and [`MAX_SOURCES`] sources of each. It refuses
 //! further groups. A group with more sources counts as EXCLUDE of no source for
 //! [`MldTiming::listening_interval`], because forwarding unwanted packets is better than losing wanted ones.
 //! The cost of a report depends only on the groups that it names, because any host may send reports without
@@ -439,8 +439,8 @@ impl GroupState {
         ask_sources.values_mut().for_each(|count| *count -= 1);
         ask_sources.retain(|_, count| *count > 0);
         for (sources, suppress) in [(wanted, true), (unsure, false)] {
-            // The querier also sends a query about the group, so it may omit the query with the S flag, about
-            // sources with high timers.
+            // The querier also sends a query about the whole group. So it may omit the query with the S flag:
+            // that query is about sources whose timers are above the Last Listener Query Time.
             let spared = suppress && about_group;
             if !(sources.is_empty() || spared) {
                 questions.push(PendingQuery { group, sources, suppress_router_timers: suppress });

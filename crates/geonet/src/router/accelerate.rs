@@ -165,8 +165,8 @@ fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Resul
         direct,
         router.own_timestamp(now),
     )?;
-    // B.2 limits only forwarded packets. A fast path does not forward while a limit is set. So the packets of
-    // the sample were for this station, and do not count for the data rate.
+    // The sample contains only packets for this station: B.2 limits forwarded packets, so a fast path does
+    // not forward while a limit is set. These packets do not count for the data rate.
     let length = router.parameters.duplicate_packet_list_length;
     let entry = router.location_table.entry_mut(learnt.slot);
     for sequence in &sample.sequences {

@@ -61,7 +61,7 @@ enum Timer {
     Search(u64),
     Contention(PacketIdentity),
     Repeat(u32),
-    /// The validity of a neighbour's last beacon ends.
+    /// End of the validity of a neighbour's last beacon.
     Silence,
     /// The shaper may release an own packet (annex B.2).
     Shaper,

@@ -128,8 +128,8 @@ impl Router {
         own
     }
 
-    /// Stores the speed of a neighbour. The fastest neighbour's speed counts until no neighbour of that speed
-    /// has sent a packet for [`FAST_NEIGHBOUR_LIFETIME`].
+    /// Stores the speed of a neighbour for the beacon interval. The speed of the fastest neighbour counts
+    /// until no neighbour of that speed has sent a packet for [`FAST_NEIGHBOUR_LIFETIME`].
     pub(super) fn note_neighbour_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
         let outdated = now.saturating_since(self.fastest_neighbour_speed.0) > FAST_NEIGHBOUR_LIFETIME;
         if outdated || neighbour.speed.unsigned_abs() >= self.fastest_neighbour_speed.1.unsigned_abs() {

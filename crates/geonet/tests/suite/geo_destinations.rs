@@ -132,7 +132,7 @@ fn location_service_follows_station_in_centre_of_area() {
     let moved = a.next().with_later_timestamp(1).moved_to(SimulatedStation::c().position());
     plane.iut.receive_broadcast(&SimulatedStation::b(), &moved.tsb_frame(b"x")).expect("received");
     assert_eq!(plane.centre_of_area("convoy"), Some(Ok(moved.position())));
-    // While packets of the station arrive, the module sends no search. It sends the next search before the
+    // While packets of the station arrive, carnet sends no search request. It sends the next one before the
     // station's entry expires.
     plane.count_location_requests();
     plane.advance_time(Duration::from_secs(9));
@@ -161,7 +161,7 @@ fn searches_for_missing_station_in_centre_become_rarer() {
     };
     let (first, second) = (hour(&mut plane), hour(&mut plane));
     assert!((10..=20).contains(&first) && (10..=13).contains(&second), "{first} {second}");
-    // After the area is removed, the module sends no more requests.
+    // After the area is removed, carnet sends no more requests.
     assert!(plane.areas.remove("lost") && !plane.areas.remove("lost"));
     assert!(hour(&mut plane) <= 1);
     assert_eq!((hour(&mut plane), plane.areas.poll_timeout()), (0, None));

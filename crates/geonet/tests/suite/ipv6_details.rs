@@ -1,4 +1,4 @@
-//! Rules of IPv6 over GeoNetworking that the test purposes do not cover: answers to the host, refused
+//! Rules of IPv6 over GeoNetworking that the ETSI test purposes do not cover: answers to the host, refused
 //! packets, areas of groups.
 
 use std::net::Ipv6Addr;
@@ -30,7 +30,7 @@ fn host_with_group() -> HostAndRouter {
     HostAndRouter::new(Ipv6Config { dynamic_interface: Some("dgvl".into()), areas: vec![area], ..config() })
 }
 
-/// Returns the Neighbor Advertisement with which the module answered the host's last solicitation.
+/// Returns the Neighbor Advertisement with which the sublayer answered the host's last solicitation.
 #[track_caller]
 fn take_advertisement(host: &mut HostAndRouter, link: &str) -> (NeighborAdvertisement, [u8; 6]) {
     assert_eq!(host.frames_for_host.len(), 1, "{:?}", host.frames_for_host);
@@ -97,7 +97,7 @@ fn geonetworking_detects_duplicates_of_derived_addresses() {
     assert_eq!(host.send_packet("tvl0", [0x33, 0x33, 0xff, 0, 0, 1], &own), Ok(false));
     assert!(host.frames_for_host.is_empty());
     host.iut.assert_nothing_sent();
-    // The module does not answer for an address that may belong to another node, or that names another
+    // The sublayer does not answer for an address that may belong to another node, or that names another
     // station.
     for other in [parse_address("2001:db8::1"), addresses::link_local_address(SimulatedStation::b().mac)] {
         host.send_multicast("tvl0", &neighbor_solicitation(nobody, other, None));
@@ -173,7 +173,7 @@ fn listener_reports_for_link_scope_groups_are_not_sent() {
     assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
     assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP_ADDRESS])), Ok(true));
     host.iut.take_only_transmission();
-    // The first report names a group of an old address and a valid group. The module drops this report. It
+    // The first report names a group of an old address and a valid group. The sublayer drops this report. It
     // forwards the next report, which names only the valid group.
     let mut left = report(&["ff02::1:ff00:1", GROUP_ADDRESS]);
     left[56] = 3;
@@ -181,7 +181,7 @@ fn listener_reports_for_link_scope_groups_are_not_sent() {
     (message[2], message[3]) = (0, 0);
     icmpv6::set_checksum(&mut message, host_address(), parse_address("ff02::16"));
     assert_eq!(host.send_packet("tvl0", mac, &[left, message].concat()), Ok(false));
-    // The module forwards a report with fewer records than the report announces.
+    // The sublayer forwards a report with fewer records than the report announces.
     let mut short = report(&["ff02::2"]);
     short[55] = 2;
     assert_eq!(host.send_packet("tvl0", mac, &short), Ok(true));
@@ -350,7 +350,7 @@ fn packet_with_address_of_another_station_is_dropped() {
             ),
             Ipv6Drop::SpoofedSource,
         ),
-        // The module also refuses Neighbor Discovery behind an extension header (destination options, a
+        // The sublayer also refuses Neighbor Discovery behind an extension header (destination options, a
         // fragment), because hosts would accept it.
         (
             packet_behind_extension(

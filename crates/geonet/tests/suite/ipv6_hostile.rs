@@ -23,7 +23,7 @@ const ROUND_COUNT: usize = match option_env!("CARNET_ROUNDS") {
     None => 40_000,
 };
 
-/// Returns packets whose content the module inspects.
+/// Returns packets whose content the sublayer inspects.
 fn seed_packets() -> Vec<Vec<u8>> {
     let station = SimulatedStation::b();
     let from = addresses::link_local_address(station.mac);
@@ -136,6 +136,6 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
         assert!(host.interfaces.len() <= 5 && host.frames_for_host.len() <= 1, "{:?}", host.interfaces);
         host.frames_for_host.clear();
     }
-    // Check that the module accepted enough of the mutated packets; otherwise the test shows nothing.
+    // Check that the sublayer accepted enough of the mutated packets; otherwise the test shows nothing.
     assert!(taken > ROUND_COUNT / 20 && settled > ROUND_COUNT / 100, "{taken} {settled}");
 }

@@ -48,8 +48,8 @@ use crate::io::payload;
 use crate::{ItsDrop, ItsTime, MessageTransmission};
 use conditions::{CamConditions, MovementValues};
 
-/// Maximum packet lifetime of a CAM in the GeoNetworking request. Clause 5.3.4.1 allows 1,000 ms; the test
-/// purposes require a lower value.
+/// Maximum packet lifetime of a CAM in the GeoNetworking request. Clause 5.3.4.1 allows 1,000 ms; the ETSI
+/// test purposes require a lower value.
 const MAX_PACKET_LIFETIME: Duration = Duration::from_millis(950);
 /// TC ID of CAMs: DCC profile DP2.
 const TRAFFIC_CLASS: u8 = 2;

@@ -2,7 +2,7 @@
 //!
 //! In a CAM all fields up to the width of the vehicle are at fixed bits, so a few loads are enough. The
 //! function does not check later octets. Only an addition to the basic container would move the fields. No
-//! release has such an addition. If a CAM has one, the module decodes the CAM in full.
+//! release has such an addition. If a CAM has one, the map decodes the CAM in full.
 
 use carnet_geonet::geodesy::Position;
 

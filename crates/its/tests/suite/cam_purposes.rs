@@ -1,7 +1,7 @@
 //! TS 102 868-2: the test purposes of CAM for the CA basic service alone. Each test has the id of its
 //! purpose.
 //!
-//! The purposes apply to edition V1.3.1 with protocolVersion 1; a CAM of V1.4.1 has 2.
+//! The ETSI test purposes apply to edition V1.3.1 with protocolVersion 1; a CAM of V1.4.1 has 2.
 
 use std::time::Duration;
 
@@ -356,7 +356,7 @@ roles! {
     tc_cam_msd_ina_bv_08 SafetyCar SafetyCarContainer,
 }
 
-/// Beyond the purposes: a CAM contains the data of the vehicle's role, and no data of another role.
+/// Beyond the ETSI test purposes: a CAM contains the data of the vehicle's role, and no data of another role.
 #[test]
 fn cam_has_container_of_vehicle_role_only() {
     let given = SpecialVehicleContainer::EmergencyContainer(EmergencyContainer {
@@ -498,7 +498,7 @@ fn tc_cam_msp_bv_01() {
     assert_eq!(iut.ldm.station(StationId(2)).map(|station| station.speed), Some(SpeedValue(1500)));
 }
 
-/// Beyond the purposes: the header identifies type and version of the message.
+/// Beyond the ETSI test purposes: the header identifies type and version of the message.
 #[test]
 fn ca_service_refuses_other_messages_and_versions() {
     let octets =
@@ -513,8 +513,8 @@ fn ca_service_refuses_other_messages_and_versions() {
     }
 }
 
-/// Beyond the purposes: the service sends no CAM without station data, with an old position, or with an
-/// unavailable position.
+/// Beyond the ETSI test purposes: the service sends no CAM without station data, with an old position, or
+/// with an unavailable position.
 #[test]
 fn service_sends_no_cam_without_position() {
     let mut iut = ServiceUnderTest::new();
@@ -534,7 +534,7 @@ fn service_sends_no_cam_without_position() {
     assert_eq!(iut.service.poll_transmit(), None);
 }
 
-/// Beyond the purposes: the generation time of a CAM is the time of its position.
+/// Beyond the ETSI test purposes: the generation time of a CAM is the time of its position.
 #[test]
 fn generation_delta_time_is_that_of_the_position() {
     let mut iut = ServiceUnderTest::new();
@@ -547,7 +547,8 @@ fn generation_delta_time_is_that_of_the_position() {
     }
 }
 
-/// Beyond the purposes: if a value does not fit a CAM, the service reports an error and sends nothing.
+/// Beyond the ETSI test purposes: if a value does not fit a CAM, the service reports an error and sends
+/// nothing.
 #[test]
 fn service_sends_no_cam_with_value_outside_range() {
     let mut iut = ServiceUnderTest::new();
@@ -556,7 +557,7 @@ fn service_sends_no_cam_with_value_outside_range() {
     assert_eq!(iut.service.poll_generation_error(), Some(ItsDrop::NotEncodable));
 }
 
-/// Beyond the purposes: after an error the service waits, and tries again for a limited time.
+/// Beyond the ETSI test purposes: after an error the service waits, and tries again for a limited time.
 #[test]
 fn service_tries_refused_cam_again_after_pause() {
     let no_position = |iut: &mut ServiceUnderTest| iut.position = ReferencePosition::default();

@@ -1,7 +1,7 @@
 //! TS 102 869-2: the test purposes of DENM about the originating station. Each test has the id of its
 //! purpose.
 //!
-//! The purposes apply to edition V1.2.1 with protocolVersion 1; a DENM of V1.3.1 has 2.
+//! The ETSI test purposes apply to edition V1.2.1 with protocolVersion 1; a DENM of V1.3.1 has 2.
 
 use crate::denm_support::{
     OWN_STATION_ID, denm_of_other_station, event_request, own_action_id, own_service, receive_denm,

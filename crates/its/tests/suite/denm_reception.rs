@@ -178,8 +178,8 @@ fn tc_den_kafw_ti_03() {
     assert!(delays.iter().all(|delay| (1000..=1150).contains(delay)), "{delays:?}");
     let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     assert!(most - least > 75, "random: {delays:?}");
-    // min(..., validityDuration): the forwarding timer would expire together with the event, so the station
-    // forwards nothing.
+    // The forwarding timer is at most the validity of the event. Here it would expire together with the
+    // event, so the station forwards nothing.
     let mut short = denm_with_keep_alive_forwarding();
     short.denm.management.transmission_interval = Some(TransmissionInterval(8000));
     let mut station = forwarding_service();
@@ -224,7 +224,8 @@ fn tc_den_kafw_bv_08() {
     assert_eq!(forwarded_denm().denm, denm_with_keep_alive_forwarding().denm);
 }
 
-/// Beyond the purposes: the station forwards data that this release does not know octet by octet.
+/// Beyond the ETSI test purposes: the station forwards unknown data, which a later release may have added,
+/// without a change.
 #[test]
 fn forwarding_keeps_every_octet() {
     let mut octets = encode(&denm_with_keep_alive_forwarding()).unwrap();
@@ -263,7 +264,8 @@ fn tc_den_kafw_bv_11() {
     assert_eq!(run_until(&mut station, 60_000), []);
 }
 
-/// Beyond the purposes: the station refuses events that have ended, and reference times in the future.
+/// Beyond the ETSI test purposes: the station refuses events that have ended, and reference times in the
+/// future.
 #[test]
 fn denm_with_impossible_times_is_refused() {
     let mut station = own_service();
@@ -285,8 +287,8 @@ fn denm_with_impossible_times_is_refused() {
     assert_eq!(station.trigger_event(now_at_milliseconds(1000), &request), Err(ItsDrop::Expired));
 }
 
-/// Beyond the purposes: the station accepts a negation whose reference time equals that of the negated
-/// message.
+/// Beyond the ETSI test purposes: the station accepts a negation whose reference time equals that of the
+/// negated message.
 #[test]
 fn station_accepts_negation_with_reference_time_of_negated_message() {
     let mut station = receiving_service();
@@ -305,7 +307,7 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
     );
 }
 
-/// Beyond the purposes: the service limits the number of own events and of received events.
+/// Beyond the ETSI test purposes: the service limits the number of own events and of received events.
 #[test]
 fn den_service_tables_are_bounded() {
     let mut station = own_service();

@@ -16,14 +16,16 @@ pub const VANETZA_MESSAGES: [&str; 2] = [
     "0202000000011ebd005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
 ];
 
-/// Encoding of [`full_cam`] by pycrate 0.8.1 (`ITS_CAM_2`). pycrate decodes the same values from it.
+/// Encoding of [`cam_with_all_fields`] by pycrate 0.8.1 (`ITS_CAM_2`). pycrate decodes the same values from
+/// it.
 const PYCRATE_CAM: &str = "
     0202fffffffffffe60a42fb1c7e00000003ffa022e1200003a7fe0ffbfff7c7fd7e0032800c40001e0f001f40206800bad69
     3a405ad2747ffffffff9205780001ffff00007fff00001ffff4000c0002ffff00013fff00001ffff6000e00027fff40011ff
     f400017fff9000b0001bfff8000cfff80000ffffb800780011fffb00087ffb00009fffd4004c000afffd00053ffd00005fff
     e6002e00067ffe40031ffe400037fff1001b0003bfff0001cfff00001ffff7800f80021fff700107ff700011fffb4008c001
     2fffb00093ffb00009fffd6004e000a7ffd40051ffd400057ffe9002b0005bffe8002cffe83c1a76caaa80";
-/// Encoding of [`full_denm`] by pycrate 0.8.1 (`ITS_DENM_3`). pycrate decodes the same values from it.
+/// Encoding of [`denm_with_all_fields`] by pycrate 0.8.1 (`ITS_DENM_3`). pycrate decodes the same values from
+/// it.
 const PYCRATE_DENM: &str = "
     020101234567e7c4d5e6f7ffff95062fa92f65418bea5646b49d1ffd693a3fe001002003dbba00dd460270f0b7cbc045c03b
     600037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe9

@@ -8,14 +8,14 @@
 //! * `balance`: one tunnel for each flow (addresses, protocol, ports). Rendezvous hashing with weights
 //!   selects the tunnel with the best score for that flow. When a tunnel fails, only its own flows move, each
 //!   to its second best tunnel. When a tunnel returns, only the flows move for which it has the best score.
-//!   Weights are measured values and vary all the time. The module keeps the old weights as long as no share
-//!   changes by more than a quarter.
+//!   Weights are measured values and vary all the time. The distributor keeps the old weights as long as no
+//!   share changes by more than a quarter.
 //! * `duplicate`: the first four working tunnels of the list. The receiver keeps the first copy of each
 //!   packet ([`super::duplicates`]).
 //!
 //! Later fragments of a packet do not contain the ports. They take the tunnel of the packet's first fragment
-//! if that fragment arrived before them. Otherwise the module uses the fields that the later fragment
-//! contains. The module remembers first fragments for a limited time and in limited number.
+//! if that fragment arrived before them. Otherwise the distributor uses the fields that the later fragment
+//! contains. The distributor remembers first fragments for a limited time and in limited number.
 //!
 //! A fast path chooses by the same rules, weights and hash key, and therefore the same tunnel
 //! (`bpf/choice.h`). For this reason the hash uses integers only.
@@ -40,8 +40,8 @@ use super::path_mtu::TunnelEnds;
 
 /// Internal value of the weight 1: integers can then express fractions of a weight.
 const WEIGHT_UNIT: f64 = 4096.0;
-/// If the share of a member would change by a larger factor, the module takes the new weights. Smaller
-/// changes leave the flows where they are.
+/// Largest factor by which the share of a member may change without new weights. The distributor then keeps
+/// the old weights, so that no flow moves.
 const WEIGHT_TOLERANCE: f64 = 1.25;
 /// Largest number of tunnels to which one packet is copied. RFC 6089 4.2 has no limit. Without one, a node
 /// could register sixteen care-of addresses of a third party, which would receive each packet sixteen times.

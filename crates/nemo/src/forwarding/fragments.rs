@@ -198,8 +198,8 @@ fn join_fragments<'a>(
     Ok(packet)
 }
 
-/// Cuts a packet without extension headers into fragments of at most `mtu` octets. `mtu` is at least 1240,
-/// the room of a tunnel over a path of 1280.
+/// Cuts a packet without extension headers into fragments of at most `mtu` octets. `mtu` is at least 1240:
+/// the largest inner packet of a tunnel over a path with an MTU of 1280.
 pub fn cut_into_fragments(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
     let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };
     let room = (mtu.max(MIN_MTU - HEADER_LEN) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;

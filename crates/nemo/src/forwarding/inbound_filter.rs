@@ -27,8 +27,8 @@ const IPV4_ECHO_REQUEST: u8 = 8;
 
 /// Order of the rules in the chain of forwarded packets.
 mod rule_order {
-    /// Drops packets of a host above its rate. `SHARED_HOST_RATE` follows: it drops packets above the rate
-    /// that all hosts without room in the kernel's table share.
+    /// Drops packets of a host above its rate. The next rule (`SHARED_HOST_RATE`) is for hosts without room
+    /// in the kernel's table: they share one rate.
     pub(super) const HOST_RATE: u32 = 5;
     pub(super) const SHARED_HOST_RATE: u32 = 6;
     /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
@@ -115,8 +115,9 @@ fn host_rate_rules(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
     let interface = || Some(name.to_owned());
     let from = PacketMatch { input_interface: interface(), ..Default::default() };
     let to = PacketMatch { output_interface: interface(), ..Default::default() };
-    // The link-layer address of the sender identifies a host, even if it has many addresses. The kernel finds
-    // the link-layer address of a destination only after these rules.
+    // The link-layer address identifies a sending host, even if it has many IP addresses. The rules know a
+    // receiving host only by its IP address, because the kernel finds its link-layer address after these
+    // rules.
     let mut all = vec![(HostIdentity::LinkAddress, from.clone())];
     for family in [Ipv6Net::default(), ALL_IPV4_PREFIX] {
         let source = PacketMatch { source: Some(family), ..from.clone() };

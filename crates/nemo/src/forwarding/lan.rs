@@ -1,4 +1,4 @@
-//! The interfaces of the mobile network, and the prefixes and the door of each.
+//! The interfaces of the mobile network, each with its prefixes and its inbound filter (*door*).
 
 use carnet_base::mapped;
 use carnet_mobility::router_advertiser::HostConfiguration;
@@ -41,7 +41,7 @@ pub struct AllowedPackets {
     pub destinations: Vec<Ipv6Net>,
 }
 
-/// Settings of the door of one interface.
+/// Settings of the inbound filter (*door*) of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InboundFilter {
     /// Packets from outside that reach the hosts of the interface.
@@ -55,7 +55,7 @@ pub struct InboundFilter {
 }
 
 impl InboundFilter {
-    /// Returns whether the door needs rules of the packet filter.
+    /// Returns whether the inbound filter needs rules of the kernel's packet filter.
     pub(crate) fn needs_rules(&self) -> bool {
         self.is_isolated || self.inbound == InboundPackets::Established || self.host_rate.is_some()
     }

@@ -1,12 +1,12 @@
 //! Clamps TCP's Maximum Segment Size to the MTU of a tunnel.
 //!
-//! A SYN announces the largest segment that its sender accepts (RFC 9293 3.7.1). The module lowers this size
-//! to the tunnel's MTU less the IP and TCP headers. Then every segment of the connection fits into the
-//! tunnel, even if hosts do not receive Packet Too Big. The module updates the checksum by the difference
+//! A SYN announces the largest segment that its sender accepts (RFC 9293 3.7.1). The forwarder lowers this
+//! size to the tunnel's MTU less the IP and TCP headers. Then every segment of the connection fits into the
+//! tunnel, even if hosts do not receive Packet Too Big. The forwarder updates the checksum by the difference
 //! alone (RFC 1624). So a wrong checksum stays wrong, and a first fragment needs no other treatment than a
 //! whole packet.
 //!
-//! The module changes only the option of a SYN, and only if its value is too large. The checksum of the
+//! The forwarder changes only the option of a SYN, and only if its value is too large. The checksum of the
 //! packet must be a complete one. A partial checksum for checksum offload (a TUN device with
 //! `virtio_net_hdr`) covers only the pseudo-header, and must not change with the options.
 
@@ -15,7 +15,8 @@ use carnet_wire::{extension, ipv4};
 
 use super::inner_packet;
 
-/// Octets of the IPv6 and TCP headers without options (RFC 9293 3.7.1: the MSS does not count options).
+/// Octets of the IPv6 and TCP headers without options. RFC 9293 3.7.1: the MSS is the MTU less these octets,
+/// whatever options a segment has.
 const IPV6_TCP_HEADERS_LENGTH: usize = 60;
 /// Octets of the IPv4 and TCP headers without options.
 const IPV4_TCP_HEADERS_LENGTH: usize = 40;

@@ -183,7 +183,8 @@ pub enum Verdict {
     SetConnectionMark(Mark),
     /// Puts the packet's connection into a zone of connection tracking, and continues with the next rule.
     /// Only in [`Chain::Early`]. Answers need no zone: their addresses are unique after a change of the
-    /// source address. A connection outside of the zone is another one, even with equal addresses and ports.
+    /// source address. Two connections inside and outside of the zone are different ones, even with equal
+    /// addresses and ports.
     Zone(u16),
 }
 

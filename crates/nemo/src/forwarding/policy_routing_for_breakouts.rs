@@ -66,7 +66,7 @@ mod rule_order {
     pub(super) const CONNTRACK_ZONE: usize = BREAKOUT_POLICIES + super::MAX_BREAKOUT_POLICIES;
 }
 /// Order of the rules that count packets, in the chain of forwarded packets. They come after the rules that
-/// refuse packets, and before those of the door, which end the chain.
+/// refuse packets. They come before the rules of the inbound filters (doors), which end the chain.
 const COUNTING_RULES: u32 = 5;
 /// Destinations that no uplink forwards.
 const NEVER_FORWARDED_DESTINATIONS: [&str; 4] =
@@ -247,9 +247,10 @@ fn uplink_default_routes(router: &MobileRouter, index: usize) -> Vec<ForwardingE
     ipv6.into_iter().chain(ipv4).collect()
 }
 
-/// Returns the rules that mark packets of hosts on board. No policy applies to packets to `inside`. `marks`
-/// are the marks of packets without the tunnel. Each has a rule of its own that gives it to a connection. So
-/// the bits outside of [`MARK_MASK`] stay, which belong to the operator's rules.
+/// Returns the rules that mark packets of hosts on board. No policy applies to packets to the networks
+/// `inside`. `marks` are the marks of packets that leave without the tunnel. For each of them, one rule
+/// copies the mark to the packet's connection. The rule writes only the bits of [`MARK_MASK`]; all other bits
+/// belong to the operator's rules.
 fn marking_rules(
     policies: &[BreakoutPolicy],
     lan: &[String],
@@ -369,10 +370,15 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
     entries
 }
 
-/// Returns the rules for one uplink. They change the source address and lead answers back. They refuse
-/// packets that would leave with a foreign address, and those that arrive without a request. Packets of a
-/// captive portal are refused unless a host has access to it by this uplink. `marks` are those of packets
-/// without the tunnel. Answers get the mark of their connection, and keep the bits outside of [`MARK_MASK`].
+/// Returns the rules for packets that leave by one uplink without the tunnel, and for their answers.
+///
+/// * Outgoing packets get the address of the uplink as their source. The rules refuse packets that would
+///   leave with another address.
+/// * Answers get the mark of their connection, and keep the bits outside of [`MARK_MASK`]. The rules refuse
+///   packets that no host on board has requested.
+/// * The rules refuse packets of a captive portal, unless a host has access to the portal by this uplink.
+///
+/// `marks` are the marks of packets that leave without the tunnel.
 fn nat_rules(
     uplink: &str,
     leads_to_portal: bool,

@@ -98,11 +98,13 @@ pub(crate) fn sysctl_entries(
     ]
 }
 
-/// Returns all entries but the settings, from the router's state and its LAN interfaces. `assigned` has the
-/// LAN interfaces that get the address `PREFIX::1`, each with its prefix; `stations` the interfaces of IPv6
-/// over GeoNetworking; `beside` the state machines for other home agents, which the router tries or leaves:
-/// their tunnels accept packets but send only messages. `breakouts` are the policies for packets without the
-/// tunnel.
+/// Returns all entries but the settings, from the router's state and its LAN interfaces.
+///
+/// * `assigned`: the LAN interfaces that get the address `PREFIX::1`, each with its prefix.
+/// * `stations`: the interfaces of IPv6 over GeoNetworking.
+/// * `beside`: the state machines for other home agents, which the router tries or leaves. Their tunnels
+///   accept packets but send only messages.
+/// * `breakouts`: the policies for packets that leave without the tunnel.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,

@@ -40,9 +40,9 @@ pub enum OwnTraffic {
 /// Every packet without a mark.
 const UNMARKED_PACKETS: Mark = Mark { mask: u32::MAX, value: 0 };
 
-/// Returns the entries for [`OwnTraffic::Tunnel`]; for a mobile node those of IPv4 alone, because its IPv6
-/// packets take the tunnel in any case. `others` are the state machines for further home agents. On the home
-/// link there are no entries, because packets need no tunnel there.
+/// Returns the entries for [`OwnTraffic::Tunnel`]. For a mobile node these are only the entries of IPv4,
+/// because its IPv6 packets take the tunnel in any case. `others` are the state machines for further home
+/// agents. On the home link there are no entries, because packets need no tunnel there.
 pub(crate) fn own_traffic_entries<'a>(
     router: &'a MobileRouter,
     others: impl Iterator<Item = &'a MobileRouter>,

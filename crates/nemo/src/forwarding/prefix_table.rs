@@ -116,7 +116,8 @@ impl<V> Default for PrefixTable<V> {
     }
 }
 
-/// Returns whether a prefix contains an address. The function of `ipnet` has ten times as many instructions.
+/// Returns whether a prefix contains an address. The equivalent function of `ipnet` has ten times as many
+/// instructions.
 #[inline]
 pub(super) fn prefix_contains(prefix: Ipv6Net, address: Ipv6Addr) -> bool {
     masked_address(address, prefix.prefix_len()) == masked_address(prefix.addr(), prefix.prefix_len())

@@ -81,7 +81,7 @@ impl ConfigChanges {
         }
     }
 
-    /// Compares two home agents. Their nodes have the order of their home addresses, and may be very many.
+    /// Compares two home agents. The nodes of each are sorted by home address, and may be very many.
     pub fn compare_home_agents(&mut self, old: Option<&HomeAgentConfig>, new: Option<&HomeAgentConfig>) {
         let (Some(old), Some(new)) = (old, new) else {
             let address = old.or(new).map(|config| format!("home_agent {}", config.address));

@@ -389,7 +389,7 @@ impl Nemo {
         }
     }
 
-    /// Takes this station's addresses on the GeoNetworking link.
+    /// Stores this station's addresses on the GeoNetworking link.
     pub fn handle_own_station(&mut self, now: Time, station: [u8; 6], link_local: Ipv6Addr) {
         if let Some(neighbours) = &mut self.neighbour_routes {
             neighbours.state_machine.handle_station(station, link_local);

@@ -46,7 +46,8 @@ pub enum GeonetOrder {
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// Take back the packets that still wait for this station, and [`crate::Nemo::divert_into_tunnel`] them.
+    /// Take back the packets that still wait for this station, and pass them to
+    /// [`crate::Nemo::divert_into_tunnel`].
     TakeBack([u8; 6]),
 }
 

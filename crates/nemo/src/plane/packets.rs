@@ -134,9 +134,9 @@ impl Nemo {
         }
     }
 
-    /// Handles a packet that came out of an encrypted session, `at.session`. `ends` are the tunnel ends by
-    /// the header of the datagram. Inside IPv6, a message of Mobile IPv6 has this header itself, and
-    /// every other packet comes without an outer header.
+    /// Handles a packet that came out of an encrypted session, `at.session_peer`. `ends` are the tunnel ends
+    /// by the header of the datagram. Inside IPv6, a packet between the addresses of these ends is a message
+    /// of Mobile IPv6. Every other packet is an inner packet of the tunnel.
     pub fn handle_session_packet(
         &mut self,
         at: PacketArrival<'_>,
@@ -408,8 +408,8 @@ impl Nemo {
         bound.then_some(verdict)
     }
 
-    /// Returns the tunnel from which a packet to this station came. `None` if the data path has decapsulated
-    /// it and does not say.
+    /// Returns the tunnel from which a packet to this station came, as far as its addresses show it. The data
+    /// path has decapsulated the packet, and does not name the tunnel. `None` if no tunnel fits.
     fn tunnel_of_arrival(&self, header: &Header) -> Option<TunnelEnds> {
         let is_router =
             |router: &&super::RouterRole| router.state_machine.config().home_address == header.destination;
@@ -464,8 +464,8 @@ impl Nemo {
         )
     }
 
-    /// Handles a packet of another protocol: to the home agent's address, or from the home agent to the home
-    /// address.
+    /// Handles a packet of an upper-layer protocol, such as ICMPv6: to the home agent's address, or from the
+    /// home agent to the home address.
     fn handle_upper_layer(
         &mut self,
         now: Time,

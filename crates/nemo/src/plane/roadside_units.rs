@@ -38,11 +38,11 @@ use crate::input::Stations;
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between two checks of the routers' positions.
 const POSITION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Largest number of routers that the module remembers.
+/// Largest number of routers that the station remembers.
 const MAX_ROADSIDE_ROUTERS: usize = 32;
-/// Largest number of prefixes of one router that the module remembers.
+/// Largest number of prefixes of one router that the station remembers.
 const MAX_PREFIXES_PER_ROUTER: usize = 4;
-/// The module prefers another router if its distance is below this share of the distance of the router in
+/// The station prefers another router if its distance is below this share of the distance of the router in
 /// use.
 const NEARER_DISTANCE_RATIO: f64 = 2.0 / 3.0;
 

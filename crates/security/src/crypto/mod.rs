@@ -27,7 +27,7 @@ use crate::keys::{HashAlgorithm, PublicKey, Signature};
 /// Reason for which a key did not sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SigningError {
-    /// The module that holds the key does not answer, or refuses.
+    /// The holder of the key (such as a hardware security module) does not answer, or refuses.
     #[error("the security module with the signing key does not answer, or refuses to sign")]
     Unavailable,
     /// The key uses another curve than its certificate says.

@@ -12,8 +12,8 @@
 //! 636-4-1):
 //!
 //! 1. For a received frame the caller calls [`SecurityStation::handle_frame`]. On `Plain` it passes the frame
-//!    to the router unchanged, on `LoadedPublicKey` it passes the packet. `Queued` means that the message
-//!    waits. On an error the function has dropped the packet and counted the reason.
+//!    to the router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. On an
+//!    error the function has dropped the packet and counted the reason.
 //! 2. After each frame, and when [`SecurityStation::poll_timeout`] is due, the caller calls
 //!    [`SecurityStation::poll_verified`] until it returns `None`. It passes each result to the router:
 //!    link-layer sender and destination unchanged, the packet with a plain Basic Header. The function

@@ -403,7 +403,8 @@ impl SecurityStation {
         psid: Psid,
         payload: &[u8],
     ) -> Result<Vec<u8>, SecurityDrop> {
-        // Read the position directly: `own_signer_and_place` would borrow the whole entity.
+        // Read the position directly: a method such as `current_signer_and_position` would borrow the whole
+        // entity.
         let (place, elevation) = self.own_position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let own =
             self.own_identity.tickets.get(self.own_identity.current_index).ok_or(SecurityDrop::NoTicket)?;

@@ -62,7 +62,7 @@ fn authority_added_with_wrong_clock_is_accepted_after_correction() {
 #[test]
 fn ticket_added_with_clock_ahead_signs_after_correction() {
     let mut pki = TestPki::new(Curve::NistP256);
-    // `car` gives the link-layer address and the packets; the test replaces its security entity below.
+    // `car` only gives the link-layer address and the packets: the test replaces its security entity below.
     let mut car = pki.new_car();
     let mut late = receiver_started_at(&pki, now_after_years(10));
     let ticket = pki.new_ticket();
@@ -79,7 +79,7 @@ fn ticket_added_with_clock_ahead_signs_after_correction() {
     assert_eq!(car.security.own_tickets(now_at_milliseconds(0)).len(), 1);
     let mut other = receiver_started_at(&pki, now_at_milliseconds(0));
     assert!(accepts_frame(&mut other, now_at_milliseconds(10), &signed));
-    // While the clock is ten years ahead, the ticket has expired by it, so the station does not sign.
+    // While the clock is ten years ahead, the ticket counts as expired, so the station does not sign.
     assert_eq!(car.security.secure_packet(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
 }
 

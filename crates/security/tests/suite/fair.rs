@@ -173,7 +173,7 @@ proptest! {
     ) {
         let mut queue = VerificationQueue::new(64);
         let mut served = vec![0_u64; ranks.len()];
-        // Use numbers of different groups.
+        // Use sender numbers whose addresses are in different groups.
         let numbers: Vec<u8> = numbers_of_distinct_groups().take(ranks.len() + 1).collect();
         let refill = |queue: &mut VerificationQueue<usize>, who: usize| {
             queue.push(Time::ZERO, sender_of_class(class, numbers[who]), ALL_RANKS[ranks[who]], who)

@@ -197,8 +197,8 @@ fn tc_sec_itss_rcv_cam_04_04_bo() {
     );
 }
 
-/// The receiver ignores additions of other releases. The purposes test this with the standard deviation of
-/// the time.
+/// The receiver ignores additions of other releases. The ETSI test purposes test this with the standard
+/// deviation of the time.
 #[test]
 fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
     let (mut receiver, station, ticket) = receiver_sender_and_ticket();
@@ -385,7 +385,7 @@ fn receiver_rejects_cam_with_generation_location_or_expiry() {
     );
 }
 
-/// Returns the regions of the purposes.
+/// Returns one region of each shape that the ETSI test purposes name: circle, rectangle, polygon, country.
 fn regions_of_purposes() -> [GeographicRegion; 4] {
     let square = |half: f64| {
         vec![

@@ -199,9 +199,9 @@ fn stations_of_two_authorities(pki: &mut TestPki) -> (TestStation, TestStation) 
     (car, foreign)
 }
 
-/// A station that receives a request for an authority's certificate, and has this certificate, sends the
-/// certificate in a CAM with a digest. (The purpose has a chain in the signer, which TS 103 097 V1.3.1
-/// replaces by requestedCertificate.)
+/// A station that receives a request for an authority's certificate, and has this certificate, sends it in a
+/// CAM with a digest. (The ETSI test purpose has a chain in the signer, which TS 103 097 V1.3.1 replaces by
+/// requestedCertificate.)
 #[test]
 fn tc_sec_itss_snd_cam_09_01() {
     let mut pki = TestPki::new(Curve::NistP256);
@@ -352,7 +352,7 @@ fn tc_sec_itss_snd_denm_04_01() {
     assert_eq!(made, now_at_milliseconds(70).certificate_time);
 }
 
-/// Returns the regions of the purposes: none, a circle, a rectangle, a polygon, a country.
+/// Returns the regions that the ETSI test purposes name: none, a circle, a rectangle, a polygon, a country.
 fn regions_of_each_kind() -> Vec<Option<GeographicRegion>> {
     let square = vec![
         position_at(-500.0, -500.0),
@@ -620,8 +620,8 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
 }
 
 /// A certificate names countries by number, and the countries of a ticket are among those of its authority.
-/// (Purpose 06_01 uses the numbers of ISO 3166-1, 06_03 those of the United Nations. TS 103 097 V1.3.1 has
-/// only the latter.)
+/// (The ETSI test purpose 06_01 uses the numbers of ISO 3166-1, 06_03 those of the United Nations. TS 103 097
+/// V1.3.1 has only the latter.)
 #[test]
 fn tc_sec_snd_cert_06_03_and_06_04() {
     use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};

@@ -116,7 +116,8 @@ impl<N: NetworkBehaviour> TestNetwork<N> {
         self.run_until_quiet();
     }
 
-    /// Passes an input to a station, like [`TestNetwork::tell`]. Returns the error if the station refuses it.
+    /// Passes an input to a station like [`TestNetwork::pass_recorded_input`]. Returns the error if the
+    /// station refuses the input.
     pub fn try_recorded_input(&mut self, to: usize, input: Input) -> Result<(), String> {
         let wall = self.wall_time();
         let result = self.stations[to].handle_input(self.now, wall, through_recording_format(&input));

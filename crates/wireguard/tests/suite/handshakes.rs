@@ -264,7 +264,7 @@ fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
     }
     assert!(network.datagrams_on_wire.is_empty(), "no answer");
     assert!(network.received_at_home_agent.is_empty() && network.received_at_router.is_empty());
-    // The engine accepts the last message itself, but only once.
+    // The engine accepts the unchanged last message, but only once.
     let last = messages.pop().expect("message");
     assert_eq!(network.deliver_datagram(&last), None);
     assert_eq!(network.deliver_datagram(&last), Some(WireguardDropReason::Replayed));

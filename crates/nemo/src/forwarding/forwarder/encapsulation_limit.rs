@@ -1,11 +1,11 @@
 //! Limits the nesting of tunnels (RFC 2473 4.1, 4.1.1).
 //!
 //! A loop of routes or of mobile routers would encapsulate a packet again and again, each time with a fresh
-//! hop limit. Two limits stop such a loop. First, the module counts the nested headers, also behind options
-//! and in the first fragment of a packet. This limit is enough against loops among carnet's stations. Second,
-//! a sender that wants a limit for the whole path adds a Tunnel Encapsulation Limit option to its packets.
-//! Each further header copies the option, with the limit decremented by one. At 0 the sender receives a
-//! Parameter Problem.
+//! hop limit. Two limits stop such a loop. First, the forwarder counts the nested headers, also behind
+//! options and in the first fragment of a packet. This limit is enough against loops among carnet's stations.
+//! Second, a sender that wants a limit for the whole path adds a Tunnel Encapsulation Limit option to its
+//! packets. Each further header copies the option, with the limit decremented by one. At 0 the sender
+//! receives a Parameter Problem.
 //!
 //! This station does not add the option itself: it would cost 8 octets of every packet, and the count of
 //! nested headers is enough.

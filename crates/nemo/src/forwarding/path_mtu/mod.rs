@@ -82,14 +82,14 @@ const PROBE_BURST: u32 = 64;
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_PER_HOME_ADDRESS: Duration = Duration::from_millis(100);
 const PROBE_BURST_PER_HOME_ADDRESS: u32 = 64;
-/// Number of home addresses in `paid_until_by_home_address` above which the station removes those that may
+/// Number of home addresses in `full_burst_at_by_home_address` at which the station removes those that may
 /// send a full burst of probes again.
 const MAX_SEARCHES_AT_ONCE: usize = 1024;
 
 /// Local and remote end of a tunnel.
 pub type TunnelEnds = (Endpoint, Endpoint);
 
-/// Action that the station carries out for this module.
+/// Action that path MTU discovery demands of the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathMtuOrder {
     /// The effective MTU of this path has changed. The station installs the tunnel's entries again.
@@ -185,8 +185,9 @@ pub struct ProbeCounters {
 #[derive(Debug)]
 pub struct PathMtus {
     paths: HashMap<TunnelEnds, PathState>,
-    /// Address at the far end of the tunnels, by this station's role: that of the home agent. Direct routes
-    /// have no home agent, so for [`TunnelEnd::Direct`] the value is this station's own home address.
+    /// Address of the home agent at one end of the tunnels, by this station's role: source or destination of
+    /// the probes. Direct routes have no home agent, so for [`TunnelEnd::Direct`] the value is this station's
+    /// own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(TunnelEnds, PathTimer)>,
     /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.
@@ -333,8 +334,8 @@ impl PathMtus {
         }
     }
 
-    /// Handles an ICMP message without proof that outer packets of at most `mtu` octets pass. Starts a search
-    /// that tests the present size and the reported size (RFC 8899 4.6.2).
+    /// Handles an unproven ICMP message, which says that outer packets of at most `mtu` octets pass. Starts a
+    /// search that tests the present size and the reported size (RFC 8899 4.6.2).
     pub fn handle_unproven_mtu(&mut self, now: Time, ends: TunnelEnds, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = path.size_limits(ends);

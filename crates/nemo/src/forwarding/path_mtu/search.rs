@@ -22,7 +22,7 @@ const COMMON_MTUS: [u32; 17] =
 
 /// Octets that a data message of an encrypted session adds to its payload: header and tag.
 const SESSION_OVERHEAD: u32 = 32;
-/// Octets of the link header.
+/// Octets of the link header (`docs/tunnel.md`), for which the MTU of an encrypted session leaves room.
 const LINK_HEADER_LENGTH: u32 = 16;
 
 /// Limits of the sizes that a search tries, the same for all paths of an encapsulation.
@@ -180,7 +180,7 @@ impl PathMtuSearch {
         self.search_token
     }
 
-    /// Returns the target size.
+    /// Returns the target size: the largest size that the search tries.
     pub(super) fn target_size(&self) -> u32 {
         self.candidate_sizes.last().map_or(self.base_size, |candidate| candidate.packet_size)
     }
