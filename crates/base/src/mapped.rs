@@ -30,7 +30,7 @@ pub fn is_ipv4(address: Ipv6Addr) -> bool {
     address.to_bits() >> 32 == 0xffff
 }
 
-/// Divides prefixes into those of IPv6 and those of IPv4.
+/// Divides prefixes into IPv6 prefixes and IPv4 prefixes.
 pub fn split_by_family(prefixes: impl IntoIterator<Item = Ipv6Net>) -> (Vec<Ipv6Net>, Vec<Ipv4Net>) {
     let (mut ipv6, mut ipv4) = (Vec::new(), Vec::new());
     for prefix in prefixes {

@@ -202,7 +202,7 @@ fn bench_forwarding(c: &mut Criterion) {
                     sequence: 0,
                     has_unknown_sources: false,
                 };
-                // The router learns every source and forwards every packet.
+                // Let the router learn every source: it forwards one packet of each.
                 for _ in 0..SOURCE_COUNT {
                     load.pass_next_frame();
                 }

@@ -1,8 +1,8 @@
 //! The forwarding packet buffers (8.5) and the Location Service packet buffers (8.4).
 //!
 //! A buffer is a first-in first-out list, bounded by octets. On overflow the buffer drops its oldest packets
-//! (CAP_LOS_BV_01, CAP_FPB_BV_01, CAP_FPB_BV_02). It also drops a packet whose lifetime ends. If a packet
-//! leaves in time, the buffer reduces its lifetime by the time that it waited (10.3.8.3).
+//! (CAP_LOS_BV_01, CAP_FPB_BV_01, CAP_FPB_BV_02). It also drops a packet whose lifetime ends. When a packet
+//! leaves the buffer, its lifetime is reduced by the time that it waited (10.3.8.3).
 
 use std::collections::VecDeque;
 

@@ -140,9 +140,9 @@ impl fmt::Display for UnknownCentre {
 struct AreaEntry {
     destination: AreaDestination,
     expires_at: Option<Time>,
-    /// Time of the last search for the station in the centre. The next field is the time from this search to
-    /// the next one.
+    /// Time of the last search for the station in the centre.
     last_search_at: Option<Time>,
+    /// Time from the last search to the next one.
     search_interval: Duration,
 }
 

@@ -75,15 +75,17 @@ fn earth_centred_coordinates(position: Position) -> [f64; 3] {
 #[derive(Debug, Clone, Copy)]
 pub struct LocalPlane {
     reference_point: Position,
-    /// Metres north per radian of latitude. The next field is half the derivative of this value by latitude.
+    /// Metres north per radian of latitude.
     metres_per_radian_north: f64,
+    /// Half the derivative of `metres_per_radian_north` by latitude.
     north_curvature: f64,
     /// Metres north by which a parallel rises above the tangent, per squared radian of longitude.
     parallel_curvature: f64,
-    /// Metres east per radian of longitude. The next two fields are the derivative of this value by latitude,
-    /// and half the second derivative.
+    /// Metres east per radian of longitude.
     metres_per_radian_east: f64,
+    /// Derivative of `metres_per_radian_east` by latitude.
     east_first_derivative: f64,
+    /// Half the second derivative of `metres_per_radian_east` by latitude.
     east_half_second_derivative: f64,
 }
 

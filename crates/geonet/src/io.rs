@@ -109,8 +109,8 @@ pub struct Transmission {
     pub profile: Option<DccProfile>,
     /// Whether this station is the source of the packet.
     pub is_own: bool,
-    /// Whether the router sends the packet after a contention (F.3). If another station sends it first, the
-    /// caller need not send it.
+    /// Whether the router sends the packet after a contention (F.3). If another station sends the packet
+    /// first, the caller need not send this frame.
     pub is_after_contention: bool,
     /// Octets behind the EtherType.
     pub frame: Vec<u8>,

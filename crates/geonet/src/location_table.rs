@@ -324,8 +324,8 @@ impl LocationTable {
         })
     }
 
-    /// Renews the entry of a station that sends the same position vector again; a road side unit with a
-    /// measured position does so. Returns whether the station has become a neighbour.
+    /// Renews the entry of a station that sends the same position vector again, such as a roadside unit with
+    /// a measured position. Returns whether the station has become a neighbour.
     fn is_still_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.expires_at = now + mib.lifetime_location_entry;

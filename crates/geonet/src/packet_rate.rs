@@ -114,9 +114,9 @@ pub enum ShaperDecision {
 }
 
 impl YieldingPacketShaper {
-    /// Decides whether an own packet leaves now. It leaves if the rate permits it and no other packet waits.
-    /// An `urgent` packet also leaves if the station is less than half a second ahead of the permitted rate.
-    /// Every packet that leaves counts for the rate of later packets.
+    /// Decides whether an own packet leaves now. The packet leaves if the rate permits it and no other packet
+    /// waits. An `urgent` packet also leaves if the station is less than half a second ahead of the permitted
+    /// rate. Every packet that leaves counts for the rate of later packets.
     pub fn offer_packet(
         &mut self,
         now: Time,

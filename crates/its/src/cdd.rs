@@ -47,8 +47,8 @@ impl RelevanceDistance {
 }
 
 impl TimestampIts {
-    /// Returns the timestamp of a date. As in position vectors it includes leap seconds, but it is not
-    /// reduced modulo 2^32.
+    /// Returns the timestamp of a date. Like the timestamp of a position vector it includes leap seconds.
+    /// Unlike that timestamp, it is not reduced modulo 2^32.
     pub fn of_date(date: WallTime) -> TimestampIts {
         let unix = date.as_unix_nanos() / 1_000_000;
         let before = (Timestamp::EPOCH_UNIX_MILLISECONDS - 1000 * Timestamp::LEAP_SECONDS).unsigned_abs();

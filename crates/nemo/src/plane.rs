@@ -82,7 +82,7 @@ pub(crate) struct RouterRole {
     home_agent_absence: HomeAgentAbsence,
     pub(crate) advertisers_by_lan: Vec<RouterAdvertiser>,
     /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
-    /// the address, because an operator's own router needs one there as well.
+    /// the address, because an operator's own router needs an address there as well.
     stored_lan_addresses: Vec<(String, ipnet::Ipv6Net)>,
     lan_mtu: AdvertisedMtu,
     pub(crate) nesting: Nesting,
@@ -253,7 +253,7 @@ impl Nemo {
             .into_iter()
             .chain(self.direct_routes.state_machine.as_ref().and_then(DirectRouteState::poll_timeout))
             .min();
-        // If a packet has entered a watched tunnel, path MTU discovery acts at once.
+        // If a packet has entered a watched tunnel, path MTU discovery acts at once, so the timer is due now.
         let used = self.data_path.forwarder.has_used_watched_tunnel().then_some(Time::ZERO);
         let path_mtus = self.data_path.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.roadside_units.as_ref().and_then(RoadsideUnits::poll_timeout));

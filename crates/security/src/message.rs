@@ -76,9 +76,9 @@ const GENERATION_LOCATION_BIT: u8 = 0x10;
 const LEARNING_REQUEST_BIT: u8 = 0x08;
 const MISSING_CRL_BIT: u8 = 0x04;
 const ENCRYPTION_KEY_BIT: u8 = 0x02;
-/// Number of the extension addition inlineP2pcdRequest in HeaderInfo. The next constant is the number of
-/// another addition.
+/// Number of the extension addition inlineP2pcdRequest in HeaderInfo.
 const INLINE_REQUEST_ADDITION: usize = 0;
+/// Number of the extension addition requestedCertificate in HeaderInfo.
 const REQUESTED_CERTIFICATE_ADDITION: usize = 1;
 /// Number of additions in IEEE 1609.2-2022.
 const ADDITION_COUNT: u8 = 4;

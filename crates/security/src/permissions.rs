@@ -41,7 +41,7 @@ macro_rules! applications {
     };
 }
 
-// Applications of TS 102 965 V2.2.1 and the register of ISO 5345.
+// The applications of TS 102 965 V2.2.1 and of the register of ISO 5345.
 applications! {
     CAM = 36, "CAM", [2001], "cooperative awareness";
     DENM = 37, "DENM", [2002], "decentralized environmental notification";

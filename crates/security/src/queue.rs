@@ -203,9 +203,9 @@ impl<T> SenderClass<T> {
         Some(message)
     }
 
-    /// Removes idle senders: those without waiting messages whose `virtual_time` is not above the start
+    /// Removes idle senders: senders without waiting messages whose `virtual_time` is not above the start
     /// value. The queue would treat each of them like a new sender. If the class has too many senders,
-    /// removes all without waiting messages.
+    /// removes all senders without waiting messages.
     fn remove_idle_senders(&mut self, most_turns: usize) {
         let (clock, many) = (self.virtual_clock, self.sender_queues.len() > most_turns);
         self.sender_queues

@@ -162,8 +162,8 @@ impl CertificateStore {
         }
         let authority = self.verify_certificate(backend, certificate, now, countries)?;
         let name = authority.name;
-        // The limit does not apply to authorities that the operator configured, only to those from received
-        // messages.
+        // The limit applies only to authorities from received messages, not to authorities that the operator
+        // configured.
         if !make_room_for_certificate(&mut self.issuers, self.max_issuers) && !pinned {
             return Err(SecurityDrop::UnknownIssuer);
         }

@@ -38,8 +38,8 @@ pub enum Input {
     Packet(#[serde(with = "hex")] Vec<u8>),
     /// An ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
     Icmpv6(LinkMessage),
-    /// Complete state of an interface: addresses and routers that it does not list no longer exist. The
-    /// platform sends it for each interface at the start, and after each change.
+    /// Complete state of an interface: addresses and routers that this input does not list no longer exist.
+    /// The platform sends the input for each interface at the start, and after each change.
     Interface(Interface),
     /// An interface no longer exists.
     InterfaceGone {

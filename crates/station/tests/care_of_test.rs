@@ -308,9 +308,9 @@ struct HalfSilentNetwork {
     data_packets_to_answering: usize,
     /// Number of probes to addresses that never answer.
     unanswered_probes: usize,
-    /// Number of packets other than probes to addresses that never answer. The next field has the octets of
-    /// these packets.
+    /// Number of packets other than probes to addresses that never answer.
     other_packets: usize,
+    /// Octets of the packets in `other_packets`.
     other_octets: usize,
 }
 
@@ -413,8 +413,9 @@ struct AttackedNetwork {
     /// Addresses that the attacker really has: they answer Echo Requests. All other addresses never answer.
     true_endpoints: Vec<Endpoint>,
     answered_endpoints: BTreeSet<Endpoint>,
-    /// Destination of the last data packet. The next field counts the data packets.
+    /// Destination of the last data packet.
     last_data_destination: Option<Endpoint>,
+    /// Number of data packets.
     data_count: usize,
 }
 

@@ -161,7 +161,7 @@ fn dcc_gate_releases_waiting_packets_in_order_of_their_profiles() {
     assert_eq!(world.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
     // The frames carry the profile of their traffic class.
     assert_eq!(world.kernels_and_links.frame_profiles, [3, 1, 2, 2, 3].map(Some));
-    // The channel is full, and the radio reports this ten times a second.
+    // Ten times a second, the radio reports a channel load of 90 %.
     for _ in 0..10 {
         world.pass_recorded_input(STATION, Input::ChannelBusy(900));
         world.run_for(Duration::from_millis(100));

@@ -165,8 +165,8 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
                 FIRST_ROUTER + n,
                 numbered_packet(host_address_of(n), address(CORRESPONDENT), number),
             );
-            // The Internet always routes packets of correspondents to the old home agent, although the
-            // routers have registered at the new one.
+            // The Internet always routes packets of correspondents to the drained home agent, although the
+            // routers have registered at the other home agent.
             world.send_after(
                 ONE_WAY_DELAY,
                 0,

@@ -145,7 +145,7 @@ fn cam_contains_position_and_movement_of_vehicle() {
         pair.run_for(Duration::from_millis(100));
     }
     let cams = pair.take_cams();
-    // A further CAM follows, because a tenth of a second has passed.
+    // The eleventh CAM follows a tenth of a second after the tenth.
     assert_eq!(cams.len(), 11);
     let last = cams.last().expect("a CAM");
     assert_eq!(last.header.station_id, StationId(1), "the last 32 bits of the address");
@@ -274,7 +274,7 @@ fn event_is_sent_at_station_position_and_ends() {
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
     let detected = TimestampIts::of_date(wall_time_at(pair.now));
     assert_eq!(told.denm.management.detection_time, detected);
-    // The trace that leads to the event is the path of the station.
+    // The trace that leads to the event contains the path of the station.
     let traces = told.denm.location.expect("a location").traces.0;
     assert!(traces.len() == 1 && !traces[0].0.is_empty(), "{traces:?}");
 

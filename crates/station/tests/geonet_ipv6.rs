@@ -153,7 +153,7 @@ fn station_answers_solicitations_and_knows_host_addresses() {
     let [Output::Geonet(GeonetOutput::VirtualFrame(answer))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
 
-    // Only the host itself may send from an address of the host.
+    // Another station must not send packets with a source address of this station's host.
     let mine: Ipv6Addr = "2001:db8::1".parse().expect("an address");
     feed_and_collect(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
     let mut liar = self::new_station(B);
@@ -311,7 +311,7 @@ fn duplicate_acknowledgements_wait_for_late_packets() {
         1,
         "and the duplicate is never sent"
     );
-    // The next missing sequence number is a real loss.
+    // The next gap in the sequence numbers is a real loss: the missing packet never arrives.
     feed_and_collect(&mut b, frame(5, 2, &data(4)));
     assert!(sent_ipv6_packets(feed_and_collect(&mut b, acknowledge(3))).is_empty());
     let due = START_TIME + Duration::from_millis(50);
@@ -506,7 +506,7 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
             // After the answer, the station sends fragments without a further query.
             let second = feed_and_collect(&mut a, frame());
             assert_eq!(second.len(), 2);
-            // EN 302 636-4-1 9.7.2: next header 3 means IPv6, so fragments must have another one.
+            // EN 302 636-4-1 9.7.2: next header 3 means IPv6, so fragments must have another next header.
             for output in &second {
                 let Output::Geonet(GeonetOutput::Frame(frame)) = output else { panic!("{output:?}") };
                 let packet = Packet::parse(&frame.packet).expect("a packet");

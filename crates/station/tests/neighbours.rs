@@ -69,15 +69,16 @@ fn vehicle_config(who: usize, authorization: Authorization) -> StationConfig {
     config
 }
 
-/// Index of the home agent's station, after those of the two vehicles.
+/// Index of the home agent's station; the stations of the two vehicles have the indices 0 and 1.
 const HOME_AGENT: usize = 2;
 
 /// The radio, the Internet and the kernels. The second vehicle drives past the first.
 #[derive(Default)]
 struct RadioAndInternet {
     kernel_entries: [BTreeMap<String, ForwardingEntry>; 2],
-    /// Distance of vehicle 2 to the east of vehicle 1 in metres; the next field is its speed in m/s.
+    /// Distance of vehicle 2 to the east of vehicle 1 in metres.
     distance_east: f64,
+    /// Speed of vehicle 2 in m/s.
     speed: f64,
     /// Whether the radio is broken: no frame arrives.
     is_radio_broken: bool,
@@ -306,7 +307,7 @@ fn silent_radio_failure_costs_half_a_second() {
         if feedback {
             assert_eq!(lost, 0);
         } else {
-            // At least one packet is lost, and each of the two hosts loses at most 66.
+            // In the outage at least one packet is lost. Each of the two hosts loses at most 66 packets.
             assert!((1..=132).contains(&lost), "{lost}");
         }
         world.kernels_and_links.is_radio_broken = false;

@@ -22,8 +22,9 @@ use common::{
     address, agent_config, interface, router_config,
 };
 
-/// Index of the home agent's station. The next constant is the index of the mobile router's.
+/// Index of the home agent's station.
 const HOME_AGENT: usize = 0;
+/// Index of the mobile router's station.
 const ROUTER: usize = 1;
 
 /// Path from one uplink through the network to the home agent.
@@ -503,7 +504,8 @@ fn without_probe_answers_only_packet_too_big_changes_mtu() {
     );
     world.start_stations();
     world.run_for(Duration::from_secs(60));
-    // No answers arrive over this path, so the router does not register over it.
+    // No answers arrive over this path, so the router does not register over it. No tunnel gets an MTU other
+    // than 1460.
     assert!(
         world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
         "{:?}",

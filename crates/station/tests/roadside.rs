@@ -298,7 +298,7 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
 }
 
 /// A vehicle with another uplink stops using a roadside unit before it leaves the unit's radio range. It
-/// starts using a unit only if it will stay in range for a while.
+/// starts to use a unit only if it will stay in the unit's range for a while.
 #[test]
 fn other_uplink_takes_over_before_leaving_radio_range() {
     let mut road = road_with_uplinks(&["gn0", "w0"]);
@@ -316,7 +316,7 @@ fn other_uplink_takes_over_before_leaving_radio_range() {
     }
     let (first, last) = (there.first().expect("one"), there.last().expect("one"));
     assert!((-225.0..-100.0).contains(first), "{first}");
-    // The radio range ends at 550 m.
+    // The radio range of the unit ends at 550 m. The bus stops using the unit shortly before.
     assert!((490.0..520.0).contains(last), "{last}");
 }
 

@@ -476,7 +476,7 @@ fn drain_loses_no_packet_and_relays_late_packets() {
     world.assert_packets_pass();
     world.drain_first_agent().expect("there is another");
     // In this test messages arrive without delay. So the router has already registered at the other home
-    // agent and de-registered at this one.
+    // agent, and de-registered at the home agent that is drained.
     world.assert_packets_pass();
     assert_eq!(
         (world.router_home_agent(), world.has_binding()),

@@ -27,9 +27,9 @@ struct RecordingInternet {
     events: Vec<Event>,
     /// Packets that have come out of the tunnel, for the host or for the correspondent.
     arrived_packets: Vec<Vec<u8>>,
-    /// Inputs of the router's station with their times, for a replay. The next field has the station's
-    /// outputs.
+    /// Inputs of the router's station with their times, for a replay.
     router_inputs: Vec<(Time, Input)>,
+    /// Outputs of the router's station, which a replay must repeat.
     router_outputs: Vec<Output>,
 }
 
@@ -268,7 +268,8 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
     let mut world = TwoStationWorld::registered_world();
     world.run_for(Duration::from_secs(5));
     forget_bindings(&mut world);
-    // In this test the network loses the home agent's own messages.
+    // The test withholds the tunnelled packet from the home agent, and itself builds the ICMPv6 errors of the
+    // home agent's machine.
     world.pass_input(ROUTER, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT)));
     let mut tunnelled = None;
     while let Some(output) = world.stations[ROUTER].poll_output() {

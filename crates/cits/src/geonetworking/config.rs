@@ -1,4 +1,4 @@
-//! Settings of the GeoNetworking plane, with those of the facilities above it.
+//! Settings of the GeoNetworking plane, and of the facilities above it.
 
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::Ipv6Config;

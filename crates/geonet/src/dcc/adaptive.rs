@@ -154,7 +154,7 @@ impl Limeric {
                 let left = (all - waited).as_secs_f64() / all.as_secs_f64();
                 whole.mul_f64(left) + waited
             }
-            // The gate is already open, so it stays open.
+            // The gate is already open for this packet, so it stays open.
             Some((_, all)) => return all,
             // B.1: the gate closes for the full computed time.
             None => whole,

@@ -174,8 +174,8 @@ pub struct PlanarGraphView<'a> {
 }
 
 impl<'a> PlanarGraphView<'a> {
-    /// Creates the view of the station `mac` at `ego` for a packet to `destination`; `neighbours` are those
-    /// of the planar graph.
+    /// Creates the view of the station `mac` at `ego` for a packet to `destination`; `neighbours` are the
+    /// station's neighbours in the planar graph.
     pub fn new(
         table: &'a LocationTable,
         neighbours: &[Slot],

@@ -53,13 +53,15 @@ pub const MAX_INCOMPLETE_PER_STATION: usize = 4;
 /// Largest number of incomplete packets of all stations.
 pub const MAX_INCOMPLETE_PACKETS: usize = 64;
 
-/// Number that distinguishes payloads of this format from others with next header 0.
+/// Number that distinguishes payloads of this format from all other payloads with next header 0.
 pub const FORMAT_MAGIC: [u8; 4] = *b"6frg";
-/// Type of the payload that asks a station whether it can reassemble fragments. The next constant is the type
-/// of the reply.
+/// Type of the payload that asks a station whether it can reassemble fragments.
 const ABILITY_REQUEST: u8 = 0x01;
+/// Type of the payload by which a station answers that it can reassemble fragments.
 const ABILITY_REPLY: u8 = 0x02;
+/// Highest bits of the first octet of a packet's first fragment (RFC 4944 5.3).
 const FIRST_FRAGMENT_DISPATCH: u8 = 0b1100_0000;
+/// Highest bits of the first octet of each later fragment (RFC 4944 5.3).
 const NEXT_FRAGMENT_DISPATCH: u8 = 0b1110_0000;
 const DISPATCH_MASK: u8 = 0b1111_1000;
 /// Header length in octets of all fragments but the first; the header of the first fragment is one octet
@@ -68,13 +70,13 @@ const NEXT_FRAGMENT_HEADER_LENGTH: usize = 5;
 /// Unit of fragment offsets, octets.
 const OFFSET_UNIT: usize = 8;
 
-/// Interval at which the sublayer asks a station whether it can reassemble. The next constant is the largest
-/// number of questions.
+/// Interval at which the sublayer asks a station whether it can reassemble.
 const ABILITY_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
+/// Largest number of questions to a station that does not answer.
 const MAX_ABILITY_REQUESTS: u32 = 4;
-/// Time for which a station counts as able to reassemble after its answer. The next constant is the time for
-/// which a station without answer counts as unable.
+/// Time for which a station counts as able to reassemble after its answer.
 const ABILITY_LIFETIME: Duration = Duration::from_secs(600);
+/// Time for which a station that did not answer counts as unable to reassemble.
 const INABILITY_LIFETIME: Duration = Duration::from_secs(60);
 /// Largest number of stations whose ability is stored.
 const MAX_PEERS: usize = 256;
@@ -357,7 +359,7 @@ impl<T> Fragments<T> {
         octets: &[u8],
     ) -> PayloadOutcome {
         let (begin, end) = (offset * OFFSET_UNIT, offset * OFFSET_UNIT + octets.len());
-        // Each fragment but the last one consists of whole 8-octet units.
+        // Each fragment but the last one must consist of whole 8-octet units.
         if octets.is_empty() || end > size || (end < size && !octets.len().is_multiple_of(OFFSET_UNIT)) {
             return PayloadOutcome::Malformed;
         }
@@ -515,7 +517,7 @@ mod tests {
         from.forget_ability(B);
         assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
         assert_eq!(take_payloads(&mut from), [[ABILITY_REQUEST]]);
-        // Packets that wait for the station's answer continue to wait.
+        // If the position of the station becomes unknown, packets that wait for its answer continue to wait.
         from.forget_ability(B);
         assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(700)), OversizeOutcome::Taken);
         assert_eq!(take_payloads(&mut from).len(), 0);

@@ -61,9 +61,9 @@ struct BufferedPacket<T> {
 
 #[derive(Debug)]
 struct SourceBuffer<T> {
-    /// Sequence number of the latest delivered packet. The next field is the number of hops over which it
-    /// came.
+    /// Sequence number of the latest delivered packet.
     latest_delivered_sequence: u16,
+    /// Number of hops over which the latest delivered packet came.
     hop_count: u8,
     /// Time of the last packet of the source.
     last_received_at: Time,
@@ -292,8 +292,8 @@ mod tests {
 
     #[test]
     fn each_reorder_rule_buffers_the_expected_packets() {
-        // Packet 4 came over more hops than packet 1, and packets 2 and 3 arrive after it. Packet 8 came over
-        // as many hops as packet 5, and packets 6 and 7 arrive after it.
+        // Packet 4 came over more hops than packet 1, and packets 2 and 3 arrive after packet 4. Packet 8
+        // came over as many hops as packet 5, and packets 6 and 7 arrive after packet 8.
         let packets =
             [(0, 1, 2), (1, 4, 3), (2, 2, 2), (3, 3, 2), (4, 5, 3), (5, 8, 3), (6, 6, 3), (7, 7, 3)];
         let under = |rule| {

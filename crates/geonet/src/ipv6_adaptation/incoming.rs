@@ -246,7 +246,7 @@ impl Ipv6Adaptation {
 /// fragments.
 fn hides_neighbor_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
-    // The loop ends within the packet: each header has at least eight octets.
+    // The loop ends at the end of the packet, because each header has at least eight octets.
     loop {
         let length = match next {
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {

@@ -83,10 +83,10 @@ pub const MAX_GN_HEADER_SIZE: u32 = 88;
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
 /// Largest number of stored routers.
 const MAX_ROUTERS: usize = 64;
-/// Largest number of links that the sublayer creates at once. The next constant is the interval after which
-/// it may create one more. A router that advertises and withdraws a prefix repeatedly must not keep the host
-/// busy with interfaces.
+/// Largest number of links that the sublayer creates at once. A router that advertises and withdraws a prefix
+/// repeatedly must not keep the host busy with interfaces.
 const LINK_CREATION_BURST: u32 = 64;
+/// Interval after which the sublayer may create one more link.
 const LINK_CREATION_INTERVAL: Duration = Duration::from_secs(2);
 /// ECN field in the second octet of an IPv6 packet; both bits set mean CE.
 const ECN_MASK: u8 = 0x30;
@@ -171,7 +171,7 @@ impl Ipv6Config {
     }
 }
 
-/// Kind of packets that wait in the reordering buffer, after some packets have overtaken others.
+/// Kind of packets that wait in the reordering buffer when packets of a source overtake each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReorderHold {
     /// Packets that have overtaken other packets wait: [`in_order`].

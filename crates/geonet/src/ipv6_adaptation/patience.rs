@@ -442,7 +442,7 @@ mod tests {
         assert!(passes_at_once(&mut patience, 5, &acknowledgement_segment(5)));
         assert_eq!((patience.suppressed_acks, patience.poll_timeout()), (2, None));
         assert!(release_at(&mut patience, 200).is_empty());
-        // The segments after the gap arrive in order.
+        // Segment 5 arrives in order.
         patience.handle_delivery(time_at_ms(6), &data_segment(5), 2);
         assert!(passes_at_once(&mut patience, 6, &acknowledgement_segment(6)));
         assert_eq!(patience.held_acks, 2);
@@ -489,7 +489,8 @@ mod tests {
         let others = [
             TestSegment { length: 10, ..ack() },
             TestSegment { flags: FLAG_ACK | 0x40, ..ack() },
-            // The acknowledgement reports a duplicate segment.
+            // The first SACK block is below the acknowledgement number, so the ACK reports a duplicate
+            // segment.
             TestSegment {
                 options: [&[1, 1, OPTION_SACK, 10][..], &500u32.to_be_bytes(), &[0; 4]].concat(),
                 ..ack()

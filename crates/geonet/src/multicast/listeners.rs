@@ -109,10 +109,11 @@ struct GroupState {
     source_timers: BTreeMap<Ipv6Addr, Time>,
     /// Older Version Host Present Timer.
     version_1_host_until: Time,
-    /// Number of queries still to send about the group. The next fields have this number for each of its
-    /// sources, and the time of the next query.
+    /// Number of queries still to send about the group.
     group_queries_left: u8,
+    /// Number of queries still to send about each source of the group.
     source_queries_left: BTreeMap<Ipv6Addr, u8>,
+    /// Time of the next query; `None` if no query is left to send.
     next_query_at: Option<Time>,
     /// Time of the group's entry in [`Listeners::groups_by_timer`].
     scheduled_at: Option<Time>,

@@ -50,9 +50,9 @@ use crate::ipv6_adaptation::{Prefix, addresses};
 
 /// Offset of the hop limit in an IPv6 packet.
 const HOP_LIMIT_OFFSET: usize = 7;
-/// Number of ICMPv6 errors that the proxy may send to hosts at once. The next constant is the interval after
-/// which it may send one more.
+/// Number of ICMPv6 errors that the proxy may send to hosts at once.
 const ICMP_ERROR_BURST: u32 = 10;
+/// Interval after which the proxy may send one more ICMPv6 error.
 const ICMP_ERROR_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Configuration of the proxy.

@@ -293,7 +293,7 @@ fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u
     packet.common.mobile = router.parameters.is_mobile;
     let mut headers = [0; GUC_HEADERS_LENGTH];
     packet.emit_into(&mut headers).ok()?;
-    // Clear the fields that differ between packets; the fast path writes them.
+    // Clear the fields that differ between packets, because the fast path itself fills them in.
     headers[16..40].fill(0);
     let until = router.location_table.entry(slot).expires_at().min(next_hop_valid_until(router, now, next));
     Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, guc_headers: headers, valid_until: until })

@@ -207,8 +207,8 @@ impl Router {
                 return Ok(());
             }
             Target::Station { .. } => return self.forward_towards_target(now, packet, origin),
-            // A received GAC never gets here inside its area: the station has delivered it and does not
-            // forward it (10.3.12.2).
+            // A station inside the area has already delivered a received GAC and does not forward it
+            // (10.3.12.2). So such a packet does not get to this code.
             Target::Area { area, .. } | Target::Anybody { area, .. } => area,
         };
         match self.decide_for_area(now, &area, origin) {

@@ -46,9 +46,9 @@ const MAX_PERIMETER_PACKETS: usize = 256;
 /// Shortest interval between two changes of the station's address because of conflicts, after an initial
 /// burst.
 const ADDRESS_CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest number of stations that the router remembers as unreachable. The next constant is the time for
-/// which it sends no packets to them.
+/// Largest number of stations that the router remembers as unreachable.
 const MAX_UNREACHABLE_STATIONS: usize = 64;
+/// Time for which the router sends no packets directly to an unreachable station.
 const UNREACHABLE_TIME: Duration = Duration::from_secs(1);
 /// Largest number of packets under repetition.
 const MAX_REPETITIONS: usize = 64;

@@ -260,8 +260,8 @@ impl Router {
     }
 
     /// Removes the neighbour status of stations whose last beacon is no longer valid. All neighbours share
-    /// one timer. It usually expires for a neighbour that has sent another beacon meanwhile; the function
-    /// then sets it for the next neighbour.
+    /// one timer. Usually the neighbour for which the timer was set has sent another beacon before the timer
+    /// expires. The function then sets the timer for the next neighbour.
     fn remove_silent_neighbours(&mut self, now: Time) {
         let neighbours = self.location_table.iter().filter(|(_, entry)| entry.is_neighbour());
         let silent: Vec<Slot> =

@@ -114,7 +114,7 @@ fn permission_ends_when_next_hop_or_destination_expires() {
     iut.collect_outputs();
     assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(a.mac)]);
     iut.fast_path_updates.clear();
-    // A new neighbour becomes the next hop of the permission.
+    // A new neighbour nearer to the destination becomes the next hop of the permission.
     let b = b.with_later_timestamp(1).next();
     iut.make_neighbours(&[b]);
     assert_eq!(take_own_packet_paths(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [b.mac]);

@@ -107,7 +107,8 @@ fn neighbour_expires_after_validity_in_its_beacon() {
     let mut iut = RouterUnderTest::new(mib);
     iut.advance_time(Duration::from_secs(3));
     let beacon = iut.sent_transmissions.remove(0);
-    // A station that does not move sends a beacon at least every two seconds.
+    // A station that does not move sends a beacon at least every two seconds, and announces a validity of
+    // three intervals: 6 s.
     assert_eq!(parse(&beacon.frame).basic.lifetime.duration(), Duration::from_secs(6));
     let other = with_lifetime(SimulatedStation::b().beacon_frame(), Duration::from_millis(500));
     iut.receive_unicast(&SimulatedStation::b(), &other).expect("learnt");
@@ -116,7 +117,7 @@ fn neighbour_expires_after_validity_in_its_beacon() {
     assert_eq!(iut.router.location_table().neighbour_count(), 1);
     iut.advance_milliseconds(2);
     assert_eq!(iut.router.location_table().neighbour_count(), 0);
-    // The location table still has the position.
+    // After the end of the beacon's validity, the location table still has the station's position.
     assert_eq!(iut.router.location_table().len(), 1);
 }
 

@@ -155,7 +155,7 @@ fn pon_gbc_bv_20_unknown_sender() {
             let area = circular_area(position_at(0.0, 300.0), 100);
             let source = SimulatedStation::c();
             let expected = if known.is_some() && at_once == Some(SimulatedStation::d().mac) {
-                // B is a neighbour and nearer to the area than D.
+                // The next hop is B, which is a neighbour and nearer to the area than D.
                 Some(SimulatedStation::b().mac)
             } else {
                 at_once

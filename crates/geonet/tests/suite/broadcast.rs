@@ -23,7 +23,7 @@ fn pon_tsb_bv_02_forwarded_once() {
         (delivery.source, delivery.link_layer_sender),
         (SimulatedStation::b().position_vector, SimulatedStation::b().mac)
     );
-    // The source of a forwarded packet has an entry, and is not a neighbour.
+    // The source of the forwarded packet has a location table entry, but is not a neighbour.
     assert_eq!((iut.router.location_table().len(), iut.router.location_table().neighbour_count()), (1, 0));
 }
 
@@ -95,7 +95,7 @@ fn pon_tsb_bo_08_own_echo() {
         assert_eq!(iut.receive_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
         iut.assert_nothing_sent();
     }
-    // The station also refuses the echo of a packet that it has just forwarded.
+    // The station also refuses a packet that it has just forwarded and that comes back to it.
     let refused = iut.receive_from(IUT_MAC, BROADCAST, &with_hops(SimulatedStation::b().tsb_frame(b"x"), 9));
     assert_eq!(refused, Err(GeonetDrop::OwnEcho));
     assert!(iut.delivered_payloads.is_empty() && iut.events.is_empty());

@@ -150,7 +150,7 @@ fn dcc_uses_assumed_busy_ratio_without_reports() {
     gate.handle_busy_ratio(Time::from_secs(1), 0.1);
     run_gate(&mut gate, Time::from_secs(2));
     assert_eq!(gate.reactive_state_name(), Some("relaxed"));
-    // A reading is fresh for a second.
+    // A reading of the busy ratio becomes stale after a second.
     run_gate(&mut gate, time_at_ms(2500));
     assert_eq!(gate.reactive_state_name(), Some("active_3"));
 }

@@ -42,16 +42,16 @@ fn reachable_stations(air: &RadioChannel, start: usize, among: &BTreeSet<usize>)
 /// Counts of stations over all random placements of the stations.
 #[derive(Debug, Default)]
 struct PlacementResults {
-    /// Number of stations inside the area that have a path from the source. The next field counts those of
-    /// them that received the packet.
+    /// Number of stations inside the area that have a path from the source.
     connected_inside: usize,
+    /// Number of the stations of `connected_inside` that received the packet.
     receivers_inside: usize,
     /// The same two counts, only for sources inside the area and for paths over stations inside.
     flood_connected: usize,
     flood_received: usize,
     /// Number of placements in which all connected stations inside reach each other without leaving the area.
-    /// The next field counts those placements in which exactly these stations received the packet.
     connected_placements: usize,
+    /// Number of these placements in which exactly the connected stations inside received the packet.
     exact_placements: usize,
     receivers_outside: usize,
     duplicate_deliveries: usize,
@@ -152,8 +152,8 @@ fn geobroadcast_reaches_exactly_the_connected_hosts_inside_the_area() {
     assert!(simple.receivers_inside * 100 >= simple.connected_inside * 95, "{simple:?}");
 }
 
-/// Contention-based forwarding saves most of the frames. A few stations miss the packet, because all stations
-/// in their range left the forwarding to others.
+/// Contention-based forwarding saves most of the frames. A few stations miss the packet, because every
+/// station in their range relied on another station to forward it.
 #[test]
 fn contention_based_geobroadcast_reaches_nearly_all_stations_inside() {
     let contention = run_placements(AreaForwarding::ContentionBased);

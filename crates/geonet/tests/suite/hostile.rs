@@ -327,7 +327,7 @@ fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
     let told =
         distances_after_beacons(&mut iut, &[(21 * DAY_MILLISECONDS, 999.0), (-500, 20.0), (500, 30.0)]);
     assert_eq!(told, [999.0, 20.0, 30.0]);
-    // The router accepts a time stamp within the tolerance for true clocks.
+    // The router accepts a time stamp that is ahead of its clock by less than the tolerance.
     let told = distances_after_beacons(&mut iut, &[(5_500, 40.0), (5_900, 50.0)]);
     assert_eq!(told, [40.0, 50.0]);
 }
@@ -335,7 +335,7 @@ fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
 #[test]
 fn router_with_slow_clock_still_follows_its_neighbours() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
-    // The router's clock is an hour slow.
+    // The router's clock is an hour behind the clocks of its neighbours.
     let hour = 3_600_000;
     let told =
         distances_after_beacons(&mut iut, &[(hour, 10.0), (hour, 20.0), (hour - 5_000, 999.0), (hour, 30.0)]);

@@ -203,7 +203,7 @@ fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
     }
     let station = SimulatedStation::b();
     let from = addresses::link_local_address(station.mac);
-    // The sender's configuration may give the area another geometry.
+    // The sender may give the area of the group another geometry than this station's config.
     for area in [etsi_area_1(), circular_area(SimulatedStation::d().position(), 400)] {
         let mut sender = station;
         sender.sequence += area.distance_a;
@@ -261,7 +261,7 @@ fn only_complete_ipv6_packets_from_host_address_are_sent() {
         assert_eq!(host.send_frame("tvl0", frame), Err(reason));
     }
     host.iut.assert_nothing_sent();
-    // Ethernet padding is not part of the packet.
+    // The host's Ethernet frame has padding, which the station does not send.
     host.iut.make_neighbours(&[station]);
     let padded = [&good[..], &[0; 9]].concat();
     assert_eq!(host.send_frame("tvl0", HostFrame { payload: &padded, ..frame }), Ok(true));

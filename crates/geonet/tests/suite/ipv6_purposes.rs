@@ -196,7 +196,7 @@ fn mr_gvl_bv_06_unicast_comes_out_of_the_interface_with_the_address() {
         receiving_interface(&mut host, &SimulatedStation::b(), "2001:db8:9::9", "2001:db8::1"),
         "dgvl"
     );
-    // The destination is an address of the interface's subnet.
+    // The destination address is in the subnet of the interface, so this interface gets the packet.
     assert_eq!(
         receiving_interface(&mut host, &SimulatedStation::a(), "2001:db8:9::9", "3ffe:0:0:1::5"),
         "sgvl1"
@@ -215,7 +215,7 @@ fn mr_gvl_bv_07_unicast_to_no_interface_comes_out_of_the_link_where_its_source_i
 #[test]
 fn mr_gvl_bv_08_unicast_from_no_links_area_comes_out_of_the_dynamic_link() {
     let mut host = HostAndRouter::with_links();
-    // A is 1.1 km away, outside the area.
+    // Station A is 1.1 km away, outside of the area, so the dynamic interface gets the packet.
     assert_eq!(
         receiving_interface(&mut host, &SimulatedStation::a(), "2001:db8:9::9", "2001:db8:5::5"),
         "dgvl"

@@ -17,8 +17,9 @@ use crate::host::{parse_address, udp_packet};
 
 const ROUTER_ADDRESS: &str = "fe80::5";
 const HOST_ADDRESS: &str = "fe80::64";
-/// An address in the mobile network. The next constant is an address outside.
+/// An address in the mobile network.
 const SOURCE_ADDRESS: &str = "2001:db8:a::64";
+/// An address outside of the mobile network.
 const DISTANT_SOURCE: &str = "2001:db8:b::64";
 const GROUP_ADDRESS: &str = "ff1e::42";
 // Sources in the tests of the tables of RFC 3810 7.4.
@@ -415,7 +416,7 @@ fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
     forged.extend_from_slice(&[7, 0xff, 0, 0]);
     lan.receive_packet(&mld_packet(parse_address("fe80::1"), "ff02::1", forged)).expect("well formed");
     assert!(lan.is_source_accepted(DISTANT_SOURCE), "the listener has had no time to answer");
-    // The listener answers, because its kernel has received the query.
+    // The listener answers the forged query, because its kernel has received the query, too.
     lan.advance_milliseconds(500);
     lan.send_report(IS_EX, &[]);
     // RFC 3810 9.5 with the configured times gives 2 times 125 s and half of 10 s; the forged times would
@@ -441,7 +442,7 @@ fn invalid_mld_messages_are_dropped() {
         packet[8..24].copy_from_slice(&parse_address(SOURCE_ADDRESS).octets());
         packet
     };
-    // The proxy rejects a wrong hop limit, Router Alert, checksum and source.
+    // The proxy rejects packets with a wrong hop limit, Router Alert option, checksum or source address.
     for packet in
         [changed(7, 2), changed(42, 1), changed(51, 0), global, version_2_query("::", "::", 2, 125, false)]
     {
@@ -532,7 +533,7 @@ fn number_of_multicast_groups_and_sources_is_bounded() {
     lan.advance_time(Duration::from_secs(300));
     lan.send_report(IS_EX, &[]);
 
-    // A group with too many sources counts as a request for all sources.
+    // If a group has too many sources, the proxy requests packets from all sources.
     let mut lan = ProxyAndLan::new();
     let sources: Vec<String> = (0..80).map(|number| format!("2001:db8::{number:x}")).collect();
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();

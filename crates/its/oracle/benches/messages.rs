@@ -9,8 +9,9 @@ use carnet_its::cam::Cam;
 use carnet_its::ldm::PartialCam;
 use carnet_its_oracle::cam;
 
-/// Number of measurements of each codec. The next constant is the number of messages in each measurement.
+/// Number of measurements of each codec.
 const ROUNDS: usize = 41;
+/// Number of messages in each measurement.
 const MESSAGES: u32 = 20_000;
 
 /// Returns how many times per second `step` runs, in millions.

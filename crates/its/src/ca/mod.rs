@@ -93,13 +93,14 @@ pub struct CaService {
     is_active: bool,
     provided_data: Option<(Time, StationData)>,
     conditions: CamConditions,
-    /// Time of the last CAM with a low-frequency container. The next field is the time of the last CAM with a
-    /// special vehicle container.
+    /// Time of the last CAM with a low-frequency container.
     last_low_frequency_at: Option<Time>,
+    /// Time of the last CAM with a special vehicle container.
     last_special_at: Option<Time>,
     next_cam: Option<MessageTransmission>,
-    /// Reason of the last failure, until the caller reads it. The next field is the time of the next attempt.
+    /// Reason of the last failure, until the caller reads it.
     last_error: Option<ItsDrop>,
+    /// Time of the next attempt after a failure.
     next_attempt_at: Time,
 }
 

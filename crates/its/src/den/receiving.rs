@@ -129,8 +129,8 @@ impl ReceivingTable {
             None => true,
             Some(known) => {
                 let order = management.reference_time.cmp(&known.reference_time);
-                // A negation has the reference time of the message that it ends. So accept it although it is
-                // not newer.
+                // A negation has the reference time of the message that it ends. So accept the negation
+                // although it is not newer than that message.
                 let negation = ends_event(management.termination) && !ends_event(known.termination);
                 let newer = order
                     .then(management.detection_time.cmp(&known.detection_time))

@@ -59,8 +59,8 @@ pub(crate) fn divide_among_tunnels(
         match rule.action {
             FlowAction::Failover => first,
             FlowAction::Balance => first && rule.members.len() == 1,
-            // A packet of a `duplicate` rule has a number even if only one tunnel is left, because copies may
-            // still be in transit in others.
+            // A packet of a `duplicate` rule has a number even if only one tunnel is left. Copies of earlier
+            // packets may still be in transit in other tunnels.
             FlowAction::Duplicate => false,
         }
     };

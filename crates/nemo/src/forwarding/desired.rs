@@ -54,7 +54,7 @@ pub const TABLE_PROTECTED_BY_IPSEC: u32 = 13_506;
 pub const TABLE_BREAKOUT: u32 = 13_400;
 /// Number of the table of the first uplink in the config; the uplink with index `n` has this number plus `n`.
 /// Its default route leads to the router that advertised the care-of address. If the uplink has a second
-/// router, that one has a table from [`TABLE_NEXT_HOP`] on.
+/// router, the table of that router has a number from [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
 
 /// First table number for the further routers of uplinks. An uplink needs several tables if its care-of
@@ -129,8 +129,8 @@ pub mod priority {
     /// Makes packets from a LAN interface unreachable if their source address is not of the mobile network
     /// (RFC 3963 9).
     pub const FROM_LAN: u32 = 145;
-    /// This machine's own packets from an address of an uplink, and those to the home agent, use the main
-    /// table.
+    /// This machine's own packets from an address of an uplink, and its own packets to the home agent, use
+    /// the main table.
     pub const OWN_TRAFFIC_OUTSIDE_TUNNEL: u32 = 147;
     /// This machine's own packets use the main table without its default routes.
     pub const OWN_SPECIFIC_ROUTES: u32 = 148;
@@ -211,8 +211,9 @@ pub struct DistributionRule {
     pub selector: Option<TrafficSelector>,
     /// Action of the forwarder: failover, balance or duplicate.
     pub action: FlowAction,
-    /// Tunnels for these packets, the preferred one first. Empty for packets that leave without the tunnel.
-    /// Then the forwarder goes on with the next rule, and a fast path leaves the packets to the kernel.
+    /// Tunnels for these packets, the preferred one first. The list is empty if the packets leave without the
+    /// tunnel. The forwarder then goes on with the next rule, and a fast path leaves the packets to the
+    /// kernel.
     pub members: Vec<DistributionMember>,
 }
 
@@ -414,8 +415,8 @@ pub enum ForwardingEntry {
 
 /// Key of an [`ForwardingEntry`]. Entries are installed in the order of their keys, and removed in the
 /// opposite order. First come the rules of the packet filter, so that no packet passes before they are in
-/// force. Then come settings, addresses, routes, sockets, tunnels, distributions, and last the rules that
-/// lead packets there.
+/// force. Settings, addresses, routes, sockets, tunnels and distributions follow. Last come the policy
+/// routing rules, which lead packets to the routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryKey<'a> {
     /// A rule of the packet filter is its own key.
@@ -569,8 +570,9 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one counts.
     /// Costs O(n log m) in the number of the scope's entries.
     ///
-    /// If two scopes have entries with the same key, the last caller owns the key. When it gives the key up,
-    /// the entry is removed. The protocols avoid this: no two scopes have the same key.
+    /// If two scopes have entries with the same key, the scope that was set last owns the key. When this
+    /// scope gives the key up, the state removes the entry, and does not restore the entry of the other
+    /// scope. The protocols avoid this: no two scopes have the same key.
     pub fn replace_scope(&mut self, scope: S, entries: impl IntoIterator<Item = ForwardingEntry>) {
         let mut wanted: Vec<EntryByKey> =
             entries.into_iter().map(|entry| EntryByKey(Arc::new(entry))).collect();

@@ -267,8 +267,8 @@ fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
     Some((header.protocol, header.header_length, !header.is_later_fragment()))
 }
 
-/// Returns the Identification of a fragment, whether it is a later one, and whether more follow; `None` if
-/// the packet is no fragment.
+/// Returns the Identification of a fragment, whether the fragment is a later one of its packet, and whether
+/// more fragments follow. Returns `None` if the packet is no fragment.
 fn fragment_header_of(packet: &[u8]) -> Option<(u32, bool, bool)> {
     if inner_packet::is_ipv4(packet) {
         let header = ipv4::Header::parse(packet).ok()?;

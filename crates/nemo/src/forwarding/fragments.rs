@@ -58,8 +58,8 @@ impl IncompletePackets {
         }
     }
 
-    /// Returns the index of the packet with this key. If there are `limit` packets, a new one replaces the
-    /// oldest.
+    /// Returns the index of the packet with this key. If the list already has `limit` packets, a new packet
+    /// replaces the oldest one.
     fn position_or_insert(
         &mut self,
         key: FragmentKey,

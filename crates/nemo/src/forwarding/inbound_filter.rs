@@ -31,8 +31,8 @@ mod rule_order {
     /// in the kernel's table: they share one rate.
     pub(super) const HOST_RATE: u32 = 5;
     pub(super) const SHARED_HOST_RATE: u32 = 6;
-    /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
-    /// of another interface.
+    /// Isolated interfaces exchange no packets with other interfaces on board, not even answers. Hosts may
+    /// not use the addresses of another interface.
     pub(super) const ISOLATED_INTERFACES: u32 = 10;
     /// Accepts answers, and packets from hosts on board.
     pub(super) const FROM_HOSTS_ON_BOARD: u32 = 20;
@@ -146,7 +146,7 @@ fn exception_rules(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<Packet
         protocol::ICMPV6 => Some(icmpv6::types::ECHO_REQUEST),
         _ => None,
     };
-    // The kernel must not accept ICMP of one address family inside the other.
+    // The kernel must not accept ICMP inside IPv6, or ICMPv6 inside IPv4.
     let any = match allowed.protocol {
         ipv4::ICMP => Some(ALL_IPV4_PREFIX),
         protocol::ICMPV6 => Some(Ipv6Net::default()),

@@ -101,7 +101,8 @@ impl From<&str> for LanSettings {
 /// prefix, or the prefix itself if it is longer.
 ///
 /// An interface has the prefixes that its settings name. The other interfaces share the remaining prefixes:
-/// the first gets the first one and so on, and the last one gets the rest.
+/// the first interface gets the first prefix, the second interface the second one, and so on. The last
+/// interface gets all prefixes that are left.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
@@ -114,8 +115,8 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
 }
 
 /// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form. An interface gets the prefixes of
-/// its settings. The interfaces without such prefixes share those that no interface names. The first
-/// interface gets the first prefix and so on, and the last one gets the remaining prefixes.
+/// its settings. The interfaces without such prefixes share the prefixes that no interface names. The first
+/// interface gets the first prefix and so on, and the last interface gets all prefixes that are left.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
@@ -163,8 +164,9 @@ pub struct PrefixShares<L, P> {
 }
 
 /// Gives the prefixes of a mobile network to its interfaces. `interfaces` are the interfaces, each with the
-/// prefixes that its settings name. The interfaces without such prefixes share those that no interface names:
-/// the first gets the first one, and so on. The last one gets the remaining ones.
+/// prefixes that its settings name. The interfaces without such prefixes share the prefixes that no interface
+/// names. The first interface gets the first prefix and so on, and the last interface gets all prefixes that
+/// are left.
 pub fn assign_prefixes<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
     prefixes: &[P],
     interfaces: impl Iterator<Item = (L, &'a [P])>,

@@ -131,7 +131,8 @@ pub(crate) fn router_entries<'a>(
         for uplink in &config.uplinks {
             let esp = (config.authentication == Authentication::Ipsec).then_some(protocol::ESP);
             let ipv4 = (!config.ipv4_prefixes.is_empty()).then_some(protocol::IPV4);
-            // Encrypted sessions inside IPv6 are UDP packets.
+            // Encrypted sessions inside IPv6 are UDP packets, so the tunnel device must get UDP of the home
+            // agent as well.
             let udp = config.authentication.session().map(|_| protocol::UDP);
             for protocol in CAPTURED_PROTOCOLS.into_iter().chain(ipv4).chain(esp).chain(udp) {
                 entries.push(ForwardingEntry::Rule(Box::new(Rule {
@@ -241,9 +242,10 @@ pub(crate) fn router_entries<'a>(
 }
 
 /// Returns the routes and rules of the IPv4 mobile network, or of a mobile node's IPv4 home address, in
-/// IPv4-mapped form. They are those of the IPv6 mobile network, with two differences. An uplink may forward
-/// IPv4 to other networks than the mobile network, because an operator may translate addresses there (NAT).
-/// On the home link the mobile network has no IPv4 route, because the home link has no IPv4 home agent.
+/// IPv4-mapped form. They equal the routes and rules of the IPv6 mobile network, with two differences. An
+/// uplink may forward IPv4 to other networks than the mobile network, because an operator may translate
+/// addresses there (NAT). On the home link the mobile network has no IPv4 route, because the home link has no
+/// IPv4 home agent.
 fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>) -> Vec<ForwardingEntry> {
     let config = router.config();
     if config.ipv4_prefixes.is_empty() {

@@ -1,8 +1,8 @@
 //! Absence of the home agent, after which packets of hosts on board may leave without the tunnel.
 //!
-//! A connection does not survive the change of its address. So the home agent counts as away only after
-//! [`TIME_BEFORE_AWAY`] without service. Then no tunnel carries packets, or no answer comes over the tunnel's
-//! uplink. It is back as soon as it answers.
+//! The home agent gives no service if no tunnel carries packets, or if no answer comes over the tunnel's
+//! uplink. A connection does not survive the change of its address. So the home agent counts as away only
+//! after [`TIME_BEFORE_AWAY`] without service. It counts as back as soon as it answers.
 
 use std::time::Duration;
 

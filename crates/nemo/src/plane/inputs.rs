@@ -23,7 +23,7 @@ const DISCOVERY_REPLY_NAME: &str = "home_agent_discovery_reply";
 const NO_MOBILE_ROUTER: &str = "this station is no mobile router";
 
 impl Nemo {
-    /// Runs the timers that are due, without those that need the stations in radio range.
+    /// Runs the timers that are due, except for timers that need the stations in radio range.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         if let Some(agent) = &mut self.roles.agent_role {
             agent.state_machine.handle_timeout(now);
@@ -201,7 +201,8 @@ impl Nemo {
             }
             return;
         }
-        // A router answers an Echo Request of the mobile router from its link-local address.
+        // A router on the link answers an Echo Request of the mobile router from its link-local address. Only
+        // answers from other addresses may be answers to path MTU probes.
         let is_link_local = message.source.is_unicast_link_local();
         if message.message.first() == Some(&icmpv6::types::ECHO_REPLY) && !is_link_local {
             handle_echo_reply(&mut self.roles, &mut self.data_path, now, message);

@@ -41,7 +41,7 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::output::Output;
 
 /// Largest number of messages that are in the kernel for IPsec at a time. Beyond it the station forgets the
-/// oldest, whose sender repeats it.
+/// oldest message, which its sender repeats.
 const MAX_MESSAGES_IN_KERNEL: usize = 1024;
 /// Least interval between warnings about a missing security association.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);

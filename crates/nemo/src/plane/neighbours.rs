@@ -96,7 +96,7 @@ impl NeighbourRoutes {
     }
 
     /// Answers a packet from the mobile router's tunnel if it is a neighbour's test of a prefix. Returns
-    /// whether it was one.
+    /// whether the packet was such a test.
     pub(super) fn answer_prefix_test(
         &mut self,
         now: Time,

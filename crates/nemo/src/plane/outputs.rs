@@ -195,7 +195,8 @@ impl Nemo {
         self.data_path.outputs.push_back(Output::Event(portal.end_event(reason)));
     }
 
-    /// Returns whether packets may leave without the tunnel by the config, or do so now.
+    /// Returns whether the config may let packets leave without the tunnel, or packets leave without the
+    /// tunnel now.
     fn may_break_out(&self) -> bool {
         let by_config = self.roles.router_role.as_ref().is_some_and(RouterRole::may_break_out);
         by_config || self.portal_access.is_some()

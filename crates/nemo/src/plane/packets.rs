@@ -301,8 +301,8 @@ impl Nemo {
         }
     }
 
-    /// Handles a packet out of a tunnel if it is a test or an answer for this station. Returns whether it was
-    /// one.
+    /// Handles a packet out of a tunnel if it is a test or an answer for this station. Returns whether the
+    /// function has handled the packet.
     fn handle_packet_for_station(
         &mut self,
         now: Time,
@@ -498,7 +498,7 @@ impl Nemo {
             .as_ref()
             .is_some_and(|r| r.state_machine.config().home_address == header.destination)
         {
-            // The kernel has this address, so the kernel gets the packet.
+            // The kernel has the home address, so the kernel gets the packet.
             return ForwardingVerdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.roles.agent_role) {

@@ -193,8 +193,8 @@ impl Nemo {
                 router.state_machine.restore_volume(&interface, volume);
             }
         }
-        // Set the sysctls of the mobile router's interfaces before those by which the home agent turns
-        // forwarding on, because the kernel needs this order.
+        // Set the sysctls of the mobile router's interfaces first, and then the sysctls by which the home
+        // agent turns forwarding on. The kernel needs this order.
         self.update_sysctl_entries();
         self.roles.agent_role = config
             .home_agent

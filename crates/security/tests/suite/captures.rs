@@ -28,8 +28,9 @@ const UNSIGNED_CAPTURE: &[u8] = include_bytes!("../data/vanetza-socktap-security
 const SELF_SIGNED_CAPTURE: &[u8] = include_bytes!("../data/vanetza-socktap-security-dummy.pcap");
 /// Octets of the Ethernet header: destination, source, EtherType.
 const ETHERNET_HEADER_LENGTH: usize = 14;
-/// BTP port of the captured CAMs. The next constant is the port of socktap's hello.
+/// BTP port of the captured CAMs.
 const CAM_PORT: u16 = 2001;
+/// BTP port of socktap's hello messages.
 const HELLO_PORT: u16 = 42;
 
 /// A captured frame without its Ethernet header.

@@ -135,7 +135,7 @@ proptest! {
                 his.retain(|(_, other)| *other != at);
                 continue;
             };
-            // Senders whose addresses are in one group share a turn.
+            // Senders whose addresses are in the same group take one turn together.
             let turn = (class, if class == 0 { u64::from(who) } else { sender_group_of(who) });
             waiting.entry(turn).or_default().push((rank, number));
             let sender = sender_of_class(class, who);

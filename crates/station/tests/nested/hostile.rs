@@ -143,7 +143,7 @@ fn older_nested_registration_does_not_replace_newer() {
         assert!(nested_routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
     }
     assert_eq!(counter_of(&world, 1, "nesting.dropped.stale"), 2);
-    // Without renewal the registration expires.
+    // Without renewal the registration expires after ten minutes.
     world.advance_seconds(601);
     assert!(!nested_routes(&world).iter().any(|(known, _)| *known == free));
 }
@@ -191,7 +191,7 @@ fn number_of_nested_registrations_is_bounded() {
     }
     world.advance_seconds(3);
     assert_eq!(nested_routes(&world).len(), 8 + 16);
-    // Routers that registered before the attack still receive their packets.
+    // The routers that had registered before the attack still receive their packets.
     world.clear_records();
     world.send_from_host(2, address(CORRESPONDENT), 100);
     world.advance_seconds(1);
@@ -368,7 +368,7 @@ fn parent_passes_encrypted_sessions_and_no_other_datagrams() {
     assert_eq!(world.dropped_packets.get("mr1"), Some(&(dropped + 2)));
     world.deliver_packet("mr1", "i0", fragment_of(datagram(free, correspondent, [4191, 51820])));
     world.deliver_packet("mr1", "w0", fragment_of(datagram(correspondent, free, [51820, 4191])));
-    // An address without a registration sends no sessions.
+    // A nested router cannot use encrypted sessions from an address that it has not registered.
     world.deliver_packet("mr1", "i0", datagram(address("2001:db8:f1::98"), correspondent, [4191, 51820]));
     world.advance_seconds(1);
     assert_eq!(world.dropped_packets.get("mr1"), Some(&(dropped + 3)));
@@ -400,7 +400,8 @@ fn nested_router_ignores_nesting_offer_of_its_own_network() {
     world.send_to_all_nodes("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
     world.advance_seconds(5);
     assert_eq!(world.uplink_state(1, "w0"), "active");
-    // The parent router sends at most three announcements to this router's link, and no registrations.
+    // In five seconds the router sends at most four Neighbor Discovery messages: it does not try to register
+    // addresses of its own network.
     assert!(world.sent_neighbor_messages - said <= 4, "{} messages", world.sent_neighbor_messages - said);
 }
 

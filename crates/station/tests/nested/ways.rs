@@ -152,7 +152,7 @@ fn nesting_works_where_access_network_permits_one_address() {
     world.advance_seconds(30);
     assert_eq!(measure_paths(&mut world), [(1, 1), (2, 2), (3, 3)]);
     assert!(net("2001:db8:1:a::/64").contains(&world.care_of_address(2).expect("registered")));
-    // After some time the router no longer tries to use the address, and its packets pass.
+    // The routers behind router 1 have ended their attempts to use the visited link, and no packet is lost.
     let lost = count_lost_while(&mut world, |_| {});
     assert_eq!(lost, [0, 0, 0]);
 }

@@ -37,8 +37,9 @@ pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000
 const ACCESS_ROUTER: &str = "fe80::ffff";
 const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
-/// One-way delay of a link. The next constant is the one-way delay of the Internet.
+/// One-way delay of a link.
 const LINK_DELAY: Duration = Duration::from_millis(1);
+/// One-way delay of the Internet.
 const INTERNET_DELAY: Duration = Duration::from_millis(10);
 
 /// Link-layer address of a router on board that the config names. At first no node has this address; a test
@@ -359,7 +360,7 @@ impl NestedNetwork {
                     ..configured_address_of(address.address, address.prefix_length)
                 });
             }
-            // The kernel reports the new address a moment later.
+            // The kernel reports the new address to the station a moment later.
             let state = LinkMessage {
                 interface: address.interface.clone(),
                 source: Ipv6Addr::UNSPECIFIED,

@@ -72,11 +72,13 @@ pub struct TestNetwork {
     pub router_engine: SessionEngine,
     pub home_agent_engine: SessionEngine,
     pub datagrams_on_wire: VecDeque<DatagramOnWire>,
-    /// Outputs of the router other than datagrams. The next field has those of the home agent.
+    /// Outputs of the router other than datagrams.
     pub router_outputs: Vec<Output>,
+    /// Outputs of the home agent other than datagrams.
     pub home_agent_outputs: Vec<Output>,
-    /// Payloads that the router has decrypted. The next field has those of the home agent.
+    /// Payloads that the router has decrypted.
     pub received_at_router: Vec<(SessionPath, Vec<u8>)>,
+    /// Payloads that the home agent has decrypted.
     pub received_at_home_agent: Vec<(SessionPath, Vec<u8>)>,
 }
 

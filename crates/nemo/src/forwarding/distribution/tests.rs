@@ -83,7 +83,7 @@ fn distribution_gives_each_member_its_share_of_flows() {
 fn small_change_of_weights_moves_no_flow() {
     let mut one = balancing_distributor(&[(1, 50), (2, 20), (3, 10)], None);
     let before = chosen_member_of_each_flow(&mut one, &[1, 2, 3]);
-    // All weights are about twice as high as before, so the shares hardly change.
+    // The new weights are all about twice the old ones, so the shares hardly change.
     let mut one = balancing_distributor(&[(1, 110), (2, 40), (3, 19)], Some(one));
     assert_eq!(chosen_member_of_each_flow(&mut one, &[1, 2, 3]), before);
     // Many small changes in one direction add up to a large change, which moves flows.
@@ -168,8 +168,8 @@ fn later_fragments_use_the_tunnel_of_the_first() {
         one.fragment_arrival_order.len() <= MAX_FRAGMENTED_PACKETS
             && one.fragmented_flows.len() <= MAX_FRAGMENTED_PACKETS
     );
-    // A later fragment whose first fragment has not arrived goes into a tunnel as well. The stored ports of
-    // an old first fragment expire.
+    // A later fragment whose first fragment has not arrived goes into a tunnel as well, by the fields that it
+    // contains. The stored ports of a first fragment expire.
     let whole = udp_packet(1, &[7; 2000]);
     let pieces = crate::forwarding::fragments::cut_into_fragments(&whole, 1280, 1 << 20);
     assert!(matches!(choose_tunnels(&mut one, &pieces[1], &living), TunnelChoice::One(_)));
@@ -208,7 +208,7 @@ proptest! {
         let living: Vec<u16> = all.iter().copied().filter(|bid| *bid != dead).collect();
         let mut one = balancing_distributor(&members, None);
         let before = chosen_member_of_each_flow(&mut one, &all);
-        // The tunnel first fails, and then leaves the rules.
+        // First the tunnel of a member fails. Then the config removes the member from the rules.
         for leave_out in [false, true] {
             if leave_out {
                 let left: Vec<(u16, u16)> = members.iter().copied().filter(|(bid, _)| *bid != dead).collect();

@@ -168,14 +168,14 @@ fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
         assert_eq!(router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice()), broken);
         assert_eq!(next_caused_packet(&mut router), None);
     }
-    // The error quotes a packet that this router has not sent.
+    // The error quotes a packet with another flow label, which this router has not sent.
     buffer.as_mut_slice()[3] ^= 1;
     let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
     assert_eq!(
         router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice()),
         ErrorOutcome::Handled
     );
-    // While an attacker guesses, the router ignores even a correct quotation.
+    // After 1000 errors without proof, the router ignores even an error that quotes the right label.
     for _ in 0..1000 {
         router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice());
     }
@@ -542,7 +542,7 @@ fn forwarder_obeys_tunnel_encapsulation_limit() {
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
     assert_eq!(said, ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
 
-    // The option needs 8 octets of the MTU.
+    // The Tunnel Encapsulation Limit option takes 8 octets of the tunnel's MTU.
     let mut buffer = limited(1, 1460);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
     let error = next_caused_packet(&mut router).expect("an error");

@@ -520,8 +520,8 @@ impl PathMtus {
         }
     }
 
-    /// Ends a search that has shown that the path carries `size`. The path carries no larger packet, unless
-    /// `size` is the target.
+    /// Ends a search that has shown that the path carries `size`. If `size` is smaller than the target, the
+    /// path carries no larger packet.
     fn conclude_search(&mut self, now: Time, ends: TunnelEnds, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective_mtu();

@@ -190,7 +190,7 @@ fn each_policy_uses_its_tunnel_in_both_directions() {
     for (forwarder, end) in forwarders.iter_mut().zip(ends) {
         forwarder.set_distribution(&distribution_rules(end, ports(5000), FlowAction::Failover, &[2]));
     }
-    // The selector names the port on the mobile side.
+    // The selector names a port of the host on board. The same port at the correspondent does not count.
     for (from, special, other) in [
         (
             0,
@@ -214,7 +214,7 @@ fn each_policy_uses_its_tunnel_in_both_directions() {
             );
         }
     }
-    // If its own tunnel is missing, this traffic uses the common tunnel, and no packet is lost.
+    // If the special tunnel of this flow is missing, the flow uses the common tunnel, and no packet is lost.
     forwarders[0].remove_tunnel(&tunnel_at(TunnelEnd::MobileRouter, 2, true));
     let mut buffer = udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, (5000, 9), 0);
     let verdict = encapsulate(&mut forwarders[0], &mut buffer);
