@@ -121,7 +121,7 @@ fn virtual_interfaces_follow_station_address() {
     assert_eq!(station.poll_output(), None);
     let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(A).0));
     assert_eq!(created_links(&outputs)[0].address, A);
-    // The station's address changes, by an operator or after an address conflict.
+    // An operator or an address conflict changes the address of the station.
     let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(B).0));
     let [link] = created_links(&outputs)[..] else { panic!("{outputs:?}") };
     assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local_address(B)));

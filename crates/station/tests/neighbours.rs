@@ -357,7 +357,7 @@ fn packets_of_fast_path_keep_direct_route_in_use() {
         counters["mnpp.probes"]
     };
     for (ways, expected) in [(vec![], 3..8), (vec![mac_of_vehicle(1)], 17..23)] {
-        // Wait until the station no longer counts the route as used because of earlier packets.
+        // Wait until the last packets that the station itself saw are too old to keep the route in use.
         (0..300).for_each(|_| world.advance_ten_milliseconds());
         let before = probes(&world);
         for step in 0..500u16 {

@@ -629,7 +629,7 @@ fn rejected_credentials_are_listed() {
         (CredentialName::Ticket(2), SecurityDrop::UnknownIssuer),
     ];
     assert_eq!(refused, expected);
-    // The first line of a key file is valid; all further lines of this test are invalid.
+    // The parser reads a valid line of a key file. All other lines in this test are invalid.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
     assert!(key.to_signing_key(&PortableBackend).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
@@ -675,8 +675,8 @@ fn vehicle_changes_its_pseudonym_while_driving() {
         if is_first {
             lives.push(mid);
         }
-        // The packet carries the digest or the certificate of its ticket, and nothing of the station's other
-        // tickets.
+        // The packet carries the digest or the certificate of the ticket that signed it, and nothing of the
+        // station's other tickets.
         let has = |octets: &[u8]| frame.packet.windows(octets.len()).any(|window| window == octets);
         for (name, other) in names.iter().zip(&known) {
             assert!(*other == mid || !(has(&name.0) || has(other)), "{mid:02x?} tells of {other:02x?}");

@@ -495,8 +495,8 @@ fn received_packet_causes_at_most_four_over_random_registrations() {
                 .count();
         }
     }
-    // The budget has one acknowledgement for each update, and probes within two limits of 64 at once and 10 a
-    // second each.
+    // The budget permits one acknowledgement for each update, and the probes of two rate limits: each 64 at
+    // once and 10 a second.
     let budget = 3_000 + 2 * (64 + 17 + 10 * now.saturating_since(Time::ZERO).as_secs() as usize);
     assert!(own <= budget, "{own} packets of its own, {budget} expected at most");
 }

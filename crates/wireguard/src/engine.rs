@@ -646,7 +646,8 @@ impl SessionEngine {
         let is_data = matches!(committed, Committed::Data { .. });
         let carries = is_data && !session.is_opened_by_caller && !session.carries_path;
         session.collect_events(now, &mut self.events);
-        // The initiator decides which session carries the data, and the responder sends through the same one.
+        // The initiator decides which session carries the data, and the responder sends through the same
+        // session.
         if carries && !self.is_path_wanted(path) {
             self.use_session(line);
         }

@@ -152,7 +152,8 @@ fn station_that_turns_sends_beacon_at_once() {
     // At 10 m/s the interval is 1.17 to 1.56 s.
     let straight = drive(&mut iut, 10, 10.0, 0);
     assert!((6..=9).contains(&straight.len()), "{straight:?}");
-    // The station turns round: it deviates by 20 m/s from the prediction, 5 m after a quarter of a second.
+    // After its turn the station moves away from the predicted position at 20 m/s: 5 m in a quarter of a
+    // second.
     let turned = drive(&mut iut, 1, -10.0, 1800);
     assert!(turned.first().is_some_and(|first| *first <= Duration::from_millis(500)), "{turned:?}");
 }

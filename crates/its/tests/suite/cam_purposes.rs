@@ -404,7 +404,7 @@ fn tc_cam_msd_gfq_ti_03() {
 
 #[test]
 fn tc_cam_msd_gfq_bv_04() {
-    // A turn of exactly 4 degrees is too small; turns across north also count.
+    // A turn of exactly 4 degrees causes no CAM. A larger turn causes one, also across north.
     for (heading, soon) in [(40, false), (41, true), (3560, false), (3559, true)] {
         let mut iut = ServiceUnderTest::new();
         iut.run_until(490);

@@ -446,7 +446,8 @@ impl Forwarder {
             return self.count_drop(TunnelDropReason::Nesting);
         }
         let length = packet.len();
-        // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option, nor can a session.
+        // The Tunnel Encapsulation Limit option needs an outer IPv6 header. IPv4 tunnels and encrypted
+        // sessions cannot carry it.
         let session = path.session_of(sender.home_address);
         let limit = limit.filter(|_| ends.0.ipv6().is_some() && session.is_none());
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
@@ -568,7 +569,8 @@ impl Forwarder {
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
-        // A copy also contains the number of the packet. Its size must fit the smallest MTU of all tunnels.
+        // A copy also contains the number of the packet. The size of all copies must fit the smallest MTU of
+        // their tunnels.
         let room = |ends: &TunnelEnds| {
             self.paths_by_ends
                 .get(ends)

@@ -193,7 +193,8 @@ impl Nemo {
     /// Handles an ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
     pub fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
         if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
-            // The message may be an error about a packet that was sent from a care-of address.
+            // The message may be an ICMPv6 error about a packet that this station has sent from a care-of
+            // address.
             if icmpv6::verify_checksum(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
@@ -331,7 +332,8 @@ impl Nemo {
         let portal = PortalAccess::new(now, order, router, self.portal_access.as_ref(), filter_error)?;
         let event = portal.begin_event(now);
         self.portal_access = Some(portal);
-        // The rules that refuse packets from uplinks come before the setting by which the kernel forwards.
+        // First install the rules that refuse packets from uplinks, and then the setting by which the kernel
+        // forwards packets.
         self.update_router_entries(now);
         self.update_sysctl_entries();
         self.data_path.apply_desired_changes();

@@ -56,8 +56,8 @@ fn queue_verifies_warnings_first_and_drops_least_important() {
     // the beacon, which is the least important. Then it drops the older of two CAMs.
     assert_eq!(push(&mut queue, neighbour_sender(3), MessageRank::SingleHop, "third's CAM"), Some("beacon"));
     assert_eq!(push(&mut queue, neighbour_sender(1), MessageRank::SingleHop, "second CAM"), Some("CAM"));
-    // The sender with the most messages adds one of lower rank than all of its own; the queue drops this
-    // message.
+    // The sender with the most waiting messages adds a message of lower rank than all of these. The queue
+    // drops the new message.
     assert_eq!(
         push(&mut queue, neighbour_sender(1), MessageRank::Management, "late beacon"),
         Some("late beacon")

@@ -204,7 +204,8 @@ fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
     let (mut receiver, station, ticket) = receiver_sender_and_ticket();
     let odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
     let mut data = odd.signed_data();
-    // The preamble of the header follows the payload. Set its bit for an addition, here pduFunctionalType.
+    // The preamble of the header follows the payload. Set the preamble's bit for an addition, here
+    // pduFunctionalType.
     let header = data.len() - (1 + 2 + 8);
     assert_eq!(data[header..header + 3], [0x40, 1, 36]);
     data[header] |= 0x80;

@@ -203,8 +203,8 @@ fn number_of_nested_registrations_is_bounded() {
 fn flood_of_nested_requests_does_not_delay_other_senders() {
     let mut world = nested_world();
     let mut n = 0_u64;
-    // The router renews its registration every 20 s, each time for two minutes. The flood lasts longer than
-    // that.
+    // The flood lasts 150 s. A registration lasts two minutes, and the router renews it every 20 s. So it
+    // only stays if the renewals succeed during the flood.
     world.advance_with(std::time::Duration::from_secs(150), |world| {
         for _ in 0..2 {
             n += 1;
@@ -285,7 +285,8 @@ fn hosts_on_board_cannot_bypass_the_tunnel() {
     );
     world.advance_seconds(2);
     world.clear_records();
-    // A registered address sends ordinary packets, and an unregistered address sends tunnelled packets.
+    // The parent router must drop an ordinary packet from a registered address, and a tunnelled packet from
+    // an address that is not registered.
     world.deliver_packet("mr1", "i0", data(free, address(CORRESPONDENT), 100));
     world.deliver_packet("mr1", "i0", tunnelled_packet(address("2001:db8:f1::98")));
     world.advance_seconds(1);

@@ -28,7 +28,8 @@ fn router_does_not_select_its_own_nested_router_as_parent() {
     for nesting in [true, false] {
         let mut world = two_routers(nesting);
         assert_eq!(world.uplink_state(1, "w0"), "active");
-        // Router 1 loses its own link and moves behind router 2. Router 2 must then not move behind router 1.
+        // Router 1 loses its own link and moves behind router 2. From then on, router 2 must not move behind
+        // router 1.
         world.set_carrier(1, "w0", false);
         world.advance_seconds(10);
         assert_eq!(world.uplink_state(1, "u0"), "active");

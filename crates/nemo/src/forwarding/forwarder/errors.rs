@@ -62,8 +62,8 @@ impl Forwarder {
                 let relayed = ErrorMessage::PacketTooBig { mtu: room.max(min_mtu as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
             }
-            // While an attacker guesses, the forwarder ignores the error; heartbeats then detect a broken
-            // route.
+            // While an attacker guesses flow labels, the forwarder ignores the error. If the direct route is
+            // broken, heartbeats detect it.
             _ if self.tunnel_end_of(ends) == Some(TunnelEnd::Direct) => {
                 let is_doubtful = now < self.ignore_too_big_until;
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };

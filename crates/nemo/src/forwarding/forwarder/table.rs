@@ -360,8 +360,8 @@ impl Forwarder {
             let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
             let Some(ends) = held.map(|held| held.to_sender().ends) else { continue };
             table.remove(*prefix);
-            // Another home address may share the prefix and the care-of address; in this case that home
-            // address owns the prefix from now on.
+            // A binding of another home address may have the same prefix and care-of address. The prefix then
+            // leads to the tunnel of that binding.
             let others = self
                 .paths_by_ends
                 .get(&ends)
