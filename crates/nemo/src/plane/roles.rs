@@ -205,8 +205,8 @@ impl Nemo {
             let networks = agent
                 .authorized_nodes()
                 .flat_map(|node| node.prefixes.iter().copied().chain([node.home_address.into()]));
-            // The home agent need not have an IPv4 address, so its ICMP errors come from the address of the
-            // router on board.
+            // The home agent need not have an IPv4 address, so its ICMP errors about IPv4 packets come from
+            // the address of the router on board.
             let with_source = networks.map(|prefix| match mapped::to_ipv4(prefix) {
                 Some(_) => (prefix, first_host_address(prefix)),
                 None => (prefix, address),
