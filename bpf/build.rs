@@ -36,7 +36,7 @@ fn main() {
         command
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
             // Without this option, Clang writes the text of its sources into BTF. With it, Clang does not
-            // find the sources.
+            // find the sources, and leaves their text out.
             .arg("-fdebug-compilation-dir=/nowhere")
             // Path of the kernel's <asm/...> headers on distributions that keep them by architecture.
             .arg(format!(

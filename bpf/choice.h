@@ -133,8 +133,8 @@ inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
 	return best;
 }
 
-/* Selects the path for a flow by the binding's rules with this number. Returns the number of the path; PATHS
- * if the slow path has to choose. */
+/* Selects the path for a flow by the set of rules with this number. Returns the number of the path; PATHS if
+ * the slow path has to choose. */
 verified_once __u32 choose(const struct flow *flow, __u32 number)
 {
 	const struct rules *rules = bpf_map_lookup_elem(&RULES, &number);
@@ -176,7 +176,8 @@ verified_once __u32 choose(const struct flow *flow, __u32 number)
 	}
 	if (found >= RULES_MAX)
 		return PATHS;
-	/* For the verifier the index may have any value below RULES_MAX. */
+	/* The index does not change: `first >> 31` is 0, because the version is 6. For the verifier the index may
+	 * now have any value below RULES_MAX, so it follows the code below only once. */
 	found = (found + (first >> 31)) & (RULES_MAX - 1);
 	rule = &rules->rule[found];
 	if (rule->action == FAILOVER)

@@ -22,7 +22,7 @@
 struct plan {
 	/* Encapsulation: the outer header to send; decapsulation: the received one, as an IPv6 header */
 	union outer outer;
-	/* The inner header as received, of IPv4 in the form of IPv6 with IPv4-mapped addresses */
+	/* The inner header as received; an IPv4 header has the form of IPv6 with IPv4-mapped addresses */
 	struct ipv6 inner;
 	struct flow *flow;
 	__u32 outside; /* decapsulation: kind of the outer header, enum outside */
@@ -85,7 +85,7 @@ inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 fi
 #endif
 }
 
-/* Returns the plan's `flags` of a TCP packet with these flags. */
+/* Returns the value of `flags` in struct plan for a TCP packet with these flags. */
 inline_always __u32 flags_of(__u8 flags)
 {
 	return (flags ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
@@ -169,8 +169,8 @@ inline_always long ask(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct 
 	return bpf_fib_lookup(ctx, route, sizeof *route, 0);
 }
 
-/* Asks for the route of a packet in IPv4 to the other end. If the tunnel has an interface, the packet leaves
- * there, as from the slow path's socket, which is bound to it. */
+/* Asks for the route of an outer IPv4 packet to the other end of the tunnel. If the path names an interface,
+ * the packet leaves by this interface, as from the slow path's socket, which is bound to it. */
 inline_always long ask_ipv4(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct path *path,
 			    __u8 protocol, __u8 class, __u32 length)
 {

@@ -94,7 +94,7 @@ struct source {
 	__u64 since; /* packets from before this time are still on their way to the slow path */
 	__u32 packets;
 	__u32 octets;
-	__u32 direct; /* number of packets that the station itself sent to this station */
+	__u32 direct; /* number of packets that came directly from the station, without a forwarder */
 	__u16 taken; /* bit mask of the `numbers` that the fast path has handled */
 	__u16 used;
 	__u16 numbers[NUMBERS]; /* duplicate packet list (DPL) */

@@ -130,7 +130,7 @@ inline_always void write_outside(union outer *outer, __u32 outside, const struct
 inline_always enum outside read_outside(const struct ipv4 *header, const struct udp *udp, __u32 length,
 					__u8 protocol, struct ipv6 *outer, __u32 *ports)
 {
-	/* The protocol is 41 or 4, or 17 (UDP), which differ in this bit. So the verifier sees only two possible
+	/* The protocol is 41, 4 or 17 (UDP). This bit is set only in 17. So the verifier sees only two possible
 	 * values. */
 	__u32 outside = IN_IPV4 + (header->protocol >> 4 & 1);
 	__u32 rest = length - IPV4_HEADER - (outside - IN_IPV4) * UDP_HEADER;
@@ -178,8 +178,8 @@ inline_always void read_inside(struct ipv6 *inner, const struct ipv4 *header)
 	map(&inner->destination, header->destination);
 }
 
-/* Decrements the TTL of an inner IPv4 header as a router does, and sets the traffic class. `first` has this
- * class in the first word of an IPv6 header. */
+/* Decrements the TTL of an inner IPv4 header as a router does, and sets the traffic class. `first` is the
+ * first word of an IPv6 header with this class. */
 inline_always void forward_ipv4(struct ipv4 *header, __be32 first)
 {
 	header->class = be32_to_cpu(first) >> 20;

@@ -6,7 +6,7 @@
  *
  * `take` and `take_numbered` drop only packets of the benchmark: UDP to the discard port (RFC 863), in IPv4,
  * in IPv6 or inside one more IPv6 header. Other packets pass, because the network needs them. `take_numbered`
- * also reads the number at the begin of the payload, in network byte order. It counts numbers that arrive
+ * also reads the number at the beginning of the payload, in network byte order. It counts numbers that arrive
  * twice, and numbers that arrive after a higher one.
  */
 #include "helpers.h"

@@ -49,7 +49,7 @@
 #define PATHS 4
 /* Maximum number of rules that distribute the packets of one binding among its paths. */
 #define RULES_MAX 8
-/* Maximum number of different prefix lengths at one end. */
+/* Maximum number of different prefix lengths at one tunnel end (enum end). */
 #define LENGTHS_MAX 16
 /* Maximum number of cached flows on each CPU, a power of two. */
 #define FLOWS_MAX 2048
@@ -153,7 +153,7 @@ struct prefix {
 	__u32 end;
 };
 
-/* The lengths of all prefixes of an end, the longest first. */
+/* The lengths of all prefixes at one tunnel end (enum end), the longest first. */
 struct lengths {
 	__u32 count;
 	__u32 length[LENGTHS_MAX];
@@ -174,7 +174,7 @@ enum outside {
 };
 
 /* Result for a packet that may belong to a tunnel. Rust has the names of the counters in the same order
- * (OUTCOMES). */
+ * (OUTCOME_NAMES). */
 enum outcome {
 	TAKEN = 0,
 	PASS_HOP_LIMIT,
@@ -277,8 +277,8 @@ struct {
 	__type(value, __u64);
 } COUNTS SEC(".maps");
 
-/* Changes after each change of routes, rules, addresses, neighbours or prefixes. Each data section is a map
- * with the section's name. Programs read its values without a lookup. */
+/* Number that carnet changes after each change of routes, rules, addresses, neighbours or prefixes. Each data
+ * section is a map with the section's name. Programs read its values without a lookup. */
 volatile __u32 GENERATION SEC(".data.generation") = 0;
 
 /* What carnet knows about the kernel's packet filter. */

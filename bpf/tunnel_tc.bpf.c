@@ -24,8 +24,8 @@
 /* Result of handle() for a packet that may have IPv4 inside; no verdict of the kernel. */
 #define TRY_IPV4 1000
 
-/* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise it would load the value into the
- * result's register for each IPv6 packet, too. */
+/* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise the compiler would load the value
+ * into the result's register for each IPv6 packet, too. */
 inline_always int try_ipv4(void)
 {
 	int verdict = TRY_IPV4;
@@ -117,8 +117,8 @@ inline_always int send(struct __sk_buff *skb, struct plan *plan, __u32 link_head
 	return bpf_redirect_neigh(plan->flow->departure, next_hop, sizeof *next_hop, 0);
 }
 
-/* Adds `length` octets before the packet, which are the end of the outer header's room, and writes the inner
- * header to send. `ipv4` is that header as received if it is IPv4, otherwise 0. */
+/* Adds an outer header of `length` octets, from the end of the plan's `outer`, before the packet, and writes
+ * the inner header to send. `ipv4` is that header as received if it is IPv4, otherwise 0. */
 inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_header, __u32 length,
 			  __u64 flags, struct ipv4 *ipv4)
 {
@@ -192,9 +192,9 @@ inline_always enum outcome remove_outside(struct __sk_buff *skb, __u32 outside, 
 		return bpf_skb_adjust_room(skb, -length, BPF_ADJ_ROOM_MAC, flags) ? PASS_MALFORMED : TAKEN;
 	if (!bpf_skb_adjust_room(skb, -length, BPF_ADJ_ROOM_MAC, flags | family))
 		return TAKEN;
-	/* Before Linux 6.3 the kernel refuses the flag and leaves the packet as it is. The change of family
-	 * adds room to IPv6, which is removed together with the outer headers. To IPv4 it removes a part of the
-	 * outer header. */
+	/* Before Linux 6.3 the kernel refuses the flag and leaves the packet as it is. So change the family
+	 * first. For IPv6 that adds 20 octets, which are removed together with the outer headers. For IPv4
+	 * that removes 20 octets of the outer header. */
 	if (bpf_skb_change_proto(skb, cpu_to_be16(ipv4 ? ETH_P_IP : ETH_P_IPV6), 0))
 		return PASS_MALFORMED;
 	grown = ipv4 ? IPV4_HEADER - IPV6_HEADER : IPV6_HEADER - IPV4_HEADER;
@@ -325,7 +325,7 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) ||
 		   !read_header(skb, link_header, &plan.inner, IPV6_HEADER)) {
 		return skb->protocol == cpu_to_be16(ETH_P_IP) ? try_ipv4() : PASS;
-	/* Leave also a packet that is shorter than its header says, or that has a jumbo payload. */
+	/* Also leave a packet that is shorter than its header says, or that has a jumbo payload. */
 	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
 		   skb->len != link_header + length_of(&plan.inner)) {
 		return PASS;

@@ -24,8 +24,8 @@ struct {
 	__type(value, __u32);
 } PORTS SEC(".maps");
 
-/* Link-layer address of an interface, by index: the address in the first six octets, and 1 in the last
- * octet. */
+/* Link-layer address of an interface, by index: the address in the first six octets of the value, and 1 in
+ * the last octet of a valid value. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);
@@ -70,8 +70,8 @@ inline_always int may_leave(__u32 ifindex, long result)
 /* Result of handle() for a packet that may have IPv4 inside; no verdict of the kernel. */
 #define TRY_IPV4 1000
 
-/* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise it would load the value into the
- * result's register for each IPv6 packet, too. */
+/* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise the compiler would load the value
+ * into the result's register for each IPv6 packet, too. */
 inline_always int try_ipv4(void)
 {
 	int verdict = TRY_IPV4;
@@ -126,7 +126,8 @@ inline_always void link_header(__u8 *data, const struct plan *plan)
 	*(quad *)(data + 6) = *(const quad *)(header + 6);
 }
 
-/* Adds `length` octets before the packet, which are the end of the outer header's room. */
+/* Adds an outer header of `length` octets before the packet: an IPv6 header, or the IPv4 headers at the end
+ * of the plan's `outer`. */
 inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, __u32 length, const int ipv4)
 {
 	__u8 *data, *end;
@@ -303,7 +304,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	if (protocol != cpu_to_be16(ETH_P_IPV6))
 		return protocol == cpu_to_be16(ETH_P_IP) ? try_ipv4() : XDP_PASS;
 	ipv6 = (const void *)(data + ETH_HLEN);
-	/* Leave also a packet whose length differs from that in its header, or that has a jumbo payload. */
+	/* Also leave a packet whose length differs from that in its header, or that has a jumbo payload. */
 	if ((data[ETH_HLEN] >> 4) != 6 || !ipv6->payload_length || (__u64)(end - data) != ETH_HLEN + length_of(ipv6))
 		return XDP_PASS;
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && ipv6->next_header == PROTOCOL_IPV6) {

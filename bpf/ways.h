@@ -67,8 +67,8 @@ struct {
 	__type(value, struct way);
 } WAYS SEC(".maps");
 
-/* Changes after each change of routes, rules or addresses, and when a prefix moves from one binding to
- * another. It does not change if only neighbours change, or if a binding is added or removed. */
+/* Number that carnet changes after each change of routes, rules or addresses, and when a prefix moves from
+ * one binding to another. It stays the same if only neighbours change, or a binding is added or removed. */
 volatile __u32 ROUTES SEC(".data.routes") = 0;
 
 /* Next hop that many ways share. It is valid until ROUTES changes. When GENERATION changes, and after
@@ -222,8 +222,9 @@ inline_always struct exit *exit_of(const struct way *way, __u32 routes)
 	return exit && exit->routes == routes ? exit : 0;
 }
 
-/* Stores the next hop of the flow's packets, whose source is this end of a tunnel. Unless the flow `sends`,
- * reserves only the place for this end. Returns EXITS_MAX if the table has no room. */
+/* Stores the next hop of the flow's packets, which this station sends from the local end of a tunnel. Unless
+ * `sends` is set, only reserves an entry for the local end, without a next hop. Returns the index of the
+ * entry; EXITS_MAX if the table has no room. */
 inline_always __u32 keep_exit(const struct flow *flow, __u32 routes, __u32 sends)
 {
 	const struct address *local = &flow->path.local;

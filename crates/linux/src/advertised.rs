@@ -6,10 +6,15 @@
 //! therefore wants [`ACCEPT_RA_DEFAULT_ROUTER`] and [`ACCEPT_RA_PREFIXES`] of its home link to be 0.
 //!
 //! The home link of a rented server is often its only uplink, with a default route from an advertisement. So
-//! carnet sets one of these two sysctls to 0 only if the machine keeps its connection without it. The machine
-//! must have another default route, or a lasting address on the home link, and no default route from an
-//! advertisement there. Until then carnet warns in the log and lists an obstacle. A sysctl that carnet has
-//! set stays 0 until the station ends, even if a default route vanishes for a moment.
+//! carnet sets one of these two sysctls to 0 only if the machine keeps its connection without it:
+//!
+//! * [`ACCEPT_RA_DEFAULT_ROUTER`]: the machine has another default route, and none from an advertisement on
+//!   the home link.
+//! * [`ACCEPT_RA_PREFIXES`]: the machine has a permanent address on the home link, and no address there with
+//!   a lifetime.
+//!
+//! Until then carnet warns in the log and lists an obstacle. A sysctl that carnet has set stays 0 until the
+//! station ends, even if a default route vanishes for a moment.
 //!
 //! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket, which receives
 //! them with any value of the two sysctls.
@@ -21,16 +26,18 @@ pub(crate) const ACCEPT_RA_DEFAULT_ROUTER: &str = "accept_ra_defrtr";
 /// Name of the sysctl: whether the kernel makes addresses and on-link routes from advertisements.
 pub(crate) const ACCEPT_RA_PREFIXES: &str = "accept_ra_pinfo";
 
-/// Origin of the machine's default routes, and of the addresses of one interface.
+/// Where the machine's IPv6 default routes and one interface's addresses come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RouteAndAddressOrigins {
-    /// Whether an advertisement on the interface gave a default route.
+    /// Whether the machine has an IPv6 default route from a Router Advertisement on the interface.
     pub(crate) has_advertised_route: bool,
-    /// Whether the machine has another IPv6 default route.
+    /// Whether the machine has an IPv6 default route that does not come from a Router Advertisement on the
+    /// interface.
     pub(crate) has_other_route: bool,
     /// Whether the interface has an address with a lifetime, from an advertisement or DHCPv6.
     pub(crate) has_leased_address: bool,
-    /// Whether the interface has an address with a prefix and without a lifetime.
+    /// Whether the interface has a permanent address whose prefix is shorter than 128 bits. Such an address
+    /// gives the machine an on-link route.
     pub(crate) has_permanent_address: bool,
 }
 

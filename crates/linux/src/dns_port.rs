@@ -25,9 +25,9 @@ use tokio::time::{sleep, timeout};
 const DNS_PORT: u16 = 53;
 /// Length in octets of the longest datagram that the module reads.
 const MAX_DATAGRAM_LENGTH: usize = 4096;
-/// Maximum number of TCP connections of hosts to one address of the forwarder. The next constant is the time
-/// after which the forwarder closes an idle connection.
+/// Maximum number of TCP connections of hosts to one address of the forwarder.
 const MAX_CONNECTIONS_PER_ADDRESS: usize = 32;
+/// Time after which the forwarder closes an idle connection.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of answers that may wait for one TCP connection.
 const MAX_WAITING_ANSWERS: usize = 16;

@@ -115,7 +115,8 @@ impl EchoRequests {
                     }
                 }
                 Ok((_, None)) => {}
-                // Ignore an ICMPv6 error about a request, which is no reply of the neighbour, and wait on.
+                // Ignore an ICMPv6 error about a request and keep waiting, because the error is no reply of
+                // the neighbour.
                 Err(error) if answers_recent_request(&error) => {}
                 Err(error) => return Err(error),
             }

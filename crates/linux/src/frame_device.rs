@@ -220,8 +220,9 @@ impl FrameDevice {
     }
 }
 
-/// Returns a filter that accepts frames to IPv6 groups from outside (RFC 2464 7). Frames to other stations
-/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous; they go to no group.
+/// Returns a filter that accepts frames to IPv6 multicast groups (RFC 2464 7), except frames that this
+/// machine sends. It also drops frames to other stations (`PACKET_OTHERHOST`, 3), which a promiscuous
+/// interface receives.
 fn ipv6_multicast_filter() -> [SockFilter; 6] {
     [
         SockFilter::new(BPF_LOAD_WORD, 0, 0, OFFSET_PACKET_TYPE),
@@ -267,8 +268,8 @@ enum ReadOutcome {
 }
 
 /// Checks a frame with its virtio header, and finishes its checksum. The offsets in the virtio header count
-/// from the begin of the Ethernet header. The functions for cutting and checksums need offsets from the begin
-/// of the packet.
+/// from the beginning of the Ethernet header. The functions for cutting and checksums need offsets from the
+/// beginning of the packet.
 fn check_frame_checksum(frame: &mut [u8]) -> ReadOutcome {
     let Some((header, frame)) = frame.split_first_chunk_mut() else { return ReadOutcome::Nonsense };
     let Ok(mut header) = virtio::VirtioHeader::parse(header) else { return ReadOutcome::Nonsense };

@@ -12,15 +12,17 @@ use tokio::io::unix::AsyncFd;
 
 use crate::async_descriptor::watch_readable;
 
-/// Length of the header of a netlink message in octets. The next constants are the length of the second
-/// header that generic netlink and netfilter have, and the length of an attribute's header.
+/// Length of the header of a netlink message in octets.
 const NETLINK_HEADER_LENGTH: usize = 16;
+/// Length in octets of the second header, which generic netlink and netfilter have.
 const PROTOCOL_HEADER_LENGTH: usize = 4;
+/// Length of an attribute's header in octets.
 const ATTRIBUTE_HEADER_LENGTH: usize = 4;
-/// Flag that each request has. The next constants are the flags for an acknowledgement and for a list of all
-/// objects.
+/// Flag that each request has.
 pub(crate) const FLAG_REQUEST: u16 = 0x1;
+/// Flag of a request that the kernel acknowledges.
 pub(crate) const FLAG_ACKNOWLEDGE: u16 = 0x4;
+/// Flags of a request for all objects.
 pub(crate) const FLAG_DUMP: u16 = 0x300;
 /// Types of control messages of netlink.
 pub(crate) const MESSAGE_ERROR: u16 = 2;

@@ -644,8 +644,8 @@ impl Installer {
             None => Some(0),
         };
         let Some(index) = index else { return Ok(InstallOutcome::Later) };
-        // The fast path does not handle merged packets, so forbid the kernel to merge packets for this
-        // socket.
+        // If the fast path handles tunnelled packets in IPv4, it needs single packets. The kernel then must
+        // not merge packets for this socket.
         match self.datagrams.open(socket, !self.fast_path.handles_datagrams()) {
             Ok(()) => {
                 self.fast_path.set_socket(socket, index);
@@ -1060,7 +1060,7 @@ impl Installer {
     }
 
     fn restore_local_rule(&mut self) -> Result<()> {
-        // Until the kernel confirms the move, both priorities may have the rule.
+        // Until the kernel confirms the move, the rule may exist at both priorities.
         self.local_rule_priority = LocalRulePriority::Moving;
         restore_local_rule(&mut self.requests)?;
         self.local_rule_priority = LocalRulePriority::InPlace;

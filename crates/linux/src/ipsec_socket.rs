@@ -133,7 +133,7 @@ fn open_socket() -> io::Result<AsyncFd<socket2::Socket>> {
     let mobility = Protocol::from(libc::c_int::from(protocol::MOBILITY));
     let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(mobility))?;
     socket.set_nonblocking(true)?;
-    // The home agent's address may be assigned to no interface.
+    // Permit an address that is assigned to no interface, as the home agent's address may be.
     socket.set_freebind_v6(true)?;
     // Set the policy before the socket is used. Messages that arrived before the policy are discarded below.
     set_socket_option(&socket, IPV6_XFRM_POLICY, &esp_only_policy())?;

@@ -85,9 +85,9 @@ struct GroupSubscription {
 #[derive(Debug)]
 pub struct MulticastLinks {
     lan_interfaces: Vec<FollowedInterface>,
-    /// Name of the virtual interface on which the proxy joins groups. The next field is the index that this
-    /// interface had when carnet last joined groups.
+    /// Name of the virtual interface on which the proxy joins groups.
     upstream_interface: String,
+    /// Index that the upstream interface had when carnet last joined groups.
     upstream_index: Option<u32>,
     /// Source filter and socket of each joined group.
     joined_groups: BTreeMap<Ipv6Addr, (GroupSubscription, Option<Socket>)>,

@@ -20,19 +20,23 @@ pub(crate) const OFFLOAD_FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding
 const ETHTOOL_FAMILY: &str = "ethtool";
 const COMMAND_FEATURES_GET: u8 = 11;
 const COMMAND_FEATURES_SET: u8 = 12;
-/// Attribute of a request and its answer: the header, which names the interface. The next constants are the
-/// attributes with the changeable, the desired and the active features.
+/// Attribute of a request and its answer: the header, which names the interface.
 const ATTRIBUTE_HEADER: u16 = 1;
+/// Attribute of an answer: the features that can be changed.
 const ATTRIBUTE_CHANGEABLE: u16 = 2;
+/// Attribute of a request and its answer: the desired features.
 const ATTRIBUTE_WANTED: u16 = 3;
+/// Attribute of an answer: the active features.
 const ATTRIBUTE_ACTIVE: u16 = 4;
 /// Attribute inside the header: the name of the interface.
 const ATTRIBUTE_INTERFACE_NAME: u16 = 2;
-/// Attribute of a feature set: the list of features. The next constants are the attributes of a feature in
-/// the list, of its name and of its value.
+/// Attribute of a feature set: the list of features.
 const ATTRIBUTE_MEMBERS: u16 = 3;
+/// Attribute of the list: one feature.
 const ATTRIBUTE_MEMBER: u16 = 1;
+/// Attribute of a feature: its name.
 const ATTRIBUTE_MEMBER_NAME: u16 = 2;
+/// Attribute of a feature: its value.
 const ATTRIBUTE_MEMBER_VALUE: u16 = 3;
 /// Flag `NLA_F_NESTED`, which the kernel requires on attributes that contain attributes.
 const NESTED_ATTRIBUTE: u16 = 0x8000;

@@ -31,8 +31,9 @@ pub(crate) const FORWARDING: &str = "forwarding";
 
 const IPV6_SYSCTL_ROOT: &str = "/proc/sys/net/ipv6/conf";
 const IPV4_SYSCTL_ROOT: &str = "/proc/sys/net/ipv4/conf";
-/// Name of the IPv4 sysctl `rp_filter`. The next constant is its value for a strict filter.
+/// Name of the IPv4 sysctl `rp_filter`.
 const RP_FILTER: &str = "rp_filter";
+/// Value of `rp_filter` for a strict filter.
 const STRICT_RP_FILTER: &str = "1";
 
 /// Name of the setting `net.ipv4.conf.*.forwarding` in this module. It differs from the name of the IPv6

@@ -2,7 +2,7 @@
 //!
 //! The keeper installs entries that wait for an interface when interfaces change. If the kernel refused an
 //! entry, for example for lack of memory, no event may follow. So the keeper also tries refused entries at
-//! intervals: first after one second, then after twice the time at each attempt.
+//! intervals. The first interval is one second, and each further interval is twice as long.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -26,9 +26,9 @@ pub(crate) struct StateKeeper {
     /// Whether to read the routes again at the next second. A router whose default route had expired has sent
     /// a Router Advertisement, and the kernel may not have renewed the route yet.
     routes_reading_due: bool,
-    /// Seconds between two attempts to install refused entries. `seconds_to_retry` is the remaining number of
-    /// seconds until the next attempt.
+    /// Seconds between two attempts to install refused entries.
     retry_pause_s: u32,
+    /// Remaining seconds until the next attempt to install refused entries.
     seconds_to_retry: u32,
 }
 

@@ -142,8 +142,8 @@ fn wipe_stack() {
 mod tests {
     use super::*;
 
-    /// The test reads memory after it was freed. The system's allocator overwrites only the begin of freed
-    /// memory, with addresses. Other tests run in other threads: one may get the freed memory, or read
+    /// The test reads memory after it was freed. The system's allocator overwrites only the beginning of
+    /// freed memory, with addresses. Other tests run in other threads: one may get the freed memory, or read
     /// secrets at the same time. So the test tries each case several times.
     #[test]
     fn memory_freed_while_reading_secrets_is_overwritten() {

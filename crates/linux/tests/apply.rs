@@ -91,7 +91,8 @@ fn ipv4_table_of_an_uplink_is_restored_after_every_kind_of_removal() {
             platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
         assert!(route_from_source("10.2.0.185").contains(by_table), "{}", route_from_source("10.2.0.185"));
-        // The lookup ignores the main table's default route over the uplink, but not its other routes.
+        // The lookup ignores the main table's default route over the uplink, and uses the main table's other
+        // routes.
         run_ip("route add default via 10.2.0.77 dev v0 metric 5");
         run_ip("route add 203.0.113.0/24 via 10.2.0.88 dev v0");
         assert!(route_from_source("10.2.0.185").contains(by_table), "{}", route_from_source("10.2.0.185"));

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use ipnet::Ipv6Net;
 
-/// Value of each octet in a payload without meaning.
+/// Value of each octet in a payload whose content does not matter.
 const FILLER_OCTET: u8 = 0x55;
 
 /// Parses an address.
@@ -46,7 +46,7 @@ pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, payload:
     [&header.emit()[..], payload].concat()
 }
 
-/// Returns a packet of `length` octets with a payload without meaning.
+/// Returns a packet of `length` octets. The content of its payload does not matter.
 ///
 /// # Panics
 ///

@@ -158,7 +158,7 @@ fn set_octet(packet: &mut [u8], at: usize, value: u8) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes the checksum of the header at the begin of `packet`. Leaves a truncated header unchanged.
+/// Writes the checksum of the header at the beginning of `packet`. Leaves a truncated header unchanged.
 pub fn set_checksum(packet: &mut [u8]) {
     let length = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
     let Some(header) = packet.get_mut(..length).filter(|header| header.len() >= HEADER_LEN) else { return };
@@ -292,8 +292,8 @@ pub fn may_answer(invoking: &[u8]) -> bool {
         return false;
     }
     let kind = invoking.get(header.header_length);
-    // Of ICMP messages, a node answers only queries: Echo, Timestamp, Information, Address Mask, and their
-    // replies.
+    // About ICMP messages, a node may send errors only if the message is a query (Echo, Timestamp,
+    // Information, Address Mask) or the reply to one.
     header.protocol != ICMP || kind.is_some_and(|kind| matches!(kind, 0 | 8 | 13..=18))
 }
 

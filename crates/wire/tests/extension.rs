@@ -235,7 +235,7 @@ fn unicast_and_routable_addresses_are_recognised() {
     for no in ["::", "::1", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1", "::192.0.2.1", "::2"] {
         assert!(!is_unicast_routable(address(no)), "{no}");
     }
-    // The addresses are just outside of the NAT64 prefixes, and the last before and the first behind ::/8.
+    // These addresses are inside of ::/8 and outside of the NAT64 prefixes, so they are reserved.
     for no in
         ["64:ff9b:0:1::1", "64:ff9b:0:0:1::1", "64:ff9b::1:0:0:1", "64:ff9b:2::1", "63:ff9b::1", "ff::1"]
     {

@@ -23,7 +23,7 @@ fn any_domain() -> impl Strategy<Value = String> {
     prop::collection::vec(any_label(), 1..5).prop_map(|labels| labels.join("."))
 }
 
-/// Octets of which many are lengths of labels.
+/// Returns random octets. Many of them are valid lengths of DNS labels.
 fn any_names() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(vec![0, 1, 2, 63, 64, 192, b'a', b'.']), 0..300)
 }

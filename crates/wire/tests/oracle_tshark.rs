@@ -35,7 +35,7 @@ struct DissectionCase {
 
 /// Fields that the test asks for in every packet: no packet may be malformed or cause a warning.
 const EXPERT_FIELDS: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
-/// Expert severities of warnings and errors.
+/// Lowest expert severity of tshark for warnings and errors; notes are lower.
 const WARNING_SEVERITY: u32 = 0x0060_0000;
 
 fn control_packet(home: bool, routing: bool, builder: Builder) -> Vec<u8> {

@@ -16,8 +16,8 @@ use crate::LinkAddress;
 /// State of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressState {
-    /// The server has received this request, and finds out by ARP whether a host uses the address before it
-    /// offers the address.
+    /// The server has received this request, and waits for ARP replies of a host that uses the address. After
+    /// that it answers the request.
     Probed(Box<ClientMessage>),
     /// The server has offered the address.
     Offered,
@@ -29,7 +29,7 @@ pub enum AddressState {
     Former,
 }
 
-/// Entry of an address.
+/// Entry of the table: the client of an address, and the state of the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressBinding {
     /// Client of the address.
@@ -123,7 +123,8 @@ impl AddressBindings {
         self.addresses_by_deadline.first().filter(|(due, _)| *due <= now).map(|(_, address)| *address)
     }
 
-    /// Returns the address of the range that has been free for the longest time and satisfies `is_usable`.
+    /// Returns the address of the range that has been free for the longest time and satisfies `is_usable`;
+    /// `None` if no free address does.
     pub fn longest_free_address(&self, is_usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         self.free_addresses.iter().map(|(_, address)| *address).find(|address| is_usable(*address))
     }
@@ -145,7 +146,7 @@ impl AddressBindings {
             self.remove_free_address(address);
         }
         self.probe_count += usize::from(matches!(binding.state, AddressState::Probed(_)));
-        // A resting address belongs to no client, so it is not in the index of clients.
+        // An address in quarantine belongs to no client, so it is not in the index of clients.
         if binding.state != AddressState::Quarantined {
             self.address_by_client.insert(binding.client_id.clone(), address);
         }
@@ -160,7 +161,7 @@ impl AddressBindings {
         Some(binding)
     }
 
-    /// Adds an address of the range to the free ones.
+    /// Adds an address of the range to `free_addresses`.
     fn add_free_address(&mut self, address: Ipv4Addr) {
         if let Some(place @ None) = self.range_addresses.get_mut(&address) {
             *place = Some(self.next_free_order);
@@ -169,7 +170,7 @@ impl AddressBindings {
         }
     }
 
-    /// Removes an address from the free ones.
+    /// Removes an address from `free_addresses`.
     fn remove_free_address(&mut self, address: Ipv4Addr) {
         if let Some(place) = self.range_addresses.get_mut(&address).and_then(Option::take) {
             self.free_addresses.remove(&(place, address));

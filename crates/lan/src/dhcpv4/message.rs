@@ -40,8 +40,9 @@ mod option_code {
     pub const END: u8 = 255;
 }
 
-/// Length in octets of the header. The next constant is the magic cookie behind the header (RFC 2131 3).
+/// Length in octets of the header, without the magic cookie.
 const HEADER_LENGTH: usize = 236;
+/// Magic cookie behind the header (RFC 2131 3).
 const MAGIC_COOKIE: [u8; 4] = [99, 130, 83, 99];
 /// Offsets in the header.
 const OPERATION_OFFSET: usize = 0;
@@ -65,10 +66,11 @@ const MAX_OPTION_LENGTH: usize = 255;
 /// Time in seconds for which a client that can do without IPv4 does not request an address: the default of
 /// RFC 8925 3.4 (`IPV6_ONLY_WAIT_SECONDS`).
 const IPV6_ONLY_WAIT_SECONDS: u32 = 1800;
-/// Length in octets of the IPv4 and UDP headers before the message. The next two constants are sizes of
-/// packets: one that every client accepts (RFC 2131 2), and the largest one in an Ethernet frame.
+/// Length in octets of the IPv4 and UDP headers before the message.
 const IP_AND_UDP_HEADERS_LENGTH: usize = 28;
+/// Length in octets of the largest packet that every client accepts (RFC 2131 2).
 const MIN_PACKET_SIZE: u16 = 576;
+/// Length in octets of the largest packet in an Ethernet frame.
 const MAX_PACKET_SIZE: u16 = 1500;
 /// Minimum length of a message in octets, as BOOTP requires (RFC 1542 2.1). The server pads shorter messages.
 const MIN_MESSAGE_LENGTH: usize = 300;

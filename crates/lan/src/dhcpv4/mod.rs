@@ -52,9 +52,9 @@ const OFFER_LIFETIME: Duration = Duration::from_secs(10);
 /// Time for which the server gives an address to no client, after it has learnt that another host uses the
 /// address without a lease.
 const ADDRESS_QUARANTINE_TIME: Duration = Duration::from_secs(600);
-/// Number of messages that the server may process at once. The next constant is the time until it may process
-/// one more.
+/// Maximum number of messages that the server processes in one burst.
 const MESSAGE_BURST: u32 = 4096;
+/// Time after which the server may process one more message, once a burst has used up `MESSAGE_BURST`.
 const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 /// Minimum time between two events about a lack of free addresses, and between two events about other DHCP
 /// servers.
@@ -118,9 +118,10 @@ pub struct NamedHost {
 #[derive(Debug)]
 pub struct DhcpServer {
     config: ServerConfig,
-    /// Address of the interface in the prefix; without it the server does not answer.
+    /// Address of the interface in the configured IPv4 prefix. Without this address the server does not
+    /// answer.
     address: Option<Ipv4Addr>,
-    /// MTU of the tunnel, for a config without MTU.
+    /// MTU of the tunnel. The server sends it to hosts if the config has no MTU.
     tunnel_mtu: Option<u16>,
     address_bindings: AddressBindings,
     message_limiter: RateLimiter,
@@ -452,8 +453,8 @@ impl DhcpServer {
         address: Ipv4Addr,
         request: &ClientMessage,
     ) -> Result<(), DhcpDropReason> {
-        // A client with a lease never asks for another address, so such a message is forged. Refuse it: a
-        // probe of the other address would end the lease.
+        // A client with a lease never requests a different address, so such a message is forged. Refuse it: a
+        // probe of the requested address would end the client's lease.
         let of_client = self.address_bindings.binding_of_client(&request.client_id);
         let has_other = of_client.is_some_and(|(own, it)| own != address && it.state == AddressState::Leased);
         if has_other || !self.may_get_address(request, address) {
@@ -560,7 +561,7 @@ impl DhcpServer {
         self.send_reply(request, ReplyKind::Offer, address);
     }
 
-    /// Tells a client that it may not use its address.
+    /// Sends a DHCPNAK: the client may not use its address.
     fn refuse_request(&mut self, request: &ClientMessage) {
         self.counters.sent_naks += 1;
         self.send_reply(request, ReplyKind::Nak, Ipv4Addr::UNSPECIFIED);
@@ -596,7 +597,7 @@ impl DhcpServer {
         Ok(())
     }
 
-    /// Answers a client with a fixed address that asks for the other values (RFC 2131 4.3.5).
+    /// Handles a DHCPINFORM: a client with a fixed address requests the configured options (RFC 2131 4.3.5).
     fn handle_inform(&mut self, request: &ClientMessage) -> Result<(), DhcpDropReason> {
         if !self.config.prefix.contains(&request.client_address) {
             return Err(DhcpDropReason::NotOwner);
@@ -627,7 +628,8 @@ impl DhcpServer {
         self.outputs.push_back(Output::Event(DhcpEvent::InUse { address, link_address, declined }));
     }
 
-    /// Sets the entry of an address, and removes the record of the client's other lease.
+    /// Sets the entry of an address. If the client had a lease for another address, removes the stored record
+    /// of that lease.
     fn set_binding(&mut self, address: Ipv4Addr, binding: AddressBinding) {
         let other = self.address_bindings.set_binding(address, binding);
         if let Some((other, _)) = other.filter(|(_, binding)| binding.state == AddressState::Leased) {

@@ -33,7 +33,7 @@ pub struct DelegatingInterface {
     pub length: u8,
     /// Time after which a delegation ends unless the router renews it.
     pub lifetime: Duration,
-    /// Networks of other interfaces. Routers behind this interface get no part of them.
+    /// Networks that belong to other interfaces. Routers behind this interface get no part of them.
     pub networks_of_others: Vec<Ipv6Net>,
 }
 
@@ -127,7 +127,7 @@ pub enum DelegationEvent {
     Ended {
         /// The delegation.
         delegation: PrefixDelegation,
-        /// Whether the router has given the prefix back.
+        /// Whether the router has given the prefix back; otherwise it has not renewed the prefix in time.
         was_released: bool,
     },
     /// A router gets no prefix, because none is free.
@@ -143,7 +143,7 @@ pub enum DelegationEvent {
 #[derive(Debug)]
 pub struct PrefixDelegator {
     config: DelegatorConfig,
-    /// The delegations by their first address. They do not overlap.
+    /// Delegations, by the first address of their prefix. The prefixes do not overlap.
     delegations: BTreeMap<Ipv6Addr, PrefixDelegation>,
     prefix_by_client: BTreeMap<DelegationClient, Ipv6Addr>,
     prefixes_by_deadline: BTreeSet<(Time, Ipv6Addr)>,
@@ -151,7 +151,8 @@ pub struct PrefixDelegator {
     next_search_start: u128,
     exhausted_event_limiter: RateLimiter,
     outputs: VecDeque<DelegationOutput>,
-    /// Whether the routes have changed since the last [`PrefixDelegator::take_routes_changed`].
+    /// Whether the routes to delegated prefixes have changed since the last
+    /// [`PrefixDelegator::take_routes_changed`].
     routes_changed: bool,
 }
 
@@ -363,15 +364,15 @@ impl PrefixDelegator {
             && self.delegations.len() < MAX_DELEGATIONS
     }
 
-    /// Returns whether a prefix belongs to the mobile network, and overlaps no network that is in use,
-    /// `foreign` or delegated.
+    /// Returns whether a prefix belongs to the mobile network, and overlaps no network that is in use or
+    /// delegated. `foreign` are the networks of other interfaces, which count as in use.
     fn is_free(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> bool {
         self.config.prefixes.iter().any(|whole| whole.contains(&prefix))
             && self.overlapping_network(prefix, foreign).is_none()
     }
 
-    /// Returns a network that overlaps a prefix and is in use, `foreign` or delegated; `None` if none
-    /// overlaps.
+    /// Returns a network that overlaps a prefix and is in use or delegated; `None` if none overlaps.
+    /// `foreign` are the networks of other interfaces, which count as in use.
     fn overlapping_network(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> Option<Ipv6Net> {
         let overlaps = |other: &Ipv6Net| other.contains(&prefix) || prefix.contains(other);
         let used = self.config.networks_in_use.iter().chain(foreign).copied().find(overlaps);
@@ -465,8 +466,8 @@ mod tests {
             (0..6).map(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number))).collect();
         let some = |text: &str| Some(format!("2001:db8:a:{text}::/64"));
         assert_eq!(given, [some("1"), some("2"), some("3"), some("6"), some("7"), None]);
-        // The routers behind the other interface use the same blocks, of which none is free. A known router
-        // gets its prefix again.
+        // Both interfaces share the blocks, so a new router behind the other interface gets no block. A
+        // router that has a prefix gets this prefix again.
         assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i1", 0)), None);
         assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i0", 2)), some("3"));
         let is_exhausted =
@@ -503,7 +504,7 @@ mod tests {
         };
         let of = |numbers: [u8; 3]| numbers.map(|number| format!("2001:db8:a:{number}::/64"));
         assert_eq!((all("i0"), all("i1")), (of([1, 2, 3]).to_vec(), of([5, 6, 7]).to_vec()));
-        // A router gets no network of others, even if it asks for it.
+        // A router gets no network of another interface, even if it asks for that network.
         let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
         let wanted = [ipv6_net("2001:db8:a:7::/64")];
         let times = (Time::ZERO, wall_time(0));

@@ -37,9 +37,9 @@ mod kind {
 /// Seconds after which hosts request the values again. This is the minimum (`IRT_MINIMUM`, RFC 8415 7.6),
 /// because the values change with the vehicle's config.
 const REFRESH_TIME_SECONDS: u32 = 600;
-/// Number of messages that the server may process at once. The next constant is the time until it may process
-/// one more.
+/// Maximum number of messages that the server processes in one burst.
 const MESSAGE_BURST: u32 = 1000;
+/// Time after which the server may process one more message, once a burst has used up `MESSAGE_BURST`.
 const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 
 carnet_base::drop_reasons! {
@@ -301,8 +301,8 @@ impl Dhcpv6Server {
         (options, waits)
     }
 
-    /// Returns the options that are not about prefixes. `with_refresh` says whether the client may ask for
-    /// the time of its next Information-request.
+    /// Returns the options that are not about prefixes. If `with_refresh` is set and the client requests the
+    /// option, they include the time of its next Information-request.
     fn options(&self, request: &ClientMessage<'_>, own: Vec<u8>, with_refresh: bool) -> Vec<(u16, Vec<u8>)> {
         let Dhcpv6Config { dns_servers: dns, search_domains: search, captive_portal } = &self.config;
         let dns: Vec<u8> = dns.iter().flat_map(Ipv6Addr::octets).collect();

@@ -9,13 +9,15 @@ use carnet_base::Time;
 
 use super::message::{DnsQuery, Question, ServerAnswer};
 
-/// Maximum memory of all answers, in octets. The next constant is the maximum for one answer.
+/// Maximum memory of all answers, in octets.
 const MAX_CACHE_SIZE: usize = 512 << 10;
+/// Maximum memory of one answer, in octets.
 const MAX_CACHED_ANSWER: usize = 16 << 10;
 /// Memory in octets that an entry takes in addition to its answer: keys, and nodes of the maps.
 const ENTRY_OVERHEAD: usize = 256;
-/// Maximum time in seconds for which an answer is stored. A negative answer has a shorter time (RFC 2308 5).
+/// Maximum time in seconds for which an answer with records is stored.
 const MAX_LIFETIME_SECONDS: u32 = 86_400;
+/// Maximum time in seconds for which a negative answer is stored (RFC 2308 5).
 const MAX_NEGATIVE_LIFETIME_SECONDS: u32 = 3600;
 
 /// Key of an answer in the cache. The key also says whether the client wants signatures and whether it

@@ -7,7 +7,8 @@ carnet_base::drop_reasons! {
         Malformed = "malformed",
         /// More queries arrived than the forwarder processes.
         RateLimit = "rate_limit",
-        /// The host, or all unknown hosts of its network, already wait for the maximum number of answers.
+        /// The host already waits for the maximum number of answers. Without a known link-layer address, the
+        /// limit holds for all such addresses of the network together.
         ClientLimit = "client_limit",
         /// The maximum number of queries already waits for servers.
         Busy = "busy",

@@ -64,8 +64,8 @@ pub struct NamedHost {
 /// Hosts on board, with their names and addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames {
-    /// Domains below which the names are, without the final dot. Names below [`DEFAULT_DOMAIN`] are known
-    /// even if it is not among them.
+    /// Domains of the vehicle, without the final dot: each host has a name below each of them. Names below
+    /// [`DEFAULT_DOMAIN`] exist in any case.
     pub name_domains: Vec<String>,
     /// Prefixes of the mobile network.
     pub prefixes: Vec<IpNet>,
@@ -199,7 +199,7 @@ impl HostNames {
                 && known.zip(domain).all(|(known, label)| known.eq_ignore_ascii_case(label))
         };
         let is_of_config = self.name_domains.iter().any(|known| is(known));
-        // Hosts also send queries for short names, without a domain.
+        // The domain is empty if a host sends a query for a short name.
         let is_ours = domain.is_empty() || is(DEFAULT_DOMAIN) || is_of_config;
         let name = std::str::from_utf8(name).ok().filter(|_| is_ours);
         let hosts = name.and_then(|name| self.hosts_by_name.get(name)).into_iter().flatten();
@@ -216,7 +216,7 @@ impl HostNames {
         (is_without_server && !others.any(|known| is_below(labels, known))).then_some(NameKnowledge::Nothing)
     }
 
-    /// Returns the name of a host below the first domain, in the octets of DNS.
+    /// Returns the full name of a host, below the first domain, in DNS wire format.
     fn full_name(&self, name: &str) -> Option<Vec<u8>> {
         let domain = self.name_domains.first().map_or(DEFAULT_DOMAIN, String::as_str);
         let mut octets: Vec<u8> = Vec::new();

@@ -90,7 +90,7 @@ impl ResponseCode {
 /// A question: name, type and class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Question {
-    /// Name in the octets of DNS, in lower case.
+    /// Name in DNS wire format, in lower case.
     pub name: Vec<u8>,
     /// Type of the records.
     pub kind: u16,
@@ -382,7 +382,8 @@ impl ServerAnswer {
             None if is_truncated => Vec::new(),
             None => return None,
         };
-        // RFC 6891 6.1.1: the EDNS extension is an additional record.
+        // RFC 6891 6.1.1: the EDNS extension may only be an additional record. An answer with the extension
+        // in another section is invalid.
         if records.iter().take(answers + authorities).any(|record| record.kind == record_type::OPT) {
             return None;
         }

@@ -29,7 +29,7 @@ pub use drop_reason::DnsDropReason;
 use host_names::{HostNames, OnBoardNetwork};
 use message::{DnsQuery, ResponseCode, ServerAnswer};
 
-/// Time between each attempt and the next one. After the last time the query fails.
+/// Time to wait for an answer after each attempt. After the last of these times, the query fails.
 const RETRY_INTERVALS: [Duration; 6] = [
     Duration::from_millis(800),
     Duration::from_millis(800),
@@ -38,17 +38,18 @@ const RETRY_INTERVALS: [Duration; 6] = [
     Duration::from_millis(2400),
     Duration::from_millis(2400),
 ];
-/// Maximum number of queries that wait for servers. The next constant is the maximum number of clients that
-/// wait for the answer to one query.
+/// Maximum number of queries that wait for servers.
 const MAX_PENDING_QUERIES: usize = 96;
+/// Maximum number of clients that wait for the answer to one query.
 const MAX_CLIENTS_PER_QUERY: usize = 64;
-/// Maximum number of answers for which one host waits. The next constant is the maximum for all unknown
-/// addresses of a network together. Because of both limits, one host cannot use up all queries.
+/// Maximum number of answers for which one host waits, so that one host cannot use up all queries.
 const MAX_QUERIES_PER_HOST: usize = 24;
+/// Maximum number of answers for which all addresses of a network together wait whose link-layer address is
+/// unknown. One host may have many such addresses.
 const MAX_QUERIES_OF_UNKNOWN_HOSTS: usize = 48;
-/// Number of queries that the forwarder may process at once. The next constant is the time until it may
-/// process one more.
+/// Maximum number of queries that the forwarder processes in one burst.
 const QUERY_BURST: u32 = 2000;
+/// Time after which the forwarder may process one more query, once a burst has used up `QUERY_BURST`.
 const QUERY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Number by which the forwarder and its caller identify a query to servers.

@@ -34,7 +34,8 @@ fn name(text: &str) -> Vec<u8> {
     octets
 }
 
-/// Returns a DNS message with one question. `counts` and `records` are the other sections.
+/// Returns a DNS message with one question. `counts` are the numbers of records in the other sections, and
+/// `records` are the octets of these records.
 fn dns_message(id: u16, flags: u16, text: &str, kind: u16, counts: [u16; 3], records: &[u8]) -> Vec<u8> {
     let fields = [id, flags, 1].into_iter().chain(counts);
     let mut octets: Vec<u8> = fields.flat_map(u16::to_be_bytes).collect();
@@ -114,7 +115,8 @@ impl TestNetwork {
         self.send_from_client(host.into(), Some([2, 0, 0, 0, 0, host]), transport, octets)
     }
 
-    /// Passes a query of the host with this link-layer address, from its address with this number.
+    /// Passes a query to the forwarder, as a host with this link-layer address sends it. `number` selects the
+    /// host's IPv4 address.
     fn send_from_client(
         &mut self,
         number: u16,
@@ -505,7 +507,7 @@ fn forwarder_answers_with_known_ipv6_addresses_of_host_on_board() {
     assert!(code == 0 && octets.ends_with(&name("tablet.bus.example")), "{octets:?}");
     assert_eq!(code_and_record_count(&mut world, &reverse("2001:db8:a::7"), PTR), NO_NAME_ANSWER);
     assert_eq!(code_and_record_count(&mut world, &reverse("2001:db8:b::9"), PTR), None);
-    // Only the answers to these questions depend on the IPv6 addresses.
+    // Each case says whether the answer to a question depends on the hosts' IPv6 addresses.
     for (text, kind, needs) in [
         ("tablet.lan", AAAA, true),
         ("tablet", ANY, true),
@@ -608,7 +610,7 @@ fn forwarder_sends_no_query_about_local_names_upstream() {
         assert_eq!(code_and_record_count(&mut world, text, AAAA), NO_NAME_ANSWER, "{text}");
     }
     assert_eq!(code_and_record_count(&mut world, "local.example", A), None);
-    // If the config has a domain below one of them, a server may know this domain.
+    // If the config has a domain below one of these domains, a server may know the configured domain.
     let mut world = network_with_hosts(&["depot.local"]);
     assert_eq!(code_and_record_count(&mut world, "server.depot.local", A), None);
     assert_eq!(code_and_record_count(&mut world, "server.local", A), NO_NAME_ANSWER);

@@ -1,4 +1,4 @@
-//! The services for hosts in virtual time.
+//! Tests of the services for hosts on board, in virtual time.
 
 mod client;
 mod dhcpv4;

@@ -89,7 +89,7 @@ impl DatagramSockets {
     /// Opens a socket for encrypted sessions at an address of this machine, if it is not open.
     ///
     /// # Errors
-    /// Returns the error of the kernel, such as for a port that another program has.
+    /// Returns the error of the kernel, for example if another program uses the port.
     pub fn open_socket_at(&self, local: SocketAddrV4) -> io::Result<()> {
         let wanted = desired::TunnelSocket { local: Endpoint::Udp(local), interface: None };
         if self.find(wanted.local, false).is_some() {

@@ -52,7 +52,7 @@ pub(super) struct Socket {
     pub(super) desired: desired::TunnelSocket,
     pub(super) file: AsyncFd<socket2::Socket>,
     inner_version: InnerIpVersion,
-    /// Whether received packets begin with an IPv4 header.
+    /// Whether received packets begin with an IPv4 header, as in a raw socket.
     pub(super) is_raw: bool,
     /// Socket for ICMP errors about packets of a raw socket.
     pub(super) icmp_errors: Option<IcmpErrorSocket>,

@@ -20,7 +20,7 @@ const MAX_ETHERNET_PAYLOAD: usize = 1500;
 /// Kind of a received packet.
 #[derive(Debug)]
 pub(super) enum PacketKind {
-    /// The packet is complete now.
+    /// The packet is no burst, and its checksum is finished now.
     Packet,
     /// The packet is a super packet, which the caller cuts into segments.
     Super(BurstSegments),

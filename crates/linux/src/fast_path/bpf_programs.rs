@@ -81,9 +81,9 @@ const NEXT_HOPS_PER_BINDING: u32 = 2;
 /// Maximum size in octets of all cached next hops on all processors.
 const MAX_NEXT_HOPS_MEMORY: u32 = 256 << 20;
 
-/// Number of attempts to load a program. The next constant is the pause after the first attempt; each further
-/// pause is twice as long.
+/// Number of attempts to load a program.
 const MAX_LOAD_ATTEMPTS: u32 = 10;
+/// Pause after the first attempt to load a program; each further pause is twice as long.
 const FIRST_LOAD_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of slots (one for each binding) for which each path has its own counter. With more slots,
 /// all paths of a slot share one counter, to save memory: each processor has a copy of every counter.
@@ -136,11 +136,12 @@ pub(crate) struct LoadedPrograms {
     traffic_memory: traffic_counters::TrafficMemory,
     tunnel_device_index: u32,
     pub(super) table: BindingTable,
-    /// Number of times that carnet has invalidated all cached lookups. `routes` counts the times at which
-    /// routes, rules or addresses had changed, and not only neighbours.
+    /// Number of times that carnet has invalidated cached lookups of flows, for any reason.
     lookup_generation: u32,
     /// Version number that carnet last gave to a binding's slot.
     last_version_number: u32,
+    /// Number of times that carnet has invalidated cached next hops as well, because routes, rules or
+    /// addresses had changed.
     route_generation: u32,
     /// Packet fields by which the kernel routes, as the programs assume.
     routing_policy: RoutingPolicy,
@@ -162,9 +163,9 @@ pub(crate) struct LoadedPrograms {
     records_new_flows: bool,
     pub(super) interface_roles: InterfaceRoles,
     attached_programs: BTreeMap<u32, AttachedProgram>,
-    /// The next slot whose counters [`Self::used`] reads. `counters_at_last_check` has the value that each
-    /// counter had when it was last read.
+    /// The next slot whose counters [`Self::used`] reads.
     next_slot_to_check: u32,
+    /// Value of each counter when `used` last read it.
     counters_at_last_check: HashMap<u32, u64>,
     /// XDP mode in which programs are attached: in the drivers, or generic once a driver has refused.
     xdp_mode: XdpMode,
@@ -473,7 +474,8 @@ impl LoadedPrograms {
             map.remove(index).map_err(|error| error_with_causes(&error))?;
         }
         self.filtered_interfaces = scopes;
-        // The cached lookups are from packets that the packet filter did not have to see.
+        // Cached lookups do not send packets to the packet filter that it must see from now on, so they are
+        // invalid.
         self.invalidate_lookups()
     }
 
@@ -776,7 +778,7 @@ impl LoadedPrograms {
 
     fn detach_program(&mut self, index: u32) {
         let Some(attached) = self.attached_programs.remove(&index) else { return };
-        // Cached lookups of the interface depend on its former role.
+        // Cached lookups of the interface depend on its former role, so they are invalid.
         let _ = self.invalidate_lookups();
         // If the interface is gone, the kernel has already detached the program, and errors do not matter.
         match attached.link_id {

@@ -11,7 +11,8 @@
 
 use std::fs;
 
-/// Number in the calls of the first function. The next functions have the numbers that follow.
+/// Placeholder for the number of the first function in the programs' calls. The other functions have the
+/// placeholders that follow.
 const FIRST_PLACEHOLDER: u32 = 0x6b66_0000;
 /// Names of the functions, in the order of their placeholders.
 const FUNCTION_NAMES: [&str; 4] =
@@ -205,7 +206,7 @@ fn number_at(octets: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Returns types with the functions and structures of connection tracking, without `left_out`.
+    /// Returns a BTF type table with the functions and structures of connection tracking, except `left_out`.
     fn btf_types_without(left_out: &str) -> Vec<u8> {
         let (mut types, mut strings) = (Vec::new(), vec![0_u8]);
         let mut name = |text: &str| {

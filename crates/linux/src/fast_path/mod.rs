@@ -157,7 +157,7 @@ impl TunnelTraffic {
 /// Local and remote end of a tunnel.
 pub type TunnelEnds = (Endpoint, Endpoint);
 
-/// Counters of the fast path since its start, by name; see `enum outcome` in `bpf/tunnel.h`.
+/// Counters of the fast path since its start, by name; see `enum outcome` in `bpf/state.h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastPathCounters {
     /// Inner packets sent and received, summed over all tunnels.
@@ -399,7 +399,7 @@ impl FastPath {
         Ok(())
     }
 
-    /// Returns the path for which a thread loads programs.
+    /// Returns the path for which a thread loads programs now; `None` if no thread loads any.
     pub(crate) fn path_being_loaded(&self) -> Option<DataPath> {
         self.loading_programs.as_ref().map(|loading| loading.path)
     }

@@ -40,7 +40,7 @@ impl RoutingKnowledge {
                 && self.routing_fields.removed_source_or_multipath_route)
     }
 
-    /// Makes carnet read all routes again at the next occasion.
+    /// Marks the known routes and rules as incomplete, so that carnet reads all of them again.
     pub(super) fn require_reading(&mut self) {
         self.is_complete = false;
     }

@@ -10,7 +10,7 @@ use carnet_nemo::forwarding::distribution::FlowDistributor;
 use super::TunnelEnds;
 use super::values::MAX_PATHS_PER_BINDING;
 
-/// Maximum number of rules of one binding (`MAX_RULES_PER_BINDING` in C).
+/// Maximum number of rules of one binding (`RULES_MAX` in C).
 pub(crate) const MAX_RULES_PER_BINDING: usize = 8;
 
 /// Copy of `struct rule` in C. Each range has its first and last value, in the machine's byte order.

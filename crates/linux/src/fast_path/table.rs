@@ -27,15 +27,15 @@ use super::values::{
     BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, MAX_PREFIX_LENGTHS, PathValue, PrefixKey,
 };
 
-/// Maximum number of prefixes of one binding, including the home address; the next constant limits their
-/// different lengths.
+/// Maximum number of prefixes of one binding, including the home address.
 pub(crate) const MAX_PREFIXES_PER_BINDING: usize = 64;
+/// Maximum number of different prefix lengths of one binding.
 pub(crate) const MAX_LENGTHS_PER_BINDING: usize = 8;
 
 /// One write to a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MapOperation {
-    /// Writes the prefix lengths of one end into the map `LENGTHS`.
+    /// Writes the prefix lengths of the tunnel end with this number into the map `LENGTHS`.
     SetLengths(u32, LengthsValue),
     /// Writes a binding into the map `BINDINGS`, at its slot.
     SetBinding(BindingValue),
@@ -49,7 +49,7 @@ pub(crate) enum MapOperation {
     SetRules(u32),
     /// Removes rules that no binding uses any more.
     RemoveRules(u32),
-    /// Invalidates cached lookups of prefixes.
+    /// Invalidates all cached lookups: those of flows, and cached next hops.
     Forget,
     /// Invalidates cached lookups of flows. Cached next hops stay valid, except for a removed binding, which
     /// has another version number.
@@ -178,9 +178,10 @@ struct MapChanges {
     /// Numbers of the rule sets that the commit adds to the maps.
     rules: Vec<u32>,
     replaced_rules: Vec<u32>,
-    /// For each end: whether the commit moves a prefix from one binding to another.
+    /// For each number of a tunnel end: whether the commit moves a prefix from one binding to another.
     prefix_moved: [bool; 2],
-    /// For each end: whether the commit removes a binding from the maps to the slow path.
+    /// For each number of a tunnel end: whether the commit removes a binding from the maps, so that it uses
+    /// the slow path.
     binding_evicted: [bool; 2],
 }
 
@@ -191,7 +192,7 @@ enum NoRoomReason {
     Greedy,
     /// All slots or prefixes are in use.
     Full,
-    /// The end has the maximum number of different prefix lengths.
+    /// The bindings of this tunnel end already have the maximum number of different prefix lengths.
     Lengths,
     /// A prefix of this binding contains a prefix of another binding that has no room.
     Around,
@@ -222,7 +223,7 @@ pub(crate) struct BindingTable {
     last_rules_number: u32,
     slot_limit: u32,
     max_prefixes: usize,
-    /// For each end: number of prefixes in the maps of each length.
+    /// For each number of a tunnel end: number of prefixes in the maps, by length.
     prefixes_by_length: [BTreeMap<u32, usize>; 2],
     published_lengths: [LengthsValue; 2],
     /// Bindings without room, with the reason.

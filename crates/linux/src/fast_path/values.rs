@@ -7,9 +7,9 @@ use carnet_base::Endpoint;
 
 use super::TunnelEnds;
 
-/// Maximum number of paths of a binding (`MAX_PATHS_PER_BINDING` in C).
+/// Maximum number of paths of a binding (`PATHS` in C).
 pub(crate) const MAX_PATHS_PER_BINDING: usize = 4;
-/// Maximum number of different prefix lengths at one end (`MAX_PREFIX_LENGTHS` in C).
+/// Maximum number of different prefix lengths at one tunnel end (`LENGTHS_MAX` in C).
 pub(crate) const MAX_PREFIX_LENGTHS: usize = 16;
 /// Copy of `struct path` in C: addresses and ports in network byte order, IPv4 addresses mapped.
 #[repr(C, align(8))]

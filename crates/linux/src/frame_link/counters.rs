@@ -17,9 +17,9 @@ carnet_base::drop_reasons! {
         Malformed = "link_malformed",
         /// Receiving: the frame is for another station (only on UDP, where the kernel does not filter).
         OtherStation = "link_other_station",
-        /// Received: the datagram comes from a machine that the config does not list as a peer.
+        /// Receiving: the datagram comes from a machine that the config does not list as a peer.
         Stranger = "link_stranger",
-        /// Received: the socket's buffer was full, because carnet read too slowly (only with an interface).
+        /// Receiving: the socket's buffer was full, because carnet read too slowly (only with an interface).
         Overrun = "link_overrun",
     }
 }

@@ -78,9 +78,9 @@ const NO_FRAME_LEFT: io::ErrorKind = io::ErrorKind::WouldBlock;
 /// Pause before the next attempt to send, after the kernel has refused a frame for lack of room.
 const SEND_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Size of the socket's receive buffer in octets, unless the kernel's limit is lower. The next constant is
-/// the size of the send buffer.
+/// Size of the socket's receive buffer in octets, unless the kernel's limit is lower.
 const RECEIVE_BUFFER_SIZE: usize = 8 << 20;
+/// Size of the socket's send buffer in octets, unless the kernel's limit is lower.
 const SEND_BUFFER_SIZE: usize = 1 << 20;
 
 /// Whether the link can send frames.
@@ -297,7 +297,7 @@ impl FrameLink {
                     Err(reason) => counters.count_drop(reason, 1),
                 }
             });
-            // An incomplete batch means that no frame is left, so save the next system call.
+            // An incomplete batch means that no frame is left, so return without another system call.
             is_vain = result.is_err();
             result.and_then(
                 |count| if count < MAX_FRAMES_PER_CALL { Err(NO_FRAME_LEFT.into()) } else { Ok(()) },

@@ -28,9 +28,9 @@ pub(super) struct SendQueue {
     socket_priority: Option<u16>,
     /// Number of frames at the front that are already sent or dropped.
     finished_frames: usize,
-    /// Number of peers to which the first frame of the queue has been sent already. `sent_to_any_peer` says
-    /// whether the kernel accepted the frame for one of them.
+    /// Number of peers to which the first frame of the queue has been sent already.
     finished_peers: usize,
+    /// Whether the kernel accepted the first frame of the queue for one of these peers.
     sent_to_any_peer: bool,
     /// Whether the kernel had no room for further frames at the last attempt.
     pub(super) is_blocked: bool,

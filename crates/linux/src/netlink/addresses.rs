@@ -18,9 +18,10 @@ use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// Maximum number of checks whether a new address is usable. The next constant is the time between two
-/// checks. The checks end without success if the interface is down, because its addresses are then unusable.
+/// Maximum number of checks whether a new address is usable. The checks end without success if the interface
+/// is down, because its addresses are then unusable.
 const MAX_CHECKS_OF_NEW_ADDRESS: u32 = 50;
+/// Time between two checks whether a new address is usable.
 const PAUSE_BETWEEN_CHECKS: Duration = Duration::from_micros(200);
 
 /// Origin `IFAPROT_KERNEL_RA`: the kernel made the address from a Router Advertisement.

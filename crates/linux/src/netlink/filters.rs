@@ -11,9 +11,9 @@ use crate::error::Result;
 
 /// Handle of a `clsact` qdisc, `TC_H_CLSACT` of linux/pkt_sched.h.
 const CLSACT_HANDLE: u32 = 0xffff_fff1;
-/// Parent of filters at the ingress, `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the next constant is the
-/// parent at the egress.
+/// Parent of filters at the ingress, `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`.
 const INGRESS_PARENT: u32 = 0xffff_fff2;
+/// Parent of filters at the egress, `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)`.
 const EGRESS_PARENT: u32 = 0xffff_fff3;
 
 fn filter_message(index: u32, parent: u32) -> TcMessage {

@@ -1,9 +1,10 @@
 //! Finds the routing tables that the kernel looks up for packets that this machine itself sends. Each lookup
 //! applies to certain source addresses.
 //!
-//! The tables are in the order of the rules that lead to them. The packet has no mark, and any destination
-//! and protocol. Left out: carnet's own rules, which lead to its own tables. Left out too: rules that match a
-//! mark, ports, users or a destination, rules that suppress default routes, and `goto`.
+//! The tables are in the order of the rules that lead to them. The result holds for packets without a mark,
+//! with any destination and protocol. Left out: carnet's own rules, which lead to its own tables. Left out
+//! too: rules that match a mark, ports, users or a destination, rules that suppress default routes, and
+//! `goto`.
 
 use ipnet::IpNet;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
@@ -88,8 +89,8 @@ pub(crate) fn table_lookups(requests: &mut NetlinkRequests, ipv4: bool) -> Resul
     })))
 }
 
-/// Returns the prefix that both prefixes contain. `None` as a prefix stands for all addresses. Fails if no
-/// address is in both prefixes.
+/// Returns the intersection of two prefixes, which is the longer one. `None` as a prefix stands for all
+/// addresses. Fails if no address is in both prefixes.
 pub(crate) fn prefix_intersection(
     one: Option<IpNet>,
     other: Option<IpNet>,

@@ -1,9 +1,9 @@
 //! Reads the tables of legacy iptables, and finds out which parts of a forwarded packet their rules use.
 //!
 //! The kernel reports no changes of these tables, so carnet reads them each second. It reads only tables that
-//! exist, because a request for another table would create it. A table is a list of entries. A verdict that
-//! is not negative is the offset of the entry at which another chain begins. See
-//! `linux/netfilter_ipv4/ip_tables.h`.
+//! exist, because a request for another table would create it. A table is a list of entries, one for each
+//! rule. If a verdict is not negative, it is an offset: the kernel jumps to the chain whose first entry is
+//! there. See `linux/netfilter_ipv4/ip_tables.h`.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,11 +17,13 @@ use super::ruleset::FamilyRules;
 /// Socket options: properties of a table, and its entries.
 const IPT_GET_INFO: libc::c_int = 64;
 const IPT_GET_ENTRIES: libc::c_int = 65;
-/// Length of the answer to [`IPT_GET_INFO`]. The next constants are offsets in the answer: the first entries
-/// and the policies of the five hooks, and the size of the table.
+/// Length in octets of the answer to [`IPT_GET_INFO`].
 const INFO_LENGTH: usize = 84;
+/// Offset in the answer to `IPT_GET_INFO` of the first entries of the five hooks.
 const HOOK_ENTRIES_OFFSET: usize = 36;
+/// Offset in the answer to `IPT_GET_INFO` of the policies of the five hooks.
 const POLICIES_OFFSET: usize = 56;
+/// Offset in the answer to `IPT_GET_INFO` of the size of the table.
 const SIZE_OFFSET: usize = 80;
 /// Offset of the first entry in the answer to [`IPT_GET_ENTRIES`].
 const FIRST_ENTRY_OFFSET: usize = 40;
@@ -42,16 +44,19 @@ struct TableLayout {
     /// File with the names of the tables that exist.
     table_names_file: &'static str,
     iptables_program: &'static str,
-    /// Offset of the transport protocol in an entry. The next fields are the offsets of the field with the
-    /// offsets of target and next entry, of the counters, and of the matches.
+    /// Offset of the transport protocol in an entry.
     protocol_at: usize,
+    /// Offset in an entry of two fields: the offset of the entry's target, and that of the next entry.
     target_offset_at: usize,
+    /// Offset of the counters in an entry.
     counters_at: usize,
+    /// Offset of the matches in an entry.
     matches_at: usize,
-    /// Offset of the flags. The next fields are the offset of the inverted flags, and the flag for the
-    /// traffic class.
+    /// Offset of the flags in an entry.
     flags_at: usize,
+    /// Offset in an entry of the flags that invert conditions.
     inverted_flags_at: usize,
+    /// Flag of an entry that compares the traffic class; 0 if the address family has none.
     traffic_class_flag: u8,
 }
 

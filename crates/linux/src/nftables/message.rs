@@ -82,9 +82,9 @@ const SET_ID: u16 = 10;
 const SET_TIMEOUT: u16 = 11;
 /// Flags of a set to which rules add elements (`NFT_SET_EVAL`), and whose elements expire.
 const SET_FLAGS_FILLED_BY_RULES: u32 = 0x20 | 0x10;
-/// Maximum number of hosts in a set. The next constant is the time in milliseconds after a host's last packet
-/// at which the set removes the host.
+/// Maximum number of hosts in a set.
 const MAX_HOSTS_IN_SET: u32 = 4096;
+/// Time in milliseconds after a host's last packet at which the kernel removes the host from the set.
 const SET_TIMEOUT_MS: u64 = 60_000;
 /// Octets that a host may send at once in addition to the rate of one second. The number is the size of the
 /// largest packet that a network card merges.
@@ -95,9 +95,11 @@ pub(super) const ATTRIBUTE_GENERATION: u16 = 1;
 /// Verdicts of netfilter, which are also the policies of chains.
 const VERDICT_DROP: u32 = 0;
 const VERDICT_ACCEPT: u32 = 1;
-/// Number of the register for a verdict. The next constants are the two registers of 16 octets for values.
+/// Number of the register for a verdict.
 const VERDICT_REGISTER: u32 = 0;
+/// Number of the first register of 16 octets, for values.
 const FIRST_REGISTER: u32 = 1;
+/// Number of the second register of 16 octets, for values.
 const SECOND_REGISTER: u32 = 2;
 
 /// Fields of the expression `meta`.
@@ -277,7 +279,7 @@ impl HostRateSet {
         Some(HostRateSet { name: format!("{direction}{version}-{interface}"), host_key: key })
     }
 
-    /// Returns the attributes that create the set. Each set of a transaction needs another `id`.
+    /// Returns the attributes that create the set. Each set of a transaction needs a different `id`.
     fn definition_attributes(&self, id: u32) -> Vec<u8> {
         // The type is the number by which the program `nft` recognises addresses when it lists the elements.
         let (kind, length) = match self.host_key {
@@ -298,7 +300,7 @@ impl HostRateSet {
         .concat()
     }
 
-    /// Returns the expressions that hold for packets over the rate.
+    /// Returns the expressions that match packets over the rate.
     fn over_rate_expressions(&self, rate: HostRate) -> Vec<Vec<u8>> {
         // Only frames of an Ethernet interface have a link-layer address. On another interface, the source
         // address names the host.

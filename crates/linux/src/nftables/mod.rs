@@ -39,7 +39,8 @@ pub(crate) use watch::RulesetWatch;
 /// rules well before.
 const LEFTOVER_WAIT_SECONDS: u32 = 5;
 
-/// Maximum number of totals. Beyond it, carnet forgets the totals of rules that are no longer in the config.
+/// Maximum number of totals of replaced tables. Beyond it, carnet forgets the totals of rules that are no
+/// longer in the config.
 const MAX_TRAFFIC_TOTALS: usize = 4096;
 
 /// Installed state of the table.
@@ -73,7 +74,7 @@ pub(crate) struct RuleTable {
     events: Option<EventSocket>,
     /// Seconds until carnet removes a table of an earlier run, if no rule is desired by then.
     seconds_until_leftover_removal: u32,
-    /// Counts of tables that later ones have replaced.
+    /// Traffic that the rules of replaced tables have counted, by total.
     totals_of_replaced_tables: BTreeMap<CountedTraffic, PacketCount>,
     /// Error of the last attempt to replace the table.
     error: Option<String>,

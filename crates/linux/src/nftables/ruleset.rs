@@ -261,9 +261,10 @@ fn expressions_of_rule(rule: &[u8]) -> Vec<RuleExpression> {
 /// Parts of a packet that a rule uses.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct RuleUse {
-    /// The only address family about which the rule is; `None` if it is about all families of its table.
+    /// Address family of the packets that the rule matches; `None` if it may match all families of its table.
     only_family: Option<u8>,
-    /// Use or effect of the rule beyond the flow; `None` if it uses only the flow.
+    /// Text for the operator about the rule's use of a packet apart from the flow; `None` if the rule uses
+    /// only the flow.
     packet: Option<String>,
     /// Whether the rule matches only packets that the fast path leaves to the kernel.
     is_left_to_kernel: bool,

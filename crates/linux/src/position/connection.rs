@@ -46,9 +46,9 @@ enum ConnectionState {
     Connected {
         stream: TcpStream,
         local: bool,
-        /// Time at which carnet considers gpsd silent. `version_requested` says whether carnet has requested
-        /// gpsd's version since the last data arrived.
+        /// Time at which carnet considers gpsd silent.
         silent_at: Time,
+        /// Whether carnet has requested gpsd's version since the last data arrived.
         version_requested: bool,
     },
 }

@@ -33,8 +33,9 @@ pub const MAX_TIME_WITHOUT_FIX: Duration = Duration::from_secs(10);
 /// receiver's clock has been set to another time.
 const MAX_LATENESS: Duration = Duration::from_secs(2);
 
-/// Equatorial radius of WGS 84 in metres; the next constant is its first eccentricity squared.
+/// Equatorial radius of WGS 84 in metres.
 const EARTH_SEMI_MAJOR_AXIS: f64 = 6_378_137.0;
+/// First eccentricity of WGS 84, squared.
 const EARTH_ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 
 /// Returns whether a position is accurate (PAI = 1): its 95 % radius is less than half of `pai_interval` (EN

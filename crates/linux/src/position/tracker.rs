@@ -46,12 +46,13 @@ pub struct FixTracker {
     fix_mode: FixMode,
     /// Reason of the last reported loss of the position; `None` while there is a position.
     lost_reason: Option<PositionLossReason>,
-    /// Receiver of the last fix. `last_fix_at` is the time at which this fix arrived.
+    /// Receiver of the last fix.
     receiver_device: String,
+    /// Time at which the last fix arrived.
     last_fix_at: Option<Time>,
-    /// Receiver's time in the last fix. The next field is the receiver's time in the last valid report, even
-    /// if this report had no new fix.
+    /// Receiver's time in the last fix.
     last_fix_time: Option<WallTime>,
+    /// Receiver's time in the last valid report, even if this report had no new fix.
     last_report_time: Option<WallTime>,
     /// Fault of the last report without a fix, and the time of this report; `None` after a fix.
     last_fault: Option<(Time, PositionLossReason)>,
@@ -60,9 +61,9 @@ pub struct FixTracker {
     /// Last comparison of receiver's clock and system clock, from a gpsd on this machine. It has the time of
     /// the report, the difference in milliseconds, and whether a pulse per second was used.
     last_clock_comparison: Option<(Time, i64, bool)>,
-    /// Time since when the clock has seemed wrong. The next field is the difference that the last event
-    /// reported.
+    /// Time since when the system clock has seemed wrong.
     clock_suspect_since: Option<Time>,
+    /// Difference that the last event about the clock reported.
     reported_clock_difference: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
     incomplete_reports: u64,

@@ -63,10 +63,11 @@ pub static NEEDED_CAPABILITIES: [NeededCapability; 7] = [
     },
 ];
 
-/// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good. The next constants are the
-/// numbers of `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH`.
+/// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good.
 const CAP_SETPCAP: u32 = 8;
+/// Number of `CAP_DAC_OVERRIDE`.
 const DAC_OVERRIDE_NUMBER: u32 = 1;
+/// Number of `CAP_DAC_READ_SEARCH`.
 const DAC_READ_SEARCH_NUMBER: u32 = 2;
 /// A number above those of all capabilities.
 const ABOVE_LAST_CAPABILITY: u32 = 63;

@@ -287,8 +287,8 @@ mod seccomp_filter {
     type FilterProgram = Vec<libc::sock_filter>;
 
     fn push_instruction(program: &mut FilterProgram, code: u16, k: u32, jt: usize, jf: usize) {
-        // A jump skips the tests of one call, a few dozen instructions at most, so its length fits. A test
-        // checks this.
+        // A jump skips the tests of one call, a few dozen instructions at most, so its length fits into eight
+        // bits. A test checks this.
         let near = |jump: usize| u8::try_from(jump).unwrap_or(u8::MAX);
         program.push(libc::sock_filter { code, jt: near(jt), jf: near(jf), k });
     }
@@ -297,8 +297,8 @@ mod seccomp_filter {
         push_instruction(program, BPF_RETURN, value, 0, 0);
     }
 
-    /// Returns the begin of a filter program, which loads the call's number into the accumulator. The program
-    /// refuses calls of another architecture, whose numbers differ.
+    /// Returns the beginning of a filter program, which loads the call's number into the accumulator. The
+    /// program refuses calls of another architecture, whose numbers differ.
     fn begin_program() -> FilterProgram {
         let mut program = FilterProgram::new();
         push_instruction(&mut program, BPF_LOAD_WORD, OFFSET_ARCHITECTURE, 0, 0);

@@ -182,7 +182,7 @@ impl SignalReader {
         if self.waiting_reports.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Marks a roaming state as unknown if ModemManager has not confirmed it for `roaming_hold`.
+    /// Marks a roaming state as unknown if ModemManager has not confirmed it for `roaming_state_lifetime`.
     fn expire_roaming(&mut self) {
         let now = Instant::now();
         for (interface, (roaming, at)) in &mut self.roaming_states {

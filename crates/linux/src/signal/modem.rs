@@ -276,9 +276,9 @@ fn parse_modems(managed: &DbusValue) -> Vec<Modem> {
 /// Returns whether a `MMModem3gppRegistrationState` means a network of another operator. `None` if the modem
 /// is not registered.
 fn is_roaming_state(state: f64) -> Option<bool> {
-    // Numbers of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED. The next constant has the
-    // corresponding states of ROAMING.
+    // Numbers of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED.
     const HOME_STATES: [f64; 3] = [1.0, 6.0, 9.0];
+    // Numbers of the states ROAMING, ROAMING_SMS_ONLY and ROAMING_CSFB_NOT_PREFERRED.
     const ROAMING_STATES: [f64; 3] = [5.0, 7.0, 10.0];
     if ROAMING_STATES.contains(&state) { Some(true) } else { HOME_STATES.contains(&state).then_some(false) }
 }

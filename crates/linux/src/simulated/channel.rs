@@ -31,10 +31,11 @@ use crate::settings::SettingsTree;
 
 /// Errors that a kernel may return for any request.
 const RANDOM_ERRORS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
-/// Netlink port of carnet; the next constant is the port of other programs.
+/// Netlink port of carnet.
 const CARNET_PORT_ID: u32 = 77;
 /// Length of `struct nlmsghdr` in octets.
 const NETLINK_HEADER_LENGTH: u32 = 16;
+/// Netlink port of all other programs.
 const OTHER_PROGRAMS_PORT: u32 = 5;
 
 /// Socket of one process to the simulated kernel.

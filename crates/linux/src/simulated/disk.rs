@@ -1,9 +1,9 @@
 //! A simulated disk. After a power cut it still has all synced writes, and a random part of the other writes.
 //!
-//! Of the writes since the last sync, the first ones survive a power cut. The next write survives in part,
-//! and all further writes are lost. Changes of names in the directory survive in the same way. A failed sync
-//! may have written some of the pending writes. As on Linux, the next sync does not write the lost ones
-//! again.
+//! Of the writes since the last sync, a random number of the first ones survive a power cut. The next write
+//! survives in part, and all further writes are lost. Changes of names in the directory survive in the same
+//! way. A failed sync may have written some of the pending writes. As on Linux, the next sync does not write
+//! the lost ones again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,8 +40,9 @@ impl FileWrite {
 
 #[derive(Debug, Clone, Default)]
 struct Inode {
-    /// Content that programs read. The next field is the content that survives a power failure.
+    /// Content that programs read.
     visible_content: Vec<u8>,
+    /// Content that survives a power failure.
     durable_content: Vec<u8>,
     /// Writes since the last sync, in their order.
     unsynced_writes: Vec<FileWrite>,
@@ -145,7 +146,7 @@ impl SimulatedDisk {
         (state.is_full, state.failure_probability) = (full, trouble);
     }
 
-    /// Returns whether a request may fail.
+    /// Returns whether requests may fail: the disk is full, or the probability of a failure is above 0.
     pub fn may_fail(&self) -> bool {
         let state = self.state();
         state.is_full || state.failure_probability > 0.0

@@ -43,7 +43,8 @@ pub(crate) struct BurstKinds {
 
 /// Receiver of merged frames.
 pub(crate) trait FrameSink {
-    /// Receives a virtio header and a packet in one piece.
+    /// Receives a packet or burst. `frame` contains the octets of `header`, then those of the packet or
+    /// burst.
     fn receive_frame(&mut self, header: &VirtioHeader, frame: &[u8]);
 }
 
@@ -71,7 +72,7 @@ struct CandidatePacket {
 /// Burst of one or more packets of a flow, not written yet.
 #[derive(Debug)]
 struct HeldBurst {
-    /// Virtio header and packet, concatenated.
+    /// Octets of the virtio header, then those of the packet or burst.
     frame_octets: Vec<u8>,
     /// Fields of the first packet.
     first_packet: CandidatePacket,

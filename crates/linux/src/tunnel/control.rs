@@ -104,8 +104,8 @@ impl ControlQueues {
 
     fn set_reporting(&self, listens: bool) -> io::Result<()> {
         if self.reports_packets.swap(listens, Ordering::Relaxed) != listens {
-            // Only with EPOLLIN the epoll reports packets; with EPOLLONESHOT alone it reports only errors. A
-            // removed device also causes an error in the first queue.
+            // With EPOLLIN the epoll reports packets and errors; with EPOLLONESHOT alone it reports only
+            // errors. A removed device also causes an error in the first queue.
             let flags = if listens { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLONESHOT };
             for file in &self.queue_files {
                 self.readable_queues.get_ref().0.modify(file, &mut EpollEvent::new(flags, 0))?;

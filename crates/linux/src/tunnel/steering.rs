@@ -196,7 +196,8 @@ impl KnownSenders {
             &*self.steering;
         let now = now();
         for _ in 0..2 {
-            // A program that found the sender among the known senders runs no longer after this time.
+            // After this time, no run of the BPF program is left that found the sender among the known
+            // senders.
             let Some((address, _)) =
                 self.leaving_senders.pop_front_if(|(_, since)| *since + MAX_QUEUEING_DELAY_NS <= now)
             else {

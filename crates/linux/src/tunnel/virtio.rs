@@ -17,8 +17,9 @@ const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 
-/// Offset of the checksum in a UDP header; the next constant is the offset in a TCP header.
+/// Offset of the checksum in a UDP header.
 const UDP_CHECKSUM_OFFSET: usize = 6;
+/// Offset of the checksum in a TCP header.
 const TCP_CHECKSUM_OFFSET: usize = 16;
 
 /// Transport protocols that can form bursts.

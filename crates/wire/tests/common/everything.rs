@@ -1,6 +1,6 @@
-//! Functions that pass octets to every parser and parsed values to every accessor. Each function returns for
-//! any octets, and its assertions hold for any octets. The fuzz targets `ipv6`, `icmpv6` and `mobility` call
-//! these functions.
+//! Functions that pass octets to every parser and parsed values to every accessor. For any octets, each
+//! function returns without a panic, and its assertions hold. The fuzz targets `ipv6`, `icmpv6` and
+//! `mobility` call these functions.
 
 use std::hint::black_box;
 use std::net::Ipv6Addr;
@@ -87,7 +87,7 @@ pub fn parse_icmpv6(octets: &[u8]) {
     if let Ok(advertisement) = PrefixAdvertisement::parse(octets) {
         assert!(advertisement.options.count() * 8 <= octets.len());
     }
-    // An option that is parsed and written again is parsed to an equal option.
+    // If the test parses an option, writes it and parses it again, both parsed options are equal.
     if let Ok(options) = NdOptions::parse(octets) {
         for option in options {
             let mut again = Vec::new();

@@ -29,8 +29,8 @@ pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// Parses octets as a packet and as the parts of a packet. The function returns for any octets, and its
-/// assertions hold for any octets.
+/// Parses octets as a packet and as the parts of a packet. For any octets, the function returns without a
+/// panic, and its assertions hold.
 pub fn parse_everything(octets: &[u8]) {
     everything::parse_packet(octets);
     everything::parse_icmpv6(octets);

@@ -1,5 +1,5 @@
-//! A function that passes octets to every GeoNetworking parser. It returns for any octets, and its assertions
-//! hold for any octets. The fuzz target `geonet` calls it.
+//! A function that passes octets to every GeoNetworking parser. For any octets, the function returns without
+//! a panic, and its assertions hold. The fuzz target `geonet` calls it.
 
 use std::hint::black_box;
 

@@ -47,8 +47,7 @@ pub const UPDATE_TIMEOUT: Duration = Duration::from_millis(250);
 /// Time for which the programs still leave the frames of a newly permitted station to the slow path. Earlier
 /// frames of the station may still wait there.
 const NEW_STATION_DELAY: Duration = Duration::from_millis(50);
-/// Maximum number of destinations of own packets, and of destinations of forwarded packets;
-/// `MAX_DESTINATIONS` in C.
+/// Maximum number of destinations of own packets, and of destinations of forwarded packets; `MOST` in C.
 const MAX_DESTINATIONS: usize = 1024;
 /// MTU of the pair in octets: the longest Ethernet payload.
 const VETH_PAIR_MTU: u32 = 9216;

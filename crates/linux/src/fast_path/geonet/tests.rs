@@ -215,7 +215,7 @@ impl TestBench {
                 packet: from,
             }));
         }
-        // The station learns FAR from packets that NEAR forwards.
+        // The station learns the station behind the neighbour from packets that the neighbour forwards.
         let tsb = ExtendedHeader::TopologicallyScoped {
             sequence: 1,
             source: position_vector_of(FAR_STATION_MAC, 1500),

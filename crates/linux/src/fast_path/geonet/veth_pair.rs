@@ -16,8 +16,9 @@ use crate::settings;
 
 /// Maximum length of an interface name in octets.
 const MAX_INTERFACE_NAME_LENGTH: usize = 15;
-/// Suffix of the name of the near device. The next constant is the suffix of the far device.
+/// Suffix of the name of the near device.
 const NEAR_DEVICE_SUFFIX: &str = "-o";
+/// Suffix of the name of the far device.
 const FAR_DEVICE_SUFFIX: &str = "-i";
 /// Command `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate defines.
 const ETHTOOL_STXCSUM: u32 = 0x17;

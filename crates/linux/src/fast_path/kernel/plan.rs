@@ -12,7 +12,7 @@
 //! | 92 | in on a tunnel device | drops (RFC 3963 9, RFC 6275 10.4.5) |
 //! | 94 | | does nothing: target of the jump from 90 |
 //! | 95 | remote to local end, protocol 41 (mobile router: in on an uplink) | `local`: to tunnel device |
-//! | 95 | home agent: in on `carnet0`, to it, ICMPv6 | `local`: packets from carnet, see [`super`] |
+//! | 95 | home agent: in on `carnet0`, to the agent, ICMPv6 | `local`: packets from carnet, see [`super`] |
 //! | 96 | mobile router: in on a tunnel device, agent to home address, ICMPv6 | 13500: answers to probes |
 //! | 97 | mobile router: remote to local end, protocol 41 | 13502: drops, unless it came by an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
@@ -51,8 +51,9 @@ const RULE_PRIORITY_PROBE_ANSWERS: u32 = 96;
 const RULE_PRIORITY_FOREIGN_TUNNELLED_PACKETS: u32 = 97;
 const RULE_PRIORITY_HOME_AGENT: u32 = 98;
 
-/// Prefix of reserved source addresses (`is_reserved` of the slow path). The next constant has exceptions.
+/// Prefix of reserved source addresses (`is_reserved` of the slow path), except `NAT64_PREFIXES`.
 const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
+/// Prefixes inside `RESERVED_PREFIX` whose addresses are valid sources (RFC 6052 2.1, RFC 8215).
 const NAT64_PREFIXES: [Ipv6Net; 2] = [
     Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
     Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48),

@@ -27,9 +27,9 @@ pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
 pub(super) const CARE_OF_ADDRESSES: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 pub(super) const TUNNEL_MTU: u32 = 1460;
 pub(super) const HOME_AGENT_IPV4: &str = "198.51.100.2";
-/// IPv4 care-of addresses of the router's two uplinks. The next constant has the addresses and ports that a
-/// NAT puts in their place, which the home agent sees.
+/// IPv4 care-of addresses of the router's two uplinks.
 pub(super) const CARE_OF_IPV4: [&str; 2] = ["192.0.2.10", "203.0.113.10"];
+/// Addresses and ports that a NAT puts in place of `CARE_OF_IPV4`, as the home agent sees them.
 pub(super) const ENDPOINTS_BEHIND_NAT: [&str; 2] = ["192.0.2.77:40001", "203.0.113.77:40002"];
 
 /// Link-layer addresses of neighbours: interface, IPv6 address, link-layer address.

@@ -46,7 +46,7 @@ fn cached_next_hop_serves_all_flows_and_hosts_of_network() {
         assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
         assert!(is_sent_to(bench, HOST_ADDRESS));
         assert!(is_next_hop_cached(bench, HOST_ADDRESS) && is_next_hop_cached(bench, SECOND_HOST_ADDRESS));
-        // The /64 of the home address contains other addresses that do not belong to the binding.
+        // A packet to another address in the /64 of the home address does not belong to the binding.
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, home) && is_next_hop_cached(bench, home));
         assert_eq!(

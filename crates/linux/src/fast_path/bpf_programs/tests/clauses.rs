@@ -126,8 +126,8 @@ fn fast_path_merges_every_combination_of_ecn_marks() {
     });
 }
 
-/// RFC 6438 3: the outer flow label is a keyed hash of the inner addresses and flow label. `run_on_entering`
-/// compares it with the slow path's.
+/// RFC 6438 3: the outer flow label is a keyed hash of the inner addresses and flow label.
+/// `run_on_packet_into_tunnel` compares it with the slow path's.
 #[test]
 fn fast_path_and_slow_path_write_same_flow_labels() {
     run_on_every_bench(|bench| {

@@ -83,8 +83,8 @@ fn outer_ends(did: &ProgramAction) -> (u8, Vec<u8>) {
     }
 }
 
-/// `run_on_entering` compares each packet with the slow path's. In addition, this test checks that each
-/// tunnel gets the share of flows that its weight says.
+/// `run_on_packet_into_tunnel` compares each packet with the slow path's. In addition, this test checks that
+/// each tunnel gets the share of flows that its weight says.
 #[test]
 fn fast_path_balances_flows_like_the_slow_path() {
     run_on_every_bench(|bench| {

@@ -537,7 +537,7 @@ fn ipv4_packets_that_may_need_nat_take_the_slow_path_of_home_agent() {
     });
 }
 
-/// The cached flow of an IPv4 packet is not that of an IPv6 packet with IPv4-mapped addresses.
+/// A program does not use the cached flow of an IPv4 packet for an IPv6 packet with IPv4-mapped addresses.
 #[test]
 fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
     run_in_every_outer_header(|bench, tunnel| {

@@ -63,8 +63,8 @@ fn sent_frame(did: &ProgramAction) -> &[u8] {
     }
 }
 
-/// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `run_on_entering` and `run_on_arriving_in_ipv4` compare the packets
-/// that the programs send with those of the slow path.
+/// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `run_on_packet_into_tunnel` and `run_on_packet_from_ipv4_tunnel`
+/// compare the packets that the programs send with those of the slow path.
 #[test]
 fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
     run_with_both_encapsulations(|bench, tunnel| {

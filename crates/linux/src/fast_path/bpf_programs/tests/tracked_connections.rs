@@ -125,7 +125,8 @@ fn run_note_program(bench: &mut TestBench, from: &str, to: &str, packet: &[u8]) 
     assert_eq!(verdict, -1);
 }
 
-/// Returns the interface outside of the tunnel.
+/// Returns the interface on which packets arrive before encapsulation, and by which they leave after
+/// decapsulation.
 fn outer_interface(bench: &TestBench) -> &'static str {
     match bench.station_end {
         TunnelEnd::MobileRouter => "lan0",
@@ -200,8 +201,8 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
         delete_conntrack_entry(&there);
         bench.invalidate_lookups();
         assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
-        // The programs forward no packet while carnet does not know the rules, or if rules use single
-        // packets.
+        // The programs forward no packet while carnet does not know the rules, or if the rules need to see
+        // each packet.
         add_conntrack_entry(&there, STATUS_USABLE, 0);
         for (ruleset, is) in [
             (RulesetValue { generation: 2, ..RULESET_OF_FLOWS }, true),
