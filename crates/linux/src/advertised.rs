@@ -41,7 +41,7 @@ pub(crate) struct RouteAndAddressOrigins {
     pub(crate) has_permanent_address: bool,
 }
 
-/// A sysctl of a home link. carnet writes it only under the condition at the head of this module.
+/// A sysctl of a home link that carnet writes only under its condition at the head of this module.
 #[derive(Debug)]
 pub(crate) struct ConditionalSetting {
     pub(crate) setting: SysctlSetting,

@@ -249,7 +249,7 @@ struct DefaultRoute {
     is_advertised: bool,
 }
 
-/// Adds a router to a list of at most [`MAX_ROUTERS_PER_INTERFACE`], unless it is there.
+/// Adds a router to a list of at most [`MAX_ROUTERS_PER_INTERFACE`], unless the list already has this router.
 fn add_router<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if list.len() < MAX_ROUTERS_PER_INTERFACE && !list.contains(&item) {
         list.push(item);

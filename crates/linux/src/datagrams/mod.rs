@@ -52,7 +52,7 @@ pub struct DatagramSockets(Arc<Mutex<SocketTable>>);
 struct SocketTable {
     open_sockets: Vec<Arc<Socket>>,
     too_big_reports: VecDeque<PacketTooBigReport>,
-    /// Number of packets that the sockets could not send.
+    /// Number of packets that the sockets could not send, since the start.
     unsent_packets: u64,
 }
 

@@ -133,7 +133,7 @@ impl DatagramReader {
         length.map(|length| ReceivedDatagram { length, ..of })
     }
 
-    /// Receives the next datagram or burst; the sockets take turns.
+    /// Receives the next datagram or burst. The sockets take turns: each call begins with the next socket.
     fn receive_next(&mut self) -> io::Result<()> {
         let sockets = self.sockets.all_sockets();
         for step in 0..sockets.len() {
@@ -148,10 +148,11 @@ impl DatagramReader {
                         self.next_socket_index = at + 1;
                         return Ok(());
                     }
-                    // The datagram contains no packet, so try the next one.
+                    // The datagram contains no packet, so receive the next datagram.
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // The error is an ICMP message about a sent packet. The socket reports it once.
+                    // The error is an ICMP message about a sent packet, which the socket reports once. Store
+                    // the reports and try the socket again.
                     Err(_) => self.sockets.store_icmp_reports(socket.take_too_big_reports()),
                 }
             }

@@ -143,7 +143,7 @@ pub(crate) struct LoadedPrograms {
     /// Number of times that carnet has invalidated cached next hops as well, because routes, rules or
     /// addresses had changed.
     route_generation: u32,
-    /// Packet fields by which the kernel routes, as the programs assume.
+    /// Content of the map `POLICY`: whether the kernel routes by interface and destination only.
     routing_policy: RoutingPolicy,
     /// Content of the map `CROWDED`: the upper 64 bits of destinations for which the kernel has routes longer
     /// than 64 bits.
@@ -177,7 +177,7 @@ pub(crate) struct LoadedPrograms {
     /// Content of the map `FILTERED`: interfaces whose packets the packet filter must see, and how much of
     /// these packets its rules use.
     filtered_interfaces: BTreeMap<u32, RuleScope>,
-    /// Data about the packet filter's rules that the programs have.
+    /// Data about the packet filter's rules, as the programs get them.
     known_ruleset: RulesetValue,
     /// Why the programs cannot call the kernel's connection tracking; `None` if they can.
     conntrack_obstacle: Option<String>,
@@ -569,7 +569,8 @@ impl LoadedPrograms {
         program_for_link(self.kind, &self.interface_roles, self.tunnel_device_index, link)
     }
 
-    /// Attaches programs to new interfaces, and forgets removed interfaces.
+    /// Attaches programs to new interfaces, and detaches them from interfaces that are gone or need another
+    /// program. Returns the errors.
     pub(super) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
             links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
@@ -591,8 +592,8 @@ impl LoadedPrograms {
         let (mode, before) = (self.xdp_mode, self.attached_programs.len());
         let mut complaints = self.attach_programs(&wanted);
         if self.xdp_mode != mode {
-            // The program needed another XDP mode, for which all other programs were detached: attach them
-            // again.
+            // A program needed the other XDP mode, so carnet has detached the other programs: attach them again
+            // in this mode.
             complaints.extend(self.attach_programs(&wanted));
         }
         if self.attached_programs.len() != before {

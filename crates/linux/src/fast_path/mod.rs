@@ -101,7 +101,7 @@ pub struct InterfaceRoles {
 impl InterfaceRoles {
     /// Returns whether packets that arrive at this interface may go into tunnels.
     pub(crate) fn may_lead_into_tunnel(&self, link: &LinkInfo) -> bool {
-        // A loopback interface and the tunnel device have no link-layer address.
+        // Exclude the loopback interface and the tunnel device, which have no link-layer address.
         link.link_address.is_some() && (self.home_agent || self.lan_interfaces.contains(&link.name))
     }
 }
@@ -231,7 +231,7 @@ pub(crate) struct FastPath {
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading_programs: Option<LoadingPrograms>,
     filtered_interfaces: FilteredInterfaces,
-    /// Data about the packet filter's rules that the programs have.
+    /// Data about the packet filter's rules, as the programs get them.
     known_ruleset: RulesetValue,
 }
 

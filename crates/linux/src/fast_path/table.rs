@@ -165,7 +165,7 @@ impl TableBinding {
     }
 }
 
-/// Changes of the maps that one round has computed.
+/// Changes of the maps that one round of a commit has computed.
 #[derive(Debug, Default)]
 struct MapChanges {
     /// Values of the bindings that the commit adds to the maps.

@@ -149,9 +149,9 @@ pub(crate) struct RulesetValue {
 /// Value of the map `POLICY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct RoutingPolicy {
-    /// The kernel routes arriving packets by interface and destination only.
+    /// Whether the kernel routes arriving packets by interface and destination only.
     pub(super) arriving_by_destination: bool,
-    /// The kernel routes packets from the tunnel device by interface and destination only.
+    /// Whether the kernel routes packets from the tunnel device by interface and destination only.
     pub(super) leaving_by_destination: bool,
     /// Whether carnet knows the destinations of all routes with prefixes longer than 64 bits.
     pub(super) knows_networks: bool,

@@ -83,8 +83,8 @@ impl LinkInfo {
     }
 }
 
-/// Returns a message with which each request about interfaces begins. It asks the kernel to omit statistics,
-/// which are most of the answer.
+/// Returns the message from which each request about interfaces is made. It asks the kernel to omit
+/// statistics, which are most of the answer.
 fn link_query() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));

@@ -111,7 +111,7 @@ const COMPARE_NOT_EQUAL: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FamilyRules {
     pub(crate) rule_scope: RuleScope,
-    /// A rule that uses more than the flow, and what it uses.
+    /// Text about a rule that uses more than the flow, and what it uses; `None` if there is no such rule.
     pub(crate) slow_path_reason: Option<String>,
 }
 

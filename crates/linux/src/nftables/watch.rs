@@ -92,8 +92,8 @@ impl RulesetWatch {
         }
     }
 
-    /// Returns rules for which the kernel must see each packet, with the IP versions of these packets, for
-    /// the operator.
+    /// Returns texts for the operator about rules for which the kernel must see each packet, each with the IP
+    /// versions of these packets.
     pub(crate) fn slow_path_reasons(&self) -> Vec<(&str, &'static str)> {
         let [ipv4, ipv6] = &self.legacy_rules;
         [

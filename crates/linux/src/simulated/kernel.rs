@@ -531,7 +531,7 @@ impl KernelState {
         })
     }
 
-    /// Excludes interfaces from the check of leftovers whose `forwarding` differs from the value without
+    /// Makes the check of leftovers ignore interfaces whose `forwarding` differs now from the value without
     /// carnet. Does nothing if carnet has changed `forwarding` of `all`.
     pub(super) fn accept_own_forwarding(&mut self) {
         let of = |interface: &str| self.setting_values.get(&(interface.to_owned(), "forwarding".to_owned()));

@@ -134,7 +134,7 @@ impl SimulatedKernel {
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
-    /// Excludes interfaces from the check of leftovers whose `forwarding` differs from the value without
+    /// Makes the check of leftovers ignore interfaces whose `forwarding` differs now from the value without
     /// carnet. Does nothing if carnet has changed `forwarding` of `all`.
     pub fn accept_own_forwarding(&self) {
         self.0.borrow_mut().accept_own_forwarding();

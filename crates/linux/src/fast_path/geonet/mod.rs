@@ -309,7 +309,7 @@ impl GeonetPath {
     }
 
     fn attach_programs(&mut self, places: &FastPathInterfaces) -> Result<()> {
-        // A filter that a crash has left is in a qdisc; a BPF link has vanished with its process.
+        // Delete a filter that a crash may have left in a qdisc. A BPF link has vanished with its process.
         self.requests.filter_requests().delete_filters(places.radio_interface.index, TC_FILTER_PRIORITY)?;
         if let Some(interface) = &places.virtual_interface {
             let pair =

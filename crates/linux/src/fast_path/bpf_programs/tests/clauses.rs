@@ -26,7 +26,7 @@ fn inner_addresses_out_of_tunnel(bench: &TestBench) -> (&'static str, &'static s
     (destination, source)
 }
 
-/// Returns a tunnelled packet that arrives.
+/// Returns a packet that arrives through the tunnel with this inner packet.
 fn tunnelled_packet(bench: &TestBench, inner: &[u8]) -> Vec<u8> {
     let (source, destination) = bench.arriving_outer_addresses(0);
     inside_ipv6(source, destination, inner)

@@ -491,7 +491,8 @@ fn foreign_ipv4_sources_take_the_slow_path() {
     });
 }
 
-/// RFC 3704: the home agent's route to the source leads to another interface than the packet's.
+/// RFC 3704: the home agent's route to the source leads to another interface than the one on which the packet
+/// arrived.
 #[test]
 fn ipv4_packets_from_unexpected_interface_take_the_slow_path() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, _| {

@@ -87,8 +87,8 @@ fn foreign_routing_rule_redirects_flow_from_fast_path() {
 #[test]
 fn frames_are_not_redirected_to_interface_that_refuses_them() {
     run_on_every_bench(|bench| {
-        // A home agent uses all interfaces. The kernel creates some interfaces in this namespace that do not
-        // support XDP.
+        // Skip a home agent: it uses all interfaces, and the kernel creates some in this namespace that do
+        // not support XDP.
         if bench.kind == AttachmentKind::Tc || bench.station_end == TunnelEnd::HomeAgent {
             return;
         }
