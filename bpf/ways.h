@@ -25,10 +25,10 @@ const volatile __u32 WAYS_MAX = 1;
 /* Time for which a next hop (exit) is valid. After a lookup carnet keeps the neighbour reachable for longer
  * (NEIGHBOUR_REPORT_INTERVAL). */
 #define EXIT_TICKS (4 * SECOND)
-/* Number of successive places that the program searches for a way. */
+/* Number of successive cache entries that the program searches for a way. */
 #define WAY_TRIES 4
 #define EXITS_MAX 64
-/* Number of successive places that the program searches for an exit. */
+/* Number of successive cache entries that the program searches for an exit. */
 #define EXIT_TRIES 4
 #define DESTINATIONS_MAX 1024
 
@@ -129,7 +129,8 @@ inline_always __u64 mixed(__u64 value)
 	return value * 0xbf58476d1ce4e5b9ULL;
 }
 
-/* Returns one of this CPU's places in which a way with this hash may be. */
+/* Returns one of this CPU's cache entries in which a way with this hash may be: the entry that the program
+ * tries at attempt `try`. */
 inline_always struct way *way_at(__u64 hash, __u32 try)
 {
 	__u32 index = bpf_get_smp_processor_id() * WAYS_MAX + (((hash >> 32) + try) & (WAYS_MAX - 1));
@@ -179,7 +180,7 @@ inline_always struct way *find_way(const struct address *address, const struct p
 		for (__u32 try = 0; try < WAY_TRIES; try++) {
 			struct way *way = way_at(hash, try);
 
-			/* This place of the cache was never used. */
+			/* This cache entry was never used. */
 			if (!way || !way->kind)
 				break;
 			if (is_way_to(way, address, whole)) {
@@ -192,8 +193,8 @@ inline_always struct way *find_way(const struct address *address, const struct p
 	return 0;
 }
 
-/* Returns the place for the way of an address: the place that already has this way, otherwise a free or
- * invalid place, otherwise the first. */
+/* Returns the cache entry for the way of an address: the entry that already has this way, otherwise a free or
+ * invalid entry, otherwise the first entry. */
 inline_always struct way *place_of_way(const struct address *address, int whole, __u32 routes, __u32 now)
 {
 	__u64 hash = hash_of(address, whole);

@@ -32,7 +32,7 @@ use crate::netlink::{
 const PROTOCOL_ROUTER_ADVERTISEMENT: u8 = 9;
 /// Maximum number of hosts that count as routers on an interface without an IPv4 default route.
 const MAX_HOST_ROUTES: usize = 4;
-/// Maximum number of routers of one IP version on an interface that are reported: the first ones in the
+/// Maximum number of routers of one IP version that carnet reports for an interface: the first routers in the
 /// kernel's order. Any host on the link can make the kernel install default routes, by Router Advertisements.
 const MAX_ROUTERS_PER_INTERFACE: usize = 32;
 

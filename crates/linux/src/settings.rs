@@ -585,8 +585,8 @@ pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
         .map_err(|error| Error::kernel_refusal(format!("disable IPv6 on {interface}"), error))
 }
 
-/// Permits route lookups for IPv4 packets from this interface. No such packets arrive there. The fast path
-/// uses these lookups to find the next hop of packets that it encapsulates in IPv4.
+/// Permits route lookups for IPv4 packets from this interface, although no IPv4 packets arrive at it. The
+/// fast path uses these lookups to find the next hop of packets that it encapsulates in IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_SYSCTL_ROOT}/{interface}/{FORWARDING}"), "1")
 }

@@ -24,7 +24,8 @@ fn open_frame_link(text: &str) -> FrameLink {
     FrameLink::open(text.parse().unwrap()).unwrap()
 }
 
-/// Creates two namespaces joined by `v0` here and `p0` there, with simple link-layer addresses.
+/// Creates a peer's namespace, linked by `v0` in this namespace and `p0` in the peer's, with simple
+/// link-layer addresses.
 fn create_joined_peer() -> PeerNamespace {
     let peer = PeerNamespace::new();
     join_peer(&peer);

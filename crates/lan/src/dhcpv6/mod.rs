@@ -477,8 +477,8 @@ mod tests {
         );
         let times = [500u32.to_be_bytes(), 800u32.to_be_bytes()].concat();
         assert!(offer.windows(8).any(|part| part == times));
-        // The router gets the free prefix that it asks for. The prefix in the offer before is not reserved
-        // for it.
+        // The router gets the free prefix that it asks for. The server has not reserved the prefix in its
+        // earlier offer.
         let reply = ask(&message_of_router(kind::MESSAGE_REQUEST, true, &["2001:db8:a:2::/64"]));
         assert_eq!((reply[0], prefixes(&reply)), (kind::MESSAGE_REPLY, one("2001:db8:a:2::/64", 1000)));
         assert_eq!(

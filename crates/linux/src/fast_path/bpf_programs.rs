@@ -140,8 +140,8 @@ pub(crate) struct LoadedPrograms {
     lookup_generation: u32,
     /// Version number that carnet last gave to a binding's slot.
     last_version_number: u32,
-    /// Number of times that carnet has invalidated cached next hops as well, because routes, rules or
-    /// addresses had changed.
+    /// Number of times that carnet has invalidated all cached next hops, because routes, rules or addresses
+    /// had changed.
     route_generation: u32,
     /// Content of the map `POLICY`: whether the kernel routes by interface and destination only.
     routing_policy: RoutingPolicy,
@@ -895,8 +895,8 @@ fn program_for_role(
     let (lan, uplink) = (is_among(&ports.lan_interfaces), is_among(&ports.uplinks));
     let by_destination = ports.home_agent || (ports.direct_routes_enabled && (lan || uplink));
     Some(match (kind, by_destination, lan, uplink, bare) {
-        // XDP programs write the neighbour's address into the Ethernet header, which packets of such
-        // interfaces lack.
+        // Interfaces whose packets have no Ethernet header get no XDP program, because XDP programs write the
+        // neighbour's address into the Ethernet header.
         (AttachmentKind::Xdp, _, _, _, true) => return None,
         (_, false, false, false, _) => return None,
         (_, false, true, _, false) => "lan",

@@ -198,7 +198,7 @@ enum NoRoomReason {
     Around,
 }
 
-/// Desired bindings, those in the maps, and the changes since the last commit.
+/// Desired bindings, bindings in the maps, and the changes since the last commit.
 #[derive(Debug)]
 pub(crate) struct BindingTable {
     bindings: HashMap<BindingName, TableBinding>,
@@ -368,7 +368,7 @@ impl BindingTable {
         self.next_slot
     }
 
-    /// Returns why the slow path has to handle some bindings; empty if it has none.
+    /// Returns a message for each reason why the slow path has to handle some bindings.
     pub(crate) fn obstacle_messages(&self) -> impl Iterator<Item = String> {
         let reasons: BTreeSet<NoRoomReason> = self.bindings_without_room.values().copied().collect();
         reasons.into_iter().map(|reason| match reason {

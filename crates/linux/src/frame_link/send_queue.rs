@@ -222,8 +222,8 @@ mod tests {
         while !queue.is_empty() {
             queue.flush_frames(&here, &[], &mut counters);
             arrived.extend(received_messages(&there));
-            // The socket now has the priority of the first frame that waits. If no frame waits, it has that
-            // of the last frame.
+            // The socket now has the priority of the first frame that waits. If no frame waits, the socket
+            // has the priority of the last frame.
             let next = arrived.len().min(priorities.len() - 1);
             assert_eq!(priority(&here), i32::from(priorities[next]), "{next}");
             seen.push(priorities[next]);

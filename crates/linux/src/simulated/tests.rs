@@ -204,7 +204,8 @@ fn uplink_table_is_restored_after_kernel_drops_it_with_last_address() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// A refusal for lack of memory ends without an event. carnet must try again by itself.
+/// The kernel sends no event when a lack of memory ends. So carnet must try a refused entry again without an
+/// event.
 #[test]
 fn refused_entry_is_tried_again_without_event() {
     // With the seed 3 the simulated operator adds none of these entries before carnet does.
@@ -610,7 +611,7 @@ fn unmarked_address_is_recognised_by_undo_file() {
     }
 }
 
-/// After a power cut the disk has the first ones of the writes since the last sync, and no later ones.
+/// After a power cut the disk has some of the first writes since the last sync, and no later writes.
 #[test]
 fn simulated_disk_keeps_synced_data_after_crash() {
     use crate::disk::Disk;

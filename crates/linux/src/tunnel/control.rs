@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::async_descriptor::{DescriptorOwner, watch_readable};
 
-/// Queues of control messages: one for known senders, one for all other senders. Packets of either queue wake
-/// the station, or packets of none.
+/// Queues of control messages: one for known senders, one for all other senders. Packets of both queues wake
+/// the station, or packets of neither queue.
 #[derive(Debug)]
 pub(super) struct ControlQueues {
     queue_files: [OwnedFd; 2],

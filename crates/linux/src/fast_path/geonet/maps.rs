@@ -205,7 +205,7 @@ impl SharedCounters {
 
     fn counter_at(&self, at: usize) -> &AtomicU64 {
         let at = at.min(SHARED_COUNTERS - 1);
-        // SAFETY: the mapping is page-aligned, has at least `SHARED_COUNTERS` places, and lives as long as
+        // SAFETY: the mapping is page-aligned, has at least `SHARED_COUNTERS` counters, and lives as long as
         // `self`.
         unsafe { &*self.0.counter_memory.add(at) }
     }

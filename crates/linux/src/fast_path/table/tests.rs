@@ -498,8 +498,8 @@ fn handover_is_one_write_to_the_same_slot() {
     assert_eq!(trial.table.commit_changes(), []);
 }
 
-/// carnet adds a tunnel before it removes the old one, so for a moment two tunnels may transmit. The one set
-/// last does.
+/// carnet adds a tunnel before it removes the old one, so for a moment two tunnels may transmit. Only the
+/// tunnel that was set last then transmits.
 #[test]
 fn only_the_most_recently_set_tunnel_transmits() {
     for (first, second) in [(0, 1), (1, 0)] {

@@ -529,7 +529,7 @@ fn truncated_frames_take_the_slow_path() {
                 );
             }
             sent_frame(&bench.program_action(program, interface, &whole));
-            // Here the IPv6 header has the payload length of the truncated packet.
+            // In this loop, the IPv6 header gives the length of the truncated packet.
             for length in 1..packet.len() - 40 {
                 let mut packet = packet[..40 + length].to_vec();
                 packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
