@@ -61,7 +61,7 @@ pub enum Error {
     Invalid {
         /// Name of the argument.
         what: String,
-        /// Words for the valid values.
+        /// Description of the valid values.
         expected: String,
         /// Found value.
         got: String,

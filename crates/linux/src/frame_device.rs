@@ -46,7 +46,7 @@ pub struct FrameCounters {
     pub sent_frames: u64,
     /// Frames that the kernel refused to send.
     pub write_errors: u64,
-    /// Number of times that the received data were no valid frame.
+    /// Number of reads that returned no valid frame.
     pub malformed_frames: u64,
 }
 

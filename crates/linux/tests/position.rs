@@ -576,7 +576,7 @@ fn position_sources_open_by_their_config_text() {
             }
         }
         assert!((1..=3).contains(&fixes), "{fixes}");
-        // After the end of the trace no event follows, and carnet goes on.
+        // After the end of the trace, the source returns no further event.
         assert!(tokio::time::timeout(Duration::from_millis(300), source.next_event()).await.is_err());
         let mut source = open("fixed:48.8375,2.1008").unwrap();
         assert_eq!(source.next_event().await, PositionEvent::Mode(FixMode::TwoD));

@@ -126,7 +126,7 @@ impl Dhcpv6Server {
         }
     }
 
-    /// Sets the values for hosts.
+    /// Sets the config, with the DNS servers and the other values that the server sends to hosts.
     pub fn set_config(&mut self, config: Dhcpv6Config) {
         self.config = config;
     }
@@ -418,7 +418,7 @@ mod tests {
     ) -> Option<Vec<u8>> {
         let times = (Time::ZERO, wall_time());
         let reply = server.handle_message(times, ("i0", SERVER_MAC), host_address(), octets, delegator)?;
-        // Only an answer with a stored prefix waits for the disk.
+        // An answer waits for the disk only if the caller has to store its prefix.
         let has_stored = std::iter::from_fn(|| delegator.poll_output())
             .any(|output| matches!(output, DelegationOutput::Store(_, Some(_))));
         assert_eq!(reply.waits_for_store, has_stored);

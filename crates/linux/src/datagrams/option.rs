@@ -1,4 +1,4 @@
-//! Socket options with the value of an integer.
+//! Sets socket options whose value is an integer.
 
 use std::io;
 use std::os::fd::AsRawFd;

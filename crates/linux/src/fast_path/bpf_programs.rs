@@ -592,8 +592,8 @@ impl LoadedPrograms {
         let (mode, before) = (self.xdp_mode, self.attached_programs.len());
         let mut complaints = self.attach_programs(&wanted);
         if self.xdp_mode != mode {
-            // A program needed the other XDP mode, so carnet has detached the other programs: attach them again
-            // in this mode.
+            // A program needed the other XDP mode, so carnet has detached the other programs: attach them
+            // again in this mode.
             complaints.extend(self.attach_programs(&wanted));
         }
         if self.attached_programs.len() != before {

@@ -59,7 +59,7 @@ const PAIR_DEVICE_GROUP: u32 = 13_501;
 /// Why BPF paths are unavailable in a build without BPF programs.
 const NO_BPF_PROGRAMS: &str = "this program was built without BPF programs";
 
-/// A data path of packets.
+/// Path on which the station forwards packets: one of the fast paths, or the TUN device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataPath {
     /// BPF programs at tc ingress. The TUN device handles the packets that they leave.

@@ -57,7 +57,8 @@ enum TableState {
         content: TableContent,
         /// Generation of the ruleset at the last comparison.
         generation: u32,
-        /// Total to which each rule counts, in the order of the rules.
+        /// For each rule, in order: the total to which its count belongs; `None` for a rule that does not
+        /// count.
         totals: Vec<Option<CountedTraffic>>,
     },
 }

@@ -47,7 +47,7 @@ impl FixedPosition {
         self.leap_seconds
     }
 
-    /// Returns a report of the place with the present time.
+    /// Returns a report of the fixed place with the present time.
     pub fn report_position(&mut self, now: Time, wall: WallTime) -> PositionEvent {
         if !std::mem::replace(&mut self.was_announced, true) {
             return PositionEvent::Mode(FixMode::TwoD);

@@ -145,7 +145,7 @@ fn open_inotify() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns the end of a file, and its stamp from before the reading.
+/// Returns the last octets of a file, and the file's stamp from before the reading.
 fn read_tail(path: &Path) -> io::Result<(FileStamp, Vec<u8>)> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;

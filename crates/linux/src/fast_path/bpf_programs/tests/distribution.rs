@@ -74,7 +74,9 @@ fn packet_of_random_flow(bench: &TestBench, rng: &mut Rng) -> Vec<u8> {
     packet
 }
 
-/// Returns the ends of the tunnel of an outer packet.
+/// Returns the outer IP version of a sent packet, and the outer octets that identify its tunnel. In IPv6 they
+/// are the addresses; in IPv4 the protocol, the checksum, the addresses and the next four octets (the UDP
+/// ports).
 fn outer_ends(did: &ProgramAction) -> (u8, Vec<u8>) {
     match did {
         ProgramAction::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
