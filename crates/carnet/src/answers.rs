@@ -1,5 +1,5 @@
-//! Completes the status of the wings with facts that only the program and the platform know. Also writes the
-//! log texts of events.
+//! Completes the status of the station's parts (home agent, mobile router, GeoNetworking) with facts that
+//! only the program and the platform know. Also writes the log texts of events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -147,7 +147,7 @@ fn dhcp_status(link: &LanLink) -> model::LanDhcp {
     }
 }
 
-/// Returns the prefixes that routers on an interface have.
+/// Returns the prefixes that carnet has delegated to routers on an interface (DHCPv6).
 fn delegated_prefixes(services: &LanServices, interface: &str, now: Time) -> Vec<model::LanDelegation> {
     let delegations = services.prefix_delegator().delegations();
     let here = delegations.filter(|delegation| delegation.client.interface == interface);

@@ -132,7 +132,8 @@ pub async fn rotate_key(mut config: Config, arguments: &RotateArguments) -> anyh
 }
 
 /// Makes the next private key in a new file, whose owner is that of the present key's file. Returns the
-/// public key. The function renames a complete file, because a starting station reads the file.
+/// public key. The file gets its name only when it is complete, because a station that starts meanwhile reads
+/// it.
 fn make_next_key(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
     let (private_key, text) = random_private_key()?;
     let mut part = next.as_os_str().to_owned();

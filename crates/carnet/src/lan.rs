@@ -122,8 +122,8 @@ impl LanServices {
     /// Applies a changed config. A DHCP server keeps its leases if the new config still has its interface.
     pub fn reconfigure(&mut self, config: &Config, now: Time, wall: WallTime) {
         let mut before = std::mem::take(&mut self.lan_links);
-        // Keep the other leases: a prefix may move to another interface, and an interface may return to the
-        // config.
+        // Remove only expired leases. The others stay, because a prefix may move to another interface, and a
+        // removed interface may return to the config.
         self.leases_of_former_servers.retain(|lease| lease.remaining_time(wall).is_some());
         self.leases_of_former_servers
             .extend(before.iter().flat_map(|link| link.dhcp_server.lease_records(now, wall)));

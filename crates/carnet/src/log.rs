@@ -166,7 +166,8 @@ impl<F> LineLimiter<F> {
 
     fn limiter_for(metadata: &Metadata<'_>) -> RateLimiter {
         // Events of the station, such as new bindings, have this target. No unauthenticated source can cause
-        // such an event at this level. A home agent with very many routers logs very many of them.
+        // such an event at this level. The limit is high, because a home agent with very many routers logs
+        // very many events.
         if metadata.target() == "carnet::run" && *metadata.level() == Level::INFO {
             return RateLimiter::new(LINE_BURST * 200, LINE_INTERVAL / 100);
         }

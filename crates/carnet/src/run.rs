@@ -92,7 +92,8 @@ pub fn load_config(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     run_with_secrets(|| Config::load_file(path).map(Box::new))
 }
 
-/// Reads the private keys of a new leader again: the operator may have exchanged them while it was a standby.
+/// Reads the private keys again when this process has become the leader. The operator may have replaced them
+/// while the process was a standby.
 fn read_private_keys_again(config: &mut Config) {
     let Some(key) = &mut config.station.private_key else { return };
     match run_with_secrets(|| PrivateKey::read(key.key_file.clone())) {
@@ -721,9 +722,9 @@ impl StationRunner {
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
-        // Store the station's own record, which counts the starts of the home agent. For nodes that it no
-        // longer serves, only the replay protection remains; a node without state has no record. If the
-        // station has no home agent now, all records remain for a home agent of a later config.
+        // Store the station's own record, which counts the starts of the home agent. For nodes that the home
+        // agent no longer serves, only the replay protection remains; a node without state has no record. If
+        // the station has no home agent now, all records remain for a home agent of a later config.
         runner.store_state_part(StoredStatePart::Own);
         let now = |runner: &StationRunner, home_address| {
             runner.station.nemo().stored_binding(header.time, header.wall, home_address)
@@ -829,7 +830,8 @@ impl StationRunner {
             log_data_path(platform, &self.config, obstacles)?;
         }
         self.drop_bpf_rights();
-        // Loading used code and memory that the program does not need later. Return this memory now.
+        // Loading the programs has used code and memory that this process no longer needs. Return this memory
+        // now.
         carnet_linux::return_free_memory();
         carnet_linux::return_code_pages();
         Ok(())
@@ -872,7 +874,8 @@ impl StationRunner {
                 Some(Ok(Some(octets))) => {
                     self.handle_input(Input::Octets { interface: interface.clone(), octets });
                 }
-                // The next reading of the counter includes the octets of the failed one.
+                // Ignore the error: the next reading also includes the octets since the last successful
+                // reading.
                 Some(Err(error)) => tracing::debug!("{error}"),
                 Some(Ok(None)) | None => {}
             }

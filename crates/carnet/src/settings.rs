@@ -36,14 +36,14 @@ const TUNNEL_DEVICE_MTU: u32 = 9216;
 pub fn platform_config(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
     // On these links the home agent answers Neighbor Solicitations for other nodes. The kernel joins no
-    // solicited-node groups for their addresses.
+    // solicited-node groups for their addresses, so the interface must accept all multicast packets.
     for name in home_agent_links(config) {
         watched.push(WatchedInterface { name: name.clone(), needs_all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
         // RFC 4887 6.2.1: at home the router answers Neighbor Solicitations on the home link for hosts on
         // board. On other links it answers for mobile routers on board. In neither case does the kernel join
-        // the solicited-node groups of these hosts and routers.
+        // their solicited-node groups, so the uplinks must accept all multicast packets.
         let aggregated = router.prefixes.iter().any(|prefix| router.home_prefix.contains(prefix));
         let stands_in = router.nesting_enabled && !router.lan_interfaces.is_empty();
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));

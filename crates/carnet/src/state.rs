@@ -5,10 +5,10 @@
 //! further changes gather, and the thread then writes them together. So the more registrations come, the more
 //! registrations share one wait (group commit). The station holds a packet that reports a change at the home
 //! agent, above all the Binding Acknowledgement, until the change is on the disk. A renewal is not urgent:
-//! its wait for the disk costs more than all its other work. So renewals cause at most one commit in
-//! `TOGETHER` (see `queue`). A new or moved registration waits only for the disk. If the disk refuses a write
-//! (it is full), the thread tries again each second, and the station acknowledges nothing meanwhile. So every
-//! acknowledged binding survives a crash.
+//! its wait for the disk costs more than all its other work. So renewals cause at most one commit in 10 ms
+//! (`COMMIT_INTERVAL` in `queue`). A new or moved registration waits only for the disk. If the disk refuses a
+//! write (it is full), the thread tries again each second, and the station acknowledges nothing meanwhile. So
+//! every acknowledged binding survives a crash.
 //!
 //! The station does not hold packets of a mobile router. After a crash between change and write, the stored
 //! sequence number is too low. The home agent then tells the router the next number (RFC 6275 11.7.3, status

@@ -47,7 +47,7 @@ use tracing::debug;
 
 use crate::geonet::position_of;
 
-/// Whether this program was built with the upper tester. A program for service has none.
+/// Whether this program was built with the upper tester. A program for production use has none.
 pub const UPPER_TESTER_BUILT_IN: bool = cfg!(feature = "upper-tester");
 /// Error message for a config with an upper tester if this program was built without it.
 pub const WITHOUT_UPPER_TESTER: &str =

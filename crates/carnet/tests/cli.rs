@@ -288,7 +288,8 @@ fn check_reports_mistakes_of_the_position_trace() {
     std::fs::remove_file(&path).expect("gone");
 }
 
-/// An upper tester lets every program that reaches its port control the station.
+/// An upper tester lets every program that reaches its port control the station. So only a program that was
+/// built with the feature accepts this config.
 #[test]
 fn check_accepts_an_upper_tester_only_with_its_feature() {
     let path = new_scratch_folder("tester.toml");

@@ -107,8 +107,8 @@ impl Captures {
             }
             for (name, filter) in wanted {
                 let mut command = Command::new(&tshark);
-                // Run tshark with default settings, because it may not be able to read the user's settings
-                // here.
+                // Run tshark with default settings, because inside the namespaces it may not be able to read
+                // the user's settings.
                 command.env("HOME", crate::isolate::RUN_DIRECTORY);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
                 let found = run_for_output(&mut command)?.lines().count() as f64;

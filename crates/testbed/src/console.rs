@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::expect::{ExpectationOutcome, format_value};
 use crate::results::{FlowLine, Results};
 
-/// Whether the line of the cursor has a progress bar.
+/// Whether the terminal shows a progress bar in the cursor's line.
 static BAR_IS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Draws a progress bar in the line of the cursor, in place of the previous bar.
@@ -41,7 +41,7 @@ pub fn print_at(seconds: f64, text: &str) {
     println!("  {seconds:6.2} s  {text}");
 }
 
-/// Returns the verdict in words.
+/// Returns the verdict on the run in words.
 fn verdict_text(results: &Results) -> String {
     let count = |o: ExpectationOutcome| results.expectations.iter().filter(|e| e.outcome == o).count();
     let (held, failed, skipped) = (

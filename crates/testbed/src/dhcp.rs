@@ -9,7 +9,7 @@ use anyhow::Context;
 use crate::process::{command_in_node, run_for_output};
 use crate::tools;
 
-/// The client and its package.
+/// Name of the DHCP client's program, and of its Debian package.
 pub const DHCP_CLIENT: (&str, &str) = ("busybox", "busybox");
 
 /// Script that the client runs with its lease. It sets the address and the default route, and prints the

@@ -45,7 +45,8 @@ impl FrameSocket {
     /// Opens a socket for frames of an EtherType; with `None` the socket only sends.
     pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<FrameSocket> {
         let socket = packet_socket(interface, ether_type)?;
-        // Without privileges on the host the kernel refuses the forced size, and its own limit applies.
+        // Without privileges on the host the kernel refuses to exceed its limit for socket buffers
+        // (`SO_RCVBUFFORCE`). Then ask for the size within the limit.
         if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER_SIZE).is_err() {
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_SIZE);
         }

@@ -234,8 +234,8 @@ pub fn add_derived_metrics(all: &mut Metrics, derived: &[Derived]) {
     }
 }
 
-/// Returns the sections of a run: the whole run, the time before the first action, and the time between each
-/// two actions.
+/// Returns the sections of a run: first the whole run, then for each action the time from this action to the
+/// next one, or to the end.
 pub fn sections_of_run(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<RunSection> {
     let mut sections = vec![(WHOLE_RUN_SECTION.to_string(), begin..end)];
     for (a, (name, at)) in actions.iter().enumerate() {

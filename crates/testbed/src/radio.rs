@@ -206,7 +206,7 @@ impl Medium {
         self.lock_state().channel.counters()
     }
 
-    /// Returns the marked packets that were on the air.
+    /// Returns the number of transmissions of each marked packet that was on the air.
     pub fn transmissions_by_mark(&self) -> BTreeMap<PacketMark, PacketTransmissions> {
         self.lock_state().transmissions_by_mark.clone()
     }

@@ -305,8 +305,8 @@ pub fn map_of_run(scenario: &Scenario, seen: &TrafficResults, begin: u64, end: u
     })
 }
 
-/// Returns name, legend and flows of each line for probes: a line for each direction of a probe. The probes
-/// of a series share one line.
+/// Returns name, legend and flows of each curve for probes. A probe has one curve for each direction. All
+/// probes of a series together have one curve for each direction.
 fn flows_of_probe_lines(seen: &TrafficResults) -> Vec<(String, String, Vec<&PacketFlow>)> {
     let mut lines: Vec<(String, String, Vec<&PacketFlow>)> = Vec::new();
     for ProbeResults { name, series, nodes, flows } in &seen.probes {

@@ -121,7 +121,7 @@ fn security_answer_names_only_the_signing_ticket() {
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(wall, 5) };
     let key = |number: u8| PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
-    // Returns a validity period of `hours` hours that begins `begin` hours after the same time of yesterday.
+    // Returns a validity period of `hours` hours. It begins `begin` hours after the moment 24 hours ago.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(
             now.certificate_time.to_seconds().0 - (24 * HOUR_IN_SECONDS) as u32

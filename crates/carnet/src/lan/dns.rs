@@ -23,8 +23,8 @@ use tracing::{info, warn};
 
 /// Number of messages that may wait for the run loop.
 const MAX_WAITING_MESSAGES: usize = 256;
-/// Maximum number of queries for which the way of the answer is stored. A host that gets no answer sends its
-/// query again.
+/// Maximum number of queries for which the forwarder stores where to send the answer. A host that gets no
+/// answer sends its query again.
 const MAX_WAITING_CLIENTS: usize = 4096;
 /// Time until the next attempt to open a socket.
 const SOCKET_RETRY_INTERVAL: Duration = Duration::from_secs(5);

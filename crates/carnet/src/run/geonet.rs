@@ -215,7 +215,7 @@ impl StationRunner {
 
     /// Passes the largest payload of a radio frame to the station.
     pub(super) fn pass_link_mtu(&mut self) {
-        // A station without a GeoNetworking router does not need this size.
+        // A station without a GeoNetworking router does not need the link's MTU.
         if self.station.geonet().is_some()
             && let Some(mtu) = self.geonet.get_mut().and_then(Geonet::take_changed_mtu)
         {

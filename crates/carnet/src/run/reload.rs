@@ -13,8 +13,8 @@ use crate::geonet::Geonet;
 use crate::sessions::Sessions;
 use crate::settings;
 
-/// Returns whether two sections `[station]` are equal, without their private keys. The encrypted sessions
-/// compare these.
+/// Returns whether two sections `[station]` are equal except for their private keys, which the encrypted
+/// sessions compare themselves.
 fn is_same_station(one: &Station, other: &Station) -> bool {
     Station { private_key: None, ..one.clone() } == Station { private_key: None, ..other.clone() }
 }

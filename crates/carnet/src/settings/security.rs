@@ -380,7 +380,7 @@ mod tests {
         assert!(error.to_string().contains("its issuer is not among security.roots"), "{error}");
     }
 
-    /// The entity checks certificates against this `Now`, so its date must equal the date of the tests.
+    /// The entity checks certificates against a moment of its own, which must be on the date of the tests.
     #[test]
     fn security_entity_uses_the_date_of_the_tests() {
         let now = SecurityTime {

@@ -1,4 +1,4 @@
-//! Formats the mobile network: what hosts on each interface are told, and the hosts with a lease.
+//! Formats the mobile network: the settings that hosts on each interface get, and the hosts with a lease.
 
 use std::fmt::Write;
 
@@ -82,7 +82,7 @@ fn format_inbound_filter(lan: &Lan) -> String {
     }
 }
 
-/// Returns an exception of the door.
+/// Returns one exception of the inbound packet filter as text: the packets from outside that may reach hosts.
 fn format_exception(allowed: &LanAllowed) -> String {
     let is_ping = allowed.protocol.starts_with("icmp");
     let mut text = if is_ping { format!("{} ping", allowed.protocol) } else { allowed.protocol.clone() };

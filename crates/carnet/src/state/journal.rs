@@ -138,8 +138,8 @@ pub struct Journal {
 struct ParentDirectory {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    /// Whether the file has replaced another file whose name a crash may still restore. Commits count as
-    /// written only after the directory has been synced.
+    /// Whether this file has replaced another file, and a crash could still bring the other file back.
+    /// Commits count as written only after the directory has been synced.
     needs_sync: bool,
 }
 

@@ -14,15 +14,16 @@ use crate::traffic::{ECHO_PORT, PacketSniffer, RawSender};
 
 /// Number of packets of an attack.
 const ATTACK_PACKET_COUNT: usize = 10_000;
-/// Port that the test's exception permits.
+/// UDP port to which the inbound packet filter lets packets from outside pass in this test.
 const OPEN_UDP_PORT: u16 = 4433;
 
-/// Returns the config with a table for `lan0`, and a data path.
+/// Returns the router's config with `keys` in the table `[[mobile_router.lan]]` for `lan0`, and with a data
+/// path.
 pub fn agent_config_with_table(bed: &Testbed, keys: &str, path: &str) -> String {
     format!("{}{keys}\n[dataplane]\npath = '{path}'\n", agent_config_with_plain_table(bed))
 }
 
-/// Returns the router's config with a table for the interface on board, on the data path of this run.
+/// Returns the router's config with an empty table `[[mobile_router.lan]]` for the interface on board.
 fn agent_config_with_plain_table(bed: &Testbed) -> String {
     let config = bed.router_config().replace("lan = ['lan0']\n", "");
     format!("{config}\n[[mobile_router.lan]]\ninterface = 'lan0'\n")
@@ -112,7 +113,7 @@ pub fn run_nft(host: &Host, words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the number of packets that the door has refused.
+/// Returns the number of packets that the inbound packet filter (the door) has refused.
 fn refused_packets(router: &Host) -> u64 {
     let table = run_nft(router, "list table inet carnet_rules");
     let line = table.lines().find(|line| line.contains("counter packets")).expect("a counting rule");
@@ -154,7 +155,7 @@ fn check_inbound_filter(path: &str) {
     }
     echo.wait_until_flowing();
 
-    // From here on, the door has the exception for UDP port 4433.
+    // From here on, the door lets packets to UDP port 4433 pass.
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
     let cannon = RawSender::new(&bed.core);
     let open = ipv6_packet(

@@ -1,6 +1,6 @@
 //! The facilities as applications see them. An event of one vehicle reaches the stations in its area over two
-//! hops. It is in their map and among their messages, and a program reacts to it. The vehicle's own data is
-//! in its CAMs.
+//! hops. These stations show the event in their map and among their messages, and a program reacts to it. The
+//! CAMs of a vehicle contain the vehicle's own data.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

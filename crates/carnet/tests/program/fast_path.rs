@@ -193,7 +193,8 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     check("de-registration", &all_calls()[before..], &[]);
 }
 
-/// No interface that appears makes the thread that forwards packets wait for the kernel's verifier.
+/// When a new interface without link-layer address appears, the thread that forwards packets must not wait
+/// for the kernel's verifier.
 #[test]
 fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
     if !can_run_or_report() || !has_strace() {
@@ -255,7 +256,8 @@ fn home_agent_enlarges_maps_for_more_routers() {
         assert!(has_program(&bed.agent, "ha0", "agent"), "{:?}", attached_programs(&bed.agent, "ha0"));
         assert_eq!(agent.show_json("status")["dataplane"], path);
         if path == "xdp" {
-            // On this kernel the hosts would need a setup of their own before packets pass.
+            // The test does not set up its virtual interfaces to accept frames that XDP redirects. So it
+            // sends no traffic on this path.
             continue;
         }
         // The fast path still has the binding that existed before the reload.

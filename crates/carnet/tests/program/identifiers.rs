@@ -115,8 +115,8 @@ fn an_unknown_binding_identifier_is_answered_with_its_status() {
     let bindings = agent.bindings();
     assert_eq!(bindings.len(), 1);
 
-    // RFC 5648 4.2: a short option with an unknown identifier. Status 4 means "accepted, see the options";
-    // 167 is MCOA UNKNOWN COA.
+    // RFC 5648 4.2: a Binding Identifier option without care-of address, whose identifier the home agent does
+    // not know. Status 4 means "accepted, see the options"; 167 is MCOA UNKNOWN COA.
     assert_eq!(ask(2, false, &[identifier(9, false)]), said(4, &[(9, 167)], &[]));
     // RFC 6089 5.3.2.1: a flow for an unknown binding gets status 131, "BID not found". The home agent still
     // processes the other options.

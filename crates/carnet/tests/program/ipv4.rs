@@ -501,7 +501,8 @@ fn a_policy_directs_only_the_packets_that_it_selects() {
             "ICMPv6, {at}"
         );
     }
-    // The uplink that the policy selects goes down. Its packets then take the uplink of all other packets.
+    // The uplink that the policy selects goes down. The policy's packets then take the uplink of all other
+    // packets.
     bed.core.run_ip("link set wwan down");
     wait_until("the router knows", seconds(10), || {
         let uplinks = router.show_json("uplinks");

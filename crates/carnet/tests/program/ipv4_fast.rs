@@ -180,6 +180,6 @@ for _ in range(50):
     let grown = grown();
     println!("{packets} packets: {grown:?} by tunnel, {by_slow} by the slow path");
     assert!(grown[1] > packets / 6, "{grown:?}");
-    // Each flow is answered by an ICMPv6 error, and the correspondent sends only few of them.
+    // The correspondent answers these packets with ICMPv6 errors, but its kernel sends only few of them.
     assert!(by_slow < packets / 4, "{by_slow}");
 }

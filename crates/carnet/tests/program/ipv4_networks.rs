@@ -144,7 +144,7 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
     for path in ["tun", "bpf"] {
         let bed = testbed_with_ipv4_network();
         let _nat = put_uplink_behind_nat(&bed, 1);
-        // Some distributions set the reverse path filter to 1.
+        // Some distributions set the reverse path filter to 1, so the stations must work with this value.
         for host in [&bed.router, &bed.agent] {
             host.run_in_namespace(|| {
                 fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch")

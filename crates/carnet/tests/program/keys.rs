@@ -103,13 +103,13 @@ fn a_key_is_in_memory_only_where_the_program_needs_it() {
     router.wait_until_registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
     // A home agent has the key with which it verifies messages. A mobile router has two keys: the key of its
-    // config, and the key that it derives from it for this home agent.
+    // config, and a key for this home agent that it derives from the config's key.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
         let [octets, digits] = key_representations(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {
             let (places, texts) = (memory_areas_with(station, &octets), memory_areas_with(station, &digits));
-            // A node with two keys has a pointer to both. Beside it, the memory may contain one of the keys a
-            // second time.
+            // A node with two keys has a pointer to both keys. Besides these, the memory may contain a second
+            // copy of one of them.
             let most = if changing { number.min(1) + number } else { number };
             let config = station.config_file.display();
             assert!(texts.is_empty(), "digits in {config}: {texts:#?}");

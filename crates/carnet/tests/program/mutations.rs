@@ -319,7 +319,7 @@ fn mutated_packets_change_no_binding_and_use_no_memory() {
     agent.terminate();
 }
 
-/// Returns whether a Neighbor Discovery message is valid.
+/// Returns whether a Neighbor Discovery message has hop limit 255 and a right checksum.
 fn has_valid_checksum(packet: &[u8]) -> bool {
     packet[7] == 255 && {
         let at =

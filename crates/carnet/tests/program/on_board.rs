@@ -166,7 +166,7 @@ fn thousand_dhcp_clients_get_distinct_addresses_over_three_kills() {
     let held: BTreeMap<String, String> =
         leases_of(&router).into_iter().map(|(mac, address, _)| (mac, address)).collect();
     assert_eq!(held, given);
-    // The log must not have a line for each of these events.
+    // The log must not have a line for each of the 1000 leases.
     let events = router.log_text().matches("given to").count();
     assert!(events < 300, "{events}");
 }
@@ -261,8 +261,8 @@ fn dns_forwarder_resolves_through_the_tunnel_and_knows_hosts_on_board() {
     assert_eq!(run_dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
     assert_eq!(run_dig(&bed, "@10.42.4.1 tablet.lan A"), address);
     assert_eq!(run_dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
-    // The forwarder must not pass these queries on. The server on the Internet would answer each with a wrong
-    // address.
+    // The forwarder must not pass queries about names and addresses on board on to the server on the
+    // Internet. That server would answer each with a wrong address.
     let asked_before = router.counter("lan.dns.asked");
     for name in ["tablet.bus.example MX", "tablet.lan MX", "tablet MX", "nobody.lan AAAA", "nobody AAAA"] {
         assert_eq!(run_dig(&bed, &format!("@10.42.4.1 {name}")), "", "{name}");

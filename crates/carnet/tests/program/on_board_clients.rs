@@ -37,8 +37,9 @@ fn dhcp_release_ends_the_lease() {
         Station::start(&bed.router, &on_board_config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'"));
     assert_eq!(run_udhcpc(&bed, "tablet").get("ip").map(String::as_str), Some("10.42.4.10"));
     let (mac, address, _) = leases_of(&router)[0].clone();
-    // The program works as if it ran on the server. It sends to the first address of the interface, as if
-    // this were the server's address.
+    // dhcp_release assumes that it runs on the server's machine, and sends to the first address of its
+    // interface as the server's address. So give the host the server's address, with a route to the real
+    // server.
     for line in [
         "-4 addr add 10.42.4.1/22 dev eth0",
         "-4 addr add 10.42.4.10/32 dev eth0",

@@ -13,7 +13,7 @@ use crate::testbed::{CORRESPONDENT, Testbed};
 fn run_dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool {
     let file = |name: &str| bed.scratch.path_of(&format!("{client}.{name}")).display().to_string();
     let (leases, pid, config, script) = (file("leases"), file("pid"), file("conf"), file("script"));
-    // A DUID for each client, and no script: the test reads the lease file.
+    // Give each client its own DUID. Its script does nothing, because the test reads the lease file.
     let id = client.as_bytes()[0];
     std::fs::write(&config, format!("send dhcp6.client-id 0:3:0:1:2:0:0:0:0:{id:x};\n")).expect("a file");
     std::fs::write(&script, "#!/bin/sh\nexit 0\n").expect("a script");

@@ -156,8 +156,8 @@ mod tests {
         let (at, end, _) = link.poll_output(12 * SECOND).expect("has arrived");
         assert_eq!(end, 0);
         assert!((11_020_000_000..=11_021_000_000).contains(&at), "{at}");
-        // The link reports an unchanged signal only once. The trace repeats after 4 s, here multiplied by the
-        // factor 0.5.
+        // The link reports a signal only if it has changed. The trace repeats after 4 s; the factor 0.5 makes
+        // this 2 s.
         link.handle_timeout(10 * SECOND + 1900 * MILLISECOND);
         assert_eq!(link.poll_signal(), None);
         link.handle_timeout(12 * SECOND);

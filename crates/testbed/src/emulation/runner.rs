@@ -344,7 +344,8 @@ impl FrameIo {
         let socket = socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll)
             .context("cannot open a packet socket for the links")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the kernel refuses the forced size, and its own limit applies.
+        // In a user namespace the kernel refuses to exceed its limit for socket buffers (`SO_RCVBUFFORCE`).
+        // Then ask for the size within the limit.
         if setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &SOCKET_BUFFER_SIZE);
         }

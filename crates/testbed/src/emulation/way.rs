@@ -62,7 +62,7 @@ pub struct Counters {
     pub lost_frames: u64,
     /// Frames that the full queue dropped.
     pub queue_overflows: u64,
-    /// Frames that were lost in a black hole.
+    /// Frames that were lost while the direction dropped all frames (black hole).
     pub blackholed_frames: u64,
 }
 

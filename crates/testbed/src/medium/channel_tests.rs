@@ -91,7 +91,8 @@ fn radios_in_range_receive_a_broadcast() {
         (1, 1, Counters::default())
     );
     assert_eq!(counters[0].airtime_nanoseconds, end - SECOND);
-    // A receiver senses the frame when the time CCA has passed since its begin.
+    // A receiver senses a frame only when the clear channel assessment time has passed since the frame's
+    // begin.
     assert_eq!(
         (counters[0].busy_nanoseconds, counters[1].busy_nanoseconds),
         (end - SECOND, end - SECOND - CLEAR_CHANNEL_ASSESSMENT_TIME)
@@ -191,7 +192,7 @@ fn unicast_frame_is_acknowledged_by_its_receiver() {
     let counters = c.counters();
     assert_eq!((counters[0].sent_frames, counters[0].retries, counters[0].unacknowledged_frames), (1, 0, 0));
     assert_eq!(counters[1].airtime_nanoseconds, airtime.acknowledgement_airtime());
-    // The next frame waits for the acknowledgement.
+    // The sender's second frame waits for the acknowledgement of its first frame.
     c.enqueue(2 * SECOND, 0, marked_frame(numbered_mac(1), 114, 6));
     c.enqueue(2 * SECOND, 0, marked_frame(numbered_mac(1), 114, 7));
     let sent = sent_frames(&run_to_the_end(&mut c));
@@ -274,7 +275,8 @@ fn contention_window_grows_with_each_retry() {
     for seed in 0..200 {
         let mut c = channel_with_radios_at(ChannelParameters { seed, ..default_parameters() }, &[0.0]);
         c.enqueue(SECOND, 0, marked_frame(numbered_mac(9), 114, 0));
-        // Another radio finds the medium idle for DIFS while the sender waits for the acknowledgement.
+        // While the sender waits for the acknowledgement, the medium is already idle for DIFS. So two
+        // attempts differ by the timeout and the slots of the back-off.
         let sent = sent_frames(&run_to_the_end(&mut c));
         for (sum, pair) in slots.iter_mut().zip(sent.windows(2)) {
             *sum += (pair[1].0 - pair[0].0).saturating_sub(rest) / SLOT_TIME;

@@ -100,7 +100,8 @@ impl Hwsim {
             )
             .context("no mac80211_hwsim in this kernel: expected after `modprobe mac80211_hwsim radios=0`")?;
         hwsim.family = family;
-        // Radio names are shared by all namespaces of the machine.
+        // All namespaces of the machine share the names of radios. So each run puts its own number into the
+        // names.
         let run = clock::monotonic_now() as u32;
         let names = nodes_with_radio(scenario);
         for number in 0..names.len() {

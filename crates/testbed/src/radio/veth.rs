@@ -53,7 +53,8 @@ impl VethRadios {
         )
         .context("cannot open a packet socket for the medium")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
-        // In a user namespace the kernel refuses the forced size, and its own limit applies.
+        // In a user namespace the kernel refuses to exceed its limit for socket buffers (`SO_RCVBUFFORCE`).
+        // Then ask for the size within the limit.
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
@@ -95,7 +96,7 @@ impl FrameMover for VethRadios {
         let ChannelOutput::Received { radio, frame, .. } = output else { return Ok(None) };
         match sendto(self.socket.as_raw_fd(), frame, &self.port_addresses[*radio], MsgFlags::empty()) {
             Ok(_) => Ok(Some(true)),
-            // The interface is down, gone or full.
+            // The frame is lost, because the interface is down, gone or full.
             Err(
                 Errno::ENETDOWN
                 | Errno::ENXIO

@@ -27,7 +27,7 @@ pub struct MarkedValue {
     pub label: String,
     /// Position of the mark on the axis; `None` for a mark along the whole axis.
     pub x: Option<f64>,
-    /// Measured value.
+    /// Place of the number on the vertical axis.
     pub y: f64,
 }
 

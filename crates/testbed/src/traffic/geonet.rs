@@ -46,8 +46,8 @@ fn octets_of_hex(text: &str) -> Vec<u8> {
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
-/// Duration of a road event in seconds. Stations do not cancel the events, so with one event a second as many
-/// exist at the same time.
+/// Duration of a road event in seconds. Stations do not cancel the events, so with one event per second ten
+/// events exist at the same time.
 const VALIDITY_SECONDS: u64 = 10;
 
 /// A broadcast that was sent.
@@ -393,7 +393,7 @@ fn watch_for_outsiders(
     maps: &Arc<Mutex<MapCounts>>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
-    // If a config has no station ID, the ID is the end of the GN address.
+    // If a config has no station ID, the station ID is the last four octets of the GN address.
     let number = |node: &String| {
         let [_, _, id @ ..] = medium?.radio_address(node)?;
         Some(u64::from(u32::from_be_bytes(id)))

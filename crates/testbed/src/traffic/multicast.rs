@@ -114,7 +114,7 @@ fn send_packets(args: &MulticastArgs) -> anyhow::Result<ProbeEndResult> {
 /// data.
 fn receive_packets(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<ProbeEndResult> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    // `recv` works with a socket of any kind.
+    // `UdpSocket::recv` also works with the descriptor of a packet socket.
     let socket = std::net::UdpSocket::from(socket.try_clone()?);
     let mut outcome = ProbeEndResult::default();
     let mut octets = [0; 2048];

@@ -182,7 +182,8 @@ impl TransferResult {
     /// Returns the planned time without data after an early end, in seconds from the start.
     fn missing_time(&self) -> Range<f64> {
         let last = self.interval_rates.last().map_or(0.0, |i| i.1);
-        // The last interval of a complete transfer may be shorter.
+        // iperf3's last interval may end up to 0.5 s before the planned end. The transfer then counts as
+        // complete.
         if self.planned_seconds - last > 0.5 { last..self.planned_seconds } else { last..last }
     }
 

@@ -200,7 +200,8 @@ pub fn socket_paths(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }
 
-/// Runs the home agent's process from its start to its end.
+/// Records or a reload may come before the process is ready, so keep them until then. If the process has no
+/// handler for SIGHUP yet, this signal would end it.
 async fn run_process(
     recipe: AgentParameters,
     mut begun: Receiver<BTreeMap<String, String>>,

@@ -294,8 +294,8 @@ impl Config {
         set(&mut seat.grace_period, self.times.patience_ms);
         set(&mut seat.fail_back_delay, self.times.settled_ms);
         // A member detects a lost carrier at once. It detects a lost neighbour only after up to five
-        // requests, of which four must have no answer. So if a fault cuts off all members, the last member
-        // may report it later than the first by this time.
+        // requests, of which four must have no answer. So if one fault cuts off all members, the last member
+        // may report it later than the first, by up to twice the silence limit.
         if !self.reach.is_empty() {
             seat.cut_off_wait = seat.cut_off_wait.max(self.silence_limit() * 2);
         }

@@ -394,7 +394,8 @@ impl SeatKeeper {
                     let (place, key) =
                         (self.store_location.clone(), StoreKey::Member(self.member_name.clone()));
                     tokio::spawn(async move {
-                        // The next write of the presence has the same content, so a lost write does no harm.
+                        // Try one server after the other. If all fail, no harm is done: the next write of
+                        // this key has the same content.
                         for server in &place.store_servers {
                             let put = async {
                                 EtcdConnection::connect_to(server)

@@ -223,7 +223,7 @@ fn mostly_outdated_journal_is_rewritten() {
     assert!(!path.with_extension("new").exists());
 }
 
-/// The file is larger than one commit of [`PIECE`] octets.
+/// The file is larger than one commit of `MAX_COMPACTED_COMMIT_LENGTH` octets.
 #[test]
 fn large_journal_is_rewritten_in_pieces() {
     let scratch = ScratchFolder::new();

@@ -337,7 +337,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");
         assert!(!text.contains("as long as"), "a password is in {text}");
     }
-    // The config may not have a password without TLS.
+    // carnet-fleet refuses a config with a password but without TLS.
     let clear = good.replace("https://", "http://");
     let certificates = &ACCESS_CONFIG["[access]\n".len()..ACCESS_CONFIG.find("user =").expect("there")];
     let (status, text) = checked(&clear.replace(certificates, ""));

@@ -29,9 +29,10 @@ pub struct TrackFileError {
 pub struct Track {
     /// Points of the track: second and place, in order of time.
     waypoints: Vec<(f64, Point)>,
-    /// Whether the node appears at the first point. Otherwise it is at this place before, too.
+    /// Whether the node does not exist before the first point. If false, the node stands at the first point
+    /// before that time.
     appears_at_first_point: bool,
-    /// Whether the node disappears at the last point. Otherwise it stays at this place.
+    /// Whether the node no longer exists after the last point. If false, the node stays at the last point.
     disappears_at_last_point: bool,
 }
 
@@ -109,7 +110,8 @@ impl Track {
     }
 
     /// Returns the trace for a station: UNIX seconds, latitude, longitude. Second 0 of the track is at
-    /// `epoch`, in UNIX seconds. The trace begins long before, and does not end.
+    /// `epoch`, in UNIX seconds. The trace begins `SECONDS_AT_END_OF_TRACK` before the first point of the
+    /// track, and ends as long after the last point.
     pub fn position_trace(&self, origin: &MapOrigin, epoch: f64) -> String {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
@@ -130,7 +132,8 @@ impl Track {
         for (seconds, place) in &self.waypoints {
             line(epoch + seconds, Some(*place));
         }
-        // 0.001 s is the smallest step that the digits in the trace can show.
+        // The line just after the last point has either the same place, or `lost`. 0.001 s is
+        // the smallest step that the digits in the trace can show.
         let after = (!self.disappears_at_last_point).then_some(end.1);
         line(epoch + end.0 + 0.001, after);
         line(epoch + end.0 + SECONDS_AT_END_OF_TRACK, after);
@@ -202,7 +205,7 @@ mod tests {
                     for track in tracks {
                         let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.position_at(seconds));
                         let trace = track.position_trace(&origin, 1_700_000_000.0);
-                        // The station refuses a place off the globe.
+                        // Count the traces that the station accepts; it refuses a place off the globe.
                         taken +=
                             usize::from(carnet_linux::position::trace::PositionTrace::parse(&trace).is_ok());
                     }
