@@ -1,4 +1,4 @@
-//! Builds and holds the networks (worlds) of all paths of a run.
+//! Builds and holds the test networks of all data paths of a run.
 
 use anyhow::bail;
 use nix::sys::signal::Signal;
@@ -11,27 +11,28 @@ use super::world::{Programs, TestNetwork};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::{clock, console};
 
-/// The networks (worlds) in which the benchmark measures one data path.
+/// The test networks in which the benchmark measures one data path.
 #[derive(Debug)]
 struct PathNetworks {
     path: Path,
-    /// World in which both routers use the path.
+    /// Test network in which both routers use the data path.
     path_at_both_ends: TestNetwork,
-    /// Worlds in which only the mobile router, or only the home agent, uses the path. In these worlds the
-    /// other router uses the slow path, so that a sink can use its interfaces. The sink is an XDP program,
-    /// and an interface can have only one. `None` for paths without XDP, which need no separate worlds.
+    /// Test networks in which only the mobile router, or only the home agent, uses the data path. In these
+    /// networks the other router uses the slow path, so that a sink can use its interfaces. The sink is an
+    /// XDP program, and an interface can have only one. `None` for paths without XDP, which need no separate
+    /// networks.
     path_at_one_end: Option<[TestNetwork; 2]>,
 }
 
-/// The networks (worlds) of all data paths that the run measures.
+/// The test networks of all data paths that the run measures.
 #[derive(Debug)]
 pub struct Testbeds {
     networks_of_paths: Vec<PathNetworks>,
 }
 
 impl Testbeds {
-    /// Builds a world for each path that this machine supports. Adds each wanted path to `told`, and for an
-    /// unsupported path the reason.
+    /// Builds a test network for each path that this machine supports. Adds each wanted path to `told`, and
+    /// for an unsupported path the reason.
     pub fn build(
         wanted: &[Path],
         programs: &Programs,
@@ -61,7 +62,7 @@ impl Testbeds {
         Ok(bed)
     }
 
-    /// Returns, for each data path, the network (world) in which the benchmark measures these routers.
+    /// Returns, for each data path, the test network in which the benchmark measures these routers.
     pub fn networks_for(&self, part: RoutersOnPath) -> impl Iterator<Item = (Path, &TestNetwork)> {
         self.networks_of_paths.iter().map(move |lane| {
             let world = match (part, &lane.path_at_one_end) {

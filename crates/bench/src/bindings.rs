@@ -93,7 +93,7 @@ fn stored_bindings(bindings: u32) -> String {
     json!({"home_agent": (0..bindings).map(one).collect::<Vec<_>>()}).to_string()
 }
 
-/// Builds a world with a plain router of `routes` routes in place of the home agent.
+/// Builds a test network with a plain router of `routes` routes in place of the home agent.
 fn build_plain_network(routes: u32) -> anyhow::Result<TestNetwork> {
     let name = format!("{}-{routes}", Path::Plain.name());
     let world = TestNetwork { name, stations: Vec::new(), daemons: Vec::new() };
@@ -110,7 +110,7 @@ fn build_plain_network(routes: u32) -> anyhow::Result<TestNetwork> {
     Ok(world)
 }
 
-/// Builds a world whose home agent has `bindings` bindings.
+/// Builds a test network whose home agent has `bindings` bindings.
 fn build_carnet_network(
     path: Path,
     bindings: u32,
@@ -153,7 +153,7 @@ fn build_carnet_network(
     Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
 }
 
-/// Waits until the stations of a world are idle, at most 20 s.
+/// Waits until the stations of a test network are idle, at most 20 s.
 fn wait_until_idle(world: &TestNetwork) -> anyhow::Result<()> {
     let until = monotonic_now() + 20 * SECOND;
     for daemon in &world.daemons {

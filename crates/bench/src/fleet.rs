@@ -134,8 +134,8 @@ pub struct SimulatedRouters {
 }
 
 impl SimulatedRouters {
-    /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
-    /// seconds. With `has_ipv4` each registers an IPv4 prefix, too.
+    /// Creates `number` routers that send through interface `place` of a test network. Each requests a
+    /// lifetime of `lifetime` seconds. With `has_ipv4` each registers an IPv4 prefix, too.
     pub fn new(
         world: &TestNetwork,
         place: NodeInterface,

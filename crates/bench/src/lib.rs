@@ -375,7 +375,7 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
     let others = args.only.iter().any(|part| !part.needs_own_network()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Testbeds::build(in_bed, &programs, &mut bench.paths)?;
-    // The bed knows which paths this kernel supports.
+    // The bed has found which paths this kernel supports. Without a bed, take all wanted paths.
     let alone: Vec<Path> = if others { bed.supported_paths().collect() } else { wanted };
     if args.includes_part(Part::Registrations) {
         bench.registrations = registrations::measure_registrations(&alone, &effort, &programs, &cores)?;

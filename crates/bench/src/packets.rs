@@ -161,7 +161,7 @@ impl FlowArrangement {
 pub struct PathMeasurement<'a> {
     path: Path,
     world: &'a TestNetwork,
-    /// Packets that the TUN devices of both routers had carried before.
+    /// Number of packets that the TUN devices of both routers had carried before the measurement.
     by_tun_before: u64,
     sender: Sender,
     sink: PacketSink,
@@ -172,7 +172,7 @@ pub struct PathMeasurement<'a> {
 }
 
 impl PathMeasurement<'_> {
-    /// Attaches a sender of this frame and a sink to a world.
+    /// Attaches a sender of this frame and a sink to a test network.
     pub fn new(
         path: Path,
         world: &TestNetwork,
@@ -212,7 +212,8 @@ fn measure_arrangement(
     take_turns(bed, effort, arrangement.name, size, lanes)
 }
 
-/// Measures packets of one size through several paths by turns. `name` is the name of the arrangement.
+/// Measures packets of one size through several paths, one path after the other in each round. `name` is the
+/// name of the arrangement.
 pub fn take_turns(
     bed: &Testbeds,
     effort: &Effort,

@@ -31,7 +31,8 @@ const BINDING_LIFETIME_SECONDS: u16 = 600;
 /// Seconds after which a router with a lifetime of 60 s renews: after three quarters of the lifetime, as
 /// carnet's mobile router does.
 const REFRESH_PERIOD_SECONDS: f64 = 45.0;
-/// Number of renewals per second that 100,000 routers would send. A smaller fleet sends as many.
+/// Number of renewals per second that 100,000 routers would send. A smaller fleet sends the same number per
+/// second.
 const REFRESHES_PER_SECOND: f64 = 100_000.0 / REFRESH_PERIOD_SECONDS;
 /// Number of times that the benchmark fetches the list of bindings of a home agent, a long answer.
 const BINDING_QUERY_ATTEMPTS: usize = 10;
@@ -88,7 +89,7 @@ pub fn wait_until_ready(station: &Station, daemon: &mut Daemon) -> anyhow::Resul
     Ok((monotonic_now() - start) as f64 / 1e9)
 }
 
-/// Builds a world and starts its home agent with this config. None of the routers in the config is
+/// Builds a test network and starts its home agent with this config. None of the routers in the config is
 /// registered.
 pub fn build_network(
     name: &str,
@@ -126,7 +127,8 @@ fn measure_router_count(
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<RegistrationsFigure> {
-    // Namespaces of a world stay until the end of the run, so each world has a name of its own.
+    // The namespaces of a test network stay until the end of the run, so each test network has a name of its
+    // own.
     let name = format!("registrations-{}-{routers}{}", path.name(), if has_ipv4 { "-ipv4" } else { "" });
     // The folder is not under /run, because the measurement includes the disk, and /run is in memory.
     let folder = programs.log_folder.join(format!("state-{name}"));

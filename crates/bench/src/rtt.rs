@@ -85,8 +85,8 @@ pub fn measure_round_trips(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Ve
     Ok(figures)
 }
 
-/// Sends `echoes` echoes through each world by turns. Returns the round-trip times of each world in
-/// nanoseconds: times with the same index are from the same turn.
+/// Sends `echoes` echoes through each test network, one network after the other in each turn. Returns the
+/// round-trip times of each network in nanoseconds: times with the same index are from the same turn.
 pub fn measure_in_turns(worlds: &[&TestNetwork], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
     let stop = AtomicBool::new(false);
     let mut servers = Vec::new();

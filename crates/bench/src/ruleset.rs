@@ -35,7 +35,7 @@ const FORWARDING_RULES: [(&str, &str); 2] = [
     ("ha", "oifname \"h0\" accept\niifname { \"carnet0\", \"f0\" } oifname { \"carnet0\", \"f0\" } accept"),
 ];
 
-/// Sets the rules in both routers of a world, or removes them.
+/// Sets the rules in both routers of a test network, or removes them.
 fn set_rules(world: &TestNetwork, present: bool) -> anyhow::Result<()> {
     for (role, accepted) in FORWARDING_RULES {
         let mut rules = String::from("table inet benchmark\ndelete table inet benchmark\n");
@@ -60,7 +60,8 @@ fn establish_flow(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
         Frame::new(link_addresses(HOST_INTERFACE), None, (mnn, cn), 64),
         Frame::new(link_addresses(CORRESPONDENT_INTERFACE), None, (cn, mnn), 64),
     ];
-    // The measured direction sends to the discard port.
+    // The measured direction sends to the discard port, so the frames of the other direction come from this
+    // port.
     frames[usize::from(!down)].exchange_ports();
     let mut senders = Vec::new();
     for (_, world) in networks_with_carnet(bed) {

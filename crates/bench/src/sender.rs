@@ -92,13 +92,13 @@ impl std::fmt::Debug for Sender {
 }
 
 impl Sender {
-    /// Creates a sender of single packets at this place.
+    /// Creates a sender of single packets at an interface.
     pub fn for_single_frames(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<Sender> {
         let socket = open_socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
         Ok(Sender { socket, headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None), burst_sender: None })
     }
 
-    /// Creates a sender of bursts. The frames must equal `frame` except for their numbers.
+    /// Creates a sender of bursts at an interface. The frames must equal `frame` except for their numbers.
     pub fn for_bursts(world: &TestNetwork, place: NodeInterface, frame: &Frame) -> anyhow::Result<Sender> {
         let socket = open_socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
         let node = world.node_name(place.node);

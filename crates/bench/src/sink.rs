@@ -12,7 +12,7 @@ use super::world::{NodeInterface, TestNetwork, run_in_node};
 /// Counts of a sink of numbered packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NumberedPacketCounts {
-    /// Number of packets that had arrived before.
+    /// Number of packets that arrived after a packet with the same number.
     pub duplicated_packets: u64,
     /// Number of packets that arrived after a packet with a higher number.
     pub reordered_packets: u64,
@@ -26,14 +26,14 @@ pub struct PacketSink {
 }
 
 impl PacketSink {
-    /// Attaches a sink that only counts packets, at this place.
+    /// Attaches a sink to an interface that only counts packets.
     pub fn attach_counting(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<PacketSink> {
         let mut sink = PacketSink::load_program("take")?;
         sink.attach(world, place)?;
         Ok(sink)
     }
 
-    /// Attaches a sink that also reads the packets' numbers, at this place.
+    /// Attaches a sink to an interface that also reads the packets' numbers.
     pub fn attach_reading_numbers(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<PacketSink> {
         let mut sink = PacketSink::load_program("take_numbered")?;
         sink.attach(world, place)?;
@@ -51,7 +51,8 @@ impl PacketSink {
         Ok(PacketSink { ebpf, received_by_cpu: PerCpuArray::try_from(taken)?, program_name: program })
     }
 
-    /// Attaches the program. The kernel detaches it when this value is dropped.
+    /// Attaches the sink's XDP program to an interface. The kernel detaches the program when this value is
+    /// dropped.
     fn attach(&mut self, world: &TestNetwork, place: NodeInterface) -> anyhow::Result<()> {
         let program = xdp_program(&mut self.ebpf, self.program_name)?;
         let node = world.node_name(place.node);

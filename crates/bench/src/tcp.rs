@@ -53,12 +53,12 @@ impl HostSetting {
         if self == HostSetting::Fitting { "1460" } else { "1500" }
     }
 
-    /// Applies the setting to the hosts of all worlds.
+    /// Applies the setting to the hosts of all test networks.
     pub fn apply_to_all_networks(self, bed: &Testbeds) -> anyhow::Result<()> {
         bed.networks_for(RoutersOnPath::Both).try_for_each(|(_, world)| self.apply_to_network(world))
     }
 
-    /// Applies the setting to the hosts of a world.
+    /// Applies the setting to the hosts of a test network.
     pub fn apply_to_network(self, world: &TestNetwork) -> anyhow::Result<()> {
         for (role, interface) in HOST_INTERFACES {
             let node = world.node_name(role);

@@ -49,8 +49,8 @@ pub const MOBILE_HOST_IPV4_ADDRESS: &str = "203.0.113.2";
 pub const CORRESPONDENT_IPV4_ADDRESS: &str = "198.51.100.2";
 /// IPv4 prefix of the mobile network.
 const IPV4_PREFIX: &str = "203.0.113.0/24";
-/// IPv4 addresses of the ends of [`NETWORK_LINKS`], in the same order. Only the plain world has those of the
-/// second link. The third link has none.
+/// IPv4 addresses of the ends of [`NETWORK_LINKS`], in the same order. Only the network of plain forwarding
+/// has those of the second link. The third link has none.
 const IPV4_LINK_ADDRESSES: [[&str; 2]; 3] = [
     [MOBILE_HOST_IPV4_ADDRESS, "203.0.113.1"],
     ["192.0.2.2", "192.0.2.1"],
@@ -73,10 +73,10 @@ const ROUTER_DEFAULT_ROUTES: &str = "route add default via 2001:db8:f0::1 dev e0
                        route add default via 2001:db8:f1::1 dev e1 metric 200\n";
 const NODE_NAMES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
-/// An interface of a world at which the benchmark sends or receives packets.
+/// An interface of a test network at which the benchmark sends or receives packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeInterface {
-    /// Node in the world: `mnn`, `mr`, `ha` or `cn`.
+    /// Node in the test network: `mnn`, `mr`, `ha` or `cn`.
     pub node: &'static str,
     /// Interface of the node.
     pub interface: &'static str,
@@ -132,7 +132,7 @@ pub struct Programs {
 /// A network of the benchmark with its programs.
 #[derive(Debug)]
 pub struct TestNetwork {
-    /// Name of the world. The names of its nodes begin with it.
+    /// Name of the test network. The names of its nodes begin with it.
     pub name: String,
     /// The mobile router and the home agent, if they run carnet.
     pub stations: Vec<Station>,
@@ -191,7 +191,7 @@ impl TestNetwork {
         Ok(sum)
     }
 
-    /// Returns the node of this world with this role.
+    /// Returns the name of the node with this role in this test network.
     pub fn node_name(&self, role: &str) -> String {
         format!("{}.{role}", self.name)
     }

@@ -96,9 +96,10 @@ pub struct Geonet {
     pub interfaces: VirtualInterfaces,
     /// Interfaces of the mobile network whose multicast packets go over GeoNetworking.
     pub multicast_lans: MulticastLans,
-    /// Maximum payload of a frame on the link, in octets, that the router was told last; `None` before.
+    /// Maximum payload of a frame on the link, in octets, that this module last reported to the router;
+    /// `None` before the first report.
     link_mtu: Option<u32>,
-    /// Number of octets in the radio's queue that the router was told last.
+    /// Number of octets in the radio's queue that this module last reported to the router.
     radio_backlog: u32,
     position_source: PositionSource,
     config: config::Geonet,
@@ -313,8 +314,8 @@ impl Geonet {
         None
     }
 
-    /// Returns the largest payload of a frame on the link, if it differs from the value that the router was
-    /// told last.
+    /// Returns the largest payload of a frame on the link, if it differs from the value last reported to the
+    /// router.
     pub fn take_changed_mtu(&mut self) -> Option<u32> {
         let mtu = Some(self.frame_link.mtu()).filter(|mtu| *mtu > 0);
         if mtu.is_none() || mtu == self.link_mtu {

@@ -1,24 +1,25 @@
 //! Encrypted sessions between mobile routers and home agents (`docs/tunnel.md`): the layer between the
 //! station and the wire.
 //!
-//! The station names the remote key of each packet for a session, and this module encrypts the packet for
-//! the path. It finds the key of signalling messages by their addresses. A received datagram goes to the
-//! station as a packet with its key and with the tunnel ends that the outer header shows. So no
-//! payload decides to which address the home agent sends.
+//! The station names the remote key of each packet for a session, and this module encrypts the packet for the
+//! path. It finds the key of a signalling message by the message's addresses. A received datagram goes to the
+//! station as a packet, with the remote key and with the tunnel ends of the outer header. So no payload
+//! decides to which address the home agent sends.
 //!
 //! * **Paths.** A mobile router has one session for each of its addresses and each home agent. The number in
 //!   the handshake is the place of the address in a table of 15. The address that was unused for the longest
 //!   time loses its place.
 //! * **IPv6 outside** uses the tunnel device, as packets in the clear do. **IPv4 outside** uses the tunnel
 //!   sockets.
-//! * A session begins when an uplink has an address. The first packets of a path wait for its
-//!   handshake, at most 16 of them.
+//! * A session begins when an uplink has an address. The first packets of a path wait for its handshake, at
+//!   most 16 of them.
 //! * If signalling has no answer for 1.2 s, the mobile router begins a handshake: the home agent may have
 //!   lost its sessions.
 //! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, the timestamps that it has
 //!   accepted, and the routes of paths. In a fleet the store has them.
 //! * A home agent that starts or takes over begins handshakes by the stored routes (`layer/fleet.rs`).
-//! * While an end exchanges its key, each path has a session for each pair of keys (`layer/keys.rs`).
+//! * While an operator replaces the key of an end, each path has a session for each pair of keys
+//!   (`layer/keys.rs`).
 //! * Sessions with other mobile routers, for direct routes, have keys that the station names
 //!   (`layer/direct.rs`).
 //!
@@ -60,9 +61,9 @@ pub enum SessionArrival {
 /// Origin of a packet that came out of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionPacketOrigin {
-    /// Remote key.
+    /// Key of the remote end.
     pub session_peer: SessionPeer,
-    /// Local and remote end by the outer header.
+    /// Tunnel ends in the outer header: local, remote.
     pub tunnel_ends: (Endpoint, Endpoint),
     /// DSCP and ECN of the outer header.
     pub traffic_class: u8,
@@ -82,7 +83,7 @@ pub enum SessionDeparture {
 pub enum OutgoingDatagram {
     /// A whole IPv6 packet for the tunnel device.
     Ipv6 {
-        /// Whether the sender may fragment it.
+        /// Whether the sender of the packet may fragment it.
         may_fragment: bool,
     },
     /// The content of a UDP datagram for a tunnel socket.

@@ -401,7 +401,8 @@ fn correct_for_multiple_tests(compared: &mut [ComparedCurve]) {
             .filter(|at| compared[*at].rank_test.least_possible_probability <= limit)
             .collect::<Vec<_>>()
     };
-    // The number of questions is at most the number of curves.
+    // Tarone's method: find the smallest number of questions for which no more curves than this number could
+    // show a change.
     let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
     let mut order = family.map(able).unwrap_or_default();
     order.sort_by(|a, b| compared[*a].rank_test.probability.total_cmp(&compared[*b].rank_test.probability));

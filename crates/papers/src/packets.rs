@@ -44,7 +44,7 @@ pub fn measure_packet_rates(
     mut told: impl FnMut(PacketRate),
 ) -> anyhow::Result<()> {
     let cores = Cores::of_current_thread()?;
-    // An ended command is not in this list, because another process may have its number.
+    // A command that has ended is not in this list, because another process may have its number.
     let programs = routers.process_ids();
     let Some(share) = share else {
         // Pin sender, routers and sink to one core, so that the result is the sum of their work.

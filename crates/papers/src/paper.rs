@@ -187,7 +187,7 @@ pub struct Figure {
     /// Second experiment whose samples the figure draws as another series.
     #[serde(default)]
     pub against: Option<String>,
-    /// Quantity that the figure draws; `None` for the experiment's first one.
+    /// Quantity that the figure draws; `None` for the first quantity that the experiment measures.
     #[serde(default)]
     pub quantity: Option<String>,
     /// Label of the horizontal axis.

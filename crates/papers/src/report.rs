@@ -405,7 +405,7 @@ mod tests {
             "lost (1)</text>",
             "round trip, Wi-Fi (emulated as in the paper): 3.1</text>",
         ] {
-            // The picture of the whole and the picture of the moves are each drawn twice.
+            // The picture of the whole run and the picture of the moves are each drawn twice.
             assert_eq!(page.matches(word).count(), 4, "{word}");
         }
         results.traces[0].experiment = "tcp-up".into();

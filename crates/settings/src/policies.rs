@@ -34,8 +34,8 @@ pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
     policies.collect()
 }
 
-/// Returns the policies for packets that leave without the tunnel. The list also has the other policies that
-/// precede the last one of these, because the first policy that matches a packet decides.
+/// Returns the policies up to the last one whose packets leave without the tunnel. The list includes policies
+/// of the tunnel before it, because the first policy that matches a packet decides.
 pub fn breakout_policies(router: &MobileRouter) -> Vec<BreakoutPolicy> {
     let mut flows_before = 0;
     let last = router.policies.iter().rposition(|policy| policy.policy_action == PolicyAction::Breakout);

@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Maximum time that a station may take for an answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Error of a station that refuses a request.
+/// Error for a request that a station has refused.
 #[derive(Debug)]
 pub struct RequestRefused {
     /// The HTTP status.

@@ -20,7 +20,8 @@ mod outer;
 /// Number of octets that a capture keeps of each packet. Every header and every mobility message fits, but
 /// not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
-/// Metrics that count packets of a capture: last part of the name, and tshark's filter for the packets.
+/// Metrics that count packets in a capture. Each has the last part of the metric's name, and tshark's filter
+/// for the packets.
 const METRIC_FILTERS: [(&str, &str); 4] = [
     ("binding_updates", "mip6.mhtype == 5"),
     ("binding_acknowledgements", "mip6.mhtype == 6"),

@@ -1,8 +1,8 @@
 //! Judges the expectations of a scenario.
 //!
-//! An expectation names a metric, the section of the run, and bounds. If the run has not measured the metric,
-//! the expectation fails. In a run without captures, the lab skips expectations that need a capture, and the
-//! report says so.
+//! An expectation names a metric, the section of the run, and bounds for the value. If the run has not
+//! measured the metric, the expectation fails. In a run without captures, the lab skips expectations that
+//! need a capture, and the report says so.
 
 use serde::{Deserialize, Serialize};
 

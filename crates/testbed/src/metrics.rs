@@ -234,8 +234,8 @@ pub fn add_derived_metrics(all: &mut Metrics, derived: &[Derived]) {
     }
 }
 
-/// Returns the sections of a run: first the whole run, then for each action the time from this action to the
-/// next one, or to the end.
+/// Returns the sections of a run: first the whole run, then one section for each action. Such a section lasts
+/// until the next action, or until the end.
 pub fn sections_of_run(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<RunSection> {
     let mut sections = vec![(WHOLE_RUN_SECTION.to_string(), begin..end)];
     for (a, (name, at)) in actions.iter().enumerate() {

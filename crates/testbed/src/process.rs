@@ -94,8 +94,8 @@ impl Daemon {
         self.exit_status().map_or(Ok(()), |status| Err(self.early_end_error(status)))
     }
 
-    /// Fails if the program has ended with an error. A probe may end without error: it ends after the planned
-    /// length of the timetable, which on a busy machine may take longer.
+    /// Fails if the program has ended with an error. A probe may end without an error, because it ends after
+    /// the planned length of the timetable. On a busy machine the timetable may take longer.
     pub fn check_not_failed(&mut self) -> anyhow::Result<()> {
         let failed = self.exit_status().filter(|status| !status.success());
         failed.map_or(Ok(()), |status| Err(self.early_end_error(status)))

@@ -51,7 +51,7 @@ const FRAMES_PER_BATCH: usize = 256;
 const MAX_FRAME_LENGTH: usize = 2048;
 /// Size of the socket's receive buffer in octets.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// Largest time in nanoseconds until the thread sees that it has to end.
+/// Longest wait of the thread in nanoseconds. After each wait the thread checks whether it has to end.
 const LONGEST_WAIT: u64 = 50 * MILLISECOND;
 
 /// Number of transmissions of one packet, by kind of transmission.
@@ -125,7 +125,7 @@ pub fn format_mac(mac: MacAddress) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// Returns the name of the medium's interface to a radio.
+/// Returns the name of the interface in the medium's namespace that leads to a radio.
 pub fn port_name(number: usize) -> String {
     format!("r{number}")
 }

@@ -244,7 +244,7 @@ pub struct MapCircle {
 }
 
 /// Returns the flows of a scenario, with their figures from the metrics of the whole run. A series of flows
-/// has their sum.
+/// has one line with the sums of its flows.
 pub fn flow_lines(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Vec<FlowLine> {
     let line = |name: &str, kind: &str, figures: &[(&str, &str, &str)]| {
         let get = |metric: &str| metrics?.get(&format!("{name}.{metric}")).copied();

@@ -70,7 +70,8 @@ pub struct RunPlan {
     pub mode: IsolationMode,
 }
 
-/// Maximum number of mobile routers for which the lab asks each one for the state of its uplinks.
+/// If a scenario has more mobile routers than this number, the lab asks none of them for the state of its
+/// uplinks.
 const MAX_ROUTERS_TO_ASK: usize = 20;
 
 /// Largest delay of the lab's own wake-ups in milliseconds. Beyond it the run no longer follows the scenario,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The programs, each with its package.
+/// Programs that every run needs, each with its Debian package.
 const NEEDED_TOOLS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),

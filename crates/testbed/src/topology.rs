@@ -71,8 +71,8 @@ pub fn build_network(scenario: &Scenario, radios: radio::RadioKind) -> anyhow::R
     Ok(hwsim)
 }
 
-/// Sets the ports of emulated links up. Their ends send only frames that a wire could carry: no longer than
-/// the MTU, and with a complete checksum.
+/// Sets the ports of emulated links up. Turns off offloads at the ends of these links. So the ends send only
+/// frames that a wire could carry: no longer than the MTU, and with a complete checksum.
 fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()> {
     let mut ports = String::new();
     for link in emulated {
@@ -119,7 +119,7 @@ pub fn accept_redirected_frames(scenario: &Scenario) -> anyhow::Result<()> {
 /// the machine have changed within the second before.
 const FIRST_INTERFACE_INDEX: u32 = 1000;
 
-/// Returns the commands that create all links. Every end appears in its node.
+/// Returns the commands that create all links. Each end of a link is created in its node.
 fn link_commands(scenario: &Scenario) -> String {
     let mut commands = String::new();
     let mut index = FIRST_INTERFACE_INDEX..;

@@ -111,7 +111,7 @@ impl Auth {
 pub(super) const EXPECTED_AUTH: &str = "authentication to be chosen: { public_key = \"...\" }, \
                                    { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
 
-/// Type of the config key `auth`: an inline table, or one of two words.
+/// Type of the config key `auth`: an inline table, or `"none"` or `"ipsec"`.
 pub(super) const AUTH_KIND: ValueKind<Auth> =
     value("auth", EXPECTED_AUTH, read_auth).with_table(&AUTH_TABLE, &["none", "ipsec"]);
 

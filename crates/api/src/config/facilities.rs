@@ -15,7 +15,7 @@ use super::table::{Table, all};
 pub struct Facilities {
     /// Whether the station sends CAMs.
     pub sends_cams: bool,
-    /// Station ID in messages; `None` derives it from the GN address.
+    /// Station ID in messages; with `None` the station derives it from the GN address.
     pub station_id: Option<u32>,
     /// Length of the vehicle, decimetres; `None`: unknown.
     pub vehicle_length_dm: Option<u16>,

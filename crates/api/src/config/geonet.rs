@@ -348,7 +348,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
 /// The parsed `[geonet]`, with the values that the checks compare with other tables.
 pub(super) struct UncheckedGeonet {
     pub interface: Option<Located<GeonetInterface>>,
-    /// Whether the security entity sets the GN address. It is also true if the key has an error.
+    /// Whether the security entity sets the GN address; also true if the key has an error.
     pub is_anonymous: bool,
     /// Value of `ipv6_interface`, if present; the outer `None` if the key has an error.
     pub ipv6_interface: Option<Option<Located<String>>>,

@@ -956,8 +956,8 @@ impl UncheckedMobileRouter {
     }
 
     /// Checks that each home agent has a key of its own if there are several. RFC 4285's authenticator does
-    /// not cover the home agent's address. With one key, a home agent would accept Binding Updates to another
-    /// home agent that an attacker has recorded.
+    /// not cover the home agent's address. If home agents shared a key, an attacker could record a Binding
+    /// Update to one of them, and another one would accept it.
     fn check_key(&self, sink: &ErrorSink<'_>) {
         let Some(auth) = self.auth.as_ref().filter(|_| self.has_several_home_agents()) else { return };
         if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {

@@ -99,7 +99,7 @@ enum InjectedFault {
 
 impl InjectedFault {
     fn draw_fault(chance: &mut SeededRandom, machines: &Machines, all: &Routers) -> InjectedFault {
-        // Let most faults hit the leader of a seat.
+        // Let most faults hit the leader of a home agent.
         let seat = chance.next_below(machines.seat_count);
         let owner = all.flows_of_seat(seat).next().map_or(0, |flow| flow.last_member);
         let member =
@@ -257,7 +257,8 @@ fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<
     let mut wrong = Vec::new();
     loop {
         let within = 4 * all.packet_period;
-        // If a seat moves back to its first member, it does so within this time.
+        // If the leadership of a home agent moves back to its first member, all flows have packets again
+        // within this time.
         if !all.run_until(until, |all| all.all_flows_have_packets(within))? {
             wrong.push(format!(
                 "only {} of {} flows have packets",
@@ -270,8 +271,8 @@ fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<
         for seat in 0..machines.seat_count {
             let before: Vec<usize> = all.flows_of_seat(seat).map(|flow| flow.last_member).collect();
             match &machines.active_members(seat)[..] {
-                // Compare the bindings only if the leader is still the same; the seat may have moved
-                // meanwhile.
+                // Compare the bindings only if the leader is still the same; meanwhile the leadership may
+                // have moved.
                 [(member, bindings)] if before.iter().all(|one| one == member) => {
                     wrong.extend(all.missing_bindings(seat, *member, bindings));
                 }

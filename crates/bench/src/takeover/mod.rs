@@ -84,8 +84,8 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
     for round in 0..effort.kill_count {
         let machine = round % MACHINE_NAMES.len();
         let on = machines.members_on(machine);
-        // Wait until each seat is at its first member. On a busy machine a lease may have ended, so that a
-        // seat has moved and is moving back. A kill at that time would measure nothing.
+        // Wait until the first member of each home agent leads it. On a busy machine a lease may have ended,
+        // so that the leadership has moved and is moving back. A kill at that time would measure nothing.
         let at_home: Vec<Vec<usize>> =
             (0..machines.seat_count).map(|seat| machines.members_on(seat % MACHINE_NAMES.len())).collect();
         let settled = all.run_until(monotonic_now() + 30 * SECOND, |all| {

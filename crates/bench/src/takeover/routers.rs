@@ -91,7 +91,7 @@ struct SimulatedRouter {
     last_care_of_index: u16,
 }
 
-/// State of a seat: the member that acknowledges Binding Updates for it.
+/// State of a home agent (seat): the member that acknowledges Binding Updates for it.
 #[derive(Debug, Clone, Copy, Default)]
 struct SeatState {
     current_member: Option<usize>,
@@ -107,7 +107,7 @@ pub struct SenderCounts {
     /// Number of late acknowledgements: they arrived after another member's first acknowledgement, but for
     /// Binding Updates from before it.
     pub late_acknowledgements: u64,
-    /// Number of times that two members acknowledged for one seat at once.
+    /// Number of times that two members acknowledged for one home agent at once.
     pub acknowledgements_of_two_members: u64,
     /// Number of answers that failed a check.
     pub wrong_acknowledgements: u64,
@@ -117,7 +117,7 @@ pub struct SenderCounts {
     pub doubled_packets: u64,
     /// Arrival time in nanoseconds of the last packet that two members forwarded.
     pub last_doubled_packet_at: u64,
-    /// Number of times that another member began to acknowledge for a seat.
+    /// Number of times that another member began to acknowledge for a home agent.
     pub leader_changes: u64,
 }
 
@@ -132,7 +132,7 @@ struct MemberPort {
 /// The routers and their hosts.
 pub struct Routers {
     ports: Vec<MemberPort>,
-    /// Ports of each seat: links of its members to routers, and to hosts.
+    /// Ports of the members of each home agent (seat): links to routers, and links to hosts.
     ports_of_seats: Vec<[Vec<usize>; 2]>,
     home_agents: Vec<Ipv6Addr>,
     signer: MessageAuthenticator,
@@ -241,7 +241,7 @@ impl Routers {
         self.routers.len() as u32
     }
 
-    /// Returns the flows of a seat.
+    /// Returns the flows through a home agent (seat).
     pub fn flows_of_seat(&self, seat: usize) -> impl Iterator<Item = &Flow> {
         self.routers.iter().filter(move |router| router.seat_index == seat).flat_map(|router| &router.flows)
     }
@@ -366,7 +366,7 @@ impl Routers {
         &router.frames_from_mobile_network[usize::from(sequence & 1)]
     }
 
-    /// Sends frames to all members of a seat.
+    /// Sends frames to all members that may lead a home agent (seat).
     fn send_frames(&self, seat: usize, hosts: bool, frames: &[&[u8]]) -> anyhow::Result<()> {
         let slices: Vec<[IoSlice<'_>; 1]> = frames.iter().map(|frame| [IoSlice::new(frame)]).collect();
         for port in &self.ports_of_seats[seat][usize::from(hosts)] {
@@ -481,8 +481,8 @@ impl Routers {
         let number_at =
             |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
         let protocol = frame.get(ETHERNET_HEADER_LENGTH + 6).copied();
-        // If a member does not lead the seat, its kernel may send a packet back unchanged. Skip such a
-        // packet.
+        // The kernel of a member that does not lead the home agent may send a packet back unchanged. Skip
+        // such a packet.
         let (inner, address) = match (hosts, protocol) {
             (false, Some(PROTOCOL_IPV6)) => (
                 ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH,
@@ -521,7 +521,7 @@ impl Routers {
 
     /// Handles a frame that may be an acknowledgement.
     fn handle_acknowledgement(&mut self, frame: &[u8], member: usize, now: u64) {
-        // The source address of an acknowledgement identifies the seat.
+        // The source address of an acknowledgement identifies the home agent (seat).
         let Some(source) = frame
             .get(ETHERNET_HEADER_LENGTH + 8..ETHERNET_HEADER_LENGTH + 24)
             .and_then(|it| <[u8; 16]>::try_from(it).ok())
@@ -592,8 +592,8 @@ impl Routers {
         };
     }
 
-    /// Notes that home agents are about to be ended: any member, even the last leader, may then take a seat
-    /// at once.
+    /// Notes that the benchmark is about to end home agents. Then any member, even the last leader, may
+    /// become the leader at once.
     pub fn expect_leader_change(&mut self) {
         self.seat_states.iter_mut().for_each(|voice| voice.previous_member = None);
     }
@@ -624,8 +624,8 @@ impl Routers {
             .count()
     }
 
-    /// Returns the acknowledged bindings of a seat that a member lacks. The function compares the list of its
-    /// home agent, and the care-of addresses to which the home agent sends packets.
+    /// Returns the acknowledged bindings of a home agent (seat) that a member lacks. The function compares
+    /// the list of the member's home agent, and the care-of addresses to which this home agent sends packets.
     pub fn missing_bindings(
         &self,
         seat: usize,

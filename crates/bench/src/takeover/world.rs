@@ -68,7 +68,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns the name of the member: its machine and its seat.
+    /// Returns the name of the member: its machine and the home agent that it can lead.
     pub fn name(&self) -> String {
         format!("{}-{}", MACHINE_NAMES[self.machine_index], self.seat_index)
     }
@@ -145,7 +145,7 @@ impl Member {
 pub struct Machines {
     /// Data path of the home agents.
     pub path: Path,
-    /// Number of seats.
+    /// Number of home agents (seats).
     pub seat_count: usize,
     /// Members of all machines, in the order of machines, then seats.
     pub all_members: Vec<Member>,
@@ -162,7 +162,7 @@ pub fn find_etcd() -> Option<PathBuf> {
 }
 
 impl Machines {
-    /// Starts all programs, and waits until each seat has a leader.
+    /// Starts all programs, and waits until each home agent has a leader.
     pub fn start_all(
         path: Path,
         seats: usize,
@@ -395,7 +395,7 @@ impl Machines {
         );
         let file = Self::member_file(member, "");
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        // Each seat's list begins with another machine.
+        // The list of members of each home agent begins with another machine.
         let order: Vec<&str> = (0..MACHINE_NAMES.len())
             .map(|one| MACHINE_NAMES[(one + member.seat_index) % MACHINE_NAMES.len()])
             .collect();
@@ -449,7 +449,7 @@ impl Machines {
         topology::run_ip_batch(Some(node), &command)
     }
 
-    /// Returns the members that say that they are the active home agent of this seat, each with its bindings.
+    /// Returns the members that report to be the active home agent of this seat, each with its bindings.
     pub fn active_members(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
         let members = self
             .all_members
@@ -490,7 +490,7 @@ impl Machines {
         (0..self.all_members.len()).filter(|one| self.all_members[*one].machine_index == machine).collect()
     }
 
-    /// Returns from the members' logs how often a member took this seat.
+    /// Returns how often a member became the leader of this home agent, as the logs of the members say.
     pub fn takeovers_in_logs(&self, seat: usize) -> anyhow::Result<usize> {
         let mut count = 0;
         for entry in fs::read_dir(&self.log_folder)? {
@@ -512,7 +512,8 @@ impl Machines {
     /// Ends all programs.
     pub fn stop_all(mut self) -> anyhow::Result<()> {
         for member in &mut self.all_members {
-            // Kill all programs at once. If they ended one after the other, each seat would move twice.
+            // Kill all programs at once. If they ended one after the other, the leadership of each home agent
+            // would move twice.
             member.signal_processes(true, true, Signal::SIGKILL);
             member.reap_process();
         }

@@ -29,7 +29,7 @@ pub(super) struct GeonetFastPath {
     is_needed: bool,
     /// Addresses that the host has on the topological interface.
     addresses: Vec<Ipv6Addr>,
-    /// Whether the station has been told that the fast path exists.
+    /// Whether the station already knows that the fast path exists.
     is_announced: bool,
     /// Time at which the counts of the fast path are read next; `None` if the fast path has nothing to do.
     next_report_at: Option<Time>,

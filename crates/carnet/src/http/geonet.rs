@@ -77,7 +77,7 @@ async fn set_area(app: ApiState, body: HttpRequest) -> Result<Response, ApiRefus
     }
 }
 
-/// Returns the mistake in an area, if any station would refuse the area.
+/// Returns the mistake in an area that no station would accept; `None` for any other area.
 fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     let name = &area.name;
     if name.is_empty() || name.chars().count() > MAX_AREA_NAME_LENGTH || name.chars().any(char::is_control) {
@@ -129,7 +129,7 @@ async fn handle_gnsend(app: ApiState, body: HttpRequest) -> Result<Response, Api
     }
 }
 
-/// Returns the mistake in a packet, if any station would refuse the packet.
+/// Returns the mistake in a packet that no station would send; `None` for any other packet.
 fn mistake_in_packet(packet: &GnSendRequest) -> Option<String> {
     let shb = matches!(packet.transport, GnTransport::Shb {});
     let btp = matches!(packet.next_header, GnNextHeader::BtpA | GnNextHeader::BtpB);

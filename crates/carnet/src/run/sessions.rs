@@ -224,7 +224,8 @@ impl StationRunner {
         self.carry_out_verdict(verdict);
     }
 
-    /// Sends the packet in the buffer through a session, if it belongs to one.
+    /// Sends the packet in the buffer through a session, if the packet belongs to one. Returns whether it
+    /// does.
     pub(super) fn goes_into_session(&mut self, verdict: ForwardingVerdict) -> bool {
         let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
         let now = clock::now();
@@ -249,7 +250,8 @@ impl StationRunner {
         true
     }
 
-    /// Sends a packet for the tunnel device through a session, if it belongs to one.
+    /// Sends a packet for the tunnel device through a session, if the packet belongs to one. Returns whether
+    /// it does.
     pub(super) fn is_sent_in_session(&mut self, packet: &[u8]) -> bool {
         let Some(sessions) = self.encrypted_sessions.get_mut() else { return false };
         if sessions.send_outer_packet(clock::now(), packet) == SessionDeparture::Clear {
@@ -259,7 +261,8 @@ impl StationRunner {
         true
     }
 
-    /// Sends a packet that the station has encapsulated through a session, if it belongs to one.
+    /// Sends a packet that the station has encapsulated through a session, if the packet belongs to one.
+    /// Returns whether it does.
     pub(super) fn is_encapsulated_in_session(
         &mut self,
         ends: (Endpoint, Endpoint),

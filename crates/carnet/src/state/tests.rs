@@ -55,7 +55,7 @@ async fn stored_records_survive_a_restart() {
     drop(state);
     let (mut state, loaded) = open_state_in(&directory);
     assert_eq!(loaded, own_state(7));
-    // `close` must write changes that no commit contains yet.
+    // The end of the station must also write changes that no commit contains yet.
     state.set_record((RecordKey::Own, state_as_text(&own_state(8))));
     state.close_storage().await;
     drop(state);

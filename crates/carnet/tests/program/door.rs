@@ -147,7 +147,8 @@ fn check_inbound_filter(path: &str) {
     let began = |packet: &[u8]| packet[6] == 17 && packet[40..42] == ECHO_PORT.to_be_bytes();
     let passed: Vec<_> = packets_from_outside(sniffer).into_iter().filter(|packet| !began(packet)).collect();
     assert!(passed.is_empty(), "{} packets pass on {path}: {:02x?}", passed.len(), passed[0]);
-    // The home agent drops packets that must not enter a tunnel, so the door refuses only the others.
+    // The home agent drops the attack's packets that must not enter a tunnel. So the inbound filter of the
+    // router refuses only the rest.
     let stopped = refused_packets(&bed.router);
     assert!(stopped as usize > ATTACK_PACKET_COUNT / 2, "the door has seen {stopped} packets");
     if path != "tun" && router.show_json("status")["dataplane"] == path {
@@ -172,7 +173,7 @@ fn check_inbound_filter(path: &str) {
     assert_eq!(report.lost_packets, 0, "{report:?}");
 
     // The station is killed, and an attacker on the access network sends packets past the home agent. The
-    // test removes the routing rules, so that only the door protects the hosts.
+    // test removes the routing rules, so that only the inbound filter's rules protect the hosts.
     router.end_by_signal(Signal::SIGKILL);
     for priority in [115, 120, 140, 145] {
         while bed
@@ -217,7 +218,7 @@ fn check_inbound_filter(path: &str) {
     run_nft(&bed.router, "delete table inet op");
     assert!(bed.host.can_ping(CORRESPONDENT));
 
-    // Another program deletes all nftables rules, including those of the door.
+    // Another program deletes all nftables rules, including those of the inbound filter.
     run_nft(&bed.router, "flush ruleset");
     wait_until("the table is back", seconds(5), || {
         run_nft(&bed.router, "list tables").contains("carnet_rules")
@@ -259,7 +260,8 @@ fn interface_open_to_inbound_packets_has_no_rules_and_a_warning() {
     let lan = router.show_json("status")["mobile_router"]["lan"][0].clone();
     assert_eq!((&lan["inbound"], &lan["isolated"]), (&"any".into(), &false.into()), "{lan}");
     assert_eq!(router.show_json("lan")[0]["inbound"], "any");
-    // A reload with `inbound = "established"` closes the door again.
+    // After a reload with `inbound = "established"`, hosts again get only packets of connections that they
+    // began.
     router.reload(&agent_config_with_plain_table(&bed));
     assert!(!bed.core.can_ping(ON_BOARD_HOST), "{}", router.log_text());
     wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
@@ -397,7 +399,7 @@ fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
 
     flows.set_receive_timeout(seconds(60));
     flows.send_from_host();
-    // The door dropped the datagram, but TCP retransmits its data.
+    // The inbound filter dropped the datagram, but TCP retransmits its data.
     flows.server_udp.send(b"serv").expect("sent");
     assert_eq!(flows.received_by_host(), (true, true), "after the host has sent again");
     router.terminate();

@@ -98,8 +98,8 @@ pub fn configs_with_ipsec(bed: &Testbed) -> (String, String) {
     (bed.agent_config().replace(key, "'ipsec'"), bed.router_config().replace(key, "'ipsec'"))
 }
 
-/// Counts the Binding Updates and Acknowledgements in clear text, and the packets under ESP. It looks at the
-/// header behind the Home Address option or type 2 routing header.
+/// Counts the Binding Updates and Acknowledgements in clear text, and the packets under ESP. Finds them by
+/// the header behind the Home Address option or type 2 routing header.
 fn count_mobility_and_esp(packets: &[Vec<u8>]) -> (usize, usize) {
     let of = |protocol: u8| {
         let is =

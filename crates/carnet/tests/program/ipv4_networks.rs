@@ -358,8 +358,8 @@ fn ipv4_packets_with_foreign_addresses_pass_in_no_direction() {
     assert_eq!(router.mobile_router_state(), "registered");
 }
 
-/// The door also closes the IPv4 network. Only packets of connections that the host began pass, and pings if
-/// the config permits them.
+/// The inbound filter also protects the IPv4 network. Only packets of connections that the host began pass,
+/// and pings if the config permits them.
 #[test]
 fn inbound_filter_protects_ipv4_hosts() {
     if !can_run_or_report() {

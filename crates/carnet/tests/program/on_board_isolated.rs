@@ -66,7 +66,7 @@ fn assert_hosts_are_apart(bed: &Testbed, other: &Host, when: &str) {
 }
 
 /// Sends packets from the host on `lan1` with the other host's address as the source, then answers from
-/// outside. Fails if an answer passes the door to the other host.
+/// outside. Fails if an answer passes the router's inbound filter to the other host.
 fn assert_address_is_not_usable(bed: &Testbed, other: &Host, when: &str) {
     let (inside, outside) = (parse_address(ON_BOARD_HOST), parse_address(CORRESPONDENT));
     let packet = |from: Ipv6Addr, to: Ipv6Addr, ports: [u16; 2]| {

@@ -59,8 +59,8 @@ fn dhclient_keeps_delegated_prefix_over_a_kill_and_releases_it() {
     let via = route(&bed, first);
     assert!(via.contains("via fe80:") && via.contains("dev lan0"), "{via}");
 
-    // A host behind the router on board begins a connection, which may pass. The door refuses all other
-    // packets to the host.
+    // A host behind the router on board begins a connection, whose packets may pass. The inbound filter
+    // refuses all other packets to the host.
     bed.host.run_ip("-6 addr add 2001:db8:a:1::7/128 dev lo");
     let ping = || bed.host.run_program(&["ping", "-6", "-c1", "-W2", "-I", "2001:db8:a:1::7", CORRESPONDENT]);
     wait_until("a ping from the delegated prefix", seconds(10), || ping().status.success());

@@ -48,7 +48,7 @@ fn run_in_background(host: &Host, words: &[&str]) -> RunningProgram {
     }))
 }
 
-/// Starts a web server in the core whose only page is the name of its place.
+/// Starts a web server in the core whose only page says where the server is.
 fn start_web_server(bed: &Testbed, place: &str, port: &str) -> RunningProgram {
     let folder = bed.scratch.path_of(place);
     fs::create_dir(&folder).expect("a folder");

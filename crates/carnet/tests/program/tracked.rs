@@ -1,5 +1,5 @@
-//! Flows that rules of the packet filter must see, on the fast path: the door's rules, and rules of an
-//! operator.
+//! Flows on the fast path that rules of the packet filter must see: rules of the inbound filter, and rules of
+//! an operator.
 
 use std::process::{Child, Stdio};
 use std::thread;
@@ -29,7 +29,7 @@ fn measure_answers(bed: &Testbed, echo: &EchoTraffic) -> (u64, u64) {
     (echo.answered_packets() - answered, slow_path_packets(bed) - by_slow)
 }
 
-/// Waits until the fast path carries the packets of an echo.
+/// Waits until the fast path carries most packets of an echo.
 fn is_fast(bed: &Testbed, echo: &EchoTraffic) {
     wait_until("the fast path carries the flow", seconds(20), || {
         let (answered, by_slow) = measure_answers(bed, echo);
@@ -71,7 +71,8 @@ fn has_functions() -> bool {
     has
 }
 
-/// Starts home agent and router with a door on this data path.
+/// Starts home agent and router on this data path. The router's inbound filter lets only packets of
+/// connections pass that hosts began.
 fn start_with_inbound_filter(path: &str) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     if path == "xdp" {
@@ -169,7 +170,7 @@ fn run_python(host: &Host, script: &str, arguments: &[&str]) -> Child {
 }
 
 /// A UDP flow and a TCP connection stay alive beyond the timeouts of connection tracking although only the
-/// fast path sees their packets. The end of the connection passes the door.
+/// fast path sees their packets. The packets that end the connection pass the inbound filter.
 fn check_connections_stay_alive(path: &str) {
     if !can_run_or_report() || !has_functions() {
         return;
@@ -181,7 +182,7 @@ fn check_connections_stay_alive(path: &str) {
     }
     // With `tcp_loose` 0, a connection whose entry was deleted cannot get a new entry in the middle.
     set_timeout(&bed.router, "tcp_loose", 0);
-    // Each answer comes from outside, so without an entry the door drops it.
+    // Each answer comes from outside, so without an entry of connection tracking the inbound filter drops it.
     let server = "import socket
 s = socket.socket(socket.AF_INET6)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -51,7 +51,7 @@ const FRAMES_PER_BATCH: usize = 64;
 const MAX_FRAME_LENGTH: usize = 9216;
 /// Size of the socket's buffer in octets, for each direction.
 const SOCKET_BUFFER_SIZE: usize = 16 << 20;
-/// Largest time in nanoseconds until the thread sees that it has to end.
+/// Longest wait of the thread in nanoseconds. After each wait the thread checks whether it has to end.
 const LONGEST_WAIT: u64 = 50 * MILLISECOND;
 /// Delays in microseconds up to this value have a counter each. All longer delays share one further counter.
 const MAX_COUNTED_DELAY_MICROSECONDS: usize = 20_000;
@@ -204,8 +204,8 @@ impl Emulator {
         self.wake_thread();
     }
 
-    /// Changes the properties of this end's link. `new` computes them from the present properties and from
-    /// the scenario's.
+    /// Changes the properties of this end's link. `new` computes the new properties from the present ones and
+    /// from those of the scenario.
     pub fn change_link(
         &self,
         end: &End,
@@ -266,8 +266,8 @@ fn request_realtime_priority() {
     let _ = Command::new(tools::path_of_program("chrt")).args(["--rr", "--pid", "1", &thread]).output();
 }
 
-/// Starts the thread that writes signal strengths to files, and returns the channel for them: index of the
-/// emulated link, and dBm. The files exist, empty, when the function returns.
+/// Starts the thread that writes signal strengths to files. Returns a channel that takes the index of an
+/// emulated link and its signal strength in dBm. When the function returns, the files exist and are empty.
 fn start_signal_writer(
     links: &[(usize, [End; 2], LinkProperties)],
 ) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
@@ -303,7 +303,7 @@ struct FrameIo {
     socket: OwnedFd,
     wake_receiver: UnixStream,
     signal_sender: mpsc::Sender<(usize, f64)>,
-    /// Addresses of both ports, by index among the emulated links.
+    /// Addresses of both ports of each emulated link.
     port_addresses: Vec<[LinkAddr; 2]>,
     /// Link and end of each port, by the port's interface index.
     link_ends_by_index: HashMap<usize, (usize, usize)>,
@@ -392,7 +392,8 @@ impl FrameIo {
     fn receive_frames(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
         // Difference from the kernel's wall clock to the monotonic clock.
         let shift = clock::wall_to_monotonic_offset();
-        // Receive at most four batches, so that frames that are due do not wait for received ones.
+        // Receive at most four batches, so that frames that are due leave in time even under a flood of
+        // received frames.
         for _ in 0..4 {
             let mut headers =
                 MultiHeaders::<LinkAddr>::preallocate(FRAMES_PER_BATCH, Some(nix::cmsg_space!(TimeSpec)));

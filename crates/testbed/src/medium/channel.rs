@@ -46,7 +46,7 @@ pub struct ChannelParameters {
     pub queue_length: usize,
 }
 
-/// An event that the channel reports to its caller.
+/// An event on the channel, which the caller has to carry out or record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelOutput {
     /// A radio began to send a frame.

@@ -46,7 +46,8 @@ const SIGNAL_DBM: i32 = -50;
 /// A frame of a radio, until the model has decided whether it was acknowledged.
 #[derive(Debug)]
 struct UnfinishedFrame {
-    /// Keeps the frame in memory: its address is the key of this entry, so no other frame may get it.
+    /// Keeps the frame in memory. The frame's address is the key of this entry, so no other frame may get the
+    /// same address.
     _frame: Frame,
     original_frame: Vec<u8>,
     flags: u32,

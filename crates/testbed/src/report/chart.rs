@@ -1,4 +1,5 @@
-//! Draws curves over an axis, or bars without an axis, and marks numbers of other sources in the same axes.
+//! Draws curves over an axis, or bars without an axis. Marks numbers from other sources, such as papers, in
+//! the same picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -59,7 +60,7 @@ pub struct Chart {
     pub marks: Vec<MarkedValue>,
     /// Events to mark on the time axis.
     pub event_markers: Vec<EventMarker>,
-    /// Places on the axis at which packets were lost.
+    /// Places on the horizontal axis at which packets were lost.
     pub lost_at: Vec<f64>,
 }
 

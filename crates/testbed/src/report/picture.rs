@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{escape_html, put};
 use crate::results::{Topology, TopologyNode};
 
-/// Returns the picture, turned by a quarter for narrow screens.
+/// Returns the picture of the testbed. With `turned` it is turned by a quarter, for narrow screens.
 pub fn draw_topology(topology: &Topology, turned: bool) -> String {
     let (cell_w, cell_h, box_w, box_h) =
         if turned { (128.0, 104.0, 104.0, 46.0) } else { (172.0, 112.0, 118.0, 50.0) };

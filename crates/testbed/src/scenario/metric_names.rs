@@ -83,7 +83,8 @@ fn explain_unknown_metric(scenario: &Scenario, name: &str) -> Option<String> {
         return None;
     }
     let owners = metric_owners(scenario);
-    // Names may contain dots, so take the longest one that matches.
+    // Names of nodes, flows and links may contain dots. So take the longest name with which the metric's name
+    // begins.
     let fitting = owners.iter().filter_map(|owner| {
         let rest = metric.strip_prefix(owner.name.as_str())?.strip_prefix('.')?;
         Some((owner, rest))

@@ -95,7 +95,7 @@ impl TrafficResults {
     }
 }
 
-/// Ends of the traffic, and the folder of its logs.
+/// Nodes, stations and medium that the traffic uses, and the folder of its logs.
 #[derive(Debug, Clone, Copy)]
 pub struct TrafficEnds<'a> {
     /// Address of each node to which traffic goes.

@@ -5,8 +5,9 @@
 //! kernel and so on the same clock, which makes the one-way delay exact. The sender sleeps until absolute
 //! times, which keeps the rate without drift and without using a whole core. After a delay it sends all
 //! packets that are due at once. Each packet leaves at a random moment of its own slot; at 1000 packets per
-//! second a slot is a millisecond. A stream in step with other traffic or with a timer of the kernel would
-//! always meet it at the same moment. That would be no fair sample (RFC 2330 11.1).
+//! second a slot is a millisecond. Packets at equal intervals could be in step with other traffic or with a
+//! timer of the kernel. They would meet this traffic always or never, which would be no fair sample (RFC 2330
+//! 11.1).
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::path::{Path, PathBuf};

@@ -94,8 +94,8 @@ impl Lan {
     }
 }
 
-/// Returns the first prefix that [`share_out_prefixes`] gives each interface. `of_router` are the prefixes of
-/// the mobile network, and `named` those that the table of each interface names.
+/// Returns the first prefix that each interface gets. `of_router` are the prefixes of the mobile network, and
+/// `named` those that the table of each interface names.
 pub(super) fn first_prefix_of_each_lan<'a, P: Copy + Into<IpNet> + 'a>(
     of_router: &[P],
     named: impl Iterator<Item = &'a [P]> + Clone,

@@ -20,12 +20,12 @@ pub(super) fn geonet_of(text: &str) -> Geonet {
     parse(text).geonet.expect("a [geonet]")
 }
 
-/// Returns the errors of the small config with `lines` at its end, from line 7 on.
+/// Returns the errors of the small config with `lines` appended to it; `lines` begins on line 7.
 pub(super) fn refusals_of_lines(lines: &str) -> Vec<String> {
     errors(&format!("{SMALL_GEONET_CONFIG}{lines}"))
 }
 
-/// Returns the values of the standard.
+/// Returns the values of `[geonet.mib]` that the standard gives.
 pub(super) fn standard_mib() -> Mib {
     Mib {
         is_mobile: None,

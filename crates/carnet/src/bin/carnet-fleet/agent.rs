@@ -47,7 +47,7 @@ pub struct AgentParameters {
     pub config: PathBuf,
     /// Directory of the sockets between this program and the process.
     pub socket_directory: PathBuf,
-    /// Name of the seat.
+    /// Name of the seat: the home agent that the members of the fleet lead in turn.
     pub name: String,
 }
 
@@ -195,7 +195,8 @@ impl AgentProcess {
     }
 }
 
-/// Returns the paths of two sockets of a seat's home agent: one for the records, one for readiness.
+/// Returns the paths of two sockets of a home agent that the fleet runs: one for the records, one for
+/// readiness.
 pub fn socket_paths(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }

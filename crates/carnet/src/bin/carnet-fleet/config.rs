@@ -58,7 +58,7 @@ pub struct Config {
     pub reach: Vec<String>,
 }
 
-/// Times of the seat in milliseconds.
+/// Times by which the members decide which of them runs the home agent, in milliseconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Times {
@@ -281,7 +281,7 @@ impl Config {
         }
     }
 
-    /// Returns the config of the seat.
+    /// Returns the settings by which this member takes and gives up the leadership of the home agent.
     pub fn seat_config(&self) -> SeatConfig {
         let mut seat = SeatConfig::new(&self.member, self.members.clone());
         let set = |time: &mut Duration, ms: Option<u64>| {

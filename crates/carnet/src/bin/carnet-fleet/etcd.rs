@@ -38,7 +38,8 @@ pub use server::StoreServer;
 const MAX_KEYS_PER_ANSWER: u32 = 1000;
 /// Maximum size of an answer, or of one line of a watch, in octets.
 const MAX_ANSWER_LENGTH: usize = 64 << 20;
-/// Maximum size of all keys and values of a seat, in octets. It suffices for some hundred thousand bindings.
+/// Maximum size in octets of all keys and values of one home agent in the store. It suffices for some hundred
+/// thousand bindings.
 const MAX_SEAT_LENGTH: usize = 512 << 20;
 /// Maximum size of an error answer, in octets.
 const MAX_ERROR_LENGTH: usize = 64 << 10;
@@ -75,7 +76,7 @@ pub struct EtcdConnection {
     etcd_server: StoreServer,
 }
 
-/// State of a seat in the store, without the records themselves.
+/// State of a seat (a home agent of the fleet) in the store, without the records themselves.
 #[derive(Debug)]
 pub struct SeatOverview {
     /// Revision of the store at which the state was read.
@@ -92,7 +93,7 @@ enum EtcdAnswer {
     No(StatusCode, String),
 }
 
-/// Prefix of all keys of a seat.
+/// Prefix of all keys of one home agent (seat) in the store.
 #[derive(Debug, Clone)]
 pub struct KeyPrefix(String);
 

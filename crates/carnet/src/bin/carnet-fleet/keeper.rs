@@ -1,4 +1,5 @@
-//! The keeper of a seat executes the decisions of [`Seat`], with the store and the home agent's process.
+//! Executes the decisions of [`Seat`] about the leadership of a home agent: writes them to the store, and
+//! starts and stops the home agent's process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ enum StoreMessage {
     Lost(u64, String),
 }
 
-/// Servers of the store, and the prefix of a seat's keys.
+/// Servers of the store, and the prefix of one home agent's keys.
 #[derive(Debug, Clone)]
 pub struct StoreLocation {
     /// Servers of the store.
@@ -62,7 +63,7 @@ enum AgentProcessState {
     Ending(AgentProcess, Option<BTreeMap<String, String>>),
 }
 
-/// The keeper: one seat, with its store and the home agent's process.
+/// Executes the decisions about one home agent (seat), with the store and the home agent's process.
 pub struct SeatKeeper {
     name: String,
     seat_state: Seat,
@@ -501,7 +502,7 @@ async fn follow_store(
 ) -> anyhow::Result<std::convert::Infallible> {
     let snapshot = EtcdConnection::connect_to(server).await?.read_seat(prefix).await?;
     let known = snapshot.revision;
-    // The watch begins before the seat gets the snapshot of all keys, so that the watch misses no change.
+    // The watch begins before [`Seat`] gets the snapshot of all keys, so that the watch misses no change.
     let mut watch = EtcdConnection::connect_to(server).await?.watch_seat(prefix, known).await?;
     tell.send(StoreMessage::Snapshot(number, snapshot))?;
     loop {
@@ -542,8 +543,8 @@ async fn execute_transactions(
             Some(ended) = attempts.join_next() => match ended.ok().flatten() {
                 Some(Ok((open, id, outcome))) => {
                     connection = Some(open);
-                    // etcd has executed the other attempts, or their condition fails now, so their results
-                    // are not needed.
+                    // This result decides about the transaction. etcd has executed the other attempts too, or
+                    // refuses them now, so their results are not needed.
                     attempts = JoinSet::new();
                     while to_make.try_recv().is_ok() {}
                     if std::mem::take(&mut failing) {

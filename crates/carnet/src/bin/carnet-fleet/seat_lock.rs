@@ -1,5 +1,5 @@
-//! Ensures that each seat has only one carnet-fleet process in a directory. A second process would take the
-//! sockets of the first, and end its home agent.
+//! Ensures that each seat (home agent of a fleet) has only one carnet-fleet process in a directory. A second
+//! process would take the sockets of the first, and end its home agent.
 //!
 //! The module takes a lock on a file (`flock`); the kernel releases the lock when the process ends. Left out:
 //! processes that use other directories.

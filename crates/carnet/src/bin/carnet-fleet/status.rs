@@ -24,7 +24,7 @@ use crate::agent;
 use crate::config::Config;
 use crate::etcd::{EtcdConnection, KeyPrefix, READ_TIMEOUT, SeatOverview, SeatWatch, StoreServer};
 
-/// State of a seat, as JSON.
+/// State of a seat (a home agent of the fleet), as JSON.
 #[derive(Debug, Serialize)]
 struct SeatStatus {
     seat: String,
@@ -377,8 +377,8 @@ fn local_member(config: &Config) -> LocalMember {
     LocalMember { member: config.member.clone(), runs: program_runs(&config.directory, &config.seat) }
 }
 
-/// Returns whether a program of this seat runs on this machine, by a connection to its socket. The program
-/// does not notice the connection.
+/// Returns whether a carnet-fleet for this home agent runs on this machine, found by a connection to its
+/// socket. The process does not notice the connection.
 fn program_runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::socket_paths(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {

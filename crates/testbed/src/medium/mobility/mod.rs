@@ -132,8 +132,8 @@ impl Track {
         for (seconds, place) in &self.waypoints {
             line(epoch + seconds, Some(*place));
         }
-        // The line just after the last point has either the same place, or `lost`. 0.001 s is
-        // the smallest step that the digits in the trace can show.
+        // Just after the last point, the trace has a line with either the same place, or `lost`. The smallest
+        // step that its digits can show is 0.001 s.
         let after = (!self.disappears_at_last_point).then_some(end.1);
         line(epoch + end.0 + 0.001, after);
         line(epoch + end.0 + SECONDS_AT_END_OF_TRACK, after);
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(Track::moving(vec![]), None);
     }
 
-    /// If a file of another program is changed at random, the parser accepts it or refuses it with the line.
+    /// The parser accepts a randomly changed movement file, or refuses it and names the line of the error.
     #[test]
     fn parser_accepts_mutated_movement_file_or_names_line_of_error() {
         const FCD_FILE: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" \

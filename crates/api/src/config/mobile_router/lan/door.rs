@@ -1,4 +1,5 @@
-//! The keys of `[[mobile_router.lan]]` for the door: which packets from outside reach hosts on board.
+//! The keys of `[[mobile_router.lan]]` for the inbound filter (the door): which packets from outside reach
+//! hosts on board.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
