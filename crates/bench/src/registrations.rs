@@ -34,7 +34,8 @@ const REFRESH_PERIOD_SECONDS: f64 = 45.0;
 /// Number of renewals per second that 100,000 routers would send. A smaller fleet sends the same number per
 /// second.
 const REFRESHES_PER_SECOND: f64 = 100_000.0 / REFRESH_PERIOD_SECONDS;
-/// Number of times that the benchmark fetches the list of bindings of a home agent, a long answer.
+/// Maximum number of attempts to fetch a home agent's list of bindings. With many bindings the answer may
+/// take too long.
 const BINDING_QUERY_ATTEMPTS: usize = 10;
 /// Maximum number of Binding Updates in the storm that wait for an answer at a time.
 const MAX_UNACKNOWLEDGED_UPDATES: usize = 2048;

@@ -1,4 +1,4 @@
-//! Builds the networks of the benchmark. Each data path has a network (world) with equal nodes and links.
+//! Builds the test networks of the benchmark. Each data path has a network with equal nodes and links.
 //!
 //! ```text
 //!   mnn m0 ---- i0 mr e0 ---- f0 ha h0 ---- c0 cn
@@ -8,15 +8,16 @@
 //! ```
 //!
 //! The hosts also have the IPv4 addresses `203.0.113.2` and `198.51.100.2`. carnet carries this IPv4 inside
-//! the same tunnel. In the plain world, the link between the routers has IPv4 addresses, too. Both are
-//! public: between a private and a public address the home agent leaves packets to the kernel, because they
-//! may need NAT.
+//! the same tunnel. In the network of plain forwarding, the link between the routers has IPv4 addresses, too.
+//! Both addresses of the hosts are public. Between a private and a public address the home agent would leave
+//! packets to the kernel, because they may need NAT.
 //!
-//! Links are veth pairs between network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
-//! addresses and neighbours are fixed, so the links carry only the measured packets during a measurement. In
-//! a world of carnet, `mr` and `ha` each run `carnet run`, and the mobile router is registered over `e0`. The
-//! plain world forwards without a tunnel. In the world of the kernel's own tunnel, segment routing carries
-//! IPv6 in IPv6 (RFC 8986): `H.Encaps.Red` with one segment, which leaves no routing header, and `End.DT6`.
+//! Links are veth pairs between network namespaces `NAME.mnn`, `NAME.mr`, `NAME.ha` and `NAME.cn`, where
+//! `NAME` is the name of the test network. All addresses and neighbours are fixed, so the links carry only
+//! the measured packets during a measurement. In a network of carnet, `mr` and `ha` each run `carnet run`,
+//! and the mobile router is registered over `e0`. The network of plain forwarding has no tunnel. In the
+//! network of the kernel's own tunnel, segment routing carries IPv6 in IPv6 (RFC 8986): `H.Encaps.Red` with
+//! one segment, which leaves no routing header, and `End.DT6`.
 
 use std::fmt::Write as _;
 use std::os::fd::AsFd;

@@ -182,7 +182,7 @@ struct StateWriter {
 pub struct StoredLeases {
     /// Leases of IPv4 addresses.
     pub addresses: Vec<StoredLease>,
-    /// Prefixes that routers on board have.
+    /// Prefixes that carnet has delegated to routers on board.
     pub prefixes: Vec<StoredDelegation>,
 }
 

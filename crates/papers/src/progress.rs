@@ -20,7 +20,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Creates a progress of `total` expected seconds.
+    /// Creates the progress of a run that is expected to take `total` seconds.
     pub fn new(total: f64) -> Progress {
         let bar = std::io::stderr().is_terminal();
         Progress {

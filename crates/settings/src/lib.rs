@@ -188,7 +188,7 @@ fn single_address_prefix(address: IpAddr) -> Ipv6Net {
     }
 }
 
-/// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
+/// Returns the settings of the inbound filter (stateful firewall) of an interface of the mobile network.
 fn inbound_filter_settings(door: &config::InboundFilter) -> InboundFilter {
     let inbound = match door.inbound_policy {
         config::InboundPolicy::Any => InboundPackets::Any,

@@ -123,9 +123,9 @@ impl Captures {
         Ok(counts)
     }
 
-    /// `capture.NODE.INTERFACE.PING.outer` is the median number of octets around the Echo Requests that
-    /// passed this interface. `capture.PING.home_agents` is the number of home agents that at least half of
-    /// the requests passed.
+    /// `capture.NODE.INTERFACE.PING.outer` is the median number of header octets around the Echo Requests
+    /// that passed this interface. `capture.PING.home_agents` is the number of home agents that at least half
+    /// of the requests passed.
     fn measure_around_pings(
         &self,
         scenario: &Scenario,

@@ -122,7 +122,8 @@ impl UncheckedConfig {
 
     /// Returns the config if no table has an error.
     pub(super) fn into_config(self) -> Option<Config> {
-        /// Returns the config of an optional table; the outer `None` means that the table has an error.
+        /// Returns the config of an optional table. The outer `None` means that the table has an error, the
+        /// inner `None` that the file has no such table.
         fn config<D, C>(draft: Option<D>, config: impl FnOnce(D) -> Option<C>) -> Option<Option<C>> {
             match draft {
                 Some(draft) => config(draft).map(Some),

@@ -62,7 +62,8 @@ pub struct MobileRouter {
     /// IPv4 prefixes of the mobile network. A mobile node with an IPv4 home address has this address here, as
     /// a prefix of 32 bits.
     pub ipv4_prefixes: Vec<Ipv4Net>,
-    /// Registration of the prefixes.
+    /// How the home agent learns the prefixes: from Binding Updates or from its own config. A mobile node has
+    /// none.
     pub registration: RegistrationMode,
     /// Requested lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub lifetime: Duration,
@@ -967,7 +968,7 @@ impl UncheckedMobileRouter {
         }
     }
 
-    /// Checks that the mobile network has prefixes, and that advertised ones are short enough.
+    /// Checks that the mobile network has prefixes, and that each advertised prefix has at most 64 bits.
     fn check_advertised(&self, sink: &ErrorSink<'_>) {
         let (lan, prefixes) = (self.valid_lan_interfaces(), &self.mobile_network.prefixes);
         let Some(interface) = lan.first() else { return };

@@ -17,7 +17,8 @@ pub struct Station {
     pub name: String,
     /// UNIX socket of the API; `/run/carnet/NAME.sock` unless configured.
     pub socket: PathBuf,
-    /// Directory for stored state; `None` if a restart loses bindings and sequence numbers.
+    /// Directory for stored state; with `None` the station stores nothing, and a restart loses bindings and
+    /// sequence numbers.
     pub state_dir: Option<PathBuf>,
     /// Private key of the encrypted tunnel; `None` without sessions.
     pub private_key: Option<PrivateKey>,

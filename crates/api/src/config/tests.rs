@@ -167,7 +167,7 @@ fn uplink_bids_must_be_unique_and_valid() {
     }
 }
 
-/// The smallest mobile router.
+/// Config of a mobile router with only the required keys.
 const SMALL_ROUTER_CONFIG: &str = r#"
 [station]
 name = "bus-42"

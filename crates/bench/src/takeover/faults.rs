@@ -163,7 +163,7 @@ impl InjectedFault {
         }
     }
 
-    /// Causes the fault, ends it, and restarts processes that it has ended.
+    /// Causes the fault, ends it, and restarts the processes that the fault has ended.
     fn inject_fault(
         &self,
         chance: &mut SeededRandom,

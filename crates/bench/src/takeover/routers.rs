@@ -543,7 +543,7 @@ impl Routers {
         };
         let age = router.sent_sequence_number.wrapping_sub(found.sequence);
         if found.status == SEQUENCE_OUT_OF_WINDOW && age < 16 {
-            // The acknowledgement belongs to an earlier Binding Update than the last one.
+            // Ignore the acknowledgement: it belongs to an earlier Binding Update than the last one.
             return;
         }
         let right = found.status == 0
@@ -603,7 +603,8 @@ impl Routers {
         self.first_error.get_or_insert(why);
     }
 
-    /// Returns whether every flow had a packet within this time, and whether no packet came from two members.
+    /// Returns whether every flow had a packet within this time, and no two members forwarded the same packet
+    /// in this time.
     pub fn all_flows_have_packets(&self, within: u64) -> bool {
         let now = monotonic_now();
         let recent = self

@@ -152,7 +152,7 @@ impl Dhcpv6Service {
         })
     }
 
-    /// Returns the delegator.
+    /// Returns the service that delegates prefixes to routers on board.
     pub fn prefix_delegator(&self) -> &PrefixDelegator {
         &self.prefix_delegator
     }

@@ -207,7 +207,7 @@ impl DnsService {
         self.carry_out_orders(now);
     }
 
-    /// Repeats queries, and opens sockets again.
+    /// Repeats queries that have no answer yet, and tries again to open sockets.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.next_attempt_at.is_some_and(|retry| retry <= now) {
             self.open_missing_sockets(now);

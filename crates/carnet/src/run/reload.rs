@@ -20,7 +20,7 @@ fn is_same_station(one: &Station, other: &Station) -> bool {
 }
 
 impl StationRunner {
-    /// Opens the sessions' socket at another address, if that has changed.
+    /// Opens the sessions' socket at another address, if the configured address has changed.
     fn move_session_socket(&mut self, before: Option<SocketAddrV4>) {
         if before == self.encrypted_sessions.get().and_then(Sessions::agent_socket) {
             return;

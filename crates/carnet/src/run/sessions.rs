@@ -74,7 +74,7 @@ impl StationRunner {
         sessions.set_care_of_addresses(&addresses);
     }
 
-    /// Reads the own keys again.
+    /// Reads this station's private keys again from their files.
     pub(super) fn read_key_files(&mut self) -> Answer<()> {
         let key = self.config.station.private_key.as_ref().zip(self.encrypted_sessions.get_mut());
         let (key, sessions) = key.ok_or(ERROR_NO_SESSIONS)?;

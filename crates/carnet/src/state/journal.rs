@@ -55,7 +55,7 @@ pub enum RecordKey {
     Node(Ipv6Addr),
     /// Lease of an IPv4 address in the mobile network.
     Lease(Ipv4Addr),
-    /// Prefix of the mobile network that a router on board has.
+    /// Prefix of the mobile network that carnet has delegated to a router on board.
     Delegation(Ipv6Net),
     /// Timestamp and public keys of this end of encrypted sessions, in a fleet.
     Sessions,

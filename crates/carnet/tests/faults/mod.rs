@@ -223,8 +223,9 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
             }
         }
         21 => {
-            // If another program's value equals carnet's value, the test cannot know who set it. The same
-            // holds while carnet restores the settings of all interfaces.
+            // Another program changes a setting or rule. It sets no value that carnet sets too, because the
+            // test could not know which of the two has set it. The same holds while carnet restores the
+            // settings of all interfaces.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.is_true_with_probability(0.2) {

@@ -122,8 +122,8 @@ fn router_sends_at_most_four_copies_of_a_packet() {
         std::thread::sleep(seconds(1));
         let (after, octets_after) = count_tunnelled_copies(&sniffer.seen_packets());
         let (packets, octets) = (after - before, octets_after - octets_before);
-        // Besides the copies, the home agent sends path MTU probes to two routers, within the limits of
-        // probing.
+        // Besides the copies, the home agent sends path MTU probes to two routers. The limits of probing
+        // allow at most this number of probes.
         let probes = 2 * (64 + 17 + 10 * (started.elapsed().as_secs() as usize + 1));
         println!("{count} packets to {to}: {packets} packets, {octets} octets of {}", count * 148);
         assert!(packets <= 4 * count + probes, "{packets} packets for {count}");

@@ -189,7 +189,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let before = calls.len();
     router.terminate();
     wait_until("the binding ends", seconds(10), || agent.bindings().is_empty());
-    // The tunnel stays for packets in transit, but no route leads into it.
+    // After the de-registration the tunnel stays for packets in transit, but no route leads into it.
     check("de-registration", &all_calls()[before..], &[]);
 }
 

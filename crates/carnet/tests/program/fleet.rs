@@ -415,7 +415,7 @@ fn a_standby_home_agent_stops_on_request() {
     let (_stream, _) = listener.accept().expect("the home agent");
     let tasks = format!("/proc/{}/task", child.id());
     let waits = || {
-        // The thread that reads the records exists.
+        // The home agent waits for its records as soon as it has a second thread, which reads them.
         let threads = fs::read_dir(&tasks).expect("the threads").count();
         (threads > 1).then_some(())
     };

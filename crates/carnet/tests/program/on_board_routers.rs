@@ -28,7 +28,7 @@ fn run_dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool 
     text.contains("PRC: Bound to lease") || (output.status.success() && more.contains(&"-r"))
 }
 
-/// Returns the prefixes that routers on board have.
+/// Returns the prefixes that the router has delegated to routers on board.
 fn delegated_prefixes(router: &Station) -> Vec<String> {
     let lan = router.show_json("lan")[0].clone();
     let prefixes = lan["delegated"].as_array().cloned().unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::traffic::{PacketSniffer, RawSender};
 const UDP_PORT: u16 = 4343;
 /// Number of datagrams. A socket's buffer can hold all of them.
 const DATAGRAM_COUNT: u32 = 200;
-/// Number of messages. A queue of the TUN device cannot hold all of them (4000).
+/// Number of messages. The queue of the TUN device holds only 4000 of them.
 const MESSAGE_COUNT: u64 = 6000;
 
 /// Returns a message with a Mobility Header of an unknown type, from an unknown source.

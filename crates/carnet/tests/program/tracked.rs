@@ -12,7 +12,7 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 use crate::traffic::EchoTraffic;
 
-/// Time of a measurement.
+/// Duration of a measurement.
 const MEASUREMENT_TIME: Duration = Duration::from_secs(2);
 
 /// Returns the packets that went through the router's TUN device.

@@ -34,7 +34,7 @@ pub struct TrafficReport {
     pub reordered_packets: u64,
     /// Longest time between two answers.
     pub longest_silence: Duration,
-    /// Longest delay of the sender by the machine itself.
+    /// Longest delay in sending a packet that the test machine itself caused.
     pub longest_send_stall: Duration,
 }
 
@@ -127,8 +127,8 @@ impl EchoTraffic {
     }
 }
 
-/// Sends packets until the traffic is stopped. Returns the number of sent packets, and the longest delay of
-/// the sender by the machine.
+/// Sends packets until the traffic is stopped. Returns the number of sent packets, and the longest delay in
+/// sending that the machine caused.
 fn send_packets(
     socket: &UdpSocket,
     to: Ipv6Addr,

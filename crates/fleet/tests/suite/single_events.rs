@@ -308,8 +308,9 @@ fn one_of_all_cut_off_members_becomes_leader() {
     }
 }
 
-/// A member that is cut off lets a connected member lead. The test covers four ends of the leader's
-/// leadership: the leader dies, its home agent fails, it frees the seat, it names the cut-off member.
+/// A member that is cut off lets a connected member lead. In the test the leadership ends in four ways. The
+/// leader dies, its home agent fails, it gives the leadership up, or it names the cut-off member as the next
+/// leader.
 #[test]
 fn member_cut_off_from_routers_lets_connected_member_lead() {
     let to_it = |world: &mut SimulatedFleet| world.give_up_leadership(0, Some("bruno"));

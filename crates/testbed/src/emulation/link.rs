@@ -18,7 +18,8 @@ pub struct Link {
     directions: [LinkDirection; 2],
     properties: LinkProperties,
     trace: Trace,
-    /// Begin of the trace in nanoseconds, and the factor of its times.
+    /// Time in nanoseconds at which the trace began, and the factor for its times; `None` before the trace
+    /// begins.
     trace_start: Option<(u64, f64)>,
     /// Index of the next step in the trace.
     next_trace_step: usize,

@@ -478,8 +478,8 @@ impl FrameIo {
     }
 }
 
-/// Returns `Ok` if the emulation can go on: the interface is down, gone or full, or the frame is too long for
-/// it.
+/// Returns `Ok` if the emulation can go on after this error. This is so if the interface is down, gone or
+/// full, or if the frame is too long for it.
 fn check_send_error(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN

@@ -45,7 +45,7 @@ impl LinkChange {
 pub struct Trace {
     /// Steps: nanoseconds from the begin of the trace, and the new values.
     timed_changes: Vec<(u64, LinkChange)>,
-    /// Time in nanoseconds at which the trace repeats.
+    /// Length of the trace in nanoseconds, after which it begins again; `None` if it does not repeat.
     repeat_period: Option<u64>,
 }
 

@@ -82,7 +82,7 @@ pub enum ChannelOutput {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChannelEvent {
-    /// A frame on the air ends.
+    /// A frame on the air ends; the value is the number of its transmission.
     End(u64),
     /// A radio answers a frame with an acknowledgement.
     Acknowledge { radio: usize, transmission: u64, to: usize },
@@ -90,7 +90,7 @@ enum ChannelEvent {
     Attempt { radio: usize, token: u64 },
     /// A radio has waited long enough for an acknowledgement.
     NoAcknowledgement { radio: usize, token: u64 },
-    /// The other radios begin to sense a frame on the air.
+    /// The other radios begin to sense a frame on the air; the value is the number of its transmission.
     Noticed(u64),
 }
 

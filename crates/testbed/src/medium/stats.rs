@@ -5,7 +5,7 @@ use std::ops::Sub;
 /// Counters of a radio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Number of frames on the air without acknowledgements; each try counts.
+    /// Number of frames that the radio has sent, without acknowledgements. Each try counts.
     pub sent_frames: u64,
     /// Number of repeated tries, which are included in `sent_frames`.
     pub retries: u64,

@@ -130,7 +130,7 @@ impl AxisScale {
         AxisScale { lowest: low, highest: high, logarithmic: false, ticks: ticks_between(low, high, step) }
     }
 
-    /// Limits the axis of a share to 100 %.
+    /// If the axis shows a share in per cent, ends the axis at 100 %.
     fn limited_to_100_percent(mut self, axis: &str, values: &[f64]) -> AxisScale {
         if axis.ends_with('%') && self.highest > 100.0 && values.iter().all(|value| *value <= 100.0) {
             self.highest = 100.0;

@@ -117,7 +117,7 @@ pub fn draw_map(map: &Map, width: f64, wide: bool) -> String {
 /// dot's width apart.
 struct LaneSpacing {
     middle_y: f64,
-    /// Pixels per metre by which lanes are further apart than by the scale.
+    /// Pixels per metre that the picture adds to the scale for the distance of lanes.
     added_pixels_per_metre: f64,
 }
 

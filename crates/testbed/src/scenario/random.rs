@@ -51,7 +51,7 @@ pub enum LinkEventKind {
     Degrade,
 }
 
-/// Converts the events to actions.
+/// Converts the random events of a scenario to actions of its timetable.
 pub(super) fn expand_random_actions(scenario: &mut Scenario) -> Result<(), ErrorAtPlace> {
     let Some(random) = scenario.random.clone() else { return Ok(()) };
     let (span, random) = (random.span(), random.into_inner());

@@ -115,7 +115,7 @@ impl PacketFlow {
         stats
     }
 
-    /// Returns the longest gap that overlaps the window.
+    /// Returns the longest time without an arrival that overlaps the window, in nanoseconds.
     fn longest_outage(&self, first: &[Option<u64>], window: &Range<u64>) -> u64 {
         let (Some(begin), Some(end)) = (self.send_times.first(), self.send_times.last()) else { return 0 };
         let mut last = *begin;

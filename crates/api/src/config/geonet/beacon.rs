@@ -44,7 +44,7 @@ pub enum BeaconInterval {
         shortest: Duration,
         /// Longest interval.
         longest: Duration,
-        /// Beacons per second of all stations in range together, at most; `None` for no limit.
+        /// Maximum number of beacons per second of all stations in range together; `None` for no limit.
         load_limit: Option<u32>,
     },
 }

@@ -1,11 +1,11 @@
-//! Protocols and ports, as policies and doors name them.
+//! Protocols and ports, as policies and inbound filters name them.
 
 use std::ops::RangeInclusive;
 
 use super::super::keys::{ValueKind, value, words_kind};
 use super::super::reader::{List, LocatedValue};
 
-/// `protocol` of a policy or of an exception of a door.
+/// `protocol` of a policy, or of an exception of an inbound filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyProtocol {
     /// TCP, protocol 6.

@@ -7,7 +7,7 @@ use super::{
     PositionSource, ReorderHold, ReorderRule, StationType, UdpLink, UnknownSender, VoidRecovery, parse,
 };
 
-/// The smallest station with GeoNetworking only.
+/// Config of a station that has only GeoNetworking, with only the required keys.
 pub(super) const SMALL_GEONET_CONFIG: &str = r#"
 [station]
 name = "bus-42"

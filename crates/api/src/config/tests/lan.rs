@@ -25,7 +25,7 @@ fn table(keys: &str) -> String {
     format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
 }
 
-/// Returns the door of an interface whose table has no keys of the door.
+/// Returns the inbound filter of an interface whose table has no keys of the filter.
 fn filter_of_table_without_keys() -> InboundFilter {
     InboundFilter { inbound_policy: InboundPolicy::Established, ..InboundFilter::default() }
 }

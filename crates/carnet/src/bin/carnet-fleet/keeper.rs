@@ -305,7 +305,7 @@ impl SeatKeeper {
                 }
                 self.seat_state.handle_lost_watch(now);
             }
-            // The keeper no longer waits for this attempt, so it ignores the result.
+            // Ignore a message about an earlier watch of the store.
             _ => {}
         }
     }

@@ -90,7 +90,7 @@ async fn server_accepts_exactly_the_methods_of_openapi() {
             let mut stream = tokio::net::UnixStream::connect(bench.socket()).await.expect("a connection");
             let request = format!("{method} {path} HTTP/1.1\r\nHost: carnet\r\nContent-Length: 0\r\n\r\n");
             stream.write_all(request.as_bytes()).await.expect("sent");
-            // Reads only the status of the first line.
+            // Read only the status code in the first line of the answer.
             let mut line = [0; 12];
             stream.read_exact(&mut line).await.expect("an answer");
             let is_described = described.iter().any(|(m, p)| m == method && p == path);

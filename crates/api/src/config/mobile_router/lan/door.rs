@@ -21,10 +21,11 @@ const MAX_PARTS_PER_EXCEPTION: usize = 16;
 /// Possible rates of a host in bits per second.
 const POSSIBLE_HOST_RATES: RangeInclusive<u64> = 100_000..=10_000_000_000;
 
-/// The door: a stateful firewall that decides which packets from outside reach an interface on board.
+/// The inbound filter (the door): a stateful firewall that decides which packets from outside reach an
+/// interface on board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboundFilter {
-    /// Which packets from outside pass the door, except for those of `allow`.
+    /// Packets from outside that pass the inbound filter without an entry in `allow`.
     pub inbound_policy: InboundPolicy,
     /// Packets from outside that reach hosts although `inbound` would drop them.
     pub allowed_packets: Vec<AllowedPackets>,
@@ -55,7 +56,7 @@ pub struct AllowedPackets {
 }
 
 impl Default for InboundFilter {
-    /// Returns the door of an interface that the config file only names.
+    /// Returns the inbound filter of an interface that the config file only names.
     fn default() -> InboundFilter {
         InboundFilter {
             inbound_policy: InboundPolicy::Any,
@@ -203,7 +204,7 @@ impl Exception {
     }
 }
 
-/// The keys of the door, with the positions of their values.
+/// The keys of the inbound filter, with the positions of their values.
 #[derive(Clone, Default)]
 pub(in crate::config) struct Draft {
     allow: List<Exception>,
