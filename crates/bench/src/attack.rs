@@ -304,7 +304,7 @@ fn measure_floods_over_path(
     let (mut world, _) = build_network(&name, path, &config, programs)?;
     let process =
         world.daemons.last().context("bug: the process that was just started is missing")?.process_id();
-    // Ignore the error: on a machine with one core, sender and home agent share it.
+    // Ignore the error: on a machine with one core, sender and home agent share this core.
     let _ = cores.avoid_measuring_core();
     let mut fleet = SimulatedRouters::new(
         &world,

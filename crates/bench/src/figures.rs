@@ -295,8 +295,8 @@ impl Series {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
-        // Number of values to leave out at each end. A fair coin shows at most this number of heads in less
-        // than 2.5 % of cases, and the number is the largest such one.
+        // Number of values to leave out at each end. It is the largest number for which a fair coin shows at
+        // most so many heads with a probability below 2.5 %.
         let (mut left_out, mut chance, mut sum) = (0, 0.5_f64.powi(count as i32), 0.0);
         while left_out < count / 2 {
             sum += chance;
@@ -321,8 +321,8 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Load average per core above which a machine is busy. The next constant is the maximum share of all cores
-/// that other programs may use.
+/// Load average per core above which a machine counts as busy. A machine also counts as busy if other
+/// programs use more than the second share of all cores.
 const BUSY_LOAD_PER_CORE: f64 = 0.5;
 const BUSY_SHARE_OF_OTHERS: f64 = 0.03;
 

@@ -134,8 +134,8 @@ pub struct SimulatedRouters {
 }
 
 impl SimulatedRouters {
-    /// Creates `number` routers that send through interface `place` of a test network. Each requests a
-    /// lifetime of `lifetime` seconds. With `has_ipv4` each registers an IPv4 prefix, too.
+    /// Creates `number` routers that send through the interface `place` of a test network. Each requests a
+    /// lifetime of `lifetime` seconds. With `has_ipv4` each also registers an IPv4 prefix.
     pub fn new(
         world: &TestNetwork,
         place: NodeInterface,

@@ -383,8 +383,9 @@ pub fn event_text(event: &Event) -> String {
 /// Returns whether the log warns of an event.
 pub fn is_warning(event: &Event) -> bool {
     match event {
-        // The home agent refuses only de-registrations with this status (RFC 6275 10.3.2). A mobile router
-        // repeats one whose acknowledgement was lost.
+        // A home agent refuses only a de-registration with this status, if it has no binding (RFC 6275
+        // 10.3.2). This is harmless: a mobile router repeats a de-registration whose acknowledgement was
+        // lost.
         Event::BindingRefused { status, .. } => *status != Status::NOT_HOME_AGENT.0,
         Event::Warning { .. }
         | Event::Ipv4Prefix { accepted: false, .. }

@@ -269,7 +269,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     let (mut resting, mut bursts) = (idle_check_timer(), 0);
     let mut probed =
         runner.portal_probes.result_receiver.take().context("the results of probes are taken once")?;
-    // Stored leases identify hosts, which may have answered before the start.
+    // Stored leases identify hosts. Read the addresses at which these hosts have answered before this start.
     runner.verify_neighbours(clock::now());
     let result = loop {
         let due = runner.poll_timeout();

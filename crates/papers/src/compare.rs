@@ -171,7 +171,8 @@ fn values_of_both_runs(
         ));
         return (raw(old.1), raw(new.1));
     }
-    // Quantities that are usually 0 for plain routing, such as losses, cannot be divided by it.
+    // Losses, and other quantities that are 0 for plain routing, cannot be divided by the value of plain
+    // routing.
     let nothing = before.iter().chain(&after).all(|(_, value)| *value == 0.0);
     if nothing || old.1.quantity == "loss" {
         return (raw(old.1), raw(new.1));

@@ -173,7 +173,8 @@ fn set_interface_polling(
         set(place, "gro", true)?;
         set(peer, "tso", false)?;
     }
-    // /sys shows the interfaces of the namespace in which it was mounted, so mount it inside.
+    // /sys shows the interfaces of the namespace in which it was mounted. So mount it inside the node's
+    // namespace.
     let script = format!(
         "mount -t sysfs sysfs /sys && echo {} > /sys/class/net/{interface}/threaded",
         u8::from(threads)

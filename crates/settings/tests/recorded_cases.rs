@@ -98,8 +98,7 @@ fn stations_answer_every_recorded_case_equally() {
     compare_recordings(cases);
 }
 
-/// A change of the code that shall not change what stations do must leave the outputs of whole scenarios
-/// equal.
+/// The test fails if a change of the code changes the outputs of a whole scenario.
 #[test]
 fn stations_answer_every_recorded_scenario_equally() {
     let scenarios = recordings(true);

@@ -282,7 +282,7 @@ pub struct Handover {
     pub station: Spanned<String>,
     /// The uplink to use, or `auto`.
     pub uplink: String,
-    /// Policy whose packets move; `None` for all other packets.
+    /// Name of the policy whose packets move to the uplink; `None` moves the packets of no policy.
     #[serde(default)]
     pub policy: Option<String>,
 }

@@ -103,7 +103,7 @@ pub struct MobileRouter {
 }
 
 impl MobileRouter {
-    /// Returns whether direct routes go through encrypted sessions alone.
+    /// Returns whether packets take direct routes only through encrypted sessions.
     pub fn encrypts_direct_routes(&self) -> bool {
         self.requires_direct_encryption && self.auth.session_keys().is_some()
     }

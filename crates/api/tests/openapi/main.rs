@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 
 use schema::ApiTypes;
 
-/// Files with types of the API: the API's own types, those of the wings, and those of the machines below. Two
-/// files define a type `Area`. The later file counts: `Area` of `status.rs`, not the one of recordings in
-/// `position.rs`.
+/// Files with types of the API: the API's own types, those of the protocol crates, and those of crates below
+/// them. Two files define a type `Area`. The later file counts: `Area` of `status.rs`, not the one of
+/// recordings in `position.rs`.
 const API_SOURCES: [&str; 16] = [
     "crates/cits/src/position.rs",
     "crates/api/src/model.rs",
@@ -261,7 +261,7 @@ fn every_public_type_of_the_api_is_described() {
 
 #[test]
 fn serialized_answers_match_the_openapi_description() {
-    // For three types, compare what serde writes with the schema: the fields must be the same.
+    // For three types, compare the fields that serde writes with the fields of the schema.
     let document = openapi_document();
     let fields = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name];

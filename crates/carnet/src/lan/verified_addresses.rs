@@ -44,7 +44,7 @@ impl VerifiedAddresses {
     }
 
     /// Records that a host has answered at an address. Returns whether this changes the host's addresses. If
-    /// the host has too many, the one of the oldest answer goes.
+    /// the host has too many addresses, removes the one whose answer is the oldest.
     pub fn record_answer(
         &mut self,
         now: Time,
@@ -168,7 +168,8 @@ mod tests {
             addresses.record_answer(now, "lan0".to_owned(), address(5000 + u32::from(*number)), host(*number))
         });
         assert_eq!(recorded.count(), MAX_ADDRESSES - MAX_ADDRESSES_OF_HOST);
-        // After ten minutes, old answers make room.
+        // After ten minutes the earlier answers have expired, so there is room for the addresses of another
+        // host.
         let (later, newcomer) = (Time::from_secs(700), address(20_000));
         assert!(addresses.record_answer(later, "lan0".to_owned(), newcomer, host(6000)));
     }

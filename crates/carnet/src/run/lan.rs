@@ -18,7 +18,8 @@ use crate::lan::{LanEvent, LinkIndex};
 use crate::state::RecordKey;
 
 /// Number of events about leases that may follow each other without a pause. Later, one event is possible for
-/// each interval below, so that hosts that come and go do not fill the log. The counters count all events.
+/// each `LEASE_EVENT_INTERVAL`, so that hosts that come and go do not fill the log. The counters count all
+/// events.
 const LEASE_EVENT_BURST: u32 = 64;
 const LEASE_EVENT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -95,7 +96,7 @@ impl StationRunner {
             self.state.commit_changes(true);
         }
         if has_new_lease {
-            // The host may have answered before, when no lease identified it.
+            // The new lease identifies a host. Read the addresses at which this host has answered before.
             self.verify_neighbours(clock::now());
         }
     }

@@ -51,14 +51,15 @@ impl StationRunner {
         }
     }
 
-    /// Passes to the station the newest public key of its sessions, which it names to other mobile routers.
+    /// Passes the newest public key of the sessions to the station. The station names this key to other
+    /// mobile routers.
     pub(super) fn pass_own_key(&mut self) {
         if let Some(key) = self.encrypted_sessions.get().and_then(Sessions::newest_key) {
             self.handle_input(Input::OwnKey { public_key: key.to_vec() });
         }
     }
 
-    /// Passes to the sessions the care-of addresses of direct routes.
+    /// Passes the care-of addresses of direct routes to the sessions.
     pub(super) fn prepare_direct_sessions(&mut self) {
         let Some(sessions) = self.encrypted_sessions.get_mut() else { return };
         let is_encrypted =

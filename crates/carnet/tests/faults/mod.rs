@@ -52,7 +52,7 @@ const RECOVERY_TIME_LIMIT: Duration = Duration::from_secs(110);
 const TIME_UNTIL_ROUTERS_SEND: Duration = Duration::from_secs(70);
 /// Nanoseconds by which all clocks are set forward after the faults. Before that, no clock was further ahead.
 const CLOCK_ADVANCE_NANOSECONDS: i64 = 600_000_000_000;
-/// Maximum number of entries and packets in the memory of a process at the end; the next constant limits the
+/// Maximum number of entries and packets that a process has in memory at the end, and maximum number of
 /// octets of its journal.
 const MAX_ENTRIES_IN_MEMORY: usize = 60;
 const MAX_FILE_LENGTH: usize = 700_000;

@@ -308,7 +308,8 @@ fn forwarder_answers_with_ipv6_addresses_that_the_host_defends() {
         assert!(ping.status.success(), "{}", output_text(&ping));
     };
     let neighbour = |address: &str| bed.router.run_ip(&format!("-6 neigh show {address} dev lan0"));
-    // Waits until the kernel has verified an address, and ends its state REACHABLE before a query.
+    // Waits until the kernel has verified an address. Then ends the neighbour state REACHABLE of this
+    // address, before a query.
     let verify_and_make_stale = |address: &str| {
         wait_until("the address is verified", seconds(30), || neighbour(address).contains("REACHABLE"));
         bed.router.run_ip(&format!("-6 neigh change {address} dev lan0 nud stale"));

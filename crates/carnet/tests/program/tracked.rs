@@ -180,7 +180,7 @@ fn check_connections_stay_alive(path: &str) {
     for name in ["udp_timeout_stream", "tcp_timeout_established", "tcp_timeout_unacknowledged"] {
         set_timeout(&bed.router, name, seconds_of_silence);
     }
-    // With `tcp_loose` 0, a connection whose entry was deleted cannot get a new entry in the middle.
+    // With `tcp_loose` 0, a connection whose entry was deleted gets no new entry from packets in its middle.
     set_timeout(&bed.router, "tcp_loose", 0);
     // Each answer comes from outside, so without an entry of connection tracking the inbound filter drops it.
     let server = "import socket

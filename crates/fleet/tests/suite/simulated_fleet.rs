@@ -356,7 +356,7 @@ impl SimulatedFleet {
         }
     }
 
-    /// Gives a member another private key than the fleet has, or that of the fleet.
+    /// Gives a member the private key of the fleet, or another private key.
     pub fn set_key_of_member(&mut self, member: usize, is_of_fleet: bool) {
         self.with_seat(member, |seat, now| seat.handle_key(now, is_of_fleet));
     }

@@ -302,7 +302,7 @@ fn one_of_all_cut_off_members_becomes_leader() {
             .advance_until(MINUTE, |world| world.members_with_working_agent() == [1])
             .expect("the second takes the seat");
         assert!(taken < Duration::from_secs(2), "{taken:?}, seed {seed}");
-        // The first member is not preferred, because it is cut off, too.
+        // The first member is preferred, but it is cut off, too. So it does not get the leadership back.
         world.advance_time(2 * MINUTE);
         assert_eq!(world.members_with_working_agent(), [1], "seed {seed}");
     }
@@ -430,8 +430,8 @@ fn member_with_another_key_lets_member_with_the_key_of_the_fleet_lead() {
     }
 }
 
-/// Alone, the member takes the seat after the grace period. It gives the seat to the first member with the
-/// key of the fleet.
+/// If no other member is present, the member takes the seat after the grace period. It gives the seat to the
+/// first member that has the key of the fleet.
 #[test]
 fn member_with_another_key_leads_late_and_until_another_member_can() {
     for seed in 0..20 {
@@ -447,7 +447,8 @@ fn member_with_another_key_leads_late_and_until_another_member_can() {
         let given = world
             .advance_until(3 * MINUTE, |world| world.members_with_working_agent() == [0])
             .expect("the first member gets the seat");
-        // The first member is back after a minute, and takes the seat without its place in the list.
+        // The first member is back after a minute. It takes the seat at once, without the delay of its place
+        // in the list.
         assert!(taken + given < MINUTE + Duration::from_secs(5), "{given:?}, seed {seed}");
         // With the right key, the member is a standby like others.
         world.set_key_of_member(1, true);

@@ -202,8 +202,8 @@ pub struct GnBroadcast {
     /// Size of the payload in octets.
     #[serde(default = "default_broadcast_size")]
     pub size: Spanned<usize>,
-    /// Whether to send road events at the centre (DENM) in place of packets. A node has received an event
-    /// when the node's map shows the event.
+    /// Whether the node sends road events at the centre (DENM) instead of plain packets. A node has received
+    /// an event when the node's map shows the event.
     #[serde(default)]
     pub denm: bool,
 }

@@ -82,7 +82,7 @@ impl AgentParameters {
     }
 }
 
-/// Record of the home agent with the public keys with which mobile routers have sessions.
+/// Name of the home agent's record with the public keys of its sessions with mobile routers.
 pub const SESSIONS_RECORD: &str = "sessions";
 
 /// The part of the record that this program reads.

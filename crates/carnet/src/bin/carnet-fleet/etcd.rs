@@ -81,7 +81,7 @@ pub struct EtcdConnection {
 pub struct SeatOverview {
     /// Revision of the store at which the state was read.
     pub store_revision: StoreRevision,
-    /// Value of [`Key::Owner`]; `None` if the store has no such key.
+    /// Value of [`StoreKey::Owner`]; `None` if the store has no such key.
     pub owner_value: Option<String>,
     /// Number of nodes that have records.
     pub node_count: u64,

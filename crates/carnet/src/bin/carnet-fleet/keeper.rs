@@ -95,10 +95,10 @@ pub struct SeatKeeper {
 /// Comparison of this member's private key with that of the fleet.
 #[derive(Debug, Default)]
 struct KeyComparison {
-    /// Record of the last comparison.
+    /// The fleet's record of public keys at the last comparison.
     record: Option<String>,
     next: Option<Instant>,
-    /// Difference that the log has named.
+    /// Difference between the keys that the log has reported last.
     difference: Option<String>,
 }
 
@@ -193,8 +193,8 @@ impl SeatKeeper {
         }
     }
 
-    /// Compares the private key with that of the fleet if the record has changed. While the keys differ, it
-    /// compares them each second, because the operator may have copied the file.
+    /// Compares the private key with that of the fleet if the record has changed. While the keys differ,
+    /// repeats the comparison each second, because the operator may have copied the key file.
     fn compare_keys(&mut self) {
         let record = self.seat_state.record(agent::SESSIONS_RECORD);
         let is_due = self.keys.next.is_some_and(|next| next <= Instant::now());
@@ -514,7 +514,7 @@ async fn follow_store(
     }
 }
 
-/// Executes the transactions one after the other. If a transaction takes too long, the seat repeats it, and
+/// Executes the transactions one after the other. If a transaction takes too long, `Seat` repeats it, and
 /// this task tries the next server. Earlier attempts continue, because a slow store may answer each of them
 /// late.
 async fn execute_transactions(

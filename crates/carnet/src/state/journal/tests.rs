@@ -289,7 +289,7 @@ fn refused_rename_is_repeated_after_crash() {
     }
 }
 
-/// The names of all kinds of keys are read as they were written, in the file too.
+/// Each kind of key is read back as it was written, both from its name and from a journal file.
 #[test]
 fn key_is_read_as_it_was_written() {
     let mut rng = Rng::new(1);

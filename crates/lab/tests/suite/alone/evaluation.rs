@@ -150,7 +150,8 @@ fn assert_reports_are_readable(out: &Path) {
             let color = if dark { "rgb(18, 20, 22)" } else { "rgb(247, 247, 245)" };
             assert_eq!(page["background"], color, "{told}");
         }
-        // The report has each picture twice, for wide and narrow screens, and shows the one for this width.
+        // The report has each picture twice, for wide and narrow screens. Screens of both widths must show
+        // the same number of pictures.
         for pair in seen.chunks(WINDOW_WIDTHS.len()) {
             assert_eq!(pair[0]["pictures"], pair[1]["pictures"], "{pair:#?}");
         }

@@ -40,10 +40,10 @@ fn scenario_bus_passes() {
     );
 }
 
-/// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
-/// link of 20 ms, and TCP over a link of 120 Mbit/s. Then actions degrade a link, make it a black hole,
-/// remove its carrier, and make a NAT forget its mappings. The test compares delays with those of the wire in
-/// the same run.
+/// A scenario that tests whether emulated links have the configured properties. Nodes without carnet send one
+/// probe over a wire, one over a link of 20 ms, and TCP over a link of 120 Mbit/s. Then actions degrade a
+/// link, make it a black hole, remove its carrier, and make a NAT forget its mappings. The test compares
+/// delays with those of the wire in the same run.
 const EMULATED_LINKS_SCENARIO: &str = r#"
 title = "links"
 [nodes.a]
