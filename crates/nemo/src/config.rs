@@ -48,7 +48,7 @@ pub struct MobileRouterSettings {
     /// Networks for which the router tries direct routes: each contains mobile networks. If the list is
     /// empty, the router has no direct routes.
     pub direct_networks: Vec<Ipv6Net>,
-    /// Whether direct routes go through encrypted sessions alone.
+    /// Whether direct routes carry packets only in encrypted sessions.
     pub requires_direct_encryption: bool,
 }
 

@@ -564,7 +564,7 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     assert_eq!(world.home_agent_of(0).drain(), Some(after));
     assert_eq!(world.command_agent(0, Command::EndDrain), Ok(()));
 
-    // The home agent sends a revocation and waits for its answer.
+    // The home agent sends a revocation and waits for the router's answer.
     let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT_ADDRESS], false));
     world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
     world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, false)));

@@ -9,22 +9,23 @@ use crate::PublicKey;
 
 /// Time for which the engine does not report a key again.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
-/// Largest number of reports at once, and time after which one more is possible. So a flood of random keys
-/// gets 15 lines into the log in its first minute, and 6 in each later minute.
+/// Largest number of reports at once. A flood of random keys causes at most 15 log lines in its first minute,
+/// and 6 in each later minute.
 const MAX_REPORTS_AT_ONCE: u32 = 10;
+/// Time after which one more report is possible.
 const TIME_PER_REPORT: Duration = Duration::from_secs(10);
 
-/// Age at which the engine reports a key from an address that has a session. The remote end may be about to
-/// announce its next key inside the session.
+/// Time after which the engine reports an unknown key from an address that has a session. Before, the remote
+/// end may still announce the key inside the session, as its next key.
 const ANNOUNCEMENT_TIME: Duration = Duration::from_secs(10);
-/// Largest number of keys whose announcement the engine awaits.
+/// Largest number of unknown keys of which the engine waits for an announcement.
 const MAX_AWAITED_KEYS: usize = 64;
 
 /// The keys that the engine has reported in the last minute.
 #[derive(Debug)]
 pub(crate) struct UnknownKeyReports {
     limiter: RateLimiter,
-    /// Keys with the time of their report, the oldest one first. The limiter bounds their number.
+    /// Keys with the time of their report, the oldest key first. The limiter bounds their number.
     reported_keys: VecDeque<(Time, PublicKey)>,
     /// Keys from addresses that have a session, with the time of their first handshake.
     awaited_keys: VecDeque<(Time, PublicKey)>,
@@ -57,7 +58,8 @@ impl UnknownKeyReports {
         is_allowed
     }
 
-    /// Returns whether the first handshake of a key is so old that its remote end would have announced it.
+    /// Returns whether the first handshake of a key was so long ago that the remote end of the session should
+    /// have announced this key.
     fn is_announcement_overdue(&mut self, now: Time, key: PublicKey) -> bool {
         if let Some((first_at, _)) = self.awaited_keys.iter().find(|(_, awaited)| *awaited == key) {
             return now.saturating_since(*first_at) >= ANNOUNCEMENT_TIME;
@@ -70,7 +72,7 @@ impl UnknownKeyReports {
     }
 }
 
-/// Removes the keys whose time is [`REPORT_INTERVAL`] ago.
+/// Removes the keys whose stored time is at least [`REPORT_INTERVAL`] ago.
 fn drop_old_keys(keys: &mut VecDeque<(Time, PublicKey)>, now: Time) {
     while keys.front().is_some_and(|(at, _)| now.saturating_since(*at) >= REPORT_INTERVAL) {
         keys.pop_front();
@@ -112,7 +114,8 @@ mod tests {
         assert_eq!(count, 21);
     }
 
-    /// A router that changes its key begins handshakes with the next key before the home agent knows it.
+    /// A router that replaces its key begins handshakes with the next key before the home agent knows that
+    /// key.
     #[test]
     fn key_from_address_with_session_is_reported_if_it_is_not_announced() {
         let mut reports = UnknownKeyReports::new();

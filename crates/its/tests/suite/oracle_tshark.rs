@@ -131,7 +131,7 @@ fn tshark_decodes_every_field_of_cam() {
         ("its.LightBarSirenInUse.sirenActivated", "0"),
         ("its.innerhardShoulderStatus", "1"),
         ("its.outerhardShoulderStatus", "2"),
-        // Thirteen bits and three bits of padding.
+        // tshark shows the thirteen bits of this value with three bits of padding.
         ("its.drivingLaneStatus", "aaa8"),
     ];
     check_decoded_fields("its-cam.pcap", port::CAM, &encode(&cam_with_all_fields()).unwrap(), &values);

@@ -442,7 +442,8 @@ pub enum EntryKey<'a> {
 }
 
 impl EntryKey<'_> {
-    /// Returns the key without the metric of a route, so that all routes to a destination have one subject.
+    /// Returns the subject of the key: the key without the metric of a route. All routes to a destination in
+    /// one table have the same subject.
     fn subject(self) -> Self {
         match self {
             EntryKey::Route(table, destination, _) => EntryKey::Route(table, destination, 0),
@@ -520,7 +521,7 @@ pub enum EntryChange {
     Remove(Arc<ForwardingEntry>),
 }
 
-/// A scope that has entries with a [subject](EntryKey::subject).
+/// A scope, and the hash of a [subject](EntryKey::subject) of which the scope has entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SubjectOwner {
     /// Hash of the subject.
@@ -538,17 +539,20 @@ impl SubjectOwner {
 
 /// The desired state, by scope, and the changes that the caller has not fetched yet.
 ///
-/// Only the list of its scope has an entry. The tables hold numbers, because a home agent has very many
-/// entries. All routes of a scope to one destination share a place in the table.
+/// To save memory, only the list of its scope holds an entry. All other tables hold hashes of entries and
+/// numbers of scopes.
+///
+/// All routes of a scope to one destination share a place in the table of owners.
 #[derive(Debug, Clone)]
 pub struct DesiredState<S> {
     /// Number of each scope that has entries: the place of its list in `entries_by_number`.
     number_by_scope: HashMap<S, u32>,
     /// Entries of each scope, by key.
     entries_by_number: Vec<Box<[EntryByKey]>>,
-    /// Numbers that no scope has.
+    /// Numbers of scopes that are not in use.
     free_numbers: Vec<u32>,
-    /// Owner of each entry: the scope that has the subject of the entry, and whose list has the entry.
+    /// Owner of each entry: the number of the scope whose list has the entry, found by the hash of the
+    /// entry's subject.
     owners: HashTable<SubjectOwner>,
     hasher: RandomState,
     changes: VecDeque<EntryChange>,
@@ -613,7 +617,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         self.entries_by_number[number as usize] = wanted.into();
     }
 
-    /// Gives a new scope a number.
+    /// Gives a scope without a number an unused one, and returns this number.
     fn add_scope(&mut self, scope: S) -> u32 {
         let number = self.free_numbers.pop().unwrap_or_else(|| {
             self.entries_by_number.push(Box::default());
@@ -627,7 +631,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         SubjectOwner { hash: self.hasher.hash_one(entry.0.key().subject()) as u32, scope: number }
     }
 
-    /// Updates the owners to the new entries of a scope.
+    /// Changes the table of owners from the previous entries of a scope to its new entries.
     fn change_subjects(&mut self, number: u32, before: &[EntryByKey], after: &[EntryByKey]) {
         for entry in subjects_without(before, after) {
             let owner = self.subject_owner(number, entry);
@@ -641,8 +645,8 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         }
     }
 
-    /// Removes an entry from its previous owner, because another scope now owns the key. Returns the former
-    /// entry; `None` if no scope has one.
+    /// Removes an entry from the scope that has an entry with the same key, because another scope now owns
+    /// this key. Returns the former entry; `None` if no scope has one.
     fn take_from_other_scope(&mut self, entry: &EntryByKey) -> Option<EntryByKey> {
         let wanted = self.subject_owner(0, entry);
         let place_of =
@@ -675,8 +679,8 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     }
 }
 
-/// Returns an entry of each subject that `others` lack. Both lists are in the order of keys, in which entries
-/// with the same subject follow each other.
+/// Returns the first entry of each subject that has entries in `entries` but none in `others`. Both lists are
+/// in the order of keys, so entries with the same subject follow each other.
 fn subjects_without<'a>(
     entries: &'a [EntryByKey],
     others: &'a [EntryByKey],
@@ -684,7 +688,7 @@ fn subjects_without<'a>(
     let has_same_subject =
         |one: &EntryByKey, other: &EntryByKey| one.0.key().subject() == other.0.key().subject();
     entries.chunk_by(has_same_subject).filter_map(|chunk| chunk.first()).filter(move |entry| {
-        // A subject comes before all keys that have it.
+        // In the order of keys, a subject comes before all keys with this subject.
         let at = others.partition_point(|other| other.0.key() < entry.0.key().subject());
         !others.get(at).is_some_and(|other| has_same_subject(entry, other))
     })
@@ -765,7 +769,8 @@ mod tests {
         assert_eq!(drain_changes(&mut state), [EntryChange::Remove(route("2001:db8:a::/64", 1).into())]);
     }
 
-    /// Returns a route whose action tells `is_into_tunnel`.
+    /// Returns a route into the tunnel device if `is_into_tunnel` is set, otherwise a route with another
+    /// action.
     fn numbered_route((destination, metric, is_into_tunnel): (u8, u32, bool)) -> ForwardingEntry {
         let mut entry = route(&format!("2001:db8:{destination}::/64"), metric);
         if let (ForwardingEntry::Route(route), true) = (&mut entry, is_into_tunnel) {
@@ -775,7 +780,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares the state, and the sum of its changes, with one map of all entries.
+        /// Compares two results with one map of all entries: the state, and the sum of all its changes.
         #[test]
         fn state_equals_a_map_of_the_last_owners(
             steps in prop::collection::vec(

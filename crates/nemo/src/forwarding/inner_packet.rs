@@ -18,7 +18,7 @@ pub(crate) fn is_ipv4(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 4)
 }
 
-/// Reads the header of a packet that may lack its end. Returns the header, and the length of the whole
+/// Reads the header of a packet whose end may be cut off. Returns the header, and the length of the whole
 /// packet.
 #[inline(always)]
 pub(crate) fn read_truncated_header(packet: &[u8]) -> Result<(Header, usize), Error> {
@@ -41,7 +41,7 @@ pub(crate) fn parse(packet: &[u8]) -> Result<(Header, usize), Error> {
     }
 }
 
-/// Returns the protocol number of a packet in an outer header.
+/// Returns the Next Header value by which an outer header announces this packet: that of IPv6 or of IPv4.
 #[inline]
 pub(crate) fn protocol_of(packet: &[u8]) -> u8 {
     if is_ipv4(packet) { protocol::IPV4 } else { protocol::IPV6 }

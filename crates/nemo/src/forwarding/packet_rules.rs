@@ -209,7 +209,7 @@ impl TrafficKind {
     }
 }
 
-/// Traffic that rules count: of one kind, by one interface, in one direction.
+/// Traffic that rules count: the traffic of one kind that passes one interface in one direction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CountedTraffic {
     /// Kind of the traffic.

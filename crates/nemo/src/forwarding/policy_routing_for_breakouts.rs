@@ -52,7 +52,8 @@ const MARK_UNDECIDED: Mark = Mark { mask: MARK_MASK, value: 0 };
 const MARK_INSIDE_TUNNEL: Mark = Mark { mask: MARK_MASK, value: 0x3f00_0000 };
 /// Zone of connection tracking for packets without the tunnel.
 const CONNTRACK_ZONE: u16 = 13_500;
-/// Largest number of policies, because each has a mark.
+/// Largest number of policies. Each policy has a mark of its own, and the bits of [`MARK_MASK`] have no room
+/// for further marks.
 const MAX_BREAKOUT_POLICIES: usize = 0x3e;
 /// Mark of the packets of a host with access to a captive portal.
 const MARK_CAPTIVE_PORTAL: Mark = Mark { mask: MARK_MASK, value: 0x7e00_0000 };

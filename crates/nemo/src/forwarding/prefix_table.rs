@@ -59,8 +59,9 @@ impl<V> PrefixTable<V> {
     }
 }
 
-/// Map from very many prefixes to values that seldom changes and is not read for common packets. It is
-/// sorted, so it needs no free places. A lookup costs one binary search for each prefix length.
+/// Map from very many prefixes to values, for data that seldom changes and that common packets do not need.
+/// Its lists are sorted and have no unused places, to save memory. A lookup costs one binary search for each
+/// prefix length.
 #[derive(Debug, Clone)]
 pub struct SortedPrefixes<V> {
     /// Prefix lengths in use, descending, each with its prefixes in order.

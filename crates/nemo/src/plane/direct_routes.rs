@@ -31,7 +31,7 @@ pub(crate) struct DirectRoutes {
 pub(super) struct DirectSettings {
     /// Networks whose mobile networks may get direct routes.
     pub(super) networks: Vec<Ipv6Net>,
-    /// Whether direct routes go through encrypted sessions alone.
+    /// Whether direct routes carry packets only in encrypted sessions.
     pub(super) requires_sessions: bool,
 }
 
@@ -139,8 +139,8 @@ impl DirectRoutes {
                 }
                 Wish::Routes => is_changed = true,
                 Wish::Straight(_) | Wish::InSession { .. } | Wish::SessionKey { .. } | Wish::Event(_) => {
-                    // The change of the data path comes first, because the other router may send packets as
-                    // soon as it has the message.
+                    // First change the data path, then send the message: the other router may send packets as
+                    // soon as it has received the message.
                     if !matches!(wish, Wish::Event(_)) && std::mem::take(&mut is_changed) {
                         self.update_desired_routes(now, Some(router), data_path);
                     }
@@ -230,7 +230,8 @@ impl DirectRoutes {
     }
 }
 
-/// Returns the output to the platform; `None` for a wish that concerns the tunnels of this station.
+/// Returns the output to the platform for a wish of the direct routes; `None` for a wish that concerns the
+/// tunnels of this station.
 fn to_output(wish: Wish) -> Option<Output> {
     match wish {
         Wish::Straight(packet) => Some(Output::Packet(packet)),

@@ -247,12 +247,12 @@ fn forgotten_peer_leaves_nothing_behind() {
         network.home_agent_engine.forget_peer(id);
     }
     assert_eq!(format!("{:?}", network.home_agent_engine), before);
-    // Further pairs of keys get numbers of their own.
+    // Key pairs of a further remote end get other numbers.
     let key = PrivateKey::from_random([0x77; 32]).public_key();
     let other = RemotePeer { peer_id: carnet_wireguard::PeerId(9), ..peer(vec![key]) };
     assert!(network.home_agent_engine.set_peer(network.now, other));
     exchange_payloads(&mut network, "unchanged");
-    // The peer of the network leaves nothing behind as well, and may come back.
+    // The removed router of the network leaves no state behind, and may open a session again.
     network.home_agent_engine.forget_peer(HOME_AGENT_PEER);
     let after = format!("{:?}", network.home_agent_engine);
     assert!(after.contains("peers: 1, sessions: 0, pairs: 1, timestamps: 0"), "{after}");

@@ -243,7 +243,8 @@ impl FullBinding {
         }
     }
 
-    /// Returns the smallest form of the binding; `None` if the binding has no tunnel and no other state.
+    /// Returns the form of the binding that needs the least memory; `None` if the binding has no tunnel and
+    /// no other state.
     fn into_smallest_form(self: Box<FullBinding>) -> Option<BindingTunnels> {
         let plain = self.distributor.is_none() && self.receive_window.is_none();
         match self.tunnels.as_slice() {
