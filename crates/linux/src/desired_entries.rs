@@ -1,7 +1,7 @@
 //! The desired entries, each with its installation state.
 //!
-//! A home agent has very many entries, and nearly all are installed as desired. Such an entry needs only its
-//! place in the set; the table of states has the others.
+//! A home agent has very many entries, and nearly all are installed as desired. The set stores such an entry
+//! without a state. A table has the states of all other entries.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct EntryState {
     /// Whether carnet does not know the kernel's state of this entry: the entry may be missing, or equal
     /// [`Self::installed`] or the desired entry.
     pub(crate) is_state_unknown: bool,
-    /// Whether another program's address takes the place of this entry.
+    /// Whether another program has added the same address, which carnet uses instead of an own entry.
     pub(crate) has_foreign_address: bool,
     /// Whether the kernel or another program has removed the installed entry.
     pub(crate) is_lost: bool,
@@ -49,8 +49,8 @@ impl DesiredEntries {
         DesiredEntries { entries: HashSet::default(), unusual_states: HashMap::new(), tunnel_index }
     }
 
-    /// Returns the state of an entry that is installed as desired. On an interface other than the TUN device,
-    /// the state of an installed entry is not this one.
+    /// Returns the state of an entry that is installed as desired and belongs to the TUN device or to no
+    /// interface. An installed entry of another interface has another state, because the index differs.
     fn usual_state(&self, entry: &EntryByKey) -> EntryState {
         let is_on_tunnel_device = matches!(&*entry.0, ForwardingEntry::Route(route)
             if route.is_into_tunnel_device() || *route.action == RouteAction::Local);

@@ -1,9 +1,9 @@
 //! Returns unused memory of the process to the kernel.
 //!
-//! A block of memory of at least 128 KiB has a mapping of its own, which returns to the kernel
-//! once the block is free. The tables of a home agent with very many nodes have such blocks, and a table that
-//! grows frees its old block. The system's allocator would put most of these blocks among small ones, where a
-//! free block keeps its pages.
+//! A block of memory of at least 128 KiB has a mapping of its own, which returns to the kernel once the block
+//! is free. The tables of a home agent with very many nodes have such blocks, and a table that grows frees
+//! its old block. The system's allocator would put most of these blocks between small blocks. There the pages
+//! of a free block stay with the process.
 
 use std::alloc::Layout;
 use std::ptr::null_mut;
@@ -30,7 +30,7 @@ pub(crate) fn map_block(size: usize) -> *mut u8 {
 /// it was.
 ///
 /// # Safety
-/// `mapping` must be a mapping of [`map_block`] with this size, and nothing may use its former place later.
+/// `mapping` must be a mapping of [`map_block`] with this size, and no code may use its former address later.
 pub(crate) unsafe fn resize_mapping(mapping: *mut u8, size: usize, new_size: usize) -> *mut u8 {
     // SAFETY: the caller guarantees that the mapping has this size.
     let resized = unsafe { libc::mremap(mapping.cast(), size, new_size, libc::MREMAP_MAYMOVE) };

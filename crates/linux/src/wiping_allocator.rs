@@ -90,9 +90,9 @@ unsafe impl GlobalAlloc for WipingAllocator {
             // SAFETY: the caller keeps the contract of `realloc`, which is the system's.
             return unsafe { System.realloc(memory, layout, size) };
         }
-        // The system's `realloc` would leave the octets in the old place, so copy and wipe them here. SAFETY:
-        // both places are as large as the copied part, and do not overlap. The old place is freed only if the
-        // allocation of the new one has succeeded.
+        // The system's `realloc` would leave the octets in the old memory, so copy and wipe them here.
+        // SAFETY: old and new memory are as large as the copied part, and do not overlap. The old memory is
+        // freed only if the allocation of the new memory has succeeded.
         unsafe {
             let new = self.alloc(new_layout);
             if !new.is_null() {
@@ -246,7 +246,7 @@ mod tests {
             WipingAllocator.dealloc(memory, layout);
             memory as usize
         };
-        // Another thread may get a part of the free place, but not all of it.
+        // Another thread may get a part of the freed memory, but not all of it.
         assert!(!(begin..begin + layout.size()).step_by(4 << 20).all(is_mapped));
     }
 

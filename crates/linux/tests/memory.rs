@@ -56,8 +56,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 /// Number of bindings: 100,000 / 32.
 const BINDING_COUNT: usize = 3125;
 
-/// Memory for a binding with an IPv4 prefix besides its IPv6 prefix, by memory without it. The memory of the
-/// whole process includes the config.
+/// Limit for the memory of a binding with an IPv4 and an IPv6 prefix. The unit is the memory of a binding
+/// with an IPv6 prefix only. The memory of the whole process includes the config.
 const MAX_RATIO_OF_IPV4: f64 = 1.22;
 
 const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);

@@ -204,8 +204,8 @@ async fn modem_is_found_by_port_and_signal_polling_set_up() {
     let source = |name: &str| SignalSource { interface: name.into(), file: None };
     let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
     let mut signals = SignalReader::open_with_bus(uplinks, &bus.socket);
-    // -82 dBm is 50 %, -51 dBm is 100 %. The third modem is found by its bearer, because its ports are no
-    // uplinks.
+    // -82 dBm is 50 %, -51 dBm is 100 %. carnet finds the third modem by its bearer, because the modem's
+    // ports are no uplinks.
     wait_for_signals(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;
 
     let measuring = manager.object_server().interface::<_, SignalMeasurement>(MODEM_PATHS[0]).await.unwrap();

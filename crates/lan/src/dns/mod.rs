@@ -59,9 +59,9 @@ pub struct QueryId(pub u64);
 /// Transport of a DNS message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// Datagrams, with a limited length.
+    /// UDP datagrams, which limit the length of an answer.
     Udp,
-    /// A connection, without a limit.
+    /// A TCP connection, which carries answers of every length.
     Tcp,
 }
 

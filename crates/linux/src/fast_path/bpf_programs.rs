@@ -913,8 +913,9 @@ fn program_for_role(
 }
 
 /// Returns the programs of all present interfaces and of interfaces that may appear. At a mobile router these
-/// are the configured interfaces, at a home agent any. The set contains both programs for a future interface,
-/// because it may lack a link-layer address, as a modem's does. The set is never empty.
+/// are the configured interfaces, at a home agent any. An interface that may appear has two programs in the
+/// set, for frames with and without an Ethernet header. It may lack a link-layer address, as a modem's
+/// interface does. The set is never empty.
 fn expected_programs(
     kind: AttachmentKind,
     ports: &InterfaceRoles,

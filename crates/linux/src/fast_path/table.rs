@@ -51,8 +51,8 @@ pub(crate) enum MapOperation {
     RemoveRules(u32),
     /// Invalidates all cached lookups: those of flows, and cached next hops.
     Forget,
-    /// Invalidates cached lookups of flows. Cached next hops stay valid, except for a removed binding, which
-    /// has another version number.
+    /// Invalidates cached lookups of flows. Cached next hops stay valid, except those of a removed binding,
+    /// whose version number has changed.
     ForgetFlows,
 }
 

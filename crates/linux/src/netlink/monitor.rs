@@ -1,8 +1,9 @@
 //! Receives the kernel's netlink events, and notes which parts of the kernel's state they concern.
 //!
 //! An event only says *that* a part has changed; the observer then reads its present state. A state that is
-//! built from single events would be outdated, and would stay wrong after a lost event. Only of verified IPv6
-//! neighbours the monitor notes the addresses, because the kernel's table does not show past answers.
+//! built from single events would be outdated, and would stay wrong after a lost event. There is one
+//! exception: the monitor takes the addresses of verified IPv6 neighbours from events, because the kernel's
+//! table does not show past answers.
 //!
 //! To keep requests rare, the monitor ignores events about state that carnet does not read. A filter in the
 //! kernel drops events about routes and rules that carnet itself has caused. Otherwise the changes for ten

@@ -326,9 +326,9 @@ mod tests {
         for length in HEADER_LEN..packet.len() {
             assert!(parse_packet(&packet[..length]).is_err(), "{length}");
         }
-        // The key is missing.
+        // The message has Key Version 1, but its key is missing.
         assert!(changed(KEY_VERSION_OFFSET, WIREGUARD_KEY).is_err());
-        // A key of an unknown version.
+        // The parser ignores a key of an unknown version.
         assert_eq!(
             changed(KEY_VERSION_OFFSET, WIREGUARD_KEY + 1),
             Ok(example_message(DirectRouteKind::BindingUpdate))
