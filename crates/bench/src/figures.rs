@@ -295,8 +295,8 @@ impl Series {
         let mut sorted = self.rounds.clone();
         sorted.sort_by(f64::total_cmp);
         let count = sorted.len();
-        // Number of values to leave out at each end. It is the largest number for which a fair coin shows at
-        // most so many heads with a probability below 2.5 %.
+        // Number of values to leave out at each end. It is the largest number n such that a fair coin shows
+        // at most n heads with a probability below 2.5 %.
         let (mut left_out, mut chance, mut sum) = (0, 0.5_f64.powi(count as i32), 0.0);
         while left_out < count / 2 {
             sum += chance;

@@ -198,7 +198,7 @@ fn check_inbound_filter(path: &str) {
     );
     bed.core.run_ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f0::2");
 
-    // The station starts again.
+    // The station starts again after the kill.
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
     let mut router = Station::start(&bed.router, &config);
     send_attack(&bed, ATTACK_PACKET_COUNT / 2);

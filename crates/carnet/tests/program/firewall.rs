@@ -22,7 +22,7 @@ fn router_behind_documented_firewall_registers_and_serves_its_hosts() {
     let (agent, router) = bed.start_stations();
     router.wait_until_registered();
     wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
-    // Without the firewall's accept rules no packet passes.
+    // Control: without the firewall's accept rules no packet passes.
     let chain = ["nft", "flush", "chain", "inet", "carnet", "forward"];
     assert!(bed.agent.run_program(&chain).status.success());
     assert_eq!(agent.show_json("status")["dataplane"], router.show_json("status")["dataplane"]);

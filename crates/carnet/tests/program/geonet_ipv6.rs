@@ -154,7 +154,7 @@ fn sending_ipv6_over_geonetworking_makes_no_netlink_request() {
         wait_until("what went is counted", seconds(5), || {
             stations[0].counter("geonet.ipv6.sent") >= sent + 300
         });
-        // A changed address causes netlink requests.
+        // Control: a changed address causes netlink requests.
         west.run_ip("-6 addr add 2001:db8:6::1/64 dev gn0");
         wait_until("the address is noticed", seconds(5), || questions()[0] > before[0]);
     }

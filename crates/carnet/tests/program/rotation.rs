@@ -107,7 +107,7 @@ fn change_of_a_key_continues_after_a_kill() {
         let changed = if changes_router { &router } else { &agent };
         let finished = match first.status.success() {
             true => first,
-            // The command, run again, continues the change.
+            // When the command runs again, it continues the change.
             false => rotate_key(changed),
         };
         let logs = || format!("{}\n{}", agent.log_text(), router.log_text());
