@@ -418,8 +418,8 @@ fn example_configs_pass_the_check() {
         std::fs::write(&config, own).expect(name);
         assert!(run_carnet(&["key", "--out", key.to_str().expect("a path")]).status.success());
         let output = run_carnet(&["check", "--config", config.to_str().expect("a path")]);
-        let found = (output.status.code(), stderr_text(&output));
-        assert_eq!(found, (Some(0), "tunnels: encrypted\n".to_owned()), "{name}");
+        let found = (output.status.code(), stdout_text(&output), stderr_text(&output));
+        assert_eq!(found, (Some(0), "tunnels: encrypted\n".to_owned(), String::new()), "{name}");
         std::fs::remove_file(config).expect("the config is there");
         std::fs::remove_file(key).expect("the key is there");
     }
