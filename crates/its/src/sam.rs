@@ -164,8 +164,8 @@ impl ItsAid {
     pub const MAX_ITS_AID: u32 = 270_549_119;
 }
 
-/// For each length of the encoding: the lowest ITS-AID, and the number of bits that follow the prefix of
-/// ones.
+/// For each length of the encoding: the lowest ITS-AID of this length, and the number of bits that follow the
+/// prefix.
 const ITS_AID_LENGTHS: [(u32, u32); 4] = [(0, 7), (128, 14), (16_512, 21), (2_113_664, 28)];
 
 impl Uper for ItsAid {

@@ -236,7 +236,7 @@ impl CertificateStore {
         self.issuers.get(&name)
     }
 
-    /// Returns an authority by its name in requests.
+    /// Returns an authority by the short name that requests for certificates contain.
     pub fn authority_by_short_name(&self, name: HashedId3) -> Option<&TrustedCertificate> {
         self.issuers.values().find(|trusted| {
             trusted.name.last_three_octets() == name

@@ -27,7 +27,7 @@ use crate::station::Station;
 /// [`LEAVING_TIME`].
 const LEAVING_RANGE_SHARE: f64 = 0.95;
 const LEAVING_TIME: Duration = Duration::from_secs(1);
-/// Share of the radio range: a neighbour counts as staying if it is nearer than this now and after
+/// Share of the radio range: a neighbour counts as staying if its distance is below this share now and after
 /// [`STAYING_TIME`].
 const STAYING_RANGE_SHARE: f64 = 0.9;
 const STAYING_TIME: Duration = Duration::from_secs(2);

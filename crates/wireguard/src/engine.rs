@@ -208,7 +208,7 @@ struct TunnelFactory {
 }
 
 impl TunnelFactory {
-    /// Returns the library's interface after it has got the private key for the next tunnel.
+    /// Gives the library's interface the private key for the next tunnel, and returns the interface.
     fn interface_with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
         if self.public != key.public {
             self.interface = self

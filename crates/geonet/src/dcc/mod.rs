@@ -154,7 +154,8 @@ pub struct GatePacket<T> {
     pub lifetime: Duration,
     /// Octets behind the EtherType.
     pub octets: usize,
-    /// Whether this packet replaces waiting packets of its profile that have this flag, too.
+    /// Whether this packet replaces the waiting packets of its profile whose value of this field is true as
+    /// well.
     pub replaces_waiting: bool,
     /// The packet itself, in the caller's form.
     pub packet_content: T,

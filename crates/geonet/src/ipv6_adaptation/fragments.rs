@@ -256,8 +256,8 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Handles that the position of a station has become unknown. Before the next large packet, the sublayer
-    /// asks the station again whether it can reassemble.
+    /// Handles a station whose position has become unknown. Before the next large packet, the sublayer asks
+    /// the station again whether it can reassemble.
     pub(super) fn forget_ability(&mut self, station: MacAddress) {
         let key = mac_key(station);
         if matches!(self.ability_by_station.get(&key), Some(PeerAbility::Able { .. })) {

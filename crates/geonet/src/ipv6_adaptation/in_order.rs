@@ -69,7 +69,8 @@ struct SourceBuffer<T> {
     last_received_at: Time,
     /// Waiting packets in the order of their numbers.
     waiting_packets: VecDeque<BufferedPacket<T>>,
-    /// SRTT and VAR of the lateness of packets for which another packet waited.
+    /// SRTT and VAR of the lateness: the time by which late packets arrive after a packet that waits for
+    /// them.
     lateness: Option<(Duration, Duration)>,
 }
 

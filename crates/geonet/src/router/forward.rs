@@ -482,8 +482,8 @@ impl Router {
         self.schedule_buffer_timers();
     }
 
-    /// Handles a source that has just been stored in the location table: packets that waited for this station
-    /// may leave.
+    /// Handles a source whose position the location table has just stored: packets that waited for this
+    /// station may leave.
     pub(super) fn handle_learned_source(
         &mut self,
         now: Time,

@@ -202,7 +202,8 @@ fn forwarding_reuses_buffers() {
     assert!(seen.len() <= 4, "{} buffers", seen.len());
 }
 
-/// FDV_COH_BV_01, FDV_COH_BV_02: PL is the length of the payload; 0 without payload.
+/// FDV_COH_BV_01, FDV_COH_BV_02: the field PL is the length of the payload, and 0 for a packet without
+/// payload.
 #[test]
 fn fdv_coh_bv_01_payload_length() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());

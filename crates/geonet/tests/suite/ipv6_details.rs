@@ -447,7 +447,8 @@ fn number_of_learned_links_follows_config_and_needs_subnet() {
         &udp_packet(host.own_link_local(), parse_address("ff3e:40:3ffe:0:0:3:0:99"), 20),
     );
     assert_eq!(parse(&host.iut.take_only_transmission().frame).extended.area(), Some(&area));
-    // An advertisement that withdraws its prefix ends the link; a forged one does not.
+    // An advertisement of the router that withdraws its prefix ends the link. A forged advertisement does not
+    // end it.
     let mut forged = router_advertisement(&router, prefix("3ffe:0:0:3::"), 0);
     forged[7] = 64;
     sender.sequence = 2;

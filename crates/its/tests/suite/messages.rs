@@ -330,7 +330,7 @@ fn encoder_omits_default_validity() {
     let mut denm = Denm::default();
     let without = encode(&denm).unwrap().len();
     denm.denm.management.validity_duration = ValidityDuration(601);
-    // A validity that differs from the default takes seventeen bits.
+    // A validity that differs from the default takes seventeen bits of the message, so at least two octets.
     assert!(encode(&denm).unwrap().len() >= without + 2);
 }
 

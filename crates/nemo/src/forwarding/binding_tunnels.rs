@@ -21,8 +21,8 @@ pub(crate) struct BindingTunnels {
     pub distribution: Option<FlowDistribution>,
 }
 
-/// Divides the packets of a home address among its valid registrations by the flow bindings. `living` are
-/// these registrations, the preferred one first.
+/// Divides the packets of a home address among its valid registrations by the flow bindings. `living` are the
+/// valid registrations, the preferred one first.
 pub(crate) fn divide_among_tunnels(
     end: TunnelEnd,
     home_address: Ipv6Addr,

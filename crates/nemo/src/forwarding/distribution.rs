@@ -65,7 +65,7 @@ pub enum TunnelChoice {
     None,
 }
 
-/// Name of a packet in fragments: source, destination and Identification.
+/// Key of a fragmented packet: source, destination and Identification.
 type FragmentedPacketId = (Ipv6Addr, Ipv6Addr, u32);
 
 /// Rules of a home address, with the state of `balance` and of fragmented packets.
@@ -76,7 +76,7 @@ pub struct FlowDistributor {
     /// Secret key of the flow hash. It prevents a sender from selecting a tunnel by its addresses and ports.
     flow_hash_key: u64,
     fragmented_flows: HashMap<FragmentedPacketId, (Time, Flow)>,
-    /// Names of the fragmented packets, in the order of arrival.
+    /// Keys of the fragmented packets, in the order of arrival.
     fragment_arrival_order: VecDeque<(Time, FragmentedPacketId)>,
 }
 

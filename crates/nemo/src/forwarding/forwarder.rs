@@ -267,8 +267,8 @@ impl Forwarder {
             // RFC 7739: identifications begin at a random number.
             outer_fragment_identification: (identifications >> 32) as u32,
             inner_fragment_identification: identifications as u32,
-            // Path MTU discovery of a whole fleet needs more errors per second than unauthenticated sources
-            // may cause.
+            // Path MTU discovery of a whole fleet causes more ICMPv6 errors per second than the limit for
+            // other errors permits.
             too_big_limiter: RateLimiter::new(200, Duration::from_millis(1)),
             forgery_limiter: RateLimiter::new(FORGERY_BURST, FORGERY_ERROR_INTERVAL),
             ignore_too_big_until: Time::ZERO,
@@ -462,8 +462,8 @@ impl Forwarder {
             path.traffic.count_sent(length);
             mss::clamp_mss(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated_packets += 1;
-            // RFC 4213 3.2.2: a packet that must not be refused may exceed the MTU. Routers may then fragment
-            // the outer packet.
+            // RFC 4213 3.2.2: an inner packet of the minimum size must pass even if it exceeds the MTU.
+            // Routers may then fragment the outer packet.
             let may_fragment = length > mtu;
             return ForwardingVerdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment, session };
         };
@@ -569,8 +569,7 @@ impl Forwarder {
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
-        // A copy also contains the number of the packet. The size of all copies must fit the smallest MTU of
-        // their tunnels.
+        // A copy also contains the number of the packet. Each copy must fit the smallest MTU of all tunnels.
         let room = |ends: &TunnelEnds| {
             self.paths_by_ends
                 .get(ends)

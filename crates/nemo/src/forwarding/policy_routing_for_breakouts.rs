@@ -44,13 +44,13 @@ use super::packet_rules::{
 
 /// Bits of a packet's mark that carnet uses.
 const MARK_MASK: u32 = 0x7f00_0000;
-/// Bit of the mark that only packets without the tunnel have.
+/// Bit of the mark that only packets have which leave without the tunnel.
 const MARK_OUTSIDE_TUNNEL: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
 /// No policy has decided about the packet.
 const MARK_UNDECIDED: Mark = Mark { mask: MARK_MASK, value: 0 };
 /// A policy has decided that the packet takes the tunnel.
 const MARK_INSIDE_TUNNEL: Mark = Mark { mask: MARK_MASK, value: 0x3f00_0000 };
-/// Zone of connection tracking for packets without the tunnel.
+/// Zone of connection tracking for packets that leave without the tunnel.
 const CONNTRACK_ZONE: u16 = 13_500;
 /// Largest number of policies. Each policy has a mark of its own, and the bits of [`MARK_MASK`] have no room
 /// for further marks.
@@ -73,7 +73,7 @@ const COUNTING_RULES: u32 = 5;
 const NEVER_FORWARDED_DESTINATIONS: [&str; 4] =
     ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
 
-/// A policy about packets of hosts on board: whether they leave without the tunnel.
+/// A policy that decides whether packets of hosts on board leave without the tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakoutPolicy {
     /// Name of the policy.
@@ -405,8 +405,8 @@ fn nat_rules(
         ..from
     };
     let outside = PacketMatch { mark: Some(MARK_OUTSIDE_TUNNEL), ..to };
-    // When the access ends, connection tracking still knows the host's connections to the portal. So drop the
-    // answers of these connections.
+    // Connection tracking still knows the host's connections to the portal after the access has ended. So
+    // drop the answers of these connections.
     let portal = PacketMatch { connection_mark: Some(MARK_CAPTIVE_PORTAL), ..answers.clone() };
     let portal = (!leads_to_portal).then_some((Chain::Prerouting, 0, portal, Verdict::Drop));
     // Restore only marks of policies that the config has now. A connection may still have the mark of a

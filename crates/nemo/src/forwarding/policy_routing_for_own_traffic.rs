@@ -103,8 +103,8 @@ pub(crate) fn own_traffic_entries<'a>(
     entries
 }
 
-/// Returns an address of this machine in an IPv4 mobile network that the tunnel carries, in IPv4-mapped form;
-/// `None` if the machine has none. For a mobile node this is its IPv4 home address.
+/// Returns an address of this machine in an IPv4 mobile network that the tunnel carries, in IPv4-mapped form.
+/// Returns `None` if the machine has no such address. For a mobile node, returns its IPv4 home address.
 fn ipv4_source_address(
     router: &MobileRouter,
     lan: &[String],

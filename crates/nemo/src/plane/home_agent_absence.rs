@@ -40,8 +40,8 @@ impl HomeAgentAbsence {
         }
     }
 
-    /// Notes whether the home agent gives service. Returns `Some(true)` if the home agent now counts as away,
-    /// `Some(false)` if it is back, and `None` without a change.
+    /// Stores whether the home agent gives service. Returns `Some(true)` if the home agent now counts as
+    /// away, `Some(false)` if it is back, and `None` without a change.
     fn update_service(&mut self, now: Time, is_served: bool) -> Option<bool> {
         if !self.is_enabled {
             return None;
@@ -61,8 +61,8 @@ impl HomeAgentAbsence {
 }
 
 impl RouterRole {
-    /// Notes whether the home agent gives service. Returns a message for the operator after a change,
-    /// otherwise `None`.
+    /// Stores whether the home agent gives service. If the home agent is now away or back, returns a message
+    /// for the operator, otherwise `None`.
     pub(super) fn apply_absence_policy(&mut self, now: Time) -> Option<&'static str> {
         if !self.home_agent_absence.is_enabled {
             return None;

@@ -85,7 +85,7 @@ impl Nemo {
         }
     }
 
-    /// Handles that an interface no longer exists.
+    /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.interfaces.remove(name);
         if let Some(access) = self.roadside_units.as_mut().filter(|access| access.interface == name) {
@@ -128,7 +128,7 @@ impl Nemo {
         found
     }
 
-    /// Handles whether the modem of an uplink roams; `None` if that is not known.
+    /// Handles a report about an uplink: whether its modem roams; `None` if that is not known.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         if let Some(router) = &mut self.roles.router_role {
             router.state_machine.handle_roaming(now, wall, interface, roaming);
@@ -402,7 +402,7 @@ impl Nemo {
         }
     }
 
-    /// Handles that a station came into range. `roadside` says whether the station is a roadside unit; `own`
+    /// Handles a station that came into range. `roadside` says whether the station is a roadside unit; `own`
     /// and `link_local` are this station's addresses. Returns a Router Solicitation to all stations in range
     /// if the station is a roadside unit, otherwise `None`.
     pub fn handle_new_station(

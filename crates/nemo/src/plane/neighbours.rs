@@ -135,7 +135,8 @@ pub(super) fn update_desired_routes(
     data_path.desired_state.replace_scope(StateOwner::Neighbours, entries);
 }
 
-/// Passes a message of another station to the part that it concerns.
+/// Passes a message of another station to its receiver: the routes to neighbouring mobile networks, or the
+/// selection of roadside units.
 pub(super) fn handle_packet(
     machine: Option<&mut Mnpp>,
     access: Option<&mut RoadsideUnits>,

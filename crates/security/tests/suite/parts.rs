@@ -86,7 +86,7 @@ fn own_event_delays_pseudonym_change() {
     assert!(pseudonym.is_due(Time::from_secs(100)));
 }
 
-/// The addresses of a station follow from its ticket's name, and a link accepts the link-layer address.
+/// A ticket's name determines the addresses of the station, and a link accepts the link-layer address.
 #[test]
 fn ticket_has_one_hashed_id_8() {
     let identity = StationIdentity::of_ticket(HashedId8([1, 2, 0xff, 4, 5, 6, 7, 8]));

@@ -471,7 +471,7 @@ fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
     }
 }
 
-/// Profile of DENM: the receiver requires a generation location and the certificate.
+/// The receiver checks the profile of DENM: a generation location and the certificate are required.
 #[test]
 fn receiver_rejects_denm_without_location_or_certificate() {
     assert_eq!(

@@ -213,7 +213,7 @@ fn tc_sec_itss_snd_cam_09_01() {
     let wanted: Vec<_> = signed_message_of(&asks).header.inline_requests.iter().collect();
     assert_eq!(wanted, [name_of_certificate(&PortableBackend, &pki.authority).last_three_octets()]);
     assert_eq!(receive_packet(&mut car.security, now_at_milliseconds(10), &asks).unwrap().len(), 1);
-    // The first CAM carries the station's own certificate, because a new station has appeared. The next one
+    // The first CAM carries the station's own certificate, because a new station has appeared. The next CAM
     // carries the authority's certificate.
     assert!(
         signed_message_of(&car.signed_cam(now_at_milliseconds(100))).header.requested_certificate.is_none()

@@ -23,8 +23,8 @@ pub(super) const MAX_NESTED_TUNNELS: usize = 6;
 /// Returns whether a packet has reached the largest number of nested IP headers.
 #[inline(always)]
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    // The value of the first Next Header (or Protocol) field suffices for most packets: with none of these
-    // values there is no inner IP header.
+    // The first Next Header (or Protocol) field is enough for most packets: if it has none of these values,
+    // there is no inner IP header.
     const ENCAPSULATION_LIMIT_OPTION: [u8; 4] =
         [protocol::IPV6, protocol::IPV4, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
     let at = if inner_packet::is_ipv4(packet) { 9 } else { 6 };

@@ -141,7 +141,7 @@ pub(super) struct PacketSender {
     pub(super) is_distributed: bool,
 }
 
-/// Name of a binding: the role of this end, and the home address.
+/// Key of a binding: the role of this end, and the home address.
 pub(super) type BindingName = (TunnelEnd, Ipv6Addr);
 
 /// Tunnels of one home address.

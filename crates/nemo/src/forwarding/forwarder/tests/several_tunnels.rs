@@ -147,7 +147,8 @@ fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
             ForwardingVerdict::from(TunnelDropReason::TooBig)
         );
         assert!(next_caused_packet(&mut forwarder).is_some(), "Packet Too Big");
-        // With a smaller path MTU, packets up to 1280 octets may be fragmented.
+        // If the path MTU is smaller, routers may fragment the outer packets of inner packets up to 1280
+        // octets.
         forwarder.set_tunnel(Tunnel { mtu: 1100, ..made });
         for (length, expected) in [(1100, false), (1101, true), (1280, true)] {
             let mut buffer = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, length);
