@@ -321,8 +321,8 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Load average per core above which a machine counts as busy. A machine also counts as busy if other
-/// programs use more than the second share of all cores.
+/// Load average per core above which a machine counts as busy. `BUSY_SHARE_OF_OTHERS` is the share of all
+/// cores used by other programs above which it counts as busy, too.
 const BUSY_LOAD_PER_CORE: f64 = 0.5;
 const BUSY_SHARE_OF_OTHERS: f64 = 0.03;
 

@@ -149,7 +149,8 @@ fn measure_handovers_in_direction(
                 result
             });
             let stream = send_stream(&mut sender, &sink, &frame, highest * RATE_SHARE, &stop);
-            // Wait for the thread that orders handovers, even if the sender has failed; it ends by itself.
+            // Wait for the thread that orders handovers, even if the sender has failed; this thread ends by
+            // itself.
             orders.join().map_err(|_| {
                 anyhow!("bug: the thread that requests handovers from the mobile router panicked")
             })??;

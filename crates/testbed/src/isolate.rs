@@ -133,7 +133,8 @@ pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
     drop(command);
     let requests = pipe.try_clone().context("cannot listen to the inner lab")?;
     call_on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
-    // Start the thread after the signals are blocked: otherwise it would receive them and end the lab.
+    // Start the thread after the signals are blocked. Otherwise this thread would receive the signals, and
+    // they would end the lab.
     let server = std::thread::spawn(move || quota::serve_inner_lab(requests));
     let status = child.wait().context("cannot wait for the inner lab")?;
     let _ = server.join();

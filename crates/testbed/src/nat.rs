@@ -71,7 +71,7 @@ fn flush_connections() -> anyhow::Result<()> {
     sendto(socket.as_raw_fd(), &message, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
     let mut answer = [0; 256];
     let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-    // The answer is a header of type 2 and a struct nlmsgerr, whose error number 0 means success.
+    // The kernel's answer is a header of type 2 and a struct nlmsgerr, whose error number 0 means success.
     let word = |at: usize| {
         answer[..length].get(at..at + 4).and_then(|w| Some(i32::from_ne_bytes(w.try_into().ok()?)))
     };

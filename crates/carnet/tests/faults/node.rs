@@ -428,7 +428,8 @@ impl Node {
                 }
             }
             ProcessEnd::Killed | ProcessEnd::PowerCut => {
-                // The process may end while it writes this commit.
+                // The process ends while it writes this commit. In half of the cases the commit still goes to
+                // the disk, which may fail.
                 if let Some((_, _, changes)) = process.commit_in_progress.take()
                     && self.rng.is_true_with_probability(0.5)
                 {

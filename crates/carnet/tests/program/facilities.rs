@@ -507,7 +507,7 @@ fn mqtt_bridge_survives_any_message_and_a_broker_restart() {
     wait_until("the update is told", seconds(10), || {
         count_road_works(west, 5) == 1 && count_road_works(west, 4) == 0
     });
-    // The bridge logs each reason once, and does not log an unchanged event again.
+    // The bridge logs each reason for refusing a message once, and does not log an unchanged event again.
     assert_eq!(
         bridge.output_so_far().matches("is not taken").count(),
         complaints,

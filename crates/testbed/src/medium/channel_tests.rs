@@ -150,7 +150,7 @@ fn hidden_stations_collide_at_receiver_between_them() {
     c.enqueue(SECOND + 500_000, 2, marked_frame(BROADCAST, 1000, 2));
     assert_eq!(received_frames(&run_to_the_end(&mut c)), []);
     assert_eq!(c.counters()[1].collided_frames, 2);
-    // A radio waits if the sender is within its sense range.
+    // A radio waits while another radio within its sense range sends.
     let mut senses = default_parameters();
     senses.propagation.sense_range_metres = 700.0;
     let mut c = channel_with_radios_at(senses, &[0.0, 300.0, 600.0]);

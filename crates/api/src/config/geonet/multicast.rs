@@ -93,7 +93,7 @@ impl Draft {
             (query_interval, response, table.value(&QUERY_RESPONSE_INTERVAL).or(table.value(&QUERY_INTERVAL)))
             && response >= interval
         {
-            // RFC 3810 9.3: the response interval is shorter than the query interval.
+            // RFC 3810 9.3: the response interval must be shorter than the query interval.
             value.report_error(
                 "hosts would have no time to answer, expected a response interval shorter than the interval",
             );
