@@ -263,7 +263,7 @@ fn packet_is_signed_when_it_leaves_the_gate() {
         world.send_packet(2, 60_000, content);
     }
     world.run_for(Duration::from_secs(1));
-    // A packet with an air time above a millisecond closes the gate for twice the usual time.
+    // A packet that is longer than a millisecond on the air closes the gate for twice the usual time.
     assert_eq!(world.sent_since(start), [(0, 0), (200, 2), (400, 4)]);
 }
 

@@ -232,7 +232,7 @@ impl MulticastProxy {
             return;
         }
         link.link_local = link_local;
-        // With another address, this router is another candidate in the querier election, so the election
+        // The new address makes this router another candidate in the querier election, so the election
         // restarts.
         link.querier = link_local.map(|_| Querier::new(now, self.mld_timing));
         if link_local.is_none() {

@@ -151,7 +151,7 @@ pub struct Router {
     /// Timestamp of the last position and the time at which it arrived: together they give the station's
     /// clock.
     last_position_time: Option<(Timestamp, Time)>,
-    /// Timestamp of the first position. Packets of this router have no older timestamp.
+    /// Timestamp of the first position after the start. No packet of this router has an older timestamp.
     first_position_at: Option<Timestamp>,
     /// The planar subgraph, with the generation of the neighbours and the own position for which it was
     /// computed.

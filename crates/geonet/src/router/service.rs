@@ -243,7 +243,7 @@ impl Router {
             self.beacon_speed(),
             self.location_table.neighbour_count(),
         );
-        // The minimum prevents rounding the lifetime down to 0.
+        // The minimum keeps a short validity from being rounded down to 0.
         Lifetime::from_duration(((least + jitter) * intervals).max(MIN_BEACON_VALIDITY))
     }
 

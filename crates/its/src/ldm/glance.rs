@@ -80,8 +80,8 @@ impl PartialCam {
         // Confidence ellipse 12, 12 and 12 bits; altitude 20 bits.
         let bits = next(56);
         let confidence = SemiAxisLength(bit_field(bits, 12, 44) as u16);
-        // Confidence of the altitude 4 bits; flag for additions and alternative of the high-frequency
-        // container.
+        // The next bits: confidence of the altitude (4), flag for additions, and alternative of the
+        // high-frequency container.
         let bits = next(6);
         let position = checked_position(latitude, longitude)?;
         let mut glance = PartialCam {

@@ -350,7 +350,8 @@ pub struct Ipv4Rule {
     pub priority: u32,
     /// Selects packets from this address.
     pub from: Ipv4Addr,
-    /// Selects packets that leave by this interface, as the packets of a socket that is bound to it do.
+    /// Selects packets that leave by this interface, such as the packets of a socket that is bound to the
+    /// interface.
     pub output_interface: String,
     /// Routing table for the selected packets.
     pub table: u32,

@@ -42,7 +42,7 @@ mod rule_order {
     pub(super) const REMAINING_PACKETS: u32 = 40;
 }
 
-/// Returns the rules of the packet filter for the doors of these interfaces.
+/// Returns the rules of the packet filter for the inbound filters (doors) of these interfaces.
 ///
 /// A host A on one interface could send a packet with the address of a host B on another interface.
 /// Connection tracking would then take B for the host that began the connection, and the answers would pass
@@ -170,8 +170,8 @@ fn exception_rules(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<Packet
 }
 
 /// Returns routing rules for a kernel that cannot install rules of the packet filter. They make the networks
-/// of each interface unreachable whose door needs such rules. The router itself still exchanges packets with
-/// hosts there.
+/// of an interface unreachable if its inbound filter (door) needs rules of the packet filter. The router
+/// itself still exchanges packets with hosts there.
 pub(crate) fn closed_lan_entries(
     prefixes: &[Ipv6Net],
     ipv4: &[Ipv4Net],

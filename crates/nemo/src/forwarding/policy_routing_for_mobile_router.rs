@@ -321,7 +321,7 @@ fn from_care_of_addresses(
 }
 
 /// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). Without
-/// it, the kernel might choose another address that the uplink has in the home prefix.
+/// this source, the kernel might choose another address that the uplink has in the home prefix.
 fn entry_for_home_address(config: &MobileRouterConfig, entry: ForwardingEntry) -> ForwardingEntry {
     match entry {
         ForwardingEntry::Route(route) if !config.is_router() => {

@@ -178,7 +178,8 @@ impl Nemo {
     }
 
     /// Handles the result of installing the rules of the packet filter; `None` if they are in force. After an
-    /// error the router does not forward to the interfaces on board whose doors need the rules.
+    /// error the router does not forward to the interfaces on board whose inbound filters (doors) need the
+    /// rules.
     pub fn handle_packet_rules(&mut self, error: Option<String>) {
         self.packet_rule_error = error;
         self.update_packet_filter_entries();

@@ -212,7 +212,7 @@ impl Nemo {
         }
     }
 
-    /// Recomputes the rules for the doors of the mobile network.
+    /// Recomputes the rules for the inbound filters (doors) of the mobile network.
     pub(super) fn update_packet_filter_entries(&mut self) {
         let router = self.roles.router_role.as_ref();
         let rules = router.map(|router| {

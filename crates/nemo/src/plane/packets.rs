@@ -82,8 +82,8 @@ impl Nemo {
         self.encapsulate_from_host(now, wall, &header, buffer)
     }
 
-    /// Encapsulates a packet of a host behind this station. A packet without a tunnel makes the mobile router
-    /// register sooner.
+    /// Encapsulates a packet of a host behind this station. If the packet has no tunnel, the mobile router
+    /// tries to register sooner.
     fn encapsulate_from_host(
         &mut self,
         now: Time,

@@ -254,7 +254,7 @@ impl SecurityStation {
     }
 
     /// Returns the milliseconds by which this station's clock is ahead of the clocks of all signed neighbours
-    /// (negative: behind). Returns `None` if the message of any neighbour is in time, or no message arrives.
+    /// (negative: behind). Returns `None` if any neighbour's message is in time, or if no message arrives.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
         self.clock_check.milliseconds_ahead(now)
     }

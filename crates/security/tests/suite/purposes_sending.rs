@@ -521,7 +521,7 @@ fn tc_sec_snd_cert_01_01_and_01_02() {
     assert_eq!(pki.authority.octets()[1], 3);
 }
 
-/// The chain: each certificate names its issuer and has the issuer's signature.
+/// The chain of certificates: each certificate names its issuer and has the issuer's signature.
 #[test]
 fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
     for curve in Curve::ALL {

@@ -203,8 +203,8 @@ impl PathMtuSearch {
                 Some(best) => size >= best,
                 None if round == 0 => Some(size) == self.size_in_use,
                 None if round == 1 => true,
-                // If no probe has been answered, the round tries the smallest size: that is enough to find
-                // out when the path works.
+                // If no probe has been answered, try the smallest size: an answer to it shows that the path
+                // works again.
                 None => size == base,
             };
             if wanted || size == target {
