@@ -46,7 +46,11 @@ fn status_text(fleet: &TestFleet, member: usize, code: i32) -> String {
 #[test]
 fn fleet_status_names_leader_and_members() {
     let Some(mut fleet) = TestFleet::new() else { return };
-    let member = |name: &str, state: &str| json!({"name": name, "state": state, "cut_off": false, "listed": true, "has_other_key": false});
+    let member = |name: &str, state: &str| {
+        json!({
+            "name": name, "state": state, "cut_off": false, "listed": true, "has_other_key": false
+        })
+    };
     fleet.write_member_config(0);
     let new = wait_for_status(&fleet, 0, "etcd is up, and nobody has the seat", 1, |status| {
         status["state"] == "new"
