@@ -2,14 +2,11 @@
 # The program as the feed for OpenWrt builds it (packaging/openwrt/carnet/Makefile), linked statically; its path goes to
 # stdout. Without an argument it is for this machine's processor, so that it runs here.
 #
-#   tools/openwrt.sh [mipsel | check-mipsel]
+#   tools/openwrt.sh [mipsel]
 #
 # mipsel: for routers with a little-endian MIPS processor without floating point, such as MT7621. Rust has no compiled
 # library for it, so the build compiles the library as well (component rust-src). The compiler for C and the linker are
 # those of Zig (package ziglang of PyPI, in out/tools/zig).
-#
-# check-mipsel: checks types and borrows for that processor, which has 32 bits and no atomics of 64. It generates no
-# instructions and links nothing, so it needs no Zig.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -27,17 +24,11 @@ case ${1:-} in
     # shellcheck disable=SC2086
     cargo build $profile --target "$target"
     ;;
-  mipsel | check-mipsel)
+  mipsel)
     target=mipsel-unknown-linux-musl
     if ! ls "$(rustc --print sysroot)/lib/rustlib/src/rust/library" >/dev/null 2>&1; then
       echo "openwrt: adding Rust's component rust-src" >&2
       rustup component add rust-src
-    fi
-    if [ "$1" = check-mipsel ]; then
-      # The option to compile the library is not stable.
-      # shellcheck disable=SC2086
-      RUSTC_BOOTSTRAP=1 RUSTFLAGS= cargo check -Zbuild-std=std,panic_abort $profile --target "$target"
-      exit
     fi
     zig=$PWD/out/tools/zig
     if ! [ -x "$zig/bin/python" ]; then
@@ -71,7 +62,7 @@ END
     LD_LIBRARY_PATH=$root/lib "$root/lib/rustlib/$host/bin/rust-objcopy" -R .pdr "$folder/$target/openwrt/carnet"
     ;;
   *)
-    echo "openwrt: expected no argument, mipsel or check-mipsel, found $1" >&2
+    echo "openwrt: expected no argument or mipsel, found $1" >&2
     exit 2
     ;;
 esac
