@@ -1,5 +1,6 @@
 //! Reads, adds and removes IPv6 policy routing rules, and the IPv4 rules of mobile networks. A rule with a
-//! prefix in IPv4-mapped form ([`carnet_base::mapped`]) is an IPv4 rule; [`ALL_IPV4`] stands for any address.
+//! prefix in IPv4-mapped form ([`carnet_base::mapped`]) is an IPv4 rule; [`ALL_IPV4_PREFIX`] stands
+//! for any address.
 
 use std::net::{IpAddr, Ipv4Addr};
 
