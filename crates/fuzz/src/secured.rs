@@ -1,8 +1,8 @@
 //! A station that verifies signatures, and an attacker. The attacker replays and changes packets of other
 //! senders, or fabricates packets.
 //!
-//! The target checks that each accepted packet was signed. Its octets after the Basic Header, which no
-//! signature covers, must equal those of a packet that a vehicle with a ticket has sent.
+//! The target checks that each accepted packet was signed. No signature covers the Basic Header, but the
+//! octets after it must equal those of a packet that a vehicle with a ticket has sent.
 
 use std::sync::OnceLock;
 

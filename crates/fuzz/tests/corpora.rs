@@ -1,5 +1,6 @@
-//! The tests put the checked in corpora through every target, unchanged and changed, on any toolchain.
-//! `make fuzz` does this at length, guided by coverage. They also check that `fuzz/` has each target.
+//! The tests put the checked in corpora through every target, unchanged and changed, on any toolchain. `make
+//! fuzz` does this at length, guided by coverage. The tests also check that `fuzz/` has a program for each
+//! target.
 
 #![allow(clippy::disallowed_methods, reason = "tests read files, and the environment")]
 

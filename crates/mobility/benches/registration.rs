@@ -1,6 +1,6 @@
 //! Measures the cost of one authenticated Binding Update at a home agent, from octets to signed
-//! acknowledgement, without any system call. Beside it, measures the bare HMAC over as many octets, which
-//! every home agent needs.
+//! acknowledgement, without any system call. For comparison, measures the bare HMAC over as many octets,
+//! which every home agent must compute.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;

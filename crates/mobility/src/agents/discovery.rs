@@ -1,9 +1,9 @@
 //! The mobile router's part of Dynamic Home Agent Address Discovery (RFC 6275 11.4.1, RFC 3963 7).
 //!
 //! The mobile router sends a request from a care-of address to the home agents' anycast address of the home
-//! prefix. It sends up to four requests, and waits twice as long after each; then it pauses. Nothing protects
-//! the answer. So the router uses it only as a list of addresses to try; a home agent authenticates itself by
-//! its acknowledgement.
+//! prefix. It sends up to four requests. After each it waits for an answer twice as long as before, and after
+//! the last it pauses. Nothing protects the answer. So the router uses it only as a list of addresses to try;
+//! a home agent authenticates itself by its acknowledgement.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

@@ -124,8 +124,8 @@ pub struct DirectConfig {
     pub home_prefix: Ipv6Net,
     /// Networks whose mobile networks may get direct routes.
     pub mobile_networks: Vec<Ipv6Net>,
-    /// Whether packets and messages between the routers go through encrypted sessions alone. Without it they
-    /// go in the clear.
+    /// Whether packets and messages between the routers go only through encrypted sessions. If false, they go
+    /// in the clear.
     pub requires_sessions: bool,
 }
 
@@ -147,8 +147,8 @@ pub enum Output {
         /// The packet.
         packet: Vec<u8>,
     },
-    /// Accept and begin encrypted sessions with the router that has this key. Without a key, end those of
-    /// this number.
+    /// Accept and begin encrypted sessions with the router that has `public_key`. If `public_key` is `None`,
+    /// end the sessions with this number.
     SessionKey {
         /// Number of the key in other outputs and inputs.
         session: SessionPeer,
@@ -487,8 +487,8 @@ impl DirectRouteState {
         self.handle_direct_message(now, None, source, destination, message)
     }
 
-    /// Handles a message that came directly through the encrypted session of this key; `None` for a message
-    /// in the clear.
+    /// Handles a message that came directly: through the encrypted session `session`, or in the clear if
+    /// `session` is `None`.
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.

@@ -317,7 +317,7 @@ pub(super) struct Peer {
     pub(super) remote_care_of_address: Option<Ipv6Addr>,
     /// Last known key of the router's encrypted sessions.
     pub(super) remote_key: Option<PublicKey>,
-    /// Whether the router has answered without a key, which this router needs.
+    /// Whether the other router has answered without a key, although this router demands one.
     pub(super) lacks_key: bool,
     /// Whether tests and Binding Updates to `remote_care_of_address` got no answer.
     pub(super) are_requests_unanswered: bool,

@@ -372,7 +372,7 @@ impl DirectRouteState {
         Ok(())
     }
 
-    /// Handles that a router answers without a key, which this router demands.
+    /// Handles an answer without a key, although this router demands one.
     fn handle_missing_key(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         if !std::mem::replace(&mut peer.lacks_key, true) {

@@ -21,7 +21,8 @@ pub type PublicKey = [u8; 32];
 
 /// Maximum number of keys with which other routers may begin a session.
 pub const MAX_SESSION_KEYS: usize = 128;
-/// First number of a key. The keys in the config have smaller numbers, and [`u32::MAX`].
+/// First number for a key that another router names. Keys in the config have smaller numbers, or
+/// [`u32::MAX`].
 const FIRST_NUMBER: u32 = 1 << 31;
 
 /// Ends of a message that goes directly.
@@ -42,10 +43,10 @@ struct KnownKey {
     expires_at: Time,
 }
 
-/// Keys of this router and of others.
+/// Public keys of this router and of other routers.
 #[derive(Debug)]
 pub(super) struct SessionKeys {
-    /// The newest own key; `None` until the platform has named it.
+    /// Newest public key of this router; `None` until the platform has set it.
     pub(super) own_key: Option<PublicKey>,
     known_keys: BTreeMap<PublicKey, KnownKey>,
     next_number: u32,
@@ -63,7 +64,8 @@ impl SessionKeys {
         self.known_keys.get(&key).map(|known| known.session)
     }
 
-    /// Checks that a message came through the session of this key; in the clear if there is no key.
+    /// Checks that a message came through the session of `remote_key`, or in the clear if `remote_key` is
+    /// `None`.
     pub(super) fn check_session(
         &self,
         remote_key: Option<PublicKey>,
@@ -73,7 +75,8 @@ impl SessionKeys {
         (expected == ends.session).then_some(()).ok_or(DirectDrop::NotInSession)
     }
 
-    /// Accepts sessions of a key until a time. Returns the number of a new key; `None` for a known one.
+    /// Accepts sessions of a key until `expires_at`. Returns the number of the key if it is new, otherwise
+    /// `None`.
     pub(super) fn insert(&mut self, key: PublicKey, expires_at: Time) -> Option<SessionPeer> {
         if let Some(known) = self.known_keys.get_mut(&key) {
             known.expires_at = expires_at;
@@ -94,7 +97,7 @@ impl SessionKeys {
         self.known_keys.iter().map(|(key, known)| (*key, known.expires_at))
     }
 
-    /// Returns whether the table has room for another key.
+    /// Returns whether the table has this key, or room for it.
     pub(super) fn has_room_for(&self, key: PublicKey) -> bool {
         self.known_keys.len() < MAX_SESSION_KEYS || self.known_keys.contains_key(&key)
     }

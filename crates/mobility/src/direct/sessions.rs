@@ -33,12 +33,14 @@ impl DirectRouteState {
         self.handle_timeout(now);
     }
 
-    /// Returns whether this router may ask and answer: it has a key, or needs none.
+    /// Returns whether this router can send requests and answers: it has a key, or its config demands no
+    /// sessions.
     pub(super) fn has_needed_key(&self) -> bool {
         !self.config.requires_sessions || self.session_keys.own_key.is_some()
     }
 
-    /// Returns the key of a message that begins a route. Returns `None` if routes are in the clear.
+    /// Returns the sender's key in a message that begins a route; `None` if routes are in the clear. A
+    /// message without a usable key is an error.
     pub(super) fn key_of_beginning(&self, message: &DirectRoute) -> Result<Option<PublicKey>, DirectDrop> {
         if !self.config.requires_sessions {
             return Ok(None);
@@ -50,7 +52,7 @@ impl DirectRouteState {
         Ok(Some(key))
     }
 
-    /// Returns the own key for messages that name it; `None` if routes are in the clear.
+    /// Returns this router's key for messages that name it; `None` if routes are in the clear.
     pub(super) fn own_key(&self) -> Option<PublicKey> {
         self.session_keys.own_key.filter(|_| self.config.requires_sessions)
     }
@@ -59,7 +61,7 @@ impl DirectRouteState {
     pub(super) fn accept_sessions_of(&mut self, now: Time, key: PublicKey) {
         if !self.session_keys.has_room_for(key) {
             let unused = self.session_keys.lifetimes().filter(|(key, _)| !self.uses_key(now, *key));
-            // There are more places than keys in use.
+            // The table has more entries than routes can use keys, so it contains an unused key.
             let oldest = unused.min_by_key(|(_, expires_at)| *expires_at);
             oldest.into_iter().for_each(|(oldest, _)| self.refuse_sessions_of(oldest));
         }
@@ -103,7 +105,8 @@ impl DirectRouteState {
         keys.into_iter().for_each(|key| self.refuse_sessions_of(key));
     }
 
-    /// Returns the session for messages to a router; `None` if routes are in the clear, or without its key.
+    /// Returns the session for messages to a router; `None` if routes are in the clear, or if the router's
+    /// key is unknown.
     pub(super) fn session_of_peer(&self, peer: &Peer) -> Option<SessionPeer> {
         self.session_keys.session_of(peer.remote_key?)
     }

@@ -54,7 +54,7 @@ impl Nonce {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asker<'k> {
     pub(super) home_address: Ipv6Addr,
-    /// Key of its encrypted sessions; `None` for a route in the clear.
+    /// Key of the router's encrypted sessions; `None` for a route in the clear.
     pub(super) public_key: Option<&'k PublicKey>,
 }
 

@@ -1,9 +1,9 @@
 //! Determines the attachment of an uplink from the state of its interface and the routers of its link (RFC
 //! 6275 11.5).
 //!
-//! An uplink is on the home link if a router there advertises the home prefix now. An address in it that the
-//! operator has configured on the interface shows the home link, too. `home_network` handles home prefixes
-//! that contain mobile networks.
+//! An uplink is on the home link if a router there advertises the home prefix now. An address in the home
+//! prefix that the operator has configured on the interface shows the home link, too. `home_network` handles
+//! home prefixes that contain mobile networks.
 //!
 //! Any host on a foreign link can advertise the home prefix. So the candidates of the foreign link are
 //! determined on the home link, too. Until the home agent has acknowledged the return, packets from the

@@ -3,8 +3,8 @@
 //!
 //! A hint has no authentication, and the next acknowledgement does not show whether the binding was lost. So
 //! the router sends a Binding Update at once after the first hint only. The minimum time until the next
-//! update doubles with each further hint that it follows. The time starts again at its minimum after a change
-//! that makes a lost binding likely: another care-of address, or the end of a lifetime.
+//! update doubles with each further hint that the router follows. The time starts again at its minimum after
+//! a change that makes a lost binding likely: another care-of address, or the end of a lifetime.
 //!
 //! An ICMPv6 error quotes a packet of this router, which the station has checked by its flow label. So its
 //! sender is on the path. Such hints have their own pauses, so that forged hints of other kinds do not delay

@@ -1,10 +1,10 @@
 //! Random schedules of loss, delay, flapping uplinks and restarts.
 //!
-//! While a schedule lasts, [`AgentAndRouters::check_invariants`] and its companions check the invariants
-//! after every input. Afterwards everything must be registered within 70 s, and traffic must be carried
-//! within 5 s (the acknowledgement that it needs may follow a retransmission). A failure names its seed:
-//! `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that schedule alone, `CARNET_DAYS=n` runs n
-//! schedules of each kind.
+//! While a schedule lasts, the simulated network checks the invariants after every input, among them those of
+//! [`AgentAndRouters::check_invariants`]. Afterwards everything must be registered within 70 s, and traffic
+//! must be carried within 5 s (the acknowledgement that it needs may follow a retransmission). A failure
+//! names its seed: `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that schedule alone,
+//! `CARNET_DAYS=n` runs n schedules of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

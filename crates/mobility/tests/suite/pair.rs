@@ -1,12 +1,13 @@
 //! One home agent and some mobile routers on a simulated network, in virtual time.
 //!
-//! The clock jumps to the next event: a packet that arrives or a timer. The network between the two carries
-//! octets; it loses, duplicates and delays by a seeded generator, and differing delays reorder. A packet
-//! leaves only from an address that an interface has at that moment, and arrives only at such an address. The
-//! home link is shared: all its nodes, scripted neighbours among them, receive what one of them sends.
+//! The clock jumps to the next event: a packet that arrives or a timer. The network carries packets as
+//! octets. A seeded generator decides which packets the network loses, duplicates and delays; different
+//! delays change their order. A packet leaves only from an address that an interface has at that moment, and
+//! arrives only at such an address. The home link is shared: all its nodes, scripted neighbours among them,
+//! receive what one of them sends.
 //!
-//! After every input the outputs are drained to the end (the drain rule) and the invariants of
-//! [`AgentAndRouters::check_invariants`] hold.
+//! After every input the test takes all outputs, and the invariants of [`AgentAndRouters::check_invariants`]
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;

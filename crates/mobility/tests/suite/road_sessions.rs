@@ -1,5 +1,5 @@
-//! Signalling through encrypted sessions: both ends believe a message because of the session's key, and
-//! accept no message of the node elsewhere.
+//! Signalling through encrypted sessions: both ends believe a message because of the session's key, and drop
+//! messages that come outside of the session.
 
 use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, MobilityDrop, MobilityMessage, SessionPeer};

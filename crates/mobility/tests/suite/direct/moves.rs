@@ -1,5 +1,5 @@
-//! Moves: with a gap between two links, under a flood of forgeries, and with a de-registration under the
-//! former key.
+//! Handovers on direct routes: with a gap between two links, under a flood of forgeries, and with a
+//! de-registration under the former key.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

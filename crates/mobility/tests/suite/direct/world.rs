@@ -1,6 +1,6 @@
 //! Mobile routers with distant home agents and a short path between their care-of addresses, in virtual time.
 //! In each step (10 ms unless the test sets another) every router's network sends one packet to each other
-//! network. The world counts for each packet whether it arrived, and over which path.
+//! network. The simulation counts for each packet whether it arrived, and over which path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
