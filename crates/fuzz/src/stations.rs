@@ -38,8 +38,8 @@ const START_TIME: Time = Time::from_secs(1000);
 /// constant is its SPI.
 const AUTHENTICATION_KEY: [u8; 16] = [0x5e; 16];
 const SPI: u32 = 300;
-/// Maximum number of packets and frames that one input may cause. A location service that succeeds sends all
-/// packets that waited for that station.
+/// Maximum number of packets and frames that one input may cause. A successful search of the Location Service
+/// sends all packets that waited for the station.
 const MAX_OUTPUTS: usize = 300;
 /// Maximum number of timeouts in one story. After them, time passes but no timer is handled.
 const MAX_TIMEOUTS: usize = 200;
@@ -165,8 +165,8 @@ pub fn fuzz_replay(octets: &[u8]) {
     }
 }
 
-/// Starts a home agent, a mobile router and a vehicle with this state. Each must read back the state that it
-/// saves.
+/// Starts a home agent, a mobile router and a vehicle with this stored state. Each must read back the state
+/// that it saves.
 pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
     for config in [
         &test_configs().home_agents[0],

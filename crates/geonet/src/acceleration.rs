@@ -28,7 +28,7 @@ pub const PERMISSION_IDLE_TIME: Duration = Duration::from_secs(5);
 pub trait SequenceNumbers: std::fmt::Debug + Send {
     /// Returns the next sequence number.
     fn next_sequence_index(&mut self) -> u16;
-    /// Makes 0 the next sequence number, because the station has restarted or has another address.
+    /// Makes 0 the next sequence number, because the station has restarted or changed its address.
     fn restart_sequence(&mut self);
     /// Sets `next` as the next sequence number. The replay of a recording calls this function, because the
     /// fast path of the recorded station used the numbers before `next`.

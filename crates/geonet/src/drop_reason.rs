@@ -6,7 +6,7 @@ carnet_base::drop_reasons! {
     /// Reason why the router ignored, did not forward or did not send a packet. Clauses are those of EN 302
     /// 636-4-1.
     pub enum GeonetDrop {
-        /// The frame lacks octets, or has more than its headers allow.
+        /// The frame has fewer octets than its headers require, or more than they allow.
         Malformed = "malformed",
         /// A protocol version other than `itsGnProtocolVersion` (10.3.3).
         WrongVersion = "wrong_version",
@@ -58,7 +58,8 @@ carnet_base::drop_reasons! {
         LocationServiceOverflow = "location_service_overflow",
         /// The Location Service did not find the destination (10.2.4).
         LocationServiceFailed = "location_service_failed",
-        /// The router already searches for the largest number of stations that it may search for at once.
+        /// The Location Service already searches for as many stations as `location_service_max_pending`
+        /// permits.
         LocationServiceBusy = "location_service_busy",
         /// Perimeter recovery has gone round the void without reaching the destination.
         Unreachable = "unreachable",

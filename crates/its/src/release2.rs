@@ -34,8 +34,8 @@ pub mod cam {
             decode(octets)
         }
 
-        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
-        /// once.
+        /// Returns the octets of the message. This function exists so that the compiler generates the encoder
+        /// only once.
         ///
         /// # Errors
         /// An error with the value that its field cannot hold.
@@ -63,8 +63,8 @@ pub mod denm {
             decode(octets)
         }
 
-        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
-        /// once.
+        /// Returns the octets of the message. This function exists so that the compiler generates the encoder
+        /// only once.
         ///
         /// # Errors
         /// An error with the value that its field cannot hold.
@@ -91,8 +91,8 @@ pub mod vam {
             decode(octets)
         }
 
-        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
-        /// once.
+        /// Returns the octets of the message. This function exists so that the compiler generates the encoder
+        /// only once.
         ///
         /// # Errors
         /// An error with the value that its field cannot hold.
@@ -124,8 +124,8 @@ pub mod cpm {
             decode(octets)
         }
 
-        /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec
-        /// once.
+        /// Returns the octets of the message. This function exists so that the compiler generates the encoder
+        /// only once.
         ///
         /// # Errors
         /// An error with the value that its field cannot hold.

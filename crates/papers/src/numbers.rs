@@ -233,7 +233,8 @@ mod tests {
             results.add(key.clone(), value);
         }
         let decay = number_of_row(&results, "fig2", "the mobile router").expect("is there");
-        // The value is 90.1 of 93 in the second repetition; the fourth repetition has no partner.
+        // The medians give 90.1 of 93.5. Only the second repetition has a value of both curves, so the number
+        // has no range.
         assert_eq!(decay, MeasuredNumber { value: 3.636, repetition_range: None });
         let own = number_of_row(&results, "fig2", "highest, mobile router").expect("is there");
         assert_eq!(own.repetition_range, Some((90.0, 90.2)));

@@ -459,7 +459,7 @@ impl NetworkBehaviour for AttackedNetwork {
         }
     }
 
-    /// Ignores an input that a station refuses: the test checks only the packets that are sent.
+    /// Ignores that a station has refused an input: the test checks only the packets that are sent.
     fn handle_refusal(&mut self, _: &str) {}
 }
 

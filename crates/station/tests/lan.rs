@@ -165,8 +165,8 @@ fn station_installs_inbound_filter_first_and_closes_lan_without_one() {
     assert_eq!(rules, 7, "three source checks and the rules of one door: {set:?}");
     assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), EntryKey::PacketRule(_))), "{set:?}");
 
-    // Returns the networks that rules make unreachable. Without a packet filter in the kernel, this is the
-    // network of `i1`, because only its inbound filter (door) needs the packet filter.
+    // Returns the networks that routing rules make unreachable. These are the networks of `i1` if the kernel
+    // has no packet filter, because only `i1` has an inbound filter, which needs it.
     let closed = |station: &Station| -> Vec<(u32, String)> {
         let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
             ForwardingEntry::Rule(rule) if (105..108).contains(&rule.priority) => {

@@ -22,10 +22,10 @@ echo "lease $ip"
 "#;
 
 /// Gets a lease for an interface of a node, and returns its address. A node that has a lease gets the same
-/// address again. `folder` is for the client's script.
+/// address again. The function writes the client's script into `folder`.
 ///
 /// # Errors
-/// Returns what the client has said, if no server has given it an address.
+/// Returns the output of the client, if no server has given it an address.
 pub fn obtain_lease(node: &str, interface: &str, folder: &Path) -> anyhow::Result<Ipv4Addr> {
     let script = folder.join("udhcpc.sh");
     std::fs::write(&script, CLIENT_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(outcome_of(&with), ExpectationOutcome::Pass);
         assert_eq!(judge_expectation(&with, &test_metrics(), &COMPLETE_RUN).expected, "below 100.5");
         assert_eq!(outcome_of(&Expect { plus: Some("none".into()), ..e.clone() }), ExpectationOutcome::Fail);
-        // The bound is 250 times a metric of 0.5 ms, and `plus` is added to that product.
+        // Here the bound is 250 times the metric `rtt`, which is 0.5 ms.
         let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
         assert_eq!(judge_expectation(&times, &test_metrics(), &MINIMAL_RUN).expected, "below 125");
         assert_eq!(outcome_of(&times), ExpectationOutcome::Pass);

@@ -40,7 +40,7 @@ use crate::clock::{self, MILLISECOND, SECOND};
 /// Prefix of the names of the control groups.
 const GROUP_NAME_PREFIX: &str = "carnet-lab-";
 
-/// The hierarchy of control groups for the processor.
+/// The mounted hierarchy of control groups with the CPU controller: version 2, or version 1.
 #[derive(Debug, Clone)]
 struct CgroupHierarchy {
     hierarchy_folder: PathBuf,
@@ -65,7 +65,7 @@ impl CgroupHierarchy {
         ensure!(share > 0.0 && share < 1.0, "a share of {share}, expected one between 0 and 1");
         let place = self.hierarchy_folder.join(group);
         std::fs::create_dir(&place)?;
-        // The group's weight, relative to the rival, which has the default weight.
+        // Ratio of the group's weight to the weight of the rival thread, which has the default weight.
         let ratio = share / (1.0 - share);
         if self.is_version_2 {
             std::fs::write(self.hierarchy_folder.join("cgroup.subtree_control"), "+cpu")?;

@@ -287,7 +287,8 @@ impl SecurityPlane {
     /// Checks whether the current ticket permits this payload, which includes its BTP header.
     ///
     /// # Errors
-    /// Returns the reason if not, in words for the operator, with the application's identifier.
+    /// Returns the reason if the ticket does not permit the payload, in words for the operator, with the
+    /// application's identifier.
     pub(crate) fn check_own(
         &mut self,
         now: Time,
@@ -431,8 +432,8 @@ impl SecurityPlane {
         });
     }
 
-    /// Returns the next warning for operators; `None` if no warning waits. The station warns once for each
-    /// period of a problem.
+    /// Returns the next warning for operators; `None` if no warning waits. While a problem lasts, the station
+    /// warns only once.
     pub(crate) fn poll_warning(&mut self) -> Option<String> {
         if self.silence_state == MissingTicketState::ToBeTold {
             self.silence_state = MissingTicketState::Told;

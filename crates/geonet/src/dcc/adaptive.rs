@@ -142,9 +142,9 @@ impl Limeric {
         true
     }
 
-    /// Returns the time for which the gate is closed from the beginning of a packet. If the gate was closed
-    /// for this packet before, `done` holds the time since the beginning of the packet and the closing time
-    /// computed then.
+    /// Returns the time for which the gate is closed from the beginning of a packet. `done` is `Some` if the
+    /// gate has already closed for this packet. It holds the time since the beginning of the packet, and the
+    /// closing time by the previous call.
     pub(super) fn closed_time(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
         let whole = on_air.div_f64(self.duty_cycle);
         match done {

@@ -418,8 +418,8 @@ impl<T> DccGate<T> {
     }
 
     /// Returns the time for which the gate stays closed after the start of the last packet. `since` is `None`
-    /// when the packet starts. To compute the closing time again, `since` holds the present time and the time
-    /// at which the gate opens by the previous computation.
+    /// when the packet starts. When the function computes the time again, `since` holds the present time, and
+    /// the opening time by the previous call.
     fn closed_time(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
         match &self.controller {
             RateController::Reactive(reactive) => reactive.closed_time(last.on_air),

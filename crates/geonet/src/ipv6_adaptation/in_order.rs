@@ -274,7 +274,8 @@ mod tests {
     #[test]
     fn packets_over_a_constant_path_do_not_wait() {
         let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
-        // The missing packets were for other stations: packets over as many or more hops do not wait.
+        // The missing packets were for other stations. A packet that came over as many hops as the packet
+        // before it, or over more, does not wait.
         assert_eq!(
             push_all(&mut order, &[(0, 1, 2), (1, 2, 2), (2, 5, 2), (3, 9, 3), (4, 10, 3)]),
             [1, 2, 5, 9, 10]

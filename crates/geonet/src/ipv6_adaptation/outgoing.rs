@@ -149,8 +149,8 @@ impl Ipv6Adaptation {
         next
     }
 
-    /// Handles a payload that may be a fragment. Returns another payload unchanged. Returns the reassembled
-    /// packet with its last fragment; before, returns `Ok(None)`.
+    /// Handles a payload that may be a fragment. Returns the reassembled packet when its last fragment
+    /// arrives, and `Ok(None)` for all fragments before. Returns a payload that is no fragment unchanged.
     ///
     /// # Errors
     ///

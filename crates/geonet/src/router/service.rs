@@ -115,7 +115,7 @@ impl Router {
         self.schedule_buffer_timers();
     }
 
-    // Beacons.
+    // The following functions send beacons (10.2.3).
 
     /// Returns the speed that decides the beacon interval, 0.01 m/s.
     fn beacon_speed(&self) -> i16 {
@@ -289,7 +289,7 @@ impl Router {
         }
     }
 
-    // Location Service.
+    // The following functions are the Location Service (10.2.4).
 
     /// Checks whether the Location Service may start one more search.
     pub(super) fn check_search_limit(&self, mid: u64) -> Result<(), GeonetDrop> {

@@ -21,7 +21,8 @@ const RADIO_RANGE: f64 = 400.0;
 /// Side of the square that contains the stations, metres.
 const SQUARE_SIDE: u64 = 1600;
 
-/// Returns the stations that packets from `start` can reach over stations of `among`, `start` included.
+/// Returns the stations that packets from `start` can reach if only stations of `among` forward them; `start`
+/// included.
 fn reachable_stations(air: &RadioChannel, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::from([start]);
     let mut waiting = vec![start];
@@ -112,8 +113,8 @@ fn run_placements(area_forwarding: AreaForwarding) -> PlacementResults {
         outcome.connected_inside += connected.len();
         outcome.receivers_inside += connected.intersection(&heard).count();
         assert!(heard.is_subset(&connected), "{number}: heard without a connection");
-        // If the stations inside reach each other without leaving the area, exactly they must receive the
-        // packet.
+        // If the stations inside reach each other without leaving the area, exactly these stations must
+        // receive the packet.
         let whole = connected
             .iter()
             .next()

@@ -490,7 +490,8 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
         }
         begun.elapsed()
     };
-    // Take the least of several measurements in turn, because other programs use the processor, too.
+    // Measure both cases by turns and take the least time of each, because other programs use the processor,
+    // too.
     let (mut least_few, mut least_many) = (Duration::MAX, Duration::MAX);
     for _ in 0..20 {
         least_few = least_few.min(cost(&mut few));

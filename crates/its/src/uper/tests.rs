@@ -143,8 +143,8 @@ fn decoding_error_names_type_and_position() {
         encode(&List(vec![Small(3); 4])),
         Err(Error::OutOfRange { what: "List", least: 0, most: 3, found: 4 })
     );
-    // The octets are shorter than the length that the message announces. The second message has a length in
-    // fragments.
+    // The first message announces a length that is greater than the number of its octets. The second has a
+    // length in fragments.
     let claimed = decode::<Choice>(&octets_of_bits("1 0000000 10 00111111111111"));
     assert!(matches!(claimed, Err(Error::Truncated { what: "Choice", .. })), "{claimed:?}");
     let fragmented = decode::<Choice>(&octets_of_bits("1 0000000 11 000001"));

@@ -510,7 +510,7 @@ fn tc_sec_itss_snd_genmsg_06_01_and_07_01() {
     assert!(is_signed_by(&beacon, &certificate_in(&beacon).unwrap()));
 }
 
-// Tests of certificates, as the station sends them and as its authority issued them.
+// The following tests check certificates: those that the station sends, and those that its authority issued.
 
 /// Certificates have version 3; the test purposes expect the older version 2.
 #[test]

@@ -9,7 +9,7 @@ use carnet_virtual::Timeline;
 
 use super::WALL_TIME;
 
-/// Number of steps of the world without any progress of the clock that indicates an endless loop.
+/// Number of steps at one and the same virtual time after which the test assumes an endless loop.
 const MAX_STEPS_WITHOUT_PROGRESS: usize = 100_000;
 
 /// How the kernels and links of a [`TestNetwork`] treat outputs of the stations, and what a test records.

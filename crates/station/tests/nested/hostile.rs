@@ -108,8 +108,8 @@ fn router_cannot_register_address_of_another() {
         assert_eq!(counter_of(&world, 1, &name), count + 1, "{target}");
     }
     assert_eq!(nested_routes(&world), before);
-    // Three kinds of messages do not register an address. They have another hop limit than 255, come from a
-    // source without a router, or arrive on the uplink.
+    // Three messages that register no address: the hop limit is not 255, the source is not link-local, or the
+    // message arrives on the uplink.
     let free = address("2001:db8:f1::99");
     for input in [
         neighbor_message("i0", UNKNOWN_NODE, 64, registration_message(free, registration_request(9))),

@@ -294,7 +294,7 @@ fn start_signal_writer(
     Ok(sender)
 }
 
-/// A frame to deliver: its time, and the address of its port.
+/// A frame to deliver: the time at which it is due, and the address of its port.
 type FrameToDeliver = (u64, LinkAddr, Vec<u8>);
 
 /// The socket in the namespace of the ports, with the addresses of the ports and the links to which they
@@ -478,8 +478,9 @@ impl FrameIo {
     }
 }
 
-/// Returns `Ok` if the emulation can go on after this error. This is so if the interface is down, gone or
-/// full, or if the frame is too long for it.
+/// Returns `Ok` if the emulation can continue after this error. It can if the interface is down or removed,
+/// its send queue is full, or a signal interrupted the call. It can also continue if the frame is too long
+/// for the interface.
 fn check_send_error(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN

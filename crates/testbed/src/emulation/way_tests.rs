@@ -165,8 +165,8 @@ fn any_frame_sequence() -> impl Strategy<Value = FrameSequence> {
     proptest::collection::vec(step, 1..300)
 }
 
-/// Sends all frames of a sequence. With `nosy`, also polls at times in between, which must not change the
-/// result.
+/// Sends all frames of a sequence. With `nosy`, also polls the direction before each frame, which must not
+/// change the result.
 fn send_sequence(
     first: &DirectionProperties,
     story: &FrameSequence,

@@ -308,7 +308,8 @@ impl Channel {
         self.schedule_attempt(radio);
     }
 
-    /// Schedules the sending of the current frame, while the medium is idle.
+    /// If the medium is idle, schedules the time at which the radio may send its current frame. Cancels the
+    /// attempt that was scheduled before.
     fn schedule_attempt(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
         r.attempt_token += 1;

@@ -227,7 +227,8 @@ fn unanswered_unicast_is_sent_seven_times() {
     assert_eq!((counters.sent_frames, counters.retries, counters.unacknowledged_frames), (8, 6, 1));
 }
 
-/// Returns the gaps between successive frames of a radio, minus DIFS, in slots.
+/// Returns the gaps between successive frames of a radio in slots. DIFS and `rest` are not included: `rest`
+/// is the time on air, in nanoseconds.
 fn gaps_between_sendings(sent: &[(u64, usize)], rest: u64) -> Vec<u64> {
     sent.windows(2)
         .map(|pair| (pair[1].0 - pair[0].0 - rest - DISTRIBUTED_INTERFRAME_SPACE) / SLOT_TIME)

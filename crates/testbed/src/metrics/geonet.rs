@@ -56,7 +56,7 @@ pub(super) fn add_broadcast_metrics(
         m.insert(format!("{name}.duplicated"), sum(|f| f.duplicates));
         m.insert(format!("{name}.outside"), outside);
     }
-    // Leave out a packet if no node was inside the circle, unless the station refused to send it.
+    // Leave out a packet if no node was inside its destination circle, unless the station refused to send it.
     let judged: Vec<&&BroadcastResult> =
         floods.iter().filter(|f| f.receivers_inside > 0 || f.is_refused).collect();
     if !judged.is_empty() {

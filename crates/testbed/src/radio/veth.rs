@@ -96,7 +96,8 @@ impl FrameMover for VethRadios {
         let ChannelOutput::Received { radio, frame, .. } = output else { return Ok(None) };
         match sendto(self.socket.as_raw_fd(), frame, &self.port_addresses[*radio], MsgFlags::empty()) {
             Ok(_) => Ok(Some(true)),
-            // The frame is lost, because the interface is down, gone or full.
+            // The frame is lost: the interface is down or removed, its send queue is full, or the frame is
+            // too long.
             Err(
                 Errno::ENETDOWN
                 | Errno::ENXIO

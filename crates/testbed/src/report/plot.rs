@@ -20,7 +20,7 @@ fn title_height(wide: bool) -> f64 {
     if wide { TITLE_HEIGHT } else { TITLE_HEIGHT_NARROW }
 }
 
-/// Time, median and highest value for each step.
+/// Time, median and highest value of each step of 100 ms.
 type TimeSteps = Vec<(f64, f64, f64)>;
 
 /// Maps values to heights within a panel.
@@ -278,7 +278,7 @@ fn draw_panel(out: &mut String, panel: &PlotPanel, y: f64, width: f64, wide: boo
     lost.sort_by(f64::total_cmp);
     put!(out, "<path stroke=\"var(--bad)\" stroke-width=\"1.6\" d=\"");
     for at in lost {
-        // Draw ticks that are closer than their width only once.
+        // If two ticks are closer than the width of a tick, draw only the first one.
         if at - last >= 0.8 {
             put!(out, "M{at:.1} {:.1}v-11", top + PANEL_HEIGHT);
             last = at;

@@ -109,8 +109,9 @@ impl Emulation {
         way.loss.burst = burst.or(way.loss.burst);
     }
 
-    /// Returns an error message about the emulation; `None` if it is valid. Only a whole link may have a
-    /// trace, and only both directions together may have a signal strength.
+    /// Returns an error message about the emulation; `None` if it is valid. `trace` says whether a trace is
+    /// allowed here: only a link as a whole has one. `back` says that this is the direction back, which has
+    /// no signal strength of its own.
     fn mistake(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;

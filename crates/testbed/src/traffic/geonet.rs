@@ -565,8 +565,8 @@ impl RunningGeonetTraffic {
         Some(*self.map_object_counts.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the traffic when no request of a ping waits for its answer any more, some time after the end of
-    /// the timetable, `end`. Returns the results. `on_air` has the medium's counts.
+    /// Waits until every ping request is answered or has timed out, then ends the traffic and returns the
+    /// results. `end` is the end of the timetable. `on_air` has the medium's counts of transmissions.
     pub fn finish(
         mut self,
         scenario: &Scenario,

@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn ping_without_answers_is_all_lost() {
         assert_eq!(series_of("ping: connect: Network is unreachable\n"), []);
-        // If ping has printed nothing else, one request left at its start and another one an interval later.
+        // If ping has printed only its last line, which counts two requests, the first request left at ping's
+        // start and the second one interval later.
         let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
         assert_eq!(series_of(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
     }

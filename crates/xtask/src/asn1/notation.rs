@@ -202,7 +202,7 @@ fn integer_entry(it: &Asn1Type) -> Option<String> {
     let within = |value: i128| (bounds.least..=bounds.most).contains(&value);
     let unavailable = named.iter().find(|(name, value)| name == "UNAVAILABLE" && within(*value));
     let default = match (it.name.as_str(), unavailable) {
-        // Version 2 of the messages.
+        // Protocol version 2 is that of the messages that carnet sends.
         ("ProtocolVersion", _) => 2,
         // 600 s is the default validity of a DENM that has no such value.
         ("ValidityDuration", _) => 600,

@@ -79,7 +79,8 @@ fn every_path_passes_packets_without_loss() {
         }
         assert!(of("bindings").iter().all(|one| positive(&one["rate"]["median"])), "{path}: {told}");
     }
-    // Every router has a valid acknowledgement, before and after `kill -9`, without and with an IPv4 prefix.
+    // Every registration and every refresh is acknowledged. After `kill -9` and a restart the home agent has
+    // every acknowledged binding. The two rows of a path are those without and with an IPv4 prefix.
     let registrations = list("registrations");
     assert_eq!(
         registrations.len(),
@@ -124,7 +125,8 @@ fn assert_ipv4_and_tracked_packets_pass(bench: &serde_json::Value, paths: &[Stri
             let list = bench[key].as_array().expect("an array").iter();
             list.filter(|figure| figure["path"] == **path).collect()
         };
-        // A fast path has rows for two sizes in both directions, and for IPv4 as many beside rows for IPv6.
+        // The paths except `seg6` have these rows. `ipv4` has two sizes in both directions, each for IPv4 and
+        // for IPv6. `ipv4_tcp` has two rows, and `ruleset` has two sizes in both directions.
         let expected = if path == "seg6" { (0, 0, 0) } else { (8, 2, 4) };
         assert_eq!((of("ipv4").len(), of("ipv4_tcp").len(), of("ruleset").len()), expected, "{path}: {told}");
         for one in of("ipv4").into_iter().chain(of("ruleset")) {

@@ -46,7 +46,8 @@ fn takeover_faults_lose_no_binding_and_leave_one_leader() {
         Command::new(LAB_PROGRAM).arg("bench-table").args([&bench, &page]).arg("--with").arg(&bench).output();
     assert!(run.expect("the lab starts").status.success());
     let text = std::fs::read_to_string(&page).expect("bench.md");
-    // In the page, the results of another run replace the same results of this run.
+    // The page also gets the results of a second run (`--with`), which is the same run here. They replace the
+    // results of the first run, so no row is in the page twice.
     assert_eq!(text.matches("| tun 50 ").count(), 2, "{text}");
     std::fs::remove_dir_all(out).expect("remove");
 }
