@@ -62,7 +62,7 @@ pub struct DefaultRoute<A, N> {
     /// Source prefix: the route applies only to packets with a source address in this prefix (`default from
     /// PREFIX`). `None` if the route applies to all sources.
     pub source: Option<N>,
-    /// Preferred source address of the route (`src`, `RTA_PREFSRC`).
+    /// Preferred source address of the route (`src`, `RTA_PREFSRC`). `None` if the route names none.
     pub preferred_source: Option<A>,
     /// State of the router in the kernel's neighbour cache.
     pub neighbour: NeighbourState,

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 /// Largest capacity, in elements, that an empty queue keeps.
 const MAX_CAPACITY_OF_EMPTY_QUEUE: usize = 256;
 
-/// Removes and returns the first element. An empty queue releases the memory that a burst allocated. After
-/// the start of a home agent with very many bindings, this saves much memory for each binding.
+/// Removes and returns the first element; `None` if the queue is empty. An empty queue releases the memory
+/// that a burst allocated. After the start of a home agent with very many bindings, this saves much memory
+/// for each binding.
 pub fn pop_and_shrink<T>(queue: &mut VecDeque<T>) -> Option<T> {
     let first = queue.pop_front();
     if first.is_none() && queue.capacity() > MAX_CAPACITY_OF_EMPTY_QUEUE {

@@ -40,13 +40,13 @@ impl<K: Ord + Copy> TimerTable<K> {
         self.deadline_by_timer.get(&timer).copied()
     }
 
-    /// Returns the earliest deadline.
+    /// Returns the earliest deadline; `None` if no timer runs.
     pub fn next_deadline(&self) -> Option<Time> {
         self.next_timer().map(|(deadline, _)| deadline)
     }
 
-    /// Returns the earliest deadline and its timer. If several timers have this deadline, returns the least
-    /// of them.
+    /// Returns the earliest deadline and its timer; `None` if no timer runs. If several timers have this
+    /// deadline, returns the least of them.
     pub fn next_timer(&self) -> Option<(Time, K)> {
         self.timers_by_deadline.first().copied()
     }

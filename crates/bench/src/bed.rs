@@ -111,7 +111,7 @@ impl Testbeds {
         })
     }
 
-    /// Stops the stations in order.
+    /// Sends SIGTERM to all stations of the test networks, and waits at most 10 s for the end of each.
     pub fn stop_stations(mut self) {
         let mut daemons: Vec<_> = self
             .networks_of_paths

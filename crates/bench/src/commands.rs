@@ -1,4 +1,4 @@
-//! The commands that a program mounts to measure carnet.
+//! Subcommands of `carnet-lab` that run the benchmarks and write their tables.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -387,7 +387,8 @@ pub struct PacketFigure {
     /// Nanoseconds per packet, from the median rate.
     #[serde(rename = "ns")]
     pub nanoseconds_per_packet: f64,
-    /// Packet rate relative to plain forwarding in the same part of the network.
+    /// Packet rate relative to plain forwarding in the same part of the network; `None` without a measurement
+    /// of plain forwarding, and for source and sink alone.
     #[serde(rename = "to_plain")]
     pub ratio_to_plain: Option<f64>,
     /// Number of packets sent.
@@ -419,11 +420,12 @@ pub struct TcpFigure {
     pub path: Path,
     /// Gbit/s of payload.
     pub gbit: Series,
-    /// Ratio to plain forwarding: the median of the rounds' ratios.
+    /// Ratio to plain forwarding: the median of the rounds' ratios. `None` if plain forwarding was not
+    /// measured.
     #[serde(rename = "to_plain")]
     pub ratio_to_plain: Option<f64>,
     /// Limits between which the true median of the ratios to plain forwarding lies with a probability of 95
-    /// %.
+    /// %. `None` without a comparison, or with fewer than six rounds.
     #[serde(default, rename = "sure")]
     pub ratio_confidence_limits: Option<[f64; 2]>,
     /// Number of TCP segments that were retransmitted, in all rounds.
@@ -446,7 +448,7 @@ pub struct RttFigure {
     /// 90th percentile in microseconds.
     pub p90_us: f64,
     /// Additional microseconds per direction, compared with plain forwarding: half the median of the
-    /// differences between echoes of the same turn.
+    /// differences between echoes of the same turn. `None` if plain forwarding was not measured.
     pub added_us: Option<f64>,
 }
 
@@ -504,7 +506,7 @@ pub struct BindingsFigure {
     pub bindings: u32,
     /// Packets per second.
     pub rate: Series,
-    /// Ratio to the rate of a home agent with one binding.
+    /// Ratio to the rate of a home agent with one binding; `None` if that was not measured.
     #[serde(rename = "to_one")]
     pub ratio_to_one_binding: Option<f64>,
     /// Packets lost.
@@ -518,7 +520,7 @@ pub struct StartFigure {
     pub path: Path,
     /// Number of bindings.
     pub bindings: u32,
-    /// Seconds from the start of the home agent until its socket accepts connections.
+    /// Seconds from the start of the home agent until its control socket accepts connections.
     pub ready_s: f64,
     /// Memory of the home agent after its start, in MiB.
     pub memory_mib: f64,
@@ -537,7 +539,8 @@ pub struct RegistrationsFigure {
     /// Whether no other program of the benchmark ran on the home agent's core.
     #[serde(rename = "own_core")]
     pub agent_has_own_core: bool,
-    /// Seconds from the start of the home agent, with no bindings, until its socket accepts connections.
+    /// Seconds from the start of the home agent, with no bindings, until its control socket accepts
+    /// connections.
     pub start_s: f64,
     /// Seconds from the first Binding Update to the last acknowledgement when all routers register at once
     /// (the storm).
@@ -571,7 +574,7 @@ pub struct RegistrationsFigure {
     pub octets_per_binding: f64,
     /// Result of the renewals that follow the registration of all routers at once.
     pub refresh: RefreshFigure,
-    /// Seconds from the home agent's restart after `kill -9` until its socket accepts connections.
+    /// Seconds from the home agent's restart after `kill -9` until its control socket accepts connections.
     pub restart_s: f64,
     /// Acknowledged bindings that the restarted home agent does not have, or has in an older state.
     #[serde(rename = "missing")]

@@ -56,7 +56,8 @@ pub fn router_identity(number: u32) -> RouterIdentity {
     }
 }
 
-/// Returns the IPv4 prefix of the router with this number, a part of 10.0.0.0/8. There are 262,144 of them.
+/// Returns the IPv4 prefix of the router with this number. It is one of the 262,144 prefixes of 26 bits in
+/// 10.0.0.0/8.
 fn ipv4_prefix(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(10 << 24 | (number << (32 - u32::from(IPV4_PREFIX_LENGTH)) & 0x00ff_ffff))
 }
@@ -84,7 +85,7 @@ struct SimulatedRouter {
     binding_update_frame: Vec<u8>,
     /// Sequence number of the router's last Binding Update.
     sent_sequence_number: u16,
-    /// Sequence number of the last acknowledgement to this router.
+    /// Sequence number of the last acknowledgement to this router; `None` before the first one.
     acknowledged_sequence_number: Option<u16>,
     awaits_acknowledgement: bool,
     attempt_count: u8,
@@ -129,7 +130,7 @@ pub struct SimulatedRouters {
     pending_updates: VecDeque<(u64, u32, u16)>,
     /// Number of routers that wait for an answer.
     unacknowledged_count: usize,
-    /// Error in the first wrong acknowledgement.
+    /// Error in the first wrong acknowledgement; `None` if all were correct.
     first_error: Option<String>,
 }
 

@@ -190,7 +190,7 @@ pub struct Effort {
     pub fault_count: u32,
     /// Seed of the faults.
     pub fault_seed: u64,
-    /// Number of home agents (seats). The list of machines of each begins with another machine.
+    /// Number of home agents (seats). For each of them another machine is first in the list of its machines.
     pub seat_count: usize,
     /// Number of etcd servers.
     pub store_server_count: usize,
@@ -371,11 +371,12 @@ pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Resu
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
         .collect();
     let programs = world::Programs { carnet_program: carnet, log_folder: out.join("logs") };
-    // Build no bed if every selected measurement builds its own networks.
+    // Build no shared test networks if every selected measurement builds its own.
     let others = args.only.iter().any(|part| !part.needs_own_network()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Testbeds::build(in_bed, &programs, &mut bench.paths)?;
-    // The bed has found which paths this kernel supports. Without a bed, take all wanted paths.
+    // The construction of the shared test networks has shown which paths this kernel supports. If none were
+    // built, take all requested paths.
     let alone: Vec<Path> = if others { bed.supported_paths().collect() } else { wanted };
     if args.includes_part(Part::Registrations) {
         bench.registrations = registrations::measure_registrations(&alone, &effort, &programs, &cores)?;

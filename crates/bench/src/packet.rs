@@ -164,7 +164,8 @@ impl Frame {
         self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
     }
 
-    /// Returns where the source or the destination of the inner packet stands.
+    /// Returns the range of octets in the frame with the inner packet's destination address, or with its
+    /// source address if `destination` is false.
     fn inner_address_range(&self, destination: bool) -> Range<usize> {
         let at = self.inner_offset + if destination { 24 } else { 8 };
         at..at + 16

@@ -257,7 +257,8 @@ impl TestNetwork {
             }
             topology::run_ip_batch(Some(&self.node_name(role)), &commands)?;
         }
-        // A veth accepts packets that XDP redirects only if its peer polls.
+        // Turn GRO on. A veth interface accepts packets that XDP redirects to it only if NAPI runs on its
+        // peer, which GRO switches on.
         for (role, interface) in HOST_INTERFACES {
             run_for_output(
                 command_in_node(&self.node_name(role), tools::path_of_program("ethtool"))

@@ -25,8 +25,8 @@ pub struct SeatConfig {
     /// it. It doubles if the home agent soon fails again. When lost links are back, the member still counts
     /// as cut off for the same time.
     pub failure_pause: Duration,
-    /// Time for which a leader that is cut off from its routers waits for the reports of other members, which
-    /// may be cut off too. It must exceed the difference between two members' detection times.
+    /// Time for which a leader that is cut off from the mobile routers waits for reports of other members.
+    /// These may be cut off too. The time must exceed the difference between two members' detection times.
     pub cut_off_wait: Duration,
 }
 

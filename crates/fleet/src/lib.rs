@@ -4,7 +4,8 @@
 //! may lead are its *members*: one member is the leader, all others are standbys. The members share a
 //! [`store`]: keys with revisions, as in etcd (KV and Watch services of version 3.4). Transactions compare
 //! before they change keys, and members watch the changes in order. [`seat`] makes the decisions. The
-//! connection of a member to its routers influences which member leads, but never lets two members lead.
+//! connection of a member to the mobile routers influences which member leads, but never lets two members
+//! lead.
 //!
 //! Left out: the store and the connection to it, which the runner has, and the routes to the home agent. The
 //! home agent's prefixes are routes of the kernel, which a routing daemon announces.

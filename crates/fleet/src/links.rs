@@ -1,7 +1,7 @@
-//! State of this member's links to its routers.
+//! State of the links between this member and the mobile routers.
 //!
 //! A lost link counts at once. Restored links count only after a pause, which starts again if they are lost
-//! in the meantime. The pause grows each time that the links did not last.
+//! in the meantime. The pause grows each time that restored links are soon lost again.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use carnet_base::Time;
 use crate::config::SeatConfig;
 use crate::retries::FailurePauses;
 
-/// State of the links between this member and its routers.
+/// State of the links between this member and the mobile routers.
 #[derive(Debug)]
 pub(crate) struct Links {
     lost_at: Option<Time>,

@@ -17,13 +17,13 @@
 //! becomes false at the end of the lease, before another member's lease can begin.
 //!
 //! Without the store no member acknowledges or takes over. The home agent continues to forward for
-//! [`SeatConfig::grace_period`] and then stops. An unreachable store usually elects a new leader of its own;
-//! an unseen takeover by another member is less likely.
+//! [`SeatConfig::grace_period`] and then stops. Usually the store is unreachable only because its servers
+//! elect a leader of their own. An unseen takeover by another member is less likely.
 //!
-//! **Links.** A member that is cut off from its routers is useless as a leader, though it reaches the store.
-//! So a member announces that it is cut off ([`Presence`]), and takes the leadership only if no connected
-//! member does. A leader that is cut off gives the leadership to a connected member. It does so after
-//! [`SeatConfig::cut_off_wait`] at the earliest, and only to a member that has since announced its
+//! **Links.** A member that is cut off from the mobile routers is useless as a leader, even if it reaches the
+//! store. So a member announces that it is cut off ([`Presence`]), and takes the leadership only if no
+//! connected member does. A leader that is cut off gives the leadership to a connected member. It does so
+//! after [`SeatConfig::cut_off_wait`] at the earliest, and only to a member that has since announced its
 //! connection. If a gateway is down for all members, the leader stays. These rules only choose a candidate;
 //! the chain decides who leads.
 //!
@@ -105,7 +105,7 @@ struct OutstandingTransaction {
     first_sent_at: Time,
     /// Time of the next attempt.
     next_attempt_at: Time,
-    /// Number of the commit that this transaction completes.
+    /// Number of the commit that this transaction completes; `None` if the transaction completes none.
     completed_commit: Option<u64>,
 }
 
@@ -123,7 +123,8 @@ struct LeaderState {
     /// Commits that the store does not have yet, each with its changed records.
     commits: VecDeque<(u64, Vec<RecordChange>)>,
     is_agent_working: bool,
-    /// Whether the member gives up the leadership, and to which member; the inner `None` is any member.
+    /// To which member this member gives the leadership; `Some(None)` to any member. `None` if this member
+    /// keeps the leadership.
     giving_up_to: Option<Option<String>>,
 }
 
@@ -144,7 +145,8 @@ pub struct Seat {
     transaction_count: u64,
     next_request_id: RequestId,
     stored_records: BTreeMap<String, String>,
-    /// Revision of the store up to which this member knows the records and the owner of the seat.
+    /// Revision of the store up to which this member knows the records and the owner of the seat; `None`
+    /// before the first snapshot and while the watch is lost.
     known_revision: Option<StoreRevision>,
     /// Revision and token of the leader's key at the last change that this member has seen.
     owner_token: (StoreRevision, Option<LeaderToken>),
@@ -152,9 +154,9 @@ pub struct Seat {
     leader_changed_at: Time,
     other_members: OtherMembers,
     links: Links,
-    /// Time since which this member has another private key than the fleet.
+    /// Time since which this member has another private key than the fleet; `None` while the keys are equal.
     other_key_since: Option<Time>,
-    /// Whether this member's last presence said that it is cut off.
+    /// Whether this member's last presence said that it is cut off from the mobile routers.
     announced_cut_off: bool,
     /// Time at which this member writes its next presence.
     next_presence_at: Time,
@@ -169,7 +171,7 @@ pub struct Seat {
     may_request_leadership_from: Time,
     /// Failures of the home agent.
     agent_failures: FailurePauses,
-    /// Time since which the home agent works.
+    /// Time since which this member's home agent works; `None` while it does not work.
     agent_works_since: Option<Time>,
     /// Whether this member is ending, so that it never leads again.
     is_retiring: bool,
@@ -207,7 +209,7 @@ impl Seat {
         }
     }
 
-    /// Returns the next action.
+    /// Returns the next action that the caller must perform; `None` if no action is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -353,7 +355,7 @@ impl Seat {
         self.decide_actions(now);
     }
 
-    /// Handles the state of the links to the routers. At the start the member assumes that they are
+    /// Handles the state of the links to the mobile routers. At the start the member assumes that they are
     /// connected. Returns whether the state has changed.
     pub fn handle_router_links(&mut self, now: Time, are_there: bool) -> bool {
         if !self.links.handle_link_change(now, are_there, &self.config) {
@@ -375,7 +377,8 @@ impl Seat {
         }
     }
 
-    /// Returns a record of the home agent that the store has, as far as this member knows.
+    /// Returns the value of a record of the home agent in the store, as far as this member knows; `None` if
+    /// the store has no such record.
     pub fn record(&self, key: &str) -> Option<&str> {
         self.stored_records.get(key).map(String::as_str)
     }

@@ -90,7 +90,7 @@ impl LeaderToken {
 pub struct Presence {
     /// Number of the member's process.
     pub process: u64,
-    /// Whether the member does not reach its routers, or has not reached them for long enough.
+    /// Whether the member does not reach the mobile routers, or has reached them again only for a short time.
     #[serde(default)]
     pub cut_off: bool,
     /// Whether the member has another private key for encrypted sessions than the fleet. Then `cut_off` is

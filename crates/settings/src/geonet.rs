@@ -81,7 +81,8 @@ fn multicast_config(config: &Geonet) -> Option<MulticastConfig> {
     })
 }
 
-/// Returns the settings of routes to the mobile networks of vehicles in radio range.
+/// Returns the settings of routes to the mobile networks of vehicles in radio range. `None` if the config
+/// does not use such routes.
 pub fn mnpp_settings(config: &Geonet) -> Option<MnppSettings> {
     let (mnpp, ipv6) = (config.mnpp.as_ref()?, config.ipv6.as_ref()?);
     Some(MnppSettings {

@@ -28,11 +28,12 @@ use carnet_station::{
 use carnet_wire::geonet::GnAddress;
 use ipnet::Ipv6Net;
 
-/// Number by which a mobile router knows the keys of its home agents. At a home agent, the number of a node's
-/// key is its place in the config.
+/// Number that a mobile router uses for the keys of all its home agents in encrypted sessions. A home agent
+/// instead numbers the keys of its nodes by their position in the config.
 pub const HOME_AGENT: SessionPeer = SessionPeer(u32::MAX);
 
-/// Returns the config of a station. If `gn_address` is `None`, the GN address may follow later.
+/// Returns the settings of a station. `gn_address` is the GeoNetworking address; with `None` the caller sets
+/// the address later.
 pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
@@ -77,7 +78,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
             home_prefix: router.home_prefix,
             home_agent: router.home_agents.addresses.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             home_agent_ipv4: router.home_agents.ipv4_addresses.first().copied(),
-            // A session inside IPv4 is always in UDP.
+            // Encrypted sessions are UDP datagrams, so inside IPv4 the router always uses UDP.
             force_udp: router.always_uses_udp || router.auth.session_keys().is_some(),
             liveness: router.heartbeat_intervals,
             policies: policies::flow_policies(router),
@@ -152,8 +153,9 @@ fn agents_config(agents: &config::HomeAgents) -> AgentsConfig {
     }
 }
 
-/// Returns the settings of an interface of the mobile network. `forwards` says whether carnet forwards DNS
-/// queries of hosts, so that hosts get its address as DNS server.
+/// Returns the settings of an interface of the mobile network. If `forwards` is true, carnet forwards DNS
+/// queries of hosts. Hosts then get carnet's own address as DNS server, unless the config names other
+/// servers.
 fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
     LanSettings {
         interface: lan.interface.clone(),

@@ -28,7 +28,8 @@ pub struct RecordingHeader {
     pub wall: WallTime,
     /// State that an earlier run has stored.
     pub state: PersistentState,
-    /// GN address of the GeoNetworking router. The config does not always have it.
+    /// GeoNetworking address of the station at the start; `None` without GeoNetworking, or if the address was
+    /// not known yet.
     #[serde(default)]
     pub gn_address: Option<u64>,
 }

@@ -19,7 +19,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sanstun::{Interface, Received as Parsed, ReceivedMessage, TunnelConfig};
 use zeroize::Zeroizing;
 
-/// The largest inner packet on an IPv6 path of 1500 octets.
+/// Length of the largest inner packet, if the outer packet is IPv6 and may have 1500 octets.
 const PAYLOAD_LENGTH: usize = 1408;
 const BENCHMARK_TIME: Time = Time::from_secs(1);
 const ROUTER_COUNT: u32 = 10_000;

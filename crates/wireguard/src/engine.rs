@@ -34,7 +34,8 @@ const RESPONSE_LENGTH: usize = 92;
 const MAX_SESSIONS_PER_TIMEOUT: usize = 64;
 /// Interval at which the engine computes the deadlines of a session that carries data.
 const TIMER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest time, before the end of the last run, since the caller stored a timestamp.
+/// Maximum age of the stored timestamp when a run of the program ends: the caller stores a timestamp at least
+/// this often.
 const MAX_STORED_TIMESTAMP_AGE: Duration = Duration::from_secs(60);
 /// Number of handshakes a second above which the engine answers with cookies.
 const HANDSHAKE_RATE_WITHOUT_COOKIES: u64 = 1000;
@@ -208,7 +209,8 @@ struct TunnelFactory {
 }
 
 impl TunnelFactory {
-    /// Gives the library's interface the private key for the next tunnel, and returns the interface.
+    /// Gives the library's interface the private key for the next tunnel, and returns the interface; `None`
+    /// if it is missing.
     fn interface_with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
         if self.public != key.public {
             self.interface = self
@@ -434,8 +436,8 @@ impl SessionEngine {
     }
 
     /// Removes a peer, its sessions, and the timestamps of its handshakes. A caller whose peers come from
-    /// messages of the network calls this function, so that their number has no effect on the memory. If the
-    /// key comes back, a recorded handshake may get one answer, but opens nothing.
+    /// messages of the network calls this function, so that forgotten peers take no memory. If the key comes
+    /// back, a recorded handshake may get one answer, but opens no session.
     pub fn forget_peer(&mut self, id: PeerId) {
         let Some(remote) = self.remote_ends.get(&id) else { return };
         let keys = remote.public_keys.clone();
@@ -447,7 +449,8 @@ impl SessionEngine {
         self.restored_timestamps.retain(|(key, _), _| !keys.contains(key));
     }
 
-    /// Returns the keys of a pair.
+    /// Returns the own and the remote public key of a pair; `None` if the engine has no pair with this
+    /// number.
     pub fn key_pair(&self, pair: PairId) -> Option<KeyPair> {
         self.key_pair_by_id.get(&pair).copied()
     }
@@ -463,7 +466,7 @@ impl SessionEngine {
         *floor = (*floor).max(timestamp);
     }
 
-    /// Returns the session through which a path sends.
+    /// Returns the key of the session through which a path sends; `None` if the path has no session.
     fn current_session_key(&self, path: SessionPath) -> Option<SessionKey> {
         self.current_pair_by_path.get(&path).map(|pair| SessionKey { pair: *pair, number: path.path_number })
     }
@@ -515,7 +518,7 @@ impl SessionEngine {
         }
     }
 
-    /// Returns the peer that has a public key.
+    /// Returns the peer that has a public key; `None` if no peer has it.
     pub fn peer_of(&self, key: PublicKey) -> Option<PeerId> {
         self.peer_by_key.get(&key).copied()
     }
@@ -536,7 +539,8 @@ impl SessionEngine {
         self.current_session_key(path).is_some_and(|line| self.is_session_established(line))
     }
 
-    /// Returns the route of a path.
+    /// Returns the local socket and the remote address to which a path sends; `None` if the path has no
+    /// session or no route.
     pub fn route(&self, path: SessionPath) -> Option<DatagramRoute> {
         self.session_by_key.get(&self.current_session_key(path)?)?.route
     }
@@ -859,7 +863,7 @@ impl SessionEngine {
         Ok(())
     }
 
-    /// Returns the time at which the caller calls [`SessionEngine::handle_timeout`].
+    /// Returns when the caller must call [`SessionEngine::handle_timeout`]; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.session_timers.next_deadline()
     }
@@ -876,7 +880,7 @@ impl SessionEngine {
         }
     }
 
-    /// Returns the next output.
+    /// Returns the next output; `None` if no output is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

@@ -53,7 +53,8 @@ impl HandshakeQueue {
         true
     }
 
-    /// Removes and returns the next message; those from addresses of sessions come first.
+    /// Removes and returns the next message; `None` if both queues are empty. Messages from addresses of
+    /// sessions come first.
     pub(crate) fn pop_next(&mut self) -> Option<WaitingHandshake> {
         self.from_sessions.pop_front().or_else(|| self.from_others.pop_front())
     }

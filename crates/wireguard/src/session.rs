@@ -81,12 +81,12 @@ pub(crate) struct PathSession {
     pub(crate) is_check_due: bool,
     is_established: bool,
     retransmission: Option<InitiationRetransmission>,
-    /// Index and counter in the header of the newest data message.
+    /// Index and counter in the header of the newest data message; `None` before the first one.
     newest_data_message: Option<(u32, u64)>,
     /// Handshake responses that this end has sent: index of the session in the response, and route of the
     /// response. If data with this index come by this route, the remote end receives there.
     answered_handshakes: VecDeque<(u32, DatagramRoute)>,
-    /// Last route that the engine reported to the caller as unproven.
+    /// Last route that the engine reported to the caller as unproven; `None` before the first report.
     reported_route: Option<DatagramRoute>,
     /// Time at which the token bucket for handshakes is full again.
     handshakes_full_at: Time,
@@ -147,7 +147,7 @@ impl PathSession {
         HANDSHAKE_RATE.take_tokens(&mut self.handshakes_full_at, now, 1)
     }
 
-    /// Begins a handshake unless one is in progress, and returns the initiation.
+    /// Begins a handshake, and returns the initiation; `None` if a handshake is in progress.
     pub(crate) fn begin_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
         let at = self.next_initiation_instant(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
@@ -170,8 +170,8 @@ impl PathSession {
         self.retransmission = None;
     }
 
-    /// Begins a handshake after the tunnel has expired. The interval of the retransmission stays at its
-    /// longest.
+    /// Begins a handshake after the tunnel has expired, and returns the initiation. The interval between
+    /// retransmissions stays at its maximum. Returns `None` if a handshake is already in progress.
     pub(crate) fn restart_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
         let at = self.next_initiation_instant(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;

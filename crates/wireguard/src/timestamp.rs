@@ -21,7 +21,8 @@ const PATH_NUMBER_MARK: u32 = 0x4341 << 8;
 const LATEST_START_DATE: Duration = Duration::from_secs(1 << 40);
 /// Nanoseconds of one second.
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
-// The last step of a second has room for the mark and each path number.
+// Check that no timestamp reaches the next second. The nanoseconds are a multiple of `TIMESTAMP_STEP`, plus
+// the mark and the path number in the lower bits.
 const _: () = assert!(
     (NANOSECONDS_PER_SECOND - 1) / TIMESTAMP_STEP * TIMESTAMP_STEP + PATH_NUMBER_MARK + 0xff
         < NANOSECONDS_PER_SECOND

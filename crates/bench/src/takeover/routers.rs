@@ -80,8 +80,8 @@ struct SimulatedRouter {
     /// Sequence number of the router's last Binding Update.
     sent_sequence_number: u16,
     acknowledged_sequence_number: Option<u16>,
-    /// While the router waits for an acknowledgement: times of the first and the last transmission of its
-    /// Binding Update.
+    /// Times of the first and the last transmission of the router's Binding Update; `None` if the router does
+    /// not wait for an acknowledgement.
     unacknowledged_update: Option<(u64, u64)>,
     /// Time when each of the last 16 Binding Updates was sent, indexed by the last four bits of its sequence
     /// number.
@@ -153,7 +153,7 @@ pub struct Routers {
     next_router: u32,
     /// Counts of the packets that the benchmark has received.
     pub packet_counts: SenderCounts,
-    /// Error in the first wrong acknowledgement.
+    /// Error in the first wrong acknowledgement; `None` if all were correct.
     pub first_error: Option<String>,
     buffer: Vec<u8>,
 }
@@ -348,7 +348,8 @@ impl Routers {
         Ok(())
     }
 
-    /// Returns the next packet of a router.
+    /// Returns the next packet of a router's flow: to the mobile network if `hosts` is true, otherwise from
+    /// the mobile network.
     fn current_frame(&self, at: usize, hosts: bool) -> &Frame {
         let router = &self.routers[at];
         if hosts {

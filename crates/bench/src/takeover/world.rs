@@ -354,7 +354,7 @@ impl Machines {
                     command_in_node(&format!("takeover.etcd{server}"), "sh")
                         .args(["-c", "cat /proc/net/tcp6"]),
                 )?;
-                // 094B is port 2379, and 0A the state LISTEN.
+                // In `/proc/net/tcp6`, `094B` is port 2379 and `0A` the state LISTEN.
                 Ok(shown.lines().any(|line| line.contains(":094B ") && line.contains(" 0A ")))
             };
             while !listens()? {

@@ -1,6 +1,6 @@
 //! Random schedules of faults. Members die and return, or are cut off from the store. The network loses and
-//! delays packets, home agents fail, members give up seats, links to routers are lost and return. The world
-//! checks after each step that no two members lead. At each start of a home agent it checks that all
+//! delays packets, home agents fail, members give up seats, links to mobile routers are lost and return. The
+//! world checks after each step that no two members lead. At each start of a home agent it checks that all
 //! acknowledged records are present.
 //!
 //! `CARNET_SCHEDULES` sets the number of schedules at compile time; `CARNET_SEED` runs one schedule.
@@ -58,7 +58,7 @@ fn run_schedule(seed: u64) -> [u64; 4] {
             }
         }
     }
-    // Some or all members have no links to routers any more; every combination occurs.
+    // Cut the links between some or all members and the mobile routers. Every combination of members occurs.
     let without = rng.number_below(1 << MEMBER_NAMES.len());
     for member in (0..MEMBER_NAMES.len()).filter(|member| without >> member & 1 == 1) {
         world.cut_off_from_routers(member, LONGER_THAN_ANY_SCHEDULE);

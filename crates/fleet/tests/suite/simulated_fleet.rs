@@ -1,6 +1,6 @@
 //! The environment of the members: a store with revisions, transactions and watches, and a network that
 //! delays and loses messages and cuts members off. The clocks run at different speeds, and each home agent
-//! registers routers without pause.
+//! registers mobile routers without pause.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -27,7 +27,7 @@ enum ScheduledEvent {
     Lost(usize, u64),
     /// The home agent of a member works.
     Works(usize, u64),
-    /// The home agent of a member registers a router.
+    /// The home agent of a member registers a mobile router.
     Registers(usize, u64),
     /// The home agent of a member (first value) fails to start this many times (second value), then starts.
     Fails(usize, u64),
@@ -36,7 +36,7 @@ enum ScheduledEvent {
     Timeout(usize, u64),
     Start(usize),
     Heal(usize),
-    /// The links of a member to its routers are lost or restored.
+    /// The links between a member and the mobile routers are lost or restored.
     Links(usize, bool),
     /// A member detects the change of its links.
     Notices(usize, bool),
@@ -66,9 +66,9 @@ pub struct Member {
     pub seat: Option<Seat>,
     pub agent: Option<Agent>,
     pub is_cut_off_from_store: bool,
-    /// Whether the member reaches its routers.
+    /// Whether the member reaches the mobile routers.
     pub reaches_routers: bool,
-    /// Time until which the member does not reach its routers.
+    /// Time until which the member does not reach the mobile routers.
     links_lost_until: Time,
     /// Whether the home agents of the member never start to work.
     pub agents_fail_to_start: bool,
@@ -96,13 +96,14 @@ pub struct SimulatedFleet {
     /// Acknowledged values by record.
     pub acknowledged_values: BTreeMap<String, u64>,
     last_record_value: u64,
-    /// Times at which a member's home agent began or stopped working.
+    /// Each change of a member's home agent: time, member, and whether the home agent began (`true`) or
+    /// stopped working.
     pub agent_history: Vec<(Time, usize, bool)>,
     pub takeover_count: u64,
     pub cut_count: u64,
     pub kill_count: u64,
     pub link_loss_count: u64,
-    /// Whether home agents register less often.
+    /// Whether the home agents register mobile routers a hundred times less often.
     pub registers_rarely: bool,
 }
 
@@ -361,7 +362,7 @@ impl SimulatedFleet {
         self.with_seat(member, |seat, now| seat.handle_key(now, is_of_fleet));
     }
 
-    /// Cuts a member off from its routers.
+    /// Cuts a member off from the mobile routers.
     pub fn cut_off_from_routers(&mut self, member: usize, for_so_long: Duration) {
         self.link_loss_count += 1;
         self.members[member].links_lost_until =
@@ -408,7 +409,7 @@ impl SimulatedFleet {
         revision
     }
 
-    /// The home agent registers a router and commits its record.
+    /// The home agent registers a mobile router and commits its record.
     fn register_router(&mut self, member: usize, life: u64) {
         let router = format!("2001:db8::{:x}", self.rng.number_below(ROUTER_COUNT));
         let many = self.rng.number_below(10) == 0;

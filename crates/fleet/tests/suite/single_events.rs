@@ -207,7 +207,8 @@ fn a_member_with_a_failing_home_agent_does_not_disturb_the_leader() {
         world.advance_time(10 * MINUTE);
         assert_eq!(world.members_with_working_agent(), [1]);
         let disturbed = world.takeover_count;
-        // The pause doubles each time; a member that reports no home agent does not get the seat.
+        // The first member takes the seat only a few times, because its pause doubles after each failure. If
+        // its standby home agent ends too, it never takes the seat.
         assert!(disturbed <= if begins { 8 } else { 1 }, "{disturbed} times");
         world.members[0].agents_fail_to_start = false;
         if begins {
@@ -230,12 +231,12 @@ fn a_large_commit_is_sent_in_several_transactions() {
     assert_eq!(world.members_with_working_agent(), [0]);
 }
 
-/// All members reach the store; the leader is cut off from its routers.
+/// All members reach the store; the leader is cut off from the mobile routers.
 #[test]
 fn leader_cut_off_from_routers_hands_over_without_gap() {
     for seed in 0..50 {
         let mut world = fleet_led_by_first_member(seed);
-        // The second member of the list does not reach the routers either.
+        // The second member of the list does not reach the mobile routers either.
         world.cut_off_from_routers(1, MINUTE);
         world.advance_time(Duration::from_secs(5));
         assert_eq!(world.members_with_working_agent(), [0]);

@@ -12,7 +12,7 @@ use carnet_wireguard::{
 
 /// 2026-11-27, in seconds since the UNIX epoch.
 pub const TODAY_UNIX_SECONDS: u64 = 1_795_737_600;
-/// Number of the other end at each of the two ends.
+/// Peer number of the home agent in the router's engine, and of the router in the home agent's engine.
 pub const HOME_AGENT_PEER: PeerId = PeerId(7);
 
 pub fn router_key() -> PrivateKey {
@@ -31,7 +31,7 @@ pub fn home_address() -> SocketAddr {
     "192.0.2.1:443".parse().expect("address")
 }
 
-/// The address of the router's uplink.
+/// Returns the address and port of the router's uplink with this number.
 pub fn uplink_address(number: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, number], 4191))
 }

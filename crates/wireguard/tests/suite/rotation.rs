@@ -247,7 +247,8 @@ fn forgotten_peer_leaves_nothing_behind() {
         network.home_agent_engine.forget_peer(id);
     }
     assert_eq!(format!("{:?}", network.home_agent_engine), before);
-    // Key pairs of a further remote end get other numbers.
+    // Add another remote end. The engine gives its key pair a new pair number, so the router's session is not
+    // affected.
     let key = PrivateKey::from_random([0x77; 32]).public_key();
     let other = RemotePeer { peer_id: carnet_wireguard::PeerId(9), ..peer(vec![key]) };
     assert!(network.home_agent_engine.set_peer(network.now, other));
