@@ -109,7 +109,7 @@ fn encode_packet(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
 }
 
 fn destination(number: u32, many: bool) -> Position {
-    // The only destination lies 5 km to the north-east. Many destinations lie on an arc at a distance of 5
+    // A single destination lies 5 km to the north-east. Many destinations lie on an arc at a distance of 5
     // km.
     let angle = if many { f64::from(number % SOURCE_COUNT) / f64::from(SOURCE_COUNT) * 1.5 } else { 0.8 };
     position_at(5000.0 * angle.sin(), 5000.0 * angle.cos())

@@ -179,7 +179,7 @@ pub fn run_evaluation(plan: &Plan) -> anyhow::Result<()> {
         console::print_step(&format!("the figures will not be reliable: {why}"));
     }
     let programs = Programs { carnet_program: plan.carnet.clone(), log_folder: plan.out.join("logs") };
-    // Remove the file of an earlier run.
+    // Remove the partial results of an earlier run.
     let until_then = partial_results_file(plan);
     if until_then.exists() {
         std::fs::remove_file(&until_then)

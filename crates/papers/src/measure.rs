@@ -96,7 +96,8 @@ pub fn measure_mgen(
     let after = counts()?;
     let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
     ensure!(sent > 0.0, "the traffic generator mgen sent no packets");
-    // The kernel's counter of arrived packets includes other packets between the hosts.
+    // The kernel's counter of arrived packets includes other packets between the hosts, so it may be greater
+    // than the number of sent packets.
     let arrived = arrived.min(sent);
     Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
 }

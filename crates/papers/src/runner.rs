@@ -481,7 +481,7 @@ impl ExperimentRunner<'_> {
         command.arg("--carnet").arg(&self.plan.carnet).arg("--scenarios").arg(&self.plan.scenarios);
         command.stdin(Stdio::null());
         let log = self.plan.out.join("logs").join(format!("{name}.log"));
-        // Remove the file of an earlier run.
+        // Remove the results file of an earlier run.
         let file = out.join("results.json");
         match std::fs::remove_file(&file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -181,8 +181,8 @@ fn make_before_break_handover_uses_old_path_until_care_of_test_succeeds() {
         world.kernels_and_links.packets_by_address[&address(FIRST_CARE_OF_ADDRESS)],
         world.kernels_and_links.packets_by_address[&address(SECOND_CARE_OF_ADDRESS)],
     );
-    // The home agent still sends to the old address until it has the Binding Update and the Echo Reply. They
-    // take half a round trip and one more round trip.
+    // The home agent sends to the old address until it has received the Binding Update and the Echo Reply.
+    // This takes one and a half round trips, which are 60 ms.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
     assert_eq!(old + new, world.kernels_and_links.sent_packets);
 }

@@ -178,7 +178,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     assert!(world.registered_addresses().is_empty());
     assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped_packets(0), world.dropped_packets(1)), (0, 0));
-    // The station must request these entries, so that the kernels can apply IPsec.
+    // The stations must have requested these policy rules, so that the kernels can apply IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.kernels_and_links.rules.iter().any(|rule| {
@@ -290,7 +290,8 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
     world.pass_recorded_input(0, protected(77, &message));
     assert_eq!(world.dropped_packets(0), 2);
 
-    // RFC 6275 11.7.1: the care-of address must be inside the message.
+    // RFC 6275 11.7.1: under ESP a Binding Update must contain the care-of address, in an Alternate Care-of
+    // Address option.
     let arrive = |world: &mut IpsecWorld, message: &[u8]| {
         let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME_ADDRESS));
         let payload = [&options[..], &[0; 8], message].concat();

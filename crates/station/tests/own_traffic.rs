@@ -85,7 +85,8 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
         if route.destination == ALL_IPV4_PREFIX)
     };
     assert!(!station.nemo().desired_entries().any(is_of_ipv4));
-    // The rules for carnet's own packets from a care-of address match before these rules.
+    // The rules for carnet's own packets from a care-of address match before the rules for the router's other
+    // programs.
     const { assert!(priority::FROM_CARE_OF_ADDRESS < priority::OWN_TRAFFIC_OUTSIDE_TUNNEL) };
     const { assert!(priority::FROM_MOBILE_NETWORK < priority::OWN_TRAFFIC_OUTSIDE_TUNNEL) };
 }

@@ -124,8 +124,9 @@ pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
     let word = if mode == IsolationMode::Root { "root" } else { "user" };
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     command.arg("--").arg(own).arg("--inside").arg(word).args(arguments);
-    // Give the inner lab a process group of its own, so that Ctrl-C reaches only the outer lab. Process 1 of
-    // a namespace ignores signals that it does not handle.
+    // The inner lab gets a process group of its own, so that Ctrl-C reaches only the outer lab. When this
+    // pipe closes, the inner lab stops. A signal would not stop it: process 1 of a namespace ignores signals
+    // that it does not handle.
     let (pipe, theirs) = UnixStream::pair().context("cannot make a pipe to the inner lab")?;
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     let mut child = command.spawn().context("cannot start unshare (Debian package util-linux)")?;

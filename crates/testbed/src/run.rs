@@ -222,7 +222,8 @@ impl Testbed {
     fn start_programs(&mut self, plan: &RunPlan) -> anyhow::Result<()> {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.radvd else { continue };
-            // radvd refuses a config that other users may write, and an interface without link-local address.
+            // radvd refuses a config that other users may write, so copy the config. It also refuses an
+            // interface without a link-local address: wait until duplicate address detection has ended.
             let copy = Path::new(isolate::RUN_DIRECTORY).join(format!("{name}.radvd.conf"));
             std::fs::copy(plan.folder.join(config.get_ref()), &copy)?;
             std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))?;

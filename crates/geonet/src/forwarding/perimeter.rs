@@ -281,7 +281,7 @@ impl<'a> PlanarGraphView<'a> {
         if determinant == 0.0 {
             return None;
         }
-        // Solve ego + s edge = t entry.
+        // Find s and t with own offset + s * edge = t * entry: the point where the edge crosses the line.
         let s = (self.own_offset.1 * entry.0 - self.own_offset.0 * entry.1) / determinant;
         let t = (edge.0 * self.own_offset.1 - edge.1 * self.own_offset.0) / determinant;
         let on_both = (0.0..=1.0).contains(&s) && (0.0..=1.0).contains(&t);

@@ -262,7 +262,8 @@ mod tests {
 
     #[test]
     fn prediction_chooses_no_next_hop_in_a_void() {
-        // No next hop: a neighbour behind this station, nearer by less than a metre, or out of range.
+        // These neighbours cannot be the next hop: one behind this station, one nearer by less than a metre,
+        // and one out of range.
         let heard = [
             (0, position_vector(2, -100.0, 0.0, 0.0, 0, 0)),
             (0, position_vector(3, 0.5, 20.0, 0.0, 0, 0)),

@@ -440,8 +440,8 @@ impl GroupState {
         ask_sources.values_mut().for_each(|count| *count -= 1);
         ask_sources.retain(|_, count| *count > 0);
         for (sources, suppress) in [(wanted, true), (unsure, false)] {
-            // The querier also sends a query about the whole group. So it may omit the query with the S flag:
-            // that query is about sources whose timers are above the Last Listener Query Time.
+            // The query with the S flag is about sources whose timers are above the Last Listener Query Time.
+            // The querier omits it if it also sends a query about the whole group.
             let spared = suppress && about_group;
             if !(sources.is_empty() || spared) {
                 questions.push(PendingQuery { group, sources, suppress_router_timers: suppress });

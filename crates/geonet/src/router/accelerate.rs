@@ -165,8 +165,8 @@ fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Resul
         direct,
         router.own_timestamp(now),
     )?;
-    // The sample contains only packets for this station: B.2 limits forwarded packets, so a fast path does
-    // not forward while a limit is set. These packets do not count for the data rate.
+    // All packets of the sample are for this station, so they do not count for the data rate. The reason is
+    // that B.2 limits forwarded packets: while a limit is set, the fast path does not forward.
     let length = router.parameters.duplicate_packet_list_length;
     let entry = router.location_table.entry_mut(learnt.slot);
     for sequence in &sample.sequences {

@@ -177,7 +177,7 @@ fn pon_baa_bv_06_contention() {
 #[test]
 fn pon_baa_bv_01_too_many_copies() {
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_advanced_forwarding());
-    // This station is outside the sectors of both other stations.
+    // This station is outside the sectors of both forwarders in `others`.
     let sender = SimulatedStation::station_at(1, position_at(100.0, 0.0));
     let others = [
         SimulatedStation::station_at(2, position_at(300.0, 0.0)),

@@ -366,8 +366,8 @@ fn packet_with_address_of_another_station_is_dropped() {
             ),
             Ipv6Drop::SpoofedSource,
         ),
-        // This station may not advertise a link-layer address for the IPv6 address of another station,
-        // whatever its scope.
+        // The sending station may not advertise its link-layer address for the IPv6 address of another
+        // station, whatever the scope of that address.
         (
             neighbor_advertisement(addresses::link_local_address(other.mac), station.mac, &station),
             Ipv6Drop::SpoofedSource,

@@ -371,8 +371,8 @@ impl LocalDynamicMap {
             let since = subscription.delivered_until.replace(now);
             subscription.next_notification_at = now + subscription.notification_interval;
             let SubscriptionFilter { area, station_types, wants_events: events } = subscription.filter;
-            // An object that arrived at exactly this time may appear in two notifications, but the subscriber
-            // never misses one.
+            // An object that arrived exactly at the time of the last notification may appear in two
+            // notifications, but the subscriber never misses one.
             let new = |received: Time| since.is_none_or(|since| received >= since);
             let mut stations = self.stations_in(now, area.as_ref(), station_types);
             stations.retain(|object| new(object.received_at));

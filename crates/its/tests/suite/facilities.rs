@@ -60,7 +60,7 @@ fn exchange_messages(stations: &mut [Facilities], time: u64) -> usize {
             }
         }
     }
-    // Take all outputs.
+    // Discard the remaining outputs of all stations: only the sent messages count here.
     for station in stations {
         while station.poll_output(now_at_milliseconds(time)).is_some() {}
     }

@@ -421,8 +421,8 @@ impl SecurityStation {
             self.own_identity.include_certificate_in_next_cam();
         }
         if self.messages_without_certificate.len() >= self.config.max_waiting_for_certificate {
-            // If a source already uses a quarter of the room, its new message replaces one of its own. Any
-            // station can send messages whose certificate is missing.
+            // Any station can send messages whose certificate is missing. So if a source already uses a
+            // quarter of the room, its new message replaces one of its own messages.
             let his = |parked: &MessageWithoutCertificate| parked.unverified_message.source == pending.source;
             let crowd = self.messages_without_certificate.iter().filter(|parked| his(parked)).count();
             let own = self

@@ -36,7 +36,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let mut kinds = Vec::new();
     let mut add = |name, reasons, frames| kinds.push(FrameKind { name, expected_reasons: reasons, frames });
 
-    // Forged: an authority that the station does not know issued the certificate.
+    // Forged frames: an authority that the station does not know issued the certificate.
     let mut others = TestPki::with_authority(Curve::NistP256, |content| {
         let mut content = content;
         content.name = Some("other".to_owned());
@@ -49,7 +49,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
         times_of_frames(4, each).map(|now| (now, stranger.signed_denm(now))).collect(),
     );
 
-    // Forged: the message has the ticket of another station and a signature by the forger's key.
+    // Forged frames: a message has the ticket of another station and a signature by the forger's key.
     let victim = pki.new_ticket();
     let thief = numbered_key(Curve::NistP256, 0x55);
     let station = pki.new_car();
@@ -66,7 +66,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     };
     add("a stolen certificate", &[SecurityDrop::BadSignature], times_of_frames(1, each).map(forge).collect());
 
-    // Forged: the ticket names the authority as issuer, but its holder signed it.
+    // Forged frames: the ticket names the authority as its issuer, but the ticket's holder signed it.
     let content =
         pki::ticket_content(thief.public_key(), validity_of_a_day(), None, pki::test_applications(true));
     let certificate =
@@ -86,7 +86,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
         times_of_frames(2, each).map(forge).collect(),
     );
 
-    // Changed in transit: any bit of the payload or the header.
+    // Frames that were changed in transit: one bit of the CAM is flipped.
     let mut car = pki.new_car();
     let changed = times_of_frames(3, each)
         .map(|now| {
@@ -100,7 +100,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let reasons = &[SecurityDrop::BadSignature, SecurityDrop::BadPacket, SecurityDrop::NoServicePermission];
     add("changed on the way", reasons, changed);
 
-    // Replayed: a message that the station has accepted.
+    // Replayed frames: messages that the station has already accepted.
     let mut car = pki.new_car();
     let mut replayed = Vec::new();
     for now in times_of_frames(0, each) {
@@ -110,7 +110,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     }
     add("replayed", &[SecurityDrop::Replayed], replayed);
 
-    // Replayed later at another place.
+    // Frames that are replayed three seconds later.
     let mut car = pki.new_car();
     let old = times_of_frames(5, each).map(|now| {
         (
@@ -123,7 +123,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     });
     add("replayed later", &[SecurityDrop::TooOld], old.collect());
 
-    // The sender's clock is ahead.
+    // Frames of a sender whose clock is five seconds ahead.
     let mut car = pki.new_car();
     let ahead = times_of_frames(6, each).map(|now| {
         (
@@ -176,7 +176,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
         .collect();
     add("more than allowed", &[SecurityDrop::NoServicePermission], siren);
 
-    // Truncated at any octet behind the Basic Header.
+    // Frames that are truncated at any octet behind the Basic Header.
     let mut car = pki.new_car();
     let cut = times_of_frames(10, each)
         .map(|now| {
@@ -187,13 +187,13 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
         .collect();
     add("truncated", &[SecurityDrop::Malformed, SecurityDrop::NotInProfile], cut);
 
-    // An unsigned message.
+    // Unsigned frames.
     add(
         "unsigned",
         &[SecurityDrop::Unsecured],
         times_of_frames(11, each).map(|now| (now, station.plain_cam_packet(now, &ordinary_cam()))).collect(),
     );
-    // Sort the kinds by time.
+    // Sort the kinds by the time of their first frame.
     kinds.sort_by_key(|kind| kind.frames.first().map(|(now, _)| now.time));
     (receiver, kinds)
 }

@@ -141,7 +141,7 @@ pub fn start(
         let count = (end + TRAFFIC_TIME_AFTER_TIMETABLE - first) * u64::from(probe.rate) / SECOND;
         let files = nodes.map(|n| folder.join(format!("probe-{}-{n}.json", probe.name)));
         let run = |own_end: usize| -> anyhow::Result<Daemon> {
-            // The probe has one socket for both versions, which takes an IPv4 address in its mapped form.
+            // The probe has one socket for both IP versions, which takes an IPv4 address in its mapped form.
             let peer = match address(nodes[1 - own_end], probe.family)? {
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
                 IpAddr::V6(address) => address,

@@ -247,7 +247,7 @@ fn evaluation_measures_carnet() {
             assert!(values.first().is_some_and(|value| *value > 0.0), "{experiment}, {series}: {values:?}");
         }
     }
-    // The outer header takes 40 octets.
+    // The tunnel's outer header takes 40 octets of each packet of the subject.
     let payload = ["plain", "subject"].map(|series| measured_values(&found, "path-mtu", series)[0]);
     assert_eq!(payload, [1452.0, 1412.0]);
     assert_results_match_schema("eval.json by its schema", &out);
