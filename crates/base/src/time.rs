@@ -174,7 +174,8 @@ mod tests {
             assert_eq!(WallTime::from_ntp(before.to_ntp(), near), before);
             assert_eq!(WallTime::from_ntp(after.to_ntp(), near), after);
         }
-        // Even if the clock was never set, a present timestamp gives a present date.
+        // A clock that was never set shows 1970. Even then, a timestamp of the present converts to the right
+        // date.
         assert_eq!(WallTime::from_ntp(after.to_ntp(), WallTime::default()), after);
     }
 }

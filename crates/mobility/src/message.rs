@@ -16,9 +16,9 @@ pub struct MobilityMessage<'a> {
     pub source: Ipv6Addr,
     /// IPv6 destination of the packet.
     pub destination: Ipv6Addr,
-    /// Address of the Home Address destination option (RFC 6275 6.3).
+    /// Address of the Home Address destination option (RFC 6275 6.3); `None` without the option.
     pub home_address: Option<Ipv6Addr>,
-    /// Address of the type 2 routing header (RFC 6275 6.4).
+    /// Address of the type 2 routing header (RFC 6275 6.4); `None` without the header.
     pub routing_home_address: Option<Ipv6Addr>,
     /// Local and remote tunnel end if the packet came inside IPv4 or UDP (RFC 5555 4.1). Behind a NAT the
     /// remote end is the NAT's address. `None` if the packet came over IPv6.

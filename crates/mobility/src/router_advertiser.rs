@@ -98,7 +98,7 @@ pub struct HostConfiguration {
     pub search: Vec<String>,
     /// Prefixes of NAT64 (RFC 8781).
     pub pref64: Vec<Ipv6Net>,
-    /// URI of the captive portal's API (RFC 8910).
+    /// URI of the captive portal's API (RFC 8910). `None` without a captive portal.
     pub captive_portal: Option<String>,
     /// Whether the router advertises itself as the first DNS server, by its own address in a prefix of the
     /// interface.
@@ -206,7 +206,7 @@ pub struct RouterAdvertiser {
     /// Number of withdrawals still to send; then the advertiser sends nothing more.
     prefix_withdrawals_left: u32,
     link_local: Option<Ipv6Addr>,
-    /// Address of the interface in one of the prefixes.
+    /// Address of the interface in one of the prefixes; `None` if it has none.
     own_address: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
     /// Another default router on the link. `new_other_router` has the same address until the caller takes it
@@ -279,12 +279,12 @@ impl RouterAdvertiser {
         self.are_prefixes_valid
     }
 
-    /// Returns the next message to send.
+    /// Returns the next message to send; `None` if no message is left.
     pub fn poll_output(&mut self) -> Option<LinkMessage> {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no advertisement is planned.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.next_advertisement_at
     }
@@ -526,8 +526,8 @@ impl RouterAdvertiser {
         for option in offer.iter().flat_map(Self::offer_options) {
             options.push(option);
         }
-        // If the router ceases to route, or its prefixes end, hosts no longer reach the servers through
-        // it.
+        // If the router ceases to route, or its prefixes end, hosts no longer reach the advertised servers
+        // through it.
         let host_lifetime = if router_lifetime > 0 { HOST_LIFETIME } else { 0 };
         let hosts = self.host_configuration().options(host_lifetime);
         let forgotten = self.withdrawn_values.options(0);

@@ -91,7 +91,8 @@ impl Authentication {
         self.associations().first()
     }
 
-    /// Returns the security association with this SPI. If no association has it, returns the one that signs.
+    /// Returns the security association with this SPI. If no association has it, returns the one that signs;
+    /// `None` without a key.
     pub(crate) fn association_of(&self, spi: Option<u32>) -> Option<&SecurityAssociation> {
         let named = self.associations().iter().find(|association| Some(association.spi) == spi);
         named.or(self.signing_association())

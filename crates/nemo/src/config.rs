@@ -19,7 +19,7 @@ pub struct NemoConfig {
     /// Settings of the mobile router; `None` if the station is no mobile router.
     pub mobile_router: Option<MobileRouterSettings>,
     /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
-    /// GeoNetworking.
+    /// GeoNetworking. `None` without such routes.
     pub mnpp: Option<MnppSettings>,
 }
 

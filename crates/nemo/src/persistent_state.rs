@@ -15,10 +15,12 @@ pub struct PersistentState {
     /// The home agent's bindings and replay protection.
     #[serde(default)]
     pub home_agent: Vec<StoredBinding>,
-    /// Number of starts at which the home agent found its bindings lost (RFC 5847 3.2).
+    /// Number of starts at which the home agent found its bindings lost (RFC 5847 3.2); `None` if this
+    /// station has not been a home agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_counter: Option<u32>,
-    /// Sequence number of the mobile router's last Binding Update.
+    /// Sequence number of the mobile router's last Binding Update; `None` if this station has not been a
+    /// mobile router.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
     /// Octets counted on the mobile router's uplinks, by interface.

@@ -113,7 +113,7 @@ pub struct Nemo {
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
     data_path: DataPath,
-    /// The host that has access to a captive portal.
+    /// The host that has access to a captive portal; `None` if no host has access.
     pub(crate) portal_access: Option<PortalAccess>,
     /// Why the kernel has not installed the rules of the packet filter; `None` if it has.
     pub(crate) packet_rule_error: Option<String>,
@@ -226,7 +226,7 @@ impl Nemo {
         pop_and_shrink(&mut self.data_path.outputs)
     }
 
-    /// Returns when the timers of the home agent or the mobile router are due next.
+    /// Returns when the timers of the home agent or the mobile router are due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         let agent = self.roles.agent_role.as_ref().and_then(|agent| {
             let advertiser = agent.home_link_advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
@@ -261,7 +261,8 @@ impl Nemo {
         agent.into_iter().chain(router).chain(path_mtus).chain(portal).min()
     }
 
-    /// Returns when the timers of the routes to neighbouring mobile networks are due next.
+    /// Returns when the timers of the routes to neighbouring mobile networks are due next; `None` if no timer
+    /// runs.
     pub fn poll_neighbour_timeout(&self) -> Option<Time> {
         self.neighbour_routes().and_then(Mnpp::poll_timeout)
     }
@@ -314,8 +315,8 @@ impl Nemo {
         self.neighbour_routes.is_some() || self.roadside_units.is_some()
     }
 
-    /// Returns the state of nesting: the routers behind this router, and the addresses from its parent
-    /// router.
+    /// Returns the state of nesting: the mobile routers behind this router, and the addresses from its parent
+    /// router. `None` if the station is no mobile router.
     pub fn nesting_state(&self) -> Option<&Nesting> {
         self.roles.router_role.as_ref().map(|router| &router.nesting)
     }

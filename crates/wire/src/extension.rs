@@ -45,20 +45,25 @@ const PAD_N: u8 = 1;
 /// The parsed extension headers of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extensions {
-    /// Address in the Home Address option. The parser accepts any address. RFC 6275 9.3.1 drops a packet
-    /// whose home address is not a routable unicast address ([`crate::ipv6::is_unicast_routable`]).
+    /// Address in the Home Address option; `None` without the option. The parser accepts any address. RFC
+    /// 6275 9.3.1 drops a packet whose home address is not a routable unicast address
+    /// ([`crate::ipv6::is_unicast_routable`]).
     pub home_address: Option<Ipv6Addr>,
-    /// Offset of the Option Type octet of the Home Address option, in octets from the start of the packet.
+    /// Offset of the Option Type octet of the Home Address option, in octets from the start of the packet;
+    /// `None` without the option.
     pub home_address_offset: Option<usize>,
     /// Address in the type 2 routing header, whose Segments Left is 1: the final destination of the packet.
+    /// `None` without the header.
     pub routing_home_address: Option<Ipv6Addr>,
-    /// Number of further encapsulations that the Tunnel Encapsulation Limit option allows.
+    /// Number of further encapsulations that the Tunnel Encapsulation Limit option allows; `None` without the
+    /// option.
     pub tunnel_encapsulation_limit: Option<u8>,
     /// Offset of the limit octet of the Tunnel Encapsulation Limit option, in octets from the start of the
-    /// packet. A Parameter Problem about a limit of 0 points at it (RFC 2473 4.1.1 (b)).
+    /// packet; `None` without the option. A Parameter Problem about a limit of 0 points at it (RFC 2473 4.1.1
+    /// (b)).
     pub tunnel_encapsulation_limit_offset: Option<usize>,
-    /// Number in [`SEQUENCE_OPTION`]. `None` without the option, or if its length is not 4, because the
-    /// option then belongs to another experiment.
+    /// Number in [`SEQUENCE_OPTION`]; `None` without the option. Also `None` if its length is not 4: then
+    /// another protocol uses this experimental option type.
     pub sequence: Option<u32>,
     /// The Fragment header; `None` if the packet is no fragment.
     pub fragment: Option<FragmentHeader>,

@@ -106,8 +106,7 @@ fn duplicate_number_option_is_parsed() {
     };
     let numbered = [SEQUENCE_OPTION, 4, 0xff, 0, 0, 1];
     assert_eq!(parse(protocol::DESTINATION_OPTIONS, &numbered), Some(0xff00_0001));
-    // The parser ignores an option of another length (another experiment), and the option in a Hop-by-Hop
-    // Options header.
+    // The parser ignores the option if its length is not 4, or if it is in a Hop-by-Hop Options header.
     assert_eq!(parse(protocol::DESTINATION_OPTIONS, &[SEQUENCE_OPTION, 3, 1, 2, 3, 0]), None);
     assert_eq!(parse(protocol::HOP_BY_HOP, &numbered), None);
 }

@@ -180,7 +180,7 @@ fn mobility_option_with_wrong_length_is_a_single_error() {
         let octets = hex(text);
         let options = Options::parse(&octets).expect("structure");
         let read: Vec<_> = options.iter().collect();
-        // The parser still reads later options.
+        // The parser still reads the options after an invalid one.
         let more = [&octets[..], &hex("02020005")].concat();
         let last = Options::parse(&more).expect("structure").iter().last();
         assert_eq!(last, Some(Ok(MobilityOption::BindingRefreshAdvice(5))));

@@ -27,7 +27,7 @@ const MAX_DISCOVERED_AGENTS: usize = 16;
 /// State of the discovery: the outstanding requests, or the pause after them.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
-    /// Identifier of the requests that wait for an answer.
+    /// Identifier of the requests that wait for an answer; `None` while the discovery does not run.
     request_identifier: Option<u16>,
     sent_requests: u32,
     next_request_at: Option<Time>,
@@ -50,7 +50,8 @@ impl Discovery {
         *self = Discovery::default();
     }
 
-    /// Returns when the discovery is due next.
+    /// Returns when the next discovery request is due, or the pause ends; `None` while the discovery does not
+    /// run.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.next_request_at
     }

@@ -215,7 +215,7 @@ impl Agents {
         self.outputs.extend(wanted);
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         let machines = self.other_mobile_routers().filter_map(MobileRouter::poll_timeout);
         let left = self.former_agents.iter().filter_map(|left| left.accept_packets_until);

@@ -48,7 +48,8 @@ pub(super) struct PrefixDiscovery {
     identifier: Option<u16>,
     sent_solicitations: u32,
     next_solicitation_at: Option<Time>,
-    /// State of the prefix in the last answer, which the last warning to the operator named.
+    /// State of the home prefix in the home agent's last answer, which the last warning to the operator
+    /// named; `None` before the first answer.
     prefix_state: Option<HomePrefixState>,
 }
 
@@ -68,7 +69,7 @@ impl PrefixDiscovery {
         PrefixDiscovery { is_enabled: wanted, ..PrefixDiscovery::default() }
     }
 
-    /// Returns when the discovery is due next.
+    /// Returns when the next solicitation is due; `None` if none is planned.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.next_solicitation_at
     }

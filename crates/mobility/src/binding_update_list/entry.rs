@@ -30,13 +30,14 @@ pub struct BindingUpdateListEntry {
     pub registration: Option<Registration>,
     /// BID-PRI of the registration (RFC 6089 4.1).
     pub(crate) bid_priority: u8,
-    /// Outstanding request to register the care-of address. While an entry with identifier must wait, its
-    /// request is held, see [`Exchange::is_held`].
+    /// Outstanding request to register the care-of address; `None` without one. While an entry with
+    /// identifier must wait, its request is held, see [`Exchange::is_held`].
     pub(crate) registration_exchange: Option<Exchange>,
-    /// Outstanding request to remove a binding that the home agent may still have. Only an entry with an
-    /// identifier has it.
+    /// Outstanding request to remove a binding that the home agent may still have; `None` without one. Only
+    /// an entry with an identifier has such a request.
     pub(crate) removal_exchange: Option<Exchange>,
-    /// Sequence number of the last Binding Update that removed the binding.
+    /// Sequence number of the last Binding Update that removed the binding; `None` if no removal was sent
+    /// since the last registration.
     pub(crate) removal_sequence: Option<u16>,
     /// Whether the router must register the entry again although its uplink did not change. The home agent
     /// may have received a Binding Update that the router gave up, so the registration may be wrong.

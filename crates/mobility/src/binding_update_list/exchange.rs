@@ -187,7 +187,7 @@ impl<P> Exchange<P> {
         self.phase == ExchangePhase::Single
     }
 
-    /// Returns the care-of address of the next transmission.
+    /// Returns the care-of address of the next transmission; `None` if the request has none.
     pub fn next_care_of_address(&self) -> Option<IpAddr> {
         self.care_of_addresses
             .get(self.retransmission.address_index())

@@ -8,7 +8,8 @@ pub(crate) trait Links {
     fn uplink_count(&self) -> usize;
     /// Returns the care-of addresses of an uplink, the preferred one first.
     fn care_of_addresses(&self, link: usize) -> Vec<IpAddr>;
-    /// Returns the router to which the uplink sends packets from this care-of address.
+    /// Returns the router to which the uplink sends packets from this care-of address; `None` if it has no
+    /// router.
     fn next_hop(&self, link: usize, address: IpAddr) -> Option<IpAddr>;
     /// Returns whether an uplink has this care-of address.
     fn has_care_of_address(&self, link: usize, address: IpAddr) -> bool;

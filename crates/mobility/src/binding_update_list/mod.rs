@@ -64,6 +64,7 @@ pub(crate) struct BindingUpdateList {
     /// Former care-of addresses, with the time until which the router accepts packets to them.
     pub(crate) former_care_of_addresses: Vec<(IpAddr, Time)>,
     /// End of the first grace period that began since the last call of [`Self::take_next_former_expiry`].
+    /// `None` if none has begun.
     next_former_expiry: Option<Time>,
 }
 

@@ -29,9 +29,9 @@ pub(crate) struct UpdateNumbers {
     pub(crate) timestamps_demanded: bool,
     /// Home agent's clock minus this router's clock, in nanoseconds, learnt from status 144.
     pub(crate) clock_offset: i128,
-    /// Greatest NTP timestamp that the router has sent.
+    /// Greatest NTP timestamp that the router has sent; `None` before the first one.
     pub(crate) newest_timestamp: Option<u64>,
-    /// Greatest NTP timestamp that the home agent has acknowledged.
+    /// Greatest NTP timestamp that the home agent has acknowledged; `None` before the first one.
     pub(crate) acknowledged_timestamp: Option<u64>,
     /// Sending times of the Binding Updates of the last second.
     pub(crate) recent_sending_times: VecDeque<Time>,

@@ -188,9 +188,9 @@ pub struct DirectRouteStatus {
     pub prefixes: Vec<Ipv6Net>,
     /// Whether the other router has a binding at this router.
     pub has_proven_binding: bool,
-    /// Care-of address of this router that the other router knows.
+    /// Care-of address that this router has registered with the other router; `None` without a registration.
     pub local: Option<Ipv6Addr>,
-    /// Care-of address of the other router.
+    /// Care-of address of the other router; `None` if it is unknown.
     pub remote: Option<Ipv6Addr>,
     /// Whether packets to the other router's networks take the direct route.
     pub is_direct: bool,
@@ -248,7 +248,7 @@ pub struct DirectRouteState {
     /// Networks that may have a mobile router, by the first half of the address.
     candidate_networks: BTreeMap<u64, Box<CandidateNetwork>>,
     /// The last packet that [`DirectRouteState::handle_used_destination`] handled: network of its
-    /// destination, and time.
+    /// destination, and time. `None` before the first packet.
     last_handled_packet: Option<(u64, Time)>,
     request_limit: RateLimiter,
     /// Rate limit of answers to unauthenticated sources.
@@ -301,7 +301,7 @@ impl DirectRouteState {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         let candidates =
             self.candidate_networks.values().filter_map(|candidate| self.next_network_request_at(candidate));

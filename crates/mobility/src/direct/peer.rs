@@ -124,7 +124,7 @@ pub(super) struct CareOfToken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TestOrigin {
     nonce_index: u16,
-    /// Key of the answering router.
+    /// Public key that the answering router has named; `None` if it has named none.
     public_key: Option<PublicKey>,
 }
 
@@ -149,7 +149,7 @@ pub(super) struct CompleteHomeTests {
     pub(super) tokens: HomeTokens,
     /// Care-of address of the answering router.
     pub(super) care_of_address: Ipv6Addr,
-    /// Key of the answering router.
+    /// Public key that the answering router has named; `None` if it has named none.
     pub(super) public_key: Option<PublicKey>,
 }
 
@@ -313,9 +313,9 @@ pub(super) struct Peer {
     pub(super) outstanding_exchange: Option<Exchange>,
     /// Sequence number of the last Binding Update to the other router.
     pub(super) sequence: u16,
-    /// Last known care-of address of the router.
+    /// Last known care-of address of the router; `None` if none is known.
     pub(super) remote_care_of_address: Option<Ipv6Addr>,
-    /// Last known key of the router's encrypted sessions.
+    /// Last known key of the router's encrypted sessions; `None` if none is known.
     pub(super) remote_key: Option<PublicKey>,
     /// Whether the other router has answered without a key, although this router demands one.
     pub(super) lacks_key: bool,
@@ -327,7 +327,7 @@ pub(super) struct Peer {
     claimed_networks: Vec<(Ipv6Net, Time)>,
     /// Heartbeats on the path in use; a cookie identifies each heartbeat.
     pub(super) heartbeats: PathLiveness<u64>,
-    /// Time of the last packet to the router.
+    /// Time of the last packet to the router; `None` before the first packet.
     pub(super) last_used_at: Option<Time>,
     /// Time before which this router sends no request to the other router, because earlier requests failed.
     pub(super) paused_until: Time,

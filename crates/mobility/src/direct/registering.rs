@@ -121,7 +121,8 @@ impl DirectRouteState {
             || peer.binding.as_ref().is_some_and(|binding| binding.is_route_wanted)
     }
 
-    /// Returns the care-of address that this router registers with the peer.
+    /// Returns the care-of address that this router registers with the peer; `None` if this router has no
+    /// care-of address.
     pub(super) fn care_of_address_to_register(&self, peer: &Peer) -> Option<Ipv6Addr> {
         let count = self.care_of_addresses.len().max(1);
         self.care_of_addresses.get(peer.care_of_index % count).copied()

@@ -87,7 +87,7 @@ impl SessionKeys {
         Some(session)
     }
 
-    /// Removes a key, and returns its number.
+    /// Removes a key, and returns its number; `None` if the table does not have the key.
     pub(super) fn remove(&mut self, key: PublicKey) -> Option<SessionPeer> {
         self.known_keys.remove(&key).map(|known| known.session)
     }

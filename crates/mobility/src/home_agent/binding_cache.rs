@@ -99,7 +99,8 @@ impl BindingCache {
         self.entries_of(home_address).iter().any(BindingEntry::is_valid)
     }
 
-    /// Returns the binding of a home address with this identifier, in any state.
+    /// Returns the binding of a home address with this identifier, in any state. `None` without such a
+    /// binding.
     pub fn get(&self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
         let node = self.known_node(home_address)?;
         node.entry(bid).map(|entry| node.to_binding(self.home_agent, home_address, entry))
@@ -222,7 +223,7 @@ impl BindingCache {
         self.hasher.hash_one(care_of_address) as u32
     }
 
-    /// Returns the first node, by home address, with this care-of address.
+    /// Returns the first node, by home address, with this care-of address; `None` if no node is bound to it.
     pub(super) fn node_bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
         let hash = self.hash(care_of_address);
         let bound =
@@ -314,7 +315,7 @@ impl BindingCache {
         self.change_bindings(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));
     }
 
-    /// Removes and returns a binding.
+    /// Removes and returns the binding with this identifier; `None` without such a binding.
     pub(super) fn remove(&mut self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
         let binding = self.get(home_address, bid)?;
         self.change_bindings(home_address, bid, |node, _| node.remove(bid));

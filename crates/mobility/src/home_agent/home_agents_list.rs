@@ -261,7 +261,7 @@ mod tests {
             .expect("valid");
         assert_eq!(listed_addresses(&list, at(34)), [three]);
         // The list also finds a home agent by its global address. A home agent whose link-local address is
-        // still tentative sends its Neighbor Advertisements from there.
+        // still tentative sends its Neighbor Advertisements from the global address.
         assert!(list.is_listed(at(34), three) && !list.is_listed(at(34), two));
     }
 

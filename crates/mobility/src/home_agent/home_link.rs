@@ -57,7 +57,8 @@ impl HomeLink {
         self.is_running && self.source().is_some()
     }
 
-    /// Returns the source of advertisements. RFC 6275 10.4.1: "the home agent's IP address on the interface".
+    /// Returns the source address of advertisements; `None` if the home agent has no address on the link. RFC
+    /// 6275 10.4.1: "the home agent's IP address on the interface".
     fn source(&self) -> Option<Ipv6Addr> {
         self.link_local.or(self.address)
     }
@@ -132,6 +133,7 @@ impl HomeLink {
     }
 
     /// Builds the unsolicited advertisement that moves an address to the home agent's link-layer address.
+    /// `None` if the link is down, or the home agent has no address on it.
     pub fn build_announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
         self.advertisement(target, router, (false, true), nd::ALL_NODES, None)
     }
@@ -154,7 +156,7 @@ impl HomeLink {
         self.build_message(self.source()?, destination, peer, advertisement.emit())
     }
 
-    /// Builds the probe of duplicate address detection (RFC 4862 5.4.2).
+    /// Builds the probe of duplicate address detection (RFC 4862 5.4.2); `None` if the link is not running.
     pub fn build_dad_probe(&self, target: Ipv6Addr) -> Option<LinkMessage> {
         let solicitation = nd::NeighborSolicitation { target, source_link_address: None };
         self.build_message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())

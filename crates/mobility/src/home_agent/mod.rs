@@ -109,12 +109,13 @@ pub struct HomeAgentConfig {
     pub address: Ipv6Addr,
     /// The home prefix.
     pub home_prefix: Ipv6Net,
-    /// All prefixes that are routed to this home agent: the home prefix and more (RFC 4887 5).
+    /// Prefix of the whole network that is routed to this home agent. It contains the home prefix (RFC 4887
+    /// 5). `None` if only the home prefix is routed here.
     pub home_network: Option<Ipv6Net>,
     /// Interface on the home link; `None` if the home link is virtual.
     pub home_link: Option<String>,
     /// Interface, not that of the home link, on which the home agent answers Neighbor Solicitations for
-    /// registered mobile networks.
+    /// registered mobile networks. `None` without proxy Neighbor Discovery on such a link.
     pub ndp_proxy: Option<String>,
     /// NAT for packets of mobile networks.
     pub nat: Nat,
@@ -165,7 +166,8 @@ impl HomeAgentConfig {
         self.nodes.iter().any(|node| !node.prefixes.is_empty())
     }
 
-    /// Returns the node with this home address. The nodes must be sorted.
+    /// Returns the node with this home address; `None` if the config has no such node. The nodes must be
+    /// sorted.
     fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
         // Compares addresses as numbers, because that is fast: every Binding Update needs this search, and
         // there may be very many nodes.
@@ -410,7 +412,7 @@ impl HomeAgent {
         debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         let due = self.cache.next_event().map(|(due, _)| due);
         self.timers.next_deadline().into_iter().chain(due).min()

@@ -168,10 +168,12 @@ pub(super) struct Node {
     /// Prefixes of the last accepted registration.
     prefixes: Arc<[Ipv6Net]>,
     rare_state: Option<Box<RareState>>,
-    /// Last accepted sequence number. It is kept for `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the
-    /// home agent refuses an old Binding Update that arrives late from the visited link (RFC 6275 10.3.2).
+    /// Last accepted sequence number; `None` if the home agent knows none. It is kept for
+    /// `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the home agent refuses an old Binding Update that
+    /// arrives late from the visited link (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
-    /// Sequence number of [`ReplayState`]; `accepted_timestamp` and `has_timestamp` are its timestamp.
+    /// Sequence number in the node's [`ReplayState`]; `None` before the first one. `accepted_timestamp` and
+    /// `has_timestamp` are the timestamp in this state.
     accepted_sequence: Option<u16>,
     /// Number of sequence numbers that the node has used under the first key of the config, see
     /// [`Node::count_sequence_number`].
@@ -200,7 +202,7 @@ impl Node {
         self.bindings.as_slice()
     }
 
-    /// Returns the binding with this identifier.
+    /// Returns the binding with this identifier; `None` without such a binding.
     pub fn entry(&self, bid: Option<u16>) -> Option<&BindingEntry> {
         self.entries().get(self.position_of(bid).ok()?)
     }

@@ -23,9 +23,10 @@ use crate::{HOP_LIMIT, Output};
 /// Times of the unsolicited messages to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// Timestamp of the last unsolicited message to any node.
+    /// Timestamp of the last unsolicited message to any node; `None` before the first one.
     pub(super) last_timestamp: Option<u64>,
-    /// Monotonic time and time of day at which the home agent last received a Binding Update.
+    /// Monotonic time and time of day at which the home agent last received a Binding Update; `None` before
+    /// the first one.
     pub(super) last_update_times: Option<(Time, WallTime)>,
 }
 

@@ -109,7 +109,7 @@ impl PrefixTable {
         (place != NO_NODE).then_some(place as usize)
     }
 
-    /// Returns the home address of the node at this place.
+    /// Returns the home address of the node with this index; `None` if the table has no such node.
     pub fn home_address(&self, place: u32) -> Option<Ipv6Addr> {
         self.home_addresses.get(place as usize).copied()
     }

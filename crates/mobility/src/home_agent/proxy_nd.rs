@@ -16,7 +16,8 @@ use ipnet::Ipv6Net;
 use super::{BindingCache, HomeAgentConfig, HomeAgentContext, HomeLink, Timer, discovery};
 use crate::Output;
 
-/// `MAX_NEIGHBOR_ADVERTISEMENT` and `RetransTimer` (RFC 4861 10).
+/// Number of unsolicited Neighbor Advertisements in a row for one address (RFC 4861 10). `RETRANS_TIMER` is
+/// the interval between them (`RetransTimer`).
 const MAX_NEIGHBOR_ADVERTISEMENT: u8 = 3;
 const RETRANS_TIMER: Duration = Duration::from_secs(1);
 

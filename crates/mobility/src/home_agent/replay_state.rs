@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Replay protection state of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReplayState {
-    /// Last sequence number that the home agent accepted from the node.
+    /// Last sequence number that the home agent accepted from the node; `None` before the first one.
     pub sequence: Option<u16>,
-    /// Last NTP timestamp that the home agent accepted from the node.
+    /// Last NTP timestamp that the home agent accepted from the node; `None` before the first one.
     pub timestamp: Option<u64>,
 }
 

@@ -62,10 +62,11 @@ pub struct StoredBinding {
     /// Flow bindings of the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowBinding>,
-    /// Relay of packets to the home agent to which the node has gone.
+    /// Relay of the node's packets to the home agent to which the node has gone; `None` without a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Relay>,
-    /// End of the relay. Earlier versions did not store it.
+    /// End of the relay; `None` without a relay, and in the state of earlier versions, which did not store
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_until: Option<WallTime>,
 }
@@ -81,7 +82,8 @@ pub struct StoredRegistration {
     pub priority: u8,
     /// Registered care-of address.
     pub care_of_address: Endpoint,
-    /// Time at which the node came to this care-of address. Earlier versions did not store it.
+    /// Time at which the node came to this care-of address; `None` if it is unknown, as in the state of
+    /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
     /// The home agent's end of the tunnel; `None` if this is the home agent's IPv6 address.
@@ -100,8 +102,8 @@ pub struct StoredRegistration {
     pub lifetime_s: u64,
     /// Date at which the lifetime ends.
     pub expires: WallTime,
-    /// Former care-of address, and the end of its grace period. Only earlier versions stored it here; now it
-    /// is in [`StoredBinding::former`].
+    /// Former care-of address and the end of its grace period, in the state of earlier versions; otherwise
+    /// `None`. Present versions store it in [`StoredBinding::former`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<(Ipv6Addr, WallTime)>,
     /// Whether the node has not answered the test at the care-of address yet. Earlier versions had no test.

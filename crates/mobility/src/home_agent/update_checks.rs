@@ -37,7 +37,7 @@ pub(super) struct Registration {
     pub status: Status,
     /// Status field of each Binding Identifier option of the acknowledgement, in their order.
     pub statuses: Vec<u8>,
-    /// NAT Detection option of the answer.
+    /// NAT Detection option of the acknowledgement; `None` for an acknowledgement without this option.
     pub nat_detection_option: Option<MobilityOption<'static>>,
     /// Answers to the IPv4 Home Address options.
     pub ipv4_answers: Vec<Ipv4Answer>,
@@ -54,7 +54,7 @@ pub(super) enum Verdict {
         reason: MobilityDrop,
         /// Sequence number for the answer.
         sequence: u16,
-        /// Timestamp for the answer's Message-ID option.
+        /// Timestamp for the answer's Message-ID option; `None` if the answer has no such option.
         timestamp: Option<u64>,
         /// Status field of each Binding Identifier option of the acknowledgement, in their order.
         statuses: Vec<u8>,

@@ -203,7 +203,7 @@ pub struct PrefixRoute {
     pub state_reason: &'static str,
     /// Time since which packets have taken the direct route, or have not taken it.
     pub state_since: Time,
-    /// Smoothed round trip of the probes.
+    /// Smoothed round trip of the probes; `None` before the first answer.
     pub rtt: Option<Duration>,
 }
 
@@ -306,7 +306,7 @@ impl Mnpp {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.peers.values().map(|peer| peer.next_check_at).chain(self.next_announcement_at).min()
     }

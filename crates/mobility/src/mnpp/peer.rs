@@ -80,9 +80,9 @@ pub(super) struct Peer {
     pub(super) last_tested_at: Time,
     /// Whether this router has sent a test to this station.
     pub(super) is_tested: bool,
-    /// Time of the last packet to the station.
+    /// Time of the last packet to the station; `None` before the first packet.
     last_used_at: Option<Time>,
-    /// Time of the station's last answer.
+    /// Time of the station's last answer; `None` before the first answer.
     pub(super) last_confirmed_at: Option<Time>,
     /// Liveness of the direct path. All probes since the last answer have the same cookie.
     pub(super) probes: PathLiveness<u64>,

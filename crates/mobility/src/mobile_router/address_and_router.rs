@@ -195,7 +195,8 @@ impl FailedCandidates {
         self.0.iter().all(|entry| entry.avoided_until <= entry.failed_at)
     }
 
-    /// Returns when the router may try the next failed candidate again.
+    /// Returns the earliest time at which the router may try a failed candidate again; `None` if no candidate
+    /// has to wait.
     pub fn next_expiry(&self) -> Option<Time> {
         self.0
             .iter()

@@ -125,9 +125,9 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Returns the Binding Update that an acknowledgement answers. An acknowledgement with status 135
-    /// contains the last accepted number instead of the update's (RFC 6275 9.5.1), so it can answer only the
-    /// outstanding update.
+    /// Returns the Binding Update that an acknowledgement answers; `None` if it answers none. An
+    /// acknowledgement with status 135 contains the last accepted number instead of the update's (RFC 6275
+    /// 9.5.1), so it can answer only the outstanding update.
     fn answered_update(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<BindingUpdateContent> {
         let sequence = match Status(acknowledgement.status) {
             Status::SEQUENCE_OUT_OF_WINDOW => self.binding_update_list.outstanding_update?.sequence,

@@ -31,12 +31,13 @@ const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
 struct FoundCandidates {
     ipv6_candidates: Candidates<Ipv6Addr>,
     ipv4_candidates: Candidates<Ipv4Addr>,
-    /// This router's preferred address on the link of its parent router, see [`crate::nesting`].
+    /// This router's preferred address on the link of its parent router; `None` without one. See
+    /// [`crate::nesting`].
     direct_address: Option<Ipv6Addr>,
     /// Reason why the best router cannot be this router's parent; `None` if any candidate has a suitable
     /// router.
     parent_refusal: Option<&'static str>,
-    /// First default router of the kernel's list.
+    /// First default router of the kernel's list; `None` if the list is empty.
     first_gateway: Option<Ipv6Addr>,
     has_address: bool,
     /// Whether the uplink has kept an address of the home link, although the router of that link does not

@@ -61,11 +61,13 @@ impl BindingLossHints {
 /// Pauses between hints of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct HintPauses {
-    /// Time of the last hint, followed or not.
+    /// Time of the last hint, followed or not; `None` before the first one.
     last_hint_at: Option<Time>,
-    /// Time from which the router may follow the next hint, and the pause after that hint.
+    /// Time from which the router may follow the next hint, and the pause after that hint. `None` if the
+    /// router may follow it at once.
     next_allowed_at: Option<(Time, Duration)>,
-    /// Time of the first followed hint since the last acknowledged registration.
+    /// Time of the first followed hint since the last acknowledged registration; `None` if the router has
+    /// followed none since then.
     waits_for_acknowledgement_since: Option<Time>,
 }
 

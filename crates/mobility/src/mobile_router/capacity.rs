@@ -42,7 +42,7 @@ pub(super) struct RoundTrips {
     /// Shortest round trip of the period before the present one. A period lasts [`SHORTEST_TRIP_VALIDITY`].
     former_shortest: Option<Duration>,
     period_since: Time,
-    /// Shortest round trip since the last check.
+    /// Shortest round trip since the last check; `None` if there was no round trip.
     shortest_since_check: Option<Duration>,
 }
 

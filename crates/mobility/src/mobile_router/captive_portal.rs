@@ -117,7 +117,7 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The probes over one uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PortalProbes {
-    /// URL of the portal that the last probe was redirected to.
+    /// URL of the portal to which a probe was redirected; `None` while no portal is known.
     pub(super) found_portal_url: Option<String>,
     /// Time of the next probe, and the pause after it; `None` if this network has not been probed yet.
     next_probe_and_pause: Option<(Time, Duration)>,

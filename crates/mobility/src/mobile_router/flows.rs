@@ -46,12 +46,14 @@ pub(super) struct FlowState {
     pub policy: usize,
     pub fid: u16,
     selector: TrafficSelector,
-    /// Flow that the home agent acknowledged.
+    /// Description of the flow that the home agent has acknowledged; `None` without one.
     pub acknowledged_flow: Option<FlowBinding>,
-    /// Last description of the flow that was sent to the home agent, with the number of its Binding Update.
-    /// Until the answer the router does not know which description the home agent uses.
+    /// Last description of the flow that was sent to the home agent, with the number of its Binding Update;
+    /// `None` if no answer is outstanding. Until the answer the router does not know which description the
+    /// home agent uses.
     pub pending_description: Option<(u16, FlowBinding)>,
-    /// Status of a refusal, and the Binding Identifiers that the refused description had.
+    /// Status with which the home agent refused the flow, and the Binding Identifiers in the refused
+    /// description. `None` if it has not refused the flow.
     pub last_refusal: Option<(u8, Vec<u16>)>,
 }
 

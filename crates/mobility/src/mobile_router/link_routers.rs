@@ -107,7 +107,7 @@ struct AdvertisingRouter {
     ends_at: Time,
     /// Whether the router lifetime has ended.
     has_ended: bool,
-    /// Link MTU that the router advertises, in octets.
+    /// Link MTU that the router advertises, in octets; `None` if it advertises none.
     mtu: Option<u32>,
     /// Interval of the router's advertisements; `None` if it announces none.
     advertisement_interval: Option<Duration>,
@@ -441,7 +441,7 @@ impl LinkRouters {
     }
 
     /// Returns the next time at which a router has missed its advertisements, a prefix becomes suspected, or
-    /// the lifetime of a router or prefix ends.
+    /// the lifetime of a router or prefix ends. `None` if none of these events is due.
     pub fn next_deadline(&self) -> Option<Time> {
         let missing = self
             .routers

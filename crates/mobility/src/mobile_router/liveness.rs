@@ -94,13 +94,14 @@ pub struct PathQuality {
 /// State of the path over one uplink.
 #[derive(Debug, Clone)]
 pub(super) struct PathState {
-    /// Care-of address of the path, and whether its packets go inside UDP.
+    /// Care-of address of the path, and whether its packets go inside UDP. `None` before the first
+    /// registration.
     path_address: Option<(IpAddr, bool)>,
     pub(super) liveness: PathLiveness<u32>,
     failure_count: u32,
     failed_at: Option<Time>,
-    /// Interval of keepalives behind a NAT. `too_long_keepalive` is the shortest interval in which the NAT
-    /// lost its mapping.
+    /// Interval of keepalives behind a NAT; `None` stands for the first value of
+    /// [`KEEPALIVE_RANGE`]. `too_long_keepalive` is the shortest interval in which the NAT lost its mapping.
     keepalive_interval: Option<Duration>,
     too_long_keepalive: Option<Duration>,
     /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic.
@@ -189,7 +190,8 @@ impl PathState {
 pub(super) struct Heartbeats {
     /// Intervals of heartbeats; `None` without heartbeats.
     pub(super) config: Option<Liveness>,
-    /// The home agent's Restart Counter (RFC 5847 3.2).
+    /// The Restart Counter in the home agent's last Heartbeat response (RFC 5847 3.2); `None` before the
+    /// first one.
     restart_counter: Option<u32>,
     /// Time until which the router sends no heartbeats, because the home agent does not support them.
     pub(super) unsupported_until: Option<Time>,

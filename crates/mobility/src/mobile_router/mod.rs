@@ -239,7 +239,7 @@ impl MobileRouter {
         debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.next_deadline()
     }

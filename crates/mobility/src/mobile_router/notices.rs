@@ -26,15 +26,16 @@ const MAX_CLOCK_LEAD: Duration = Duration::from_secs(3600);
 /// Timestamps of the home agent's messages, and the home agent's time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notices {
-    /// NTP timestamp of the last message.
+    /// NTP timestamp of the last accepted message; `None` before the first one.
     pub(super) last_timestamp: Option<u64>,
     /// NTP timestamp of the first message of the last sequence in which each timestamp is within
-    /// [`MAX_CLOCK_LEAD`] of the one before.
+    /// [`MAX_CLOCK_LEAD`] of the one before. `None` before the first message.
     pub(super) first_timestamp: Option<u64>,
-    /// First and last NTP timestamp of the messages that came while a clock was ahead.
+    /// First and last NTP timestamp of the messages that came while a home agent's clock was ahead; `None`
+    /// without such a message.
     pub(super) early_timestamps: Option<(u64, u64)>,
     /// Sending time of the last acknowledged Binding Update, with the home agent's NTP time in the
-    /// acknowledgement.
+    /// acknowledgement. `None` if the acknowledgement had no such time.
     pub(super) agent_clock: Option<(Time, u64)>,
 }
 
@@ -151,8 +152,8 @@ mod tests {
         for time in ahead {
             assert!(notices.accept_timestamp(Time::from_secs(time - year + 100), ntp_timestamp(time), None));
         }
-        // The clock is right again. The router refuses messages until an acknowledgement reports the new
-        // time.
+        // The home agent's clock is right again. The router refuses messages until an acknowledgement reports
+        // the new time.
         assert!(!notices.accept_timestamp(Time::from_secs(200), ntp_timestamp(200), None));
         notices.learn_clock(Time::from_secs(210), Some(ntp_timestamp(210)));
         assert!(notices.accept_timestamp(Time::from_secs(220), ntp_timestamp(220), None));

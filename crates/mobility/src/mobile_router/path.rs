@@ -20,7 +20,7 @@ const REASON_VALIDITY: Duration = Duration::from_secs(5);
 pub struct Path {
     /// Index of the uplink.
     pub uplink: usize,
-    /// Binding Identifier of the registration.
+    /// Binding Identifier of the registration; `None` without one.
     pub bid: Option<u16>,
     /// This router's end of the tunnel.
     pub local: Endpoint,
@@ -35,9 +35,10 @@ pub struct Path {
 /// Reported handovers between uplinks.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
-    /// Uplink that carries the traffic according to the last handover event.
+    /// Uplink that carries the traffic according to the last handover event; `None` if no uplink does.
     pub(super) reported_uplink: Option<usize>,
-    /// Time and reason of the last change of the selection, for the event of the next handover.
+    /// Time and reason of the last change of the selected uplink, for the event about the next handover;
+    /// `None` if an event has already reported it.
     pub(super) last_change: Option<(Time, String)>,
 }
 
@@ -195,9 +196,9 @@ impl MobileRouter {
         self.uplink_with_address(self.plain_path()?)
     }
 
-    /// Returns the uplink with this care-of address. If several have it, because they are behind similar
-    /// NATs, returns the registered one. During a return to the home link, an uplink that still has the
-    /// address suffices, because the home agent knows no other address yet.
+    /// Returns the uplink with this care-of address; `None` if no uplink has it. If several have it, because
+    /// they are behind similar NATs, returns the registered one. During a return to the home link, an uplink
+    /// that still has the address suffices, because the home agent knows no other address yet.
     pub(super) fn uplink_with_address(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen = self

@@ -57,7 +57,7 @@ pub(super) struct PathPackets {
     last_counts: Option<PathTraffic>,
     /// Time of the last arriving packet, or of the last answer of the home agent if that is later.
     last_received_at: Option<Time>,
-    /// Time of the home agent's last answer.
+    /// Time of the home agent's last answer; `None` before the first one.
     last_answer_at: Option<Time>,
     /// Last eight samples, the newest in the lowest bit: 1 if packets arrived. `sent_samples` has the same
     /// for sent packets.
@@ -73,7 +73,7 @@ pub(super) struct PathPackets {
     pub(super) is_full: bool,
     /// Shortest round trip from before the path was full.
     unloaded_round_trip: Option<Duration>,
-    /// Time of the last sent or received packet.
+    /// Time of the last sent or received packet; `None` before the first one.
     last_packet_at: Option<Time>,
 }
 

@@ -87,7 +87,8 @@ struct RouterProbe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProbedRouter {
     router: Ipv6Addr,
-    /// Times of the last Neighbor Solicitation and of the last Echo Request.
+    /// Time of the last Neighbor Solicitation to the router. `echo_requested_at` is the time of the last Echo
+    /// Request. Both are `None` before the first such message.
     solicited_at: Option<Time>,
     echo_requested_at: Option<Time>,
     /// Whether the router answers Echo Requests; `None` if unknown.
@@ -139,19 +140,21 @@ pub(super) enum DueAction {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reachability {
     running_probe: Option<RouterProbe>,
-    /// The home router, and the time since which the uplink has been on the home link.
+    /// The home router, and the time since which the uplink has been on the home link. `None` if the uplink
+    /// is not on the home link.
     home_router: Option<(Ipv6Addr, Time)>,
     /// Whether a router of another link advertised while the home router that has just failed did not answer.
     has_moved: bool,
-    /// Router that answered the last probe since the link came up.
+    /// Router that answered the last probe since the link came up; `None` if none has answered.
     answering_router: Option<ReachableRouter>,
-    /// Home router that has not answered any probe.
+    /// Home router that has not answered any probe; `None` without such a router.
     never_answering_router: Option<Ipv6Addr>,
     /// Last probes of the routers.
     probed_routers: Vec<ProbedRouter>,
     /// Sequence number of the next Echo Request.
     sequence: u16,
-    /// Time of the last Router Solicitation because the home router did not answer.
+    /// Time of the last Router Solicitation because the home router did not answer; `None` before the first
+    /// one.
     solicited_at: Option<Time>,
 }
 
@@ -262,7 +265,7 @@ impl Reachability {
         true
     }
 
-    /// Returns the time of the next action.
+    /// Returns when the next probe is due; `None` if no router is being probed.
     pub fn next_deadline(&self) -> Option<Time> {
         self.running_probe.map(|probe| probe.next_probe_at)
     }

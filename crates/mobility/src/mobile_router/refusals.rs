@@ -33,7 +33,8 @@ pub(super) struct Refusals {
     pub(super) was_acknowledged: bool,
     /// Pause after the next refusal, which doubles with each request; `None` until a refusal.
     pub(super) current_pause: Option<Duration>,
-    /// Last refused Binding Update. If the home agent still accepts it, the refusal answered another message.
+    /// Last refused Binding Update; `None` without one. If the home agent still accepts it, the refusal
+    /// answered another message.
     pub(super) refused_update: Option<RefusedUpdate>,
     /// Status of the last temporary refusal; `None` without one.
     pub(super) temporary_refusal: Option<Status>,

@@ -15,14 +15,15 @@ pub struct StoredSequence {
     /// Home agent of this sequence number, if the config has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_agent: Option<Ipv6Addr>,
-    /// NTP timestamp of the last authenticated request of a home agent.
+    /// NTP timestamp of the last authenticated request of a home agent; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_notice: Option<u64>,
     /// NTP timestamp of the first request of the last sequence in which each timestamp is at most an hour
-    /// after the one before.
+    /// after the one before. `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_notice: Option<u64>,
-    /// First and last NTP timestamp of requests that came while a home agent's clock was ahead.
+    /// First and last NTP timestamp of requests that came while a home agent's clock was ahead; `None`
+    /// without such a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_notices: Option<(u64, u64)>,
 }

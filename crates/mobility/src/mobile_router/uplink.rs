@@ -71,7 +71,8 @@ pub struct UplinkConfig {
     pub priority: u32,
     /// Binding Identifier (RFC 5648), not 0. All uplinks without an identifier share the plain binding.
     pub bid: Option<u16>,
-    /// Signal thresholds at which the router leaves the uplink and uses it again.
+    /// Signal thresholds at which the router leaves the uplink and uses it again; `None` if the signal does
+    /// not matter.
     pub signal: Option<SignalThresholds>,
     /// Time after which a signal strength that is not reported again becomes unknown; `None` for never.
     pub signal_timeout: Option<Duration>,
@@ -120,7 +121,7 @@ pub struct Uplink {
     /// Time until which the router prefers other uplinks, because the home agent did not answer over this
     /// one.
     pub demoted_until: Option<Time>,
-    /// Last reported state of the interface.
+    /// Last reported state of the interface; `None` if it does not exist.
     pub(super) interface: Option<Interface>,
     /// Routers and prefixes that were advertised since the link came up.
     pub(super) link_routers: LinkRouters,
@@ -129,7 +130,7 @@ pub struct Uplink {
     /// Direct addresses on this interface, the preferred one first. Each has a flag that says whether the
     /// router may use it.
     pub(super) direct_addresses: Vec<(Ipv6Addr, bool)>,
-    /// Captive portal that a router of this link has announced since the link came up.
+    /// Captive portal that a router of this link has announced since the link came up; `None` without one.
     pub(super) announced_portal: Option<CaptivePortal>,
     /// DNS servers that a router of this link has announced since the link came up.
     pub(super) link_dns: LinkDns,
@@ -158,12 +159,13 @@ pub struct Uplink {
     is_seeking_router: bool,
     /// Whether a candidate has appeared since the last call of [`Self::take_new_candidate`].
     pub(super) has_new_candidate: bool,
-    /// Router that advertises the home prefix on this link now.
+    /// Router that advertises the home prefix on this link now; `None` if no router does.
     pub(super) home_router: Option<Ipv6Addr>,
     /// Whether another router advertises the home prefix on this link. A router over which a return got no
     /// answer does not count.
     pub(super) has_other_home_router: bool,
-    /// Last router that advertised the home prefix while the home agent answered a return.
+    /// Last router that advertised the home prefix while the home agent answered a return. `None` without
+    /// one.
     pub(super) proven_home_router: Option<Ipv6Addr>,
     /// Whether the home agent has answered a return while a router on this interface advertised the home
     /// prefix.
@@ -173,7 +175,7 @@ pub struct Uplink {
     /// Number of Router Solicitations since the link came up.
     sent_solicitations: u32,
     /// Care-of address over which the home agent did not answer, although it answered over the address of the
-    /// other IP version.
+    /// other IP version. `None` without such an address.
     pub(super) unanswered_address: Option<IpAddr>,
     /// Whether the network loses packets of protocol 41, so that the router requests UDP (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
@@ -193,7 +195,7 @@ pub struct Uplink {
     pub used_octets: u64,
     pub(super) volume_meter: VolumeMeter,
     pub(super) capacity_estimate: CapacityEstimate,
-    /// Capacity in kbit/s, configured or measured.
+    /// Capacity in kbit/s, configured or measured; `None` if it is unknown.
     pub capacity: Option<u32>,
     /// Whether the uplink has just come up while another one works.
     pub(super) is_settling: bool,
@@ -344,12 +346,12 @@ impl Uplink {
         direct.into_iter().chain(plain).collect()
     }
 
-    /// Returns the best address of the uplink's own link.
+    /// Returns the best address of the uplink's own link; `None` if it has no candidate.
     pub(super) fn plain_address(&self) -> Option<Ipv6Addr> {
         self.candidates.best_candidates.first().map(|candidate| candidate.address)
     }
 
-    /// Returns the router to which packets from a care-of address go.
+    /// Returns the router to which packets from a care-of address go; `None` if it has no router.
     pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
         match address {
             IpAddr::V6(address) => {
@@ -814,7 +816,7 @@ impl Uplink {
         self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
     }
 
-    /// Returns the time of the next call of [`Self::handle_timeout`].
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         [
             self.reachability.next_deadline(),

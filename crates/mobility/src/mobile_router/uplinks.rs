@@ -14,9 +14,9 @@ use crate::binding_update_list::Links;
 #[derive(Debug)]
 pub(super) struct Uplinks {
     uplinks: Vec<Uplink>,
-    /// Uplink that the operator has selected.
+    /// Uplink that the operator has selected; `None` if the router selects it.
     pub(super) forced_uplink: Option<usize>,
-    /// Uplink that the router has registered or is registering.
+    /// Uplink that the router has registered or is registering; `None` if no uplink is usable.
     pub(super) target_uplink: Option<usize>,
     pub(super) heartbeats: Heartbeats,
 }
@@ -33,12 +33,13 @@ impl Uplinks {
         }
     }
 
-    /// Returns the path over an uplink.
+    /// Returns the state of the path over an uplink; `None` if there is no uplink with this index.
     pub(super) fn path(&self, index: usize) -> Option<&PathState> {
         Some(&self.uplinks.get(index)?.path)
     }
 
-    /// Returns the path over an uplink for modification.
+    /// Returns the state of the path over an uplink for modification; `None` if there is no uplink with this
+    /// index.
     pub(super) fn path_mut(&mut self, index: usize) -> Option<&mut PathState> {
         Some(&mut self.uplinks.get_mut(index)?.path)
     }
@@ -80,7 +81,7 @@ impl Uplinks {
         self.path(index)?.answer_time()
     }
 
-    /// Returns the index of the uplink with this interface.
+    /// Returns the index of the uplink with this interface; `None` if no uplink has it.
     pub(super) fn index_of(&self, interface: &str) -> Option<usize> {
         self.uplinks.iter().position(|uplink| uplink.config.interface == interface)
     }

@@ -388,7 +388,8 @@ impl StoredVolume {
 #[derive(Debug, Clone, Default)]
 pub(super) struct VolumeMeter {
     pub(super) stored_volume: Option<StoredVolume>,
-    /// Octets and time of the last write to stable storage.
+    /// Octets of the period at the last write to stable storage, and the time of the write; `None` before the
+    /// first write.
     last_write: Option<(u64, Time)>,
     /// Last of [`REPORTED_PERCENTAGES`] that was reported, 0 before the first.
     reported_percentage: u8,

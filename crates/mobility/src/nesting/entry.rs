@@ -48,7 +48,7 @@ pub(super) struct Child {
     pub gateway: Ipv6Addr,
     /// Sender against whose limit the registration counts.
     pub sender: Sender,
-    /// Link-layer address of the child.
+    /// Link-layer address of the child; `None` if the link has no such addresses.
     pub peer: Option<[u8; 6]>,
     /// Time at which the registration of the child ends.
     pub expires_at: Time,

@@ -186,7 +186,7 @@ impl Nesting {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         let entries = self.addresses.values().filter_map(|entry| entry.next_event_at());
         let leaving = self.leaving_addresses.iter().map(|(_, _, until)| *until);

@@ -131,7 +131,8 @@ mod tests {
             assert_eq!(ways.transmitting_tunnels.len(), 1);
         }
         assert!(tunnels_of_bids(&[], &to_the_best).transmitting_tunnels.is_empty());
-        // A copied packet has a number even if only one tunnel exists now.
+        // A packet of a `duplicate` rule gets a sequence number, and so needs a distribution, even if only
+        // one tunnel exists.
         assert!(
             tunnels_of_bids(&[1], &[flow_binding(FlowAction::Duplicate, &[(1, 1)])]).distribution.is_some()
         );

@@ -134,7 +134,8 @@ pub mod priority {
     pub const OWN_TRAFFIC_OUTSIDE_TUNNEL: u32 = 147;
     /// This machine's own packets use the main table without its default routes.
     pub const OWN_SPECIFIC_ROUTES: u32 = 148;
-    /// This machine's own packets without a mark use the table [`super::TABLE_OWN_TRAFFIC`].
+    /// This machine's own packets without a firewall mark (`fwmark`) use the table
+    /// [`super::TABLE_OWN_TRAFFIC`].
     pub const OWN_TRAFFIC: u32 = 149;
     /// A mobile node's own packets whose sender has chosen no source address use the tunnel's table. The
     /// route in that table gives them the home address.
@@ -236,7 +237,8 @@ pub struct DistributionMember {
 pub struct TunnelSocket {
     /// Local address of the socket.
     pub local: Endpoint,
-    /// Interface to which the socket is bound, regardless of the kernel's routes.
+    /// Interface to which the socket is bound, so that the kernel's routes do not choose another; `None` for
+    /// a socket that is not bound.
     pub interface: Option<String>,
 }
 
@@ -317,7 +319,7 @@ pub struct Rule {
     /// Selects UDP packets with these ports; `None`: with any ports. A fragment has no ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Ports>,
-    /// Selects packets with this mark; `None`: with any mark.
+    /// Selects packets with this firewall mark (`fwmark`); `None`: with any mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
     /// Routing table for the selected packets.

@@ -258,7 +258,8 @@ impl FlowDistributor {
     }
 }
 
-/// Finds the upper layer of a packet, as [`find_upper_layer`] does for IPv6.
+/// Finds the upper layer of an IPv4 or IPv6 packet. The returned values are those of [`find_upper_layer`];
+/// `None` if the headers are incomplete.
 fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
     if !inner_packet::is_ipv4(packet) {
         return find_upper_layer(packet);

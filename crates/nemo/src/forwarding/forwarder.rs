@@ -85,7 +85,7 @@ const EXTRA_COPY_INTERVAL: Duration = Duration::from_micros(100);
 /// State of a home address whose packets are duplicated.
 #[derive(Debug)]
 struct DuplicationState {
-    /// Number for the next packet that is duplicated.
+    /// Sequence number for the next packet that the forwarder duplicates.
     sequence: u32,
     copy_limit: RateLimiter,
 }
@@ -291,7 +291,7 @@ impl Forwarder {
     }
 
     /// Returns the next packet that resulted from the last handled one: an error message, a fragment or a
-    /// copy.
+    /// copy. `None` if no packet is left.
     pub fn poll_output(&mut self) -> Option<CausedPacket> {
         self.caused_packets.pop_front()
     }
@@ -861,7 +861,8 @@ impl Forwarder {
         self.count_drop(TunnelDropReason::NotRegistered)
     }
 
-    /// Returns the source address of error messages about a packet.
+    /// Returns the source address of error messages about a packet; `otherwise` if the packet is neither from
+    /// nor to a mobile network of this station.
     fn error_source_address(&self, header: &Header, otherwise: Ipv6Addr) -> Ipv6Addr {
         self.own_error_source(header).unwrap_or(otherwise)
     }

@@ -121,33 +121,36 @@ pub enum LimitedHosts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PacketMatch {
-    /// Interface on which the packet arrived.
+    /// Interface on which the packet arrived; `None` for any interface.
     pub input_interface: Option<String>,
-    /// Interface by which the packet leaves.
+    /// Interface by which the packet leaves; `None` for any interface.
     pub output_interface: Option<String>,
-    /// Prefix of the source address. In IPv4-mapped form it selects packets of IPv4, and
-    /// [`carnet_base::mapped::ALL_IPV4_PREFIX`] all of them.
+    /// Prefix of the source address; `None` for any address. In IPv4-mapped form it selects packets of IPv4,
+    /// and [`carnet_base::mapped::ALL_IPV4_PREFIX`] all of them.
     pub source: Option<Ipv6Net>,
-    /// Prefix of the destination address, in the same form.
+    /// Prefix of the destination address; `None` for any address. In IPv4-mapped form it selects packets of
+    /// IPv4.
     pub destination: Option<Ipv6Net>,
-    /// Link-layer address of the sender. Only for [`Chain::Early`], [`Chain::Prerouting`],
-    /// [`Chain::Input`] and [`Chain::Forward`] on an Ethernet interface.
+    /// Link-layer address of the sender; `None` for any sender. Only for [`Chain::Early`],
+    /// [`Chain::Prerouting`], [`Chain::Input`] and [`Chain::Forward`] on an Ethernet interface.
     pub link_source: Option<[u8; 6]>,
-    /// Upper-layer protocol.
+    /// Upper-layer protocol; `None` for any protocol.
     pub protocol: Option<u8>,
-    /// Destination ports; the protocol must be one with ports.
+    /// Destination ports; `None` for all. With ports, the rule must also select a protocol that has ports.
     pub ports: Option<PortRange>,
-    /// Source ports; the protocol must be one with ports.
+    /// Source ports; `None` for all. With ports, the rule must also select a protocol that has ports.
     pub source_ports: Option<PortRange>,
-    /// Type of an ICMP or ICMPv6 message; the protocol must be one of these.
+    /// Type of an ICMP or ICMPv6 message; `None` for any type. With a type, the rule must also select one of
+    /// these two protocols.
     pub icmp_type: Option<u8>,
-    /// Value of the DSCP field. The rule must also select one address family by source or destination.
+    /// Value of the DSCP field; `None` for any value. With a value, the rule must also select one address
+    /// family by source or destination.
     pub dscp: Option<u8>,
-    /// Mark of the packet.
+    /// Firewall mark of the packet (`fwmark`); `None` for any mark.
     pub mark: Option<Mark>,
-    /// Mark of the packet's connection.
+    /// Mark that connection tracking keeps for the packet's connection; `None` for any mark.
     pub connection_mark: Option<Mark>,
-    /// Rate that the packet must exceed.
+    /// Rate that the packet must exceed; `None` for any rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_rate: Option<HostRate>,
     /// States of connection tracking, of which the packet has one; empty for any state.

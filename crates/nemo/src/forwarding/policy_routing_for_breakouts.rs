@@ -5,14 +5,14 @@
 //! Hosts outside cannot begin a connection.
 //!
 //! * Rules of the packet filter mark the packets before connection tracking sees them. The first policy that
-//!   matches decides, as in the tunnel's distribution. Packets to the mobile network keep their way.
+//!   matches decides, as in the tunnel's distribution. No policy applies to packets to the mobile network.
 //! * Marked packets belong to a zone of connection tracking. So a packet of a connection that began in the
 //!   tunnel begins a new connection with a new source address. The server does not know this connection, so
 //!   it ends.
 //! * Rules lead packets with the mark of a policy into the table of its uplink. Without a route there,
 //!   because the uplink lacks the address family, they take the tunnel.
-//! * Answers of hosts to connections that began outside take the tunnel, through which these came. NAT would
-//!   not change their source address.
+//! * Answers of hosts to connections that began outside take the tunnel, because the connections came through
+//!   it. NAT would not change the source address of these answers.
 //! * Packets to the home agent take the tunnel. With the address of the uplink they would look like this
 //!   router's own tunnel packets. Connection tracking would then give their senders the home agent's packets.
 //! * The mark of the connection leads its answers back. carnet uses only the bits [`MARK_MASK`] of these
@@ -46,9 +46,9 @@ use super::packet_rules::{
 const MARK_MASK: u32 = 0x7f00_0000;
 /// Bit of the mark that only packets have which leave without the tunnel.
 const MARK_OUTSIDE_TUNNEL: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
-/// No policy has decided about the packet.
+/// Mark of packets about which no policy has decided.
 const MARK_UNDECIDED: Mark = Mark { mask: MARK_MASK, value: 0 };
-/// A policy has decided that the packet takes the tunnel.
+/// Mark of packets that take the tunnel, because a policy has decided so.
 const MARK_INSIDE_TUNNEL: Mark = Mark { mask: MARK_MASK, value: 0x3f00_0000 };
 /// Zone of connection tracking for packets that leave without the tunnel.
 const CONNTRACK_ZONE: u16 = 13_500;

@@ -37,7 +37,7 @@ pub enum OwnTraffic {
     Tunnel,
 }
 
-/// Every packet without a mark.
+/// Condition that selects packets whose firewall mark (`fwmark`) is 0.
 const UNMARKED_PACKETS: Mark = Mark { mask: u32::MAX, value: 0 };
 
 /// Returns the entries for [`OwnTraffic::Tunnel`]. For a mobile node these are only the entries of IPv4,

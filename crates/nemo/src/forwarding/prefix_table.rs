@@ -22,7 +22,7 @@ impl<V> PrefixTable<V> {
         PrefixTable { values_by_length: Vec::new() }
     }
 
-    /// Sets the value of a prefix and returns the previous one.
+    /// Sets the value of a prefix and returns the previous one; `None` if the prefix had none.
     pub fn insert(&mut self, prefix: Ipv6Net, value: V) -> Option<V> {
         let length = prefix.prefix_len();
         let at = match self.values_by_length.binary_search_by(|(l, _)| length.cmp(l)) {
@@ -35,7 +35,7 @@ impl<V> PrefixTable<V> {
         self.values_by_length[at].1.insert(masked_address(prefix.addr(), length), value)
     }
 
-    /// Removes a prefix and returns its value.
+    /// Removes a prefix and returns its value; `None` if the table does not have the prefix.
     pub fn remove(&mut self, prefix: Ipv6Net) -> Option<V> {
         let length = prefix.prefix_len();
         let at = self.values_by_length.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
@@ -46,7 +46,8 @@ impl<V> PrefixTable<V> {
         value
     }
 
-    /// Returns the value of exactly this prefix, not of a shorter one.
+    /// Returns the value of exactly this prefix, not of a shorter one. `None` if the table does not have the
+    /// prefix.
     pub fn get(&self, prefix: Ipv6Net) -> Option<&V> {
         let length = prefix.prefix_len();
         let at = self.values_by_length.binary_search_by(|(l, _)| length.cmp(l)).ok()?;

@@ -54,7 +54,8 @@ impl HomeAgentAbsence {
         changed.then_some(is_away)
     }
 
-    /// Returns when the home agent counts as away.
+    /// Returns when the home agent will count as away; `None` while it gives service, and when it already
+    /// counts as away.
     pub(super) fn poll_timeout(self) -> Option<Time> {
         self.unserved_since.filter(|_| !self.is_away).map(|since| since + TIME_BEFORE_AWAY)
     }

@@ -16,8 +16,8 @@ const RAISE_MTU_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(super) struct AdvertisedMtu {
     advertised_mtu: Option<u32>,
-    /// Time since which the path has carried larger packets, and the smallest MTU of the path since that
-    /// time.
+    /// Time since which the path has carried packets larger than the advertised MTU, and the smallest MTU of
+    /// the path since that time. `None` while it does not.
     larger_mtu_since: Option<(Time, u32)>,
 }
 
@@ -47,7 +47,7 @@ impl AdvertisedMtu {
         self.advertised_mtu
     }
 
-    /// Returns when the advertised MTU may rise.
+    /// Returns when the advertised MTU may rise; `None` while the path does not carry larger packets.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.larger_mtu_since.map(|(since, _)| since + RAISE_MTU_AFTER)
     }

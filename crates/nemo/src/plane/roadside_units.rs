@@ -74,7 +74,7 @@ fn is_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
 pub(crate) struct RoadsideUnits {
     pub(crate) interface: String,
     known_routers: Vec<AccessRouter>,
-    /// Interface as reported by the kernel, with all its routers.
+    /// Interface as reported by the kernel, with all its routers. `None` while it does not exist.
     interface_state: Option<Interface>,
     /// Routers that this module last passed to the mobile router; the first one is in use.
     routers_last_reported: Vec<Ipv6Addr>,

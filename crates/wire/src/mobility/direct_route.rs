@@ -158,7 +158,7 @@ impl DirectRoute {
     /// Reads a message from a checked Mobility Header.
     ///
     /// # Errors
-    /// [`Error::Value`] for another MH Type, another experiment, an unknown kind, too many prefixes or an
+    /// [`Error::Value`] for another MH Type, another magic number, an unknown kind, too many prefixes or an
     /// invalid prefix length; [`Error::Truncated`] if the octets end early.
     pub fn parse(header: &MobilityHeader<'_>) -> Result<DirectRoute, Error> {
         let octets = header.octets();

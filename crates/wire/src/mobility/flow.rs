@@ -97,9 +97,9 @@ pub enum SelectorField {
 /// Sub-options of a Flow Identification option. The parser skips an unknown sub-option (RFC 6089 4.2.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SubOptions<'a> {
-    /// Selector of the flow's packets.
+    /// Selector of the flow's packets. `None` without this sub-option.
     pub selector: Option<SelectorField>,
-    /// Binding Identifiers of the bindings that carry the flow.
+    /// Binding Identifiers of the bindings that carry the flow. `None` without this sub-option.
     pub bids: Option<Identifiers<'a>>,
 }
 

@@ -551,7 +551,7 @@ impl<'a> Iterator for OptionsIter<'a> {
 }
 
 impl<'a> OptionsIter<'a> {
-    /// Returns the next option that is not padding.
+    /// Returns the next option that is not padding; `None` after the last one.
     fn next_raw(&mut self) -> Option<RawOption<'a>> {
         while self.next_offset < self.octets.len() {
             let option = RawOption::parse_at(self.octets, self.next_offset).ok()?;

@@ -90,8 +90,8 @@ impl PrefixTest {
     /// Reads a message from a checked Mobility Header.
     ///
     /// # Errors
-    /// [`Error::Value`] for another MH Type, another experiment, an unknown kind or an invalid prefix length;
-    /// [`Error::Truncated`] if the octets end early.
+    /// [`Error::Value`] for another MH Type, another magic number, an unknown kind or an invalid prefix
+    /// length; [`Error::Truncated`] if the octets end early.
     pub fn parse(header: &MobilityHeader<'_>) -> Result<PrefixTest, Error> {
         let octets = header.octets();
         let wrong = |what, expected, found: u32| Error::Value { what, expected, found };

@@ -38,21 +38,22 @@ impl<T: Copy + PartialOrd> Range<T> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ipv6Selector {
-    /// The correspondent's address.
+    /// Range of the correspondent's address; `None` matches any address.
     pub source: Option<Range<Ipv6Addr>>,
-    /// The address on the mobile side.
+    /// Range of the address on the mobile side; `None` matches any address.
     pub destination: Option<Range<Ipv6Addr>>,
-    /// The Security Parameter Index of ESP or AH.
+    /// Range of the Security Parameter Index of ESP or AH; `None` matches every packet.
     pub spi: Option<Range<u32>>,
-    /// The flow label, 20 bits.
+    /// Range of the flow label, 20 bits; `None` matches any label.
     pub flow_label: Option<Range<u32>>,
-    /// The correspondent's port.
+    /// Range of the correspondent's port; `None` matches every packet.
     pub source_port: Option<Range<u16>>,
-    /// The port on the mobile side.
+    /// Range of the port on the mobile side; `None` matches every packet.
     pub destination_port: Option<Range<u16>>,
-    /// The Traffic Class octet. Only its upper six bits, the DS field, are compared.
+    /// Range of the Traffic Class octet; `None` matches any value. Only its upper six bits, the DS field, are
+    /// compared.
     pub traffic_class: Option<Range<u8>>,
-    /// The protocol of the upper layer.
+    /// Range of the upper-layer protocol; `None` matches any protocol.
     pub next_header: Option<Range<u8>>,
 }
 
@@ -60,19 +61,19 @@ pub struct Ipv6Selector {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ipv4Selector {
-    /// The correspondent's address.
+    /// Range of the correspondent's address; `None` matches any address.
     pub source: Option<Range<Ipv4Addr>>,
-    /// The address on the mobile side.
+    /// Range of the address on the mobile side; `None` matches any address.
     pub destination: Option<Range<Ipv4Addr>>,
-    /// The Security Parameter Index of ESP or AH.
+    /// Range of the Security Parameter Index of ESP or AH; `None` matches every packet.
     pub spi: Option<Range<u32>>,
-    /// The correspondent's port.
+    /// Range of the correspondent's port; `None` matches every packet.
     pub source_port: Option<Range<u16>>,
-    /// The port on the mobile side.
+    /// Range of the port on the mobile side; `None` matches every packet.
     pub destination_port: Option<Range<u16>>,
-    /// The octet with the DS field in its upper six bits.
+    /// Range of the octet with the DS field in its upper six bits; `None` matches any value.
     pub differentiated_services: Option<Range<u8>>,
-    /// The protocol of the upper layer.
+    /// Range of the upper-layer protocol; `None` matches any protocol.
     pub protocol: Option<Range<u8>>,
 }
 

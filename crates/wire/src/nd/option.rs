@@ -295,7 +295,7 @@ impl<'a> NdOptions<'a> {
         Ok(NdOptions { octets })
     }
 
-    /// Returns the address of the first Source Link-Layer Address option.
+    /// Returns the address of the first Source Link-Layer Address option; `None` if the message has none.
     pub fn source_link_address(self) -> Option<[u8; 6]> {
         self.into_iter().find_map(|option| match option {
             NdOption::SourceLinkAddress(address) => Some(address),
@@ -303,7 +303,7 @@ impl<'a> NdOptions<'a> {
         })
     }
 
-    /// Returns the address of the first Target Link-Layer Address option.
+    /// Returns the address of the first Target Link-Layer Address option; `None` if the message has none.
     pub fn target_link_address(self) -> Option<[u8; 6]> {
         self.into_iter().find_map(|option| match option {
             NdOption::TargetLinkAddress(address) => Some(address),

@@ -52,7 +52,8 @@ pub(super) struct TunnelPath {
     pub(super) mtu: usize,
     /// Whether the forwarder reports the next packet that enters the path.
     pub(super) is_watched: bool,
-    /// Fragment identification of the last packet that was fragmented on this path.
+    /// Fragment identification of the last packet that was fragmented on this path; `None` before the first
+    /// one.
     pub(super) last_fragment_identification: Option<u32>,
     pub(super) traffic: TunnelTraffic,
 }
@@ -88,14 +89,15 @@ impl TunnelPath {
         tunnels.find(|tunnel| tunnel.home_address == home_address)?.session
     }
 
-    /// Returns the session for a packet of this station itself to `destination`. At a mobile router, all
-    /// bindings of the path have the same session.
+    /// Returns the encrypted session for a packet of this station itself to `destination`; `None` in the
+    /// clear. At a mobile router, all bindings of the path have the same session.
     pub(super) fn session_towards(&self, destination: Option<Ipv6Addr>) -> Option<SessionPeer> {
         let binding = destination.and_then(|destination| self.binding_of(destination));
         binding.or_else(|| self.tunnels_of_bindings.as_slice().first().map(|tunnel| &**tunnel))?.session
     }
 
-    /// Returns the binding of `address`.
+    /// Returns the binding on this path to whose home address or prefixes `address` belongs; `None`
+    /// without such a binding.
     pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
         let mut tunnels = self.tunnels_of_bindings.as_slice().iter().map(|tunnel| &**tunnel);
         tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| prefix_contains(*prefix, address)))
@@ -208,9 +210,9 @@ pub(super) struct FullBinding {
     /// Address of the home agent, as the distribution names it.
     home_agent: Ipv6Addr,
     tunnels: Few<Arc<Tunnel>>,
-    /// Tunnel that was last set as transmitting.
+    /// Tunnel that was last set as transmitting; `None` if no tunnel transmits.
     last_transmitting_tunnel: Option<Arc<Tunnel>>,
-    /// Tunnel to which the prefix tables lead now.
+    /// Tunnel that the prefix tables have for the prefixes of the binding; `None` if they have none.
     tunnel_in_prefix_table: Option<Arc<Tunnel>>,
     distributor: Option<FlowDistributor>,
     /// Window of received numbers; `None` if the binding receives no numbered packets.

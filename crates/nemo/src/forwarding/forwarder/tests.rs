@@ -46,6 +46,7 @@ fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
 }
 
 /// Returns the packet that the forwarder has written to the tunnel device because of the last handled packet.
+/// `None` if it has written none.
 fn next_caused_packet(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
     match forwarder.poll_output()? {
         CausedPacket::Packet(packet) => Some(packet),

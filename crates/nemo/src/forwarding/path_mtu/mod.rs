@@ -136,7 +136,7 @@ struct PathState {
     probed_mtu: Option<NonZeroU32>,
     phase: SearchPhase,
     /// The current search from its first round on. After its end the search stays, because an answer may be
-    /// late.
+    /// late. `None` before the first round.
     search: Option<Box<PathMtuSearch>>,
     is_queued: bool,
     round_trip: Option<RoundTrip>,
@@ -228,12 +228,12 @@ impl PathMtus {
         self.counters
     }
 
-    /// Returns the next action that the station must carry out.
+    /// Returns the next action that the station must carry out; `None` if no action is left.
     pub fn poll_order(&mut self) -> Option<PathMtuOrder> {
         pop_and_shrink(&mut self.pending_orders)
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
         let queue = (!self.due_paths.is_empty()).then(|| self.probes_paid_at - PROBE_INTERVAL * PROBE_BURST);
         self.timers.next_deadline().into_iter().chain(queue).min()

@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// The sizes of docs/tunnel.md.
+    /// The expected sizes are those of the table in docs/tunnel.md.
     #[test]
     fn mtu_of_encrypted_tunnel_leaves_room_for_its_headers() {
         let end = |text: &str| text.parse().expect("endpoint");

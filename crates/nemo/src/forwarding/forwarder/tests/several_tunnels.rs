@@ -215,7 +215,8 @@ fn each_policy_uses_its_tunnel_in_both_directions() {
             );
         }
     }
-    // If the special tunnel of this flow is missing, the flow uses the common tunnel, and no packet is lost.
+    // If the tunnel of this flow's own rule is missing, the flow uses the tunnel of the last rule, and no
+    // packet is lost.
     forwarders[0].remove_tunnel(&tunnel_at(TunnelEnd::MobileRouter, 2, true));
     let mut buffer = udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, (5000, 9), 0);
     let verdict = encapsulate(&mut forwarders[0], &mut buffer);
@@ -306,7 +307,8 @@ fn number_reduces_mtu_of_duplicated_packets() {
         FlowAction::Duplicate,
         &[0, 1],
     ));
-    // Octets of the largest inner packet: 1472 in UDP, less an IPv6 header and the number.
+    // Length of the largest inner packet. UDP has room for 1472 octets; the IPv6 header takes 40 and the
+    // option with the sequence number 8.
     let mut fits = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1424);
     assert_eq!(encapsulate(&mut router, &mut fits), ForwardingVerdict::Consumed);
     for (at, packet) in sent_packets(&mut router, ForwardingVerdict::Consumed, &fits) {
