@@ -100,8 +100,8 @@ pub(super) struct PathState {
     pub(super) liveness: PathLiveness<u32>,
     failure_count: u32,
     failed_at: Option<Time>,
-    /// Interval of keepalives behind a NAT; `None` stands for the first value of
-    /// [`KEEPALIVE_RANGE`]. `too_long_keepalive` is the shortest interval in which the NAT lost its mapping.
+    /// Interval of keepalives behind a NAT; `None` stands for the first value of [`KEEPALIVE_RANGE`].
+    /// `too_long_keepalive` is the shortest interval in which the NAT lost its mapping.
     keepalive_interval: Option<Duration>,
     too_long_keepalive: Option<Duration>,
     /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic.

@@ -268,7 +268,7 @@ fn home_agent_remembers_sequence_number_after_the_binding_ends() {
     agent.expect_acceptance(&TestUpdate::explicit_update(13).with_signature());
 }
 
-// Timestamps (RFC 4285 6).
+// The following tests are about timestamps in Binding Updates (RFC 4285 6).
 
 const TIMESTAMP_WINDOW: Duration = Duration::from_secs(7);
 

@@ -331,7 +331,7 @@ fn number_of_flow_bindings_is_bounded() {
         assert_eq!(acknowledgement_options(&answer).flow_statuses.len(), 10);
     }
     assert_eq!(agent.home_agent.flows(addr(HOME)).len(), MAX_FLOWS);
-    // A summary with as many unknown flows as one message holds.
+    // The Flow Summary option of this update names as many unknown flows as one option holds.
     let all: Vec<u16> = (1000..1127).collect();
     let answer = agent.expect_acceptance(
         &TestUpdate::explicit_update(sequence + 1).with_known_bid(1).with_flow_summary(&all).with_signature(),

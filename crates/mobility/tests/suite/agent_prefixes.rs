@@ -202,7 +202,8 @@ fn home_agent_refuses_registered_prefix_of_another_router() {
     assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
 }
 
-// Care-of addresses (RFC 6275 6.1.8, 9.5.1; RFC 4888 2.6 about routers behind each other).
+// The following tests are about care-of addresses that the home agent refuses (RFC 6275 6.1.8, 9.5.1). RFC
+// 4888 2.6 describes routers behind each other.
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
 const THIRD_HOME: &str = "2001:db8:1::9abc";

@@ -133,7 +133,8 @@ fn all_keys_of_a_node_share_its_sequence_numbers() {
     agent.expect_acceptance(&TestUpdate::explicit_update(60_000).with_signature_by(new_association()));
     agent.advance_time(1.0);
     agent.expect_refusal(&recorded, 145);
-    // Another order of the keys in the config, then a restart: each key keeps its own count.
+    // The config lists the keys in another order, and the home agent restarts. It still knows how many
+    // numbers each key has used.
     reload_config(&mut agent, config_with_keys(&[test_association(), new_association()]));
     agent.expect_acceptance(&TestUpdate::explicit_update(60_001).with_signature_by(new_association()));
     agent.expect_refusal(&recorded, 145);

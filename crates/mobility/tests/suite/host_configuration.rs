@@ -190,7 +190,7 @@ fn second_reload_continues_running_withdrawal() {
     assert_eq!(found.pref64, [(0, "64:ff9b::/96".into())]);
 }
 
-/// The interface is out of the config, or is not advertised on any more.
+/// The new config does not have the interface, or the router no longer sends advertisements on it.
 #[test]
 fn last_lan_interface_withdraws_all_values_at_once() {
     let mut advertiser = advertiser(example_configuration(), None);

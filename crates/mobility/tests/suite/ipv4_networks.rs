@@ -320,7 +320,7 @@ fn ipv4_prefixes_survive_a_restart_unless_removed_from_the_config() {
     };
     assert_eq!(bound_ipv4_prefixes(&restored(&text, config())), [IPV4_PREFIX]);
     assert!(restored(&text, agent::config()).home_binding().is_none(), "as for an IPv6 prefix");
-    // A state file of a version that stored no IPv4 prefixes.
+    // Earlier versions wrote state files without IPv4 prefixes.
     let older = text.replace(r#","ipv4_prefixes":["10.42.7.0/24"]"#, "");
     assert!(bound_ipv4_prefixes(&restored(&older, config())).is_empty());
 }
@@ -396,7 +396,7 @@ prop_assert!(of(OTHER_HOME).iter().all(|it| parse_ipv4_prefix(PREFIX_OF_OTHER_NO
 }
 }
 
-// Tests of the mobile router
+// The following tests are about the mobile router.
 
 fn router_with_ipv4() -> MobileRouterConfig {
     MobileRouterConfig {

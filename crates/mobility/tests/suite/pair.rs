@@ -121,8 +121,6 @@ impl AgentAndRouters {
         self.wall_time() + self.routers[router].clock_lead
     }
 
-    // Uplinks
-
     /// Brings an uplink up, or gives it another address, with a default router.
     pub fn attach_uplink(&mut self, router: usize, name: &str, care_of: &str) {
         self.set_interface(router, name, true, &["fe80::2", care_of], &["fe80::ff"]);
@@ -191,8 +189,6 @@ impl AgentAndRouters {
         self.attach_uplink(0, "cell", OTHER_CARE_OF);
     }
 
-    // Time
-
     /// Returns the time of the next event.
     pub fn next_event_at(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.mobile_router.poll_timeout());
@@ -257,8 +253,6 @@ impl AgentAndRouters {
         self.advance_while(70.0, "registration", |pair| !pair.is_registered(0))
     }
 
-    // Queries
-
     pub fn first_router(&self) -> &MobileRouter {
         &self.routers[0].mobile_router
     }
@@ -319,8 +313,6 @@ impl AgentAndRouters {
         self.dropped_messages.clear();
         self.forwarding_changes = 0;
     }
-
-    // Actions
 
     pub fn run_on_router<R>(
         &mut self,
@@ -560,8 +552,6 @@ impl AgentAndRouters {
         self.schedule_flight(Duration::from_millis(1), MessageUnderway::Link(Some(usize::MAX), message));
     }
 
-    // Restarts
-
     /// Restarts the home agent, with its stored state or without.
     pub fn restart_agent(&mut self, with_state: bool) {
         self.agent = HomeAgent::new(self.agent_config.clone());
@@ -603,8 +593,6 @@ impl AgentAndRouters {
         }
     }
 
-    // Traffic
-
     /// Sends one packet of the mobile network, as a station does. If the router has no path, it registers
     /// sooner because of the waiting packet. The router gets an ICMPv6 error if the home agent cannot forward
     /// the decapsulated packet.
@@ -629,8 +617,6 @@ impl AgentAndRouters {
             }
         }
     }
-
-    // Invariants
 
     /// Checks the invariants, which hold after every input.
     pub fn check_invariants(&self) {

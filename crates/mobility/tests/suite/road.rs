@@ -326,8 +326,6 @@ impl VehicleOnRoad {
         agent::WALL_START + self.now.saturating_since(Time::ZERO)
     }
 
-    // Time
-
     pub fn handle_next_event(&mut self, end: Time) -> bool {
         let timers =
             [self.router.poll_timeout(), self.agent.poll_timeout(), self.packets_underway.next_time()];
@@ -654,8 +652,6 @@ impl VehicleOnRoad {
         self.router_solicitations.clear();
     }
 
-    // Queries
-
     pub fn bound_bids(&self) -> Vec<u16> {
         let mut bids: Vec<u16> = self
             .agent
@@ -764,8 +760,6 @@ impl VehicleOnRoad {
         self.agent = HomeAgent::new(self.agent_config.clone());
         self.agent.set_restart_counter(counter + 1);
     }
-
-    // Invariants
 
     fn check_invariants(&self) {
         let paths = self.router.paths();

@@ -21,7 +21,7 @@ fn config_with_balancing() -> MobileRouterConfig {
     MobileRouterConfig { policies: vec![policy], ..config() }
 }
 
-/// A road, with the counters of its uplinks.
+/// Vehicle on the road, with the octet counters of its uplinks.
 struct LoadedRoad {
     road: VehicleOnRoad,
     octets: [InterfaceOctets; 2],

@@ -894,7 +894,7 @@ fn update_with_bid_sent_via_wrong_next_hop_is_sent_again() {
     }
 }
 
-// IPv4
+// The following tests are about IPv4 addresses and routers of uplinks.
 
 fn parse_ipv4_address(text: &str) -> Ipv4Addr {
     text.parse().expect("an address")

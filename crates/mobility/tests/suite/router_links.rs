@@ -180,7 +180,7 @@ fn point_to_point_uplink_uses_the_router_that_advertised_last() {
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
 }
 
-// Uplinks that are attached and lead nowhere
+// The following tests are about uplinks that are attached but do not reach the home agent.
 
 fn update_sources(pair: &AgentAndRouters) -> Vec<(u64, std::net::Ipv6Addr)> {
     let start = pair.sent_updates()[0].0;

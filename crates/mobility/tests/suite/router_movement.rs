@@ -246,7 +246,7 @@ fn packets_to_old_care_of_address_are_accepted() {
         [addr(OTHER_CARE_OF), addr(CARE_OF)],
         "the path first, while both are attached"
     );
-    // A renumbered uplink that keeps the old address for a while.
+    // The uplink gets another address, but keeps the old one for a while.
     let mut pair = registered_pair();
     pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF], &["fe80::ff"]);
     pair.advance_seconds(1.0);

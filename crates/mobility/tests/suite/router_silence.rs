@@ -105,7 +105,7 @@ fn a_refused_uplink_shows_the_reason() {
     });
     assert!(wrong.contains("wrong MAC"), "{wrong}");
 
-    // A router with Binding Identifiers.
+    // The router of this network registers its uplinks with Binding Identifiers.
     let mut config = road::config();
     config.liveness = None;
     let mut road = VehicleOnRoad::new(config);

@@ -84,17 +84,17 @@ fn months_begin_on_the_billing_day() {
     let month = |first_day, days| {
         VolumePeriod::Month { first_day }.period_number(noon_of_day(days)).expect("a month")
     };
-    // 2024-02-16, 2024-02-17.
+    // The days are 2024-02-16 and 2024-02-17.
     assert_eq!([19_769, 19_770].map(|day| month(17, day)), [2024 * 12, 2024 * 12 + 1]);
-    // 2024-02-28, 2024-02-29 (its last), 2024-03-30, 2024-03-31, 2024-04-29, 2024-04-30 (its last).
+    // These days are the last two of February, March and April 2024. February has 29 days and April 30.
     let days = [19_781, 19_782, 19_812, 19_813, 19_842, 19_843];
     assert_eq!(days.map(|day| month(31, day) - 2024 * 12), [0, 1, 1, 2, 2, 3]);
-    // 2023-02-27, 2023-02-28 (its last), and 2100-02-28, which is no leap year.
+    // The days are 2023-02-27, 2023-02-28 and 2100-02-28. The years 2023 and 2100 are no leap years.
     assert_eq!([19_415, 19_416].map(|day| month(30, day) - 2023 * 12), [0, 1]);
     assert_eq!(month(29, 47_540) - 2100 * 12, 1);
-    // 2000-02-28 of a leap year: before 2020 the period is unknown.
+    // Day 11,015 is 2000-02-28. The period of a time before 2020 is unknown.
     assert_eq!(VolumePeriod::Month { first_day: 29 }.period_number(noon_of_day(11_015)), None);
-    // Every day of four years: the numbers count up by one, on the right day.
+    // In four years the number grows by one on each day on which a period begins, and on no other day.
     for first_day in 1..=31 {
         let mut last = month(first_day, 19_723);
         for day in 19_724..19_723 + 1461 {

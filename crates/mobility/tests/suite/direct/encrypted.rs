@@ -1,5 +1,5 @@
-//! Direct routes through encrypted sessions: the key of a router is believed with its prefixes,
-//! and nothing goes between the routers in the clear.
+//! Tests of direct routes through encrypted sessions. A router accepts the public key of another one together
+//! with its prefixes, and the routers send each other nothing in the clear.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::world::{
     encrypted_config, home_address_of, host_address_of, key_of, network_of, parse_message,
 };
 
-/// Two routers with an encrypted direct route.
+/// Returns a network of two routers that have an encrypted direct route to each other.
 fn world_with_encrypted_route() -> DirectRouteNetwork {
     let mut world = DirectRouteNetwork::encrypted(2);
     world.advance_time(SECOND * 3);
@@ -56,7 +56,7 @@ fn handover_of_each_router_through_sessions_loses_no_packet() {
         world.set_care_of(number, &[care_of_address_of(number, 1)]);
         world.advance_time(SECOND * 10);
     }
-    // Both at once.
+    // Both routers change their care-of address at the same time.
     for number in [0, 1] {
         world.set_care_of(number, &[care_of_address_of(number, 0), care_of_address_of(number, 1)]);
     }
@@ -70,7 +70,8 @@ fn handover_of_each_router_through_sessions_loses_no_packet() {
     assert_nothing_in_the_clear(&world);
 }
 
-/// A router without a key, or of an earlier version, sends no key. The router with a key says so.
+/// A router without encrypted sessions, or with an earlier version, sends no public key. The other router's
+/// status and log say so.
 #[test]
 fn router_without_key_gets_no_direct_route_and_the_status_says_why() {
     let routers = vec![
@@ -110,7 +111,7 @@ fn router_that_names_a_foreign_key_gets_no_route() {
     }
 }
 
-/// Returns the first Binding Update of router 0 that router 1 has not seen, and the network that has lost it.
+/// Returns a network that has lost the first Binding Update from router 0 to router 1, and this update.
 fn world_with_lost_update() -> (DirectRouteNetwork, DirectRoute) {
     let mut world = DirectRouteNetwork::encrypted(2);
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::BindingUpdate);
@@ -131,7 +132,7 @@ fn binding_update_with_another_key_or_session_is_refused() {
         world.accepted_keys[1].iter().find(|(_, known)| **known == key).map(|(number, _)| *number)
     };
     let own = session_of(&world, key_of(0)).expect("a session");
-    // An attacker with a key of its own gets a session, because it has asked in its own name.
+    // An attacker that asks with its own home address, prefix and public key gets a session.
     let question = DirectRoute {
         cookie: 5,
         home_address: home_address_of(5),
@@ -149,7 +150,7 @@ fn binding_update_with_another_key_or_session_is_refused() {
         (update.clone(), None, DirectDrop::NotInSession),
         (update.clone(), Some(foreign), DirectDrop::NotInSession),
         (with_key(Some([77; 32])), Some(own), DirectDrop::NotInSession),
-        // The tokens are for another key.
+        // The authenticator of the Binding Update was computed for another public key.
         (with_key(Some([77; 32])), Some(foreign), DirectDrop::Authenticator),
         (with_key(None), Some(own), DirectDrop::NoKey),
         (with_key(Some(key_of(1))), Some(own), DirectDrop::NoKey),
@@ -163,7 +164,8 @@ fn binding_update_with_another_key_or_session_is_refused() {
     assert!(!world.routers[1].tunnels().is_empty());
 }
 
-/// A recording is repeated in the sessions of its sender: the sequence number and the nonces refuse it.
+/// An attacker repeats recorded messages in the sessions of their sender. The router refuses them by their
+/// sequence numbers and nonces.
 #[test]
 fn replayed_proof_changes_nothing() {
     let mut world = world_with_encrypted_route();
@@ -177,7 +179,7 @@ fn replayed_proof_changes_nothing() {
     world.advance_time(SECOND);
     assert_eq!(world.routers[1].tunnels(), before);
     assert!(world.dropped_messages(1, DirectDrop::Sequence) > 0);
-    // In the clear, nothing of it is even read.
+    // The router drops the same messages in the clear before it reads them.
     let in_the_clear = recording.into_iter().filter(|packet| packet.packet_path == PacketPath::Straight);
     for packet in in_the_clear {
         world.send_packet(PacketUnderway { session: None, ..packet });
@@ -200,7 +202,7 @@ fn router_that_has_restarted_gets_an_encrypted_route_again() {
     assert_nothing_in_the_clear(&world);
 }
 
-/// The key changes: the route ends in order, and begins with the new key.
+/// Router 0 gets a new public key. It ends the direct route and sets it up again with the new key.
 #[test]
 fn route_follows_a_new_key_without_loss() {
     let mut world = world_with_encrypted_route();
@@ -214,7 +216,7 @@ fn route_follows_a_new_key_without_loss() {
     assert_eq!(world.take_packet_counts(0, 1).lost_packets + world.take_packet_counts(1, 0).lost_packets, 0);
 }
 
-/// A router without its own key neither asks nor answers.
+/// A router that does not know its own public key yet neither asks other routers nor answers them.
 #[test]
 fn router_is_silent_until_its_key_is_known() {
     let mut world = DirectRouteNetwork::encrypted(2);
@@ -242,7 +244,8 @@ fn route_and_its_sessions_end_when_no_packet_uses_them() {
     assert_eq!(world.sent_packets_log.len(), sent, "silence");
 }
 
-/// A flood of requests with random keys fills the table, and does not end the route.
+/// A flood of requests with different public keys fills the router's table of keys, but does not end its
+/// direct route.
 #[test]
 fn flood_of_keys_is_bounded_and_ends_no_session_in_use() {
     let mut world = world_with_encrypted_route();
@@ -270,7 +273,8 @@ fn flood_of_keys_is_bounded_and_ends_no_session_in_use() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// A stranger with a session has no tokens: its messages change nothing.
+/// A router that has a session but has passed no test has no tokens. So its Binding Update opens no direct
+/// route.
 #[test]
 fn session_of_a_stranger_opens_no_route() {
     let mut world = DirectRouteNetwork::encrypted(3);

@@ -134,7 +134,7 @@ impl DirectRouteNetwork {
         DirectRouteNetwork::with_routers(routers.collect())
     }
 
-    /// A world with `count` routers that demand encrypted sessions.
+    /// Creates a network of `count` routers that accept only encrypted direct routes.
     pub fn encrypted(count: usize) -> DirectRouteNetwork {
         let routers = (0..count)
             .map(|number| DirectRouteState::new(encrypted_config(number), Rng::new(7 + number as u64)));
@@ -220,7 +220,7 @@ impl DirectRouteNetwork {
 
     fn session_keys(&self, from: usize, session: Option<SessionPeer>) -> Option<SessionKeys> {
         let receiver = *self.accepted_keys[from].get(&session?)?;
-        // The session of the newest key that the receiver knows.
+        // A packet goes in the session of the sender's newest key that the receiver knows.
         let to = self.own_keys.iter().position(|keys| keys.contains(&receiver));
         let is_known = |key: &&PublicKey| {
             to.is_some_and(|to| self.accepted_keys[to].values().any(|accepted| accepted == *key))

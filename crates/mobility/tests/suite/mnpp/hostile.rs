@@ -16,7 +16,7 @@ fn forged_station(number: u16) -> Mac {
     [2, 0xff, 0, 0, high, low]
 }
 
-/// `station` announces to A that it has `nets` networks, and is near.
+/// Makes the forged station `station` announce `nets` prefixes to A, from within A's radio range.
 fn claim_prefixes(world: &mut RadioNetwork, station: u16, nets: usize) {
     world.observations.get_mut(&A).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
     for net in 0..nets {
