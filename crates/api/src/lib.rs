@@ -3,8 +3,8 @@
 //!
 //! * [`config`]: the TOML config file, read into a checked [`config::Config`], with errors that point at
 //!   the line and column.
-//! * [`model`]: the serde types of the JSON that a running station answers with. The wings declare and fill
-//!   their own types; this crate adds those of the whole station.
+//! * [`model`]: the serde types of the JSON that a running station answers with. The protocol crates
+//!   declare and fill their own types; this crate adds those of the whole station.
 
 #![forbid(unsafe_code)]
 

@@ -372,8 +372,8 @@ impl Geonet {
         (position, news.filter(|_| self.position_log_limiter.try_take_token(now)))
     }
 
-    /// Returns the present position if it is half a metre away from the router's position, or a tenth of a
-    /// second newer. Otherwise returns `None`.
+    /// Returns the present position if the router's position is too old: after half a metre, and at the
+    /// latest after a tenth of a second. Otherwise returns `None`, as before the first position.
     pub fn present_position(&mut self, now: Time) -> Option<Position> {
         let told = self.position_reported_at?;
         (now.saturating_since(told) >= self.max_position_age()).then(|| self.report_position(now)).flatten()

@@ -415,7 +415,7 @@ impl ApiState {
         found.ok_or_else(refusal_while_stopping)
     }
 
-    /// Sends a request to the run loop, and waits for its answer (`answered`).
+    /// Sends a request to the run loop, and waits until the future `answered` has its answer.
     async fn exchange_with_run_loop(
         &self,
         request: StationRequest,

@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use crate::cli::RotateArguments;
 use crate::client::{ApiClient, SOCKET_DIRECTORY};
 
-/// Time between two queries of the station.
+/// Interval between two queries to the station.
 const QUERY_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of remote ends that an error message names.
 const MAX_NAMED_ENDS: usize = 5;

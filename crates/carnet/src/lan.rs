@@ -52,7 +52,7 @@ pub struct LanServices {
     dhcpv6: Dhcpv6Service,
     /// DNS forwarder, if the config has one.
     dns_service: Option<DnsService>,
-    /// Domains of the hosts on board.
+    /// DNS domains in which the hosts on board have names.
     host_domains: Vec<String>,
     /// IPv6 addresses of the hosts on board.
     verified_addresses: VerifiedAddresses,

@@ -922,7 +922,7 @@ impl StationRunner {
         self.platform.as_ref().map(Platform::obstacle_messages).unwrap_or_default()
     }
 
-    /// Logs which uplinks have become usable or unusable since the last call.
+    /// Reports an event for each uplink that has become usable or unusable since the last call.
     fn pass_uplink_counters(&mut self) {
         let before = std::mem::take(&mut self.uplinks);
         for uplink in self.station.nemo().uplink_status(clock::now()) {

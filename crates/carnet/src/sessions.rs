@@ -9,8 +9,8 @@
 //! * **Paths.** A mobile router has one session for each of its addresses and each home agent. The number in
 //!   the handshake is the place of the address in a table of 15. The address that was unused for the longest
 //!   time loses its place.
-//! * **IPv6 outside** uses the tunnel device, as packets in the clear do. **IPv4 outside** uses the tunnel
-//!   sockets.
+//! * Datagrams over IPv6 pass the tunnel device, as packets in the clear do. Datagrams over IPv4 pass the
+//!   tunnel sockets.
 //! * A session begins when an uplink has an address. The first packets of a path wait for its handshake, at
 //!   most 16 of them.
 //! * If signalling has no answer for 1.2 s, the mobile router begins a handshake: the home agent may have
@@ -23,7 +23,7 @@
 //! * Sessions with other mobile routers, for direct routes, have keys that the station names
 //!   (`layer/direct.rs`).
 //!
-//! Left out: neighbours in radio range, the kernel engine, and TLS.
+//! Left out: sessions with neighbours in radio range, WireGuard in the kernel, and TLS.
 #![cfg_attr(
     not(feature = "wireguard"),
     allow(dead_code, reason = "without the feature no packet is of a session")
@@ -83,18 +83,18 @@ pub enum SessionDeparture {
 pub enum OutgoingDatagram {
     /// A whole IPv6 packet for the tunnel device.
     Ipv6 {
-        /// Whether the sender of the packet may fragment it.
+        /// Whether this station may fragment the packet.
         may_fragment: bool,
     },
     /// The content of a UDP datagram for a tunnel socket.
     Udp {
-        /// The socket's address.
+        /// Local address and port of the tunnel socket.
         local: Endpoint,
-        /// Destination.
+        /// Address and port of the destination.
         remote: Endpoint,
-        /// DSCP and ECN.
+        /// DSCP and ECN of the outer header.
         traffic_class: u8,
-        /// Whether routers may fragment it.
+        /// Whether routers may fragment the datagram.
         may_fragment: bool,
     },
 }

@@ -27,9 +27,9 @@ pub enum GeonetPathChoice {
     Certainly,
 }
 
-/// MTU of the tunnel device. The forwarder decides which packets fit into a tunnel. The device must only
-/// accept every packet that the kernel routes into it, with its outer headers, even from links with jumbo
-/// frames.
+/// MTU of the tunnel device. The forwarder, not the device, decides which packets fit into a tunnel. So the
+/// MTU is above the size of every packet that the kernel routes into the device, with its outer headers. This
+/// includes packets from links with jumbo frames.
 const TUNNEL_DEVICE_MTU: u32 = 9216;
 
 /// Returns the platform's settings.

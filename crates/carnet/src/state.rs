@@ -291,7 +291,7 @@ impl StateStore {
     }
 
     /// Lets the thread write waiting changes if it is idle; otherwise they wait for the next commit. Changes
-    /// that are not urgent may wait for further changes.
+    /// that are not urgent may wait for further changes. `presses` says whether the changes are urgent.
     pub fn commit_changes(&mut self, presses: bool) {
         let Some(keeping) = self.0.as_mut().filter(|keeping| !keeping.has_ended) else { return };
         let Some(commit) = keeping.commit_queue.take_commit(keeping.now(), presses) else { return };

@@ -55,7 +55,7 @@ pub const WITHOUT_UPPER_TESTER: &str =
 /// NH values of BTP-A ([`BTP_A`]) and BTP-B ([`BTP_B`]).
 const BTP_A: u8 = 1;
 const BTP_B: u8 = 2;
-/// Bit of SCF in the octet of a traffic class.
+/// Bit for store-carry-forward (SCF) in the octet of a traffic class.
 const STORE_CARRY_FORWARD: u8 = 0x80;
 /// Length of a BTP header in octets.
 const BTP_HEADER_LENGTH: usize = 4;

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::async_descriptor::watch_readable;
 
-/// UDP ports of servers and clients (RFC 8415 7.2).
+/// UDP port of DHCPv6 servers (RFC 8415 7.2). `DHCPV6_CLIENT_PORT` is the port of clients.
 const DHCPV6_SERVER_PORT: u16 = 547;
 const DHCPV6_CLIENT_PORT: u16 = 546;
 /// Group of all servers on a link (RFC 8415 7.1).

@@ -446,16 +446,16 @@ fn lost_entries_of_interface_are_installed_again() {
         events_for(&mut platform, Duration::from_millis(50)).await;
         run_ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        // carnet has restored three entries, which the going down of the link had removed: an IPv6 route, an
-        // IPv6 address and an IPv4 route.
+        // carnet has restored three entries that vanished when the link went down: an IPv6 route, an IPv6
+        // address and an IPv4 route.
         assert_eq!(platform.counters().restored_entries, 3);
         // The link goes down and up again before the platform reads the first event.
         run_command("ip link set v0 down");
         run_command("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
         assert_eq!(platform.counters().restored_entries, 6);
-        // The link is deleted and created again with default settings. In the second round it is so quick
-        // that only the index of the interface shows it.
+        // The link is deleted and created again with default settings. In the second round this happens so
+        // fast that only the new index of the interface shows it.
         for pause in [50, 0] {
             run_ip("link del v0");
             if pause > 0 {

@@ -67,8 +67,8 @@ async fn changed_signal_file_is_read_at_once() {
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
     let mut signals = SignalReader::open(vec![folder.source_for("wlan0")]);
     assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -40));
-    // At least one change must be reported long before the next reading at an interval, even on a busy
-    // machine.
+    // At least one change must be reported long before the reader would read the file by its interval, even
+    // on a busy machine.
     let mut fastest = Duration::MAX;
     for dbm in 41..=60 {
         let begin = std::time::Instant::now();

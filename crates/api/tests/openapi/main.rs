@@ -1,7 +1,7 @@
 //! `docs/openapi.json`: the API in OpenAPI 3.1, generated from the sources. The requests come from the table
 //! at the head of `model.rs`, their description from `docs/api.md`. The bodies come from the types of
-//! `model.rs` and of the wings ([`API_SOURCES`]) and their serde attributes, with the comments of the fields.
-//! So no text is written twice, and the program does not contain the description.
+//! `model.rs` and of the protocol crates ([`API_SOURCES`]) and their serde attributes, with the comments of
+//! the fields. So no text is written twice, and the program does not contain the description.
 //!
 //! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. Another test checks
 //! that the server knows exactly these requests (`crates/carnet/src/http/tests/page.rs`). `make test-api`

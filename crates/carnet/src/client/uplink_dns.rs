@@ -25,8 +25,8 @@ const MAX_FILE_SIZE: u64 = 1 << 20;
 /// Maximum number of servers, the same as in the station.
 const MAX_DNS_SERVERS: usize = 4;
 
-/// Returns the DNS servers of an uplink, first those that the station uses first; empty if no file has a
-/// server.
+/// Returns the DNS servers of an uplink; empty if no file has a server. The list begins with the first server
+/// of each address family, because the station uses these.
 pub fn dns_servers_of_uplink(uplink: &str) -> Vec<IpAddr> {
     let index = if_nametoindex(uplink).unwrap_or_default();
     preferred_servers(stored_servers(Path::new("/"), uplink, index))

@@ -13,7 +13,7 @@ use super::named_numbers::{self, CAUSE_NAMES};
 pub struct MessageFilter {
     /// Kinds that pass: CAM (for the map: stations) or DENM (for the map: events).
     message_kinds: Option<Vec<MessageKind>>,
-    /// A named area, or a circle, in which messages and objects pass.
+    /// Named area or circle. Only messages and objects inside it pass the filter.
     pub area: Option<GnArea>,
     station_types: Option<Vec<u8>>,
     event_causes: Option<Vec<u8>>,

@@ -58,7 +58,7 @@ fn bits_as_text(value: u8, width: usize) -> String {
     format!("{value:0width$b}")
 }
 
-/// Returns a CAM without its envelope, and the values that filters use.
+/// Returns a CAM as JSON without the envelope, and separately the values that filters use.
 pub fn cam_as_json(cam: &Cam) -> (ReceivedMessage, Value) {
     let parameters = &cam.cam.cam_parameters;
     let basic = &parameters.basic_container;
@@ -179,7 +179,7 @@ fn path(history: &PathHistory) -> Vec<Value> {
     history.0.iter().map(point).collect()
 }
 
-/// Returns a DENM without its envelope, and the values that filters use.
+/// Returns a DENM as JSON without the envelope, and separately the values that filters use.
 pub fn denm_as_json(denm: &Denm) -> (ReceivedMessage, Value) {
     let body = &denm.denm;
     let mut message = object_of_numbers(&[

@@ -81,8 +81,8 @@ mod tests {
         station.handle_input(now, WALL_TIME, Input::ChannelBusy(450)).expect("a gate");
         let shown = dcc_status(now + Duration::from_millis(300), &station).expect("a gate");
         assert_eq!((shown.busy_percent, shown.told_ms, shown.duty_cycle_percent), (45.0, Some(300), None));
-        // After one second the report is too old: congestion control still uses its value, but the API does
-        // not show it as reported.
+        // A report of the channel load is too old after one second. Congestion control still uses its value,
+        // but the API does not show it as reported.
         let shown = dcc_status(now + Duration::from_millis(1001), &station).expect("a gate");
         assert_eq!((shown.busy_percent, shown.told_ms, shown.waiting), (45.0, None, vec![0; 4]));
     }

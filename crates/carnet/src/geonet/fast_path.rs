@@ -149,7 +149,7 @@ impl Geonet {
         })
     }
 
-    /// Returns the sequence numbers that the router shares with the fast path.
+    /// Returns the sequence numbers that the router shares with the fast path; `None` without a fast path.
     pub fn sequence_numbers(&self) -> Option<Box<dyn SequenceNumbers>> {
         self.fast_path.path.as_ref().map(GeonetPath::sequence_numbers)
     }
@@ -165,7 +165,7 @@ impl Geonet {
     }
 
     /// Returns the counts of the packets that the fast path has handled since the previous call. While the
-    /// fast path is in use, the caller calls this function as often as packets need a new position.
+    /// fast path forwards packets, the next report is due when their position reaches its maximum age.
     pub fn take_report(&mut self, now: Time) -> Option<FastPathReport> {
         let freshness = self.max_position_age();
         self.update_listeners();

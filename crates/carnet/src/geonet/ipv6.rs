@@ -126,7 +126,8 @@ impl VirtualInterfaces {
         }
     }
 
-    /// Returns name and index of the interface on the topological link, which is the first interface.
+    /// Returns name and index of the interface on the topological link, which is the first interface; `None`
+    /// if it does not exist.
     pub fn topological_interface(&self) -> Option<(&str, u32)> {
         self.virtual_links.as_ref().and_then(|links| links.interface(0))
     }

@@ -140,7 +140,7 @@ impl Dhcpv6Service {
         self.prefix_delegator.poll_output()
     }
 
-    /// Returns the delegated prefixes if they have changed since the last call.
+    /// Returns the delegated prefixes if they have changed since the last call; otherwise `None`.
     pub fn take_delegated_prefixes(&mut self) -> Option<Vec<DelegatedPrefix>> {
         self.prefix_delegator.take_routes_changed().then(|| {
             let delegated = self.prefix_delegator.delegations().map(|delegation| DelegatedPrefix {

@@ -94,7 +94,7 @@ impl DnsService {
     }
 
     /// Returns the network on this interface. If the config has no such interface, returns an isolated
-    /// network whose hosts find no other names.
+    /// network, whose hosts find no names of other networks.
     pub fn network_of_interface(&self, interface: &str) -> OnBoardNetwork {
         let unknown = OnBoardNetwork { network_number: self.networks_by_name.len(), is_isolated: true };
         self.networks_by_name.get(interface).copied().unwrap_or(unknown)

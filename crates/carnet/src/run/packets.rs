@@ -213,8 +213,8 @@ impl StationRunner {
         match verdict {
             ForwardingVerdict::Forward | ForwardingVerdict::Encapsulate { .. }
                 if self.goes_into_session(verdict) => {}
-            // The station queues a packet behind outputs that the packet needs, and then this code does not
-            // run. So this packet may leave at once.
+            // If the packet had to wait for an output, the station would have queued it and returned another
+            // verdict. So this packet may leave at once.
             ForwardingVerdict::Forward => {
                 if let Some(writer) = &mut self.tunnel_writer {
                     writer.write_in_place(&mut self.packet_buffer);

@@ -282,13 +282,15 @@ impl StationRunner {
         true
     }
 
-    /// Returns the report of a Packet Too Big about a datagram of a session.
+    /// Converts an ICMPv6 Packet Too Big about a datagram of a session to an input for the station; `None`
+    /// for any other message.
     pub(super) fn packet_too_big_input(&self, local: Ipv6Addr, message: &[u8]) -> Option<Input> {
         let ((local, remote), mtu) = self.encrypted_sessions.get()?.mtu_of_too_big(local, message)?;
         Some(Input::DatagramTooBig { local, remote, mtu })
     }
 
-    /// Handles the packet in the buffer if it is a Packet Too Big about a datagram of a session.
+    /// Handles the packet in the buffer if it is a Packet Too Big about a datagram of a session. Returns
+    /// whether it is one.
     pub(super) fn is_too_big(&mut self) -> bool {
         let packet = self.packet_buffer.as_slice();
         if packet.get(6) != Some(&protocol::ICMPV6) {

@@ -17,7 +17,7 @@ use crate::state::{RecordChange, RecordKey};
 pub struct Sessions(Infallible);
 
 impl Sessions {
-    /// Refuses a config with keys.
+    /// Returns `None`: the station has no sessions.
     ///
     /// # Errors
     /// Returns an error if the config has a key of a remote end.

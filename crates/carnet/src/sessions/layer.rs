@@ -37,32 +37,38 @@ use crate::state::RecordKey;
 const UDP_HEADER_LENGTH: usize = 8;
 /// Hop limit of the outer header: 64 on the wire, because the kernel decrements it.
 const OUTER_HOP_LIMIT: u8 = 64 + 1;
-/// Largest datagram.
+/// Maximum length of a UDP datagram, in octets.
 const MAX_DATAGRAM_LENGTH: usize = 65_535;
-/// Largest payload that passes each path of IPv6 without fragments of the datagram.
+/// Largest payload, in octets, whose encrypted datagram passes every IPv6 path without fragments.
 const MIN_PAYLOAD_LENGTH: usize = 1184;
-/// Packets that wait for the handshake of a path, and the time for which they wait.
+/// Maximum number of packets that wait for the handshake of one path. `MAX_PENDING_TIME` is their longest
+/// wait.
 const MAX_PENDING_PACKETS: usize = 16;
 const MAX_PENDING_TIME: Duration = Duration::from_secs(2);
 /// Time without an answer to signalling after which the mobile router begins a handshake.
 const SIGNALLING_SILENCE: Duration = Duration::from_millis(1200);
-/// Longest time between two of these handshakes; the time doubles from [`SIGNALLING_SILENCE`] on.
+/// Longest time between two handshakes that begin because signalling has no answer. The time starts at
+/// [`SIGNALLING_SILENCE`] and doubles each time.
 const MAX_SIGNALLING_SILENCE: Duration = Duration::from_secs(15);
-/// Time without packets after which a mobile router ends the session of an address.
+/// Time without packets after which a mobile router ends the session of one of its addresses.
 const IDLE_SESSION_TIMEOUT: Duration = Duration::from_secs(180);
-/// Addresses of one path to which a home agent may send: those from which authentic packets came last.
+/// Maximum number of addresses of one path to which a home agent may send: those from which authentic packets
+/// came last.
 const MAX_ENDS_PER_PATH: usize = 4;
-/// Handshakes that one turn decrypts; the others wait in the engine's queue, so that data go first.
+/// Maximum number of handshakes that the engine decrypts in one turn. The others wait in its queue, so that
+/// data packets go first.
 const HANDSHAKES_PER_TURN: usize = 8;
-/// Remote ends for which packets of the home agent wait, and packets for each of them.
+/// Maximum number of remote ends for which packets of the home agent wait. `MAX_AWAITING_PACKETS` is the
+/// maximum for each of these remote ends.
 const MAX_AWAITING_ENDS: usize = 1024;
 const MAX_AWAITING_PACKETS: usize = 4;
-/// Numbers of the home agent's two sockets in the engine. A mobile router's addresses have the next numbers.
+/// Number of the home agent's IPv6 socket in the session engine. The next number is its IPv4 socket, and the
+/// numbers after that are the addresses of a mobile router.
 const HOME_AGENT_IPV6_SOCKET: u32 = 0;
 const HOME_AGENT_IPV4_SOCKET: u32 = 1;
 const FIRST_ROUTER_SOCKET: u32 = 2;
 
-/// A datagram that is ready, with its way.
+/// An encrypted datagram that is ready to send, with its local socket and its destination.
 #[derive(Debug)]
 struct ReadyDatagram {
     socket: u32,
@@ -72,7 +78,7 @@ struct ReadyDatagram {
     octets: Box<[u8]>,
 }
 
-/// The home agent of this station.
+/// Addresses and port of this station's own home agent, for sessions.
 #[derive(Debug, Clone, Copy)]
 struct LocalHomeAgent {
     address: Ipv6Addr,
@@ -80,7 +86,7 @@ struct LocalHomeAgent {
     port: u16,
 }
 
-/// A home agent of the mobile router.
+/// A home agent in the config of the mobile router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RemoteHomeAgent {
     peer_id: PeerId,
@@ -89,7 +95,7 @@ struct RemoteHomeAgent {
     port: u16,
 }
 
-/// A remote end.
+/// A remote end whose key is in the config.
 #[derive(Debug)]
 struct ConfiguredPeer {
     /// Key in the config. The keys that are valid now are in `remote_peer`.
@@ -112,10 +118,11 @@ struct SessionSlot {
     last_packet_at: Time,
     /// Time of the first signalling message since the last received packet.
     unanswered_since: Option<Time>,
-    /// Time of the next handshake if no packet arrives, and the time between two of them.
+    /// Time of the next handshake if no packet arrives until then. `silence_limit` is the time between two of
+    /// these handshakes.
     next_handshake_at: Time,
     silence_limit: Duration,
-    /// Whether the log has said that nothing answers.
+    /// Whether the log has reported that the home agent does not answer the handshakes.
     is_unanswered: bool,
 }
 
@@ -136,9 +143,9 @@ pub struct Sessions {
     remote_peers: BTreeMap<PeerId, ConfiguredPeer>,
     id_by_key: HashMap<PublicKey, PeerId>,
     next_peer_id: u32,
-    /// Session nodes of the home agent, by home address.
+    /// Mobile routers that have sessions with this station's home agent, by home address.
     peer_by_home_address: HashMap<Ipv6Addr, PeerId>,
-    /// Key of each number that the station uses.
+    /// Remote end for each number by which the station names a key.
     id_by_session_peer: HashMap<SessionPeer, PeerId>,
     session_slots: Vec<SessionSlot>,
     next_socket_number: u32,
@@ -150,12 +157,12 @@ pub struct Sessions {
     packets_awaiting_path: HashMap<(PeerId, Endpoint), VecDeque<PendingPacket>>,
     ready_datagrams: VecDeque<ReadyDatagram>,
     log_messages: VecDeque<String>,
-    /// Paths without an answer that the log does not have yet.
+    /// Paths whose handshakes have no answer, until the log reports them.
     unanswered_paths: VecDeque<SessionPath>,
     reassembler: Reassembler,
     fragment_identification: u32,
     flow_label_hasher: RandomState,
-    /// Room for the payload of a received datagram, and the payload's length.
+    /// Buffer for the payload of a received datagram. `payload_length` is the length of the payload.
     payload: Vec<u8>,
     payload_length: usize,
     scratch_buffer: Vec<u8>,
@@ -164,10 +171,11 @@ pub struct Sessions {
     key_exchange: KeyExchange,
     /// Paths of mobile routers that the home agent still has to open.
     stored_routes: StoredRoutes,
-    /// Responses and keys that wait until the store of a fleet has their changes.
+    /// Handshake responses and announced keys that wait until the store of a fleet has their records.
     held: Held,
     direct_sessions: DirectSessions,
-    /// Packets that had no session, and payloads whose addresses do not fit their session.
+    /// Number of packets that could not be sent, mostly for lack of a session. `refused_packets` counts
+    /// received payloads that do not fit their session.
     unsent_packets: u64,
     refused_packets: u64,
 }
@@ -236,7 +244,8 @@ impl Sessions {
         Ok(Some(sessions))
     }
 
-    /// Takes the keys and addresses of a config. Sessions of keys that stay are not interrupted.
+    /// Applies the keys and addresses of a config. Sessions are not interrupted if the config still has their
+    /// key.
     pub fn reconfigure(&mut self, now: Time, config: &Config) {
         let mut wanted: Vec<ConfiguredPeer> = Vec::new();
         let mut kept: HashMap<PublicKey, PeerId> = HashMap::new();
@@ -342,7 +351,8 @@ impl Sessions {
         RemotePeer { peer_id: id, public_keys: self.state.valid_keys(PublicKey::from(key.0)), preshared_key }
     }
 
-    /// Returns the socket that the home agent needs for sessions inside IPv4.
+    /// Returns the local address and port for the home agent's sessions inside IPv4; `None` if it needs no
+    /// such socket.
     pub fn agent_socket(&self) -> Option<SocketAddrV4> {
         let agent = self.local_home_agent.filter(|_| !self.peer_by_home_address.is_empty())?;
         agent.ipv4_address.map(|address| SocketAddrV4::new(address, agent.port))
@@ -365,7 +375,7 @@ impl Sessions {
             .collect()
     }
 
-    /// Handles a packet from the tunnel device, which the buffer has.
+    /// Handles the packet in the buffer, which came from the tunnel device.
     pub fn receive_ipv6_packet(&mut self, now: Time, buffer: &mut PacketBuffer) -> SessionArrival {
         let arrival = self.open_ipv6_packet(now, buffer.as_slice());
         self.extract_payload(&arrival, buffer);
@@ -410,7 +420,7 @@ impl Sessions {
         }
     }
 
-    /// Returns whether the other end of a received packet has a session.
+    /// Returns whether a received packet may belong to a session, judged by its addresses.
     fn is_session_end(&self, header: &Header) -> bool {
         self.paths_by_remote_end.contains_key(&Endpoint::Ipv6(header.source))
             || self.direct_sessions.has_remote(header.source)
@@ -448,7 +458,7 @@ impl Sessions {
         self.open_at_router(now, ends, remote, header.traffic_class, octets)
     }
 
-    /// Handles a datagram from a tunnel socket, which the buffer has.
+    /// Handles the datagram in the buffer, which came from a tunnel socket.
     pub fn receive_datagram(
         &mut self,
         now: Time,
@@ -497,8 +507,8 @@ impl Sessions {
         self.decrypt_datagram(now, DatagramRoute { socket, remote }, ends, traffic_class, octets)
     }
 
-    /// Opens a datagram. For [`SessionArrival::Packet`], the first `payload_length` octets of `payload` have
-    /// the packet.
+    /// Decrypts a datagram. For [`SessionArrival::Packet`], the first `payload_length` octets of `payload`
+    /// have the packet.
     fn decrypt_datagram(
         &mut self,
         now: Time,
@@ -525,7 +535,7 @@ impl Sessions {
         }
         match self.session_slots.iter_mut().find(|slot| slot.socket == route.socket) {
             Some(slot) => {
-                // One home agent must not speak for another one.
+                // A home agent must not send packets whose source is the address of another home agent.
                 let source = Header::parse(payload).ok().map(|header| header.source);
                 let own = slot.home_agent.address;
                 if slot.path != path
@@ -604,7 +614,8 @@ impl Sessions {
         }
     }
 
-    /// Sends an inner packet through the session of a remote key, between the tunnel ends of the station.
+    /// Encrypts an inner packet for the remote end `session`, and queues it for sending between these tunnel
+    /// ends.
     pub fn send_inner_packet(
         &mut self,
         now: Time,
@@ -625,7 +636,7 @@ impl Sessions {
         }
     }
 
-    /// Sends a packet that the station writes into the tunnel device, if it is a message to or from a node
+    /// Sends a packet for the tunnel device through a session instead, if it is a message to or from a node
     /// with a session.
     pub fn send_outer_packet(&mut self, now: Time, packet: &[u8]) -> SessionDeparture {
         let Ok(header) = Header::parse(packet) else { return SessionDeparture::Clear };
@@ -643,7 +654,8 @@ impl Sessions {
         }
         let remote = Endpoint::Ipv6(header.destination);
         let Ok(extensions) = Extensions::parse(packet) else { return SessionDeparture::Clear };
-        // Tunnel packets of nodes in the clear.
+        // Only Mobility Header and ICMPv6 messages go through a session here. Other packets are tunnel
+        // packets of nodes without encryption.
         if !matches!(extensions.protocol, protocol::MOBILITY | protocol::ICMPV6) {
             return SessionDeparture::Clear;
         }
@@ -654,7 +666,8 @@ impl Sessions {
             self.send_to_router(now, peer, remote, class, may_fragment, packet);
             return SessionDeparture::Consumed;
         }
-        // A message without a home address, such as the answer to a heartbeat.
+        // A message without a home address, such as the answer to a heartbeat, goes to all nodes with a
+        // session at its destination address.
         let peers: Vec<PeerId> =
             self.paths_by_remote_end.get(&remote).into_iter().flatten().map(|(peer, _, _)| *peer).collect();
         for peer in &peers {
@@ -699,7 +712,8 @@ impl Sessions {
             Some((_, path, route)) => {
                 self.encrypt_packet(now, path, route, traffic_class, may_fragment, packet)
             }
-            // The test of a care-of address may be early: the session from there is about to begin.
+            // A test of a care-of address may be sent before the session from this address exists. The
+            // session is about to begin, so the packet waits for it.
             None => self.wait_for_handshake(now, (peer, remote), traffic_class, may_fragment, packet),
         }
     }
@@ -735,8 +749,8 @@ impl Sessions {
         self.unsent_packets += 1;
     }
 
-    /// Begins the session from an address of the mobile router, so that its handshake is over when
-    /// packets need it.
+    /// Begins the session from an address of the mobile router, so that the handshake is complete before
+    /// packets need the session.
     pub fn prepare_session(&mut self, now: Time, ends: (Endpoint, Endpoint)) {
         if let Some(index) = self.slot_of(now, ends.0, ends.1)
             && let Some(slot) = self.session_slots.get_mut(index)
@@ -803,7 +817,8 @@ impl Sessions {
         PeerId(self.next_peer_id)
     }
 
-    /// Returns the slot of a local address and a home agent; begins its session if it is new.
+    /// Returns the index of the slot of a local address and a home agent. Creates the slot and begins its
+    /// session if it is new. Returns `None` if the config does not have this home agent.
     fn slot_of(&mut self, now: Time, local: Endpoint, remote: Endpoint) -> Option<usize> {
         let is_remote = |agent: &&RemoteHomeAgent| match remote.address() {
             IpAddr::V6(address) => agent.address == address,
@@ -845,14 +860,14 @@ impl Sessions {
         Some(self.session_slots.len() - 1)
     }
 
-    /// Ends the session of a slot.
+    /// Ends a session of the mobile router, and removes its slot.
     fn end_session(&mut self, path: SessionPath) {
         self.session_slots.retain(|slot| slot.path != path);
         self.pending_packets.remove(&path);
         self.session_engine.close_session(path);
     }
 
-    /// Encrypts a packet.
+    /// Encrypts a packet through the session of `path`, and queues the datagram for `route`.
     fn encrypt_packet(
         &mut self,
         now: Time,
@@ -921,7 +936,8 @@ impl Sessions {
         )
     }
 
-    /// Puts the headers of IPv6 and UDP before the datagram in `wire`.
+    /// Puts the headers of UDP and IPv6 before the datagram in `outgoing_packet`. Returns `false` if the
+    /// result is too long.
     fn prepend_headers(
         &mut self,
         (source, from): (Ipv6Addr, u16),
@@ -940,7 +956,7 @@ impl Sessions {
             return false;
         }
         let sum = upper_layer_checksum(source, destination, protocol::UDP, self.outgoing_packet.as_slice());
-        // RFC 8200 8.1: zero means no checksum, which IPv6 forbids.
+        // RFC 8200 8.1: a UDP checksum of zero means that the datagram has no checksum, which IPv6 forbids.
         let sum = if sum == 0 { 0xffff } else { sum };
         if let Some(field) = self.outgoing_packet.as_mut_slice().get_mut(6..UDP_HEADER_LENGTH) {
             field.copy_from_slice(&sum.to_be_bytes());
@@ -957,13 +973,14 @@ impl Sessions {
         self.outgoing_packet.prepend(&header.emit())
     }
 
-    /// Returns the flow label of the outer packets between two addresses. Others cannot guess this keyed
-    /// hash. So an ICMPv6 error with it quotes a packet of this station.
+    /// Returns the flow label of the outer packets between two addresses. The label is a keyed hash that
+    /// other nodes cannot guess. So an ICMPv6 error that quotes this label is about a packet of this station.
     fn flow_label_between(&self, source: Ipv6Addr, destination: Ipv6Addr) -> u32 {
         (self.flow_label_hasher.hash_one((source, destination)) & 0xf_ffff) as u32
     }
 
-    /// Returns the local end and port of a socket in the engine.
+    /// Returns the local address and port of the engine's socket with this number; `None` if no address has
+    /// the number.
     fn local(&self, socket: u32) -> Option<(Endpoint, u16)> {
         match (socket, self.local_home_agent) {
             (HOME_AGENT_IPV6_SOCKET, Some(agent)) => Some((agent.address.into(), agent.port)),
@@ -991,7 +1008,8 @@ impl Sessions {
         (is_ours && mtu >= MIN_MTU as u32).then_some(((header.source.into(), header.destination.into()), mtu))
     }
 
-    /// Returns the tunnel ends for the station of an ICMP report about a datagram of a session inside IPv4.
+    /// Converts the addresses in an ICMP error about a datagram of a session inside IPv4 to the tunnel ends
+    /// that the station uses.
     pub fn ends_of_too_big_report(&self, local: Endpoint, remote: Endpoint) -> (Endpoint, Endpoint) {
         match remote {
             Endpoint::Udp(there)
@@ -1052,7 +1070,7 @@ impl Sessions {
                 for pending in self.pending_packets.remove(&path).unwrap_or_default() {
                     self.encrypt_pending(now, path, route, &pending);
                 }
-                // The handshake has proved that the router receives there.
+                // The handshake has proved that the mobile router receives packets at this address.
                 if matches!(route.socket, HOME_AGENT_IPV6_SOCKET | HOME_AGENT_IPV4_SOCKET) {
                     let end = match route.remote {
                         SocketAddr::V6(remote) => Endpoint::Ipv6(*remote.ip()),
@@ -1062,7 +1080,8 @@ impl Sessions {
                     self.established_at_home_agent(now, path, pair, route);
                 }
             }
-            // The station decides to which address it sends: see `learn`.
+            // The station chooses the address to which it sends (see `learn_path_end`), so only the stored
+            // route changes.
             Output::Moved { path, route } => self.store_route(now, path, Some(route)),
             Output::Elsewhere { .. } => {}
             Output::Accepted { path, remote, timestamp } => {
@@ -1110,14 +1129,15 @@ impl Sessions {
         self.remote_peers.get(&path.peer_id).map(|remote| remote.name.clone()).unwrap_or_default()
     }
 
-    /// Returns the next message for the log and for the events. `is_of_uplink` says whether an uplink that
-    /// can be used has an address. The function ends sessions without an answer from other addresses.
+    /// Returns the next message for the log and for the events. `is_of_uplink` says whether a local address
+    /// belongs to a usable uplink. For an address without such an uplink, the function ends the unanswered
+    /// session and returns no message.
     pub fn poll_message(&mut self, is_of_uplink: impl Fn(IpAddr) -> bool) -> Option<String> {
         while let Some(path) = self.unanswered_paths.pop_front() {
             let Some(slot) = self.session_slots.iter().find(|slot| slot.path == path) else { continue };
             let (local, remote) = (slot.local.address(), slot.remote);
             if !is_of_uplink(local) {
-                // If the address comes back, the handshake begins again at once.
+                // If the address comes back, a new handshake begins at once.
                 self.end_session(path);
                 continue;
             }
@@ -1132,7 +1152,7 @@ impl Sessions {
         self.log_messages.pop_front()
     }
 
-    /// Stores the timestamps at the end of the run.
+    /// Writes the timestamps into the state file when the station stops.
     pub fn store_timestamps(&mut self) {
         self.state.write_file();
     }
@@ -1147,5 +1167,5 @@ fn traffic_class_of(packet: &[u8]) -> u8 {
     }
 }
 
-// A data message and its outer headers fit into the room of a buffer.
+// The outer headers fit into the 96 octets that a packet buffer has free before the packet.
 const _: () = assert!(HEADER_LEN + UDP_HEADER_LENGTH <= 96);

@@ -4,9 +4,9 @@
 //! * The newest timestamp of this end. It is stored before it is 60 s old, and a start adds 60 s
 //!   ([`carnet_wireguard::start_date`]). So an end without a battery clock sends no timestamp twice, and
 //!   the timestamps of a fleet do not go back when another member leads.
-//! * The newest accepted timestamp of each path, so that a recorded handshake stays old. With a file, the
-//!   home agent writes them once a minute, and when it stops. In a fleet it writes each one, and its response
-//!   waits until the store has the timestamp.
+//! * The newest accepted timestamp of each path, so that a replayed handshake is refused after a
+//!   restart, too. With a file, the home agent writes them once a minute, and when it stops. In a fleet it
+//!   writes each one, and its response waits until the store has the timestamp.
 //! * The route of each path at a home agent, by which the next run or the next leader begins handshakes.
 //! * The keys of remote ends that have changed their key since the config was written. They are stored before
 //!   the remote end gets its receipt.
@@ -38,7 +38,7 @@ const MAX_STORED_AGE: Duration = Duration::from_secs(30);
 const WRITE_INTERVAL: Duration = Duration::from_secs(60);
 /// Version of the records.
 const RECORD_VERSION: u8 = 1;
-/// Public keys of one end that are valid side by side.
+/// Maximum number of public keys of one end that are valid at the same time.
 const MAX_KEYS: usize = 2;
 
 /// Content of the file, and of all records together.
@@ -52,7 +52,8 @@ struct StateContent {
     /// Valid public keys of a remote end, the newest one first, by its key in the config.
     #[serde(default)]
     keys: BTreeMap<String, Vec<String>>,
-    /// Keys in the config of the mobile routers that have used the next key of this end, by this key.
+    /// Mobile routers that have used the next key of this end, by that key. A router is named by its key in
+    /// the config.
     #[serde(default)]
     adopted: BTreeMap<String, BTreeSet<String>>,
     /// Addresses and ports of the paths of mobile routers, by their key in the config and path number.
@@ -67,7 +68,7 @@ struct StateContent {
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnRecord {
     version: u8,
-    /// As in [`StateContent`].
+    /// Newest timestamp of this end, in seconds since the UNIX epoch.
     newest: u64,
     #[serde(default)]
     public_keys: Vec<String>,
@@ -83,7 +84,7 @@ pub(crate) struct RemoteRecord {
     routes: BTreeMap<u8, SocketAddr>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<String>,
-    /// The next key of this end that the mobile router has used.
+    /// Next key of this end that the mobile router has used; `None` if it has used none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     adopted: Option<String>,
 }
@@ -100,15 +101,15 @@ enum StateMedium {
 /// When a change is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// The disk has it.
+    /// The change is on the disk.
     Now,
-    /// The store has it when it has the next commit.
+    /// The store has the change when it has the next commit.
     WithNextCommit,
-    /// Nothing stores it.
+    /// The change is not stored.
     Never,
 }
 
-/// The stored state.
+/// State of the sessions that outlives a restart, in memory.
 #[derive(Debug)]
 pub(super) struct StoredState {
     medium: StateMedium,
@@ -149,7 +150,7 @@ impl StoredState {
         StoredState { medium, content: content.unwrap_or_default(), changed: None, has_failed: false }
     }
 
-    /// Takes the records of a fleet's store.
+    /// Creates the state from the records in a fleet's store.
     ///
     /// # Errors
     /// Returns an error if a record cannot be read.
@@ -193,7 +194,7 @@ impl StoredState {
         matches!(self.medium, StateMedium::Store(_))
     }
 
-    /// Returns the stored timestamp of this end.
+    /// Returns the stored timestamp of this end; `None` if no timestamp is stored.
     pub(super) fn newest_timestamp(&self) -> Option<Duration> {
         (self.content.newest > 0).then(|| Duration::from_secs(self.content.newest))
     }
@@ -253,8 +254,8 @@ impl StoredState {
         self.change(now, config_key);
     }
 
-    /// Notes that mobile routers have sessions with an own key. Forgets the keys that are no longer own keys,
-    /// which the caller passes with the newest one first.
+    /// Notes that a mobile router has a session with the key `key` of this end. Forgets proven keys that are
+    /// not in `own_keys`, which begins with the newest key.
     pub(super) fn prove_key(&mut self, now: Time, key: PublicKey, own_keys: &[PublicKey]) {
         let is_proven = |own: &&PublicKey| {
             **own == key || self.content.public_keys.iter().any(|known| *known == own.to_string())
@@ -270,7 +271,7 @@ impl StoredState {
     /// Stores the newest timestamp of this end, if the stored one is too old.
     pub(super) fn store_newest(&mut self, newest: Duration) {
         if newest.saturating_sub(MAX_STORED_AGE).as_secs() > self.content.newest {
-            // The next second is never before the timestamp.
+            // Round up to the next second, so that the stored value is never before the timestamp.
             self.content.newest = newest.as_secs() + 1;
             self.mark_own();
             if !self.is_shared() {
@@ -279,7 +280,7 @@ impl StoredState {
         }
     }
 
-    /// Notes an accepted timestamp.
+    /// Stores the timestamp of an accepted handshake, if it is newer than the stored one.
     pub(super) fn note_accepted(
         &mut self,
         now: Time,
@@ -297,8 +298,8 @@ impl StoredState {
         self.change(now, key);
     }
 
-    /// Notes the route of a path of a mobile router; `None` removes it. Each route belongs to one path: the
-    /// router may have given the address another number.
+    /// Stores the route of a path of a mobile router; `None` removes it. An address belongs to one path only,
+    /// so any other path of the router with this address loses its route.
     pub(super) fn set_route(
         &mut self,
         now: Time,
@@ -429,7 +430,8 @@ mod tests {
         format!("{:#}", StoredState::of_records(&records).expect_err("refused"))
     }
 
-    /// The records are of version 1, as its first program wrote them, and one has an unknown field.
+    /// The records have version 1, as the first program with such records wrote them. One record has an
+    /// unknown field.
     #[test]
     fn records_of_earlier_versions_are_read() {
         let own = format!(r#"{{"version":1,"newest":1795737600,"public_keys":["{AGENT_KEY}"]}}"#);
@@ -479,7 +481,7 @@ mod tests {
         }
     }
 
-    /// A router that has restarted may give its address another number.
+    /// A restarted router may give the same address another path number.
     #[test]
     fn address_of_a_router_belongs_to_one_path() {
         let mut state = shared();

@@ -191,8 +191,8 @@ pub fn format_ping_summary(target: &GnTarget, sent: u32, answered: u32, round_tr
     line
 }
 
-/// Formats latitude and longitude in degrees with the resolution of GeoNetworking: seven digits, which is a
-/// centimetre.
+/// Formats latitude and longitude in degrees with the resolution of GeoNetworking: seven decimal places,
+/// about a centimetre.
 pub(super) fn format_position(latitude: f64, longitude: f64) -> String {
     format!("{latitude:.7}, {longitude:.7}")
 }

@@ -137,8 +137,8 @@ impl CommitQueue {
     }
 
     /// Returns the changes to write now, with the number of their commit. If an earlier commit is still being
-    /// written, returns `None`, and the changes wait for the next commit. Changes that are not urgent may
-    /// wait for further changes.
+    /// written, returns `None`, and the changes wait for the next commit. Without `presses`, changes may wait
+    /// for further changes.
     pub fn take_commit(&mut self, now: Time, presses: bool) -> Option<(u64, Vec<RecordChange>)> {
         self.has_urgent_change |= presses && !self.waiting_changes.is_empty();
         if !self.may_commit() || (!self.has_urgent_change && now < self.earliest_commit_at) {

@@ -48,7 +48,8 @@ impl StoreConnection {
         connect().with_context(|| format!("cannot reach the store {}", path.display()))
     }
 
-    /// Returns a second handle of the connection. To shut it down ends the wait in [`Self::receive_records`].
+    /// Returns a second handle of the connection. Shutting it down ends the wait in
+    /// [`Self::receive_records`].
     ///
     /// # Errors
     /// Returns an error if the process has no free file descriptor.

@@ -164,7 +164,7 @@ fn tunnel_delivers_udp_gso_bursts_as_single_datagrams() {
     // Packets before the registration do not count. Packets of the kernels themselves on the tunnel devices
     // (Router Solicitations, multicast listener reports) never count.
     let of = |station: &Station| {
-        // Read this part of the sum before the whole sum, because both grow between the two reads.
+        // Read this counter before the sum that contains it, because both grow between the two reads.
         let scope = station.counter("tunnel.dropped.scope");
         station.sum_of_counters("tunnel.dropped") - scope
     };

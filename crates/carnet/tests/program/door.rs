@@ -1,5 +1,5 @@
-//! The door of the mobile network: from outside, hosts get only packets of connections that they began. This
-//! must hold on each data path, and also after carnet was killed.
+//! The inbound packet filter of the mobile network (the door). From outside, hosts get only packets of
+//! connections that they began. This must hold on each data path, and also after carnet was killed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -208,7 +208,8 @@ fn check_inbound_filter(path: &str) {
     let passed = packets_from_outside(sniffer);
     assert!(passed.is_empty(), "{} packets pass after the start", passed.len());
 
-    // A rule of the operator in another nftables table also applies to packets that the door accepts.
+    // A rule of the operator in another nftables table also applies to packets that the inbound filter
+    // accepts.
     wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     run_nft(&bed.router, "add table inet op");
     run_nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
@@ -350,8 +351,9 @@ impl HostFlows {
     }
 }
 
-/// The flows pause several times, each time for less than the timeout, for twice the timeout in all: they
-/// continue. After a longer pause, the door refuses packets of the correspondent until the host sends.
+/// The flows pause several times. Each pause is shorter than the timeout, and all pauses together are twice
+/// as long: the flows continue. After a longer pause, the inbound filter refuses packets of the correspondent
+/// until the host sends.
 #[test]
 fn inbound_filter_passes_idle_flows_until_connection_tracking_times_out() {
     if !can_run_or_report() {

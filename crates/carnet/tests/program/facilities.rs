@@ -255,7 +255,8 @@ fn tshark_decodes_every_field_of_the_stations_messages() {
     wait_until("the event is known", seconds(10), || !events_of(east).is_empty());
     let refused = http_request(&middle.control_socket, "PUT", "/v1/vehicle", &json!({"speed_mps": 900}));
     assert!(refused.contains("speed_mps is 900, expected 0 to 163.82"), "{refused}");
-    // At least every second CAM has the low-frequency container, whose data changes slowly.
+    // Of two successive CAMs, at least one has the low-frequency container, whose data changes slowly. So
+    // send several CAMs.
     for _ in 0..5 {
         http_request(&middle.control_socket, "PUT", "/v1/vehicle", &vehicle);
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -456,7 +457,7 @@ fn mqtt_bridge_survives_any_message_and_a_broker_restart() {
     let broker = beside.start_broker("broker", &words);
 
     // The broker has retained three messages: an expired event of last week, a valid event, and an old
-    // message of the bus.
+    // message about the vehicle (`bus/state`).
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/7"];
     beside.publish(&kept, &road_works_event(7, 7, 7 * 86_400, 3600).to_string());
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/8"];

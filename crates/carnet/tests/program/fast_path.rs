@@ -164,7 +164,8 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     // the first 15 octets of a map's name.
     let generation = writes_to(".data.generatio");
     let is_route = |call: &String| call.contains("RTM_NEWROUTE") || call.contains("RTM_DELROUTE");
-    // An IPv6 header with a routing header behind it, from the home agent's address `2001:db8:...`.
+    // An acknowledgement is an IPv6 packet with a routing header, from the home agent's address
+    // `2001:db8:...`.
     let is_acknowledgement = |call: &String| call.starts_with("write") && call.contains("+@ \\1\\r\\270");
     let check = |when: &str, calls: &[String], maps: &[&String]| {
         let sent = calls.iter().position(is_acknowledgement);

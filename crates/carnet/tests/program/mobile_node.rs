@@ -114,7 +114,7 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     assert!(!bed.host.run_ip("-6 addr show").contains(NODE_HOME_ADDRESS));
 }
 
-/// IPv4 home address of the mobile node, and of the correspondent.
+/// IPv4 home address of the mobile node. `SERVER_IPV4` is the address of the correspondent.
 const NODE_IPV4: &str = "10.42.7.7";
 const SERVER_IPV4: &str = "198.51.100.1";
 

@@ -11,7 +11,8 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 use crate::traffic::{PacketSniffer, RawSender};
 
-/// Addresses of the host on `lan1`, and the IPv4 address of the host on `lan0`.
+/// IPv6 address of the host on `lan1`. The two IPv4 addresses are those of this host and of the host on
+/// `lan0`.
 const ISOLATED_HOST: &str = "2001:db8:b::10";
 const ISOLATED_HOST_IPV4: &str = "10.42.8.10";
 const ON_BOARD_HOST_IPV4: &str = "10.42.4.10";

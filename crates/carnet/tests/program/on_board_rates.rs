@@ -9,7 +9,7 @@ use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 
 /// Address of a second host at the same interface.
 const SECOND_HOST_ADDRESS: &str = "2001:db8:a::20";
-/// Payload of a packet and number of packets: 1.2 MB in all.
+/// Length of a packet's payload in octets. All packets together have 1.2 MB.
 const PAYLOAD_LENGTH: usize = 1000;
 const PACKET_COUNT: usize = 1200;
 

@@ -219,7 +219,8 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 os.execv(sys.argv[3], sys.argv[3:])
 ";
 
-/// Returns the command that blocks a call for a program. If the machine cannot block calls, prints why.
+/// Returns the command that runs a program with this call blocked. If the machine cannot block calls, prints
+/// why and returns `None`.
 fn wrapper_without_system_call(number: i64, error: Errno) -> Option<Vec<String>> {
     if cfg!(target_endian = "big") || Command::new("python3").arg("--version").output().is_err() {
         println!("\nSKIPPED: needs python3");

@@ -1,5 +1,5 @@
 //! Encrypted sessions between the real programs: signalling and traffic over IPv6 and IPv4, handover,
-//! captures on the uplinks, and packets of strangers.
+//! captures on the uplinks, and packets of senders without a key.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -131,7 +131,8 @@ fn signalling_and_traffic_over_ipv6_are_encrypted() {
     assert_eq!(agent.bindings()[0].1, CARE_OF_ADDRESSES[0]);
     send_marked_packets(&bed);
     let packets = sniffer.stop();
-    // Packets of the correspondent and of hosts in the mobile network cross `ha` beside the tunnel.
+    // Packets of the correspondent and of hosts in the mobile network also pass the interface `ha`, outside
+    // of the tunnel.
     let tunnelled: Vec<Vec<u8>> = packets.into_iter().filter(|packet| is_in_ipv6(packet)).collect();
     assert!(only_sessions_pass(&tunnelled, is_in_ipv6, 40, 6) > 10);
     for station in [&agent, &router] {
@@ -212,7 +213,8 @@ fn handover_by_order_loses_no_packet() {
     assert!(count as u64 > report.sent_packets / 2, "{count} packets of sessions, {report:?}");
 }
 
-/// A cable that is pulled: the router leaves the uplink, whose session is then unused.
+/// The cable of an uplink is pulled. The router moves to the other uplink, and no longer uses the session of
+/// the first one.
 #[test]
 fn router_moves_session_from_dead_uplink() {
     if !can_run_or_report() {
@@ -222,7 +224,8 @@ fn router_moves_session_from_dead_uplink() {
         let bed = Testbed::new();
         let (agent, router) = match is_encrypted {
             true => configs_with_keys(&bed),
-            // The same state directory: a Binding Update waits for the disk at either end.
+            // Both ends store their state on the disk, as with sessions. So a Binding Update waits for the
+            // disk in both cases.
             false => (in_state_dir(&bed, &bed.agent_config()), in_state_dir(&bed, &bed.router_config())),
         };
         let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
@@ -247,7 +250,7 @@ fn router_moves_session_from_dead_uplink() {
     }
 }
 
-/// The home agent has lost its sessions. The router notices it by missing answers.
+/// A restarted home agent has lost its sessions. The router notices this because it gets no answers.
 #[test]
 fn router_gets_back_to_a_home_agent_that_has_restarted() {
     if !can_run_or_report() {
@@ -292,7 +295,8 @@ fn home_agent_gives_strangers_no_answer() {
     let rounds =
         std::env::var("CARNET_STRANGER_ROUNDS").map_or(200, |rounds| rounds.parse().expect("a number"));
     for round in 0..rounds {
-        // The home agent reads at this rate, and the sniffer has room for the packets.
+        // Pause after every ten rounds, so that the home agent can read all datagrams, and the sniffer has
+        // room for the packets.
         if round % 10 == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -331,7 +335,8 @@ fn home_agent_gives_strangers_no_answer() {
     assert!(agent.counter("session.dropped.mac") + agent.counter("session.dropped.unknown_key") > 200);
 }
 
-/// A Binding Update in the clear, or a tunnel packet in the clear, does not pass for one of the session.
+/// The home agent does not accept a Binding Update or a tunnel packet in the clear in place of one from the
+/// session.
 #[test]
 fn packets_in_the_clear_are_refused_for_a_router_with_a_key() {
     if !can_run_or_report() {
@@ -343,7 +348,7 @@ fn packets_in_the_clear_are_refused_for_a_router_with_a_key() {
     let router = Station::start(&bed.router, &router);
     router.wait_until_registered();
     send_marked_packets(&bed);
-    // From the router's care-of parse_address, in the clear: IPv6 in IPv6.
+    // An IPv6-in-IPv6 packet in the clear, from the router's care-of address.
     let header = |next_header, length: u8, source, destination| {
         let octets = |text| parse_address(text).octets();
         [&[0x60, 0, 0, 0, 0, length, next_header, 64][..], &octets(source), &octets(destination)].concat()

@@ -17,7 +17,7 @@ const SECOND_AUTH: &str = "auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403
 const SECOND_CARE_OF_ADDRESS: &str = "2001:db8:f3::10";
 const SECOND_HOST: &str = "2001:db8:b::10";
 
-/// Adds keys of direct routes to a router's config.
+/// Adds the options of direct routes to a router's config.
 fn with_direct_routes(config: &str, encryption: &str) -> String {
     let lan = "lan = ['lan0']\n";
     let networks = "direct_routes = ['2001:db8:a::/48', '2001:db8:b::/48']\n";
@@ -123,7 +123,7 @@ fn direct_route_between_routers_with_keys_is_encrypted_through_handover_and_rest
         }
     }
     routers.exchange_marked();
-    // The first router moves by order and back. Its direct route follows.
+    // On command, the first router moves to its other uplink and back. Its direct route follows.
     for (uplink, local) in [("wwan0", CARE_OF_ADDRESSES[1]), ("wlan0", CARE_OF_ADDRESSES[0])] {
         let moved = first.run_command(&["handover", uplink]);
         assert!(moved.status.success(), "{moved:?}");
@@ -143,7 +143,7 @@ fn direct_route_between_routers_with_keys_is_encrypted_through_handover_and_rest
     second.send_signal(Signal::SIGKILL);
     drop(second);
     let second = Station::start(&routers.second_router, &routers.second);
-    // Without the program, the kernel of the second router has answered "port unreachable".
+    // While the second router's program did not run, its kernel has answered "port unreachable".
     let sniffer = PacketSniffer::start(&routers.bed.core, &["wlan", "wwan", "third"]);
     second.wait_until_registered();
     let traffic = routers.start_traffic(100);

@@ -1,5 +1,5 @@
-//! A mobile router with a key behind another one, with real programs. The nested router uses plain NEMO, or
-//! an address of the link that the parent visits.
+//! A mobile router with a key pair on board of another mobile router (nested NEMO), with real programs. The
+//! nested router uses plain NEMO, or an address of the link that its parent visits.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Tree {
                 (from.run_in_namespace(socket(source)), to.run_in_namespace(socket(destination)));
             let port = receiver.local_addr().expect("bound").port();
             receiver.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
-            // The largest one makes a packet of 1280 octets.
+            // The largest payload makes an IP packet of 1280 octets.
             for length in [PAYLOAD_MARKER.len(), 1000, 1232] {
                 let content: Vec<u8> = PAYLOAD_MARKER.iter().copied().cycle().take(length).collect();
                 wait_until(&format!("{length} octets arrive at {destination}"), seconds(20), || {
@@ -126,7 +126,8 @@ fn nested_router_has_encrypted_sessions_with_and_without_nesting() {
     }
 }
 
-/// The kernel lists the rules by port, and the root removes them at its end and after `kill -9`.
+/// The root has routing rules that select packets by UDP port. The rules stay after `kill -9`, and the root
+/// removes them when it ends.
 #[test]
 fn root_removes_its_rules_by_port() {
     if !can_run_or_report() {

@@ -427,7 +427,7 @@ mod tests {
 
     const SERVER_ID_OPTION: [u8; 14] = [0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
 
-    /// Returns a message of a router with an IA_PD of the number 7, in which it names prefixes.
+    /// Returns a message of a router with an IA_PD option, which has the IAID 7 and contains these prefixes.
     fn message_of_router(kind: u8, with_server: bool, prefixes: &[&str]) -> Vec<u8> {
         let mut content = vec![0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
         for prefix in prefixes {
@@ -470,7 +470,7 @@ mod tests {
         let offer = ask(&message_of_router(kind::MESSAGE_SOLICIT, false, &[]));
         assert_eq!((offer[0], &offer[1..4]), (kind::MESSAGE_ADVERTISE, &[1, 2, 3][..]));
         assert_eq!(prefixes(&offer), one("2001:db8:a:1::/64", 1000));
-        // The answer names both identities and the times of the renewal.
+        // The answer has the DUIDs of client and server, and the times of the renewal.
         assert!(
             offer.windows(14).any(|part| part == CLIENT_ID_OPTION)
                 && offer.windows(14).any(|part| part == SERVER_ID_OPTION)

@@ -216,7 +216,8 @@ impl HostNames {
         (is_without_server && !others.any(|known| is_below(labels, known))).then_some(NameKnowledge::Nothing)
     }
 
-    /// Returns the full name of a host, below the first domain, in DNS wire format.
+    /// Returns the full name of a host in DNS wire format, with the first configured search domain, or
+    /// `DEFAULT_DOMAIN` without a search list. Returns `None` if a label is too long.
     fn full_name(&self, name: &str) -> Option<Vec<u8>> {
         let domain = self.name_domains.first().map_or(DEFAULT_DOMAIN, String::as_str);
         let mut octets: Vec<u8> = Vec::new();

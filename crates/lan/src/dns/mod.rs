@@ -44,8 +44,8 @@ const MAX_PENDING_QUERIES: usize = 96;
 const MAX_CLIENTS_PER_QUERY: usize = 64;
 /// Maximum number of answers for which one host waits, so that one host cannot use up all queries.
 const MAX_QUERIES_PER_HOST: usize = 24;
-/// Maximum number of answers for which all addresses of a network together wait whose link-layer address is
-/// unknown. One host may have many such addresses.
+/// Maximum number of answers for which all addresses of one network without a known link-layer address may
+/// wait together. One host may have many such addresses.
 const MAX_QUERIES_OF_UNKNOWN_HOSTS: usize = 48;
 /// Maximum number of queries that the forwarder processes in one burst.
 const QUERY_BURST: u32 = 2000;

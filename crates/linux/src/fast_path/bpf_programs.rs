@@ -64,7 +64,8 @@ const MIN_BINDING_SLOTS: u32 = 64;
 /// a prefix.
 const AVERAGE_PREFIXES_PER_BINDING: u32 = 4;
 
-/// Sections of the programs' data that contain one number each. A new number invalidates cached entries.
+/// Section of the programs' data with the number of the present generation of lookups. A new number
+/// invalidates cached lookups. `ROUTES_SECTION` has the number of the present generation of routes.
 const GENERATION_SECTION: &str = ".data.generation";
 const ROUTES_SECTION: &str = ".data.routes";
 

@@ -201,8 +201,8 @@ pub fn socket_paths(directory: &Path, seat: &str) -> [PathBuf; 2] {
     ["store", "ready"].map(|kind| directory.join(format!("{seat}.{kind}")))
 }
 
-/// Records or a reload may come before the process is ready, so keep them until then. If the process has no
-/// handler for SIGHUP yet, this signal would end it.
+/// Runs the process until it ends. Returns how it ended, and whether this program had stopped it. Records and
+/// a reload may come before the process is ready, so the function keeps them until then.
 async fn run_process(
     recipe: AgentParameters,
     mut begun: Receiver<BTreeMap<String, String>>,
@@ -294,7 +294,8 @@ async fn send_records(stream: &mut OwnedWriteHalf, records: &BTreeMap<String, St
     stream.write_all(&text).await.context("the process did not accept its records")
 }
 
-/// Returns the next line of the process. Safe to cancel.
+/// Returns the next line that the process has sent; `None` after the end of its connection. Without a
+/// connection it never returns. Safe to cancel.
 async fn next_line_of(
     taken: &mut Option<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>,
 ) -> std::io::Result<Option<String>> {

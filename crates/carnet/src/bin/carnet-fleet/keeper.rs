@@ -98,12 +98,12 @@ struct KeyComparison {
     /// The fleet's record of public keys at the last comparison.
     record: Option<String>,
     next: Option<Instant>,
-    /// Difference between the keys that the log has reported last.
+    /// Last logged difference between the member's key and the fleet's; `None` if the keys are equal.
     difference: Option<String>,
 }
 
 impl SeatKeeper {
-    /// Creates a keeper; `links` has the present verdict on this member's links to its routers.
+    /// Creates a keeper; `links` has the present verdict on this member's links to its neighbouring routers.
     pub fn new(
         name: String,
         config: SeatConfig,
@@ -326,8 +326,8 @@ impl SeatKeeper {
                 _ => None,
             }
         });
-        // An earlier process of this member writes no more, so another number shows a second machine with its
-        // name.
+        // Earlier processes of this member no longer write. So a different process number means that a second
+        // machine uses the name of this member.
         if processes.any(|process| process != self.process_number)
             && !std::mem::replace(&mut self.has_rival_process, true)
         {

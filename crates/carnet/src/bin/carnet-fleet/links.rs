@@ -1,5 +1,5 @@
-//! Finds out whether this member reaches its routers. It does if all its interfaces have a carrier and at
-//! least one of its neighbours answers.
+//! Finds out whether this member of a fleet reaches its neighbouring routers. It does if all configured
+//! interfaces have a carrier, and at least one of the configured neighbours answers.
 //!
 //! A neighbour counts as missing only after several requests without an answer. So a pause of this program
 //! itself does not make its neighbours missing.

@@ -8,7 +8,7 @@
 //!
 //! * [`config`] reads the config file, [`keeper`] runs a seat.
 //! * [`seat_lock`] ensures that there is one program for each seat in a directory.
-//! * [`links`] watches whether routers are reachable.
+//! * [`links`] watches whether the neighbouring routers are reachable.
 //! * [`status`] shows the state of a seat.
 //! * [`etcd`] communicates with the store; [`access`] reads certificates and passwords for it. [`agent`]
 //!   communicates with the home agent's process.
@@ -76,7 +76,8 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error, ExitCode::from(EXIT_CONFIG_MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // Tasks of this set stay on this thread, which the task that watches the links needs.
+    // The task that watches the links cannot move to another thread, so this set keeps its tasks on this
+    // thread.
     let here = LocalSet::new();
     let work = async {
         match shown {

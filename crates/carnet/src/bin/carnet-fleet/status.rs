@@ -44,7 +44,7 @@ struct SeatStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum SeatState {
-    /// The leader's home agent is active and serves its routers.
+    /// The leader's home agent is active and serves its mobile routers.
     Working,
     /// The leader's home agent is starting.
     Starting,
@@ -76,7 +76,7 @@ struct LastLeader {
 struct Member {
     name: String,
     state: MemberState,
-    /// Whether the member is cut off from its routers.
+    /// Whether the member does not reach its neighbouring routers.
     cut_off: bool,
     /// Whether the member has another private key than the fleet.
     has_other_key: bool,
@@ -112,7 +112,8 @@ struct LocalMember {
 #[derive(Debug)]
 struct ReceivedState {
     seat_config: SeatConfig,
-    /// Leader's entry; its token is `None` if another version of this program wrote it.
+    /// Leader's entry; `None` if the store has none. The inner value is `None` if another version of this
+    /// program wrote the entry.
     leader_entry: Option<Option<LeaderToken>>,
     /// Whether the leader has written its entry since this command started.
     leader_wrote_lately: bool,
@@ -378,7 +379,8 @@ fn local_member(config: &Config) -> LocalMember {
 }
 
 /// Returns whether a carnet-fleet for this home agent runs on this machine, found by a connection to its
-/// socket. The process does not notice the connection.
+/// socket. The process does not notice the connection. Returns `None` if the attempt fails for another
+/// reason, such as missing rights.
 fn program_runs(directory: &Path, seat: &str) -> Option<bool> {
     let [_, ready] = agent::socket_paths(directory, seat);
     match UnixDatagram::unbound().and_then(|socket| socket.connect(ready)) {

@@ -101,7 +101,7 @@ pub(super) fn answer_request(request: StationRequest) {
     }
 }
 
-/// Answers every second request of a ping.
+/// Answers the requests of a ping with odd sequence numbers, and reports a timeout for the others.
 async fn answer_pings(ping: GnPingRequest, sender: mpsc::Sender<GnPingEvent>) {
     for sequence in 1..=ping.count {
         let event = match sequence % 2 {

@@ -21,13 +21,13 @@ use super::{
     SessionArrival, SessionPacketOrigin, Sessions, traffic_class_of,
 };
 
-/// Local addresses of direct routes that this layer knows.
+/// Maximum number of local addresses from which direct routes have sessions.
 const MAX_LOCAL_ADDRESSES: usize = 16;
 
 /// Path numbers of the two sessions. The end with the smaller public key begins the first session.
 const PATH_NUMBERS: [u8; 2] = [1, 2];
 
-/// Session of a pair of routers, by the end that begins it.
+/// One of the two sessions with another mobile router. Each end begins one of them.
 #[derive(Debug, Clone, Copy)]
 struct DirectSession {
     path: SessionPath,
@@ -35,7 +35,7 @@ struct DirectSession {
     received_at: Option<Time>,
 }
 
-/// Another mobile router.
+/// Another mobile router, with its sessions for direct routes.
 #[derive(Debug)]
 struct DirectPeer {
     peer: PeerId,
@@ -46,9 +46,10 @@ struct DirectPeer {
     pending: VecDeque<(PendingPacket, DatagramRoute)>,
     /// Remote address of the last datagram that this end has sent.
     remote: Option<Ipv6Addr>,
-    /// Time of the first message without an answer.
+    /// Time of the first message to the router since its last answer; `None` if no answer is missing.
     asked: Option<Time>,
-    /// Time of the next handshake if no answer arrives, and the time between two of them.
+    /// Time of the next handshake if no answer arrives until then. `patience` is the time between two of
+    /// these handshakes.
     renews: Time,
     patience: Duration,
 }
@@ -58,7 +59,7 @@ struct DirectPeer {
 pub(super) struct DirectSessions {
     peers: HashMap<SessionPeer, DirectPeer>,
     session_by_peer: HashMap<PeerId, SessionPeer>,
-    /// The care-of addresses, each with its number in the engine.
+    /// Care-of addresses from which sessions run, each with its socket number in the engine.
     sockets: VecDeque<(u32, Ipv6Addr)>,
 }
 
@@ -71,7 +72,7 @@ impl DirectSessions {
         self.sockets.iter().find(|(_, known)| *known == local).map(|(number, _)| *number)
     }
 
-    /// Returns whether a router with a session is at this address.
+    /// Returns whether this end last sent to one of the mobile routers at this address.
     pub(super) fn has_remote(&self, remote: Ipv6Addr) -> bool {
         self.peers.values().any(|peer| peer.remote == Some(remote))
     }
@@ -90,7 +91,7 @@ impl DirectSessions {
 }
 
 impl DirectPeer {
-    /// Stores that a message or a handshake of a path has arrived.
+    /// Records that a message or a handshake has arrived over the session of this path.
     fn record_arrival(&mut self, now: Time, path: SessionPath) {
         for session in self.sessions.iter_mut().filter(|session| session.path == path) {
             session.received_at = Some(now);
@@ -99,7 +100,8 @@ impl DirectPeer {
     }
 }
 
-/// Returns whether a packet is a message about a direct route between these addresses.
+/// Returns whether a packet is a Mobility Header message between these two addresses, as direct routes use
+/// it.
 fn is_message(packet: &[u8], local: Ipv6Addr, remote: Ipv6Addr) -> bool {
     Header::parse(packet).is_ok_and(|header| {
         header.next_header == protocol::MOBILITY && (header.source, header.destination) == (local, remote)
@@ -107,8 +109,8 @@ fn is_message(packet: &[u8], local: Ipv6Addr, remote: Ipv6Addr) -> bool {
 }
 
 impl Sessions {
-    /// Sets the care-of addresses from and to which sessions with other mobile routers run. Other addresses
-    /// have none.
+    /// Sets the local care-of addresses of sessions with other mobile routers. From other addresses there are
+    /// no such sessions.
     pub fn set_care_of_addresses(&mut self, addresses: &[Ipv6Addr]) {
         self.direct_sessions.sockets.retain(|(_, local)| addresses.contains(local));
         for address in addresses.iter().take(MAX_LOCAL_ADDRESSES) {
@@ -119,7 +121,8 @@ impl Sessions {
         }
     }
 
-    /// Accepts and begins sessions with the router that has this key.
+    /// Permits sessions with the mobile router that has this key. `session` is the number by which the
+    /// station names the key.
     pub fn accept_key(&mut self, now: Time, session: SessionPeer, key: [u8; 32]) {
         self.end_direct(session);
         let key = PublicKey::from(key);
@@ -154,7 +157,7 @@ impl Sessions {
         );
     }
 
-    /// Ends the sessions of a key of [`Self::accept_key`].
+    /// Ends the sessions with a mobile router that [`Self::accept_key`] has permitted.
     pub fn end_direct(&mut self, session: SessionPeer) {
         if let Some(peer) = self.direct_sessions.peers.remove(&session) {
             self.direct_sessions.session_by_peer.remove(&peer.peer);
@@ -162,7 +165,8 @@ impl Sessions {
         }
     }
 
-    /// Ends the sessions of a key that another router has named, because the config or a home agent names it.
+    /// Ends the direct-route sessions with this key, because the config or a home agent names the same key. A
+    /// key belongs to one remote end only.
     pub(super) fn release_key(&mut self, key: PublicKey) {
         let of_key =
             self.direct_sessions.peers.iter().find(|(_, peer)| peer.key == key).map(|(session, _)| *session);
@@ -190,7 +194,7 @@ impl Sessions {
         };
         let route = DatagramRoute { socket, remote: SocketAddr::from((remote, UDP_PORT)) };
         peer.remote = Some(remote);
-        // The other end knows the newest key of this end.
+        // Compare the newest key of this station: it is the key that the other end knows.
         let is_second =
             self.session_engine.public_keys().first().is_some_and(|own| own.octets() > peer.key.octets());
         let own_path = peer.sessions[usize::from(is_second)].path;
@@ -210,13 +214,14 @@ impl Sessions {
             }
         }
         let path = self.established_path(session);
-        // A handshake in progress goes on undisturbed.
+        // A session that is established, or whose handshake over this route is in progress, needs no further
+        // handshake.
         let needs_session = path.is_none() && self.session_engine.route(own_path) != Some(route);
         if is_silent || needs_session {
             self.session_engine.open_session(now, own_path, route);
         }
         if is_silent {
-            // The other end may have lost its sessions.
+            // The other end does not answer, so it may have lost its sessions.
             self.session_engine.renew_handshake(now, own_path);
         }
         let traffic_class = traffic_class_of(packet);
@@ -237,9 +242,9 @@ impl Sessions {
         }
     }
 
-    /// Returns the session through which packets to a router go. If both are established, it is the first
-    /// one. While only the second one receives something, it is the second: the remote end has lost the
-    /// first one.
+    /// Returns the session for packets to a router; `None` if none is established. If both sessions are
+    /// established, it is the first one. But if only the second one has lately received messages, the remote
+    /// end has lost the first one, and the second one is returned.
     fn established_path(&self, session: SessionPeer) -> Option<SessionPath> {
         let peer = self.direct_sessions.peers.get(&session)?;
         let [first, second] =
@@ -253,7 +258,7 @@ impl Sessions {
         }
     }
 
-    /// Opens a datagram that came to a care-of address from another mobile router.
+    /// Decrypts a datagram that came to a care-of address from another mobile router.
     pub(super) fn open_from_router(
         &mut self,
         now: Time,
@@ -313,7 +318,7 @@ impl Sessions {
                 }
             }
             Output::NoAnswer { .. } => {
-                // The direct route decides when it tries again.
+                // Do not try again here: the next message of the direct route begins a new handshake.
                 tracing::debug!("the mobile router with the key {} answers no handshake", peer.key);
                 peer.pending.clear();
                 self.session_engine.close_session(path);

@@ -1,4 +1,4 @@
-//! Sessions of a home agent that starts or takes over, and what waits for the store of a fleet.
+//! Sessions of a home agent that starts or takes over, and the messages that wait for the store of a fleet.
 //!
 //! * **Stored routes.** The home agent begins the handshakes itself, by the routes that the last run or the
 //!   last leader has stored. It opens a path only while no handshake waits, so data and responses go first.
@@ -28,7 +28,7 @@ const MAX_HELD: usize = 16_384;
 /// Paths to open, with the addresses of their routers.
 pub(super) type StoredRoutes = VecDeque<(SessionPath, SocketAddr)>;
 
-/// A thing that waits for a commit.
+/// A response or a key that waits for a commit.
 #[derive(Debug)]
 enum HeldItem {
     Response(ReadyDatagram),
@@ -41,23 +41,24 @@ pub(super) struct NextKeys {
     pub(super) peer: PeerId,
     /// The valid keys, the newest one first.
     pub(super) keys: Vec<PublicKey>,
-    /// Where the receipt goes.
+    /// Session through which the receipt goes.
     pub(super) path: SessionPath,
     pub(super) route: DatagramRoute,
 }
 
-/// Things that wait for commits, in the order of these.
+/// Responses and keys that wait for commits, in the order of the commits.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Each thing with its commit; `None` if its changes are in no commit yet.
+    /// Each item with the number of its commit; `None` if its changes are in no commit yet.
     items: VecDeque<(Option<u64>, HeldItem)>,
-    /// Number of the last commit with changes of sessions, and of the last one that the store has.
+    /// Number of the last commit with changes of sessions. `written` is the number of the last commit that
+    /// the store has.
     last: u64,
     written: u64,
 }
 
 impl Held {
-    /// Returns whether the next key of a peer waits.
+    /// Returns whether an announced next key of this peer waits for the store.
     pub(super) fn has_keys_of(&self, peer: PeerId) -> bool {
         self.items.iter().any(|(_, item)| matches!(item, HeldItem::Keys(next) if next.peer == peer))
     }
@@ -68,8 +69,8 @@ impl Held {
 }
 
 impl Sessions {
-    /// Notes which paths the home agent opens: those that had a session in the last run, or at the last
-    /// leader.
+    /// Notes which paths the home agent has to open: those that had a session in the last run, or at the
+    /// previous leader.
     pub(super) fn take_stored_routes(&mut self) {
         let mut routes: Vec<(usize, SessionPath, SocketAddr)> = Vec::new();
         for peer in self.peer_by_home_address.values() {
@@ -83,14 +84,14 @@ impl Sessions {
         self.stored_routes = routes.into_iter().map(|(_, path, address)| (path, address)).collect();
     }
 
-    /// Opens some of the stored paths.
+    /// Begins handshakes for the next stored paths, unless received handshakes wait.
     pub(super) fn open_stored_routes(&mut self, now: Time) {
         for _ in 0..HANDSHAKES_PER_TURN {
             if self.session_engine.has_handshakes() {
                 return;
             }
             let Some((path, remote)) = self.stored_routes.pop_front() else { return };
-            // The router may have been faster.
+            // The mobile router may already have begun the session itself.
             if !self.session_engine.is_established(path) {
                 let socket = if remote.is_ipv6() { HOME_AGENT_IPV6_SOCKET } else { HOME_AGENT_IPV4_SOCKET };
                 self.session_engine.open_session(now, path, DatagramRoute { socket, remote });
@@ -98,7 +99,8 @@ impl Sessions {
         }
     }
 
-    /// Handles a session of a mobile router that is established.
+    /// Handles the establishment of a session with a mobile router: leaves its renewal to the router, and
+    /// stores its route.
     pub(super) fn established_at_home_agent(
         &mut self,
         now: Time,
@@ -113,7 +115,7 @@ impl Sessions {
         }
     }
 
-    /// Stores the route of a path of a mobile router.
+    /// Stores the route of a path of a mobile router; `None` removes the route.
     pub(super) fn store_route(&mut self, now: Time, path: SessionPath, route: Option<DatagramRoute>) {
         if self.session_slots.iter().any(|slot| slot.path == path) {
             return;
@@ -123,7 +125,8 @@ impl Sessions {
         }
     }
 
-    /// Ends the attempt to open a stored path: the router has gone from there, and begins by itself.
+    /// Gives up a stored path at which the mobile router does not answer. The router has another address by
+    /// now, and begins a session from there itself.
     pub(super) fn give_up_stored_route(&mut self, now: Time, path: SessionPath) {
         if !self.session_engine.is_established(path) {
             self.session_engine.close_session(path);
@@ -147,8 +150,8 @@ impl Sessions {
         self.state.take_changes()
     }
 
-    /// Notes in which commit the changes are that [`Self::take_changes`] has returned; `None` if it has
-    /// returned none. Returns whether something waits for the commit.
+    /// Assigns the changes that [`Self::take_changes`] has returned to this commit; `None` if it has returned
+    /// none. Returns whether a response or a key waits for the commit.
     pub fn hold_until(&mut self, now: Time, commit: Option<u64>) -> bool {
         self.held.last = commit.unwrap_or(self.held.last);
         let mut has_new = false;
@@ -166,7 +169,7 @@ impl Sessions {
         self.release(now);
     }
 
-    /// Sends what no longer waits.
+    /// Sends the responses and accepts the keys whose commit the store has.
     fn release(&mut self, now: Time) {
         let written = self.held.written;
         while let Some((_, item)) =

@@ -22,19 +22,19 @@ use super::{SIGNALLING_SILENCE, Sessions};
 
 /// First octet of a message about keys: four bits for its kind, and the version.
 pub(super) const KEY_MESSAGE_FIRST_OCTET: u8 = 0x21;
-/// Types of the message, in its second octet.
+/// Type of an announcement, in the second octet of the message. `RECEIPT_TYPE` is the type of a receipt.
 const ANNOUNCEMENT_TYPE: u8 = 1;
 const RECEIPT_TYPE: u8 = 2;
-/// Octets of a message: kind, type, two zeros, and the key.
+/// Length of a message about keys, in octets: first octet, type, two zeros, and the key.
 const KEY_MESSAGE_LENGTH: usize = 4 + 32;
-/// Time for which sessions of an old key stay after the new one is in use: that of a session.
+/// Time for which sessions of an old key stay after the new key is in use. It is the lifetime of a session.
 const OLD_KEY_LIFETIME: Duration = Duration::from_secs(180);
-/// Time between two announcements to a remote end.
+/// Interval between two announcements to the same remote end.
 const ANNOUNCEMENT_INTERVAL: Duration = SIGNALLING_SILENCE;
-/// Announcements that one turn sends, and the time between two turns.
+/// Maximum number of announcements in one turn. `ANNOUNCEMENT_TURN_INTERVAL` is the time between two turns.
 const MAX_ANNOUNCEMENTS_PER_TURN: usize = 100;
 const ANNOUNCEMENT_TURN_INTERVAL: Duration = Duration::from_millis(100);
-/// Least time between two keys of a remote end that this end stores.
+/// Minimum time between two new keys of a remote end that this end accepts.
 const MIN_KEY_CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A remote end that has to learn the next key: a mobile router, or a home agent by its address.
@@ -44,7 +44,7 @@ struct RemoteEnd {
     home_agent: Option<Ipv6Addr>,
 }
 
-/// State of a change of keys.
+/// State of the change of this end's key, and of the changes of remote ends' keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyExchange {
     /// Remote ends that have used the next key of this end.
@@ -54,11 +54,13 @@ pub(super) struct KeyExchange {
     /// Time of the last announcement to a remote end.
     announced_at: HashMap<RemoteEnd, Time>,
     next_turn_at: Time,
-    /// End of the present key of this end, once the next one is the only one in the files.
+    /// Time at which the present key of this end ends; `None` as long as the key files still have the present
+    /// key.
     present_key_ends_at: Option<Time>,
-    /// Home agents that have used the next key of a peer.
+    /// Remote ends that have used the next key of their peer. Several home agents may be one peer, with one
+    /// key.
     confirmed_ends: HashSet<RemoteEnd>,
-    /// End of the old key of a peer.
+    /// Time at which the old key of a peer ends.
     old_key_ends_at: BTreeMap<PeerId, Time>,
     /// Time at which a peer's key was stored last.
     key_stored_at: HashMap<PeerId, Time>,
@@ -71,7 +73,8 @@ fn build_key_message(kind: u8, key: PublicKey) -> [u8; KEY_MESSAGE_LENGTH] {
     octets
 }
 
-/// Returns type and key of a message; `None` if it is malformed. Zeros follow it.
+/// Returns type and key of a message about keys; `None` if it is malformed. Only zeros may follow the key, as
+/// padding.
 fn parse_key_message(payload: &[u8]) -> Option<(u8, PublicKey)> {
     let (octets, padding) = payload.split_first_chunk::<KEY_MESSAGE_LENGTH>()?;
     let (&[kind, typ, 0, 0], key) = octets.split_first_chunk::<4>()? else { return None };
@@ -81,13 +84,14 @@ fn parse_key_message(payload: &[u8]) -> Option<(u8, PublicKey)> {
     is_sound.then_some((typ, PublicKey::from(key)))
 }
 
-/// Returns the own keys of a config, the newest one first.
+/// Returns the private keys of this end in a config, the newest one first.
 fn private_keys_of(key: &ConfigKey) -> Vec<PrivateKey> {
     key.keys_newest_first().map(|key| PrivateKey::from_random(key.octets())).collect()
 }
 
 impl Sessions {
-    /// Takes the own keys. If the present one has gone, its sessions stay for a while.
+    /// Sets the private keys of this end. If the present key is no longer among them, its sessions stay for
+    /// `OLD_KEY_LIFETIME`.
     pub fn set_private_keys(&mut self, now: Time, key: &ConfigKey) {
         let keys = private_keys_of(key);
         let (known, new) = (self.session_engine.public_keys(), public_keys_of(&keys));
@@ -118,7 +122,7 @@ impl Sessions {
         };
     }
 
-    /// Returns whether one of the own keys is in a config.
+    /// Returns whether the sessions already use one of these private keys.
     pub fn has_key_of(&self, key: Option<&ConfigKey>) -> bool {
         let known = self.session_engine.public_keys();
         key.is_some_and(|key| public_keys_of(&private_keys_of(key)).iter().any(|key| known.contains(key)))
@@ -129,7 +133,7 @@ impl Sessions {
         self.session_engine.public_keys().first().map(|key| *key.octets())
     }
 
-    /// Returns the next key of this end, while it is announced.
+    /// Returns the next key of this end while this end announces it, otherwise `None`.
     fn next_key_to_announce(&self) -> Option<PublicKey> {
         self.session_engine.next_public_key().filter(|_| self.key_exchange.present_key_ends_at.is_none())
     }
@@ -214,7 +218,7 @@ impl Sessions {
         .min()
     }
 
-    /// Announces the next key, and ends old ones.
+    /// Announces the next key of this end, and removes old keys whose time is over.
     pub(super) fn handle_due_key_work(&mut self, now: Time) {
         if self.key_exchange.present_key_ends_at.is_some_and(|ends| ends <= now) {
             self.session_engine.drop_old_private_keys(now);
@@ -250,7 +254,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session to a home agent that the mobile router does not use, from an address that it uses.
+    /// Opens a session to a home agent that the mobile router does not use otherwise, to announce the next
+    /// key to it. The local address is that of the session with the latest packet.
     fn open_for_announcement(&mut self, now: Time, address: Ipv6Addr) {
         let agent = self.remote_home_agents.iter().find(|agent| agent.address == address).copied();
         let is_open = self.session_slots.iter().any(|slot| slot.home_agent.address == address);
@@ -293,8 +298,9 @@ impl Sessions {
         }
     }
 
-    /// Stores the next key of a peer that came through a session of `pair`. Returns whether the key is
-    /// stored. In a fleet the store has it later, and then [`Self::use_stored_keys`] sends the receipt.
+    /// Stores the next key that a peer has announced through a session of the key pair `pair`. Returns
+    /// whether the key is stored. In a fleet it returns `false`, and [`Self::use_stored_keys`] sends the
+    /// receipt when the store has the key.
     fn store_announced_key(
         &mut self,
         now: Time,
@@ -315,8 +321,8 @@ impl Sessions {
         if self.held.has_keys_of(id) {
             return false;
         }
-        // Only the newest key in use names its successor. A next key that was never used has no say, and an
-        // end may replace it.
+        // Only the newest key in use may announce a next key. As long as no session has used the announced
+        // key, the key in use may announce a different one.
         let is_in_use = self.key_exchange.old_key_ends_at.contains_key(&id);
         let is_entitled = old.first() == Some(&pair.remote) || old.last() == Some(&pair.remote) && !is_in_use;
         let is_early = self
@@ -363,7 +369,7 @@ impl Sessions {
         self.log_messages.push_back(format!("the {name} announced its next public key {key}"));
     }
 
-    /// Accepts the next key of a peer that the store of the fleet has, and sends the receipt.
+    /// Accepts the next key of a peer once the store of the fleet has it, and sends the receipt.
     pub(super) fn use_stored_keys(&mut self, now: Time, next: &NextKeys) {
         let Some(name) = self.remote_peers.get(&next.peer).map(|remote| remote.name.clone()) else { return };
         let key = next.keys.first().copied().filter(|_| self.set_peer_keys(now, next.peer, &next.keys));
@@ -373,7 +379,7 @@ impl Sessions {
         }
     }
 
-    /// Gives a peer other public keys. Fails if another peer has one of them.
+    /// Replaces the public keys of a peer. Returns `false` if another peer has one of these keys.
     fn set_peer_keys(&mut self, now: Time, id: PeerId, keys: &[PublicKey]) -> bool {
         keys.iter().for_each(|key| self.release_key(*key));
         let Some(remote) = self.remote_peers.get_mut(&id) else { return false };
@@ -385,7 +391,7 @@ impl Sessions {
         is_set
     }
 
-    /// Notes which keys are in use: a session of this pair is established.
+    /// Notes which keys are in use when a session of the key pair `pair` is established.
     pub(super) fn note_keys_in_use(
         &mut self,
         now: Time,
@@ -418,7 +424,7 @@ impl Sessions {
         }
     }
 
-    /// Ends the old key of a peer.
+    /// Removes the old key of a peer, so that only its newest key is valid.
     fn end_old_key(&mut self, now: Time, id: PeerId) {
         let Some(remote) = self.remote_peers.get(&id) else { return };
         let (config_key, name) = (remote.config_key, remote.name.clone());
@@ -467,7 +473,7 @@ mod tests {
         Agent,
     }
 
-    /// Where the state of the ends is. The home agent is a member of a fleet if it is in a store.
+    /// Place of the ends' state. With `Store`, the home agent is a member of a fleet.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum StatePlace {
         Nowhere,
@@ -475,7 +481,7 @@ mod tests {
         Store,
     }
 
-    /// The store of a fleet, which has a commit at the next step after its beginning.
+    /// The store of a fleet. A commit that begins in one step is stored in the next step.
     #[derive(Debug, Default)]
     struct TestStore {
         records: BTreeMap<RecordKey, String>,
@@ -494,9 +500,9 @@ mod tests {
         agent: Sessions,
         in_flight: VecDeque<(TestEnd, Vec<u8>)>,
         delivered_datagrams: usize,
-        /// The end that is killed before a datagram is delivered.
+        /// The end to kill, and the number of delivered datagrams before it is killed.
         kill_before: Option<(TestEnd, usize)>,
-        /// Packets that came out of the sessions.
+        /// Number of packets that came out of the sessions.
         arrived_packets: usize,
     }
 
@@ -585,7 +591,7 @@ mod tests {
             }
         }
 
-        /// Begins the session of the router, as at a start.
+        /// Begins the router's session, as the station does at its start.
         fn prepare_router_session(&mut self) {
             self.router
                 .prepare_session(self.now, (Endpoint::Ipv6(CARE_OF_ADDRESS), Endpoint::Ipv6(AGENT_ADDRESS)));
@@ -647,8 +653,8 @@ mod tests {
             }
         }
 
-        /// Lets the time pass, and delivers all datagrams. The router signals once a second, and the home
-        /// agent answers.
+        /// Advances the time, and delivers all datagrams. The router sends signalling once a second, and the
+        /// home agent answers.
         fn run_for(&mut self, time: Duration) {
             let until = self.now + time;
             while self.now < until {
@@ -733,7 +739,7 @@ mod tests {
             next
         }
 
-        /// Returns the keys that the other end accepts.
+        /// Returns the keys of this end that the other end accepts.
         fn accepted_keys(&mut self, end: TestEnd) -> Vec<PublicKey> {
             let other = if end == TestEnd::Router { TestEnd::Agent } else { TestEnd::Router };
             let remotes = &self.sessions_of(other).remote_peers;
@@ -768,13 +774,13 @@ mod tests {
             stations.run_for(Duration::from_secs(5));
             assert!(stations.pass_packets_both_ways());
             assert_eq!(stations.accepted_keys(end), [next]);
-            // The next change.
+            // Change the key once more.
             let third = stations.rotate_key(end, 8);
             assert_eq!(stations.accepted_keys(end), [third, next]);
         }
     }
 
-    /// `kill -9` of each end before each datagram of a change.
+    /// Each run kills one of the ends before one of the datagrams of a key change.
     #[test]
     fn key_rotation_continues_after_either_end_is_killed() {
         /// Changes the key of an end, and returns the number of datagrams of the change.
@@ -846,7 +852,8 @@ mod tests {
         assert_eq!(stations.accepted_keys(TestEnd::Router), [next, old]);
         assert!(stations.agent.store_announced_key(now, path, route, of_next, third));
         assert_eq!(stations.accepted_keys(TestEnd::Router), [third, next]);
-        // The third key was never used: the key in use may replace it, but not at once.
+        // The third key was never used. So the key in use may replace it, but not within
+        // `MIN_KEY_CHANGE_INTERVAL`.
         let fourth = PrivateKey::from_random([10; 32]).public_key();
         assert!(!stations.agent.store_announced_key(now, path, route, of_next, fourth));
         assert!(stations.agent.store_announced_key(

@@ -241,7 +241,7 @@ fn large_journal_is_rewritten_in_pieces() {
 }
 
 /// A process is killed after the disk has refused a commit, so the commit is only in the page cache. The next
-/// process takes the commit for written, and writes it again before any further commit.
+/// process finds the commit complete, and writes it again before any further commit.
 #[test]
 fn refused_commit_is_written_again_after_crash() {
     let path = Path::new("/state/s.state");

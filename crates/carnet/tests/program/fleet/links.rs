@@ -1,5 +1,5 @@
-//! A member loses its routers but reaches the store through a separate interface. For example, etcd is in a
-//! network that only the machines use.
+//! A member of a fleet no longer reaches its neighbouring routers, but still reaches the store through a
+//! separate interface. For example, etcd is in a network that only the machines use.
 
 use std::fs;
 
@@ -33,8 +33,8 @@ fn fleet_of_three() -> Option<TestFleet> {
     Some(fleet)
 }
 
-/// Drops all packets between a machine and its routers, while the carrier of its interface stays. In
-/// production a routing daemon would notice, and withdraw its route; the test removes the route as well.
+/// Drops all packets from the neighbouring routers to a machine, while the carrier of its interface stays. In
+/// production a routing daemon would notice this, and withdraw its route; the test removes the route as well.
 fn silence_network(fleet: &TestFleet, host: &Host, net: &str) {
     let file = fleet.bed.scratch.path_of("silence.nft");
     let rules = "add table netdev cut
@@ -66,8 +66,8 @@ fn leader_cut_off_from_routers_hands_over_to_connected_member() {
     wait_until("anna has no home agent", seconds(20), || anna.bindings().is_none());
     assert!(anna.log().contains("ha0 is not there, or has no carrier"), "{}", anna.log());
     echo.wait_until_flowing();
-    // The carrier comes back, and then the third member loses its gateway. The first member becomes the
-    // leader again after its links have stayed up for some time.
+    // The carrier comes back, and then the third member no longer reaches its gateway. The first member
+    // becomes the leader again after its links have stayed up for some time.
     fleet.bed.core.run_ip("link set ha up");
     fleet.bed.core.wait_until_settled();
     fleet.bed.core.run_ip("-6 addr add 2001:db8:f0::1/64 dev ha");
@@ -84,7 +84,7 @@ fn leader_cut_off_from_routers_hands_over_to_connected_member() {
     echo.wait_until_flowing();
     let report = echo.stop();
     println!("the longest silence: {:?}", report.longest_silence);
-    // No router has registered again, and the member bruno was never the leader.
+    // The mobile router has not registered again, and the member bruno was never the leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent);
     assert!(!bruno.log().contains("this member starts it"), "{}", bruno.log());
 }

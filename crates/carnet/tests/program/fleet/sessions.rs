@@ -9,7 +9,7 @@ use crate::station::{Station, run_carnet};
 use crate::testbed::{HOME_AGENT_ADDRESS, parse_address};
 use crate::traffic::PacketSniffer;
 
-/// Returns the source and the type of each message of the protocol over IPv6.
+/// Returns the IPv6 source and the message type of each WireGuard datagram among the packets.
 fn messages(packets: &[Vec<u8>]) -> Vec<(std::net::Ipv6Addr, u8)> {
     let udp = packets.iter().filter(|packet| packet.len() > 52 && packet[6] == 17);
     udp.map(|packet| (<[u8; 16]>::try_from(&packet[8..24]).expect("an address").into(), packet[48])).collect()
@@ -59,8 +59,8 @@ fn rotate(config: &str) -> String {
     text.split_whitespace().last().unwrap_or_default().to_owned()
 }
 
-/// A router and the home agent change their keys. The leader dies, and the next one has both new keys, though
-/// it was a standby with the old ones.
+/// A router and the home agent change their keys, and then the leader dies. The new leader has both new keys,
+/// although it was a standby when the keys changed.
 #[test]
 fn next_keys_are_valid_at_all_members() {
     let Some(mut fleet) = TestFleet::new() else { return };

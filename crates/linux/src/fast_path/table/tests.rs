@@ -511,8 +511,8 @@ fn only_the_most_recently_set_tunnel_transmits() {
         trial.commit_and_check();
         let value = trial.maps.lookup_binding(0, numbered_home_address(1)).unwrap();
         assert_eq!(value.paths[0].tunnel_ends().0, way(second, true).local);
-        // After the removal of the last tunnel, the earlier one transmits again. A binding without a
-        // transmitting tunnel sends nothing, and receives from all its tunnels.
+        // After the removal of the tunnel that was set last, the earlier one transmits again. A binding
+        // without a transmitting tunnel sends nothing, and receives from all its tunnels.
         trial.remove(&way(second, true));
         trial.commit_and_check();
         let value = trial.maps.lookup_binding(0, numbered_home_address(1)).unwrap();

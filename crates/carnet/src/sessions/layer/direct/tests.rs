@@ -76,7 +76,7 @@ struct Pair {
     routers: [Sessions; 2],
     /// Messages that each router has received, by remote address.
     received: [Vec<Ipv6Addr>; 2],
-    /// Numbers of WireGuard's messages by type.
+    /// Number of delivered datagrams by WireGuard's message type.
     types: [usize; 5],
 }
 
@@ -185,7 +185,7 @@ fn handover_of_either_end_needs_no_handshake() {
     pair.deliver_all();
     assert_eq!(pair.received, [vec![care_of(1, 1)], vec![care_of(0, 0), care_of(0, 1)]]);
     assert_eq!(pair.types[1], 1);
-    // The next handshake takes the new addresses.
+    // The next handshake uses the new addresses.
     pair.now += Duration::from_secs(125);
     pair.send(0, care_of(0, 1), care_of(1, 1));
     let mut datagrams = pair.datagrams(0);
@@ -210,7 +210,7 @@ fn end_that_has_restarted_is_found_by_silence() {
         pair.deliver_all();
     }
     assert!(!pair.received[1].is_empty());
-    // The end that has restarted begins by itself.
+    // Now the restarted router sends the first message, and begins the handshake.
     pair.routers[1] = new_sessions(1);
     pair.routers[1].accept_key(pair.now, PEER, public_key(0));
     pair.now += SIGNALLING_SILENCE * 2;
@@ -263,12 +263,13 @@ fn keys_of_config_and_of_this_station_are_refused() {
     }
     router.accept_key(START, PEER, public_key(1));
     assert_eq!(router.direct_sessions.peers.len(), 1);
-    // A home agent announces this key as its next one.
+    // A home agent announces the same key as its next key, so the sessions for direct routes end.
     router.release_key(PublicKey::from(public_key(1)));
     assert!(router.direct_sessions.peers.is_empty() && router.direct_sessions.session_by_peer.is_empty());
 }
 
-/// A session between routers speaks for no home agent, and only from the port of sessions.
+/// A datagram between mobile routers must come from the UDP port of sessions, and go to a care-of address
+/// with direct routes.
 #[test]
 fn datagram_from_another_port_or_to_an_address_without_routes_is_not_opened() {
     let mut pair = Pair::new();

@@ -79,7 +79,7 @@ struct OnWire {
 
 struct Router {
     engine: SessionEngine,
-    /// Packets that came out of its sessions.
+    /// Number of packets that came out of its sessions.
     received: usize,
 }
 
@@ -94,21 +94,21 @@ struct World {
     commits: u64,
     leader: Sessions,
     routers: Vec<Router>,
-    /// Last part of all addresses of routers.
+    /// Last 16 bits of the care-of addresses of all routers.
     host: u16,
     wire: BTreeMap<(Time, u64), OnWire>,
     sent: u64,
-    /// Initiations of routers.
+    /// Handshake initiations that routers have sent.
     initiations: Vec<OnWire>,
     /// Number of responses of home agents for each initiation: router and sender index.
     responses: HashMap<(usize, [u8; 4]), usize>,
-    /// Routers whose packets came out of the sessions of the present leader, with the path.
+    /// Routers, each with a path number, whose packets came out of the sessions of the present leader.
     heard: BTreeSet<(usize, u8)>,
-    /// Paths over which nothing passes.
+    /// Whether the network drops all datagrams.
     is_cut: bool,
     delivered: usize,
     kill_before: Option<usize>,
-    /// Time that the leader spent on one core.
+    /// Time for which the present leader has computed, on one core.
     spent: Duration,
 }
 
@@ -165,7 +165,7 @@ impl World {
             for number in numbers {
                 world.open(router, *number);
             }
-            // The rate stays below the limit for cookies.
+            // The handshakes are so far apart that the home agent demands no cookies.
             world.run(Duration::from_millis(3) * numbers.len() as u32);
         }
         world.run(Duration::from_secs(2));
@@ -235,7 +235,7 @@ impl World {
         self.spent = Duration::ZERO;
     }
 
-    /// Lets all ends work off what they have at this time.
+    /// Lets the leader and the routers handle what is due now, and puts their datagrams on the wire.
     fn collect(&mut self) {
         let began = std::time::Instant::now();
         self.leader.handle_due_work(self.now);
@@ -339,7 +339,8 @@ impl World {
         self.now = until;
     }
 
-    /// Returns the types of the messages that the leader sends to all routers now.
+    /// Returns the number of datagrams with this message type that are on the wire from the leader to
+    /// routers.
     fn messages_on_wire(&self, kind: u8) -> usize {
         self.wire.values().filter(|datagram| !datagram.to_agent && datagram.octets[0] == kind).count()
     }
@@ -359,7 +360,7 @@ fn new_router(now: Time, router: usize) -> SessionEngine {
     engine
 }
 
-/// Returns the packet with a datagram of a router.
+/// Returns the IPv6 packet that carries a router's datagram to the home agent.
 fn in_udp(source: Ipv6Addr, octets: &[u8]) -> Vec<u8> {
     let length = (octets.len() + UDP_HEADER_LENGTH) as u16;
     let header = Header {
@@ -399,7 +400,7 @@ fn new_leader_opens_the_paths_of_1000_routers_in_one_round_trip() {
     assert_eq!(world.initiations.len(), before, "no router began a handshake");
 }
 
-/// More handshakes than a home agent answers without cookies in a second.
+/// 2000 handshakes are more than a home agent answers in a second without demanding cookies.
 #[test]
 fn new_leader_opens_two_paths_of_each_of_1000_routers_within_a_second() {
     let mut world = World::with_sessions(1000, &[1, 2]);
@@ -445,8 +446,8 @@ fn timestamps_of_successive_leaders_grow() {
     }
 }
 
-/// The leader is killed before each datagram. An attacker has recorded each initiation and sends all of them
-/// to the next leader, twice.
+/// Each run kills the leader before another datagram. An attacker has recorded each initiation, and sends
+/// each twice to the next leader.
 #[test]
 fn initiation_gets_one_response_of_all_members_together() {
     let life = |kill_before: Option<usize>| {
@@ -463,7 +464,7 @@ fn initiation_gets_one_response_of_all_members_together() {
                 world.run(Duration::from_millis(5));
             }
         }
-        // A router renews a session without an answer.
+        // A router that gets no answer over a session renews this session.
         for (router, number) in world.each_path(&[1, 2]) {
             world.send_from_router(router, number);
             world.run(ROUND_TRIP);
@@ -502,7 +503,7 @@ fn leader_follows_a_path_that_it_has_opened_to_another_address() {
     assert_eq!(world.initiations.len(), before);
 }
 
-/// All routers have gone. The leader gives up after a few initiations, and forgets the routes.
+/// No router is reachable any more. The leader gives up after a few initiations, and forgets the routes.
 #[test]
 fn routes_without_an_answer_are_given_up() {
     let mut world = World::with_sessions(20, &[1, 2, 3]);
@@ -519,7 +520,8 @@ fn routes_without_an_answer_are_given_up() {
     assert_eq!(world.messages_on_wire(INITIATION), 0);
 }
 
-/// After a takeover the router renews its session as before, and the home agent follows it.
+/// After a takeover the router renews its session as before, and packets in both directions continue to
+/// arrive.
 #[test]
 fn session_that_a_leader_has_opened_goes_on() {
     let mut world = World::with_sessions(1, &[1]);
@@ -537,8 +539,8 @@ fn session_that_a_leader_has_opened_goes_on() {
     assert!(world.wire.values().all(|datagram| datagram.octets[0] == DATA));
 }
 
-/// A new home agent may have any stored routes: it opens each path once, and holds a bounded number of
-/// sessions.
+/// The stored routes may have any content. A new home agent opens each path once, so the number of its
+/// sessions is bounded.
 #[test]
 fn number_of_sessions_that_a_leader_opens_is_bounded() {
     let mut world = World::with_sessions(3, &[1]);
@@ -547,7 +549,7 @@ fn number_of_sessions_that_a_leader_opens_is_bounded() {
     };
     let routes: Vec<String> =
         (0..=255).map(|number| format!("\"{number}\":\"[2001:db8:10:{number:x}::1]:4191\"")).collect();
-    // Also records of a key that is not in the config.
+    // Router 77 is not in the config, but the store has a record of it.
     for router in [0, 1, 2, 77] {
         world.records.insert(key(router), format!("{{\"version\":1,\"routes\":{{{}}}}}", routes.join(",")));
     }
