@@ -50,7 +50,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.position_of(key).is_ok()
     }
 
-    /// Sets the value of a key and returns the previous value, if there was one.
+    /// Sets the value of a key and returns the previous value; `None` if the map did not have the key.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.position_of::<K>(&key) {
             Ok(at) => self.0.as_mut_slice().get_mut(at).map(|(_, known)| std::mem::replace(known, value)),

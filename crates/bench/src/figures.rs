@@ -748,7 +748,7 @@ pub struct Target {
     /// Measured value, in words.
     #[serde(rename = "found")]
     pub measured_value: String,
-    /// Whether the run meets the target; `None` if it was not measured.
+    /// Whether the measured value meets the target; `None` if the run did not measure it.
     #[serde(rename = "met")]
     pub is_met: Option<bool>,
 }

@@ -91,7 +91,7 @@ pub struct RouterIdentity {
     pub care_of_address: Ipv6Addr,
     /// First 64 bits of the router's mobile network prefix.
     pub mobile_network_prefix: u64,
-    /// The router's IPv4 prefix, of [`IPV4_PREFIX_LENGTH`] bits.
+    /// The router's IPv4 prefix, of [`IPV4_PREFIX_LENGTH`] bits; `None` without IPv4.
     pub ipv4_prefix: Option<Ipv4Addr>,
 }
 

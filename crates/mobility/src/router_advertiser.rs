@@ -209,8 +209,9 @@ pub struct RouterAdvertiser {
     /// Address of the interface in one of the prefixes; `None` if it has none.
     own_address: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
-    /// Another default router on the link. `new_other_router` has the same address until the caller takes it
-    /// for a report, and `other_router_limiter` limits the reports.
+    /// Another default router on the link; `None` if no other router has advertised. `new_other_router` has
+    /// the same address until the caller takes it for a report, and `other_router_limiter` limits the
+    /// reports.
     other_router: Option<Ipv6Addr>,
     new_other_router: Option<Ipv6Addr>,
     other_router_limiter: RateLimiter,

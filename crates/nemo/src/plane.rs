@@ -103,7 +103,7 @@ const TOKEN_STREAM: u64 = 2;
 #[derive(Debug)]
 pub struct Nemo {
     pub(crate) roles: Roles,
-    /// Routes to neighbouring mobile networks, if configured.
+    /// Routes to neighbouring mobile networks; `None` if the config has no such routes.
     pub(crate) neighbour_routes: Option<NeighbourRoutes>,
     /// Direct routes to other mobile networks, if configured.
     pub(crate) direct_routes: DirectRoutes,
@@ -117,7 +117,7 @@ pub struct Nemo {
     pub(crate) portal_access: Option<PortalAccess>,
     /// Why the kernel has not installed the rules of the packet filter; `None` if it has.
     pub(crate) packet_rule_error: Option<String>,
-    /// State of messages under IPsec, if a node uses IPsec.
+    /// State of messages under IPsec; `None` if no node uses IPsec.
     ipsec_protection: Option<Box<IpsecProtection>>,
     message_counters: MessageCounters,
     rng: Rng,

@@ -52,7 +52,7 @@ pub struct RemotePeer {
     /// The valid public keys of the remote end, the newest one first. There are two while the remote end
     /// replaces its key.
     pub public_keys: Vec<PublicKey>,
-    /// The preshared key, if both ends have one.
+    /// The preshared key of both ends; `None` if they have none.
     pub preshared_key: Option<PresharedKey>,
 }
 

@@ -12,7 +12,7 @@ use carnet_fleet::SeatConfig;
 
 use crate::simulated_fleet::{MAX_LINK_DETECTION_TIME, MEMBER_NAMES, SimulatedFleet};
 
-/// A time longer than a schedule.
+/// Time that is longer than any schedule of faults in these tests.
 const LONGER_THAN_ANY_SCHEDULE: Duration = Duration::from_secs(1_000_000);
 
 fn shorten_delays(config: &mut SeatConfig) {

@@ -26,7 +26,7 @@ pub struct BindingUpdateListEntry {
     pub uplink: usize,
     /// The Binding Identifier, if the entry has one.
     pub bid: Option<Bid>,
-    /// Last acknowledged registration, until its lifetime ends.
+    /// Last acknowledged registration, until its lifetime ends; `None` without one.
     pub registration: Option<Registration>,
     /// BID-PRI of the registration (RFC 6089 4.1).
     pub(crate) bid_priority: u8,

@@ -196,7 +196,7 @@ impl<P> Exchange<P> {
     }
 
     /// Returns the care-of address of the last transmission; before the first transmission, the next care-of
-    /// address.
+    /// address. `None` if the request has neither.
     pub fn care_of_address(&self) -> Option<IpAddr> {
         self.last_sent().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
     }

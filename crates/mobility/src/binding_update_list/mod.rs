@@ -46,8 +46,8 @@ pub(crate) type Bid = u16;
 pub(crate) struct BindingUpdateList {
     /// The entry without identifier.
     pub(crate) plain_entry: BindingUpdateListEntry,
-    /// Last Binding Update without an answer. The router sends no other Binding Update that could arrive
-    /// before this one.
+    /// Last Binding Update without an answer; `None` if no answer is outstanding. The router sends no other
+    /// Binding Update that could arrive before this one.
     pub(crate) outstanding_update: Option<OutstandingUpdate>,
     /// Whether the request of the entry without identifier waits for the answer to `outstanding_update`.
     pub(crate) is_plain_request_waiting: bool,

@@ -48,7 +48,8 @@ const ANSWERS_BEFORE_REUSE: RequiredAnswers = RequiredAnswers { after_failure: 3
 #[derive(Debug, Clone)]
 pub(super) struct Binding {
     pub(super) care_of_address: Ipv6Addr,
-    /// Former care-of address, with the time until which this router accepts packets from it.
+    /// Former care-of address, with the time until which this router accepts packets from it. `None`
+    /// without such an address.
     pub(super) former_care_of_address: Option<(Ipv6Addr, Time)>,
     pub(super) prefixes: Vec<Ipv6Net>,
     /// Key of the other router's encrypted sessions; `None` for a route in the clear.
@@ -305,7 +306,7 @@ pub(super) struct Peer {
     pub(super) network_address: Ipv6Addr,
     pub(super) binding: Option<Binding>,
     /// Sequence number of the router's last Binding Update, and the time until which an attacker could replay
-    /// this update.
+    /// this update. `None` if no update can be replayed.
     pub(super) last_sequence: Option<(u16, Time)>,
     pub(super) registration: Option<Registration>,
     pub(super) home_tokens: Option<HomeTokens>,

@@ -22,7 +22,7 @@ use crate::MobilityDrop;
 #[derive(Debug)]
 pub(crate) struct HomeLink {
     pub interface: String,
-    /// The home agent's own address on the link, if carnet answers for it.
+    /// The home agent's own address on the link; `None` if carnet does not answer for it.
     address: Option<Ipv6Addr>,
     is_running: bool,
     pub link_address: Option<[u8; 6]>,

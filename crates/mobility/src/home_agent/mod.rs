@@ -742,8 +742,8 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Returns the earliest timer that is due by `now`. The event of a binding stays in the cache until the
-    /// home agent has handled it.
+    /// Returns the earliest timer that is due by `now`; `None` if no timer is due. The event of a binding
+    /// stays in the cache until the home agent has handled it.
     fn pop_expired_timer(&mut self, now: Time) -> Option<Timer> {
         match self.cache.next_event() {
             Some(due) if self.timers.next_timer().is_none_or(|first| due < first) => {

@@ -127,8 +127,8 @@ impl Uplink {
         }
     }
 
-    /// Returns the default router of IPv4 for packets outside of the tunnel; unspecified if a default route
-    /// has no gateway.
+    /// Returns the default router of IPv4 for packets outside of the tunnel; `None` without an IPv4 default
+    /// route. The address is unspecified if a default route has no gateway.
     pub fn ipv4_gateway(&self) -> Option<Ipv4Addr> {
         self.ipv4_gateway
     }

@@ -39,7 +39,8 @@ const UNREPORTED_CHANGE_DIVISOR: u32 = 20;
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrips {
     shortest_of_period: Option<Duration>,
-    /// Shortest round trip of the period before the present one. A period lasts [`SHORTEST_TRIP_VALIDITY`].
+    /// Shortest round trip of the period before the present one; `None` if that period had no round trip. A
+    /// period lasts [`SHORTEST_TRIP_VALIDITY`].
     former_shortest: Option<Duration>,
     period_since: Time,
     /// Shortest round trip since the last check; `None` if there was no round trip.

@@ -128,7 +128,8 @@ pub(super) struct PortalProbes {
 pub(super) struct PortalProber {
     /// Rate limit of the events about portals.
     pub(super) event_limit: RateLimiter,
-    /// Uplink that is being probed, and the time until which the router waits for the result.
+    /// Uplink that is being probed, and the time until which the router waits for the result. `None` while no
+    /// probe runs.
     running_probe: Option<(usize, Time)>,
 }
 

@@ -126,7 +126,8 @@ pub(super) struct EntriesInUse<'a> {
 /// Result of an advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AdvertisementChanges {
-    /// Time of the router's last advertisement before the present one.
+    /// Time of the router's last advertisement before the present one; `None` if the present one is the
+    /// first.
     pub previous_advertisement_at: Option<Time>,
     /// Whether to send the router a Router Solicitation, because it omits a prefix.
     pub wants_solicitation: bool,

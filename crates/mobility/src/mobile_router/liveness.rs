@@ -104,7 +104,7 @@ pub(super) struct PathState {
     /// `too_long_keepalive` is the shortest interval in which the NAT lost its mapping.
     keepalive_interval: Option<Duration>,
     too_long_keepalive: Option<Duration>,
-    /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic.
+    /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic; otherwise `None`.
     pub(super) ipv6_interval: Option<Duration>,
     pub(super) ipv6_tried_at: Option<Time>,
     /// Numbers of the heartbeats that were outstanding when a Binding Error said that the home agent supports
@@ -193,7 +193,8 @@ pub(super) struct Heartbeats {
     /// The Restart Counter in the home agent's last Heartbeat response (RFC 5847 3.2); `None` before the
     /// first one.
     restart_counter: Option<u32>,
-    /// Time until which the router sends no heartbeats, because the home agent does not support them.
+    /// Time until which the router sends no heartbeats, because the home agent does not support them. `None`
+    /// if the home agent supports them as far as the router knows.
     pub(super) unsupported_until: Option<Time>,
     /// Rate limit of answers to Heartbeat requests, which have no authentication.
     answer_limit: RateLimiter,

@@ -55,7 +55,8 @@ pub struct PathTraffic {
 #[derive(Debug, Clone, Default)]
 pub(super) struct PathPackets {
     last_counts: Option<PathTraffic>,
-    /// Time of the last arriving packet, or of the last answer of the home agent if that is later.
+    /// Time of the last arriving packet, or of the last answer of the home agent if that is later. `None`
+    /// before the first of them.
     last_received_at: Option<Time>,
     /// Time of the home agent's last answer; `None` before the first one.
     last_answer_at: Option<Time>,
@@ -71,7 +72,7 @@ pub(super) struct PathPackets {
     pub(super) is_doubtful: bool,
     /// Whether round trips have grown with the load while packets still arrive.
     pub(super) is_full: bool,
-    /// Shortest round trip from before the path was full.
+    /// Shortest round trip from before the path was full; `None` while the path is not full.
     unloaded_round_trip: Option<Duration>,
     /// Time of the last sent or received packet; `None` before the first one.
     last_packet_at: Option<Time>,

@@ -20,7 +20,7 @@ pub(super) struct UnansweredReturns {
     return_count: u32,
     /// Routers of the home link over which the home agent did not answer the present return.
     silent_routers: Vec<Ipv6Addr>,
-    /// Time until which the home prefix has no effect.
+    /// Time until which the home prefix has no effect; `None` if it has effect.
     ignored_until: Option<Time>,
     /// Earliest time at which the home prefix may have effect again.
     earliest_end: Time,

@@ -69,7 +69,8 @@ pub struct UplinkConfig {
     pub interface: String,
     /// Priority of the uplink; the lower value wins.
     pub priority: u32,
-    /// Binding Identifier (RFC 5648), not 0. All uplinks without an identifier share the plain binding.
+    /// Binding Identifier (RFC 5648), not 0; `None` for an uplink without an identifier. All these uplinks
+    /// share the plain binding.
     pub bid: Option<u16>,
     /// Signal thresholds at which the router leaves the uplink and uses it again; `None` if the signal does
     /// not matter.
@@ -86,7 +87,8 @@ pub struct UplinkConfig {
     pub never_roams: bool,
     /// Cost; of two uplinks with equal priority the one with the lower cost is better.
     pub cost: u32,
-    /// Capacity in kbit/s. It is used until a measurement exists, and is the upper limit of measurements.
+    /// Capacity in kbit/s; `None` if the config has no such value. It is used until a measurement exists, and
+    /// is the upper limit of measurements.
     pub capacity: Option<u32>,
 }
 
@@ -97,7 +99,7 @@ pub enum Attachment {
     Down(&'static str),
     /// The uplink is on a foreign link and has IPv4, IPv6 or both.
     Foreign {
-        /// IPv6 care-of address and its default router.
+        /// IPv6 care-of address and its default router; `None` on a link without IPv6.
         ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
         /// IPv4 care-of address and its default router; `0.0.0.0` if the default route has no gateway.
         ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
@@ -119,7 +121,7 @@ pub struct Uplink {
     /// Time before which this uplink does not replace a working one, because it has just come up again.
     pub settles_at: Time,
     /// Time until which the router prefers other uplinks, because the home agent did not answer over this
-    /// one.
+    /// one. `None` if the router does not avoid the uplink.
     pub demoted_until: Option<Time>,
     /// Last reported state of the interface; `None` if it does not exist.
     pub(super) interface: Option<Interface>,
@@ -141,8 +143,8 @@ pub struct Uplink {
     /// agent has acknowledged the return.
     pub(super) candidates: Candidates<Ipv6Addr>,
     pub(super) ipv4_candidates: Candidates<Ipv4Addr>,
-    /// Default router of IPv4, also if tunnels cannot use IPv4; unspecified for a default route without
-    /// gateway.
+    /// Default router of IPv4, also if tunnels cannot use IPv4; `None` without a default route. The address
+    /// is unspecified for a default route without gateway.
     pub(super) ipv4_gateway: Option<Ipv4Addr>,
     /// Candidates over which the home agent did not answer.
     pub(super) failed_candidates: FailedCandidates,

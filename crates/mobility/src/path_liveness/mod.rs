@@ -53,7 +53,7 @@ enum Event {
 /// Numbers of answers in a row after which a path works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequiredAnswers {
-    /// Number of answers after a failure.
+    /// Number of answers after the path has failed.
     pub(crate) after_failure: u32,
     /// Number of answers after another message has shown that the path works.
     pub(crate) after_other_sign: u32,

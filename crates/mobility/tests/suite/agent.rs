@@ -64,7 +64,7 @@ pub fn authenticated_config() -> HomeAgentConfig {
 pub struct TestAgent {
     pub home_agent: HomeAgent,
     pub now: Time,
-    /// Reason for which the home agent dropped the last input.
+    /// Reason for which the home agent dropped the last input; `None` if it accepted the input.
     pub last_drop_reason: Option<MobilityDrop>,
     /// Messages that the home agent sent on the home link since the test last cleared this list.
     pub link_messages: Vec<LinkMessage>,

@@ -161,7 +161,7 @@ fn run_schedule(seed: u64, traffic: bool) {
     assert!(pair.sent_packets.len() < 40, "{} packets in two quiet minutes", pair.sent_packets.len());
 }
 
-/// Schedules of each kind; `CARNET_DAYS` overrides the number.
+/// Number of random schedules of faults in each test; `CARNET_DAYS` overrides it.
 const SCHEDULE_COUNT: u64 = match option_env!("CARNET_DAYS") {
     Some(text) => match u64::from_str_radix(text, 10) {
         Ok(number) => number,

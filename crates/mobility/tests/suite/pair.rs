@@ -189,7 +189,7 @@ impl AgentAndRouters {
         self.attach_uplink(0, "cell", OTHER_CARE_OF);
     }
 
-    /// Returns the time of the next event.
+    /// Returns the time of the next event; `None` if no timer runs and no packet is on its way.
     pub fn next_event_at(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.mobile_router.poll_timeout());
         timers.chain(self.agent.poll_timeout()).chain(self.messages_underway.next_time()).min()
@@ -261,7 +261,7 @@ impl AgentAndRouters {
         self.first_router().path_without_policy().and_then(Endpoint::ipv6)
     }
 
-    /// Returns the care-of address that the home agent has registered for router 0.
+    /// Returns the care-of address that the home agent has registered for router 0; `None` without a binding.
     pub fn registered_care_of_address(&self) -> Option<Ipv6Addr> {
         self.agent
             .bindings()

@@ -43,7 +43,8 @@ pub struct AccessNetwork {
     pub loses_protocol41: bool,
     /// Whether the network drops IPv6 packets to the router.
     pub loses_incoming_ipv6: bool,
-    /// Queue that packets to the home agent pass, together with traffic of other stations.
+    /// Queue that packets to the home agent pass, together with traffic of other stations. `None` for a
+    /// network without a queue.
     pub queue: Option<LoadedQueue>,
     pub nat: Option<TestNat>,
 }
@@ -443,7 +444,8 @@ impl VehicleOnRoad {
         }
     }
 
-    /// Returns the uplink that a socket is bound to. The port decides if several uplinks have the address.
+    /// Returns the uplink that a socket is bound to; `None` if no uplink has the address. The port decides if
+    /// several uplinks have it.
     fn uplink_behind_socket(&self, socket: SocketAddrV4) -> Option<String> {
         let bound = self.router.uplinks().iter().find(|uplink| {
             let interface = self.interfaces.get(&uplink.config.interface);
@@ -470,7 +472,8 @@ impl VehicleOnRoad {
         self.interfaces.values().find(has).map(|interface| interface.name.clone())
     }
 
-    /// Returns the uplink that an IPv4 or UDP end leads to, and the router's end.
+    /// Returns the uplink by which packets reach this remote end of the home agent's tunnel, and the router's
+    /// own end. `None` if the end belongs to no uplink.
     fn path_to_router(&self, remote: Endpoint) -> Option<(String, Endpoint)> {
         for (name, network) in &self.networks {
             if let Some(nat) = &network.nat

@@ -44,7 +44,7 @@ fn registered_care_of_address(pair: &AgentAndRouters) -> Option<Ipv6Addr> {
     pair.first_router().uplinks()[0].care_of_address()
 }
 
-/// Returns address and router of the first candidate.
+/// Returns the care-of address and the router of the uplink's first candidate; `None` without a candidate.
 pub fn pair_in_use(pair: &AgentAndRouters) -> Option<(Ipv6Addr, Ipv6Addr)> {
     match pair.first_router().uplinks()[0].attachment {
         Attachment::Foreign { ipv6, .. } => ipv6,

@@ -189,7 +189,7 @@ fn advertise_hostile_prefixes(pair: &mut AgentAndRouters, router: &str, first: &
 }
 
 /// Runs until packets from [`CARE_OF`] leave by [`ROUTER_A`] and the home agent answers, for at most `most`
-/// milliseconds. Returns after how many milliseconds this was so.
+/// milliseconds. Returns how many milliseconds this took.
 fn count_probes_until_served(pair: &mut AgentAndRouters, answering: &[&str], most: u32) -> u32 {
     let is_served = |pair: &AgentAndRouters| {
         registered_care_of_address(pair) == Some(addr(CARE_OF))

@@ -20,7 +20,7 @@ const SECOND_HOME_ROUTER: &str = "fe80::12";
 /// A host on a foreign link that advertises the home prefix.
 pub const FORGER_ADDRESS: &str = "fe80::66";
 
-/// Lets time pass; these routers answer probes.
+/// Advances the time by `millis`. Meanwhile the routers with these addresses answer probes.
 pub fn advance_answering_probes(pair: &mut AgentAndRouters, millis: u32, routers: &[&str]) {
     for _ in 0..millis / 10 {
         pair.link_messages.clear();

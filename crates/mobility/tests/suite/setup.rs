@@ -22,7 +22,7 @@ pub struct TestRouter {
     pub mobile_router: MobileRouter,
     pub config: MobileRouterConfig,
     pub interfaces: BTreeMap<String, Interface>,
-    /// State that the router last asked to store.
+    /// State that the router last asked to store; `None` if it has asked for none yet.
     pub stored_sequence: Option<StoredSequence>,
     /// Time by which the router's clock is ahead of the true time.
     pub clock_lead: Duration,

@@ -80,7 +80,7 @@ pub fn udp_selector(port: u16) -> TrafficSelector {
 pub struct AcknowledgementOptions {
     /// BID and status of each Binding Identifier option.
     pub bid_statuses: Vec<(u16, u8)>,
-    /// F flag and refresh time of the NAT Detection option.
+    /// F flag and refresh time of the NAT Detection option; `None` without the option.
     pub nat_detection: Option<(bool, u32)>,
     pub ipv4_answers: Vec<(u8, Ipv4Addr)>,
     /// FID and status of each flow.

@@ -26,7 +26,8 @@ struct AttackingParty {
 }
 
 impl AttackingParty {
-    /// Registers with a router; `None` if the router does not answer.
+    /// Registers with a router, and returns how the router handles the Binding Update. Returns `None` if the
+    /// router does not answer the tests before it.
     fn register_with_router(
         &self,
         world: &mut DirectRouteNetwork,

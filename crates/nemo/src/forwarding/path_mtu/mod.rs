@@ -131,7 +131,8 @@ struct PathState {
     /// Whether the path is in encrypted sessions.
     is_encrypted: bool,
     too_big_mtu: Option<NonZeroU32>,
-    /// MTU from an ICMP message without proof. The next search tests it.
+    /// MTU from an ICMP message without proof, which the next search tests. `None` if no such message has
+    /// arrived since the last search.
     unproven_mtu: Option<NonZeroU32>,
     probed_mtu: Option<NonZeroU32>,
     phase: SearchPhase,
