@@ -600,8 +600,8 @@ impl Seat {
         }
     }
 
-    /// Returns the end of the wait after which this leader's lost links, or its other key, count. Returns
-    /// `None` if the links are connected, and the key is that of the fleet.
+    /// Returns when this leader's lost links, or its private key that is not the fleet's, begin to count.
+    /// Returns `None` if the links are connected, and the key is that of the fleet.
     fn link_loss_counts_at(&self) -> Option<Time> {
         let since = self.links.lost_since().into_iter().chain(self.other_key_since).min();
         since.map(|since| since + self.config.cut_off_wait)

@@ -260,7 +260,7 @@ fn own_router_advertises(pair: &mut AgentAndRouters) {
 
 /// The router returns to a link whose address the kernel has kept. The kernel also still has the default
 /// route of the link visited in between. So the first Binding Update leaves through the router of that other
-/// link, before the own router advertises.
+/// link, before the router of the present link advertises.
 #[test]
 fn update_sent_via_wrong_next_hop_is_repeated_when_right_one_advertises() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
@@ -869,8 +869,8 @@ fn reload_keeps_the_working_care_of_address_candidate() {
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
-/// With Binding Identifiers, a Binding Update leaves before the link's own router advertises, and so by the
-/// router of the other link.
+/// With Binding Identifiers, a Binding Update leaves before the router of the present link advertises, and so
+/// by the router of the other link.
 #[test]
 fn update_with_bid_sent_via_wrong_next_hop_is_sent_again() {
     for mut setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {

@@ -188,8 +188,8 @@ pub struct Tunnel {
     pub session: Option<SessionPeer>,
 }
 
-/// Rules that divide the packets of a home address among its tunnels. Key: role and home address. So a
-/// changed list of rules replaces the old list as one entry.
+/// Rules that divide the packets of a home address among its tunnels. Their key is the station's role and the
+/// home address, so a changed list of rules replaces the old list as one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowDistribution {
     /// Role of this station at the tunnels of the home address.
@@ -232,7 +232,7 @@ pub struct DistributionMember {
     pub weight: u16,
 }
 
-/// Socket for packets inside IPv4 or UDP. Key: all fields.
+/// Socket for packets inside IPv4 or UDP. All its fields together are its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TunnelSocket {
     /// Local address of the socket.
@@ -302,8 +302,8 @@ pub enum Ports {
     Destination(u16, u16),
 }
 
-/// A policy routing rule. Key: all fields. A prefix in IPv4-mapped form makes it a rule of IPv4;
-/// [`carnet_base::mapped::ALL_IPV4_PREFIX`] selects any address.
+/// A policy routing rule. All its fields together are its key. A prefix in IPv4-mapped form makes it a rule
+/// of IPv4; [`carnet_base::mapped::ALL_IPV4_PREFIX`] selects any address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
@@ -329,7 +329,7 @@ pub struct Rule {
     pub without_default: bool,
 }
 
-/// An IPv4 route out of an uplink, in the table of the router that the route leads to. Key: table and
+/// An IPv4 route out of an uplink, in the table of the router that the route leads to. Its key is table and
 /// destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ipv4Route {
@@ -345,7 +345,8 @@ pub struct Ipv4Route {
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// An IPv4 policy routing rule for this machine's sockets that are bound to an uplink. Key: all fields.
+/// An IPv4 policy routing rule for this machine's sockets that are bound to an uplink. All its fields
+/// together are its key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ipv4Rule {
     /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
@@ -361,8 +362,8 @@ pub struct Ipv4Rule {
     pub without_default: bool,
 }
 
-/// An address that carnet adds to an interface (without duplicate address detection). Key: interface and
-/// address.
+/// An address that carnet adds to an interface (without duplicate address detection). Its key is interface
+/// and address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {
     /// Name of the interface.

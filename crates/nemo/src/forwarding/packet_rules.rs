@@ -232,7 +232,7 @@ pub struct PacketCount {
     pub octets: u64,
 }
 
-/// A rule of the packet filter. Key: all fields.
+/// A rule of the packet filter. All its fields together are its key in the desired state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PacketRule {
     /// Chain to which the rule belongs.

@@ -339,7 +339,7 @@ impl Forwarder {
         self.bindings.remove(&name).map(BindingTunnels::into_full_form).unwrap_or_default()
     }
 
-    /// Inserts a binding, and updates the prefix tables to its tunnel.
+    /// Inserts a binding, and makes its prefixes lead to its tunnel in the prefix table.
     fn insert_binding(&mut self, name: BindingName, mut binding: Box<FullBinding>) {
         let (end, home_address) = name;
         let leading = binding.transmitting_tunnel();
