@@ -44,7 +44,7 @@ impl Elf<'_> {
         is_elf.then_some(Elf { octets, is_little_endian: *octets.get(5)? == 1 })
     }
 
-    /// Returns the number in these octets of the file.
+    /// Returns the number in these octets of the file; `None` if the file is too short.
     pub fn number(&self, at: usize, length: usize) -> Option<u64> {
         let octets = self.octets.get(at..at.checked_add(length)?)?.iter();
         let join = |number: u64, octet: &u8| number << 8 | u64::from(*octet);
@@ -74,7 +74,7 @@ impl Elf<'_> {
             .collect()
     }
 
-    /// Returns the index of the section with a name.
+    /// Returns the index of the section with this name; `None` if the file has no such section.
     pub fn index_of(&self, sections: &[Section], name: &[u8]) -> Option<usize> {
         let names = sections.get(self.number(62, 2)? as usize)?;
         sections.iter().position(|section| self.name(names, section.name) == Some(name))

@@ -49,7 +49,7 @@ fn main() {
 }
 
 /// Returns the folder of rustc's copy of LLVM's linker, in which the linker has a name that C compilers look
-/// for.
+/// for; `None` if rustc has no such copy.
 fn linker_of_llvm(host: &str) -> Option<PathBuf> {
     let rustc = std::env::var_os("RUSTC")?;
     let output = Command::new(rustc).args(["--print", "sysroot"]).output().ok()?;

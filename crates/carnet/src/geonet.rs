@@ -62,8 +62,8 @@ const MAX_POSITION_AGE_IN_MOTION: Duration = Duration::from_millis(10);
 /// [`CHECK_CAM_GENERATION`] in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
-/// Speed in m/s below which the station sends a CAM only every second, because it moves less than four metres
-/// in that time.
+/// Speed in m/s below which the station sends one CAM per second, because it moves less than four metres in
+/// that time.
 const SLOW_SPEED: f64 = 1.0;
 
 /// Event that [`Geonet::next_event`] returns.

@@ -81,7 +81,7 @@ pub struct LanLink {
     link_address: Option<[u8; 6]>,
     /// Reason why the sockets are not open; `None` if they are open or have not been tried.
     pub open_failure: Option<String>,
-    /// Time of the next attempt to open the sockets.
+    /// Time of the next attempt to open the sockets; `None` if no attempt is planned.
     next_attempt_at: Option<Time>,
     /// Number of messages that the kernel refused to send.
     write_errors: u64,
@@ -320,7 +320,7 @@ impl LanServices {
         }
     }
 
-    /// Returns the next output of a service, with the index of its interface.
+    /// Returns the next output of a service, with the index of its interface; `None` if no output waits.
     pub fn poll_output(&mut self) -> Option<(LinkIndex, Output)> {
         let outputs = self.lan_links.iter_mut().enumerate();
         outputs.filter_map(|(place, link)| Some((place, link.dhcp_server.poll_output()?))).next()

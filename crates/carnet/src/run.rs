@@ -67,7 +67,7 @@ const FIRST_IDLE_CHECK: Duration = Duration::from_secs(2);
 /// Number of wake-ups by packets during [`IDLE_CHECK_INTERVAL`] below which the station counts as mostly
 /// idle.
 const IDLE_WAKE_UPS: u32 = 100;
-/// Maximum number of consecutive failures of the kernel's interfaces with which the station continues. After
+/// Maximum number of consecutive failures to read the kernel's state with which the station continues. After
 /// each failure it pauses for `PAUSE_AFTER_FAILURE`.
 pub const MAX_CONSECUTIVE_FAILURES: u32 = 20;
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -837,7 +837,7 @@ impl StationRunner {
         Ok(())
     }
 
-    /// Returns whether the station may pause and then continue after a failure of the kernel's interfaces.
+    /// Returns whether the station may pause and then continue after it could not read the kernel's state.
     fn may_recover(&self) -> bool {
         self.platform
             .as_ref()

@@ -123,8 +123,8 @@ pub fn signal_sources(config: &Config) -> Vec<SignalSource> {
         .collect()
 }
 
-/// Returns the target of the request that detects a captive portal, for uplinks on which the home agent does
-/// not answer.
+/// Returns the target of the request that detects a captive portal over uplinks on which the home agent does
+/// not answer. Returns `None` if the config has no such URL.
 pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     let url = config.mobile_router.as_ref()?.captive_portal_probe.clone()?;
     Some(ProbeTarget { address: url.address, url_authority: url.host_and_port, path: url.path })

@@ -165,7 +165,7 @@ fn find_configs(named: Option<PathBuf>, process: Option<i32>) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the path of a station's config, from the command line of its process.
+/// Returns the path of a station's config, from the command line of its process; `None` if it cannot be read.
 fn config_of_process(process: i32) -> Option<PathBuf> {
     let words = fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let words = String::from_utf8(words).ok()?;

@@ -99,7 +99,8 @@ impl<'a> FieldReader<'a> {
         self.take_octets().map(i32::from_be_bytes)
     }
 
-    /// Reads a length and a payload of this length, which must end the message.
+    /// Reads a length and a payload, which must fill the rest of the message exactly. Otherwise returns
+    /// `None`.
     fn payload(&mut self) -> Option<Vec<u8>> {
         let length = self.read_u16()?;
         (self.0.len() == usize::from(length)).then(|| self.0.to_vec())
@@ -216,7 +217,7 @@ impl ProtocolVersion {
     }
 }
 
-/// Returns a message that reports a payload for the upper layer.
+/// Returns a message that reports a payload for the upper layer; `None` if the payload is too long.
 fn indication_message(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(payload.len()).ok()?;
     Some([&[number], length.to_be_bytes().as_slice(), payload].concat())
@@ -227,7 +228,7 @@ fn indication_message(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
 pub struct UpperTester {
     socket: UdpSocket,
     /// Address to which the upper tester reports payloads: the source address of the last message from a test
-    /// system.
+    /// system. `None` before the first message.
     tester_address: Option<SocketAddr>,
     version: ProtocolVersion,
     /// Distance of the claimed position from the real position: north and east, in 0.1 microdegree. A test

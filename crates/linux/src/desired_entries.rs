@@ -90,7 +90,7 @@ impl DesiredEntries {
         self.entries.get(key)
     }
 
-    /// Returns the desired entry with this key, and its state.
+    /// Returns the desired entry with this key, and its state; `None` if no such entry is desired.
     pub(crate) fn get_with_state(&self, key: &EntryByKey) -> Option<(EntryByKey, EntryState)> {
         self.entries.get(key).map(|entry| (entry.clone(), self.state_of(entry)))
     }
@@ -109,7 +109,7 @@ impl DesiredEntries {
         self.entries.replace(entry);
     }
 
-    /// Removes a desired entry, and returns it with its state.
+    /// Removes a desired entry, and returns it with its state; `None` if the set does not have it.
     pub(crate) fn remove(&mut self, key: &EntryByKey) -> Option<(EntryByKey, EntryState)> {
         let entry = self.entries.take(key)?;
         let state = self.unusual_states.remove(key).unwrap_or_else(|| self.usual_state(&entry));

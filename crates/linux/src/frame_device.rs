@@ -78,7 +78,8 @@ pub(crate) struct FrameDevice {
     has_header: bool,
     /// Buffer for the frame that was read last.
     frame_buffer: Box<[u8]>,
-    /// Length of the burst in [`Self::frame_buffer`], and its remaining segments.
+    /// Length of the burst in the buffer [`Self::frame_buffer`], and its remaining segments; `None` if no
+    /// burst is being cut.
     burst_in_buffer: Option<(usize, BurstSegments)>,
     segment_buffer: Box<[u8]>,
 }

@@ -87,7 +87,7 @@ pub struct MulticastLinks {
     lan_interfaces: Vec<FollowedInterface>,
     /// Name of the virtual interface on which the proxy joins groups.
     upstream_interface: String,
-    /// Index that the upstream interface had when carnet last joined groups.
+    /// Index that the upstream interface had when carnet last joined groups; `None` if it has joined none.
     upstream_index: Option<u32>,
     /// Source filter and socket of each joined group.
     joined_groups: BTreeMap<Ipv6Addr, (GroupSubscription, Option<Socket>)>,

@@ -50,7 +50,8 @@ pub(crate) struct InterfaceObserver {
     routes: Vec<DefaultRoute>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
     neighbour_states: BTreeMap<(u32, IpAddr), NeighbourState>,
-    /// Time at which the next default route expires. The kernel sends no event at that time.
+    /// Time at which the next default route expires; `None` if no route has a lifetime. The kernel sends no
+    /// event at that time.
     next_route_expiry: Option<Instant>,
     /// Interface and gateway of each expired default route. An advertisement of the gateway renews the route.
     /// The kernel sends no event about the renewal either.
@@ -240,7 +241,8 @@ impl InterfaceObserver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefaultRoute {
     index: u32,
-    /// Interface that the rule for the route's table names; it may differ from the interface of the route.
+    /// Interface that the rule for the route's table names; `None` if the rule names none. The route itself
+    /// may have another interface.
     interface: Option<String>,
     gateway: IpAddr,
     source: Option<IpNet>,

@@ -1045,8 +1045,8 @@ impl UncheckedMobileRouter {
         }
     }
 
-    /// Checks that the prefixes of a router with direct routes can be proven, and that the station is no home
-    /// agent.
+    /// Checks that the prefixes of a router with direct routes can be proven: at most 8 prefixes, each a /64.
+    /// Also checks that the station is no home agent.
     fn check_direct_routes(&self, is_home_agent: bool, sink: &ErrorSink<'_>) {
         let Some(first) = self.mobile_network.direct_routes.valid_items.first() else { return };
         if is_home_agent {

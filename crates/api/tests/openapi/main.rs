@@ -56,7 +56,7 @@ fn read_file(path: &str) -> String {
     fs::read_to_string(repository_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns the type in a cell of the table: "array of [`Binding`]".
+/// Returns the type in a cell of the table, such as "array of [`Binding`]"; `None` for a cell without a type.
 fn type_in_cell(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("[`")?;
     rest.split_once("`]").map(|(name, _)| name.to_owned())

@@ -30,7 +30,7 @@ fn bounds_of_field(name: &str, field: &str) -> Value {
     }
 }
 
-/// Returns the schema of a type that is a string in JSON.
+/// Returns the schema of a type that is a string in JSON; `None` for any other type.
 fn string_schema(name: &str) -> Option<Value> {
     let gn_address = json!({"type": "string", "pattern": "^[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){3}$"});
     let mac = json!({"type": "string", "pattern": "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$"});

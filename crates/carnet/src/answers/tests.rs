@@ -61,8 +61,8 @@ fn api_page_lists_exactly_the_reasons_of_states() {
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
-        // The page also lists the drop reasons of the GeoNetworking link. Another crate defines these, so
-        // leave them out here.
+        // `docs/counters.md` also lists the drop reasons of the GeoNetworking link. Another crate defines
+        // these, so leave them out here.
         let page: BTreeSet<&str> = counters_on_page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))

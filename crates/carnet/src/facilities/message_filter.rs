@@ -11,7 +11,8 @@ use super::named_numbers::{self, CAUSE_NAMES};
 /// Filter of a client for messages and objects; a filter without values passes all of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MessageFilter {
-    /// Kinds that pass: CAM (for the map: stations) or DENM (for the map: events).
+    /// Kinds that pass: CAM (for the map: stations) or DENM (for the map: events). With `None` all kinds
+    /// pass.
     message_kinds: Option<Vec<MessageKind>>,
     /// Named area or circle. Only messages and objects inside it pass the filter.
     pub area: Option<GnArea>,
@@ -112,7 +113,8 @@ fn parse_bounded(key: &str, value: &str, least: f64, most: f64) -> Result<f64, S
     number.ok_or_else(|| format!("{key} is {value:?}, expected a number from {least} to {most}"))
 }
 
-/// Decodes the `%XX` sequences of a value (RFC 3986 2.1).
+/// Decodes the `%XX` sequences of a value (RFC 3986 2.1); `None` if a sequence is invalid or the result is no
+/// UTF-8 text.
 fn decode_percent(text: &str) -> Option<String> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

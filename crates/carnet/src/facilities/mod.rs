@@ -66,7 +66,7 @@ pub struct Applications {
     message_sender: broadcast::Sender<Arc<ReceivedMessage>>,
     /// Name of the station, which is the sender in messages for other gateways.
     name: String,
-    /// Action ID of the event that was triggered last.
+    /// Action ID of the event that was triggered last, until the caller takes it.
     last_triggered: Option<ActionId>,
     /// Last report of an application about the vehicle.
     pub vehicle_report: Vehicle,

@@ -12,7 +12,8 @@ pub fn name(names: &[(&str, u8)], number: u8) -> String {
     known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
 }
 
-/// Returns the number of a name; a text of digits is also a number.
+/// Returns the number that belongs to a name in `names`; a text of digits is a number itself. Returns `None`
+/// for an unknown name.
 pub fn number_of_name(names: &[(&str, u8)], text: &str) -> Option<u8> {
     let known = names.iter().find(|(name, _)| *name == text);
     known.map(|(_, number)| *number).or_else(|| text.parse().ok())

@@ -44,7 +44,8 @@ impl VirtualInterfaces {
         })
     }
 
-    /// Returns the reason why an interface could not be created. Returns each reason only once.
+    /// Returns the reason why an interface could not be created. Returns each reason only once, and otherwise
+    /// `None`.
     pub fn take_failure(&mut self) -> Option<String> {
         self.creation_failure.take()
     }

@@ -47,7 +47,7 @@ impl ReadPause {
         }
     }
 
-    /// Returns the time before which the station reads no control messages.
+    /// Returns the time before which the station reads no control messages; `None` if it may read them now.
     pub(super) fn no_reads_until(&self) -> Option<Instant> {
         self.no_reads_until
     }

@@ -99,7 +99,7 @@ impl StationRunner {
         self.encrypted_sessions.get().map(Sessions::key_status).ok_or(ERROR_NO_SESSIONS.to_owned())
     }
 
-    /// Returns the time of the next timer of station and sessions.
+    /// Returns the time of the next timer of station and sessions; `None` if no timer runs.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let sessions = self.encrypted_sessions.get().and_then(Sessions::poll_timeout);
         self.station.poll_timeout().into_iter().chain(sessions).min()
@@ -145,7 +145,7 @@ impl StationRunner {
         }
     }
 
-    /// Returns the next message of the sessions for the log.
+    /// Returns the next message of the sessions for the log; `None` if no message waits.
     fn poll_session_message(&mut self) -> Option<String> {
         let router = self.station.mobile_router();
         self.encrypted_sessions.get_mut()?.poll_message(|address| {

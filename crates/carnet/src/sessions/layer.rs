@@ -116,7 +116,7 @@ struct SessionSlot {
     remote: SocketAddr,
     /// Time of the last packet in either direction.
     last_packet_at: Time,
-    /// Time of the first signalling message since the last received packet.
+    /// Time of the first signalling message since the last received packet; `None` if no answer is missing.
     unanswered_since: Option<Time>,
     /// Time of the next handshake if no packet arrives until then. `silence_limit` is the time between two of
     /// these handshakes.
@@ -893,7 +893,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the next datagram to send, and puts its octets into [`Self::outgoing_packet_mut`].
+    /// Returns the next datagram to send, and puts its octets into [`Self::outgoing_packet_mut`]. Returns
+    /// `None` if no datagram waits.
     pub fn poll_datagram(&mut self) -> Option<OutgoingDatagram> {
         while let Some(ready) = self.ready_datagrams.pop_front() {
             let ReadyDatagram { socket, remote, traffic_class, may_fragment, octets } = ready;
@@ -1024,7 +1025,7 @@ impl Sessions {
         }
     }
 
-    /// Returns the time of the next [`Self::handle_due_work`].
+    /// Returns the time of the next [`Self::handle_due_work`]; `None` if no work is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.session_engine.has_handshakes() || !self.stored_routes.is_empty() {
             return Some(Time::ZERO);

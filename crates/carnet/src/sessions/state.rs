@@ -109,7 +109,7 @@ pub(super) enum Stored {
     Never,
 }
 
-/// State of the sessions that outlives a restart, in memory.
+/// The sessions' state in memory. It outlives a restart in a file or in the store of a fleet.
 #[derive(Debug)]
 pub(super) struct StoredState {
     medium: StateMedium,

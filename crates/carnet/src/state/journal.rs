@@ -406,7 +406,7 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
     bail!("another running station has locked the state file {}", path.display())
 }
 
-/// Returns whether this name still leads to this file.
+/// Returns whether the path still names this open file.
 fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
     disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -44,6 +44,7 @@ pub struct Process {
     state_queue: CommitQueue,
     state_writer: JournalWriter,
     /// Commit that the disk is writing: the time at which the disk has finished, its number, and its changes.
+    /// `None` if the disk is idle.
     commit_in_progress: Option<(Time, u64, Vec<RecordChange>)>,
     read_events_at: Option<Time>,
     tick_at: Option<Time>,
@@ -98,7 +99,7 @@ impl Node {
         WallTime::from_unix_nanos((right + self.clock_ahead) as u64)
     }
 
-    /// Returns when the machine's next action is due.
+    /// Returns when the machine's next action is due; `None` if no action is planned.
     pub fn next_action_at(&self, now: Time) -> Option<Time> {
         let Some(process) = &self.process else { return self.next_start_at };
         let writes = match &process.commit_in_progress {

@@ -113,7 +113,7 @@ pub fn run_nft(host: &Host, words: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns the number of packets that the inbound packet filter (the door) has refused.
+/// Returns the number of packets that the inbound packet filter has refused.
 fn refused_packets(router: &Host) -> u64 {
     let table = run_nft(router, "list table inet carnet_rules");
     let line = table.lines().find(|line| line.contains("counter packets")).expect("a counting rule");
@@ -156,7 +156,7 @@ fn check_inbound_filter(path: &str) {
     }
     echo.wait_until_flowing();
 
-    // From here on, the door lets packets to UDP port 4433 pass.
+    // From here on, the inbound filter lets packets to UDP port 4433 pass.
     let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
     let cannon = RawSender::new(&bed.core);
     let open = ipv6_packet(

@@ -23,7 +23,8 @@ use crate::testbed::{HOME_ADDRESS, Testbed};
 const FLEET_PROGRAM: &str = env!("CARGO_BIN_EXE_carnet-fleet");
 const MEMBER_NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 
-/// Returns the path of etcd, also if `tools/setup.sh test` has installed it.
+/// Returns the path of etcd, also if `tools/setup.sh test` has installed it. Without etcd it prints this and
+/// returns `None`.
 fn find_etcd() -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/etcd");
     let tool = if unpacked.exists() { unpacked } else { "etcd".into() };

@@ -99,7 +99,7 @@ fn open_group_socket(host: &Host, group: &'static str) -> UdpSocket {
     })
 }
 
-/// Returns the next packet of a socket, with its source address.
+/// Returns the next packet of a socket as text, with its source address; `None` if no packet arrives.
 fn receive_text_and_source(socket: &UdpSocket) -> Option<(String, String)> {
     let mut octets = [0; 64];
     let (length, from) = socket.recv_from(&mut octets).ok()?;

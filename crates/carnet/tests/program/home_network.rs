@@ -10,7 +10,8 @@ const ON_BOARD_HOST: &str = "2001:db8:1:a::10";
 /// Address of a host on the home link.
 const HOME_LINK_HOST: &str = "2001:db8:1::50";
 
-/// Flushes a host's neighbour cache. Returns the link-layer address that the host then resolves for `target`.
+/// Flushes a host's neighbour cache. Returns the link-layer address that the host then resolves for `target`;
+/// `None` if `target` does not answer.
 fn mac_in_neighbour_table(host: &Host, target: &str) -> Option<String> {
     host.run_ip("-6 neigh flush all");
     host.can_ping(target).then(|| {

@@ -529,8 +529,8 @@ fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
     let sniffer = PacketSniffer::start_for(&bed.core, &["wlan"], 4);
     let (agent, mut router) =
         start_both_adapted(&bed, |config| config_with_station_line(&config, &directory), |config| config);
-    // Returns the payload of the first captured UDP datagram to the home agent that has a Binding Update
-    // (Mobility Header type 5) inside IPv6.
+    // Returns the payload of the first captured UDP datagram to the home agent with a Binding Update
+    // (Mobility Header type 5) inside IPv6; `None` for other packets.
     let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {
         let udp = packet.get(20..).filter(|_| packet[0] == 0x45 && packet[9] == 17)?;
         let (to, inner) = (u16::from_be_bytes([udp[2], udp[3]]), udp.get(8..)?);

@@ -93,7 +93,7 @@ fn carnet_moves_local_rule_again() {
     let traffic = bed.start_echo(50);
     traffic.wait_until_flowing();
     let is_back = || bed.router.run_ip("-6 rule show pref 0").contains("lookup local");
-    // carnet repairs three times at once, then after pauses of a second and of two.
+    // carnet repairs three times at once, then after pauses of one second and two seconds.
     for _ in 0..5 {
         bed.router.run_ip("-6 rule add pref 0 lookup local");
         wait_until("the rule is gone again", seconds(5), || !is_back());

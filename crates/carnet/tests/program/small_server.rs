@@ -42,14 +42,14 @@ fn config_with_networks(config: &str) -> String {
     config.replace(prefixes, "prefixes = ['fd00:a::/64']\nipv4_prefixes = ['10.42.7.0/24']\n")
 }
 
-/// Serves one page on `server` by HTTP, and fetches it from `client`. Returns the source address of the
-/// request as the server saw it, and the number of octets that the client received.
+/// Serves one page on `server` by HTTP, and fetches it from `client`. Returns the request's source address as
+/// the server saw it, and the number of octets that the client received. Returns `None` if the fetch fails.
 fn fetch_page(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, usize)> {
     fetch_from(client, server, address, address)
 }
 
-/// Serves a page at `own` and fetches it at `seen`: NAT makes the server's address look like another one to
-/// the client.
+/// Serves a page at `own` and fetches it at `seen`, because NAT changes the server's address for the client.
+/// Returns the same as `fetch_page`.
 fn fetch_from(client: &Host, server: &Host, own: &str, seen: &str) -> Option<(IpAddr, usize)> {
     let (own, seen): (IpAddr, IpAddr) = (own.parse().expect("an address"), seen.parse().expect("an address"));
     let listener = server.run_in_namespace(move || TcpListener::bind((own, 0)).expect("a listener"));

@@ -20,7 +20,7 @@ struct TestSecret {
     text: String,
 }
 
-/// Returns a secret whose octets occur nowhere else; each `number` gives another one.
+/// Returns a secret whose octets occur nowhere else. Each `number` gives a different secret.
 fn numbered_secret(number: u8, length: u8) -> TestSecret {
     let octets: Vec<u8> =
         (0..length).map(|at| at.wrapping_mul(37).wrapping_add(number.wrapping_mul(101))).collect();

@@ -16,8 +16,8 @@ use crate::LinkAddress;
 /// State of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressState {
-    /// The server has received this request, and waits for ARP replies of a host that uses the address. After
-    /// that it answers the request.
+    /// The server has received this DHCPDISCOVER or DHCPREQUEST, and waits for ARP replies of a host that
+    /// uses the address. After that it answers the message.
     Probed(Box<ClientMessage>),
     /// The server has offered the address.
     Offered,
@@ -113,7 +113,7 @@ impl AddressBindings {
         (self.range_addresses.len(), self.free_addresses.len())
     }
 
-    /// Returns the earliest time at which the state of an address ends.
+    /// Returns the earliest time at which the state of an address ends; `None` if no state ends by time.
     pub fn next_deadline(&self) -> Option<Time> {
         self.addresses_by_deadline.first().map(|(due, _)| *due)
     }
@@ -154,7 +154,8 @@ impl AddressBindings {
         other
     }
 
-    /// Removes the entry of an address, and makes the address free.
+    /// Removes the entry of an address, and makes the address free. Returns the entry; `None` if the address
+    /// had none.
     pub fn remove(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
         let binding = self.remove_from_indexes(address)?;
         self.add_free_address(address);
@@ -177,7 +178,8 @@ impl AddressBindings {
         }
     }
 
-    /// Removes the entry of an address from all indexes except the index of free addresses.
+    /// Removes the entry of an address from all indexes except the index of free addresses. Returns the
+    /// entry, if the address had one.
     fn remove_from_indexes(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
         let binding = self.binding_by_address.remove(&address)?;
         self.addresses_by_deadline.remove(&(binding.state_ends_at, address));

@@ -270,7 +270,7 @@ pub fn valid_host_name(octets: &[u8]) -> Option<String> {
 }
 
 /// Returns the first label of a Client FQDN option, which has the flags and two unused octets before the name
-/// (RFC 4702 2).
+/// (RFC 4702 2). Returns `None` if it is no valid name.
 fn host_of_fqdn(data: &[u8]) -> Option<String> {
     /// Flag E: the name is in the wire format of DNS.
     const FLAG_DNS_ENCODING: u8 = 4;

@@ -397,8 +397,9 @@ impl DhcpServer {
         self.probe_address(now, address, &request)
     }
 
-    /// Returns a free address for a client. It takes the reserved, the former or the requested address. If
-    /// none of these is free, it takes the address that has been free for the longest time.
+    /// Returns a free address for a client: the reserved, the former or the requested address. If none of
+    /// these is free, returns the address that has been free for the longest time. Returns `None` if no
+    /// usable address is free.
     fn choose_address(&self, request: &ClientMessage) -> Option<Ipv4Addr> {
         let own = self.address;
         if let Some(reservation) = self.config.reservation_for(request.link_address) {

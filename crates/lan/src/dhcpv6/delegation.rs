@@ -382,9 +382,9 @@ impl PrefixDelegator {
         used.or_else(|| before.map(|(_, delegation)| delegation.prefix).filter(overlaps))
     }
 
-    /// Returns the first free prefix for an interface that begins at or behind an address. Each step of the
-    /// search skips a network in use or a delegation. So there are at most as many steps as networks and
-    /// delegations.
+    /// Returns the first free prefix for an interface that begins at or behind an address; `None` if no
+    /// prefix is free. Each step of the search skips a network in use or a delegation, so the number of steps
+    /// is limited.
     fn first_free_prefix(&self, interface: &DelegatingInterface, from: u128) -> Option<Ipv6Net> {
         let length = interface.length;
         let size = 1u128.checked_shl(u32::from(128 - length))?;

@@ -158,7 +158,7 @@ fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     octets.get(at..)?.first_chunk().map(|octets| u32::from_be_bytes(*octets))
 }
 
-/// Returns the offset behind a name, which may end with a compression pointer.
+/// Returns the offset behind a name, which may end with a compression pointer; `None` if the name is invalid.
 fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
     let start = at;
     loop {
@@ -175,8 +175,8 @@ fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Reads the question of a message that has one. Returns it with the offset behind it. A compression pointer
-/// makes the message invalid.
+/// Reads the question of a message that has one. Returns the question and the offset behind it. Returns
+/// `None` if it is invalid, for example by a compression pointer.
 fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
     if u16_at(octets, 4)? != 1 {
         return None;
@@ -438,7 +438,8 @@ fn lifetime(
     Some(all?.min(valid(minimum)))
 }
 
-/// Returns the answer to an invalid query: its header alone.
+/// Returns the answer to an invalid query: its header alone. Returns `None` if the query is too short for a
+/// header.
 pub fn refusal_of_query(query: &[u8], code: ResponseCode) -> Option<Vec<u8>> {
     let (id, flags) = (u16_at(query, 0)?, u16_at(query, 2)?);
     let copied = flags & (header_flag::OPCODE | header_flag::RECURSION_DESIRED);
@@ -500,7 +501,7 @@ fn decimal_octet(label: &[u8]) -> Option<u8> {
     (value.to_string().as_bytes() == label).then_some(value)
 }
 
-/// Returns the value of a label that is a hexadecimal digit.
+/// Returns the value of a label that is a hexadecimal digit; `None` for any other label.
 fn hexadecimal_digit(label: &[u8]) -> Option<u8> {
     let [digit] = label else { return None };
     char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok())

@@ -40,7 +40,8 @@ pub struct DatagramReader {
     sockets: DatagramSockets,
     burst_buffer: Vec<u8>,
     control_buffer: Vec<u8>,
-    /// Part of the last received burst that the reader has not returned yet.
+    /// Part of the last received burst that the reader has not returned yet; `None` if no packet of it is
+    /// left.
     rest_of_burst: Option<RestOfBurst>,
     /// A burst that is one super packet (GSO), of which the reader still has to return segments.
     burst_under_segmentation: Option<BurstUnderSegmentation>,

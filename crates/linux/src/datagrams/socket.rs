@@ -54,7 +54,7 @@ pub(super) struct Socket {
     inner_version: InnerIpVersion,
     /// Whether received packets begin with an IPv4 header, as in a raw socket.
     pub(super) is_raw: bool,
-    /// Socket for ICMP errors about packets of a raw socket.
+    /// Socket for ICMP errors about packets of a raw socket; `None` if this socket does not own one.
     pub(super) icmp_errors: Option<IcmpErrorSocket>,
 }
 

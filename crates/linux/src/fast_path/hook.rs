@@ -20,7 +20,7 @@ pub(crate) const TC_FILTER_PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 #[derive(Debug)]
 pub(super) struct ProgramHook {
     link_id: SchedClassifierLinkId,
-    /// Index of the interface, if carnet gave it a `clsact` qdisc.
+    /// Index of the interface, if carnet gave it a `clsact` qdisc; otherwise `None`.
     qdisc_interface: Option<u32>,
 }
 

@@ -187,7 +187,7 @@ impl<'a> BtfTypes<'a> {
         from.split(|octet| *octet == 0).next().unwrap_or_default()
     }
 
-    /// Returns the offset in octets of a member of a structure.
+    /// Returns the offset in octets of a member of a structure; `None` if the structure has no such member.
     fn member_offset(&self, of: &BtfType<'a>, member: &str) -> Option<u32> {
         let members = of.member_octets.chunks_exact(12);
         let found = members

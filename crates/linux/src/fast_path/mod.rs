@@ -228,7 +228,7 @@ pub(crate) struct FastPath {
     routing_knowledge: RoutingKnowledge,
     /// Prefixes of mobile networks whose packets the kernel must see, because NAT changes their addresses.
     prefixes_left_to_kernel: Vec<Ipv6Net>,
-    /// Programs that a thread is loading, perhaps to replace the programs in use.
+    /// Programs that a thread is loading, perhaps to replace the programs in use; `None` if no thread runs.
     loading_programs: Option<LoadingPrograms>,
     filtered_interfaces: FilteredInterfaces,
     /// Data about the packet filter's rules, as the programs get them.

@@ -83,7 +83,7 @@ struct TableBinding {
     is_left_to_slow_path: bool,
     /// Rules that distribute the binding's packets among its tunnels, if any.
     rules: Option<Vec<FlowRule>>,
-    /// Ends of the tunnel that carnet last allowed to transmit.
+    /// Ends of the tunnel that carnet last allowed to transmit; `None` if it has not allowed any.
     last_transmitting_ends: Option<TunnelEnds>,
     map_slot: Option<u32>,
     installed_value: Option<InstalledBinding>,
@@ -178,10 +178,11 @@ struct MapChanges {
     /// Numbers of the rule sets that the commit adds to the maps.
     rules: Vec<u32>,
     replaced_rules: Vec<u32>,
-    /// For each number of a tunnel end: whether the commit moves a prefix from one binding to another.
+    /// For each kind of tunnel end (by its number): whether the commit moves a prefix from one binding to
+    /// another.
     prefix_moved: [bool; 2],
-    /// For each number of a tunnel end: whether the commit removes a binding from the maps, so that it uses
-    /// the slow path.
+    /// For each kind of tunnel end (by its number): whether the commit removes a binding from the maps, so
+    /// that it uses the slow path.
     binding_evicted: [bool; 2],
 }
 
@@ -223,7 +224,7 @@ pub(crate) struct BindingTable {
     last_rules_number: u32,
     slot_limit: u32,
     max_prefixes: usize,
-    /// For each number of a tunnel end: number of prefixes in the maps, by length.
+    /// For each kind of tunnel end (by its number): number of prefixes in the maps, by length.
     prefixes_by_length: [BTreeMap<u32, usize>; 2],
     published_lengths: [LengthsValue; 2],
     /// Bindings without room, with the reason.
@@ -335,7 +336,8 @@ impl BindingTable {
         }
     }
 
-    /// Returns the rules with this number, as they have to be in the maps.
+    /// Returns the rules with this number, as they have to be in the maps; `None` if no rules have the
+    /// number.
     pub(crate) fn added_rules(&self, number: u32) -> Option<&RulesValue> {
         self.rules.get(&number)
     }

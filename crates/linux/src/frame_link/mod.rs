@@ -117,9 +117,11 @@ pub struct FrameLink {
     receive_batch: ReceiveBatch,
     send_queue: SendQueue,
     counters: FrameCounters,
-    /// Last logged reason why the interface cannot be used.
+    /// Last logged reason why the interface cannot be used; `None` if carnet has logged none since the
+    /// interface last worked.
     last_logged_error: Option<String>,
-    /// Undo file with the interface's former link-layer address.
+    /// Undo file with the interface's former link-layer address; `None` if the link must not change the
+    /// address.
     undo_file: Option<UndoFile>,
     /// Whether the driver reports acknowledgements of sent frames.
     acknowledgement_reports: AcknowledgementReports,

@@ -45,7 +45,7 @@ pub(crate) struct Ipv4NextHops {
 pub(crate) struct Ipv4DefaultRoute {
     pub(crate) index: u32,
     pub(crate) metric: u32,
-    /// Source address that the route prefers (`src`).
+    /// Source address that the route prefers (`src`); `None` if the route has none.
     pub(crate) preferred_source: Option<Ipv4Addr>,
     /// Address of the gateway; the unspecified address if the route has no gateway.
     pub(crate) gateway: Ipv4Addr,

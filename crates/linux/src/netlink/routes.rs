@@ -48,7 +48,7 @@ pub(crate) struct RouteInfo {
     pub(crate) is_unicast: bool,
     /// Source prefix for which the route holds; `None` for any source.
     pub(crate) source: Option<Ipv6Net>,
-    /// Source address that the route prefers (`src`).
+    /// Source address that the route prefers (`src`); `None` if the route has none.
     pub(crate) preferred_source: Option<Ipv6Addr>,
     /// Hundredths of a second until the route expires; negative if it has expired. `None` for a route without
     /// lifetime.

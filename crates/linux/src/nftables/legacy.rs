@@ -233,7 +233,7 @@ impl LegacyTable<'_> {
         }
     }
 
-    /// Returns the entry at an offset, and the offset of the next one.
+    /// Returns the entry at an offset, and the offset of the next one; `None` if the entry is invalid.
     fn entry_at(&self, at: usize) -> Option<(&[u8], usize)> {
         let length = usize::from(u16_at(self.entry_octets.get(at..)?, self.layout.target_offset_at + 2)?);
         let next = at.checked_add(length)?;

@@ -260,7 +260,8 @@ impl HostRateSet {
         HostRateSet::set_for_packets(&rule.packets)
     }
 
-    /// Returns the set for the addresses of a rate limit with these conditions.
+    /// Returns the set for the addresses of a rate limit with these conditions; `None` if they contain no
+    /// rate limit for each host.
     fn set_for_packets(packets: &PacketMatch) -> Option<HostRateSet> {
         let by = packets.over_rate?.by;
         if by == HostIdentity::LinkAddress {

@@ -77,7 +77,7 @@ pub(crate) struct RuleTable {
     seconds_until_leftover_removal: u32,
     /// Traffic that the rules of replaced tables have counted, by total.
     totals_of_replaced_tables: BTreeMap<CountedTraffic, PacketCount>,
-    /// Error of the last attempt to replace the table.
+    /// Error of the last attempt to replace the table; `None` if it succeeded.
     error: Option<String>,
     /// Whether [`Self::error`] has changed since the caller last fetched it.
     error_changed: bool,

@@ -52,18 +52,20 @@ pub struct FixTracker {
     last_fix_at: Option<Time>,
     /// Receiver's time in the last fix.
     last_fix_time: Option<WallTime>,
-    /// Receiver's time in the last valid report, even if this report had no new fix.
+    /// Receiver's time in the last valid report, even if this report had no new fix; `None` before the first
+    /// report.
     last_report_time: Option<WallTime>,
     /// Fault of the last report without a fix, and the time of this report; `None` after a fix.
     last_fault: Option<(Time, PositionLossReason)>,
     /// Time at which the receiver counts as silent.
     receiver_deadline: Option<Time>,
-    /// Last comparison of receiver's clock and system clock, from a gpsd on this machine. It has the time of
-    /// the report, the difference in milliseconds, and whether a pulse per second was used.
+    /// Last comparison of receiver's clock and system clock, from a gpsd on this machine; `None` before the
+    /// first comparison. It has the time of the report, the difference in milliseconds, and whether a pulse
+    /// per second was used.
     last_clock_comparison: Option<(Time, i64, bool)>,
-    /// Time since when the system clock has seemed wrong.
+    /// Time since which the system clock has seemed wrong; `None` while it seems right.
     clock_suspect_since: Option<Time>,
-    /// Difference that the last event about the clock reported.
+    /// Difference that the last event about the clock reported; `None` before such an event.
     reported_clock_difference: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
     incomplete_reports: u64,

@@ -163,8 +163,8 @@ pub(super) struct KernelState {
     pub(super) boot_number: u32,
     /// Whether addresses store the mark of their owner; a kernel before Linux 5.18 does not.
     pub(super) keeps_marks: bool,
-    /// Number of further steps after which the process counts as dead, and the disk, which then refuses all
-    /// requests too.
+    /// Number of further steps after which the process counts as dead, with the disk, which then refuses all
+    /// requests too. `None` if the process does not die.
     pub(super) steps_until_death: Option<(u32, SimulatedDisk)>,
 }
 

@@ -20,7 +20,8 @@ const PACKET_BUFFER_SIZE: usize = virtio::VIRTIO_HEADER_LENGTH + 40 + 65_535;
 pub struct TunnelReader {
     tun_device: TunDevice,
     packet_buffer: Box<[u8]>,
-    /// Length of the burst in [`Self::packet_buffer`], and its remaining segments.
+    /// Length of the burst in the buffer [`Self::packet_buffer`], and its remaining segments; `None` if no
+    /// burst is being cut.
     burst_in_buffer: Option<(usize, BurstSegments)>,
     /// Whether the last read returned a burst of packets.
     had_burst: bool,

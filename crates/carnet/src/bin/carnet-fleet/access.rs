@@ -171,7 +171,7 @@ impl AccessFiles {
     }
 }
 
-/// Reads the certificates in a file, which has at least one.
+/// Reads the certificates in a file. A file without a certificate is an error.
 fn read_certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let mut octets = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MAX_ACCESS_FILE_SIZE + 1).read_to_end(&mut octets));

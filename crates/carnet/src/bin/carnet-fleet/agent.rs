@@ -360,7 +360,7 @@ mod tests {
         key.public_key().to_string()
     }
 
-    /// The member has the key of the fleet, then another one, and then both keys of a change.
+    /// The member has the key of the fleet, then a different key, and then both keys of a key change.
     #[test]
     fn member_compares_its_keys_with_those_of_the_fleet() {
         let scratch = ScratchFolder::new();

@@ -92,7 +92,7 @@ fn is_interface(text: &str) -> bool {
     (1..=15).contains(&text.len()) && !text.chars().any(|one| one.is_whitespace() || "/:%".contains(one))
 }
 
-/// Parses a neighbour, with the interface that a link-local address needs.
+/// Parses a neighbour; a link-local address needs its interface. Returns `None` for an invalid text.
 fn parse_neighbour(text: &str) -> Option<ProbedNeighbour> {
     let (address, interface) = match text.split_once('%') {
         Some((address, interface)) => (address, Some(interface)),
@@ -107,7 +107,7 @@ fn parse_neighbour(text: &str) -> Option<ProbedNeighbour> {
     (somebody && there).then(|| ProbedNeighbour { address, interface: interface.map(str::to_owned) })
 }
 
-/// Splits the URL of a server into its scheme, and its name with the port.
+/// Splits the URL of a server into its scheme, and its name with the port. Returns `None` for an invalid URL.
 fn split_server_url(text: &str) -> Option<(&'static str, &str)> {
     let (scheme, rest) = [HTTPS_SCHEME, HTTP_SCHEME]
         .into_iter()

@@ -24,7 +24,7 @@ use crate::links::LinkVerdict;
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two attempts to watch the store.
 const WATCH_RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// Time without a message of a watch after which the etcd server counts as failed. A standby writes every
+/// Time without a message of a watch after which the etcd server counts as failed. A standby writes once a
 /// second, and a leader more often.
 const WATCH_SILENCE_LIMIT: Duration = Duration::from_secs(3);
 /// Time between two comparisons of keys that differ.

@@ -31,10 +31,11 @@ struct SeatStatus {
     /// Name of the leader.
     owner: Option<String>,
     state: SeatState,
-    /// Last member that wrote as the leader, or that gave up the leadership.
+    /// Last member that wrote as the leader, or that gave up the leadership; `None` if no such member is
+    /// known.
     last: Option<LastLeader>,
     members: Vec<Member>,
-    /// Number of nodes for which the home agent has records.
+    /// Number of nodes for which the home agent has records; `None` if no server of the store answers.
     nodes: Option<u64>,
     store: Vec<ServerState>,
     here: LocalMember,

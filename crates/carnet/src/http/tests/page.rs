@@ -14,14 +14,14 @@ const API_PAGE: &str = include_str!("../../../../../docs/api.md");
 const ROUTE_SOURCES: [&str; 3] =
     [include_str!("../../http.rs"), include_str!("../geonet.rs"), include_str!("../facilities.rs")];
 
-/// Returns method and path of every request on the page.
+/// Returns method and path of every request in the tables of `docs/api.md`.
 fn requests_on_page() -> Vec<(&'static str, &'static str)> {
     let rows = API_PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let requests = rows.filter_map(|(request, _)| request.split_once(' '));
     requests.filter(|(method, _)| ["GET", "POST"].contains(method)).collect()
 }
 
-/// Returns the example of a body on the page, after the heading of its request.
+/// Returns the example of a request body in `docs/api.md`, after the heading of this request.
 fn example_body_of(path: &str) -> Value {
     let heading = |method| API_PAGE.split_once(&format!("\n`{method} {path}`"));
     let (_, rest) = heading("POST").or_else(|| heading("PUT")).unwrap_or_else(|| panic!("no body of {path}"));

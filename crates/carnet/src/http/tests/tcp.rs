@@ -257,7 +257,8 @@ async fn only_dashboard_files_are_served_without_token() {
     );
 }
 
-/// Returns the command for promtool, also if `tools/setup.sh test` has installed it.
+/// Returns the command for promtool, also if `tools/setup.sh test` has installed it. Without promtool it
+/// prints this and returns `None`.
 fn promtool_command() -> Option<Command> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/promtool");
     let tool = if unpacked.exists() { unpacked } else { "promtool".into() };

@@ -31,7 +31,7 @@ const PATH_NUMBERS: [u8; 2] = [1, 2];
 #[derive(Debug, Clone, Copy)]
 struct DirectSession {
     path: SessionPath,
-    /// Time of the last message that came out of the session, or of its handshake.
+    /// Time of the last message that came out of the session, or of its handshake; `None` before both.
     received_at: Option<Time>,
 }
 
@@ -44,7 +44,7 @@ struct DirectPeer {
     sessions: [DirectSession; 2],
     /// Packets that wait for a session, with their routes.
     pending: VecDeque<(PendingPacket, DatagramRoute)>,
-    /// Remote address of the last datagram that this end has sent.
+    /// Remote address of the last datagram that this end has sent; `None` before the first datagram.
     remote: Option<Ipv6Addr>,
     /// Time of the first message to the router since its last answer; `None` if no answer is missing.
     asked: Option<Time>,

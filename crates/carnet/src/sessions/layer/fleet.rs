@@ -163,7 +163,7 @@ impl Sessions {
         has_new
     }
 
-    /// Handles the report that the store has a commit.
+    /// Handles the report that the store has the commit with this number.
     pub fn handle_written(&mut self, now: Time, commit: u64) {
         self.held.written = commit;
         self.release(now);

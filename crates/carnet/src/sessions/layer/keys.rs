@@ -128,7 +128,8 @@ impl Sessions {
         key.is_some_and(|key| public_keys_of(&private_keys_of(key)).iter().any(|key| known.contains(key)))
     }
 
-    /// Returns the newest own public key, which names this station to other mobile routers.
+    /// Returns the newest public key of this station, by which the station names itself to other mobile
+    /// routers; `None` without a key.
     pub fn newest_key(&self) -> Option<[u8; 32]> {
         self.session_engine.public_keys().first().map(|key| *key.octets())
     }
@@ -181,7 +182,8 @@ impl Sessions {
         RemoteEnd { peer_id: path.peer_id, home_agent: slot.map(|slot| slot.home_agent.address) }
     }
 
-    /// Returns the established path on which packets of a remote end came last.
+    /// Returns the established path on which packets of a remote end came last; `None` if no path to it is
+    /// established.
     fn established_path_to(&self, end: RemoteEnd) -> Option<(SessionPath, DatagramRoute)> {
         if let Some(address) = end.home_agent {
             let slot = self
@@ -202,7 +204,7 @@ impl Sessions {
         })
     }
 
-    /// Returns the time of the next [`Self::handle_due_key_work`].
+    /// Returns the time of the next [`Self::handle_due_key_work`]; `None` if no work about keys is due.
     pub(super) fn next_key_work_at(&self) -> Option<Time> {
         let turn = self
             .next_key_to_announce()
@@ -500,7 +502,8 @@ mod tests {
         agent: Sessions,
         in_flight: VecDeque<(TestEnd, Vec<u8>)>,
         delivered_datagrams: usize,
-        /// The end to kill, and the number of delivered datagrams before it is killed.
+        /// The end to kill, and the number of delivered datagrams before it is killed; `None` if no end is
+        /// killed.
         kill_before: Option<(TestEnd, usize)>,
         /// Number of packets that came out of the sessions.
         arrived_packets: usize,

@@ -84,7 +84,7 @@ fn write_credentials(folder: &Path) {
 const ACCESS_CONFIG: &str = "[access]\nca = 'ca.pem'\ncertificate = 'member.pem'\nkey = 'member.key'\n\
                       user = 'north'\npassword_file = 'password'\n";
 
-/// Returns a fleet whose store demands certificates and users.
+/// Returns a fleet whose store demands certificates and users; `None` without etcd.
 fn fleet_with_authentication() -> Option<TestFleet> {
     let fleet = TestFleet::with_etcd(1, |bed| {
         let path = |name: &str| bed.scratch.path_of(name).display().to_string();

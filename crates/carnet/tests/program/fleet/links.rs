@@ -9,8 +9,8 @@ use crate::hosts::{Host, output_text, seconds, wait_until};
 /// URL of the store.
 const ETCD_URL: &str = "http://[2001:db8:fe::1]:2379";
 
-/// Returns a fleet of three members, each with its own path to the store. The leader reaches the core by any
-/// of the core's addresses.
+/// Returns a fleet of three members, each with its own path to the store; `None` without etcd. The leader
+/// reaches the core by any of the core's addresses.
 fn fleet_of_three() -> Option<TestFleet> {
     let more = format!(
         "links = ['ha0']\nreach = ['2001:db8:f0::1', '2001:db8:f4::1', '2001:db8:f5::1']\n{LONG_TIMES_CONFIG}"

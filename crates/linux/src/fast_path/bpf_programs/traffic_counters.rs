@@ -148,8 +148,8 @@ impl LoadedPrograms {
         used
     }
 
-    /// Assigns a counter to another tunnel, or to none. If all paths of a slot share a counter, packets in
-    /// transit through the former tunnel count for the new one.
+    /// Assigns a counter to the tunnel between these ends, or to no tunnel (`None`). If all paths of a slot
+    /// share a counter, packets in transit through the former tunnel count for the new one.
     pub(super) fn assign_counter(&mut self, counter: u32, ends: Option<TunnelEnds>) {
         if self.tunnel_by_counter.get(&counter).map(|(ends, _)| *ends) == ends {
             return;

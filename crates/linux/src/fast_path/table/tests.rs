@@ -63,7 +63,8 @@ impl ModelMaps {
         }
     }
 
-    /// Returns the binding of an address, by the same steps as `find_slot` and `binding_of` in C.
+    /// Returns the binding of an address, by the same steps as `find_slot` and `binding_of` in C; `None` if
+    /// no binding has it.
     fn lookup_binding(&self, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let lengths = &self.lengths[end as usize];
         for length in lengths.used_lengths() {

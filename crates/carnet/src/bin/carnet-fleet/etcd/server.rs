@@ -57,8 +57,8 @@ impl StoreServer {
         StoreServer { address: place.to_owned(), tls_with_name: tls, etcd_user: user, state: Arc::default() }
     }
 
-    /// Returns a token. `refused` is a token that the server has refused; then the returned token is another
-    /// one.
+    /// Returns a token of the server. If `refused` is given, the server has refused that token, and the
+    /// function returns a newer one.
     pub(super) async fn token_except(&self, refused: Option<&ServerToken>) -> anyhow::Result<ServerToken> {
         let Some(user) = self.etcd_user.clone() else { return Ok(ServerToken::default()) };
         let old = refused.map_or(0, |given| given.token_number);
