@@ -122,7 +122,7 @@ pub struct Geonet {
     /// send a CAM.
     checks_cam_generation: bool,
     position_quality: PositionQuality,
-    /// Time at which the router received its last position.
+    /// Time at which the router received its last position; `None` before the first position.
     position_reported_at: Option<Time>,
     position_log_limiter: RateLimiter,
     fast_path: GeonetFastPath,

@@ -13,7 +13,8 @@ use foldhash::{HashMap, HashMapExt};
 /// Installation state of a desired entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EntryState {
-    /// Entry that the kernel has now under this key. While a change waits, it differs from the desired entry.
+    /// Entry that the kernel has now under this key; `None` if it has none. While a change waits, it differs
+    /// from the desired entry.
     pub(crate) installed: Option<Arc<ForwardingEntry>>,
     /// Index of the interface to which the installed entry belongs.
     pub(crate) index: u32,

@@ -422,8 +422,8 @@ impl Platform {
 
     /// Sends an ICMPv6 message on a link from the source address in it, and fills in its checksum.
     ///
-    /// A unicast message needs `peer` if the link has link-layer addresses. A multicast message goes to the
-    /// link-layer address of its group.
+    /// A unicast message needs `LinkMessage::peer` if the link has link-layer addresses. A multicast message
+    /// goes to the link-layer address of its group.
     pub fn send_icmpv6(&mut self, message: &LinkMessage) -> Result<()> {
         let known = self.state_keeper.observer.links_by_name.get(&message.interface);
         let operation =

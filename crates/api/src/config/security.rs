@@ -37,7 +37,7 @@ pub struct Pseudonyms {
     pub first_distance_m: (u16, u16),
     /// Minimum distance in metres that the vehicle drives between two changes.
     pub distance_m: u16,
-    /// Shortest and longest time that the station waits before a change, in addition to the distance.
+    /// Shortest and longest time that the station waits before a change, after it has driven the distance.
     pub time: (Duration, Duration),
     /// Longest time for which a change may be delayed.
     pub longest_lock: Duration,

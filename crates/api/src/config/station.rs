@@ -42,7 +42,7 @@ pub enum Sandbox {
     Off,
 }
 
-/// `station.http`, `station.http_tokens` and `station.http_pages`
+/// Values of the config keys `station.http`, `station.http_tokens` and `station.http_pages`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpApi {
     /// Address and port; a loopback address unless there are tokens.

@@ -70,7 +70,7 @@ pub struct Applications {
     last_triggered: Option<ActionId>,
     /// Last report of an application about the vehicle.
     pub vehicle_report: Vehicle,
-    /// Quality of the position that the program last reported to the station.
+    /// Quality of the position that the program last reported to the station; `None` before the first report.
     last_position_quality: Option<PositionQuality>,
 }
 

@@ -23,7 +23,7 @@ use crate::settings::{self, GeonetPathChoice};
 #[derive(Debug, Default)]
 pub(super) struct GeonetFastPath {
     path: Option<GeonetPath>,
-    /// Thread that loads the programs; packets take the slow path meanwhile.
+    /// Thread that loads the programs; packets take the slow path meanwhile. `None` if no thread loads any.
     loading_thread: Option<GeonetPathLoading>,
     /// Whether the station must not run without the fast path.
     is_needed: bool,
@@ -166,6 +166,7 @@ impl Geonet {
 
     /// Returns the counts of the packets that the fast path has handled since the previous call. While the
     /// fast path forwards packets, the next report is due when their position reaches its maximum age.
+    /// Returns `None` without a fast path.
     pub fn take_report(&mut self, now: Time) -> Option<FastPathReport> {
         let freshness = self.max_position_age();
         self.update_listeners();

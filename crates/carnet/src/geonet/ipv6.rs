@@ -24,7 +24,7 @@ pub struct VirtualInterfaces {
     /// routers.
     uplinks: Vec<String>,
     /// First error with which the kernel refused to create an interface, until
-    /// [`VirtualInterfaces::take_failure`] returns it.
+    /// [`VirtualInterfaces::take_failure`] returns it; otherwise `None`.
     creation_failure: Option<String>,
 }
 

@@ -54,7 +54,8 @@ impl MulticastLans {
         }
     }
 
-    /// Subscribes to a group on the upstream interface, or ends the subscription.
+    /// Subscribes to a group on the upstream interface: with `exclude` to all sources except these, otherwise
+    /// to these sources. An empty list without `exclude` ends the subscription.
     pub fn subscribe_group(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if let Some(links) = &mut self.multicast_links {
             links.subscribe(group, exclude, sources);

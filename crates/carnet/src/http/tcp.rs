@@ -67,8 +67,8 @@ enum AccessRight {
 /// Checks requests for the rights of their clients.
 #[derive(Debug, Clone)]
 pub(super) struct AccessControl {
-    /// Path of the token file (`station.http_tokens`). The server reads the file for each request, so a
-    /// removed token is invalid at once.
+    /// Path of the token file (`station.http_tokens`); `None` if the config has none. The server reads the
+    /// file for each request, so a removed token is invalid at once.
     token_file: Option<Arc<PathBuf>>,
     /// Directory of the dashboard's files (`station.http_pages`).
     dashboard_directory: Arc<PathBuf>,

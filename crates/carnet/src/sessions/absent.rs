@@ -13,7 +13,8 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use super::{OutgoingDatagram, SessionArrival, SessionDeparture};
 use crate::state::{RecordChange, RecordKey};
 
-/// The sessions of a station, of which this program has none.
+/// Takes the place of the sessions in a program that was built without encrypted sessions. No value of this
+/// type exists.
 pub struct Sessions(Infallible);
 
 impl Sessions {

@@ -676,7 +676,8 @@ impl Sessions {
         if peers.is_empty() { SessionDeparture::Clear } else { SessionDeparture::Consumed }
     }
 
-    /// Sends a message that the station sends inside IPv4, if it is one to or from a node with a session.
+    /// Sends a message inside IPv4 through a session instead, if it is a message to or from a node with a
+    /// session.
     pub fn send_inside_ipv4(
         &mut self,
         now: Time,

@@ -125,9 +125,9 @@ pub struct Journal {
     /// Length of the valid part of the file; a failed commit may have left octets behind it.
     valid_length: u64,
     has_partial_write: bool,
-    /// Place of the last commit in the file, until it is written once more. The process that wrote it may
-    /// have been killed before the commit was on the disk, or after the disk had refused it. In this case the
-    /// commit is in the page cache only, and the kernel does not write it again.
+    /// Place of the last commit in the file, until it is written once more; then `None`. The process that
+    /// wrote it may have been killed before the commit was on the disk, or after the disk had refused it. In
+    /// this case the commit is in the page cache only, and the kernel does not write it again.
     unconfirmed_commit: Option<(u64, usize)>,
     record_positions: RecordPositions,
     parent_directory: ParentDirectory,

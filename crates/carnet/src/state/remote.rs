@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 
 use super::journal::{RecordChange, RecordKey};
 
-/// `carnet-fleet` does not need this station: `carnet-fleet` has closed the connection and sent no record.
+/// `carnet-fleet` does not need this station: it has closed the connection and sent no record.
 #[derive(Debug)]
 pub struct StandbyEnded;
 

@@ -126,8 +126,8 @@ fn networkd_configures_a_host_on_board() {
                 [DHCPv4]\nHostname=tablet\nUseDomains=yes\n\
                 [IPv6AcceptRA]\nUseDomains=yes\n";
     std::fs::write(network.join("eth0.network"), file).expect("a file");
-    // Without udev, systemd-networkd takes interfaces as ready if /sys cannot be written. A D-Bus would start
-    // other services.
+    // Without udev, systemd-networkd treats interfaces as ready if /sys is read-only. No D-Bus runs here,
+    // because it would start other services.
     let script = format!(
         "mount --make-rprivate / && mount -t tmpfs none /run && mkdir -p /run/systemd/netif && \
          mount --bind {} /run/systemd/netif && mkdir -p /run/systemd/netif/leases /run/systemd/netif/links \

@@ -143,8 +143,8 @@ fn support_bundle_contains_no_secret_of_the_station() {
                     base64_of_key(&numbered_secret(203, 32))
                 ));
             }
-            // The station of this test has neither role. The code that reads `auth.preshared_key_file` also
-            // reads these files.
+            // The station of this test is neither mobile router nor mobile node. The code that reads
+            // `auth.preshared_key_file` also reads these files.
             "mobile_router.preshared_key_file" | "mobile_node.preshared_key_file" => continue,
             "station.http_tokens" => {
                 write_owner_only(&at("tokens"), &format!("operate {}\n", new.text));

@@ -651,7 +651,8 @@ impl DhcpServer {
         }
     }
 
-    /// Returns the name of a client: the name in its reservation, otherwise the name that it sent.
+    /// Returns the name of a client: the name in its reservation, otherwise the name that it sent. Returns
+    /// `None` if neither exists.
     fn host_name_of<'a>(&'a self, binding: &'a AddressBinding) -> Option<&'a str> {
         let reserved = self.config.reservation_for(binding.link_address).and_then(|r| r.name.as_deref());
         reserved.or(binding.host_name.as_deref())

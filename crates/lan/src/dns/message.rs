@@ -319,7 +319,8 @@ impl DnsQuery {
     }
 
     /// Returns a stored answer of a server in the form for this client, with the client's ID, question and
-    /// EDNS extension. Subtracts `age` seconds from the time to live of each record.
+    /// EDNS extension. Subtracts `age` seconds from the time to live of each record. Returns `None` if the
+    /// stored answer is too short.
     pub fn answer_from_server(&self, answer: &ServerAnswer, age: u32) -> Option<Vec<u8>> {
         let mut octets = answer.octets.clone();
         let flags = u16_at(&octets, 2)? & (header_flag::RESPONSE_CODE | header_flag::AUTHENTIC_DATA)
@@ -495,7 +496,7 @@ pub fn reverse_network(labels: &[&[u8]]) -> Option<(IpNet, bool)> {
     }
 }
 
-/// Returns the value of a label that is a decimal octet without leading zeros.
+/// Returns the value of a label that is a decimal octet without leading zeros; `None` for any other label.
 fn decimal_octet(label: &[u8]) -> Option<u8> {
     let value = std::str::from_utf8(label).ok()?.parse::<u8>().ok()?;
     (value.to_string().as_bytes() == label).then_some(value)

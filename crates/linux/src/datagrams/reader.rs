@@ -43,7 +43,8 @@ pub struct DatagramReader {
     /// Part of the last received burst that the reader has not returned yet; `None` if no packet of it is
     /// left.
     rest_of_burst: Option<RestOfBurst>,
-    /// A burst that is one super packet (GSO), of which the reader still has to return segments.
+    /// A burst that is one super packet (GSO), of which the reader still has to return segments. `None`
+    /// without such a burst.
     burst_under_segmentation: Option<BurstUnderSegmentation>,
     /// Index of the next socket to read.
     next_socket_index: usize,

@@ -104,7 +104,7 @@ pub struct PositionReckoner {
     is_position_lost: bool,
     /// Whether the station never moves. The confidence of its position then does not get worse with time.
     is_stationary: bool,
-    /// Time in the last position that [`Self::present_position`] returned.
+    /// Time in the last position that [`Self::present_position`] returned; `None` before the first position.
     last_returned_time: Option<WallTime>,
 }
 

@@ -36,7 +36,8 @@ struct SignalFile {
     is_watched: bool,
     /// File stamp and signal at the last reading.
     last_reading: Option<(FileStamp, i32)>,
-    /// Last logged error about the file, so that carnet logs each error once.
+    /// Last logged error about the file, so that carnet logs each error once; `None` if it has logged none
+    /// since the last successful reading.
     last_logged_error: Option<String>,
 }
 

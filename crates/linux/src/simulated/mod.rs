@@ -52,7 +52,7 @@ impl SimulatedKernel {
     }
 
     /// Sets the number of steps after which the process counts as dead: from then on the kernel and the disk
-    /// refuse all requests.
+    /// refuse all requests. With `None` the process does not die.
     pub fn set_steps_until_death(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
         if let (None, Some((_, disk))) = (&fuse, &state.steps_until_death) {

@@ -32,7 +32,7 @@ const MIN_DELEGATED_LENGTH: i64 = 32;
 /// Maximum length of the URI: a longer one does not fit into the option of DHCP for IPv4 (RFC 8910 2).
 const MAX_URI_LENGTH: usize = 255;
 
-/// `[[mobile_router.lan]]`, or a name in `mobile_router.lan`
+/// Values of the config table `[[mobile_router.lan]]`, or of a name in `mobile_router.lan`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lan {
     /// Name of the interface.

@@ -223,8 +223,8 @@ async fn run_process(
         .spawn()
         .with_context(|| format!("cannot start {}", recipe.carnet_program.display()))?;
     let (mut commits, mut taken) = (0_u64, None::<(Lines<BufReader<OwnedReadHalf>>, OwnedWriteHalf)>);
-    // The records, or a reload, may come before the process is ready. A SIGHUP before the process has a
-    // handler for it would end it.
+    // The records, or a reload, may come before the process is ready. A SIGHUP would end a process that has
+    // no handler for it yet.
     let (mut early, mut early_reload) = (None, false);
     let mut notice = [0; 256];
     loop {

@@ -95,7 +95,7 @@ pub struct SeatKeeper {
 /// Comparison of this member's private key with that of the fleet.
 #[derive(Debug, Default)]
 struct KeyComparison {
-    /// The fleet's record of public keys at the last comparison.
+    /// The fleet's record of public keys at the last comparison; `None` if the fleet had no record.
     record: Option<String>,
     next: Option<Instant>,
     /// Last logged difference between the member's key and the fleet's; `None` if the keys are equal.

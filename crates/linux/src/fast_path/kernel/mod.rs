@@ -603,6 +603,7 @@ fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
 }
 
 /// Returns destination and message of an ICMPv6 packet without extension headers; ICMPv6 errors have none.
+/// Returns `None` for any other packet.
 fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
     (*packet.get(6)? == PROTOCOL_ICMPV6)
         .then_some((address_at(packet, 24)?, packet.get(IPV6_HEADER_LENGTH..)?))

@@ -34,7 +34,8 @@ pub struct StoreServer {
 struct TokenState {
     /// Token that the server gave last.
     current_token: ServerToken,
-    /// Last failure to get a token: its time, whether etcd refused the user, and the reason.
+    /// Last failure to get a token: its time, whether etcd refused the user, and the reason. `None` after a
+    /// new token.
     last_failure: Option<(Instant, bool, String)>,
 }
 

@@ -6,7 +6,7 @@ use super::packets::*;
 use super::routing_changes::{is_sent, pin_to_one_processor};
 use crate::fast_path::bpf_programs::AttachmentKind;
 
-/// A second host of the mobile network, besides [`INSIDE`].
+/// A second host of the mobile network, besides `HOST_ADDRESS`.
 const SECOND_HOST_ADDRESS: &str = "2001:db8:a::42";
 
 /// Returns a packet of a new flow.
