@@ -367,7 +367,7 @@ fn frame_link_follows_vanished_and_returned_interface() {
                 [(PEER_MAC_ADDRESS, [2, 0, 0, 0, 0, 10], b"again".to_vec())]
             );
 
-            // The interface has no carrier, because the other end is down.
+            // The interface has no carrier, because the peer's interface is down.
             peer.run_in_namespace(|| run_ip("link set p0 down"));
             wait_for_link_state(&mut link, LinkState::Down).await;
             run_ip("link del v0");

@@ -647,7 +647,7 @@ fn reckoning_without_fix_is_inaccurate_and_ends() {
     assert_eq!(stays.present_position(Time::from_secs(60)).unwrap().confidence_radius, Some(17.1));
 }
 
-/// Returns a TPV of a receiver with this time and place.
+/// Returns a TPV of a receiver with this time; `place` has the fields of the position.
 fn tpv_report(time: &str, place: &str) -> GpsdReport {
     let motion = r#""speed":10.0,"track":90.0"#;
     parse_report(&format!(

@@ -118,7 +118,7 @@ pub struct SessionKeys {
     /// Public keys. A mobile router has one key for all home agents, or one for each, in the order of the
     /// home agents.
     pub public_keys: Vec<PublicKey>,
-    /// The preshared key; `None` if the two ends have none.
+    /// The preshared key; `None` if the two stations have none.
     pub preshared_key: Option<SecretKey>,
 }
 

@@ -1,17 +1,17 @@
 //! State of the sessions that outlives a restart: `NAME.sessions` in the state directory, or in a fleet the
 //! records [`RecordKey::Sessions`] and [`RecordKey::Session`] in the store of all members.
 //!
-//! * The newest timestamp of this end. It is stored before it is 60 s old, and a start adds 60 s
-//!   ([`carnet_wireguard::start_date`]). So an end without a battery clock sends no timestamp twice, and
-//!   the timestamps of a fleet do not go back when another member leads.
+//! * The newest handshake timestamp of this station. It is stored before it is 60 s old, and a start adds
+//!   60 s ([`carnet_wireguard::start_date`]). So a station without a battery clock sends no timestamp twice,
+//!   and the timestamps of a fleet do not go back when another member leads.
 //! * The newest accepted timestamp of each path, so that a replayed handshake is refused after a
 //!   restart, too. With a file, the home agent writes them once a minute, and when it stops. In a fleet it
 //!   writes each one, and its response waits until the store has the timestamp.
 //! * The route of each path at a home agent, by which the next run or the next leader begins handshakes.
 //! * The keys of remote ends that have changed their key since the config was written. They are stored before
 //!   the remote end gets its receipt.
-//! * The mobile routers that have used the next key of this end.
-//! * In a fleet, the public keys of this end with which mobile routers have sessions. The members compare
+//! * The mobile routers that have used the next key of this station.
+//! * In a fleet, the public keys of this station with which mobile routers have sessions. The members compare
 //!   their keys with these.
 //!
 //! A record is JSON with the field `version`. Later versions may add fields, which this version ignores. A
@@ -38,13 +38,13 @@ const MAX_STORED_AGE: Duration = Duration::from_secs(30);
 const WRITE_INTERVAL: Duration = Duration::from_secs(60);
 /// Version of the records.
 const RECORD_VERSION: u8 = 1;
-/// Maximum number of public keys of one end that are valid at the same time.
+/// Maximum number of public keys of one station that are valid at the same time.
 const MAX_KEYS: usize = 2;
 
 /// Content of the file, and of all records together.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StateContent {
-    /// Newest timestamp of this end, in seconds since the UNIX epoch.
+    /// Newest handshake timestamp of this station, in seconds since the UNIX epoch.
     newest: u64,
     /// Accepted timestamps by public key and path number.
     #[serde(default)]
@@ -52,19 +52,19 @@ struct StateContent {
     /// Valid public keys of a remote end, the newest one first, by its key in the config.
     #[serde(default)]
     keys: BTreeMap<String, Vec<String>>,
-    /// Mobile routers that have used the next key of this end, by that key. A router is named by its key in
-    /// the config.
+    /// Mobile routers that have used the next key of this station, by that key. A router is named by its key
+    /// in the config.
     #[serde(default)]
     adopted: BTreeMap<String, BTreeSet<String>>,
     /// Addresses and ports of the paths of mobile routers, by their key in the config and path number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     routes: BTreeMap<String, BTreeMap<u8, SocketAddr>>,
-    /// Public keys of this end with which mobile routers have sessions, the newest one first.
+    /// Public keys of this station with which mobile routers have sessions, the newest one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     public_keys: Vec<String>,
 }
 
-/// Record of this end.
+/// Record of this station.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OwnRecord {
     version: u8,
@@ -84,7 +84,7 @@ pub(crate) struct RemoteRecord {
     routes: BTreeMap<u8, SocketAddr>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<String>,
-    /// Next key of this end that the mobile router has used; `None` if it has used none.
+    /// Next key of this station that the mobile router has used; `None` if it has used none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     adopted: Option<String>,
 }
@@ -194,7 +194,7 @@ impl StoredState {
         matches!(self.medium, StateMedium::Store(_))
     }
 
-    /// Returns the stored timestamp of this end; `None` if no timestamp is stored.
+    /// Returns the stored handshake timestamp of this station; `None` if no timestamp is stored.
     pub(super) fn newest_timestamp(&self) -> Option<Duration> {
         (self.content.newest > 0).then(|| Duration::from_secs(self.content.newest))
     }
@@ -241,21 +241,21 @@ impl StoredState {
         Stored::Never
     }
 
-    /// Returns the keys in the config of the mobile routers that have used the next key of this end.
+    /// Returns the keys in the config of the mobile routers that have used the next key of this station.
     pub(super) fn adopters_of(&self, next: PublicKey) -> Vec<PublicKey> {
         let adopted = self.content.adopted.get(&next.to_string()).into_iter().flatten();
         adopted.filter_map(|text| text.parse().ok()).collect()
     }
 
-    /// Notes that a mobile router has used the next key of this end. Earlier next keys no longer matter.
+    /// Notes that a mobile router has used the next key of this station. Earlier next keys no longer matter.
     pub(super) fn note_adopter(&mut self, now: Time, next: PublicKey, config_key: PublicKey) {
         self.content.adopted.retain(|key, _| *key == next.to_string());
         self.content.adopted.entry(next.to_string()).or_default().insert(config_key.to_string());
         self.change(now, config_key);
     }
 
-    /// Notes that a mobile router has a session with the key `key` of this end. Forgets proven keys that are
-    /// not in `own_keys`, which begins with the newest key.
+    /// Notes that a mobile router has a session with the key `key` of this station. Forgets proven keys that
+    /// are not in `own_keys`, which begins with the newest key.
     pub(super) fn prove_key(&mut self, now: Time, key: PublicKey, own_keys: &[PublicKey]) {
         let is_proven = |own: &&PublicKey| {
             **own == key || self.content.public_keys.iter().any(|known| *known == own.to_string())
@@ -268,7 +268,7 @@ impl StoredState {
         }
     }
 
-    /// Stores the newest timestamp of this end, if the stored one is too old.
+    /// Stores the newest handshake timestamp of this station, if the stored one is too old.
     pub(super) fn store_newest(&mut self, newest: Duration) {
         if newest.saturating_sub(MAX_STORED_AGE).as_secs() > self.content.newest {
             // Round up to the next second, so that the stored value is never before the timestamp.
@@ -290,7 +290,7 @@ impl StoredState {
     ) {
         let of_key = self.content.accepted.entry(key.to_string()).or_default();
         let stored = of_key.entry(number.get()).or_default();
-        // With two keys of this end, the handshakes of one remote key need not be in order.
+        // With two keys of this station, the handshakes of one remote key need not be in order.
         if u128::from_str_radix(stored, 16).is_ok_and(|stored| stored >= timestamp.0) {
             return;
         }

@@ -349,7 +349,7 @@ mod tests {
             .expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("3.cert is not valid yet"), "{warnings:?}");
-        // A month later the other authority is the valid one.
+        // A month later only the second authority is valid.
         let warnings =
             files.load_warnings(authorities, date_after_days(40)).expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");

@@ -57,7 +57,7 @@ pub enum RecordKey {
     Lease(Ipv4Addr),
     /// Prefix of the mobile network that carnet has delegated to a router on board.
     Delegation(Ipv6Net),
-    /// Timestamp and public keys of this end of encrypted sessions, in a fleet.
+    /// Handshake timestamp and public keys of this station for encrypted sessions, in a fleet.
     Sessions,
     /// Timestamps, routes and keys of a remote end of encrypted sessions, by its public key, in a fleet.
     Session(PublicKey),

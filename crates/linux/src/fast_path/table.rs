@@ -418,7 +418,7 @@ impl BindingTable {
             }
         }
         // While bindings wait for room, their packets could match a shorter prefix of another binding. So the
-        // programs find no bindings of this end until the last round.
+        // programs find no bindings of this kind of tunnel end until the last round.
         for end in (0..2).filter(|end| closed[*end as usize]) {
             operations
                 .retain(|operation| !matches!(operation, MapOperation::SetLengths(of, _) if *of == end));

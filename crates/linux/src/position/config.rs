@@ -21,7 +21,7 @@ pub enum PositionConfig {
         /// Path of the receiver that carnet uses; `None` for all receivers of gpsd.
         device: Option<String>,
     },
-    /// A fixed place, for a station that does not move.
+    /// A fixed position, for a station that does not move.
     Fixed {
         /// Latitude in degrees.
         latitude: f64,

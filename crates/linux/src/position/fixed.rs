@@ -12,7 +12,7 @@ use super::{Fix, FixMode, PositionEvent, PositionOptions};
 /// Confidence of a measured place in metres.
 const FIXED_CONFIDENCE_M: f64 = 1.0;
 
-/// A position source that reports a fixed place repeatedly.
+/// A position source that reports a fixed position repeatedly.
 #[derive(Debug, Clone)]
 pub struct FixedPosition {
     latitude: f64,
@@ -24,7 +24,8 @@ pub struct FixedPosition {
 }
 
 impl FixedPosition {
-    /// Creates the source for a place in degrees, which reports it once per interval of the options.
+    /// Creates the source for a position in degrees, which the source reports once per interval of the
+    /// options.
     pub fn new(latitude: f64, longitude: f64, options: &PositionOptions) -> FixedPosition {
         let PositionOptions { interval, leap_seconds, .. } = *options;
         FixedPosition {
@@ -47,7 +48,7 @@ impl FixedPosition {
         self.leap_seconds
     }
 
-    /// Returns a report of the fixed place with the present time.
+    /// Returns a report of the fixed position with the present time.
     pub fn report_position(&mut self, now: Time, wall: WallTime) -> PositionEvent {
         if !std::mem::replace(&mut self.was_announced, true) {
             return PositionEvent::Mode(FixMode::TwoD);

@@ -117,7 +117,7 @@ pub enum PositionLossReason {
     Stale,
     /// The receiver sends reports, but always with the same time. The text is the path of the receiver.
     Frozen(String),
-    /// The receiver claims a fix, but its time or place is invalid. The text has the error.
+    /// The receiver claims a fix, but its time or position is invalid. The text has the error.
     Unusable(String),
     /// The trace has ended.
     EndOfTrace,
@@ -162,7 +162,7 @@ pub enum PositionEvent {
 /// Options of every kind of position source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionOptions {
-    /// Interval between the reports of a trace or a fixed place.
+    /// Interval between the reports of a trace or a fixed position.
     pub interval: Duration,
     /// Time without a fix after which the position of a receiver counts as lost.
     pub stale_after: Duration,

@@ -141,7 +141,8 @@ impl PositionTrace {
             return TraceState::Lost;
         };
         match (self.trace_points.get(next), &before.position) {
-            // At the time of the last line the station is still at its place; afterwards the trace has ended.
+            // At the time of the last line the station is still at the last position; afterwards the trace
+            // has ended.
             (None, _) if before.time_seconds < seconds => TraceState::Ended,
             (_, None) => TraceState::Lost,
             (Some(TracePoint { time_seconds: end, position: Some(to) }), Some(from)) => {

@@ -157,8 +157,8 @@ impl FixTracker {
         self.leap_seconds
     }
 
-    /// Returns the number of reports that claimed a fix but lacked its time or place, or whose place is not
-    /// on the globe.
+    /// Returns the number of reports that claimed a fix but lacked its time or position, or whose position is
+    /// not on the globe.
     pub fn incomplete_reports(&self) -> u64 {
         self.incomplete_reports
     }

@@ -63,8 +63,8 @@ impl AgentParameters {
             .arg(&self.config)
             .output();
         let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
-        // Ignore the warnings here, because the home agent logs them when it runs. One says that state_dir is
-        // missing, which is right in a fleet.
+        // Ignore the warnings here, because the home agent logs them when it runs. One warning says that
+        // state_dir is missing, but in a fleet state_dir has to be missing.
         ensure!(
             checked.status.success(),
             "config: expected the config of a home agent, found mistakes\n{}",

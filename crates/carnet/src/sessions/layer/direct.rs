@@ -72,7 +72,7 @@ impl DirectSessions {
         self.sockets.iter().find(|(_, known)| *known == local).map(|(number, _)| *number)
     }
 
-    /// Returns whether this end last sent to one of the mobile routers at this address.
+    /// Returns whether this station last sent to one of the mobile routers at this address.
     pub(super) fn has_remote(&self, remote: Ipv6Addr) -> bool {
         self.peers.values().any(|peer| peer.remote == Some(remote))
     }

@@ -34,7 +34,7 @@ const ANNOUNCEMENT_INTERVAL: Duration = SIGNALLING_SILENCE;
 /// Maximum number of announcements in one turn. `ANNOUNCEMENT_TURN_INTERVAL` is the time between two turns.
 const MAX_ANNOUNCEMENTS_PER_TURN: usize = 100;
 const ANNOUNCEMENT_TURN_INTERVAL: Duration = Duration::from_millis(100);
-/// Minimum time between two new keys of a remote end that this end accepts.
+/// Minimum time between two new keys of a remote end that this station accepts.
 const MIN_KEY_CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A remote end that has to learn the next key: a mobile router, or a home agent by its address.
@@ -44,18 +44,18 @@ struct RemoteEnd {
     home_agent: Option<Ipv6Addr>,
 }
 
-/// State of the change of this end's key, and of the changes of remote ends' keys.
+/// State of the change of this station's key, and of the changes of remote ends' keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyExchange {
-    /// Remote ends that have used the next key of this end.
+    /// Remote ends that have used the next key of this station.
     ends_on_next_key: BTreeSet<RemoteEnd>,
-    /// Remote ends that have stored the next key of this end.
+    /// Remote ends that have stored the next key of this station.
     ends_with_receipt: HashSet<RemoteEnd>,
     /// Time of the last announcement to a remote end.
     announced_at: HashMap<RemoteEnd, Time>,
     next_turn_at: Time,
-    /// Time at which the present key of this end ends; `None` as long as the key files still have the present
-    /// key.
+    /// Time at which the present key of this station becomes invalid; `None` as long as the key files still
+    /// have this key.
     present_key_ends_at: Option<Time>,
     /// Remote ends that have used the next key of their peer. Several home agents may be one peer, with one
     /// key.
@@ -84,14 +84,14 @@ fn parse_key_message(payload: &[u8]) -> Option<(u8, PublicKey)> {
     is_sound.then_some((typ, PublicKey::from(key)))
 }
 
-/// Returns the private keys of this end in a config, the newest one first.
+/// Returns the private keys of this station in a config, the newest one first.
 fn private_keys_of(key: &ConfigKey) -> Vec<PrivateKey> {
     key.keys_newest_first().map(|key| PrivateKey::from_random(key.octets())).collect()
 }
 
 impl Sessions {
-    /// Sets the private keys of this end. If the present key is no longer among them, its sessions stay for
-    /// `OLD_KEY_LIFETIME`.
+    /// Sets the private keys of this station. If the present key is no longer among them, its sessions stay
+    /// for `OLD_KEY_LIFETIME`.
     pub fn set_private_keys(&mut self, now: Time, key: &ConfigKey) {
         let keys = private_keys_of(key);
         let (known, new) = (self.session_engine.public_keys(), public_keys_of(&keys));
@@ -134,7 +134,7 @@ impl Sessions {
         self.session_engine.public_keys().first().map(|key| *key.octets())
     }
 
-    /// Returns the next key of this end while this end announces it, otherwise `None`.
+    /// Returns the next key of this station while the station announces it, otherwise `None`.
     fn next_key_to_announce(&self) -> Option<PublicKey> {
         self.session_engine.next_public_key().filter(|_| self.key_exchange.present_key_ends_at.is_none())
     }
@@ -220,7 +220,7 @@ impl Sessions {
         .min()
     }
 
-    /// Announces the next key of this end, and removes old keys whose time is over.
+    /// Announces the next key of this station, and removes old keys whose time is over.
     pub(super) fn handle_due_key_work(&mut self, now: Time) {
         if self.key_exchange.present_key_ends_at.is_some_and(|ends| ends <= now) {
             self.session_engine.drop_old_private_keys(now);
@@ -742,7 +742,7 @@ mod tests {
             next
         }
 
-        /// Returns the keys of this end that the other end accepts.
+        /// Returns the keys of `end` that the other end accepts.
         fn accepted_keys(&mut self, end: TestEnd) -> Vec<PublicKey> {
             let other = if end == TestEnd::Router { TestEnd::Agent } else { TestEnd::Router };
             let remotes = &self.sessions_of(other).remote_peers;

@@ -261,7 +261,7 @@ fn member_without_valid_credentials_does_not_become_leader() {
     wait_for("a home agent", seconds(30), || anna.bindings());
 }
 
-/// carnet-fleet refuses a config that cannot work before it sends any request.
+/// Before it sends any request, carnet-fleet refuses a config that cannot work.
 #[test]
 fn a_config_of_access_with_a_mistake_is_refused() {
     let scratch = ScratchFolder::new();
