@@ -36,7 +36,8 @@ pub struct Uplink {
     pub volume_action: VolumeAction,
     /// Use of the uplink while its modem is in another operator's network.
     pub roaming_use: Roaming,
-    /// Priority: the lower value wins; of equal ones the first in the file.
+    /// Priority: the lower value wins. Of uplinks with equal priority the one with the lower cost wins. If
+    /// the costs are equal too, the uplink in use wins, otherwise the first in the file.
     pub priority: u8,
     /// Signal strengths at which the router stops using the uplink and uses it again; `None` if the signal
     /// does not matter.

@@ -44,7 +44,7 @@ struct DirectPeer {
     sessions: [DirectSession; 2],
     /// Packets that wait for a session, with their routes.
     pending: VecDeque<(PendingPacket, DatagramRoute)>,
-    /// Remote address of the last datagram that this end has sent; `None` before the first datagram.
+    /// Remote address of the last datagram that this station has sent; `None` before the first datagram.
     remote: Option<Ipv6Addr>,
     /// Time of the first message to the router since its last answer; `None` if no answer is missing.
     asked: Option<Time>,
