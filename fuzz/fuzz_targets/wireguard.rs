@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::wireguard::wireguard(octets));
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::wireguard::fuzz_wireguard(octets));

@@ -11,24 +11,24 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// The octets are in their own allocation. A move of the key copies only the pointer, so it leaves no copy of
 /// the octets in memory. With the octets inside the struct, a vector that grows would leave copies.
 #[derive(Clone)]
-pub struct Key(Box<[u8; Key::OCTETS]>);
+pub struct Key(Box<[u8; Key::LENGTH]>);
 
 impl Key {
     /// Length of a key, octets.
-    pub const OCTETS: usize = 16;
+    pub const LENGTH: usize = 16;
 
     /// Creates a key from its octets.
-    pub fn new(octets: [u8; Key::OCTETS]) -> Key {
+    pub fn new(octets: [u8; Key::LENGTH]) -> Key {
         Key(Box::new(octets))
     }
 
     /// Returns the octets.
-    pub fn octets(&self) -> &[u8; Key::OCTETS] {
+    pub fn octets(&self) -> &[u8; Key::LENGTH] {
         &self.0
     }
 
     /// Returns the octets for filling in place.
-    pub fn octets_mut(&mut self) -> &mut [u8; Key::OCTETS] {
+    pub fn octets_mut(&mut self) -> &mut [u8; Key::LENGTH] {
         &mut self.0
     }
 
@@ -46,8 +46,8 @@ impl Drop for Key {
 
 impl ZeroizeOnDrop for Key {}
 
-impl From<[u8; Key::OCTETS]> for Key {
-    fn from(octets: [u8; Key::OCTETS]) -> Key {
+impl From<[u8; Key::LENGTH]> for Key {
+    fn from(octets: [u8; Key::LENGTH]) -> Key {
         Key::new(octets)
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn key_comparison_is_constant_time_and_debug_hides_key() {
         let key = Key::new(std::array::from_fn(|at| at as u8));
-        for at in 0..Key::OCTETS {
+        for at in 0..Key::LENGTH {
             let mut other = key.clone();
             other.octets_mut()[at] ^= 1;
             assert_ne!(key, other, "octet {at}");
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn wiped_key_contains_only_zeros() {
-        let mut key = Key::new([7; Key::OCTETS]);
+        let mut key = Key::new([7; Key::LENGTH]);
         key.wipe();
-        assert_eq!(key, Key::new([0; Key::OCTETS]));
+        assert_eq!(key, Key::new([0; Key::LENGTH]));
         assert!(std::mem::needs_drop::<Key>(), "it is wiped when it is dropped");
     }
 }

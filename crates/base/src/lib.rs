@@ -5,28 +5,28 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
-mod few;
 pub mod hex;
 mod key;
 mod limiter;
 mod link;
 pub mod mapped;
-mod part;
-mod queue;
+mod optional_part;
 mod rng;
+mod shrinking_queue;
+mod small_list;
 mod small_map;
 mod status;
 mod time;
 mod timer;
 
 pub use endpoint::{Endpoint, ParseEndpointError};
-pub use few::Few;
 pub use key::Key;
 pub use limiter::{Rate, RateLimiter};
 pub use link::{Address, DefaultRoute, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
-pub use part::Part;
-pub use queue::pop_and_shrink;
+pub use optional_part::OptionalPart;
 pub use rng::{Rng, Seed};
+pub use shrinking_queue::pop_and_shrink;
+pub use small_list::SmallList;
 pub use small_map::SmallMap;
 pub use status::{Counters, Role};
 pub use time::{Time, WallTime};

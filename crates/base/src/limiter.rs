@@ -18,7 +18,7 @@ pub struct Rate {
 impl Rate {
     /// Takes `count` tokens; takes none and returns false if the bucket has fewer. `full_at` is the time at
     /// which the bucket is full again; the later this time, the fewer tokens the bucket holds.
-    pub fn take_tokens(self, full_at: &mut Time, now: Time, count: u32) -> bool {
+    pub fn try_take_tokens(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
         let allowed = later.saturating_since(now) <= self.interval * self.burst_size;
         if allowed {
@@ -48,7 +48,7 @@ impl RateLimiter {
 
     /// Takes `count` tokens and returns true; takes none and returns false if the bucket has fewer.
     pub fn try_take_tokens(&mut self, now: Time, count: u32) -> bool {
-        self.rate.take_tokens(&mut self.bucket_full_at, now, count)
+        self.rate.try_take_tokens(&mut self.bucket_full_at, now, count)
     }
 
     /// Returns whether the bucket holds a token, without taking it.
@@ -64,7 +64,7 @@ impl RateLimiter {
 
     /// Returns whether the bucket is full. The caller may then drop the limiter, because a new one would be
     /// equal.
-    pub fn is_full(&self, now: Time) -> bool {
+    pub fn is_bucket_full(&self, now: Time) -> bool {
         self.bucket_full_at <= now
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     fn limiter_takes_all_requested_tokens_or_none() {
         let mut limiter = RateLimiter::new(3, Duration::from_secs(1));
         let now = Time::from_secs(100);
-        assert!(!limiter.try_take_tokens(now, 4) && limiter.is_full(now));
+        assert!(!limiter.try_take_tokens(now, 4) && limiter.is_bucket_full(now));
         assert!(
             limiter.try_take_tokens(now, 2)
                 && !limiter.try_take_tokens(now, 2)
@@ -101,11 +101,13 @@ mod tests {
     fn limiter_grants_as_many_tokens_as_it_announces() {
         let mut limiter = RateLimiter::new(2, Duration::from_secs(1));
         let mut now = Time::from_secs(100);
-        assert!(limiter.is_full(now) && limiter.has_token(now) && limiter.token_available_at(now) == now);
+        assert!(
+            limiter.is_bucket_full(now) && limiter.has_token(now) && limiter.token_available_at(now) == now
+        );
         for _ in 0..20 {
             while limiter.has_token(now) {
                 assert!(limiter.try_take_token(now));
-                assert!(!limiter.is_full(now));
+                assert!(!limiter.is_bucket_full(now));
             }
             assert!(!limiter.try_take_token(now));
             let ready = limiter.token_available_at(now);
@@ -113,7 +115,7 @@ mod tests {
             now = ready;
             assert!(limiter.has_token(now));
         }
-        assert!(!limiter.is_full(now + Duration::from_millis(999)));
-        assert!(limiter.is_full(now + Duration::from_secs(1)));
+        assert!(!limiter.is_bucket_full(now + Duration::from_millis(999)));
+        assert!(limiter.is_bucket_full(now + Duration::from_secs(1)));
     }
 }

@@ -45,7 +45,7 @@ pub struct Interface {
     pub routers: Vec<Ipv6Router>,
     /// IPv4 addresses of the interface with their prefix lengths, primary addresses first. The list omits
     /// link-local (RFC 3927) and loopback addresses.
-    #[serde(default, deserialize_with = "ipv4_addresses")]
+    #[serde(default, deserialize_with = "deserialize_ipv4_addresses")]
     pub ipv4_addresses: Vec<Ipv4Net>,
     /// The IPv4 default routes, ordered like [`Self::routers`]. The list is empty if the interface reaches
     /// only hosts on its link.
@@ -88,7 +88,7 @@ impl<A, N> From<SerializedRoute<A, N>> for DefaultRoute<A, N> {
 }
 
 /// Reads IPv4 addresses with the length of their subnet. Recordings of earlier versions lack the length.
-fn ipv4_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ipv4Net>, D::Error> {
+fn deserialize_ipv4_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ipv4Net>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum SerializedAddress {

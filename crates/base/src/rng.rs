@@ -15,7 +15,10 @@ pub enum Seed {
     /// secret.
     Number(u64),
     /// Octets from an unpredictable source. A generator with such a seed may produce keys of up to 256 bits.
-    Octets(#[serde(serialize_with = "crate::hex::serialize", deserialize_with = "seed_octets")] [u8; 32]),
+    Octets(
+        #[serde(serialize_with = "crate::hex::serialize", deserialize_with = "deserialize_seed_octets")]
+        [u8; 32],
+    ),
 }
 
 impl Default for Seed {
@@ -24,7 +27,7 @@ impl Default for Seed {
     }
 }
 
-fn seed_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+fn deserialize_seed_octets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
     let octets = crate::hex::deserialize(deserializer)?;
     let found = octets.len();
     octets.try_into().map_err(|_| D::Error::custom(format!("expected 32 octets, found {found}")))
@@ -73,12 +76,12 @@ impl Rng {
     }
 
     /// Returns sixteen random bits.
-    pub fn u16(&mut self) -> u16 {
+    pub fn random_u16(&mut self) -> u16 {
         (self.0.next_u32() >> 16) as u16
     }
 
     /// Returns sixty-four random bits.
-    pub fn u64(&mut self) -> u64 {
+    pub fn random_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
@@ -106,8 +109,8 @@ mod tests {
     #[test]
     fn equal_seeds_give_equal_sequences() {
         let (mut a, mut b) = (Rng::new(7), Rng::new(7));
-        assert!((0..100).all(|_| a.u64() == b.u64()));
-        assert_ne!(Rng::new(7).u64(), Rng::new(8).u64());
+        assert!((0..100).all(|_| a.random_u64() == b.random_u64()));
+        assert_ne!(Rng::new(7).random_u64(), Rng::new(8).random_u64());
     }
 
     /// Every bit of a seed changes the random numbers, also those of a forked generator.
@@ -115,7 +118,7 @@ mod tests {
     fn every_bit_of_a_seed_changes_the_sequence() {
         let first = |octets: [u8; 32]| {
             let mut rng = Rng::from_seed(Seed::Octets(octets));
-            (rng.fork_generator().u64(), rng.u64())
+            (rng.fork_generator().random_u64(), rng.random_u64())
         };
         let mut seen = std::collections::BTreeSet::from([first([0; 32])]);
         for bit in 0..256 {
@@ -123,16 +126,16 @@ mod tests {
             octets[bit / 8] = 1 << (bit % 8);
             assert!(seen.insert(first(octets)), "bit {bit}");
         }
-        assert_eq!(Rng::from_seed(Seed::Number(7)).u64(), Rng::new(7).u64());
+        assert_eq!(Rng::from_seed(Seed::Number(7)).random_u64(), Rng::new(7).random_u64());
     }
 
     #[test]
     fn independent_generator_shares_no_number() {
         let seed = Seed::Octets([9; 32]);
         let (mut one, mut other) = (Rng::from_seed(seed), Rng::independent_of_seed(seed));
-        let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| one.u64()).collect();
-        assert!((0..1000).all(|_| !drawn.contains(&other.u64())));
-        assert_eq!(Rng::independent_of_seed(seed).u64(), Rng::independent_of_seed(seed).u64());
+        let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| one.random_u64()).collect();
+        assert!((0..1000).all(|_| !drawn.contains(&other.random_u64())));
+        assert_eq!(Rng::independent_of_seed(seed).random_u64(), Rng::independent_of_seed(seed).random_u64());
     }
 
     #[test]

@@ -6,16 +6,16 @@
 
 use std::borrow::Borrow;
 
-use crate::Few;
+use crate::SmallList;
 
 /// Values by key, in the order of the keys. Every operation is O(n).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SmallMap<K, V>(Few<(K, V)>);
+pub struct SmallMap<K, V>(SmallList<(K, V)>);
 
 impl<K: Ord, V> SmallMap<K, V> {
     /// Creates an empty map, without an allocation.
     pub const fn new() -> Self {
-        SmallMap(Few::new())
+        SmallMap(SmallList::new())
     }
 
     fn position_of<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
@@ -86,7 +86,7 @@ impl<K: Ord, V> SmallMap<K, V> {
 
     /// Removes all entries.
     pub fn clear(&mut self) {
-        self.0 = Few::new();
+        self.0 = SmallList::new();
     }
 
     /// Returns the number of entries.
@@ -160,14 +160,14 @@ mod tests {
     fn small_map_behaves_like_a_btree_map() {
         let (mut map, mut tree, mut rng) = (SmallMap::new(), BTreeMap::new(), Rng::new(7));
         for step in 0..2000_u32 {
-            let key = rng.u64() % 8;
-            if rng.u64() % 2 == 0 {
+            let key = rng.random_u64() % 8;
+            if rng.random_u64() % 2 == 0 {
                 assert_eq!(map.insert(key, step), tree.insert(key, step));
             } else {
                 assert_eq!(map.remove(&key), tree.remove(&key));
             }
             assert_eq!(map.get_or_insert_with(key ^ 1, || step), tree.entry(key ^ 1).or_insert_with(|| step));
-            if rng.u64() % 64 == 0 {
+            if rng.random_u64() % 64 == 0 {
                 map.retain(|key, value| (key + u64::from(*value)).is_multiple_of(2));
                 tree.retain(|key, value| (key + u64::from(*value)).is_multiple_of(2));
                 assert!(map.iter().eq(&tree));

@@ -86,7 +86,7 @@ pub struct WallTime(u64);
 
 impl WallTime {
     /// Seconds between the start of NTP era 0 (1900) and the UNIX epoch (1970), RFC 5905 figure 4.
-    const NTP_TO_UNIX: u64 = 2_208_988_800;
+    const NTP_TO_UNIX_SECONDS: u64 = 2_208_988_800;
 
     /// Returns the date `nanos` nanoseconds after the UNIX epoch.
     pub const fn from_unix_nanos(nanos: u64) -> WallTime {
@@ -101,7 +101,7 @@ impl WallTime {
     /// Returns the 64-bit NTP timestamp (RFC 5905 6), which RFC 4285 puts into its Message-ID option. The
     /// timestamp does not contain the era: it wraps on 2036-02-07.
     pub fn to_ntp(self) -> u64 {
-        let seconds = (self.0 / 1_000_000_000 + Self::NTP_TO_UNIX) & 0xffff_ffff;
+        let seconds = (self.0 / 1_000_000_000 + Self::NTP_TO_UNIX_SECONDS) & 0xffff_ffff;
         let fraction = ((self.0 % 1_000_000_000) << 32) / 1_000_000_000;
         (seconds << 32) | fraction
     }
@@ -109,10 +109,10 @@ impl WallTime {
     /// Returns the date of a 64-bit NTP timestamp that is nearest to `near` and not before 1970. The
     /// timestamp does not contain the era, so the caller gives it by `near` (RFC 5905 6).
     pub fn from_ntp(ntp: u64, near: WallTime) -> WallTime {
-        let seconds_now = near.0 / 1_000_000_000 + Self::NTP_TO_UNIX;
+        let seconds_now = near.0 / 1_000_000_000 + Self::NTP_TO_UNIX_SECONDS;
         // Seconds from `near` to the timestamp, in the shorter direction.
         let ahead = ((ntp >> 32) as u32).wrapping_sub(seconds_now as u32).cast_signed();
-        let mut seconds = i128::from(seconds_now) + i128::from(ahead) - i128::from(Self::NTP_TO_UNIX);
+        let mut seconds = i128::from(seconds_now) + i128::from(ahead) - i128::from(Self::NTP_TO_UNIX_SECONDS);
         if seconds < 0 {
             seconds += 1 << 32;
         }

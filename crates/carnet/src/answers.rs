@@ -15,7 +15,7 @@ use carnet_nemo::status::AddressFamily;
 use carnet_station::Station;
 use carnet_station::io::Event;
 use carnet_wire::address::MacAddress;
-use carnet_wire::mobility::Status;
+use carnet_wire::mobility::BindingStatus;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::lan::{LanLink, LanServices};
@@ -51,7 +51,7 @@ pub fn station_status(
         version: env!("CARGO_PKG_VERSION").into(),
         uptime_s: uptime.as_secs_f64(),
         roles,
-        dataplane: platform.map(|platform| platform.path().name().into()),
+        dataplane: platform.map(|platform| platform.data_path().name().into()),
         dataplane_loading: platform.and_then(Platform::path_being_loaded).map(|path| path.name().into()),
         encryption: config.describe_encryption(),
         mobile_router: station.nemo().mobile_router_status(),
@@ -119,7 +119,10 @@ pub fn lan_status(config: &Config, station: &Station, services: &LanServices, no
                 .into_iter()
                 .map(|(address, failure)| model::LanDns { address, failure })
                 .collect(),
-            delegate: services.prefix_delegator().interface(interface).map(|delegating| delegating.length),
+            delegate: services
+                .prefix_delegator()
+                .delegating_interface(interface)
+                .map(|delegating| delegating.prefix_length),
             delegated: delegated_prefixes(services, interface, now),
             hosts: link
                 .iter()
@@ -229,7 +232,7 @@ pub fn tunnel_status(platform: Option<&Platform>, station: &Station) -> Vec<mode
     let fast = platform.tunnel_traffic();
     let tunnels = tunnels.map(|(ends, mut tunnel)| {
         let fast = fast.get(&ends).copied().unwrap_or_default();
-        tunnel.path = platform.path_of(ends.0, ends.1).name().into();
+        tunnel.path = platform.data_path_of(ends.0, ends.1).name().into();
         tunnel.packets_in += fast.decapsulated_packets;
         tunnel.octets_in += fast.decapsulated_octets;
         tunnel.packets_out += fast.encapsulated_packets;
@@ -359,7 +362,7 @@ pub fn event_text(event: &Event) -> String {
             format!("binding of {home_address}{} ended: {reason}", binding_identifier_text(*bid))
         }
         Event::BindingRefused { home_address, care_of_address, status, .. }
-            if *status == Status::NOT_HOME_AGENT.0 =>
+            if *status == BindingStatus::NOT_HOME_AGENT.0 =>
         {
             format!(
                 "de-registration of {home_address} from {care_of_address}: it has no such binding any more \
@@ -386,7 +389,7 @@ pub fn is_warning(event: &Event) -> bool {
         // A home agent refuses only a de-registration with this status, if it has no binding (RFC 6275
         // 10.3.2). This is harmless: a mobile router repeats a de-registration whose acknowledgement was
         // lost.
-        Event::BindingRefused { status, .. } => *status != Status::NOT_HOME_AGENT.0,
+        Event::BindingRefused { status, .. } => *status != BindingStatus::NOT_HOME_AGENT.0,
         Event::Warning { .. }
         | Event::Ipv4Prefix { accepted: false, .. }
         | Event::Rejected { .. }

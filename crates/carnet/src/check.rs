@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use carnet_api::config::{Config, ConfigErrors, PositionSource, disclose_config};
 use carnet_base::{Rng, Seed};
 use carnet_linux::clock;
-use carnet_linux::position::trace::PositionTrace;
+use carnet_linux::position::position_trace::PositionTrace;
 
 use crate::settings::security::load_security;
 use crate::upper_tester::{UPPER_TESTER_BUILT_IN, WITHOUT_UPPER_TESTER};

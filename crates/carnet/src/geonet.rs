@@ -16,7 +16,7 @@ use carnet_api::config::{self, GeonetAddress};
 use carnet_api::model::{
     GeonetStatus, GnNextHeader, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
 };
-use carnet_base::{Part, RateLimiter, Time, WallTime};
+use carnet_base::{OptionalPart, RateLimiter, Time, WallTime};
 use carnet_cits::geonetworking::echo::{self, EchoMessage};
 use carnet_cits::position::to_degrees;
 use carnet_geonet::ReceivedFrame;
@@ -270,7 +270,7 @@ impl Geonet {
     /// Returns the frames of this station that the radio sent without getting an acknowledgement.
     pub fn take_unacknowledged(&mut self) -> Result<Vec<Frame>> {
         let (mut frames, source) = (Vec::new(), self.frame_link.address());
-        self.frame_link.take_unacknowledged(|destination, packet| {
+        self.frame_link.take_unacknowledged_frames(|destination, packet| {
             frames.push(Frame { source, destination, profile: None, packet: packet.to_vec() });
         })?;
         Ok(frames)
@@ -530,7 +530,7 @@ impl Geonet {
 }
 
 /// Waits for [`Geonet::next_event`]; without GeoNetworking it never returns.
-pub async fn next_event(geonet: &mut Part<Geonet, GEONET_BUILT_IN>) -> Result<GeonetEvent> {
+pub async fn next_event(geonet: &mut OptionalPart<Geonet, GEONET_BUILT_IN>) -> Result<GeonetEvent> {
     match geonet.get_mut() {
         // With this condition, the compiler removes the future in a program without GeoNetworking, so that it
         // needs no memory.

@@ -374,7 +374,7 @@ impl LanServices {
             return others.collect();
         }
         let mut sum = DhcpCounters::default();
-        self.lan_links.iter().for_each(|link| sum.add(link.dhcp_server.counters()));
+        self.lan_links.iter().for_each(|link| sum.add_counters(link.dhcp_server.counters()));
         let write_errors = self.lan_links.iter().map(|link| link.write_errors).sum();
         let named = sum.named_counters().map(|(name, count)| (format!("lan.dhcp.{name}"), count));
         named.chain([("lan.dhcp.write_errors".to_owned(), write_errors)]).chain(others).collect()
@@ -416,7 +416,7 @@ impl LanLink {
         let own = interface.ipv4_addresses.iter().map(|net| net.addr());
         self.dhcp_server.set_address(own.into_iter().find(|address| prefix.contains(address)));
         self.link_address = interface.link_address.filter(|_| interface.running);
-        let is_open = self.port.as_ref().is_some_and(|port| port.is_on(&self.name));
+        let is_open = self.port.as_ref().is_some_and(|port| port.is_on_interface(&self.name));
         if !is_open && self.link_address.is_some() {
             self.open_sockets(now);
         }
@@ -478,7 +478,7 @@ impl LanLink {
     }
 
     fn send_message(&mut self, datagram: &ServerMessage) {
-        let Some(packet) = frame::packet(datagram) else { return };
+        let Some(packet) = frame::encode_packet(datagram) else { return };
         self.count_write_error(self.port.as_ref().map(|port| port.send(datagram.link_destination, &packet)));
     }
 

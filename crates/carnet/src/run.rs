@@ -21,9 +21,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use carnet_api::config::{Config, ConfigErrors, PrivateKey, Sandbox};
 use carnet_api::model;
-use carnet_base::{Part, RateLimiter, Rng, Seed, Time};
+use carnet_base::{OptionalPart, RateLimiter, Rng, Seed, Time};
 use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, drop_all_capabilities_except_file_access};
-use carnet_linux::signal::{SignalReader, SignalReport};
+use carnet_linux::signal_strength::{SignalReader, SignalReport};
 use carnet_linux::{
     DatagramReader, DatagramSockets, DatagramWriter, DeadlineAlarm, IpsecSocket, Platform, PlatformEvent,
     ProbeTarget, TunDevice, TunnelReader, TunnelWriter, clock, geonet_path, run_with_secrets,
@@ -174,7 +174,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     if let Some(platform) = &mut platform {
         start_fast_path(platform, &config, carnet_nemo::Nemo::flow_label_key_of(Rng::from_seed(seed)))?;
         if store.is_some() && platform.path_being_loaded().is_some() {
-            let obstacles = platform.fast_path_loaded().await;
+            let obstacles = platform.wait_for_fast_path().await;
             log_data_path(platform, &config, &obstacles)?;
         }
     }
@@ -212,9 +212,9 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
     }
     // The runner is on the heap, because moving it would leave a copy of the mobile router's key in memory.
     let mut runner = run_with_secrets(|| {
-        StationRunner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new)
+        StationRunner::new(config, platform, OptionalPart::new(geonet), seed, (state, kept)).map(Box::new)
     })?;
-    runner.upper_tester = Part::new(upper_tester);
+    runner.upper_tester = OptionalPart::new(upper_tester);
     (runner.sandbox_plan, runner.enforced_limits) = (plan, sandbox);
     runner.open_session_socket()?;
     runner.drop_bpf_rights();
@@ -322,7 +322,7 @@ pub async fn run_station(mut config: Box<Config>, path: &Path, store: Option<&Pa
         runner.pass_uplink_counters();
         Ok(())
         }
-        waited = alarm.wait(due) => {
+        waited = alarm.wait_until(due) => {
         runner.handle_sessions();
         if runner.is_station_due() {
         runner.count_tunnels();
@@ -537,7 +537,7 @@ fn log_data_path(
     obstacles: &[(carnet_linux::DataPath, String)],
 ) -> anyhow::Result<()> {
     let wanted = settings::fast_path_config(config, 0);
-    let path = platform.path();
+    let path = platform.data_path();
     for (obstacle, why) in obstacles {
         info!("cannot use the data path {:?}: {why}", obstacle.name());
     }
@@ -567,7 +567,7 @@ struct StationRunner {
     /// either.
     platform: Option<Platform>,
     /// Encrypted sessions; `None` if all tunnels are in the clear.
-    encrypted_sessions: Part<Sessions, SESSIONS_BUILT_IN>,
+    encrypted_sessions: OptionalPart<Sessions, SESSIONS_BUILT_IN>,
     tunnel_reader: Option<TunnelReader>,
     tunnel_writer: Option<TunnelWriter>,
     datagram_reader: Option<DatagramReader>,
@@ -577,13 +577,13 @@ struct StationRunner {
     read_pause: ReadPause,
     /// Whether the platform has executed changes that have not been passed to the fast path yet.
     fast_path_outdated: bool,
-    geonet: Part<Geonet, GEONET_BUILT_IN>,
+    geonet: OptionalPart<Geonet, GEONET_BUILT_IN>,
     /// Applications that send and receive messages; `None` without facilities.
-    applications: Part<Applications, GEONET_BUILT_IN>,
+    applications: OptionalPart<Applications, GEONET_BUILT_IN>,
     /// Services for hosts of the mobile network.
     lan_services: LanServices,
     lan_event_limits: LanEventLimits,
-    upper_tester: Part<UpperTester, UPPER_TESTER_BUILT_IN>,
+    upper_tester: OptionalPart<UpperTester, UPPER_TESTER_BUILT_IN>,
     state: StateStore,
     recorder: Recorder,
     events: broadcast::Sender<Value>,
@@ -636,7 +636,7 @@ impl StationRunner {
     fn new(
         mut config: Box<Config>,
         platform: Option<Platform>,
-        mut geonet: Part<Geonet, GEONET_BUILT_IN>,
+        mut geonet: OptionalPart<Geonet, GEONET_BUILT_IN>,
         seed: Seed,
         (mut state, kept): (StateStore, PersistentState),
     ) -> anyhow::Result<StationRunner> {
@@ -688,11 +688,11 @@ impl StationRunner {
             station,
             lan_services: lan,
             lan_event_limits: LanEventLimits::new(),
-            applications: Part::new(
+            applications: OptionalPart::new(
                 config.facilities.as_ref().map(|_| Applications::new(&config.station.name)),
             ),
             config,
-            encrypted_sessions: Part::new(sessions),
+            encrypted_sessions: OptionalPart::new(sessions),
             tunnel_reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel_device())),
             tunnel_writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel_device())),
             datagram_reader: platform
@@ -706,7 +706,7 @@ impl StationRunner {
             fast_path_outdated: false,
             platform,
             geonet,
-            upper_tester: Part::new(None),
+            upper_tester: OptionalPart::new(None),
             state,
             recorder,
             events: broadcast::channel(EVENT_BUFFER_LENGTH).0,
@@ -814,8 +814,10 @@ impl StationRunner {
 
     /// Gives up the right to load BPF programs once no program has to be loaded any more.
     fn drop_bpf_rights(&mut self) {
-        let path =
-            self.platform.as_ref().map(|platform| platform.path_being_loaded().unwrap_or(platform.path()));
+        let path = self
+            .platform
+            .as_ref()
+            .map(|platform| platform.path_being_loaded().unwrap_or(platform.data_path()));
         if let Some(held) = &mut self.enforced_limits
             && (self.sandbox_plan.loads_bpf_programs || self.sandbox_plan.loads_steering_program)
             && !settings::sandbox::loads_programs_later(&self.config, path)
@@ -870,7 +872,7 @@ impl StationRunner {
     /// Passes the octet counters of these interfaces to the station.
     fn count_interfaces(&mut self, interfaces: &[String]) {
         for interface in interfaces {
-            match self.platform.as_mut().map(|platform| platform.octets(interface)) {
+            match self.platform.as_mut().map(|platform| platform.interface_octets(interface)) {
                 Some(Ok(Some(octets))) => {
                     self.handle_input(Input::Octets { interface: interface.clone(), octets });
                 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use carnet_api::config::{Config, DataplanePath, FlowAction, PolicyAction, SecurityPolicy};
-use carnet_linux::signal::SignalSource;
+use carnet_linux::signal_strength::SignalSource;
 use carnet_linux::{DataPath, FastPathConfig, InterfaceRoles, PlatformConfig, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station_config;
 
@@ -223,7 +223,7 @@ pub fn ports(config: &Config) -> InterfaceRoles {
         uplinks: router
             .map(|router| router.uplinks.iter().map(|uplink| uplink.interface.clone()).collect())
             .unwrap_or_default(),
-        home_agent: config.home_agent.is_some(),
+        is_home_agent: config.home_agent.is_some(),
         direct_routes_enabled: router.is_some_and(|router| !router.direct_routes.is_empty()),
     }
 }

@@ -37,8 +37,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, bail};
 use carnet_api::config;
-use carnet_base::Part;
-use carnet_linux::bind_datagrams;
+use carnet_base::OptionalPart;
+use carnet_linux::bind_udp_socket;
 use carnet_station::io::{Area, AreaShape, Delivered, GeonetRequest, GeonetTransport, Position};
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::LongPositionVector;
@@ -245,7 +245,7 @@ impl UpperTester {
         if !UPPER_TESTER_BUILT_IN {
             bail!(WITHOUT_UPPER_TESTER);
         }
-        let socket = bind_datagrams(config.upper_tester)
+        let socket = bind_udp_socket(config.upper_tester)
             .and_then(UdpSocket::from_std)
             .with_context(|| format!("conformance.upper_tester: cannot listen at {}", config.upper_tester))?;
         Ok(UpperTester {
@@ -359,7 +359,7 @@ pub fn move_position(position: Position, north: i32, east: i32) -> Option<Positi
 
 /// Waits for the next message; without an upper tester it never returns. Safe to cancel.
 pub async fn next_message(
-    upper_tester: &mut Part<UpperTester, UPPER_TESTER_BUILT_IN>,
+    upper_tester: &mut OptionalPart<UpperTester, UPPER_TESTER_BUILT_IN>,
 ) -> (SocketAddr, TesterMessage) {
     match upper_tester.get_mut() {
         // With this condition, the compiler removes the future in a program without the upper tester, so that

@@ -1,6 +1,6 @@
 //! Positions and areas as values, for all layers of this crate.
 
-use carnet_wire::geonet::{GeoArea, GnAddress, LongPositionVector, Shape, Timestamp};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape, GnAddress, LongPositionVector, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Converts tenths of a microdegree to degrees.
@@ -74,22 +74,22 @@ pub enum AreaShape {
     Ellipse,
 }
 
-impl From<AreaShape> for Shape {
-    fn from(shape: AreaShape) -> Shape {
+impl From<AreaShape> for GeoAreaShape {
+    fn from(shape: AreaShape) -> GeoAreaShape {
         match shape {
-            AreaShape::Circle => Shape::Circle,
-            AreaShape::Rectangle => Shape::Rectangle,
-            AreaShape::Ellipse => Shape::Ellipse,
+            AreaShape::Circle => GeoAreaShape::Circle,
+            AreaShape::Rectangle => GeoAreaShape::Rectangle,
+            AreaShape::Ellipse => GeoAreaShape::Ellipse,
         }
     }
 }
 
-impl From<Shape> for AreaShape {
-    fn from(shape: Shape) -> AreaShape {
+impl From<GeoAreaShape> for AreaShape {
+    fn from(shape: GeoAreaShape) -> AreaShape {
         match shape {
-            Shape::Circle => AreaShape::Circle,
-            Shape::Rectangle => AreaShape::Rectangle,
-            Shape::Ellipse => AreaShape::Ellipse,
+            GeoAreaShape::Circle => AreaShape::Circle,
+            GeoAreaShape::Rectangle => AreaShape::Rectangle,
+            GeoAreaShape::Ellipse => AreaShape::Ellipse,
         }
     }
 }

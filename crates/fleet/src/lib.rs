@@ -3,7 +3,7 @@
 //! A *seat* is the leadership of a home agent, which mobile routers know by its address. The machines that
 //! may lead are its *members*: one member is the leader, all others are standbys. The members share a
 //! [`store`]: keys with revisions, as in etcd (KV and Watch services of version 3.4). Transactions compare
-//! before they change keys, and members watch the changes in order. [`seat`] makes the decisions. The
+//! before they change keys, and members watch the changes in order. [`leadership`] makes the decisions. The
 //! connection of a member to the mobile routers influences which member leads, but never lets two members
 //! lead.
 //!
@@ -12,16 +12,16 @@
 #![forbid(unsafe_code)]
 
 mod config;
-mod links;
-mod others;
-mod retries;
-pub mod seat;
+mod failure_pauses;
+pub mod leadership;
+mod other_members;
+mod router_links;
 pub mod store;
 
-pub use config::SeatConfig;
-pub use others::MEMBER_TIMEOUT;
-pub use seat::{Output, Role, Seat};
+pub use config::LeadershipConfig;
+pub use leadership::{Leadership, Output, Role};
+pub use other_members::MEMBER_TIMEOUT;
 pub use store::{
-    Event, LeaderToken, Presence, RecordChange, RequestId, SeatSnapshot, StoreKey, StoreRevision,
+    LeaderToken, Presence, RecordChange, RequestId, StoreEvent, StoreKey, StoreRevision, StoreSnapshot,
     Transaction, TransactionOutcome,
 };

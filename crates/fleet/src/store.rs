@@ -139,7 +139,7 @@ pub enum TransactionOutcome {
 
 /// A change of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct StoreEvent {
     /// The changed key.
     pub key: StoreKey,
     /// New value of the key; `None` if the key was removed.
@@ -148,7 +148,7 @@ pub struct Event {
 
 /// All keys of a seat at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SeatSnapshot {
+pub struct StoreSnapshot {
     /// Revision of the store at this moment.
     pub revision: StoreRevision,
     /// Revision of [`StoreKey::Owner`].

@@ -88,7 +88,7 @@ impl DhcpServerNetwork {
                     let your = <[u8; 4]>::try_from(&datagram.message_octets[16..20]).expect("four octets");
                     let stored = self.stored_leases.contains_key(&Ipv4Addr::from(your));
                     assert!(!datagram.waits_for_store || stored, "stored before it is acknowledged");
-                    assert!(dhcpv4::frame::packet(&datagram).is_some());
+                    assert!(dhcpv4::frame::encode_packet(&datagram).is_some());
                 }
                 Output::Probe(_) | Output::Event(_) => {}
             }
@@ -116,15 +116,15 @@ impl DelegationNetwork {
     fn new(disk: BTreeMap<Ipv6Addr, StoredDelegation>, now: Time) -> DelegationNetwork {
         let stored: Vec<StoredDelegation> = disk.values().cloned().collect();
         let prefix = |text: &str| text.parse().expect("a prefix");
-        let lifetime = Duration::from_secs(120);
+        let delegation_lifetime = Duration::from_secs(120);
         let config = DelegatorConfig {
             prefixes: vec![prefix("2001:db8:a::/61")],
             networks_in_use: vec![prefix("2001:db8:a::/64")],
             interfaces: vec![DelegatingInterface {
                 name: "i0".into(),
-                length: 64,
-                lifetime,
-                networks_of_others: Vec::new(),
+                prefix_length: 64,
+                delegation_lifetime,
+                networks_of_other_interfaces: Vec::new(),
             }],
         };
         let mut world = DelegationNetwork {
@@ -202,9 +202,9 @@ pub fn fuzz_dhcp(octets: &[u8]) {
 }
 
 /// A query that the DNS forwarder has sent: its identifier, the server, and the ID field of the message.
-type PendingQuery = (QueryId, IpAddr, [u8; 2]);
+type PendingDnsQuery = (QueryId, IpAddr, [u8; 2]);
 
-fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingQuery>) {
+fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingDnsQuery>) {
     while let Some(output) = forwarder.poll_output() {
         match output {
             DnsOutput::Ask { query, server, octets, .. } => {

@@ -39,7 +39,7 @@ pub const FUZZ_TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "secured", run_with_input: secured::fuzz_secured },
     FuzzTarget { name: "dhcp", run_with_input: hosts::fuzz_dhcp },
     FuzzTarget { name: "dns", run_with_input: hosts::fuzz_dns },
-    FuzzTarget { name: "wireguard", run_with_input: wireguard::wireguard },
+    FuzzTarget { name: "wireguard", run_with_input: wireguard::fuzz_wireguard },
     FuzzTarget { name: "ipv6", run_with_input: parsers::ipv6 },
     FuzzTarget { name: "icmpv6", run_with_input: parsers::icmpv6 },
     FuzzTarget { name: "mobility", run_with_input: parsers::mobility },

@@ -17,7 +17,7 @@ use carnet_its::release2;
 use carnet_its::sam::Saem;
 use carnet_its::uper::{Uper, decode, encode};
 use carnet_linux::position::gpsd::{GpsdReport, MAX_LINE_LENGTH, ReportReader};
-use carnet_linux::position::trace::{PositionTrace, TraceState};
+use carnet_linux::position::position_trace::{PositionTrace, TraceState};
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::PrivateKey;
 use carnet_security::message::{Envelope, Payload, Signer};
@@ -31,16 +31,16 @@ use serde_json::Value;
 use crate::stations;
 
 #[path = "../../wire/tests/common/everything.rs"]
-mod of_ipv6;
+mod ipv6_parsing;
 
 #[path = "../../wire/tests/geonet/everything.rs"]
-mod of_geonet;
+mod geonet_parsing;
 
-pub use of_ipv6::{parse_icmpv6 as icmpv6, parse_mobility_header as mobility, parse_packet as ipv6};
+pub use ipv6_parsing::{parse_icmpv6 as icmpv6, parse_mobility_header as mobility, parse_packet as ipv6};
 
 /// Parses the octets as a GeoNetworking packet, from its Basic Header on.
 pub fn fuzz_geonet(octets: &[u8]) {
-    let _ = black_box(of_geonet::parse_everything(octets));
+    let _ = black_box(geonet_parsing::parse_everything(octets));
     let _ = black_box(carnet_cits::geonetworking::echo::EchoMessage::parse(octets));
 }
 
@@ -224,27 +224,28 @@ fn check_json_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(oc
     if again != value {
         // serde_json may change the last bit of a floating point number.
         let trees = (serde_json::to_value(&again).ok(), serde_json::to_value(&value).ok());
-        let same = matches!(&trees, (Some(again), Some(value)) if is_nearly_equal(again, value));
+        let same = matches!(&trees, (Some(again), Some(value)) if is_nearly_equal_json(again, value));
         assert!(same, "{}: {again:?} != {value:?}", String::from_utf8_lossy(&text));
     }
     true
 }
 
 /// Returns whether two values differ only in the last bits of floating point numbers.
-fn is_nearly_equal(one: &Value, other: &Value) -> bool {
+fn is_nearly_equal_json(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() && other.is_f64() => {
             let (one, other) = (one.as_f64().unwrap_or_default(), other.as_f64().unwrap_or_default());
             (one - other).abs() <= one.abs() * 4.0 * f64::EPSILON
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_nearly_equal(one, other))
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_nearly_equal_json(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one
-                    .iter()
-                    .all(|(key, value)| other.get(key).is_some_and(|other| is_nearly_equal(value, other)))
+                && one.iter().all(|(key, value)| {
+                    other.get(key).is_some_and(|other| is_nearly_equal_json(value, other))
+                })
         }
         _ => one == other,
     }

@@ -18,11 +18,13 @@ use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_settings::recording::RecordedInput;
 use carnet_station::io::{Frame, GeonetOutput, Input, NemoOutput, Output, Position};
 use carnet_station::{PersistentState, Station, StationConfig};
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::geonet::{self, GnAddress, StationType};
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption, message_type, set_checksum};
+use carnet_wire::mobility::{
+    MobilityHeader, MobilityOption, ParsedMobilityMessage, message_type, set_checksum,
+};
 
 use crate::story::{self, EventKind, StoryEvent, packet_fate};
 
@@ -109,7 +111,7 @@ pub fn fuzz_home_agent(octets: &[u8]) {
     let config = choose_config(choice, &test_configs().home_agents);
     let mut world = StationNetwork::new_with_configs(&[config]);
     events.for_each(|event| world.apply_event(event));
-    world.end_story();
+    world.finish_and_check();
 }
 
 /// Runs a story of a mobile router and its home agent. The home agent's answers reach the mobile router if
@@ -124,7 +126,7 @@ pub fn fuzz_mobile_router(octets: &[u8]) {
     world.handle_input(0, Input::Interface(test_interface("w1", "2001:db8:f2::10", 2)));
     world.handle_input(0, Input::Interface(test_interface("i0", "2001:db8:a::1", 3)));
     events.for_each(|event| world.apply_event(event));
-    world.end_story();
+    world.finish_and_check();
 }
 
 fn has_ipv4(router: &carnet_station::MobileRouterSettings) -> bool {
@@ -149,7 +151,7 @@ pub fn fuzz_geonet_station(octets: &[u8]) {
         world.handle_input(station, Input::Position(position));
     }
     events.for_each(|event| world.apply_event(event));
-    world.end_story();
+    world.finish_and_check();
 }
 
 /// Passes the octets as lines of a recording to a station with every part.
@@ -181,7 +183,7 @@ pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
         world.stations.push(station);
         world.configs.push(config.clone());
         // Permit bindings although no message was signed in this run: they come from the stored state.
-        world.signs_messages = true;
+        world.signs_binding_updates = true;
         world.advance_to(START_TIME + Duration::from_secs(100));
         world.handle_input(0, Input::Timeout);
     }
@@ -244,7 +246,7 @@ struct StationNetwork {
     packets_under_way: VecDeque<(usize, PacketInTransit)>,
     timeout_count: usize,
     /// Whether a message signed with [`AUTHENTICATION_KEY`] has been sent.
-    signs_messages: bool,
+    signs_binding_updates: bool,
 }
 
 impl StationNetwork {
@@ -256,14 +258,14 @@ impl StationNetwork {
             configs: Vec::new(),
             packets_under_way: VecDeque::new(),
             timeout_count: 0,
-            signs_messages: false,
+            signs_binding_updates: false,
         }
     }
 
     fn new_with_configs(configs: &[&StationConfig]) -> StationNetwork {
         let mut world = StationNetwork::new_without_stations();
         // Permit bindings from the start if a mobile router exists, because it signs its messages.
-        world.signs_messages = configs.iter().any(|config| config.mobile_router.is_some());
+        world.signs_binding_updates = configs.iter().any(|config| config.mobile_router.is_some());
         for (number, config) in configs.iter().enumerate() {
             let rng = Rng::new(number as u64);
             world.stations.push(Station::new(
@@ -292,7 +294,7 @@ impl StationNetwork {
             EventKind::Packet => self.handle_input(station, Input::Packet(event.content.to_vec())),
             EventKind::Signed => {
                 let mut packet = event.content.to_vec();
-                self.signs_messages = true;
+                self.signs_binding_updates = true;
                 sign_binding_update(&mut packet);
                 self.handle_input(station, Input::Packet(packet));
             }
@@ -315,7 +317,7 @@ impl StationNetwork {
                     ),
                 };
                 let mut packet = packet.to_vec();
-                self.signs_messages = true;
+                self.signs_binding_updates = true;
                 sign_binding_update(&mut packet);
                 self.handle_input(station, Input::Datagram { local, remote, traffic_class: *class, packet });
             }
@@ -358,7 +360,7 @@ impl StationNetwork {
             }
         }
         if what & packet_fate::CHECKSUM_CORRECTED != 0 && !matches!(packet, PacketInTransit::Frame(_)) {
-            self.signs_messages = true;
+            self.signs_binding_updates = true;
             sign_binding_update(packet.octets_mut());
         }
         self.handle_input(
@@ -447,7 +449,7 @@ impl StationNetwork {
                 let node = config.nodes.iter().find(|node| node.home_address == binding.home_address);
                 let node = node.expect("each binding belongs to a configured node");
                 assert!(
-                    node.authentication.signing_association().is_none() || self.signs_messages,
+                    node.authentication.signing_association().is_none() || self.signs_binding_updates,
                     "{binding:?}"
                 );
                 for prefix in binding.prefixes.iter() {
@@ -469,7 +471,7 @@ impl StationNetwork {
     }
 
     /// Checks that every binding ends, and that the station reads the state that it saved.
-    fn end_story(mut self) {
+    fn finish_and_check(mut self) {
         for number in 0..self.stations.len() {
             let state = self.stations[number].nemo().persistent_state(self.now, self.wall_time());
             let text = serde_json::to_string(&state).expect("a state is JSON");
@@ -515,7 +517,7 @@ fn parse_link_message(content: &[u8]) -> Option<LinkMessage> {
 /// authenticator with the key.
 fn sign_binding_update(packet: &mut [u8]) {
     let Ok(header) = Header::parse(packet) else { return };
-    let Ok(extensions) = Extensions::parse(packet) else { return };
+    let Ok(extensions) = ExtensionHeaders::parse(packet) else { return };
     if extensions.protocol != protocol::MOBILITY || extensions.fragment.is_some() {
         return;
     }
@@ -537,7 +539,8 @@ fn sign_binding_update(packet: &mut [u8]) {
 /// Returns the Alternate Care-of Address of a Binding Update; `None` for another message, or without this
 /// option.
 fn alternate_care_of_address(octets: &[u8]) -> Option<Ipv6Addr> {
-    let Message::BindingUpdate(update) = MobilityHeader::parse(octets).ok()?.message().ok()? else {
+    let ParsedMobilityMessage::BindingUpdate(update) = MobilityHeader::parse(octets).ok()?.message().ok()?
+    else {
         return None;
     };
     update.options.iter().flatten().find_map(|option| match option {

@@ -20,7 +20,7 @@ const ROUTER_PATHS: u8 = 4;
 const HOME_AGENT_PEER: PeerId = PeerId(1);
 
 /// A datagram on its way: whether it goes to the home agent, the uplink's number, and its octets.
-struct DatagramOnWire {
+struct DatagramInTransit {
     is_to_home_agent: bool,
     uplink: u8,
     octets: Vec<u8>,
@@ -30,24 +30,24 @@ struct TunnelNetwork {
     now: Time,
     router_engine: SessionEngine,
     home_agent_engine: SessionEngine,
-    datagrams_on_wire: VecDeque<DatagramOnWire>,
+    datagrams_in_transit: VecDeque<DatagramInTransit>,
     sent_payloads: BTreeSet<(bool, SessionPath, Vec<u8>)>,
     received_payloads: BTreeSet<(bool, SessionPath, Vec<u8>)>,
     next_payload_number: u64,
 }
 
-fn path(number: u8) -> SessionPath {
+fn session_path(number: u8) -> SessionPath {
     SessionPath {
         peer_id: HOME_AGENT_PEER,
         path_number: PathNumber::new(number % ROUTER_PATHS).expect("a small number"),
     }
 }
 
-fn home_address() -> SocketAddr {
+fn home_agent_socket_address() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 443))
 }
 
-fn uplink(number: u8) -> SocketAddr {
+fn uplink_socket_address(number: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, number], 4191))
 }
 
@@ -74,7 +74,7 @@ impl TunnelNetwork {
             now,
             router_engine: engine(1, 2),
             home_agent_engine: engine(2, 1),
-            datagrams_on_wire: VecDeque::new(),
+            datagrams_in_transit: VecDeque::new(),
             sent_payloads: BTreeSet::new(),
             received_payloads: BTreeSet::new(),
             next_payload_number: 0,
@@ -84,7 +84,7 @@ impl TunnelNetwork {
     fn collect_datagrams(&mut self) {
         while let Some(output) = self.router_engine.poll_output() {
             if let Output::Send { route, datagram } = output {
-                self.datagrams_on_wire.push_back(DatagramOnWire {
+                self.datagrams_in_transit.push_back(DatagramInTransit {
                     is_to_home_agent: true,
                     uplink: route.socket as u8,
                     octets: datagram.into(),
@@ -95,25 +95,26 @@ impl TunnelNetwork {
             if let Output::Send { route, datagram } = output {
                 let SocketAddr::V4(remote) = route.remote else { panic!("an IPv6 address out of nothing") };
                 let uplink = remote.ip().octets()[3];
-                self.datagrams_on_wire.push_back(DatagramOnWire {
+                self.datagrams_in_transit.push_back(DatagramInTransit {
                     is_to_home_agent: false,
                     uplink,
                     octets: datagram.into(),
                 });
             }
         }
-        assert!(self.datagrams_on_wire.len() < 1000, "the ends answer each other without end");
+        assert!(self.datagrams_in_transit.len() < 1000, "the ends answer each other without end");
     }
 
-    fn deliver_datagram(&mut self, datagram: &DatagramOnWire) {
+    fn deliver_datagram(&mut self, datagram: &DatagramInTransit) {
         let mut buffer = vec![0; datagram.octets.len()];
         let (engine, route) = match datagram.is_to_home_agent {
-            true => {
-                (&mut self.home_agent_engine, DatagramRoute { socket: 0, remote: uplink(datagram.uplink) })
-            }
+            true => (
+                &mut self.home_agent_engine,
+                DatagramRoute { socket: 0, remote: uplink_socket_address(datagram.uplink) },
+            ),
             false => (
                 &mut self.router_engine,
-                DatagramRoute { socket: u32::from(datagram.uplink), remote: home_address() },
+                DatagramRoute { socket: u32::from(datagram.uplink), remote: home_agent_socket_address() },
             ),
         };
         if let ReceivedDatagram::Payload { path, payload, .. } =
@@ -148,7 +149,11 @@ impl TunnelNetwork {
                     _ => route.socket as u8,
                 };
                 self.sent_payloads.insert((up, path, payload));
-                self.datagrams_on_wire.push_back(DatagramOnWire { is_to_home_agent: up, uplink, octets });
+                self.datagrams_in_transit.push_back(DatagramInTransit {
+                    is_to_home_agent: up,
+                    uplink,
+                    octets,
+                });
             }
             Err(reason) => assert_eq!(reason, WireguardDropReason::NotEstablished),
         }
@@ -158,36 +163,38 @@ impl TunnelNetwork {
     fn run_step(&mut self, kind: u8, number: u8, content: &[u8]) {
         match kind % 10 {
             0 => {
-                let route =
-                    DatagramRoute { socket: u32::from(number % ROUTER_PATHS), remote: home_address() };
-                self.router_engine.open_session(self.now, path(number), route);
+                let route = DatagramRoute {
+                    socket: u32::from(number % ROUTER_PATHS),
+                    remote: home_agent_socket_address(),
+                };
+                self.router_engine.open_session(self.now, session_path(number), route);
                 self.collect_datagrams();
             }
             1 => {
                 for _ in 0..=number {
-                    let Some(datagram) = self.datagrams_on_wire.pop_front() else { break };
+                    let Some(datagram) = self.datagrams_in_transit.pop_front() else { break };
                     self.deliver_datagram(&datagram);
                 }
             }
-            2 => drop(self.datagrams_on_wire.pop_front()),
+            2 => drop(self.datagrams_in_transit.pop_front()),
             3 => {
-                if let Some(datagram) = self.datagrams_on_wire.pop_front() {
+                if let Some(datagram) = self.datagrams_in_transit.pop_front() {
                     self.deliver_datagram(&datagram);
                     self.deliver_datagram(&datagram);
                 }
             }
             4 => {
-                if let Some(datagram) = self.datagrams_on_wire.pop_front() {
-                    self.datagrams_on_wire.push_back(datagram);
+                if let Some(datagram) = self.datagrams_in_transit.pop_front() {
+                    self.datagrams_in_transit.push_back(datagram);
                 }
             }
             5 => {
-                if let Some(datagram) = self.datagrams_on_wire.front_mut() {
+                if let Some(datagram) = self.datagrams_in_transit.front_mut() {
                     let octets = datagram.octets.iter_mut().skip(usize::from(number));
                     octets.zip(content).for_each(|(octet, change)| *octet ^= change);
                 }
             }
-            6 => self.send_payload(number & 0x80 == 0, path(number & 0x7f), content),
+            6 => self.send_payload(number & 0x80 == 0, session_path(number & 0x7f), content),
             7 => {
                 self.now += Duration::from_millis(u64::from(number) * 1000);
                 self.router_engine.handle_timeout(self.now);
@@ -195,10 +202,10 @@ impl TunnelNetwork {
                 self.collect_datagrams();
             }
             8 => {
-                self.router_engine.renew_handshake(self.now, path(number));
+                self.router_engine.renew_handshake(self.now, session_path(number));
                 self.collect_datagrams();
             }
-            _ => self.deliver_datagram(&DatagramOnWire {
+            _ => self.deliver_datagram(&DatagramInTransit {
                 is_to_home_agent: number & 0x80 == 0,
                 uplink: number & 0x7f,
                 octets: content.to_vec(),
@@ -208,7 +215,7 @@ impl TunnelNetwork {
 }
 
 /// Runs the steps of an input.
-pub fn wireguard(mut octets: &[u8]) {
+pub fn fuzz_wireguard(mut octets: &[u8]) {
     let mut world = TunnelNetwork::new();
     for _ in 0..MAX_STEPS {
         let Some(([kind, number, high, low], rest)) = octets.split_first_chunk::<4>() else { break };

@@ -14,7 +14,7 @@ use carnet_fuzz::{FUZZ_TARGETS, FuzzTarget};
 /// Number of mutated inputs for each target. A debug build tests them within seconds.
 const MUTATION_ROUNDS: usize = 200;
 /// Maximum size of the corpus of one target, in octets, because the repository holds all corpora.
-const LARGEST_CORPUS_OCTETS: usize = 200_000;
+const MAX_CORPUS_OCTETS: usize = 200_000;
 
 fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
@@ -28,11 +28,11 @@ fn selected_targets() -> impl Iterator<Item = &'static FuzzTarget> {
 }
 
 /// Returns the checked-in corpus files of a target, by name.
-fn corpus_of(target: &FuzzTarget) -> Vec<(String, Vec<u8>)> {
-    files_in(&corpus_folder().join("corpus").join(target.name))
+fn read_corpus(target: &FuzzTarget) -> Vec<(String, Vec<u8>)> {
+    read_files_in(&corpus_folder().join("corpus").join(target.name))
 }
 
-fn files_in(folder: &Path) -> Vec<(String, Vec<u8>)> {
+fn read_files_in(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<_> = entries
         .map(|entry| {
@@ -56,14 +56,14 @@ fn run_target(target: &FuzzTarget, from: &str, octets: &[u8]) {
 #[test]
 fn fuzz_targets_accept_every_corpus_file() {
     for target in selected_targets() {
-        let checked_in = corpus_of(target);
+        let checked_in = read_corpus(target);
         assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
         let size: usize = checked_in.iter().map(|(_, octets)| octets.len()).sum();
-        assert!(size <= LARGEST_CORPUS_OCTETS, "{}: {size} octets", target.name);
+        assert!(size <= MAX_CORPUS_OCTETS, "{}: {size} octets", target.name);
         // Inputs that an earlier `make fuzz` found; this variable names their folder.
         let found = std::env::var_os("CARNET_FUZZ_FOUND").map(|found| Path::new(&found).join(target.name));
         let found =
-            found.filter(|folder| folder.is_dir()).map(|folder| files_in(&folder)).unwrap_or_default();
+            found.filter(|folder| folder.is_dir()).map(|folder| read_files_in(&folder)).unwrap_or_default();
         for (name, octets) in checked_in.iter().chain(&found) {
             run_target(target, name, octets);
         }
@@ -74,12 +74,12 @@ fn fuzz_targets_accept_every_corpus_file() {
 #[test]
 fn fuzz_targets_accept_hundred_thousand_mutated_host_messages() {
     for target in FUZZ_TARGETS.iter().filter(|target| ["dhcp", "dns"].contains(&target.name)) {
-        let files = corpus_of(target);
+        let files = read_corpus(target);
         let mut rng = Rng::new(2);
         for _ in 0..100_000 {
             let (name, octets) = &files[rng.number_below(files.len() as u64) as usize];
             let other = &files[rng.number_below(files.len() as u64) as usize].1;
-            run_target(target, name, &mutate(&mut rng, octets, other));
+            run_target(target, name, &mutate_octets(&mut rng, octets, other));
         }
     }
 }
@@ -87,29 +87,29 @@ fn fuzz_targets_accept_hundred_thousand_mutated_host_messages() {
 #[test]
 fn fuzz_targets_accept_mutated_corpus_files() {
     for target in FUZZ_TARGETS {
-        let files = corpus_of(target);
+        let files = read_corpus(target);
         let mut rng = Rng::new(1);
         for _ in 0..MUTATION_ROUNDS {
             let (name, octets) = &files[rng.number_below(files.len() as u64) as usize];
             let other = &files[rng.number_below(files.len() as u64) as usize].1;
-            run_target(target, name, &mutate(&mut rng, octets, other));
+            run_target(target, name, &mutate_octets(&mut rng, octets, other));
         }
     }
 }
 
-fn mutate(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
+fn mutate_octets(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
     let mut octets = octets.to_vec();
     for _ in 0..=rng.number_below(4) {
         if octets.is_empty() {
-            octets.push(rng.u16() as u8);
+            octets.push(rng.random_u16() as u8);
         }
         let at = rng.number_below(octets.len() as u64) as usize;
         match rng.number_below(7) {
             0 => octets[at] ^= 1 << rng.number_below(8),
-            1 => octets[at] = rng.u16() as u8,
+            1 => octets[at] = rng.random_u16() as u8,
             2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][rng.number_below(6) as usize],
             3 => octets.truncate(at),
-            4 => octets.insert(at, rng.u16() as u8),
+            4 => octets.insert(at, rng.random_u16() as u8),
             5 => drop(octets.drain(at..(at + 1 + rng.number_below(8) as usize).min(octets.len()))),
             _ if !other.is_empty() => {
                 let from = rng.number_below(other.len() as u64) as usize;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 /// Helpers that read the fixtures of the codec's tests.
 mod common {
-    pub fn hex(text: &str) -> Vec<u8> {
+    pub fn parse_hex(text: &str) -> Vec<u8> {
         let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
         digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
     }
@@ -38,7 +38,7 @@ fn write_corpus_file(target: &str, name: &str, octets: &[u8]) {
 
 /// Returns a recorded case as a story. If `signed` is true, the messages carry an authenticator, which the
 /// target computes again with its own key.
-fn story_of_recording(choice: u8, signed: bool, lines: impl Iterator<Item = RecordedInput>) -> Vec<u8> {
+fn story_from_recording(choice: u8, signed: bool, lines: impl Iterator<Item = RecordedInput>) -> Vec<u8> {
     let mut story = vec![choice];
     let mut before = 0;
     for line in lines {
@@ -89,7 +89,7 @@ fn write_recorded_cases_as_corpus() {
             let (target, choice) =
                 if number < 3 { ("home_agent", number) } else { ("mobile_router", number - 3) };
             let (_, inputs) = RecordedInputs::open(&path).expect("a recording");
-            let story = story_of_recording(
+            let story = story_from_recording(
                 choice as u8,
                 standard == "rfc4285",
                 inputs.map(|line| line.expect("an input")),

@@ -15,7 +15,7 @@ use carnet_geonet::geodesy::{LocalPlane, Position};
 use carnet_geonet::mib::AreaForwarding;
 use carnet_geonet::{BROADCAST, MacAddress, Mib, Output, ReceivedFrame, Router};
 use carnet_wire::geonet::{
-    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    CommonNextHeader, ExtendedHeader, GeoArea, GeoAreaShape, GnAddress, Lifetime, LongPositionVector, Packet,
     ShortPositionVector, StationType, Timestamp,
 };
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -117,7 +117,7 @@ fn destination(number: u32, many: bool) -> Position {
 
 fn circular_area(centre: Position) -> GeoArea {
     GeoArea {
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         latitude: centre.latitude,
         longitude: centre.longitude,
         distance_a: 500,

@@ -19,7 +19,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::geonet::{GeoArea, GnAddress, Shape};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape, GnAddress};
 
 use crate::geodesy::{self, Position};
 use crate::location_table::{is_station_mid, mid_key};
@@ -47,7 +47,7 @@ pub struct AreaDestination {
     /// Centre of the area.
     pub centre: AreaCentre,
     /// Shape of the area.
-    pub shape: Shape,
+    pub shape: GeoAreaShape,
     /// Radius, or half the length along the angle; metres.
     pub distance_a: u16,
     /// Half the length across the angle, metres; 0 for a circle.

@@ -12,7 +12,7 @@
 //! the destination only, so every station that holds the same packet ranks positions alike. A packet that
 //! comes strictly closer at every hop cannot come back, whatever the stations' own positions are.
 
-use carnet_wire::geonet::{GeoArea, Shape};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape};
 
 /// Semi-major axis of WGS 84 in metres.
 const SEMI_MAJOR_AXIS: f64 = 6_378_137.0;
@@ -212,19 +212,19 @@ pub fn centre_of(area: &GeoArea) -> Position {
 /// distances contains no point.
 pub fn area_function(area: &GeoArea, position: Position) -> f64 {
     let a = f64::from(area.distance_a);
-    let b = if area.shape == Shape::Circle { a } else { f64::from(area.distance_b) };
+    let b = if area.shape == GeoAreaShape::Circle { a } else { f64::from(area.distance_b) };
     if a == 0.0 || b == 0.0 {
         return f64::NEG_INFINITY;
     }
     let (east, north) = LocalPlane::new(centre_of(area)).offset_of(position);
-    if area.shape == Shape::Circle {
+    if area.shape == GeoAreaShape::Circle {
         return 1.0 - (east * east + north * north) / (a * a);
     }
     let (sin, cos) = f64::from(area.angle).to_radians().sin_cos();
     let along = (east * sin + north * cos) / a;
     let across = (east * cos - north * sin) / b;
     match area.shape {
-        Shape::Rectangle => (1.0 - along * along).min(1.0 - across * across),
+        GeoAreaShape::Rectangle => (1.0 - along * along).min(1.0 - across * across),
         _ => 1.0 - along * along - across * across,
     }
 }
@@ -238,9 +238,9 @@ pub fn is_inside(area: &GeoArea, position: Position) -> bool {
 pub fn area_size(area: &GeoArea) -> f64 {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
     match area.shape {
-        Shape::Circle => std::f64::consts::PI * a * a,
-        Shape::Rectangle => 4.0 * a * b,
-        Shape::Ellipse => std::f64::consts::PI * a * b,
+        GeoAreaShape::Circle => std::f64::consts::PI * a * a,
+        GeoAreaShape::Rectangle => 4.0 * a * b,
+        GeoAreaShape::Ellipse => std::f64::consts::PI * a * b,
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
         Position::new((lat * 1e7).round() as i32, (lon * 1e7).round() as i32)
     }
 
-    fn test_area(shape: Shape, distance_a: u16, distance_b: u16, angle: u16) -> GeoArea {
+    fn test_area(shape: GeoAreaShape, distance_a: u16, distance_b: u16, angle: u16) -> GeoArea {
         GeoArea { shape, latitude: 488_000_000, longitude: 21_000_000, distance_a, distance_b, angle }
     }
 
@@ -313,7 +313,7 @@ mod tests {
             angle in 0u16..360, azimuth in -180.0f64..180.0, metres in 1.0f64..2_000.0,
             shape in 0usize..3, a in 50u16..1_500, b in 50u16..1_500,
         ) {
-            let shape = [Shape::Circle, Shape::Rectangle, Shape::Ellipse][shape];
+            let shape = [GeoAreaShape::Circle, GeoAreaShape::Rectangle, GeoAreaShape::Ellipse][shape];
             let area = test_area(shape, a, b, angle);
             let position = position_moved(centre_of(&area), azimuth, metres);
             let (lat, lon) = to_degrees(centre_of(&area));
@@ -323,8 +323,8 @@ mod tests {
             let turned = (azimuth - f64::from(angle)).to_radians();
             let (x, y) = (s * turned.cos() / f64::from(a), s * turned.sin() / f64::from(b));
             let expected = match shape {
-                Shape::Circle => 1.0 - (s / f64::from(a)).powi(2),
-                Shape::Rectangle => (1.0 - x * x).min(1.0 - y * y),
+                GeoAreaShape::Circle => 1.0 - (s / f64::from(a)).powi(2),
+                GeoAreaShape::Rectangle => (1.0 - x * x).min(1.0 - y * y),
                 _ => 1.0 - x * x - y * y,
             };
             let found = area_function(&area, position);
@@ -335,22 +335,22 @@ mod tests {
     /// EN 302 931 clause 5: the function is positive inside, 0 on the border and negative outside.
     #[test]
     fn area_function_is_positive_inside_zero_on_border_negative_outside() {
-        let circle = test_area(Shape::Circle, 500, 0, 0);
+        let circle = test_area(GeoAreaShape::Circle, 500, 0, 0);
         assert_eq!(area_function(&circle, centre_of(&circle)), 1.0);
         assert!(is_inside(&circle, position_moved(centre_of(&circle), 45.0, 499.9)));
         assert!(!is_inside(&circle, position_moved(centre_of(&circle), 45.0, 500.1)));
         // The long side of a rectangle and the long axis of an ellipse point along the angle.
-        for shape in [Shape::Rectangle, Shape::Ellipse] {
+        for shape in [GeoAreaShape::Rectangle, GeoAreaShape::Ellipse] {
             let east = test_area(shape, 500, 100, 90);
             assert!(is_inside(&east, position_moved(centre_of(&east), 90.0, 450.0)), "{shape:?}");
             assert!(!is_inside(&east, position_moved(centre_of(&east), 0.0, 450.0)), "{shape:?}");
         }
         assert!(is_inside(
-            &test_area(Shape::Rectangle, 100, 100, 0),
+            &test_area(GeoAreaShape::Rectangle, 100, 100, 0),
             position_moved(centre_of(&circle), 45.0, 140.0)
         ));
         assert!(!is_inside(
-            &test_area(Shape::Ellipse, 100, 100, 0),
+            &test_area(GeoAreaShape::Ellipse, 100, 100, 0),
             position_moved(centre_of(&circle), 45.0, 140.0)
         ));
     }
@@ -358,7 +358,11 @@ mod tests {
     /// An area whose distances are 0 contains no position, and all functions still return numbers.
     #[test]
     fn an_area_without_extent_contains_nothing() {
-        for (shape, a, b) in [(Shape::Circle, 0, 100), (Shape::Rectangle, 100, 0), (Shape::Ellipse, 0, 100)] {
+        for (shape, a, b) in [
+            (GeoAreaShape::Circle, 0, 100),
+            (GeoAreaShape::Rectangle, 100, 0),
+            (GeoAreaShape::Ellipse, 0, 100),
+        ] {
             let area = test_area(shape, a, b, 0);
             assert!(!is_inside(&area, centre_of(&area)), "{shape:?}");
         }
@@ -367,7 +371,8 @@ mod tests {
     #[test]
     fn local_plane_works_in_all_hemispheres_and_at_date_line() {
         for (lat, lon) in [(-338_000_000, -703_000_000), (500_000_000, 1_799_999_000), (-1_000, -1_000)] {
-            let area = GeoArea { latitude: lat, longitude: lon, ..test_area(Shape::Circle, 500, 0, 0) };
+            let area =
+                GeoArea { latitude: lat, longitude: lon, ..test_area(GeoAreaShape::Circle, 500, 0, 0) };
             for azimuth in [0.0, 90.0, 180.0, 270.0] {
                 assert!(
                     is_inside(&area, position_moved(centre_of(&area), azimuth, 480.0)),
@@ -392,8 +397,8 @@ mod tests {
     /// B.3: the sizes are pi r^2, 4ab and pi ab.
     #[test]
     fn area_size_follows_shape_and_distances() {
-        assert!((area_size(&test_area(Shape::Circle, 100, 7, 0)) - 31_415.9).abs() < 0.1);
-        assert_eq!(area_size(&test_area(Shape::Rectangle, 100, 50, 30)), 20_000.0);
-        assert!((area_size(&test_area(Shape::Ellipse, 100, 50, 0)) - 15_707.96).abs() < 0.1);
+        assert!((area_size(&test_area(GeoAreaShape::Circle, 100, 7, 0)) - 31_415.9).abs() < 0.1);
+        assert_eq!(area_size(&test_area(GeoAreaShape::Rectangle, 100, 50, 30)), 20_000.0);
+        assert!((area_size(&test_area(GeoAreaShape::Ellipse, 100, 50, 0)) - 15_707.96).abs() < 0.1);
     }
 }

@@ -12,7 +12,7 @@ use carnet_its::cam::{Cam, GenerationDeltaTime};
 use carnet_its::cdd::{MessageId, ReferencePosition, StationId, StationType};
 use carnet_its::ldm::{LdmParameters, LocalDynamicMap, StationTypes};
 use carnet_its::uper::encode;
-use carnet_wire::geonet::{GeoArea, Shape};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
@@ -67,7 +67,7 @@ fn bench_map(criterion: &mut Criterion) {
             });
         });
         let area = GeoArea {
-            shape: Shape::Circle,
+            shape: GeoAreaShape::Circle,
             latitude: HOME_POSITION.latitude,
             longitude: HOME_POSITION.longitude,
             distance_a: 300,

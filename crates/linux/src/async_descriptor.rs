@@ -16,15 +16,15 @@ impl DescriptorOwner for NetlinkSocket {}
 
 /// Registers the descriptor of `owner` for input with the runtime of this thread.
 pub(crate) fn watch_readable<T: DescriptorOwner>(owner: T) -> io::Result<AsyncFd<T>> {
-    watch_interest(owner, Interest::READABLE)
+    watch_for_interest(owner, Interest::READABLE)
 }
 
 /// Watches a socket for input, and also for events that the kernel calls urgent (`EPOLLPRI`).
-pub(crate) fn watch_urgent<T: DescriptorOwner>(owner: T) -> io::Result<AsyncFd<T>> {
-    watch_interest(owner, Interest::READABLE | Interest::PRIORITY)
+pub(crate) fn watch_readable_or_priority<T: DescriptorOwner>(owner: T) -> io::Result<AsyncFd<T>> {
+    watch_for_interest(owner, Interest::READABLE | Interest::PRIORITY)
 }
 
-fn watch_interest<T: DescriptorOwner>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+fn watch_for_interest<T: DescriptorOwner>(owner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: every `DescriptorOwner` keeps its one descriptor open until it is dropped, and `AsyncFd` drops
     // it last.
     let watched = unsafe { AsyncFd::register_with_interest(owner, interest) };

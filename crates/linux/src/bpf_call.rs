@@ -55,7 +55,7 @@ pub(crate) struct BpfMap<K, V> {
 
 #[repr(C)]
 struct MapCreateAttributes {
-    kind: u32,
+    map_type: u32,
     key_size: u32,
     value_size: u32,
     max_entries: u32,
@@ -73,10 +73,10 @@ struct MapElementAttributes {
 
 #[repr(C)]
 struct ProgramLoadAttributes {
-    kind: u32,
+    program_type: u32,
     instruction_count: u32,
     instructions_address: u64,
-    license: u64,
+    license_address: u64,
     log_level: u32,
     log_size: u32,
     log_address: u64,
@@ -98,12 +98,12 @@ pub(crate) unsafe fn bpf_system_call<T>(
     libc::c_int::try_from(result).ok().filter(|it| *it >= 0).ok_or_else(io::Error::last_os_error)
 }
 
-fn address_as_u64<T: ?Sized>(of: *const T) -> u64 {
+fn pointer_as_u64<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<u8>() as usize as u64
 }
 
 /// Takes ownership of a descriptor that the system call returned.
-fn own_descriptor(fd: libc::c_int) -> OwnedFd {
+fn take_ownership_of_fd(fd: libc::c_int) -> OwnedFd {
     // SAFETY: the kernel has just created the descriptor for this process (close-on-exec, as for each `bpf`
     // call), and no other code knows it.
     unsafe { OwnedFd::from_raw_fd(fd) }
@@ -113,7 +113,7 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
     /// Creates a map of the type `kind`, with room for `max_entries` entries.
     pub(crate) fn create_map(kind: u32, max_entries: u32) -> io::Result<BpfMap<K, V>> {
         let mut attributes = MapCreateAttributes {
-            kind,
+            map_type: kind,
             key_size: size_of::<K>() as u32,
             value_size: size_of::<V>() as u32,
             max_entries,
@@ -121,7 +121,7 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
         };
         // SAFETY: the attributes contain no address.
         let fd = unsafe { bpf_system_call(BPF_MAP_CREATE, &mut attributes) }?;
-        Ok(BpfMap { fd: own_descriptor(fd), key_and_value_types: std::marker::PhantomData })
+        Ok(BpfMap { fd: take_ownership_of_fd(fd), key_and_value_types: std::marker::PhantomData })
     }
 
     pub(crate) fn fd(&self) -> &OwnedFd {
@@ -132,7 +132,7 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
         MapElementAttributes {
             map_fd: self.fd.as_raw_fd() as u32,
             padding: 0,
-            key: address_as_u64(key),
+            key: pointer_as_u64(key),
             value,
             flags,
         }
@@ -141,7 +141,7 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
     /// Returns the value of a key; `None` if the map has no entry for it.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
-        let mut attributes = self.element_attributes(key, address_as_u64(value.as_mut_ptr()), 0);
+        let mut attributes = self.element_attributes(key, pointer_as_u64(value.as_mut_ptr()), 0);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads the key and
         // writes the value.
         unsafe { bpf_system_call(BPF_MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
@@ -152,7 +152,7 @@ impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
     /// Writes the value of a key. `flags` says whether the key may already be in the map ([`BPF_ANY`],
     /// [`BPF_NOEXIST`]).
     pub(crate) fn put_element(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
-        let mut attributes = self.element_attributes(key, address_as_u64(value), flags);
+        let mut attributes = self.element_attributes(key, pointer_as_u64(value), flags);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads both.
         unsafe { bpf_system_call(BPF_MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
     }
@@ -191,10 +191,10 @@ pub(crate) fn load_socket_filter(
         linked.push(u64::from_ne_bytes(octets));
     }
     let mut attributes = ProgramLoadAttributes {
-        kind: BPF_PROG_TYPE_SOCKET_FILTER,
+        program_type: BPF_PROG_TYPE_SOCKET_FILTER,
         instruction_count: linked.len() as u32,
-        instructions_address: address_as_u64(linked.as_ptr()),
-        license: address_as_u64(license.as_ptr()),
+        instructions_address: pointer_as_u64(linked.as_ptr()),
+        license_address: pointer_as_u64(license.as_ptr()),
         log_level: 0,
         log_size: 0,
         log_address: 0,
@@ -208,7 +208,7 @@ pub(crate) fn load_socket_filter(
             break;
         }
     }
-    answer.map(own_descriptor)
+    answer.map(take_ownership_of_fd)
 }
 
 #[cfg(test)]
@@ -236,7 +236,7 @@ pub(crate) mod tests {
             return_value: 0,
             input_size: frame.len() as u32,
             output_size: 0,
-            input_address: address_as_u64(frame.as_ptr()),
+            input_address: pointer_as_u64(frame.as_ptr()),
             output_address: 0,
             repeat_count: 1,
             duration: 0,

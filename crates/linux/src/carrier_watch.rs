@@ -46,7 +46,7 @@ impl CarrierWatch {
     ///
     /// # Errors
     /// Fails if the kernel's events are unavailable.
-    pub async fn carrier_changed(&mut self) -> Result<()> {
+    pub async fn wait_for_carrier_change(&mut self) -> Result<()> {
         poll_fn(|cx| match self.events.poll(cx) {
             Ok(false) => Poll::Pending,
             Ok(true) => Poll::Ready(Ok(())),

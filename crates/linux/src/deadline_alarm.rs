@@ -20,12 +20,12 @@ use crate::async_descriptor::{DescriptorOwner, watch_readable};
 use crate::clock;
 use crate::error::{Error, Result};
 
-/// Wakes the task that awaits [`DeadlineAlarm::wait`] when a deadline has passed.
+/// Wakes the task that awaits [`DeadlineAlarm::wait_until`] when a deadline has passed.
 #[derive(Debug)]
 pub struct DeadlineAlarm {
     deadline_timer: AsyncFd<Timer>,
     /// Time for which the kernel's timer is set.
-    timer_set_to: Option<Time>,
+    timer_deadline: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl DeadlineAlarm {
         let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)
             .map_err(io::Error::from)
             .and_then(|timer| watch_readable(Timer(timer)))
-            .map_err(|e| Error::kernel_refusal("make a timer", e))?;
-        Ok(DeadlineAlarm { deadline_timer: timer, timer_set_to: None })
+            .map_err(|e| Error::from_kernel_refusal("make a timer", e))?;
+        Ok(DeadlineAlarm { deadline_timer: timer, timer_deadline: None })
     }
 
     /// Waits until `deadline`; with `None`, never returns. The future may be dropped; the next call may have
@@ -60,22 +60,22 @@ impl DeadlineAlarm {
     /// # Errors
     ///
     /// Fails if the kernel refuses to set the timer.
-    pub async fn wait(&mut self, deadline: Option<Time>) -> Result<()> {
+    pub async fn wait_until(&mut self, deadline: Option<Time>) -> Result<()> {
         let Some(deadline) = deadline else { return std::future::pending().await };
-        let failed = |e: io::Error| Error::kernel_refusal("wait for a timer", e);
+        let failed = |e: io::Error| Error::from_kernel_refusal("wait for a timer", e);
         loop {
-            if self.timer_set_to.is_none_or(|set| set > deadline) {
+            if self.timer_deadline.is_none_or(|set| set > deadline) {
                 self.set_timer(deadline).map_err(|e| failed(e.into()))?;
             }
             let mut guard = self.deadline_timer.readable().await.map_err(failed)?;
             // After this read, the timer's descriptor is readable only when the timer expires again.
             match guard.get_inner().0.wait() {
-                Ok(()) => self.timer_set_to = None,
+                Ok(()) => self.timer_deadline = None,
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(error) => return Err(failed(error.into())),
             }
             guard.clear_ready();
-            if self.timer_set_to.is_none() && deadline <= clock::now() {
+            if self.timer_deadline.is_none() && deadline <= clock::now() {
                 return Ok(());
             }
         }
@@ -89,7 +89,7 @@ impl DeadlineAlarm {
             .get_ref()
             .0
             .set(Expiration::OneShot(time), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
-        self.timer_set_to = Some(deadline);
+        self.timer_deadline = Some(deadline);
         Ok(())
     }
 }
@@ -113,7 +113,7 @@ mod tests {
             let mut alarm = DeadlineAlarm::new().expect("an alarm");
             for _ in 0..50 {
                 let due = clock::now() + Duration::from_micros(700);
-                alarm.wait(Some(due)).await.expect("a timer");
+                alarm.wait_until(Some(due)).await.expect("a timer");
                 assert!(clock::now() >= due);
             }
         });
@@ -123,15 +123,16 @@ mod tests {
     fn a_deadline_may_be_past_or_move_in_either_direction() {
         run_with_runtime(async {
             let mut alarm = DeadlineAlarm::new().expect("an alarm");
-            alarm.wait(Some(Time::ZERO)).await.expect("a timer");
+            alarm.wait_until(Some(Time::ZERO)).await.expect("a timer");
             let start = clock::now();
-            let never = timeout(Duration::from_millis(5), alarm.wait(None)).await;
+            let never = timeout(Duration::from_millis(5), alarm.wait_until(None)).await;
             assert!(never.is_err());
             let far =
-                timeout(Duration::from_millis(5), alarm.wait(Some(start + Duration::from_secs(60)))).await;
+                timeout(Duration::from_millis(5), alarm.wait_until(Some(start + Duration::from_secs(60))))
+                    .await;
             assert!(far.is_err());
             let near = start + Duration::from_millis(30);
-            timeout(Duration::from_secs(20), alarm.wait(Some(near)))
+            timeout(Duration::from_secs(20), alarm.wait_until(Some(near)))
                 .await
                 .expect("in time")
                 .expect("a timer");
@@ -139,9 +140,9 @@ mod tests {
             // The deadline of the second wait is later than that of the first.
             let (early, late) =
                 (clock::now() + Duration::from_millis(20), clock::now() + Duration::from_millis(60));
-            let cut = timeout(Duration::from_millis(1), alarm.wait(Some(early))).await;
+            let cut = timeout(Duration::from_millis(1), alarm.wait_until(Some(early))).await;
             assert!(cut.is_err());
-            alarm.wait(Some(late)).await.expect("a timer");
+            alarm.wait_until(Some(late)).await.expect("a timer");
             assert!(clock::now() >= late);
         });
     }

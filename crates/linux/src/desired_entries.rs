@@ -15,22 +15,22 @@ use foldhash::{HashMap, HashMapExt};
 pub(crate) struct EntryState {
     /// Entry that the kernel has now under this key; `None` if it has none. While a change waits, it differs
     /// from the desired entry.
-    pub(crate) installed: Option<Arc<ForwardingEntry>>,
+    pub(crate) installed_entry: Option<Arc<ForwardingEntry>>,
     /// Index of the interface to which the installed entry belongs.
-    pub(crate) index: u32,
+    pub(crate) interface_index: u32,
     /// Whether carnet does not know the kernel's state of this entry: the entry may be missing, or equal
-    /// [`Self::installed`] or the desired entry.
+    /// [`Self::installed_entry`] or the desired entry.
     pub(crate) is_state_unknown: bool,
     /// Whether another program has added the same address, which carnet uses instead of an own entry.
     pub(crate) has_foreign_address: bool,
     /// Whether the kernel or another program has removed the installed entry.
-    pub(crate) is_lost: bool,
+    pub(crate) was_removed_by_others: bool,
 }
 
 impl EntryState {
     /// Returns whether the entry needs no request to the kernel.
-    pub(crate) fn is_settled_by(&self, entry: &EntryByKey) -> bool {
-        self.has_foreign_address || !self.is_state_unknown && self.installed.as_ref() == Some(&entry.0)
+    pub(crate) fn needs_no_request(&self, entry: &EntryByKey) -> bool {
+        self.has_foreign_address || !self.is_state_unknown && self.installed_entry.as_ref() == Some(&entry.0)
     }
 }
 
@@ -54,10 +54,10 @@ impl DesiredEntries {
     /// interface. An installed entry of another interface has another state, because the index differs.
     fn usual_state(&self, entry: &EntryByKey) -> EntryState {
         let is_on_tunnel_device = matches!(&*entry.0, ForwardingEntry::Route(route)
-            if route.is_into_tunnel_device() || *route.action == RouteAction::Local);
+if route.is_into_tunnel_device() || *route.action == RouteAction::Local);
         EntryState {
-            installed: Some(entry.0.clone()),
-            index: if is_on_tunnel_device { self.tunnel_index } else { 0 },
+            installed_entry: Some(entry.0.clone()),
+            interface_index: if is_on_tunnel_device { self.tunnel_index } else { 0 },
             ..EntryState::default()
         }
     }
@@ -81,7 +81,7 @@ impl DesiredEntries {
     /// Returns the entries that the kernel has now, in no order.
     pub(crate) fn installed_entries(&self) -> impl Iterator<Item = &ForwardingEntry> {
         self.entries.iter().filter_map(|entry| match self.unusual_states.get(entry) {
-            Some(state) => state.installed.as_deref(),
+            Some(state) => state.installed_entry.as_deref(),
             None => Some(&*entry.0),
         })
     }

@@ -70,7 +70,7 @@ impl DhcpPort {
     }
 
     /// Returns whether the sockets belong to the interface that has this name now.
-    pub fn is_on(&self, interface: &str) -> bool {
+    pub fn is_on_interface(&self, interface: &str) -> bool {
         if_nametoindex(interface) == Ok(self.interface_index)
     }
 
@@ -90,11 +90,11 @@ impl DhcpPort {
     pub fn receive(&self, mut take: impl FnMut(DhcpInput<'_>)) {
         let mut buffer = [const { MaybeUninit::uninit() }; MAX_MESSAGE_LENGTH];
         for _ in 0..MAX_MESSAGES_PER_CALL {
-            let Some(octets) = read(&self.message_socket, &mut buffer) else { break };
+            let Some(octets) = receive_datagram(&self.message_socket, &mut buffer) else { break };
             take(DhcpInput::Message(octets));
         }
         for _ in 0..MAX_MESSAGES_PER_CALL {
-            let Some(octets) = read(&self.raw_socket, &mut buffer) else { break };
+            let Some(octets) = receive_datagram(&self.raw_socket, &mut buffer) else { break };
             take(DhcpInput::Arp(octets));
         }
     }
@@ -119,7 +119,7 @@ impl DhcpPort {
 }
 
 /// Reads one packet; `None` if none is ready, or if the interface has an error.
-fn read<'a>(socket: &AsyncFd<Socket>, buffer: &'a mut [MaybeUninit<u8>]) -> Option<&'a [u8]> {
+fn receive_datagram<'a>(socket: &AsyncFd<Socket>, buffer: &'a mut [MaybeUninit<u8>]) -> Option<&'a [u8]> {
     let received = socket.try_io(Interest::READABLE, |socket| socket.recv(buffer));
     // SAFETY: the kernel has written as many octets as the call returns.
     buffer.get(..received.ok()?).map(|octets| unsafe { octets.assume_init_ref() })

@@ -47,7 +47,7 @@ impl Dhcpv6Port {
     }
 
     /// Returns whether the socket belongs to the interface that has this name now.
-    pub fn is_on(&self, interface: &str) -> bool {
+    pub fn is_on_interface(&self, interface: &str) -> bool {
         if_nametoindex(interface) == Ok(self.interface_index)
     }
 

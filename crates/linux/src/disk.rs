@@ -26,7 +26,7 @@ pub trait Disk: Debug + Send {
     ///
     /// # Errors
     /// Returns the kernel's error.
-    fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool>;
+    fn is_file_at_path(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool>;
     /// Reads a file; `None` if no file has this name.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Disk for KernelDisk {
         Ok(Box::new(options.open(path)?))
     }
 
-    fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
+    fn is_file_at_path(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
         let open = file.identity()?;
         Ok(none_if_not_found(fs::metadata(path))?.is_some_and(|named| (named.dev(), named.ino()) == open))
     }

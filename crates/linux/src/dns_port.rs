@@ -214,7 +214,7 @@ fn prepend_length(message: &[u8]) -> Vec<u8> {
 
 /// Sends a query to a DNS server and passes the answer to `answers`. `source` is the address on board from
 /// which the query leaves. With the returned handle, the caller can abort the query.
-pub fn ask_server(
+pub fn query_server(
     query: u64,
     (source, server): (IpAddr, IpAddr),
     over_connection: bool,
@@ -225,11 +225,11 @@ pub fn ask_server(
         let (from, to) = (SocketAddr::new(source, 0), SocketAddr::new(server, DNS_PORT));
         let asked = async {
             if over_connection {
-                let answer = ask_over_connection(from, to, &octets).await?;
+                let answer = query_over_tcp(from, to, &octets).await?;
                 let _ = answers.send(DnsMessage::Answer { query, server, octets: Some(answer) }).await;
                 return Ok(());
             }
-            ask_by_datagram(from, to, &octets, |answer| {
+            query_by_udp(from, to, &octets, |answer| {
                 let message = DnsMessage::Answer { query, server, octets: Some(answer) };
                 answers.try_send(message).is_ok()
             })
@@ -246,7 +246,7 @@ pub fn ask_server(
 /// Sends a query in a datagram. Passes every datagram that comes back to `take`, because the first datagram
 /// may be forged. If the ID of a datagram is not the query's, `take` gets an empty answer. So an attacker
 /// cannot use the ID of one attempt at the port of another attempt (RFC 5452 9.1).
-async fn ask_by_datagram(
+async fn query_by_udp(
     from: SocketAddr,
     to: SocketAddr,
     octets: &[u8],
@@ -264,7 +264,7 @@ async fn ask_by_datagram(
     }
 }
 
-async fn ask_over_connection(from: SocketAddr, to: SocketAddr, octets: &[u8]) -> io::Result<Vec<u8>> {
+async fn query_over_tcp(from: SocketAddr, to: SocketAddr, octets: &[u8]) -> io::Result<Vec<u8>> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind(from)?;
     let mut stream = socket.connect(to).await?;
@@ -285,7 +285,7 @@ mod tests {
         let (sender, mut answers) = mpsc::channel(4);
         tokio::spawn(async move {
             let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            ask_by_datagram(from, to, b"\x12\x34query", |answer| sender.try_send(answer).is_ok()).await
+            query_by_udp(from, to, b"\x12\x34query", |answer| sender.try_send(answer).is_ok()).await
         });
         let mut buffer = [0; 16];
         let (_, asker) = server.recv_from(&mut buffer).await.expect("a query");

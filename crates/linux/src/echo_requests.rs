@@ -12,7 +12,7 @@ use std::io;
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
-use carnet_wire::icmpv6::types;
+use carnet_wire::icmpv6::message_type;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{SockaddrIn6, recvfrom};
 use socket2::{Domain, Protocol, SockFilter, Type};
@@ -58,8 +58,9 @@ impl EchoRequests {
     ///
     /// Fails if the kernel creates no such socket.
     pub fn open(neighbours: Vec<ProbedNeighbour>) -> Result<EchoRequests> {
-        let failed =
-            |error: io::Error| Error::kernel_refusal("open a socket for ICMPv6 Echo (CAP_NET_RAW)", error);
+        let failed = |error: io::Error| {
+            Error::from_kernel_refusal("open a socket for ICMPv6 Echo (CAP_NET_RAW)", error)
+        };
         let identifier = random_octets::<2>().map_err(failed)?;
         let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
@@ -78,7 +79,7 @@ impl EchoRequests {
     pub fn send_requests(&mut self) {
         self.latest_sequence_number = self.latest_sequence_number.wrapping_add(1);
         let mut request = [0; ECHO_HEADER_LENGTH + REQUEST_DATA_LENGTH];
-        request[0] = types::ECHO_REQUEST;
+        request[0] = message_type::ECHO_REQUEST;
         request[4..6].copy_from_slice(&self.echo_identifier);
         request[6..8].copy_from_slice(&self.latest_sequence_number.to_be_bytes());
         request[ECHO_HEADER_LENGTH..].copy_from_slice(&self.echo_data);
@@ -110,25 +111,25 @@ impl EchoRequests {
             });
             match read.await {
                 Ok((length, Some(from))) => {
-                    if message.get(..length).is_some_and(|message| self.is_answer(from, message)) {
+                    if message.get(..length).is_some_and(|message| self.is_expected_reply(from, message)) {
                         return Ok(());
                     }
                 }
                 Ok((_, None)) => {}
                 // Ignore an ICMPv6 error about a request and keep waiting, because the error is no reply of
                 // the neighbour.
-                Err(error) if answers_recent_request(&error) => {}
+                Err(error) if reports_undelivered_request(&error) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn is_answer(&self, from: Ipv6Addr, message: &[u8]) -> bool {
+    fn is_expected_reply(&self, from: Ipv6Addr, message: &[u8]) -> bool {
         let Some((&[kind, code, _, _, a, b, c, d], data)) = message.split_first_chunk::<ECHO_HEADER_LENGTH>()
         else {
             return false;
         };
-        (kind, code) == (types::ECHO_REPLY, 0)
+        (kind, code) == (message_type::ECHO_REPLY, 0)
             && [a, b] == self.echo_identifier
             && self.latest_sequence_number.wrapping_sub(u16::from_be_bytes([c, d])) < ACCEPTED_LATEST_REQUESTS
             && data == self.echo_data
@@ -136,7 +137,7 @@ impl EchoRequests {
     }
 }
 
-fn answers_recent_request(error: &io::Error) -> bool {
+fn reports_undelivered_request(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(
@@ -159,7 +160,7 @@ fn echo_reply_filter(identifier: [u8; 2]) -> [SockFilter; 6] {
     const BPF_RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     [
         SockFilter::new(BPF_LOAD_OCTET, 0, 0, 0),
-        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 3, u32::from(types::ECHO_REPLY)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 3, u32::from(message_type::ECHO_REPLY)),
         SockFilter::new(BPF_LOAD_HALF_WORD, 0, 0, 4),
         SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 1, u32::from(u16::from_be_bytes(identifier))),
         SockFilter::new(BPF_RETURN, 0, 0, u32::MAX),

@@ -101,7 +101,7 @@ pub enum Error {
 
 impl Error {
     /// Builds an error from the kernel's refusal of `operation`.
-    pub(crate) fn kernel_refusal(operation: impl Into<String>, answer: impl Into<io::Error>) -> Error {
+    pub(crate) fn from_kernel_refusal(operation: impl Into<String>, answer: impl Into<io::Error>) -> Error {
         Error::Kernel { operation: operation.into(), detail: String::new(), answer: answer.into() }
     }
 
@@ -125,7 +125,7 @@ impl Error {
     }
 
     /// Builds [`Error::TunnelGone`].
-    pub(crate) fn tunnel_device_is_gone() -> Error {
+    pub(crate) fn tunnel_device_gone_error() -> Error {
         Error::TunnelGone { device: TUNNEL_DEVICE.to_owned() }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     fn error_chain_names_each_cause_once() {
         let busy = || io::Error::from_raw_os_error(libc::EBUSY);
         let errors = [
-            Error::kernel_refusal("add carnet0", busy()),
+            Error::from_kernel_refusal("add carnet0", busy()),
             Error::TunMissing { path: "/dev/net/tun".into(), answer: busy() },
             Error::TunPermission { path: "/dev/net/tun".into(), answer: busy() },
         ];

@@ -40,9 +40,9 @@ pub enum PlatformEvent {
     /// Destinations of packets that the fast path has sent into the tunnel to the home agent
     /// ([`crate::InterfaceRoles::direct_routes_enabled`]).
     Destinations(Vec<Ipv6Addr>),
-    /// A thread has finished loading the programs of the fast paths. [`crate::Platform::path`] tells which
-    /// data path is in use now. The event lists the fast paths that are unavailable, each with the reason
-    /// ([`crate::Platform::open_fast_path`]).
+    /// A thread has finished loading the programs of the fast paths. [`crate::Platform::data_path`] tells
+    /// which data path is in use now. The event lists the fast paths that are unavailable, each with the
+    /// reason ([`crate::Platform::open_fast_path`]).
     DataPath(Vec<(DataPath, String)>),
     /// The rules of packet filter and NAT are in force, or the text says why they are not.
     PacketRules(Option<String>),

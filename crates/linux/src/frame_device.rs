@@ -75,7 +75,7 @@ impl FrameCounters {
 #[derive(Debug)]
 pub(crate) struct FrameDevice {
     file: AsyncFd<OwnedFd>,
-    has_header: bool,
+    has_virtio_header: bool,
     /// Buffer for the frame that was read last.
     frame_buffer: Box<[u8]>,
     /// Length of the burst in the buffer [`Self::frame_buffer`], and its remaining segments; `None` if no
@@ -103,7 +103,7 @@ impl FrameDevice {
     /// Opens a socket that receives the IPv6 frames to multicast groups at an interface. The interface
     /// accepts frames to any group while the socket exists.
     pub(crate) fn open_multicast_socket(index: u32, name: &str) -> Result<FrameDevice> {
-        let failed = |e| Error::kernel_refusal(format!("set the multicast groups of {name}"), e);
+        let failed = |e| Error::from_kernel_refusal(format!("set the multicast groups of {name}"), e);
         let socket = packet_socket::open_frame_socket(
             index,
             u16::from_be_bytes(ETHER_TYPE_IPV6),
@@ -123,11 +123,11 @@ impl FrameDevice {
 
     fn new(file: OwnedFd, has_header: bool, name: &str) -> Result<FrameDevice> {
         let file = watch_readable(file)
-            .map_err(|e| Error::kernel_refusal(format!("wait for frames of {name}"), e))?;
+            .map_err(|e| Error::from_kernel_refusal(format!("wait for frames of {name}"), e))?;
         let buffer = || vec![0; FRAME_BUFFER_SIZE].into_boxed_slice();
         Ok(FrameDevice {
             file,
-            has_header,
+            has_virtio_header: has_header,
             frame_buffer: buffer(),
             burst_in_buffer: None,
             segment_buffer: buffer(),
@@ -169,7 +169,7 @@ impl FrameDevice {
             let FrameDevice { file, frame_buffer: buffer, .. } = self;
             let length =
                 file.try_io(Interest::READABLE, |fd| nix::unistd::read(fd, buffer).map_err(io::Error::from))?;
-            if !self.has_header {
+            if !self.has_virtio_header {
                 return Ok(parse_frame(self.frame_buffer.get(..length).unwrap_or_default()));
             }
             match check_frame_checksum(self.frame_buffer.get_mut(..length).unwrap_or_default()) {
@@ -188,8 +188,8 @@ impl FrameDevice {
             .get(virtio::VIRTIO_HEADER_LENGTH..*length)
             .and_then(|frame| frame.split_at_checked(ETHERNET_HEADER_LENGTH))
             .unwrap_or_default();
-        let cut = segments.next(packet, segment);
-        if segments.is_done(packet) {
+        let cut = segments.next_segment(packet, segment);
+        if segments.has_returned_all_segments(packet) {
             *burst = None;
         }
         let payload = cut.and_then(|cut| segment.get(..cut)).unwrap_or_default();
@@ -202,7 +202,7 @@ impl FrameDevice {
     }
 
     /// Sends an IPv6 packet in a frame.
-    pub(crate) fn write_frame(
+    pub(crate) fn write_ipv6_frame(
         &self,
         destination: MacAddress,
         source: MacAddress,
@@ -215,7 +215,7 @@ impl FrameDevice {
             IoSlice::new(&ETHER_TYPE_IPV6),
             IoSlice::new(packet),
         ];
-        let parts = if self.has_header { &parts[..] } else { &parts[1..] };
+        let parts = if self.has_virtio_header { &parts[..] } else { &parts[1..] };
         nix::sys::uio::writev(self.file.get_ref(), parts)?;
         Ok(())
     }
@@ -278,10 +278,10 @@ fn check_frame_checksum(frame: &mut [u8]) -> ReadOutcome {
         return ReadOutcome::Nonsense;
     };
     if let Some(unfinished) = &mut header.unfinished_checksum {
-        let Some(start) = unfinished.covered_from.checked_sub(ETHERNET_HEADER_LENGTH as u16) else {
+        let Some(start) = unfinished.checksum_start.checked_sub(ETHERNET_HEADER_LENGTH as u16) else {
             return ReadOutcome::Nonsense;
         };
-        unfinished.covered_from = start;
+        unfinished.checksum_start = start;
     }
     if header.burst_properties.is_some() {
         return BurstSegments::new(&header, packet).map_or(ReadOutcome::Nonsense, ReadOutcome::Burst);
@@ -298,7 +298,7 @@ mod tests {
 
     /// Returns a frame with a virtio header that requests a checksum at `start` + `offset`.
     fn frame_with_unfinished_checksum(start: u16, offset: u16, payload: usize) -> Vec<u8> {
-        let unfinished = Some(virtio::UnfinishedChecksum { covered_from: start, checksum_offset: offset });
+        let unfinished = Some(virtio::UnfinishedChecksum { checksum_start: start, checksum_offset: offset });
         let header =
             virtio::VirtioHeader { unfinished_checksum: unfinished, ..virtio::VirtioHeader::default() };
         let ethernet = [[2; 6], [4; 6]].concat();

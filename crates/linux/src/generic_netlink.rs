@@ -64,7 +64,7 @@ pub(crate) struct ReceivedMessage<'a> {
 impl ReceivedMessage<'_> {
     /// Returns the result that a message of type [`MESSAGE_ERROR`] reports: an acknowledgement, or the
     /// kernel's error.
-    pub(crate) fn result(&self) -> io::Result<()> {
+    pub(crate) fn check_error(&self) -> io::Result<()> {
         match u32_at(self.message_body, 0).map_or(0, |code| code as i32) {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
@@ -146,7 +146,7 @@ pub(crate) fn split_messages(octets: &[u8]) -> io::Result<Vec<GenericNetlinkMess
     let mut messages = Vec::new();
     for message in split_received(octets) {
         if message.kind == MESSAGE_ERROR {
-            message.result()?;
+            message.check_error()?;
         }
         if matches!(message.kind, MESSAGE_ERROR | MESSAGE_DONE) {
             messages.push(GenericNetlinkMessage { family: MESSAGE_DONE, command: 0, attributes: Vec::new() });

@@ -55,7 +55,7 @@ pub struct IpsecSocket(Option<Arc<AsyncFd<socket2::Socket>>>);
 impl IpsecSocket {
     pub(crate) fn open() -> Result<IpsecSocket> {
         Ok(IpsecSocket(Some(Arc::new(open_socket().map_err(|source| {
-            Error::kernel_refusal(
+            Error::from_kernel_refusal(
                 "open a socket for messages under IPsec, which auth = \"ipsec\" needs: the kernel needs \
                  CONFIG_XFRM_USER and CONFIG_INET6_ESP (modules xfrm_user, esp6), the process CAP_NET_ADMIN \
                  and CAP_NET_RAW",

@@ -15,7 +15,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-mod advertised;
+mod advertisement_settings;
 mod async_descriptor;
 mod bpf_call;
 mod carrier_watch;
@@ -29,23 +29,25 @@ mod dhcpv6_port;
 pub mod disk;
 mod dns_port;
 mod echo_requests;
+mod entry_installer;
 mod error;
 mod event;
 mod fast_path;
 mod frame_device;
 pub mod frame_link;
 mod generic_netlink;
-mod installer;
 mod interface_counters;
+mod interface_observer;
 mod ipsec_socket;
+mod kernel_settings;
+mod kernel_state_keeper;
 pub mod key_file;
-mod link_socket;
-mod listening;
+mod link_sockets;
+mod listening_sockets;
 mod memory;
 pub mod multicast_link;
 mod netlink;
 mod nftables;
-mod observer;
 mod offloads;
 mod packet_socket;
 mod platform;
@@ -54,13 +56,11 @@ pub mod position;
 mod privileges;
 pub mod sandbox;
 mod setting_contest;
-mod settings;
-pub mod signal;
+pub mod signal_strength;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
-mod state_keeper;
 mod tunnel;
-mod undo;
+mod undo_file;
 #[cfg(all(panic = "abort", not(feature = "backtrace")))]
 mod unwinder;
 pub mod virtual_link;
@@ -72,17 +72,17 @@ pub use datagrams::{DatagramReader, DatagramSockets, DatagramWriter, PacketTooBi
 pub use deadline_alarm::DeadlineAlarm;
 pub use dhcp_port::{DhcpInput, DhcpPort};
 pub use dhcpv6_port::Dhcpv6Port;
-pub use dns_port::{DnsMessage, DnsPort, DnsReply, ask_server};
+pub use dns_port::{DnsMessage, DnsPort, DnsReply, query_server};
 pub use echo_requests::{EchoRequests, ProbedNeighbour};
 pub use error::{Error, Result};
 pub use event::PlatformEvent;
 pub use fast_path::geonet as geonet_path;
 pub use fast_path::{DataPath, FastPathConfig, FastPathCounters, InterfaceRoles, TunnelEnds, TunnelTraffic};
+pub use interface_observer::interface_exists;
 pub use ipsec_socket::{IpsecMessage, IpsecSocket, load_kernel_module as prepare_ipsec};
-pub use link_socket::WatchedInterface;
-pub use listening::{bind_datagrams, bind_packet_socket, has_address, listen_on};
+pub use link_sockets::WatchedInterface;
+pub use listening_sockets::{bind_packet_socket, bind_udp_socket, is_local_address, listen_on};
 pub use memory::{return_code_pages, return_free_memory};
-pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig};
 pub use portal_probe::ProbeTarget;
 pub use privileges::missing_for_bpf;

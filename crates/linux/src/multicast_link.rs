@@ -27,7 +27,7 @@ use crate::error::Result;
 pub use crate::frame_device::FrameCounters;
 use crate::frame_device::FrameDevice;
 use crate::netlink::{
-    DeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, NetlinkRequests, usable_addresses,
+    FrameDeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, NetlinkRequests, usable_addresses,
 };
 
 /// A 48-bit link-layer address.
@@ -94,7 +94,7 @@ pub struct MulticastLinks {
     requests: NetlinkRequests,
     events: KernelEvents,
     /// Whether to read interfaces and addresses again, because of an event.
-    needs_reading: bool,
+    must_read_state: bool,
     counters: FrameCounters,
 }
 
@@ -115,7 +115,7 @@ impl MulticastLinks {
             joined_groups: BTreeMap::new(),
             requests: NetlinkRequests::open()?,
             events: KernelEvents::open(&[GROUP_LINKS, GROUP_IPV6_ADDRESSES])?,
-            needs_reading: true,
+            must_read_state: true,
             counters: FrameCounters::default(),
         })
     }
@@ -148,7 +148,7 @@ impl MulticastLinks {
             .find(|lan| lan.name == interface)
             .and_then(|lan| lan.open_device.as_ref());
         self.counters.count_write_result(
-            port.map(|(_, source, device)| device.write_frame(destination, *source, packet)),
+            port.map(|(_, source, device)| device.write_ipv6_frame(destination, *source, packet)),
         );
     }
 
@@ -172,12 +172,12 @@ impl MulticastLinks {
     }
 }
 
-impl DeviceWatcher for MulticastLinks {
+impl FrameDeviceWatcher for MulticastLinks {
     type Event = MulticastEvent;
     const FRAMES_EVENT: MulticastEvent = MulticastEvent::Frames;
 
     fn event_socket(&mut self) -> (&mut KernelEvents, &mut bool) {
-        (&mut self.events, &mut self.needs_reading)
+        (&mut self.events, &mut self.must_read_state)
     }
 
     fn read_pending_change(&mut self) -> Result<Option<MulticastEvent>> {
@@ -190,7 +190,7 @@ impl DeviceWatcher for MulticastLinks {
                 *socket = join_group(index, &self.upstream_interface, *group, subscription, None);
             }
         }
-        let known = self.requests.addresses().list_ipv6()?;
+        let known = self.requests.address_requests().list_ipv6()?;
         for lan in &mut self.lan_interfaces {
             let link = self.requests.link_requests().find_link(&lan.name)?.filter(|link| link.is_up);
             let there = link.as_ref().and_then(|link| Some((link.index, link.link_address?)));

@@ -50,7 +50,7 @@ pub(crate) fn is_offload_feature(name: &str) -> bool {
 /// of the feature.
 pub(crate) fn read_feature(interface: &str, feature: &str) -> io::Result<Option<String>> {
     let answers = match exchange_request(interface, COMMAND_FEATURES_GET, &[]) {
-        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) if is_missing_feature(&error) => return Ok(None),
         answers => answers?,
     };
     let has = |set| {
@@ -98,7 +98,7 @@ fn text_attribute(name: &str) -> Vec<u8> {
 }
 
 /// Returns whether the error says that the interface, or the netlink family, does not exist.
-fn is_missing(error: &io::Error) -> bool {
+fn is_missing_feature(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
 }

@@ -16,28 +16,28 @@ use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, TUNNEL_DEVICE};
 use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount};
 use carnet_station::io::{InterfaceOctets, LinkMessage};
-use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
+use carnet_wire::icmpv6::message_type::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
 
-use crate::advertised::is_under_condition;
+use crate::advertisement_settings::is_conditional_setting;
 use crate::counters::PlatformCounters;
 use crate::datagrams::DatagramSockets;
+use crate::entry_installer::{EntryInstaller, NEIGHBOUR_REPORT_INTERVAL};
 use crate::error::{Error, Result};
 use crate::event::PlatformEvent;
 use crate::fast_path::{
     DataPath, FastPath, FastPathConfig, FastPathCounters, InterfaceRoles, LoadingResult, TunnelEnds,
     TunnelTraffic,
 };
-use crate::installer::{Installer, NEIGHBOUR_REPORT_INTERVAL};
+use crate::interface_observer::InterfaceObserver;
 use crate::ipsec_socket::IpsecSocket;
-use crate::link_socket::{CapturePoint, LinkSockets, WatchedInterface};
+use crate::kernel_settings::KernelSettings;
+use crate::kernel_state_keeper::{KernelStateKeeper, log_closed_fast_path};
+use crate::link_sockets::{CapturePoint, LinkSockets, WatchedInterface};
 use crate::netlink::{IPV6_MINIMUM_MTU, NetlinkMonitor, NetlinkRequests};
-use crate::observer::InterfaceObserver;
-use crate::settings::KernelSettings;
-use crate::state_keeper::{StateKeeper, log_closed_fast_path};
 use crate::tunnel::{QUEUE_LENGTH, TunDevice};
-use crate::undo::UndoFile;
-use crate::{interface_counters, privileges, settings};
+use crate::undo_file::UndoFile;
+use crate::{interface_counters, kernel_settings, privileges};
 
 /// Returns the first octets of the kernel's boot identifier, or 0 if carnet cannot read it. With 0, carnet
 /// recognises a reboot only by counters that have become smaller.
@@ -75,14 +75,14 @@ pub struct PlatformConfig {
 #[derive(Debug)]
 pub struct Platform {
     tunnel_device: TunDevice,
-    state_keeper: StateKeeper,
+    state_keeper: KernelStateKeeper,
     netlink_monitor: NetlinkMonitor,
     link_sockets: LinkSockets,
     ipsec_socket: IpsecSocket,
     events: VecDeque<PlatformEvent>,
-    keeper_interval: Interval,
+    state_keeper_interval: Interval,
     fast_path_interval: Interval,
-    ports: InterfaceRoles,
+    interface_roles: InterfaceRoles,
     /// Number that identifies this boot of the machine.
     boot_identifier: u64,
     /// Number of consecutive failures to read the kernel's state.
@@ -109,9 +109,9 @@ impl Platform {
                 got: "another".into(),
             });
         }
-        if !settings::ipv6_exists() {
+        if !kernel_settings::ipv6_exists() {
             let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
-            return Err(Error::kernel_refusal(
+            return Err(Error::from_kernel_refusal(
                 "use IPv6: the kernel has no IPv6, or a boot parameter turns it off",
                 source,
             ));
@@ -126,18 +126,19 @@ impl Platform {
         let mut requests = NetlinkRequests::open()?;
         let index =
             requests.link_requests().find_link(TUNNEL_DEVICE)?.map(|link| link.index).ok_or_else(|| {
-                Error::kernel_refusal(
+                Error::from_kernel_refusal(
                     format!("look up {TUNNEL_DEVICE}"),
                     io::Error::from_raw_os_error(libc::ENODEV),
                 )
             })?;
-        let port = requests.port();
+        let port = requests.port_id();
         let undo = UndoFile::open(&config.undo_file);
-        let mut installer = Installer::open(requests, KernelSettings::for_running_kernel(), undo, index)?;
+        let mut installer =
+            EntryInstaller::open(requests, KernelSettings::for_running_kernel(), undo, index)?;
         installer.known_senders = known;
         let monitor = NetlinkMonitor::open(port)?;
         installer.requests.link_requests().configure_tunnel(index, config.device_mtu, QUEUE_LENGTH)?;
-        settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.kernel_settings.write_count)?;
+        kernel_settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.kernel_settings.write_count)?;
         // Remove the default queueing discipline while the device is down. When the device comes up, each of
         // its queues would get one.
         if let Err(error) = installer.requests.queueing_discipline_requests().disable_queueing(index) {
@@ -148,14 +149,14 @@ impl Platform {
         installer.requests.link_requests().bring_up_tunnel(index)?;
         let mut platform = Platform {
             tunnel_device: tunnel,
-            state_keeper: StateKeeper::new(installer),
+            state_keeper: KernelStateKeeper::new(installer),
             netlink_monitor: monitor,
             link_sockets: LinkSockets::open(config.watched_interfaces)?,
             ipsec_socket: protected,
             events: VecDeque::new(),
-            keeper_interval: interval(NEIGHBOUR_REPORT_INTERVAL),
+            state_keeper_interval: interval(NEIGHBOUR_REPORT_INTERVAL),
             fast_path_interval: interval(FAST_PATH_CHECK_INTERVAL),
-            ports: InterfaceRoles::default(),
+            interface_roles: InterfaceRoles::default(),
             boot_identifier: boot_identifier(),
             consecutive_failures: 0,
             is_open: true,
@@ -173,17 +174,17 @@ impl Platform {
     ///
     /// The caller must call this function before the first [`Self::apply_change`].
     pub fn open_fast_path(&mut self, config: &FastPathConfig) -> Option<Vec<(DataPath, String)>> {
-        let Installer { tunnel_index, requests, .. } = &mut self.state_keeper.installer;
+        let EntryInstaller { tunnel_index, requests, .. } = &mut self.state_keeper.entry_installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
-        self.state_keeper.installer.fast_path = fast_path;
-        self.ports = config.interface_roles.clone();
+        self.state_keeper.entry_installer.fast_path = fast_path;
+        self.interface_roles = config.interface_roles.clone();
         self.adapt_to_interfaces();
         obstacles
     }
 
     /// Waits until the loading thread has finished, and returns the unusable fast paths with the reasons.
     /// Only for callers that have no other work meanwhile.
-    pub async fn fast_path_loaded(&mut self) -> Vec<(DataPath, String)> {
+    pub async fn wait_for_fast_path(&mut self) -> Vec<(DataPath, String)> {
         loop {
             if let LoadingResult::Decided(obstacles) = poll_fn(|cx| self.poll_fast_path(cx)).await {
                 return obstacles;
@@ -193,11 +194,11 @@ impl Platform {
 
     /// Returns the fast path whose programs a thread loads now; `None` if no thread loads any.
     pub fn path_being_loaded(&self) -> Option<DataPath> {
-        self.state_keeper.installer.fast_path.path_being_loaded()
+        self.state_keeper.entry_installer.fast_path.path_being_loaded()
     }
 
     fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Poll<LoadingResult> {
-        match self.state_keeper.installer.poll_fast_path(cx) {
+        match self.state_keeper.entry_installer.poll_fast_path(cx) {
             Some(loaded) => {
                 self.adapt_to_interfaces();
                 self.commit_to_fast_path();
@@ -221,20 +222,20 @@ impl Platform {
     }
 
     /// Returns the data path in use.
-    pub fn path(&self) -> DataPath {
-        self.state_keeper.installer.fast_path.path()
+    pub fn data_path(&self) -> DataPath {
+        self.state_keeper.entry_installer.fast_path.path()
     }
 
     /// Returns the data path of one tunnel's packets.
-    pub fn path_of(&self, local: Endpoint, remote: Endpoint) -> DataPath {
-        self.state_keeper.installer.fast_path.path_of(local, remote)
+    pub fn data_path_of(&self, local: Endpoint, remote: Endpoint) -> DataPath {
+        self.state_keeper.entry_installer.fast_path.path_of(local, remote)
     }
 
     /// Tells the fast path and the packet sockets which interfaces lead to the mobile network and which are
     /// uplinks.
     pub fn set_interface_roles(&mut self, ports: InterfaceRoles) {
-        self.ports = ports.clone();
-        self.state_keeper.installer.fast_path.set_interface_roles(ports);
+        self.interface_roles = ports.clone();
+        self.state_keeper.entry_installer.fast_path.set_interface_roles(ports);
         self.adapt_to_interfaces();
         self.commit_to_fast_path();
     }
@@ -242,7 +243,7 @@ impl Platform {
     /// Returns whether the kernel itself has to handle a packet that came out of the TUN device. The caller
     /// writes it back unchanged.
     pub fn must_return_to_kernel(&mut self, packet: &[u8]) -> bool {
-        let concerns = self.state_keeper.installer.fast_path.is_for_kernel(packet);
+        let concerns = self.state_keeper.entry_installer.fast_path.is_for_kernel(packet);
         if concerns {
             self.commit_to_fast_path();
         }
@@ -252,29 +253,30 @@ impl Platform {
     /// Applies the tunnel changes since the last commit to the fast path, which keeps its former state until
     /// then. The slow path applies each change at once.
     pub fn commit_to_fast_path(&mut self) {
-        self.state_keeper.commit();
+        self.state_keeper.commit_changes();
     }
 
     /// Returns the fast path's traffic, by tunnel.
     pub fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
-        self.state_keeper.installer.fast_path.tunnel_traffic()
+        self.state_keeper.entry_installer.fast_path.tunnel_traffic()
     }
 
     /// Makes room in the fast path if this config has more bindings than the fast path has room for.
     pub fn make_room_for_bindings(&mut self, config: &FastPathConfig) {
-        if let Err(why) = self.state_keeper.installer.grow_fast_path(config) {
+        if let Err(why) = self.state_keeper.entry_installer.grow_fast_path(config) {
             tracing::warn!("{NO_ROOM_MESSAGE}: {why}");
         }
     }
 
     /// Returns the fast path's counters.
     pub fn fast_path_counters(&self) -> FastPathCounters {
-        self.state_keeper.installer.fast_path.counters()
+        self.state_keeper.entry_installer.fast_path.counters()
     }
 
     fn adapt_to_interfaces(&mut self) {
-        let StateKeeper { installer, observer, .. } = &mut self.state_keeper;
-        follow_links(installer, observer, &mut self.link_sockets, &self.ports);
+        let KernelStateKeeper { entry_installer: installer, interface_observer: observer, .. } =
+            &mut self.state_keeper;
+        follow_links(installer, observer, &mut self.link_sockets, &self.interface_roles);
     }
 
     /// Applies one change of the desired forwarding state.
@@ -284,12 +286,12 @@ impl Platform {
     /// interfaces change, and at intervals.
     pub fn apply_change(&mut self, change: &EntryChange) -> Result<()> {
         if let EntryChange::Set(entry) = change
-            && matches!(&**entry, ForwardingEntry::Setting(setting) if is_under_condition(setting))
+            && matches!(&**entry, ForwardingEntry::Setting(setting) if is_conditional_setting(setting))
         {
             // Read the default routes again, because they depend on this change.
             self.state_keeper.netlink_changes.changed_parts.routers_changed = true;
         }
-        self.state_keeper.installer.apply_change(change)
+        self.state_keeper.entry_installer.apply_change(change)
     }
 
     /// Returns the next event: first the state of each interface, then changes.
@@ -320,7 +322,7 @@ impl Platform {
     /// Returns a message for each difference between this machine's state and the station's needs. Examples
     /// are a setting that another program changes, and an entry that the kernel refuses.
     pub fn obstacle_messages(&self) -> Vec<String> {
-        self.state_keeper.installer.obstacle_messages()
+        self.state_keeper.entry_installer.obstacle_messages()
     }
 
     /// Returns how many times in a row [`Self::next_event`] has failed. A complete reading of the state sets
@@ -330,13 +332,13 @@ impl Platform {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        let failed = |e: io::Error| Error::kernel_refusal("receive from the kernel", e);
+        let failed = |e: io::Error| Error::from_kernel_refusal("receive from the kernel", e);
         let news = &mut self.state_keeper.netlink_changes;
         self.netlink_monitor.poll_changes(cx, news).map_err(failed)?;
         if std::mem::take(&mut news.routing_changed) {
             let neighbours_only = !std::mem::take(&mut news.routes_changed);
             let heard = std::mem::take(&mut news.routing_fields);
-            let Installer { fast_path, requests, .. } = &mut self.state_keeper.installer;
+            let EntryInstaller { fast_path, requests, .. } = &mut self.state_keeper.entry_installer;
             log_closed_fast_path(fast_path.invalidate_next_hops(requests, heard, neighbours_only));
         }
         match self.poll_fast_path(cx) {
@@ -351,28 +353,28 @@ impl Platform {
             Poll::Ready(LoadingResult::NotGrown(why)) => tracing::warn!("{NO_ROOM_MESSAGE}: {why}"),
             Poll::Pending => {}
         }
-        for complaint in self.state_keeper.installer.fast_path.poll_redirect_targets(cx) {
+        for complaint in self.state_keeper.entry_installer.fast_path.poll_redirect_targets(cx) {
             tracing::warn!("{complaint}");
         }
         self.state_keeper.poll_packet_rules(cx);
         self.events.extend(
-            self.state_keeper.installer.rule_table.take_state_change().map(PlatformEvent::PacketRules),
+            self.state_keeper.entry_installer.rule_table.take_state_change().map(PlatformEvent::PacketRules),
         );
-        if self.keeper_interval.poll_tick(cx).is_ready() {
+        if self.state_keeper_interval.poll_tick(cx).is_ready() {
             // Poll the timer again, so that its next tick wakes this task.
-            let _ = self.keeper_interval.poll_tick(cx);
-            self.state_keeper.installer.keep_neighbours_alive();
-            self.state_keeper.installer.fast_path.remove_expired();
-            let Installer { fast_path, requests, .. } = &mut self.state_keeper.installer;
+            let _ = self.state_keeper_interval.poll_tick(cx);
+            self.state_keeper.entry_installer.keep_neighbours_alive();
+            self.state_keeper.entry_installer.fast_path.remove_expired();
+            let EntryInstaller { fast_path, requests, .. } = &mut self.state_keeper.entry_installer;
             log_closed_fast_path(fast_path.recheck_obstacles(requests));
             self.commit_to_fast_path();
-            let used = self.state_keeper.installer.fast_path.take_used_tunnels().into_iter();
+            let used = self.state_keeper.entry_installer.fast_path.take_used_tunnels().into_iter();
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
         }
         if self.fast_path_interval.poll_tick(cx).is_ready() {
             let _ = self.fast_path_interval.poll_tick(cx);
             self.state_keeper.advance_one_second();
-            let sought = self.state_keeper.installer.fast_path.take_new_flow_destinations();
+            let sought = self.state_keeper.entry_installer.fast_path.take_new_flow_destinations();
             if !sought.is_empty() {
                 self.events.push_back(PlatformEvent::Destinations(sought));
             }
@@ -383,7 +385,10 @@ impl Platform {
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
         for event in self.events.iter().skip(known) {
             if let PlatformEvent::Icmpv6(message) = event {
-                self.state_keeper.installer.fast_path.handle_icmpv6(message.destination, &message.message);
+                self.state_keeper
+                    .entry_installer
+                    .fast_path
+                    .handle_icmpv6(message.destination, &message.message);
                 if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
                     self.state_keeper.handle_router_advertisement(&message.interface, message.source);
                 }
@@ -400,7 +405,7 @@ impl Platform {
     /// Reads the changed parts of the kernel's state, installs lost entries again, and collects events for
     /// the caller.
     fn refresh(&mut self) -> Result<()> {
-        let Platform { state_keeper: keeper, events, link_sockets, ports, .. } = self;
+        let Platform { state_keeper: keeper, events, link_sockets, interface_roles: ports, .. } = self;
         keeper.refresh(events, |installer, observer| {
             follow_links(installer, observer, link_sockets, ports);
         })
@@ -408,11 +413,11 @@ impl Platform {
 
     /// Reports the neighbours on interfaces of the mobile network that the kernel has verified.
     fn report_reachable_neighbours(&mut self) {
-        let StateKeeper { netlink_changes, observer, .. } = &mut self.state_keeper;
+        let KernelStateKeeper { netlink_changes, interface_observer: observer, .. } = &mut self.state_keeper;
         for ((index, address), link_address) in std::mem::take(&mut netlink_changes.reachable_neighbours) {
             let mut links = observer.links_by_name.values();
             if let Some(link) = links.find(|link| link.index == index)
-                && self.ports.lan_interfaces.contains(&link.name)
+                && self.interface_roles.lan_interfaces.contains(&link.name)
             {
                 let interface = link.name.clone();
                 self.events.push_back(PlatformEvent::NeighbourReachable { interface, address, link_address });
@@ -425,38 +430,47 @@ impl Platform {
     /// A unicast message needs `LinkMessage::peer` if the link has link-layer addresses. A multicast message
     /// goes to the link-layer address of its group.
     pub fn send_icmpv6(&mut self, message: &LinkMessage) -> Result<()> {
-        let known = self.state_keeper.observer.links_by_name.get(&message.interface);
+        let known = self.state_keeper.interface_observer.links_by_name.get(&message.interface);
         let operation =
             || format!("send an ICMPv6 message to {} on {}", message.destination, message.interface);
         match known {
             Some(link) => self.link_sockets.send(link, message),
-            None => Err(Error::kernel_refusal(operation(), io::Error::from_raw_os_error(libc::ENODEV))),
+            None => Err(Error::from_kernel_refusal(operation(), io::Error::from_raw_os_error(libc::ENODEV))),
         }
     }
 
     /// Returns the traffic that rules of the packet filter have counted since the start.
     pub fn counted_traffic(&mut self) -> BTreeMap<CountedTraffic, PacketCount> {
-        self.state_keeper.installer.rule_table.counted_traffic()
+        self.state_keeper.entry_installer.rule_table.counted_traffic()
     }
 
     /// Returns why the rules of the packet filter are not in force; `None` if they are.
     pub fn packet_rules_failure(&self) -> Option<&str> {
-        self.state_keeper.installer.rule_table.error()
+        self.state_keeper.entry_installer.rule_table.error()
     }
 
     /// Returns the names of the interfaces at which the kernel knows a neighbour with this link-layer
     /// address.
-    pub fn interfaces_of(&mut self, address: [u8; 6]) -> Result<Vec<String>> {
-        let indices = self.state_keeper.installer.requests.neighbour_requests().interfaces_of(address)?;
-        let links =
-            self.state_keeper.observer.links_by_name.values().filter(|link| indices.contains(&link.index));
+    pub fn interfaces_with_neighbour(&mut self, address: [u8; 6]) -> Result<Vec<String>> {
+        let indices = self
+            .state_keeper
+            .entry_installer
+            .requests
+            .neighbour_requests()
+            .interfaces_with_neighbour(address)?;
+        let links = self
+            .state_keeper
+            .interface_observer
+            .links_by_name
+            .values()
+            .filter(|link| indices.contains(&link.index));
         Ok(links.map(|link| link.name.clone()).collect())
     }
 
     /// Returns the octets that an interface has received and sent since its creation; `None` if the interface
     /// does not exist.
-    pub fn octets(&self, interface: &str) -> Result<Option<InterfaceOctets>> {
-        let counted = interface_counters::octets(interface)?;
+    pub fn interface_octets(&self, interface: &str) -> Result<Option<InterfaceOctets>> {
+        let counted = interface_counters::read_octet_counters(interface)?;
         // The kernel gives each index only once per boot, so the index identifies the interface.
         Ok(counted.map(|(index, received, sent)| InterfaceOctets {
             epoch: self.boot_identifier ^ u64::from(index),
@@ -474,7 +488,7 @@ impl Platform {
         hosts: &BTreeSet<[u8; 6]>,
     ) -> Result<Vec<(Ipv6Addr, [u8; 6])>> {
         let Ok(index) = nix::net::if_::if_nametoindex(interface) else { return Ok(Vec::new()) };
-        let mut neighbours = self.state_keeper.installer.requests.neighbour_requests();
+        let mut neighbours = self.state_keeper.entry_installer.requests.neighbour_requests();
         let mut known = neighbours.list_neighbours(index)?;
         known.retain(|neighbour| hosts.contains(&neighbour.link_address));
         for neighbour in known.iter().filter(|neighbour| !neighbour.is_reachable) {
@@ -491,7 +505,7 @@ impl Platform {
     /// [`PlatformConfig::watched_interfaces`].
     pub fn watch_interfaces(&mut self, watched: Vec<WatchedInterface>) {
         self.link_sockets.set_watched(watched);
-        self.link_sockets.update_interfaces(&self.state_keeper.observer.links_by_name);
+        self.link_sockets.update_interfaces(&self.state_keeper.interface_observer.links_by_name);
     }
 
     /// Returns the reader and writer of the TUN device's packets.
@@ -501,13 +515,15 @@ impl Platform {
 
     /// Returns the sockets of the tunnels inside IPv4 and UDP.
     pub fn datagram_sockets(&self) -> DatagramSockets {
-        self.state_keeper.installer.datagrams.clone()
+        self.state_keeper.entry_installer.datagrams.clone()
     }
 
     /// Returns the counters since [`Platform::open`].
     pub fn counters(&self) -> PlatformCounters {
         let Platform {
-            state_keeper: StateKeeper { installer, netlink_changes: news, .. }, link_sockets, ..
+            state_keeper: KernelStateKeeper { entry_installer: installer, netlink_changes: news, .. },
+            link_sockets,
+            ..
         } = self;
         PlatformCounters {
             write_calls: installer.requests.write_requests + installer.kernel_settings.write_count,
@@ -528,13 +544,13 @@ impl Platform {
     /// returning an error.
     pub fn close(mut self) -> Result<()> {
         self.is_open = false;
-        self.state_keeper.installer.remove_all_entries()
+        self.state_keeper.entry_installer.remove_all_entries()
     }
 }
 
 /// Adapts packet sockets and fast path to the present interfaces.
 fn follow_links(
-    installer: &mut Installer,
+    installer: &mut EntryInstaller,
     observer: &InterfaceObserver,
     link_sockets: &mut LinkSockets,
     ports: &InterfaceRoles,
@@ -561,7 +577,7 @@ fn follow_links(
 impl Drop for Platform {
     fn drop(&mut self) {
         if std::mem::take(&mut self.is_open)
-            && let Err(error) = self.state_keeper.installer.remove_all_entries()
+            && let Err(error) = self.state_keeper.entry_installer.remove_all_entries()
         {
             tracing::warn!("{error}");
         }

@@ -78,10 +78,10 @@ impl ProbeTarget {
     /// Decides by the answer whether a captive portal has intercepted the probe.
     fn judge_answer(&self, answer: &[u8]) -> PortalProbe {
         let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
-        match lines.next().and_then(status_code) {
+        match lines.next().and_then(parse_status_code) {
             Some(204) => PortalProbe::Passed,
             Some(300..=399) => {
-                let location = lines.take_while(|line| !line.is_empty()).find_map(location_value);
+                let location = lines.take_while(|line| !line.is_empty()).find_map(parse_location_field);
                 PortalProbe::Redirected(
                     location.and_then(|it| self.resolve_location(it)).unwrap_or_else(|| self.probe_url()),
                 )
@@ -115,7 +115,7 @@ impl ProbeTarget {
 }
 
 /// Returns the status code in the first line of an HTTP answer (RFC 9112 4); `None` if the line is invalid.
-fn status_code(line: &[u8]) -> Option<u16> {
+fn parse_status_code(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let [_, b' ', code @ ..] = rest else { return None };
     let (code, rest) = code.split_at_checked(3)?;
@@ -124,7 +124,7 @@ fn status_code(line: &[u8]) -> Option<u16> {
 }
 
 /// Returns the value of a header line if it is a Location field, otherwise `None`.
-fn location_value(line: &[u8]) -> Option<&[u8]> {
+fn parse_location_field(line: &[u8]) -> Option<&[u8]> {
     const LOCATION_FIELD: &[u8] = b"location:";
     let (name, value) = line.split_at_checked(LOCATION_FIELD.len())?;
     name.eq_ignore_ascii_case(LOCATION_FIELD).then(|| value.trim_ascii())

@@ -27,12 +27,12 @@ use std::net::Ipv6Addr;
 use crate::error::{Error, Result};
 pub use crate::frame_device::FrameCounters;
 use crate::frame_device::FrameDevice;
+use crate::kernel_settings;
+pub use crate::kernel_settings::AcceptedAdvertisements;
 use crate::netlink::{
-    DeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, LinkInfo, NetlinkRequests,
+    FrameDeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, LinkInfo, NetlinkRequests,
     usable_addresses,
 };
-use crate::settings;
-pub use crate::settings::AcceptedAdvertisements;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
@@ -102,7 +102,7 @@ pub struct VirtualLinks {
     requests: NetlinkRequests,
     events: KernelEvents,
     /// Whether to read interfaces and addresses again, because of an event.
-    needs_reading: bool,
+    must_read_state: bool,
     counters: FrameCounters,
 }
 
@@ -117,7 +117,7 @@ impl VirtualLinks {
             virtual_links: Vec::new(),
             requests: NetlinkRequests::open()?,
             events: KernelEvents::open(&[GROUP_LINKS, GROUP_IPV6_ADDRESSES])?,
-            needs_reading: false,
+            must_read_state: false,
             counters: FrameCounters::default(),
         })
     }
@@ -126,8 +126,8 @@ impl VirtualLinks {
     ///
     /// # Errors
     /// Fails if the kernel refuses; [`Error::Busy`] if another interface has the name.
-    pub fn set(&mut self, config: VirtualLinkConfig) -> Result<()> {
-        self.needs_reading = true;
+    pub fn set_link(&mut self, config: VirtualLinkConfig) -> Result<()> {
+        self.must_read_state = true;
         let Some(link) = self.virtual_links.iter_mut().find(|link| link.config.link_id == config.link_id)
         else {
             let link = create(&mut self.requests, config)?;
@@ -141,7 +141,12 @@ impl VirtualLinks {
         // Remove the old address before the kernel announces the new link-layer address to neighbours.
         let moves = old.link_local_address != config.link_local_address;
         if moves {
-            self.requests.addresses().delete_address(info.index, &info.name, old.link_local_address, 64)?;
+            self.requests.address_requests().delete_address(
+                info.index,
+                &info.name,
+                old.link_local_address,
+                64,
+            )?;
         }
         if old.address != config.address {
             self.requests.link_requests().set_address(info, config.address)?;
@@ -150,14 +155,14 @@ impl VirtualLinks {
             add_link_local(&mut self.requests, info, config.link_local_address)?;
         }
         if old.accepted_advertisements != config.accepted_advertisements {
-            settings::accept_advertisements(&info.name, config.accepted_advertisements)?;
+            kernel_settings::accept_advertisements(&info.name, config.accepted_advertisements)?;
         }
         *old = config;
         Ok(())
     }
 
     /// Removes an interface. A missing interface is no error.
-    pub fn remove(&mut self, id: u32) {
+    pub fn remove_link(&mut self, id: u32) {
         // The device vanishes when its descriptor is closed.
         self.virtual_links.retain(|link| link.config.link_id != id);
     }
@@ -191,8 +196,9 @@ impl VirtualLinks {
     /// counter increases.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
         let known = self.virtual_links.iter().find(|known| known.config.link_id == link);
-        self.counters
-            .count_write_result(known.map(|link| link.frame_device.write_frame(destination, source, packet)));
+        self.counters.count_write_result(
+            known.map(|link| link.frame_device.write_ipv6_frame(destination, source, packet)),
+        );
     }
 
     /// Returns name and index of the interface with the number `id`; `None` if there is no such interface.
@@ -213,12 +219,12 @@ impl VirtualLinks {
     }
 }
 
-impl DeviceWatcher for VirtualLinks {
+impl FrameDeviceWatcher for VirtualLinks {
     type Event = VirtualLinkEvent;
     const FRAMES_EVENT: VirtualLinkEvent = VirtualLinkEvent::Frames;
 
     fn event_socket(&mut self) -> (&mut KernelEvents, &mut bool) {
-        (&mut self.events, &mut self.needs_reading)
+        (&mut self.events, &mut self.must_read_state)
     }
 
     fn read_pending_change(&mut self) -> Result<Option<VirtualLinkEvent>> {
@@ -235,7 +241,7 @@ impl DeviceWatcher for VirtualLinks {
                 *link = create(&mut self.requests, link.config.clone())?;
             }
         }
-        let known = self.requests.addresses().list_ipv6()?;
+        let known = self.requests.address_requests().list_ipv6()?;
         for link in &mut self.virtual_links {
             let addresses = usable_addresses(&known, Some(link.link_info.index));
             if link.addresses.as_ref() != Some(&addresses) {
@@ -255,14 +261,14 @@ fn create(requests: &mut NetlinkRequests, config: VirtualLinkConfig) -> Result<V
     let device = FrameDevice::open_tap_device(&config.name)?;
     let gone = || {
         let source = io::Error::from_raw_os_error(libc::ENODEV);
-        Error::kernel_refusal(format!("look up {}", config.name), source)
+        Error::from_kernel_refusal(format!("look up {}", config.name), source)
     };
     let info = requests.link_requests().find_link(&config.name)?.ok_or_else(gone)?;
     requests.link_requests().configure_virtual_device(&info, config.mtu, QUEUE_LENGTH, config.address)?;
     let mut writes = 0;
-    settings::enable_ipv6(&config.name, &mut writes)?;
-    settings::announce_changes(&config.name)?;
-    settings::accept_advertisements(&config.name, config.accepted_advertisements)?;
+    kernel_settings::enable_ipv6(&config.name, &mut writes)?;
+    kernel_settings::announce_address_changes(&config.name)?;
+    kernel_settings::accept_advertisements(&config.name, config.accepted_advertisements)?;
     requests.link_requests().set_up(&info, true)?;
     add_link_local(requests, &info, config.link_local_address)?;
     Ok(VirtualLink { config, frame_device: device, link_info: info, addresses: None })
@@ -271,7 +277,7 @@ fn create(requests: &mut NetlinkRequests, config: VirtualLinkConfig) -> Result<V
 /// Adds the address without duplicate address detection, because GeoNetworking detects duplicate addresses
 /// itself (EN 302 636-4-1 10.2.1.5).
 fn add_link_local(requests: &mut NetlinkRequests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
-    match requests.addresses().add(info.index, &info.name, address, 64) {
+    match requests.address_requests().add_address(info.index, &info.name, address, 64) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         other => other,
     }

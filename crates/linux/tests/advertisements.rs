@@ -69,7 +69,7 @@ async fn wait_for_obstacle_messages(platform: &mut Platform, texts: &[&str]) {
         |platform: &Platform, text: &&str| platform.obstacle_messages().iter().any(|it| it.contains(text));
     while !texts.iter().all(|text| is_told(platform, text)) {
         assert!(Instant::now() < deadline, "{:?}", platform.obstacle_messages());
-        events_for(platform, Duration::from_millis(20)).await;
+        events_during(platform, Duration::from_millis(20)).await;
     }
 }
 
@@ -179,7 +179,7 @@ fn mobile_router_keeps_advertised_routes_of_uplinks() {
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         assert_eq!(state(), ["1", "0", "1", "1"]);
     });
 }
@@ -210,7 +210,7 @@ fn accept_ra_of_0_stays_unchanged() {
             platform.apply_change(&set_entry(entry)).unwrap();
         }
         run_ip("link set v0 up");
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(read_sysctl("v0/accept_ra"), "0");
         // Another program sets `accept_ra` to 1, and then to 0 again.
         set_sysctl("v0/accept_ra", "1");
@@ -218,7 +218,7 @@ fn accept_ra_of_0_stays_unchanged() {
         events_until(&mut platform, |_| read_sysctl("v0/accept_ra") == "2").await;
         set_sysctl("v0/accept_ra", "0");
         run_ip("link set v0 mtu 1500");
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(read_sysctl("v0/accept_ra"), "0");
         platform.close().unwrap();
         assert_eq!(read_sysctl("v0/accept_ra"), "0");
@@ -232,7 +232,7 @@ fn settings_changed_by_other_programs_are_restored_at_next_link_event() {
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         platform.apply_change(&set_entry(setting_entry("v0", "forwarding", "0"))).unwrap();
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         set_sysctl("all/forwarding", "0");
         set_sysctl("v0/accept_ra", "1");
         set_sysctl("v0/forwarding", "1");
@@ -242,7 +242,7 @@ fn settings_changed_by_other_programs_are_restored_at_next_link_event() {
         assert_eq!(platform.counters().restored_entries, 2);
         let writes = platform.counters().write_calls;
         run_ip("link set v0 down");
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(platform.counters().write_calls, writes);
         platform.close().unwrap();
         assert_eq!(state(), ["0", "0", "0", "1"]);

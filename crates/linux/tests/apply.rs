@@ -109,7 +109,7 @@ fn ipv4_table_of_an_uplink_is_restored_after_every_kind_of_removal() {
         let installed = || whole(run_ip("-4 route show table 13510") + &run_ip("-4 rule show"));
         let complete = installed();
         assert!(complete.contains("default via 10.64.0.1 dev v0 proto 135 onlink"), "{complete:?}");
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
 
         for loss in [
             "-4 route flush table 13510",
@@ -242,20 +242,20 @@ fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
         create_two_links();
         let platform = scratch.open_platform();
         let before = platform.counters();
-        let first = platform.octets("v0").unwrap().unwrap();
+        let first = platform.interface_octets("v0").unwrap().unwrap();
         run_ip("-6 addr add 2001:db8::1/64 dev v0 nodad");
         let socket = UdpSocket::bind("[::]:0").unwrap();
         run_ip("-6 neigh add 2001:db8::2 lladdr 02:00:00:00:00:01 dev v0");
         socket.send_to(&[0; 1000], "[2001:db8::2]:9").unwrap();
-        let second = platform.octets("v0").unwrap().unwrap();
+        let second = platform.interface_octets("v0").unwrap().unwrap();
         assert_eq!((second.epoch, second.received), (first.epoch, first.received));
         // The counters include Ethernet, IPv6 and UDP headers, and MLD reports that the kernel may send
         // meanwhile.
         assert!(second.total >= first.total + 1062, "{first:?} {second:?}");
         run_ip("link del v0");
-        assert_eq!(platform.octets("v0").unwrap(), None);
+        assert_eq!(platform.interface_octets("v0").unwrap(), None);
         run_ip("link add v0 type veth peer name v1");
-        let again = platform.octets("v0").unwrap().unwrap();
+        let again = platform.interface_octets("v0").unwrap().unwrap();
         assert!(again.epoch != first.epoch && again.total < second.total, "{again:?}");
         assert_eq!(platform.counters().read_requests, before.read_requests);
     });
@@ -270,7 +270,7 @@ fn unchanged_desired_state_makes_no_system_call() {
         for entry in &entries {
             platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
-        events_for(&mut platform, Duration::from_millis(200)).await;
+        events_during(&mut platform, Duration::from_millis(200)).await;
         let before = platform.counters();
         for entry in &entries {
             platform.apply_change(&set_entry(entry.clone())).unwrap();
@@ -278,7 +278,7 @@ fn unchanged_desired_state_makes_no_system_call() {
         assert_eq!(platform.counters(), before);
         // carnet's own changes also cause no events that lead to requests or repairs.
         platform.apply_change(&set_entry(route_entry(TABLE_TUNNEL, "::/0", 1024, "unreachable"))).unwrap();
-        events_for(&mut platform, Duration::from_millis(200)).await;
+        events_during(&mut platform, Duration::from_millis(200)).await;
         let after = platform.counters();
         assert_eq!(
             (after.write_calls, after.read_requests, after.restored_entries),
@@ -420,7 +420,7 @@ fn address_taken_over_by_operator_stays() {
                 run_ip("-6 addr del 2001:db8:a::1/64 dev i0");
             }
             run_ip("-6 addr replace 2001:db8:a::1/64 dev i0 nodad");
-            events_for(&mut platform, Duration::from_millis(100)).await;
+            events_during(&mut platform, Duration::from_millis(100)).await;
             platform.apply_change(&remove_entry(entry())).unwrap();
             platform.close().unwrap();
             assert_eq!(

@@ -17,12 +17,15 @@ use std::os::fd::AsRawFd;
 
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(30);
 
-fn endpoint(text: &str) -> Endpoint {
+fn parse_endpoint(text: &str) -> Endpoint {
     text.parse().unwrap()
 }
 
 fn socket_entry(local: &str, interface: Option<&str>) -> ForwardingEntry {
-    ForwardingEntry::Socket(TunnelSocket { local: endpoint(local), interface: interface.map(str::to_owned) })
+    ForwardingEntry::Socket(TunnelSocket {
+        local: parse_endpoint(local),
+        interface: interface.map(str::to_owned),
+    })
 }
 
 /// Returns octets that begin like an IPv6 packet of this traffic class.
@@ -85,11 +88,16 @@ fn udp_tunnel_carries_bursts_in_both_directions() {
                 .enumerate()
         {
             let packet = numbered_packet(length, class, at as u8);
-            writer.write(endpoint("udp:192.0.2.1:4191"), endpoint("udp:192.0.2.2:5000"), false, &packet);
+            writer.write(
+                parse_endpoint("udp:192.0.2.1:4191"),
+                parse_endpoint("udp:192.0.2.2:5000"),
+                false,
+                &packet,
+            );
             sent.push(packet);
         }
         writer.flush();
-        assert_eq!(writer.errors(), 0);
+        assert_eq!(writer.write_error_count(), 0);
         let mut buffer = vec![0; 2000];
         for packet in &sent {
             let (length, from) = there.recv_from(&mut buffer).unwrap();
@@ -105,7 +113,8 @@ fn udp_tunnel_carries_bursts_in_both_directions() {
         let packets = read_datagrams(&io, 20).await;
         for (at, (received, octets)) in packets.iter().enumerate() {
             assert_eq!(octets, &numbered_packet(if at < 19 { 1000 } else { 400 }, 0, at as u8));
-            let (local, remote) = (endpoint("udp:192.0.2.1:4191"), endpoint("udp:192.0.2.2:5000"));
+            let (local, remote) =
+                (parse_endpoint("udp:192.0.2.1:4191"), parse_endpoint("udp:192.0.2.2:5000"));
             assert_eq!(
                 *received,
                 ReceivedDatagram { length: octets.len(), local, remote, traffic_class: 0xbb }
@@ -114,13 +123,13 @@ fn udp_tunnel_carries_bursts_in_both_directions() {
         // The socket is closed when its entry is removed.
         platform.apply_change(&remove_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         writer.write(
-            endpoint("udp:192.0.2.1:4191"),
-            endpoint("udp:192.0.2.2:5000"),
+            parse_endpoint("udp:192.0.2.1:4191"),
+            parse_endpoint("udp:192.0.2.2:5000"),
             false,
             &numbered_packet(100, 0, 0),
         );
         writer.flush();
-        assert_eq!(writer.errors(), 1);
+        assert_eq!(writer.write_error_count(), 1);
     });
 }
 
@@ -138,10 +147,20 @@ fn protocol_41_tunnel_carries_packets_in_both_directions() {
             UdpSocket::from(there)
         });
         let mut writer = DatagramWriter::new(io.clone());
-        writer.write(endpoint("192.0.2.1"), endpoint("192.0.2.2"), false, &numbered_packet(1400, 0xb9, 7));
-        writer.write(endpoint("192.0.2.1"), endpoint("192.0.2.2"), true, &numbered_packet(1600, 0, 8));
+        writer.write(
+            parse_endpoint("192.0.2.1"),
+            parse_endpoint("192.0.2.2"),
+            false,
+            &numbered_packet(1400, 0xb9, 7),
+        );
+        writer.write(
+            parse_endpoint("192.0.2.1"),
+            parse_endpoint("192.0.2.2"),
+            true,
+            &numbered_packet(1600, 0, 8),
+        );
         writer.flush();
-        assert_eq!(writer.errors(), 0);
+        assert_eq!(writer.write_error_count(), 0);
         let mut buffer = vec![0; 2000];
         let length = there.recv(&mut buffer).unwrap();
         let (header, inner) = buffer[..length].split_at(20);
@@ -157,7 +176,7 @@ fn protocol_41_tunnel_carries_packets_in_both_directions() {
 
         there.send_to(&numbered_packet(900, 0, 9), "192.0.2.1:0").unwrap();
         let packets = read_datagrams(&io, 1).await;
-        let (local, remote) = (endpoint("192.0.2.1"), endpoint("192.0.2.2"));
+        let (local, remote) = (parse_endpoint("192.0.2.1"), parse_endpoint("192.0.2.2"));
         assert_eq!(
             packets,
             [(
@@ -189,8 +208,17 @@ fn icmp_fragmentation_needed_is_reported() {
             let (mut writer, mut reader) = (DatagramWriter::new(io.clone()), DatagramReader::new(io.clone()));
             let deadline = Instant::now() + RECEIVE_TIMEOUT;
             let told = loop {
-                assert!(Instant::now() < deadline, "nothing is told of {local}, {} errors", writer.errors());
-                writer.write(endpoint(local), endpoint(remote), false, &numbered_packet(1400, 0, 1));
+                assert!(
+                    Instant::now() < deadline,
+                    "nothing is told of {local}, {} errors",
+                    writer.write_error_count()
+                );
+                writer.write(
+                    parse_endpoint(local),
+                    parse_endpoint(remote),
+                    false,
+                    &numbered_packet(1400, 0, 1),
+                );
                 writer.flush();
                 let _ = tokio::time::timeout(Duration::from_millis(5), io.readable()).await;
                 assert!(reader.try_read(&mut [0; 2000]).is_err());
@@ -200,19 +228,28 @@ fn icmp_fragmentation_needed_is_reported() {
             };
             assert_eq!(
                 told,
-                PacketTooBigReport { local: endpoint(local), remote: endpoint(remote), mtu: 1300 }
+                PacketTooBigReport {
+                    local: parse_endpoint(local),
+                    remote: parse_endpoint(remote),
+                    mtu: 1300
+                }
             );
-            assert_eq!(writer.errors(), 0, "the error of one packet costs no other");
+            assert_eq!(writer.write_error_count(), 0, "the error of one packet costs no other");
             // A packet that may be fragmented still passes.
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert!(reader.try_read(&mut [0; 2000]).is_err());
-            writer.write(endpoint(local), endpoint(remote), true, &numbered_packet(100, 0, 1));
+            writer.write(parse_endpoint(local), parse_endpoint(remote), true, &numbered_packet(100, 0, 1));
             while io.poll_too_big_report().is_some() {}
             for _ in 0..5 {
-                writer.write(endpoint(local), endpoint(remote), true, &numbered_packet(1280, 0, 1));
+                writer.write(
+                    parse_endpoint(local),
+                    parse_endpoint(remote),
+                    true,
+                    &numbered_packet(1280, 0, 1),
+                );
                 std::thread::sleep(Duration::from_millis(5));
             }
-            assert_eq!((writer.errors(), io.poll_too_big_report()), (0, None));
+            assert_eq!((writer.write_error_count(), io.poll_too_big_report()), (0, None));
         }
     });
 }
@@ -244,8 +281,8 @@ fn tunnel_socket_sends_by_its_own_uplink() {
         let mut writer = DatagramWriter::new(io.clone());
         for local in ["udp:192.0.2.1:4191", "udp:203.0.113.1:4191"] {
             writer.write(
-                endpoint(local),
-                endpoint("udp:198.51.100.1:4191"),
+                parse_endpoint(local),
+                parse_endpoint("udp:198.51.100.1:4191"),
                 false,
                 &numbered_packet(100, 0, 1),
             );
@@ -263,10 +300,10 @@ fn tunnel_socket_sends_by_its_own_uplink() {
         run_ip("route add default via 203.0.113.2 dev v1 metric 200");
         let deadline = Instant::now() + RECEIVE_TIMEOUT;
         loop {
-            events_for(&mut platform, Duration::from_millis(20)).await;
+            events_during(&mut platform, Duration::from_millis(20)).await;
             writer.write(
-                endpoint("udp:203.0.113.1:4191"),
-                endpoint("udp:198.51.100.1:4191"),
+                parse_endpoint("udp:203.0.113.1:4191"),
+                parse_endpoint("udp:198.51.100.1:4191"),
                 false,
                 &numbered_packet(100, 0, 1),
             );
@@ -290,7 +327,7 @@ fn icmp_errors_lose_no_tunnel_packet() {
         platform.apply_change(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         let io = platform.datagram_sockets();
         let there = open_peer_socket(&peer);
-        let (here, remote) = (endpoint("udp:192.0.2.1:4191"), endpoint("udp:192.0.2.2:5000"));
+        let (here, remote) = (parse_endpoint("udp:192.0.2.1:4191"), parse_endpoint("udp:192.0.2.2:5000"));
         let mut writer = DatagramWriter::new(io.clone());
         // The ICMP message is "port unreachable" and quotes a UDP packet of this socket: IPv4 header, ports,
         // length, no checksum.
@@ -315,7 +352,7 @@ fn icmp_errors_lose_no_tunnel_packet() {
         for mark in 0..20 {
             writer.write(here, remote, false, &numbered_packet(300, 0, mark));
             writer.flush();
-            assert_eq!(writer.errors(), 0, "packet {mark}");
+            assert_eq!(writer.write_error_count(), 0, "packet {mark}");
             let (length, _) = there.recv_from(&mut buffer).unwrap();
             assert_eq!(buffer[..length], numbered_packet(300, 0, mark));
         }

@@ -38,7 +38,7 @@ fn observer_reports_each_interface_once_at_start() {
         run_ip("-6 addr add 2001:db8::1/64 dev v0 nodad");
         run_ip("-6 addr add 2001:db8::2 peer 2001:db8::3/128 dev v0 nodad preferred_lft 0");
         let mut platform = scratch.open_platform();
-        let events = events_for(&mut platform, Duration::from_millis(200)).await;
+        let events = events_during(&mut platform, Duration::from_millis(200)).await;
         let mut told: BTreeMap<&str, u32> = BTreeMap::new();
         for event in &events {
             let PlatformEvent::Interface(interface) = event else { panic!("{event:?}") };
@@ -162,10 +162,10 @@ fn observer_lists_default_routers_in_order_without_carnets_routes() {
         })
         .await;
         // carnet makes no netlink request after an event about a route that it does not use.
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         let reads = platform.counters().read_requests;
         run_ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
-        assert_eq!(events_for(&mut platform, Duration::from_millis(100)).await, []);
+        assert_eq!(events_during(&mut platform, Duration::from_millis(100)).await, []);
         assert_eq!(platform.counters().read_requests, reads);
     });
 }
@@ -287,7 +287,7 @@ fn observer_reports_ipv4_addresses_and_routes() {
         run_ip("addr add 192.0.2.5/24 dev v0");
         let mut platform = scratch.open_platform();
         let v4 = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<Ipv4Addr>>();
-        let events = events_for(&mut platform, Duration::from_millis(200)).await;
+        let events = events_during(&mut platform, Duration::from_millis(200)).await;
         let v0 = latest_interface_state(&events, "v0").unwrap();
         assert_eq!((ipv4_addresses(v0), ipv4_gateways(v0)), (v4(&["192.0.2.5"]), v4(&[])));
         assert_eq!(latest_interface_state(&events, "lo").unwrap().ipv4_addresses, [], "scope host");
@@ -386,7 +386,7 @@ fn router_advertisement_is_reported() {
 fn kernel_entry_is_installed_when_its_interface_appears() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         for entry in entries_of_mobile_router("v0", "i0") {
             platform.apply_change(&set_entry(entry)).unwrap();
         }
@@ -405,7 +405,7 @@ fn kernel_entry_is_installed_when_its_interface_appears() {
         events_until(&mut platform, |_| routes_of_table("13510").is_empty()).await;
         platform.apply_change(&remove_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
         run_ip("link set v0 up");
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         assert!(routes_of_table("13510").is_empty());
 
         // While the new entry waits, the former entry must not stay in the kernel.
@@ -432,7 +432,7 @@ fn lost_entries_of_interface_are_installed_again() {
             platform.apply_change(&set_entry(entry)).unwrap();
         }
         platform.apply_change(&set_entry(address_entry("v0", "2001:db8:f1::10/64"))).unwrap();
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         let complete = || {
             routes_of_table("13510").len() == 1
                 && run_ip("-4 route show table all").matches("table 13510").count() == 1
@@ -443,7 +443,7 @@ fn lost_entries_of_interface_are_installed_again() {
         // When the link goes down and up, routes and addresses vanish.
         run_ip("link set v0 down");
         assert!(!complete());
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         run_ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
         // carnet has restored three entries that vanished when the link went down: an IPv6 route, an IPv6
@@ -459,7 +459,7 @@ fn lost_entries_of_interface_are_installed_again() {
         for pause in [50, 0] {
             run_ip("link del v0");
             if pause > 0 {
-                events_for(&mut platform, Duration::from_millis(pause)).await;
+                events_during(&mut platform, Duration::from_millis(pause)).await;
             }
             run_ip("link add v0 type veth peer name v1");
             run_ip("link set v1 up");
@@ -506,7 +506,7 @@ fn deleted_entries_are_installed_again() {
         for entry in entries_of_mobile_router("v0", "v0") {
             platform.apply_change(&set_entry(entry)).unwrap();
         }
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         let before = kernel_state();
         let deletions = [
             "-6 route del default dev v0 table 13510",
@@ -533,7 +533,7 @@ fn deleted_entries_are_installed_again() {
         assert!(platform.counters().restored_entries >= 8);
         // After the repair the platform makes no further requests.
         let counters = platform.counters();
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         assert_eq!(platform.counters().write_calls, counters.write_calls);
     });
 }
@@ -545,7 +545,7 @@ fn lost_netlink_events_cause_full_read() {
         run_ip("link set v0 up");
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
-        events_for(&mut platform, Duration::from_millis(50)).await;
+        events_during(&mut platform, Duration::from_millis(50)).await;
         let mut batch = String::new();
         for number in 0..20_000 {
             batch += &format!("route add 2001:db8:{number:x}::/48 dev v0 table 99\n");
@@ -579,7 +579,7 @@ fn cancelled_event_wait_loses_no_event() {
                 }
             }
         }
-        seen.extend(events_for(&mut platform, Duration::from_millis(100)).await);
+        seen.extend(events_during(&mut platform, Duration::from_millis(100)).await);
         for number in 0..20 {
             assert!(
                 latest_interface_state(&seen, &format!("v{number}")).is_some()

@@ -160,7 +160,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
         ];
         assert_eq!(frames, expected);
         let counters = link.counters();
-        assert_eq!((counters.received_frames, counters.dropped(FrameDropReason::Malformed)), (4, 1));
+        assert_eq!((counters.received_frames, counters.dropped_frames(FrameDropReason::Malformed)), (4, 1));
         assert_eq!(counters.drops_by_reason().map(|(_, count)| count).sum::<u64>(), 1);
     });
 }
@@ -311,7 +311,7 @@ fn every_frame_is_received_or_counted_as_overrun() {
             link.counters().sent_frames
         });
         let received = receive_until_quiet(&mut link).await.len() as u64;
-        let overruns = link.counters().dropped(FrameDropReason::Overrun);
+        let overruns = link.counters().dropped_frames(FrameDropReason::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
         // The queue of the virtual interface may lose a few frames, which no counter of the socket shows.
         assert!(
@@ -373,8 +373,8 @@ fn frame_link_follows_vanished_and_returned_interface() {
             run_ip("link del v0");
             wait_for_link_state(&mut link, LinkState::Missing).await;
         }
-        assert_eq!(link.counters().dropped(FrameDropReason::Down), 4);
-        assert_eq!(link.counters().dropped(FrameDropReason::TooLong), 3);
+        assert_eq!(link.counters().dropped_frames(FrameDropReason::Down), 4);
+        assert_eq!(link.counters().dropped_frames(FrameDropReason::TooLong), 3);
     });
 }
 
@@ -390,7 +390,10 @@ fn frames_queued_at_interface_loss_are_counted() {
         // The interface is gone, but the link has not read the kernel's event yet.
         link.flush();
         wait_for_link_state(&mut link, LinkState::Missing).await;
-        assert_eq!((link.counters().sent_frames, link.counters().dropped(FrameDropReason::Down)), (0, 10));
+        assert_eq!(
+            (link.counters().sent_frames, link.counters().dropped_frames(FrameDropReason::Down)),
+            (0, 10)
+        );
         drop(peer);
     });
 }
@@ -421,7 +424,7 @@ fn udp_peers_exchange_frames() {
         assert_eq!(receive_until_quiet(&mut b).await, expected);
         assert_eq!(receive_until_quiet(&mut a).await, []);
         assert_eq!(a.counters().sent_frames, 101);
-        assert_eq!(c.counters().dropped(FrameDropReason::OtherStation), 1);
+        assert_eq!(c.counters().dropped_frames(FrameDropReason::OtherStation), 1);
     });
 }
 
@@ -444,8 +447,8 @@ fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
         let frames = receive_until_quiet(&mut link).await;
         assert_eq!(frames.iter().map(|(_, _, payload)| payload.len()).collect::<Vec<_>>(), [0, 1500]);
         let counters = link.counters();
-        assert_eq!(counters.dropped(FrameDropReason::Stranger), 2);
-        assert_eq!(counters.dropped(FrameDropReason::Malformed), 2);
+        assert_eq!(counters.dropped_frames(FrameDropReason::Stranger), 2);
+        assert_eq!(counters.dropped_frames(FrameDropReason::Malformed), 2);
     });
 }
 

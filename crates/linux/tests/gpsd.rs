@@ -14,7 +14,7 @@ use carnet_linux::clock;
 use carnet_linux::position::*;
 
 /// Runs `body` in a separate network namespace, if gpsd and gpsfake are installed.
-fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(ScratchFolder) -> F + Send + 'static) {
+fn run_with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(ScratchFolder) -> F + Send + 'static) {
     for tool in ["gpsd", "gpsfake"] {
         let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
         if !directories.split(':').any(|directory| Path::new(directory).join(tool).exists()) {
@@ -148,7 +148,7 @@ fn loss_reasons(events: &[PositionEvent]) -> Vec<&PositionLossReason> {
 
 #[test]
 fn gpsd_fix_is_reported_lost_and_found_again() {
-    with_gpsd(|scratch| async move {
+    run_with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
         let receiver = SimulatedReceiver::new(5000);
         let mut source = position_source("gpsd://[::1]:2947");
@@ -195,7 +195,7 @@ fn gpsd_fix_is_reported_lost_and_found_again() {
 
 #[test]
 fn connection_follows_restarts_of_gpsd() {
-    with_gpsd(|scratch| async move {
+    run_with_gpsd(|scratch| async move {
         let receiver = SimulatedReceiver::new(5000);
         let mut source = position_source("gpsd://[::1]:2947");
         let events = events_until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
@@ -219,7 +219,7 @@ fn connection_follows_restarts_of_gpsd() {
 
 #[test]
 fn missing_receiver_is_reported_as_reason() {
-    with_gpsd(|scratch| async move {
+    run_with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start_gpsd(&scratch, &[]);
         let mut source = position_source("gpsd://localhost");
         let wanted = |event: &PositionEvent| match event {
@@ -234,7 +234,7 @@ fn missing_receiver_is_reported_as_reason() {
 
 #[test]
 fn reader_follows_one_of_two_gps_receivers() {
-    with_gpsd(|scratch| async move {
+    run_with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000", "udp://127.0.0.1:5001"]);
         let (good, blind) = (SimulatedReceiver::new(5000), SimulatedReceiver::new(5001));
         blind.has_fix.set(false);
@@ -254,7 +254,7 @@ fn reader_follows_one_of_two_gps_receivers() {
 /// The system clock is wrong by an hour, as with a wrong time zone.
 #[test]
 fn wrong_and_corrected_system_clock_is_noticed() {
-    with_gpsd(|scratch| async move {
+    run_with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
         let receiver = SimulatedReceiver::new(5000);
         receiver.seconds_ahead.set(3600);
@@ -280,7 +280,7 @@ fn wrong_and_corrected_system_clock_is_noticed() {
 /// gpsfake plays a log into a pseudo-terminal, as a serial receiver would.
 #[test]
 fn gpsfake_drive_gives_its_positions() {
-    with_gpsd(|scratch| async move {
+    run_with_gpsd(|scratch| async move {
         let log = scratch.path().join("drive.nmea");
         let text: String = (0..100).map(|second| nmea_cycle(second % 40 < 20, second)).collect();
         std::fs::write(&log, text).unwrap();

@@ -194,7 +194,7 @@ fn listener_receives_requested_types_and_no_own_messages() {
     in_new_namespace(|scratch| async move {
         let peer = create_home_link();
         let mut platform = scratch.open_platform_watching("h0", true);
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         peer.run_in_namespace(|| {
             let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
             let to: std::net::SocketAddrV6 = "[2001:db8:1::fe]:0".parse().unwrap();
@@ -211,7 +211,7 @@ fn listener_receives_requested_types_and_no_own_messages() {
         // The station does not receive this machine's own solicitations and errors.
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
         socket.send_to(b"?", "[2001:db8:1::77]:9").unwrap();
-        let events = events_for(&mut platform, Duration::from_millis(300)).await;
+        let events = events_during(&mut platform, Duration::from_millis(300)).await;
         let kinds: std::collections::BTreeSet<u8> = received_messages(&events)
             .iter()
             .filter(|m| m.source == "2001:db8:1::2".parse::<Ipv6Addr>().unwrap())
@@ -232,7 +232,7 @@ fn listener_receives_echo_replies_from_link_local_addresses() {
     in_new_namespace(|scratch| async move {
         let peer = create_home_link();
         let mut platform = scratch.open_platform_watching("h0", false);
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         let receiver = mac_address_of("h0");
         for source in ["fe7f::1", "fe80::1", "febf::1", "fec0::1", "2001:db8:1::2"] {
             let source: Ipv6Addr = source.parse().unwrap();
@@ -243,7 +243,7 @@ fn listener_receives_echo_replies_from_link_local_addresses() {
             frame.extend([129, 0, 0, 0, 0, 0, 0, 1]);
             send_octets(&peer, frame);
         }
-        let events = events_for(&mut platform, Duration::from_millis(300)).await;
+        let events = events_during(&mut platform, Duration::from_millis(300)).await;
         let replies = received_messages(&events).into_iter().filter(|message| message.message[0] == 129);
         let sources: Vec<String> = replies.map(|message| message.source.to_string()).collect();
         assert_eq!(sources, ["fe80::1", "febf::1"]);
@@ -257,7 +257,7 @@ fn echo_reply_with_type_2_routing_header_is_received() {
     in_new_namespace(|scratch| async move {
         let peer = create_home_link();
         let mut platform = scratch.open_platform_watching("h0", false);
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         let receiver = mac_address_of("h0");
         for kind in 0..=255 {
             send_with_routing_header(&peer, receiver, 2, kind);
@@ -265,7 +265,7 @@ fn echo_reply_with_type_2_routing_header_is_received() {
         }
         let of_the_home_address =
             |message: &&&LinkMessage| message.destination.to_string() == DEFENDED_ADDRESS;
-        let events = events_for(&mut platform, Duration::from_millis(300)).await;
+        let events = events_during(&mut platform, Duration::from_millis(300)).await;
         let heard = received_messages(&events);
         let kinds: Vec<u8> = heard.iter().filter(of_the_home_address).map(|m| m.message[0]).collect();
         assert_eq!(kinds, [129, 147]);
@@ -281,7 +281,7 @@ fn packet_with_wrong_length_is_counted() {
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while platform.counters().icmpv6_malformed == 0 {
             assert!(std::time::Instant::now() < deadline);
-            events_for(&mut platform, Duration::from_millis(20)).await;
+            events_during(&mut platform, Duration::from_millis(20)).await;
         }
     });
 }
@@ -297,7 +297,7 @@ fn burst_of_malformed_packets_does_not_stop_reception() {
                 .is_some_and(|i| i.addresses.len() == 2 && i.addresses.iter().all(|a| !a.tentative))
         };
         events_until(&mut platform, settled).await;
-        events_for(&mut platform, Duration::from_millis(300)).await;
+        events_during(&mut platform, Duration::from_millis(300)).await;
         // No task reads meanwhile, so all messages wait in the socket, and no later message wakes the
         // station.
         let receiver = mac_address_of("h0");
@@ -351,13 +351,13 @@ fn icmpv6_in_frames_for_other_machines_is_ignored() {
 fn icmpv6_listener_survives_loss_of_interface() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform_watching("h0", true);
-        events_for(&mut platform, Duration::from_millis(20)).await;
+        events_during(&mut platform, Duration::from_millis(20)).await;
         for round in 0..3 {
             let peer = create_home_link();
             next_solicitation(&mut platform, &peer).await;
             // A packet socket returns an error when its interface goes down.
             run_ip("link set h0 down");
-            events_for(&mut platform, Duration::from_millis(50)).await;
+            events_during(&mut platform, Duration::from_millis(50)).await;
             run_ip("link set h0 up");
             peer.run_in_namespace(|| run_ip("-6 neigh flush dev p0"));
             next_solicitation(&mut platform, &peer).await;

@@ -136,7 +136,7 @@ fn stored_bindings(has_ipv4: bool) -> Vec<StoredBinding> {
     (0..BINDING_COUNT).map(binding).collect()
 }
 
-fn carry_out_outputs(station: &mut Station, platform: &mut Platform) {
+fn perform_outputs(station: &mut Station, platform: &mut Platform) {
     while let Some(output) = station.poll_output() {
         if let Output::Nemo(NemoOutput::Forwarding(change)) = output {
             platform.apply_change(&change).unwrap();
@@ -147,7 +147,7 @@ fn carry_out_outputs(station: &mut Station, platform: &mut Platform) {
 
 /// Returns the octets per binding: first in total, then without the station's own data.
 async fn memory_per_binding(platform: &mut Platform, path: DataPath, has_ipv4: bool) -> (usize, usize) {
-    let ports = InterfaceRoles { home_agent: true, ..InterfaceRoles::default() };
+    let ports = InterfaceRoles { is_home_agent: true, ..InterfaceRoles::default() };
     let fast = FastPathConfig {
         paths_by_preference: vec![path],
         flow_label_key: 1,
@@ -156,17 +156,17 @@ async fn memory_per_binding(platform: &mut Platform, path: DataPath, has_ipv4: b
     };
     let obstacles = match platform.open_fast_path(&fast) {
         Some(obstacles) => obstacles,
-        None => platform.fast_path_loaded().await,
+        None => platform.wait_for_fast_path().await,
     };
-    assert_eq!(platform.path(), path, "{obstacles:?}");
+    assert_eq!(platform.data_path(), path, "{obstacles:?}");
     let before = ALLOCATED_OCTETS.load(Ordering::Relaxed);
     let state = PersistentState { home_agent: stored_bindings(has_ipv4), ..PersistentState::default() };
     let config = StationConfig { home_agent: Some(home_agent_config(has_ipv4)), ..StationConfig::default() };
     let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL_TIME);
-    carry_out_outputs(&mut station, platform);
+    perform_outputs(&mut station, platform);
     while let Some(due) = station.poll_timeout().filter(|due| *due < TIME_AFTER_START) {
         station.handle_input(due, WALL_TIME + due.saturating_since(Time::ZERO), Input::Timeout).unwrap();
-        carry_out_outputs(&mut station, platform);
+        perform_outputs(&mut station, platform);
     }
     assert_eq!(station.home_agent().unwrap().bindings().iter().count(), BINDING_COUNT);
     let all = ALLOCATED_OCTETS.load(Ordering::Relaxed) - before;

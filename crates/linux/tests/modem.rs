@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use carnet_linux::signal::{SignalReader, SignalReport, SignalSource};
+use carnet_linux::signal_strength::{SignalReader, SignalReport, SignalSource};
 use tokio::time::{sleep, timeout};
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
 

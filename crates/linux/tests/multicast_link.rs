@@ -11,12 +11,12 @@ use std::time::Duration;
 use carnet_linux::multicast_link::{MulticastEvent, MulticastLinks};
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mld::{Message, RecordType};
+use carnet_wire::mld::{GroupRecordType, MldMessage};
 use common::{PeerNamespace, add_address, in_new_namespace, run_ip, wait_until_link_is_up};
 
 const MULTICAST_GROUP: &str = "ff1e::42";
 
-fn address(text: &str) -> Ipv6Addr {
+fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
@@ -50,7 +50,7 @@ fn joined_groups() -> Vec<(Ipv6Addr, u32, u32)> {
     let text = std::fs::read_to_string("/proc/thread-self/net/mcfilter6").unwrap();
     let hex = |word: &str| Ipv6Addr::from(u128::from_str_radix(word, 16).unwrap());
     let words = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let about = words.filter(|words| words[1] == "gn0" && hex(words[2]) == address(MULTICAST_GROUP));
+    let about = words.filter(|words| words[1] == "gn0" && hex(words[2]) == parse_address(MULTICAST_GROUP));
     about.map(|words| (hex(words[3]), words[4].parse().unwrap(), words[5].parse().unwrap())).collect()
 }
 
@@ -66,25 +66,27 @@ fn multicast_packets_and_reports_of_host_arrive_with_checksum() {
         let told = tokio::time::timeout(Duration::from_secs(30), links.readable()).await.unwrap().unwrap();
         let MulticastEvent::Addresses { interface, addresses } = told else { panic!("{told:?}") };
         assert_eq!(interface, "lan0");
-        assert!(addresses.contains(&(address("2001:db8:a::1"), 64)), "{addresses:?}");
+        assert!(addresses.contains(&(parse_address("2001:db8:a::1"), 64)), "{addresses:?}");
         wait_until_idle(&mut links).await;
         assert!(run_ip("-d link show dev lan0").contains("allmulti 1"));
 
         let index: u32 = peer.run_in_namespace(|| nix::net::if_::if_nametoindex("i0").unwrap());
         let socket = peer.run_in_namespace(move || {
             let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).unwrap();
-            socket.join_multicast_v6(&address(MULTICAST_GROUP), index).unwrap();
-            socket.send_to(b"hello", SocketAddrV6::new(address(MULTICAST_GROUP), 4000, 0, index)).unwrap();
+            socket.join_multicast_v6(&parse_address(MULTICAST_GROUP), index).unwrap();
+            socket
+                .send_to(b"hello", SocketAddrV6::new(parse_address(MULTICAST_GROUP), 4000, 0, index))
+                .unwrap();
             socket
         });
         let is_data = |packet: &Vec<u8>| packet.get(6) == Some(&protocol::UDP);
-        let records = |packet: &[u8]| match Message::parse_packet(packet) {
-            Some(Ok((_, Message::Report(records)))) => {
+        let records = |packet: &[u8]| match MldMessage::parse_packet(packet) {
+            Some(Ok((_, MldMessage::Report(records)))) => {
                 records.iter().map(|record| (record.record_type, record.group)).collect()
             }
             _ => Vec::new(),
         };
-        let joins = (Some(RecordType::ToExclude), address(MULTICAST_GROUP));
+        let joins = (Some(GroupRecordType::ToExclude), parse_address(MULTICAST_GROUP));
         let packets = receive_until(&mut links, |packets| {
             packets.iter().any(is_data) && packets.iter().any(|packet| records(packet).contains(&joins))
         })
@@ -113,23 +115,23 @@ fn group_membership_is_restored_on_recreated_interface() {
         run_ip("link set gn0 up");
         let mut links = MulticastLinks::open(&["lan0".into()], "gn0").unwrap();
         wait_until_idle(&mut links).await;
-        let (a, b) = (address("2001:db8::a"), address("2001:db8::b"));
-        links.subscribe(address(MULTICAST_GROUP), false, vec![a, b]);
+        let (a, b) = (parse_address("2001:db8::a"), parse_address("2001:db8::b"));
+        links.subscribe(parse_address(MULTICAST_GROUP), false, vec![a, b]);
         assert_eq!(joined_groups(), [(a, 1, 0), (b, 1, 0)]);
-        links.subscribe(address(MULTICAST_GROUP), true, vec![b]);
+        links.subscribe(parse_address(MULTICAST_GROUP), true, vec![b]);
         assert_eq!(joined_groups(), [(b, 0, 1)]);
-        links.subscribe(address(MULTICAST_GROUP), true, vec![]);
+        links.subscribe(parse_address(MULTICAST_GROUP), true, vec![]);
         assert_eq!(joined_groups(), []);
         assert!(run_ip("-6 maddr show dev gn0").contains(MULTICAST_GROUP));
 
-        links.subscribe(address(MULTICAST_GROUP), true, vec![a]);
+        links.subscribe(parse_address(MULTICAST_GROUP), true, vec![a]);
         run_ip("link del gn0");
         wait_until_idle(&mut links).await;
         run_ip("link add gn0 type veth peer name gn1");
         run_ip("link set gn0 up");
         wait_until_idle(&mut links).await;
         assert_eq!(joined_groups(), [(a, 0, 1)]);
-        links.subscribe(address(MULTICAST_GROUP), false, vec![]);
+        links.subscribe(parse_address(MULTICAST_GROUP), false, vec![]);
         assert!(!run_ip("-6 maddr show dev gn0").contains(MULTICAST_GROUP));
     });
 }

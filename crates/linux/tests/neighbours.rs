@@ -18,7 +18,7 @@ fn lost_carrier_is_noticed() {
         let mut carriers = CarrierWatch::open(vec!["lo".into(), "r0".into()]).unwrap();
         let mut until = async |wanted: Option<&str>| {
             while carriers.first_interface_without_carrier().unwrap() != wanted {
-                timeout(REPLY_TIMEOUT, carriers.carrier_changed()).await.expect("news").unwrap();
+                timeout(REPLY_TIMEOUT, carriers.wait_for_carrier_change()).await.expect("news").unwrap();
             }
         };
         until(Some("r0")).await;

@@ -294,7 +294,7 @@ fn changed_nftables_table_is_restored() {
         }
         // carnet ignores a change of another table.
         run_command("nft add table inet other");
-        common::events_for(&mut platform, Duration::from_millis(1500)).await;
+        common::events_during(&mut platform, Duration::from_millis(1500)).await;
         assert_eq!(platform.counters().restored_entries, 4);
         platform.close().unwrap();
     });

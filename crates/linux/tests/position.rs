@@ -8,9 +8,9 @@ use carnet_linux::position::dead_reckoning::{
     MAX_TIME_WITHOUT_FIX, PAI_INTERVAL_M, PositionReckoner, confidence_after, fix_after, is_accurate,
     position_after,
 };
+use carnet_linux::position::fix_tracker::{CLOCK_WARNING_DELAY, FixTracker};
 use carnet_linux::position::gpsd::{GpsdReport, MAX_LINE_LENGTH, ReportReader, watch_command};
-use carnet_linux::position::trace::{PositionTrace, TracePlayer, TraceState};
-use carnet_linux::position::tracker::{CLOCK_WARNING_DELAY, FixTracker};
+use carnet_linux::position::position_trace::{PositionTrace, TracePlayer, TraceState};
 use carnet_linux::position::*;
 use carnet_wire::geonet::GnAddress;
 use geographiclib_rs::{DirectGeodesic, Geodesic, InverseGeodesic};
@@ -54,7 +54,7 @@ fn wall_time(milliseconds: u64) -> WallTime {
     WallTime::from_unix_nanos(milliseconds * 1_000_000)
 }
 
-fn fix_of(line: &str) -> Option<Fix> {
+fn fix_of(line: &str) -> Option<PositionFix> {
     match parse_report(line) {
         GpsdReport::Tpv(tpv) => tpv.to_fix(Time::from_secs(7)),
         other => panic!("{other:?}"),
@@ -80,7 +80,7 @@ fn gpsd_session_is_parsed_in_pieces_of_any_size() {
 #[test]
 fn gpsd_fix_is_converted_to_geonetworking_units() {
     let fix = fix_of(TPV_REPORT).unwrap();
-    let expected = Fix {
+    let expected = PositionFix {
         received_at: Time::from_secs(7),
         time: wall_time(NOON_UNIX_MILLISECONDS),
         latitude: 48.8375,
@@ -604,7 +604,7 @@ fn position_and_time_advance_between_fixes() {
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
     assert_eq!(half.confidence_radius, Some(17.1 + 0.5));
     // The next fix arrives 300 ms later than it should. The computed time and position do not step back.
-    let late = Fix {
+    let late = PositionFix {
         received_at: Time::from_secs(7) + Duration::from_millis(800),
         time: wall_time(NOON_UNIX_MILLISECONDS + 400),
         longitude: fix.longitude + 54.4e-6,
@@ -615,8 +615,11 @@ fn position_and_time_advance_between_fixes() {
     assert_eq!(next.time, wall_time(NOON_UNIX_MILLISECONDS + 501));
     assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
     // A receiver's time was set back by an hour. The reckoner accepts the new time.
-    let back =
-        Fix { received_at: Time::from_secs(9), time: wall_time(NOON_UNIX_MILLISECONDS - 3_600_000), ..fix };
+    let back = PositionFix {
+        received_at: Time::from_secs(9),
+        time: wall_time(NOON_UNIX_MILLISECONDS - 3_600_000),
+        ..fix
+    };
     reckoner.handle_fix(back.clone());
     assert_eq!(reckoner.present_position(Time::from_secs(9)), Some(back));
 }
@@ -639,11 +642,11 @@ fn reckoning_without_fix_is_inaccurate_and_ends() {
         (later.speed, later.course_degrees, later.time),
         (None, None, wall_time(NOON_UNIX_MILLISECONDS + 100_000))
     );
-    reckoner.handle_fix(Fix { received_at: Time::from_secs(108), ..fix.clone() });
+    reckoner.handle_fix(PositionFix { received_at: Time::from_secs(108), ..fix.clone() });
     assert_eq!(reckoner.present_position(Time::from_secs(108)).unwrap().confidence_radius, Some(17.1));
     // The confidence of a station at rest does not change.
     let mut stays = PositionReckoner::new(true);
-    stays.handle_fix(Fix { speed: Some(0.0), ..fix });
+    stays.handle_fix(PositionFix { speed: Some(0.0), ..fix });
     assert_eq!(stays.present_position(Time::from_secs(60)).unwrap().confidence_radius, Some(17.1));
 }
 
@@ -655,7 +658,7 @@ fn tpv_report(time: &str, place: &str) -> GpsdReport {
     ))
 }
 
-const PLACE_FIELDS: &str = r#""lat":48.8375,"lon":2.1008"#;
+const POSITION_FIELDS: &str = r#""lat":48.8375,"lon":2.1008"#;
 
 /// A tracker that gets a report every 500 ms, and its events.
 struct TrackerListener {
@@ -699,7 +702,7 @@ impl TrackerListener {
         for step in from..from + count {
             let (second, fraction) = (step / 2, if step % 2 == 0 { "000" } else { "500" });
             let time = format!("2026-11-21T12:{:02}:{:02}.{fraction}Z", second / 60, second % 60);
-            self.receive_report(&tpv_report(&time, PLACE_FIELDS));
+            self.receive_report(&tpv_report(&time, POSITION_FIELDS));
         }
     }
 }
@@ -710,7 +713,7 @@ fn receiver_that_repeats_one_time_loses_the_fix() {
     listening.receive_reports(0, 10);
     assert_eq!((listening.fix_count, &listening.loss_reasons[..]), (10, &[][..]));
     for _ in 0..40 {
-        listening.receive_report(&tpv_report("2026-11-21T12:00:04.500Z", PLACE_FIELDS));
+        listening.receive_report(&tpv_report("2026-11-21T12:00:04.500Z", POSITION_FIELDS));
     }
     assert_eq!(listening.fix_count, 10);
     assert_eq!(listening.loss_reasons, [PositionLossReason::Frozen("/dev/ttyUSB0".into())]);
@@ -748,12 +751,12 @@ fn impossible_fix_is_refused_until_a_valid_fix() {
         (good, r#""lat":48.0,"lon":-180.1"#, "longitude"),
         (good, r#""lat":0.0,"lon":0.0"#, "latitude 0 and longitude 0"),
         (good, r#""lat":48.0"#, "no longitude"),
-        ("1970-01-01T00:00:00.000Z", PLACE_FIELDS, "time"),
-        ("2003-12-31T23:59:59.000Z", PLACE_FIELDS, "time"),
-        ("9999-12-31T23:59:59.000Z", PLACE_FIELDS, "time"),
-        ("2026-13-01T00:00:00.000Z", PLACE_FIELDS, "time"),
-        ("soon\\r\\n2026-11-26 INFO forged", PLACE_FIELDS, "time \"soon\\r\\n"),
-        ("", PLACE_FIELDS, "time"),
+        ("1970-01-01T00:00:00.000Z", POSITION_FIELDS, "time"),
+        ("2003-12-31T23:59:59.000Z", POSITION_FIELDS, "time"),
+        ("9999-12-31T23:59:59.000Z", POSITION_FIELDS, "time"),
+        ("2026-13-01T00:00:00.000Z", POSITION_FIELDS, "time"),
+        ("soon\\r\\n2026-11-26 INFO forged", POSITION_FIELDS, "time \"soon\\r\\n"),
+        ("", POSITION_FIELDS, "time"),
     ] {
         let mut listening = TrackerListener::new();
         listening.receive_reports(0, 4);

@@ -171,7 +171,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
         run_ip("link set carnet0 name other");
         run_ip("link set other name carnet0");
         run_ip("link set carnet0 up");
-        events_for(&mut platform, Duration::from_millis(100)).await;
+        events_during(&mut platform, Duration::from_millis(100)).await;
         let tunnel = platform.tunnel_device();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carnet_linux::signal::{SignalReader, SignalReport, SignalSource};
+use carnet_linux::signal_strength::{SignalReader, SignalReport, SignalSource};
 use tokio::time::timeout;
 
 /// A folder of the test, which is removed at the end.

@@ -15,7 +15,7 @@ use common::{in_new_namespace, read_sysctl, run_ip, wait_until_address_is_usable
 const MAC_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
 const LINK_LOCAL_ADDRESS: &str = "fe80::ff:fe00:a";
 
-fn address(text: &str) -> Ipv6Addr {
+fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
@@ -24,7 +24,7 @@ fn virtual_link_config() -> VirtualLinkConfig {
         link_id: 7,
         name: "gn0".into(),
         address: MAC_ADDRESS,
-        link_local_address: address(LINK_LOCAL_ADDRESS),
+        link_local_address: parse_address(LINK_LOCAL_ADDRESS),
         mtu: 1398,
         accepted_advertisements: AcceptedAdvertisements::Ignored,
     }
@@ -73,20 +73,20 @@ async fn receive_datagrams(
 fn virtual_interface_is_configured_and_removed_at_end() {
     in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        links.set(virtual_link_config()).unwrap();
+        links.set_link(virtual_link_config()).unwrap();
         let shown = run_ip("-d link show dev gn0");
         assert!(shown.contains("02:00:00:00:00:0a") && shown.contains("mtu 1398"), "{shown}");
-        assert_eq!(addresses_of_link(&mut links).await, [(address(LINK_LOCAL_ADDRESS), 64)]);
+        assert_eq!(addresses_of_link(&mut links).await, [(parse_address(LINK_LOCAL_ADDRESS), 64)]);
         let shown = run_ip("-6 addr show dev gn0");
         assert!(!shown.contains("tentative") && shown.matches("inet6").count() == 1, "{shown}");
         // The station gets the operator's address, but not an address that is still tentative.
         run_ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         assert_eq!(
             addresses_of_link(&mut links).await,
-            [(address("2001:db8::1"), 64), (address(LINK_LOCAL_ADDRESS), 64)]
+            [(parse_address("2001:db8::1"), 64), (parse_address(LINK_LOCAL_ADDRESS), 64)]
         );
 
-        links.remove(7);
+        links.remove_link(7);
         // Try repeatedly. A child process of another test has a copy of the device's descriptor until it
         // executes its program.
         for _ in 0..1000 {
@@ -103,20 +103,20 @@ fn virtual_interface_is_configured_and_removed_at_end() {
 fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
     in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        links.set(virtual_link_config()).unwrap();
+        links.set_link(virtual_link_config()).unwrap();
         run_ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         let other = VirtualLinkConfig {
             address: [0x02, 0, 0, 0, 0, 0x0b],
-            link_local_address: address("fe80::ff:fe00:b"),
+            link_local_address: parse_address("fe80::ff:fe00:b"),
             mtu: 1312,
             ..virtual_link_config()
         };
-        links.set(other).unwrap();
+        links.set_link(other).unwrap();
         let shown = run_ip("link show dev gn0");
         assert!(shown.contains("02:00:00:00:00:0b") && shown.contains("mtu 1312"), "{shown}");
         assert_eq!(
             addresses_of_link(&mut links).await,
-            [(address("2001:db8::1"), 64), (address("fe80::ff:fe00:b"), 64)]
+            [(parse_address("2001:db8::1"), 64), (parse_address("fe80::ff:fe00:b"), 64)]
         );
     });
 }
@@ -125,14 +125,14 @@ fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
 fn virtual_interface_segments_bursts_and_keeps_checksums_valid() {
     in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        links.set(virtual_link_config()).unwrap();
+        links.set_link(virtual_link_config()).unwrap();
         run_ip("-6 neigh add fe80::ff:fe00:b lladdr 02:00:00:00:00:0b dev gn0");
         let index = run_ip("-o link show dev gn0").split(':').next().unwrap().trim().parse().unwrap();
-        let socket = UdpSocket::bind((address(LINK_LOCAL_ADDRESS), 0)).unwrap_or_else(|_| {
-            let scoped = std::net::SocketAddrV6::new(address(LINK_LOCAL_ADDRESS), 0, 0, index);
+        let socket = UdpSocket::bind((parse_address(LINK_LOCAL_ADDRESS), 0)).unwrap_or_else(|_| {
+            let scoped = std::net::SocketAddrV6::new(parse_address(LINK_LOCAL_ADDRESS), 0, 0, index);
             UdpSocket::bind(scoped).unwrap()
         });
-        let peer = std::net::SocketAddrV6::new(address("fe80::ff:fe00:b"), 4000, 0, index);
+        let peer = std::net::SocketAddrV6::new(parse_address("fe80::ff:fe00:b"), 4000, 0, index);
         socket.send_to(b"hello", peer).unwrap();
         let (destination, source, packet) = receive_datagrams(&mut links, 4000, 1).await.remove(0);
         assert_eq!((destination, source), ([2, 0, 0, 0, 0, 0xb], MAC_ADDRESS));
@@ -170,13 +170,13 @@ fn used_interface_name_is_refused_and_deleted_interface_recreated() {
     in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
         run_ip("link add gn0 type veth peer name other");
-        let error = links.set(virtual_link_config()).unwrap_err();
+        let error = links.set_link(virtual_link_config()).unwrap_err();
         assert!(matches!(&error, Error::Busy { device } if device == "gn0"), "{error}");
         run_ip("link del gn0");
-        links.set(virtual_link_config()).unwrap();
+        links.set_link(virtual_link_config()).unwrap();
         assert_eq!(addresses_of_link(&mut links).await.len(), 1);
         run_ip("link del gn0");
-        assert_eq!(addresses_of_link(&mut links).await, [(address(LINK_LOCAL_ADDRESS), 64)]);
+        assert_eq!(addresses_of_link(&mut links).await, [(parse_address(LINK_LOCAL_ADDRESS), 64)]);
         assert!(run_ip("link show dev gn0").contains("02:00:00:00:00:0a"));
     });
 }
@@ -184,7 +184,7 @@ fn used_interface_name_is_refused_and_deleted_interface_recreated() {
 /// Sends the host a Router Advertisement of a router with a prefix.
 fn send_router_advertisement(links: &mut VirtualLinks) {
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
-        prefix: address("2001:db8:e::"),
+        prefix: parse_address("2001:db8:e::"),
         prefix_length: 64,
         on_link: true,
         autonomous: true,
@@ -192,12 +192,12 @@ fn send_router_advertisement(links: &mut VirtualLinks) {
         valid_lifetime: 300,
         preferred_lifetime: 300,
     })];
-    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+    let message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
         router_lifetime: 600,
         options: &options,
         ..nd::RouterAdvertisementRepr::default()
     });
-    let packet = icmpv6::packet(address("fe80::ff:fe00:b"), nd::ALL_NODES, nd::HOP_LIMIT, message);
+    let packet = icmpv6::emit_packet(parse_address("fe80::ff:fe00:b"), nd::ALL_NODES, nd::HOP_LIMIT, message);
     links.write(7, [0x33, 0x33, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xb], &packet);
 }
 
@@ -208,7 +208,7 @@ async fn has_address_and_default_route(
     advertisements: AcceptedAdvertisements,
 ) -> (bool, bool) {
     links
-        .set(VirtualLinkConfig { accepted_advertisements: advertisements, ..virtual_link_config() })
+        .set_link(VirtualLinkConfig { accepted_advertisements: advertisements, ..virtual_link_config() })
         .unwrap();
     send_router_advertisement(links);
     let is_there = |what: &str, expected: &str| run_ip(what).contains(expected);
@@ -245,7 +245,7 @@ fn station_on_learned_link_is_no_default_router() {
             has_address_and_default_route(&mut links, AcceptedAdvertisements::All).await,
             (true, true)
         );
-        links.set(virtual_link_config()).unwrap();
+        links.set_link(virtual_link_config()).unwrap();
         assert_eq!(
             (read_sysctl("gn0/accept_ra"), read_sysctl("gn0/accept_ra_defrtr")),
             ("0".into(), "0".into())

@@ -10,9 +10,9 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::{Authentication, HomeAgent, MobilityMessage, ReplayProtection, SecurityAssociation};
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::ipv6::Header;
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
@@ -30,7 +30,7 @@ fn binding_update(sequence: u16) -> Vec<u8> {
         mobile_router: true,
         ..BindingUpdateFlags::default()
     };
-    let mut message = Builder::binding_update(sequence, flags, 15)
+    let mut message = MobilityHeaderBuilder::binding_update(sequence, flags, 15)
         .option(&MobilityOption::AlternateCareOfAddress(CARE_OF))
         .option(&MobilityOption::MobileNetworkPrefix {
             prefix: "2001:db8:a::".parse().expect("an address"),
@@ -89,7 +89,7 @@ fn benchmark_registrations(criterion: &mut Criterion) {
         b.iter(|| {
             let packet = next.next().expect("cycles");
             let header = Header::parse(packet).expect("a header");
-            let extensions = Extensions::parse(packet).expect("extensions");
+            let extensions = ExtensionHeaders::parse(packet).expect("extensions");
             let message = MobilityMessage::new(packet, &header, &extensions).expect("a message");
             now += Duration::from_millis(200);
             agent.handle_message(now, WallTime::default(), message).expect("accepted");
@@ -102,7 +102,7 @@ fn benchmark_registrations(criterion: &mut Criterion) {
     // per second, so the home agent verifies all of them. In the other run all arrive at one instant, so the
     // home agent drops those above its limit without verification.
     let forged = {
-        let mut message = Builder::binding_update(1, BindingUpdateFlags::default(), 15)
+        let mut message = MobilityHeaderBuilder::binding_update(1, BindingUpdateFlags::default(), 15)
             .option(&MobilityOption::AlternateCareOfAddress(AGENT))
             .option(&association().blank_option())
             .finish();
@@ -125,7 +125,7 @@ fn benchmark_registrations(criterion: &mut Criterion) {
             b.iter(|| {
                 now += interval;
                 let header = Header::parse(&forged).expect("a header");
-                let extensions = Extensions::parse(&forged).expect("extensions");
+                let extensions = ExtensionHeaders::parse(&forged).expect("extensions");
                 let message = MobilityMessage::new(&forged, &header, &extensions).expect("a message");
                 black_box(agent.handle_message(now, WallTime::default(), message)).expect_err("forged");
                 while let Some(output) = agent.poll_output() {

@@ -6,8 +6,10 @@
 //! entry that matches a packet and has a valid binding decides. A packet without a matching entry takes the
 //! best binding.
 
-pub use carnet_wire::mobility::flow::FlowAction;
-pub use carnet_wire::mobility::selector::{Flow, Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
+pub use carnet_wire::mobility::flow_identification::FlowAction;
+pub use carnet_wire::mobility::traffic_selector::{
+    FlowFields, Ipv4Selector, Ipv6Selector, TrafficSelector, ValueRange,
+};
 use serde::{Deserialize, Serialize};
 
 /// An entry of the flow bindings list (RFC 6089 4.3).

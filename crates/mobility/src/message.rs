@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::MobilityHeader;
 
@@ -37,7 +37,7 @@ pub struct MobilityMessage<'a> {
 impl<'a> MobilityMessage<'a> {
     /// Builds the message from its parts; `None` if the upper layer is not the Mobility Header or the packet
     /// is a fragment.
-    pub fn new(packet: &'a [u8], header: &Header, extensions: &Extensions) -> Option<Self> {
+    pub fn new(packet: &'a [u8], header: &Header, extensions: &ExtensionHeaders) -> Option<Self> {
         if extensions.protocol != protocol::MOBILITY || extensions.fragment.is_some() {
             return None;
         }

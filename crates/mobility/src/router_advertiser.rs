@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time};
 use carnet_wire::nd::host_configuration::{MAX_PREF64_LIFETIME, encode_domain_name};
-use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::nd_option::option_type;
 use carnet_wire::nd::{CaptivePortal, DnsSearchList, NestingInformation, Pref64, RecursiveDnsServers};
 use carnet_wire::{icmpv6, ipv6, nd};
 use ipnet::Ipv6Net;
@@ -394,8 +394,8 @@ impl RouterAdvertiser {
             return Ok(());
         }
         match message.message.first() {
-            Some(&icmpv6::types::ROUTER_SOLICITATION) => {}
-            Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => {
+            Some(&icmpv6::message_type::ROUTER_SOLICITATION) => {}
+            Some(&icmpv6::message_type::ROUTER_ADVERTISEMENT) => {
                 self.record_other_router(now, message);
                 return Ok(());
             }
@@ -539,7 +539,7 @@ impl RouterAdvertiser {
         let link_mtu = self.mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(self.link_mtu);
         let room = link_mtu.clamp(ipv6::MIN_MTU, self.link_mtu) - ipv6::HEADER_LEN - FIXED_PART_LEN;
         for options in divide_options(source_link_address, &options, room) {
-            let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+            let mut message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
                 // RFC 4861 4.2: 0 means unspecified.
                 hop_limit: if self.is_home_agent { 0 } else { 64 },
                 managed: false,
@@ -692,7 +692,7 @@ mod tests {
         };
         assert_eq!(told(&first), None);
         let path = vec!["2001:db8:1::1234".parse().expect("address")];
-        let information = NestingInformation { grounded: true, prefixes: vec![], path };
+        let information = NestingInformation { grounded: true, prefixes: vec![], path_home_addresses: path };
         let mut now = Time::from_millis(10);
         advertiser.set_nesting(now, Some(information.clone()));
         for delay in [20, 1000, 1000] {

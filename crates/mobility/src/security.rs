@@ -196,7 +196,7 @@ impl Authentication {
 /// address, 26 octets. A MAC of RFC 4285 covers at least 32 octets (two addresses), so no message has the
 /// derived key as its MAC.
 fn derive_agent_key(common: &Key, home_agent: Ipv6Addr) -> Key {
-    let mut key = Key::new([0; Key::OCTETS]);
+    let mut key = Key::new([0; Key::LENGTH]);
     if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common.octets()) {
         mac.update(AGENT_KEY_LABEL);
         mac.update(&home_agent.octets());

@@ -150,7 +150,7 @@ impl Nemo {
 
     /// Returns a random number generator for another plane of the station.
     pub fn next_rng(&mut self) -> Rng {
-        Rng::new(self.rng.u64())
+        Rng::new(self.rng.random_u64())
     }
 
     /// Starts the roles of `config`. `persistent` is the stored state of an earlier run.

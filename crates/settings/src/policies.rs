@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use carnet_api::config::{self, MobileRouter, PolicyAction, PolicyNetworks, PolicyProtocol, values_or_any};
-use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
+use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector, TrafficSelector, ValueRange};
 use carnet_mobility::mobile_router::Policy;
 use carnet_station::BreakoutPolicy;
 use carnet_wire::{ipv4, ipv6::protocol};
@@ -59,18 +59,18 @@ pub fn breakout_policies(router: &MobileRouter) -> Vec<BreakoutPolicy> {
 /// Fields that the selectors of both address families have.
 #[derive(Clone, Copy)]
 struct SelectorFields {
-    protocol: Option<Range<u8>>,
+    protocol: Option<ValueRange<u8>>,
     /// Value or range of the IPv6 Traffic Class octet, which contains the DS field.
-    traffic_class: Option<Range<u8>>,
-    source_port: Option<Range<u16>>,
-    destination_port: Option<Range<u16>>,
+    traffic_class: Option<ValueRange<u8>>,
+    source_port: Option<ValueRange<u16>>,
+    destination_port: Option<ValueRange<u16>>,
 }
 
 fn traffic_selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
-    let protocol = policy.protocol.map(|it| Range::single(protocol_number(it)));
+    let protocol = policy.protocol.map(|it| ValueRange::single(protocol_number(it)));
     // The DS field is the upper six bits of the octet.
-    let classes = values_or_any(policy.code_points.iter().map(|dscp| Range::single(dscp << 2)));
-    let ports = values_or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())));
+    let classes = values_or_any(policy.code_points.iter().map(|dscp| ValueRange::single(dscp << 2)));
+    let ports = values_or_any(policy.ports.iter().map(|ports| ValueRange::new(*ports.start(), *ports.end())));
     let mut selectors = Vec::new();
     for class in classes {
         for networks in networks {
@@ -98,7 +98,7 @@ fn traffic_selector(fields: SelectorFields, networks: &PolicyNetworks) -> Traffi
     let SelectorFields { protocol, traffic_class: class, source_port, destination_port } = fields;
     let ends = [networks.remote, networks.on_board];
     let is_ipv4 = ends.iter().flatten().any(|prefix| matches!(prefix, IpNet::V4(_)));
-    if is_ipv4 || protocol == Some(Range::single(ipv4::ICMP)) {
+    if is_ipv4 || protocol == Some(ValueRange::single(ipv4::ICMP)) {
         let [source, destination] = ends.map(|prefix| prefix.and_then(ipv4_range));
         return TrafficSelector::Ipv4(Ipv4Selector {
             source,
@@ -122,17 +122,17 @@ fn traffic_selector(fields: SelectorFields, networks: &PolicyNetworks) -> Traffi
     })
 }
 
-fn ipv4_range(prefix: IpNet) -> Option<Range<Ipv4Addr>> {
+fn ipv4_range(prefix: IpNet) -> Option<ValueRange<Ipv4Addr>> {
     match prefix {
-        IpNet::V4(prefix) => Some(Range::new(prefix.network(), prefix.broadcast())),
+        IpNet::V4(prefix) => Some(ValueRange::new(prefix.network(), prefix.broadcast())),
         IpNet::V6(_) => None,
     }
 }
 
-fn ipv6_range(prefix: IpNet) -> Option<Range<Ipv6Addr>> {
+fn ipv6_range(prefix: IpNet) -> Option<ValueRange<Ipv6Addr>> {
     match prefix {
         IpNet::V4(_) => None,
-        IpNet::V6(prefix) => Some(Range::new(prefix.network(), prefix.broadcast())),
+        IpNet::V6(prefix) => Some(ValueRange::new(prefix.network(), prefix.broadcast())),
     }
 }
 
@@ -178,12 +178,12 @@ mod tests {
             .collect();
         assert_eq!(of_ipv6.len(), 8);
         for selector in &of_ipv6 {
-            assert_eq!(selector.next_header, Some(Range::single(17)));
+            assert_eq!(selector.next_header, Some(ValueRange::single(17)));
             let last: Ipv6Addr = "2001:db8:1:ffff:ffff:ffff:ffff:ffff".parse().expect("an address");
             assert_eq!(selector.source.map(|source| source.last), Some(last));
             assert!(selector.source_port.is_some() != selector.destination_port.is_some());
         }
-        assert_eq!(of_ipv6[0].traffic_class, Some(Range::single(0xb8)), "EF");
+        assert_eq!(of_ipv6[0].traffic_class, Some(ValueRange::single(0xb8)), "EF");
         let any = super::traffic_selectors(&policy_with_prefixes(&[], None), &[policy_networks(None, None)]);
         assert_eq!(any, [TrafficSelector::Ipv6(Ipv6Selector::default())], "everything");
     }
@@ -194,7 +194,7 @@ mod tests {
         let pairs =
             [policy_networks(Some("192.0.2.0/24"), None), policy_networks(None, Some("10.42.7.0/24"))];
         let selectors = traffic_selectors(&given, &pairs);
-        let range = |first: [u8; 4], last: [u8; 4]| Some(Range::new(first.into(), last.into()));
+        let range = |first: [u8; 4], last: [u8; 4]| Some(ValueRange::new(first.into(), last.into()));
         let source = range([192, 0, 2, 0], [192, 0, 2, 255]);
         let destination = range([10, 42, 7, 0], [10, 42, 7, 255]);
         let any = Ipv4Selector::default();
@@ -204,7 +204,7 @@ mod tests {
             &policy_with_prefixes(&[], Some(PolicyProtocol::Icmp)),
             &[policy_networks(None, None)],
         );
-        let protocol = Some(Range::single(1));
+        let protocol = Some(ValueRange::single(1));
         assert_eq!(icmp, [TrafficSelector::Ipv4(Ipv4Selector { protocol, ..any })]);
     }
 }

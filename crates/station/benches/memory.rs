@@ -17,7 +17,7 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareO
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::{PersistentState, Station, StationConfig};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use ipnet::Ipv6Net;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -51,7 +51,7 @@ fn binding_update(index: u32, sequence: u16) -> Vec<u8> {
         mobile_router: true,
         ..BindingUpdateFlags::default()
     };
-    let mut message = Builder::binding_update(sequence, flags, 150)
+    let mut message = MobilityHeaderBuilder::binding_update(sequence, flags, 150)
         .option(&MobilityOption::AlternateCareOfAddress(care_of_address(index)))
         .option(&MobilityOption::MobileNetworkPrefix { prefix: prefix(index).network(), prefix_length: 64 })
         .option(&association().blank_option())

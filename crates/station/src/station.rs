@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carnet_base::{Part, Rng, Time, WallTime};
+use carnet_base::{OptionalPart, Rng, Time, WallTime};
 use carnet_cits::facilities::Facilities;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, HeldPacket};
@@ -27,10 +27,10 @@ pub(crate) const NO_GEONET_ERROR: &str = "this station does no GeoNetworking";
 #[derive(Debug)]
 pub struct Station {
     pub(crate) nemo: Nemo,
-    pub(crate) geonet: Part<Geonet, HAS_GEONET_FEATURE>,
+    pub(crate) geonet: OptionalPart<Geonet, HAS_GEONET_FEATURE>,
     /// Settings of the GeoNetworking router while the station waits for its GN address; `None` once the
     /// router exists.
-    pending_geonet_settings: Part<(GeonetSettings, Rng), HAS_GEONET_FEATURE>,
+    pending_geonet_settings: OptionalPart<(GeonetSettings, Rng), HAS_GEONET_FEATURE>,
     /// Security entity of the GeoNetworking router while the station waits for its GN address.
     pending_security_plane: Option<SecurityPlane>,
     /// Addresses of the mobile network's interfaces, by interface. A multicast proxy that starts later needs
@@ -54,16 +54,18 @@ impl Station {
         let interfaces = ipv6.map(Ipv6Config::interfaces).unwrap_or_default();
         let mut station = Station {
             nemo: Nemo::new(rng, interfaces),
-            geonet: Part::new(None),
-            pending_geonet_settings: Part::new(None),
+            geonet: OptionalPart::new(None),
+            pending_geonet_settings: OptionalPart::new(None),
             pending_security_plane: None,
             addresses_by_lan: BTreeMap::new(),
         };
         if let Some(settings) = settings {
             let rng = station.nemo.next_rng();
             match settings.address {
-                Some(address) => station.geonet = Part::new(Some(Geonet::new(settings, address, rng))),
-                None => station.pending_geonet_settings = Part::new(Some((settings, rng))),
+                Some(address) => {
+                    station.geonet = OptionalPart::new(Some(Geonet::new(settings, address, rng)))
+                }
+                None => station.pending_geonet_settings = OptionalPart::new(Some((settings, rng))),
             }
         }
         station.nemo.start(now, wall, config.into_nemo_config(), persistent);
@@ -99,7 +101,7 @@ impl Station {
             if let Some(secured) = self.pending_security_plane.take() {
                 geonet.start_security(now, secured);
             }
-            self.geonet = Part::new(Some(geonet));
+            self.geonet = OptionalPart::new(Some(geonet));
             self.start_station_messages();
         } else {
             return Err(NO_GEONET_ERROR.into());

@@ -8,9 +8,9 @@ use carnet_mobility::home_agent::PeerHomeAgent;
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer_checksum;
-use carnet_wire::discovery::{DiscoveryRequest, home_agents_anycast};
+use carnet_wire::discovery::{HomeAgentDiscoveryRequest, home_agents_anycast};
 use carnet_wire::ipv6::protocol;
-use carnet_wire::mobility::Builder;
+use carnet_wire::mobility::MobilityHeaderBuilder;
 use common::{AGENT_ADDRESS, HOST_ADDRESS, WALL_TIME, address, agent_config, data_packet_between};
 
 const UNKNOWN_SOURCE: &str = "2001:db8:bad::5";
@@ -57,7 +57,7 @@ fn answered_octets(packet: Vec<u8>) -> usize {
 /// Returns packets of unauthenticated sources to a home agent, with their names.
 fn unauthenticated_packets() -> Vec<(&'static str, Vec<u8>)> {
     let anycast = home_agents_anycast(address(AGENT_ADDRESS)).to_string();
-    let discovery = DiscoveryRequest { identifier: 9, mobile_router: true }.emit();
+    let discovery = HomeAgentDiscoveryRequest { identifier: 9, mobile_router: true }.emit();
     let mobility = |kind: u8, length: u8| {
         let mut header = vec![59, length, kind, 0, 0, 0, 0, 0];
         header.resize(8 + 8 * usize::from(length), 0);
@@ -84,7 +84,7 @@ fn unauthenticated_packets() -> Vec<(&'static str, Vec<u8>)> {
         ),
         (
             "Heartbeat of somebody without a binding",
-            packet(AGENT_ADDRESS, 135, Some(4), Builder::heartbeat_request(9).finish()),
+            packet(AGENT_ADDRESS, 135, Some(4), MobilityHeaderBuilder::heartbeat_request(9).finish()),
         ),
         (
             "UDP to the home agent's address",

@@ -15,8 +15,8 @@ use carnet_station::{PersistentState, StationConfig};
 use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::flow::emit_sub_options;
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::flow_identification::emit_sub_options;
+use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
     AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
@@ -124,7 +124,7 @@ impl InternetWorld {
             }
         } else if header.destination == address(HOME_ADDRESS) {
             // The router's kernel answers the Echo Request.
-            let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
+            let reply = icmpv6::answer_echo_request(&packet).expect("nothing but echoes");
             self.send_now(ROUTER, Input::Packet(reply));
         } else if packet == data_packet_between(CORRESPONDENT, HOST_ADDRESS) {
             self.kernels_and_links.arrived_packets += 1;
@@ -264,7 +264,8 @@ fn binding_update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
     let octets = emit_sub_options(Some(&selector), &bids);
     let flow = MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &octets };
-    let mut builder = Builder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
+    let mut builder =
+        MobilityHeaderBuilder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
     for (bid, care_of_address) in bids.iter().zip(care_of_addresses) {
         builder = builder.option(&MobilityOption::BindingIdentifier {
             bid: *bid,
@@ -288,7 +289,7 @@ fn binding_update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
 /// Returns the Echo Reply to an Echo Request that arrived through the tunnel, as every IPv6 node sends it.
 fn echo_reply_to(probe: &[u8]) -> Option<Vec<u8>> {
     let outer = Header::parse(probe).ok()?;
-    let reply = icmpv6::echo_reply(probe.get(HEADER_LEN..)?)?;
+    let reply = icmpv6::answer_echo_request(probe.get(HEADER_LEN..)?)?;
     let back = Header {
         source: outer.destination,
         destination: outer.source,
@@ -446,7 +447,7 @@ impl NetworkBehaviour for AttackedNetwork {
         }
         let reply = match place {
             Endpoint::Ipv6(_) => echo_reply_to(&packet).map(Input::Packet),
-            _ => icmpv6::echo_reply(&packet).map(|packet| Input::Datagram {
+            _ => icmpv6::answer_echo_request(&packet).map(|packet| Input::Datagram {
                 local: endpoint(AGENT_UDP),
                 remote: place,
                 traffic_class: 0,
@@ -524,7 +525,7 @@ impl AttackedWorld {
     }
 
     /// Sends a Binding Update from an address, inside UDP if the address is an IPv4 address.
-    fn send_binding_update(&mut self, from: Endpoint, builder: Builder) {
+    fn send_binding_update(&mut self, from: Endpoint, builder: MobilityHeaderBuilder) {
         let ipv6 = from.ipv6();
         let packet = ControlPacket {
             source: ipv6.unwrap_or(address(HOME_ADDRESS)),
@@ -562,7 +563,7 @@ fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
         for (sequence, place) in (1..).zip(places) {
             besieged.send_binding_update(
                 endpoint(place),
-                Builder::binding_update(sequence, update_flags(false), 150),
+                MobilityHeaderBuilder::binding_update(sequence, update_flags(false), 150),
             );
         }
         for _ in 0..49 {
@@ -585,7 +586,7 @@ fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
         for sequence in 3..20 {
             besieged.send_binding_update(
                 endpoint(places[1]),
-                Builder::binding_update(sequence, update_flags(false), 150),
+                MobilityHeaderBuilder::binding_update(sequence, update_flags(false), 150),
             );
             assert_eq!(besieged.send_and_get_destination(HOST_ADDRESS), None);
             besieged.run_for(Duration::from_secs(1));
@@ -621,8 +622,11 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
             let from = place(&mut rng);
             let lifetime =
                 if rng.is_true_with_probability(0.1) { 0 } else { rng.number_below(20) as u16 + 1 };
-            let mut builder =
-                Builder::binding_update(sequence, update_flags(rng.is_true_with_probability(0.3)), lifetime);
+            let mut builder = MobilityHeaderBuilder::binding_update(
+                sequence,
+                update_flags(rng.is_true_with_probability(0.3)),
+                lifetime,
+            );
             if let Some(own) = from.ipv4() {
                 let told = if rng.is_true_with_probability(0.5) {
                     own
@@ -669,7 +673,7 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
                 besieged.send_and_get_destination(HOST_ADDRESS);
             }
             if rng.is_true_with_probability(0.03) {
-                besieged.restart_agent(rng.u64());
+                besieged.restart_agent(rng.random_u64());
                 restarts += 1;
                 besieged.send_and_get_destination(HOST_ADDRESS);
             }
@@ -696,7 +700,7 @@ fn care_of_test_tokens_do_not_repeat_after_home_agent_is_reconfigured() {
     for round in 0..3 {
         for number in 1..=4_u16 {
             let place = address(&format!("2001:db8:bad:{round}::{number:x}"));
-            let builder = Builder::binding_update(number, update_flags(false), 15);
+            let builder = MobilityHeaderBuilder::binding_update(number, update_flags(false), 15);
             let packet = ControlPacket {
                 source: place,
                 destination: address(AGENT_ADDRESS),

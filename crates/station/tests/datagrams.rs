@@ -242,7 +242,7 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
         let mut packet = packet.clone();
         for _ in 0..rng.number_below(4) {
             let at = rng.number_below(packet.len() as u64) as usize;
-            packet[at] = rng.u64() as u8;
+            packet[at] = rng.random_u64() as u8;
         }
         if rng.number_below(4) == 0 {
             packet.truncate(rng.number_below(packet.len() as u64 + 1) as usize);

@@ -15,7 +15,7 @@ use carnet_station::io::{
 };
 use carnet_station::{GeonetSettings, StationConfig};
 use carnet_wire::geonet::{
-    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    CommonNextHeader, ExtendedHeader, GeoArea, GeoAreaShape, GnAddress, Lifetime, LongPositionVector, Packet,
     StationType, Timestamp, TrafficClass,
 };
 use common::WALL_TIME;
@@ -336,7 +336,7 @@ fn packet_forwarded_by_another_station_leaves_the_queue() {
             ..LongPositionVector::default()
         };
         let area = GeoArea {
-            shape: Shape::Circle,
+            shape: GeoAreaShape::Circle,
             latitude: 488_375_000,
             longitude: 21_008_000,
             distance_a: 1000,

@@ -146,8 +146,9 @@ fn station_answers_solicitations_and_knows_host_addresses() {
     let (own, other) = (addresses::link_local_address(A), addresses::link_local_address(B));
     let message =
         carnet_wire::nd::NeighborSolicitation { target: other, source_link_address: Some(A) }.emit();
-    let question = carnet_wire::icmpv6::packet(own, carnet_wire::nd::solicited_node(other), 255, message);
-    let destination = addresses::group_mac(carnet_wire::nd::solicited_node(other));
+    let question =
+        carnet_wire::icmpv6::emit_packet(own, carnet_wire::nd::solicited_node_address(other), 255, message);
+    let destination = addresses::group_mac(carnet_wire::nd::solicited_node_address(other));
     let frame = VirtualFrame { link: 0, destination, source: A, ether_type: 0x86dd, payload: question };
     let outputs = feed_and_collect(&mut station, Input::VirtualFrame(frame));
     let [Output::Geonet(GeonetOutput::VirtualFrame(answer))] = &outputs[..] else { panic!("{outputs:?}") };
@@ -530,6 +531,6 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
         }
         assert!(now <= START_TIME + Duration::from_secs(1), "{now:?}");
         let message = carnet_wire::icmpv6::parse_error(&answers[0].payload[40..]).expect("an error").0;
-        assert_eq!(message, carnet_wire::icmpv6::ErrorMessage::PacketTooBig { mtu: 1398 });
+        assert_eq!(message, carnet_wire::icmpv6::Icmpv6ErrorMessage::PacketTooBig { mtu: 1398 });
     }
 }

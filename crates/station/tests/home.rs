@@ -15,7 +15,7 @@ use carnet_nemo::forwarding::desired::{
 use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
+use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder};
 use common::{
     AGENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, WALL_TIME, address, agent_config, interface,
     router_config,
@@ -116,7 +116,7 @@ fn mobile_node_sends_from_home_address_into_tunnel() {
 /// Returns the acknowledgement of a de-registration from the home address.
 fn acknowledgement_of(update: &[u8]) -> Vec<u8> {
     let sequence = u16::from_be_bytes([update[46], update[47]]);
-    let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 0).finish();
+    let mut message = MobilityHeaderBuilder::binding_acknowledgement(0, false, false, sequence, 0).finish();
     carnet_wire::mobility::set_checksum(&mut message, address(AGENT_ADDRESS), address(HOME_ADDRESS));
     carnet_virtual::packet(address(AGENT_ADDRESS), address(HOME_ADDRESS), protocol::MOBILITY, &message)
 }
@@ -172,7 +172,7 @@ fn tunnel_keeps_its_own_next_hop_until_return_home_is_acknowledged() {
     // The Mobility Header is behind a Home Address option of 24 octets.
     let update = first_packet(&said);
     let sequence = u16::from_be_bytes([update[70], update[71]]);
-    let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 15).finish();
+    let mut message = MobilityHeaderBuilder::binding_acknowledgement(0, false, false, sequence, 15).finish();
     let answer = ControlPacket {
         source: address(AGENT_ADDRESS),
         destination: address(FIRST_CARE_OF_ADDRESS),
@@ -334,7 +334,8 @@ fn home_agent_reports_missing_binding_by_icmpv6_error_or_binding_error() {
     let many: usize = (0..1000).map(|_| answers(&tunnelled(HOME_ADDRESS, 8)).len()).sum();
     assert!((10..=50).contains(&many), "{many}");
 
-    let options = carnet_wire::extension::home_address_destination(protocol::UDP, address(HOME_ADDRESS));
+    let options =
+        carnet_wire::extension::emit_home_address_options_header(protocol::UDP, address(HOME_ADDRESS));
     let found = answers(&packet(
         FIRST_CARE_OF_ADDRESS,
         AGENT_ADDRESS,
@@ -391,11 +392,16 @@ fn reloaded_config_reports_its_changes() {
     );
     while agent.poll_output().is_some() {}
     let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
-    let mut update = Builder::binding_update(1, flags, 15).finish();
+    let mut update = MobilityHeaderBuilder::binding_update(1, flags, 15).finish();
     let packet = ControlPacket {
         source: address(FIRST_CARE_OF_ADDRESS),
         home_address: Some(address("2001:db8:1::b")),
-        ..ControlPacket::plain(address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS), 64, &mut update)
+        ..ControlPacket::without_home_address(
+            address(FIRST_CARE_OF_ADDRESS),
+            address(AGENT_ADDRESS),
+            64,
+            &mut update,
+        )
     };
     agent.handle_input(Time::ZERO, WALL_TIME, Input::Packet(packet.emit())).expect("accepted");
     while agent.poll_output().is_some() {}

@@ -12,10 +12,10 @@ use carnet_nemo::forwarding::desired::{
 };
 use carnet_station::StationConfig;
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{
-    BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
+    BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption, RevocationFlags, RevocationKind,
 };
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
@@ -123,7 +123,7 @@ impl IpsecWorld {
             .kernels_and_links
             .sent_packets
             .drain(..)
-            .map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
+            .map(|packet| ExtensionHeaders::parse(&packet).expect("a packet").protocol);
         all.filter(|found| *found != protocol::IPV6).collect()
     }
 
@@ -151,7 +151,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     // The care-of address must be in the outer header (RFC 6275 6.3, 6.4).
     let protected = |to: &str| {
         let is = |packet: &&Vec<u8>| {
-            let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
+            let (header, extensions) = (Header::parse(packet), ExtensionHeaders::parse(packet));
             header.is_ok_and(|it| it.destination == address(to))
                 && extensions.is_ok_and(|it| it.protocol == protocol::ESP)
         };
@@ -159,11 +159,11 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     };
     let (update, acknowledgement) = (protected(AGENT_ADDRESS), protected(FIRST_CARE_OF_ADDRESS));
     let (header, extensions) =
-        (Header::parse(update).expect("a packet"), Extensions::parse(update).expect("a packet"));
+        (Header::parse(update).expect("a packet"), ExtensionHeaders::parse(update).expect("a packet"));
     assert_eq!((header.source, header.destination), (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS)));
     assert_eq!((extensions.home_address, header.flow_label), (Some(address(HOME_ADDRESS)), 0));
     let header = Header::parse(acknowledgement).expect("a packet");
-    let extensions = Extensions::parse(acknowledgement).expect("a packet");
+    let extensions = ExtensionHeaders::parse(acknowledgement).expect("a packet");
     assert_eq!((header.source, header.destination), (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS)));
     assert_eq!(extensions.routing_home_address, Some(address(HOME_ADDRESS)));
     assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
@@ -208,7 +208,7 @@ fn mobile_router_returns_home_with_esp_only() {
     world.run_for(Duration::from_secs(2));
     assert!(world.registered_addresses().is_empty(), "the router has de-registered");
     let between = |packet: &Vec<u8>| {
-        let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
+        let (header, extensions) = (Header::parse(packet), ExtensionHeaders::parse(packet));
         let (header, extensions) = (header.expect("a packet"), extensions.expect("a packet"));
         let is_plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         (extensions.protocol == protocol::ESP).then_some((header.source, header.destination, is_plain))
@@ -257,7 +257,7 @@ fn binding_update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
         mobile_router: true,
         ..BindingUpdateFlags::default()
     };
-    let mut builder = Builder::binding_update(sequence, flags, 15);
+    let mut builder = MobilityHeaderBuilder::binding_update(sequence, flags, 15);
     if let Some(alternate) = alternate {
         builder = builder.option(&MobilityOption::AlternateCareOfAddress(address(alternate)));
     }
@@ -293,7 +293,8 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
     // RFC 6275 11.7.1: under ESP a Binding Update must contain the care-of address, in an Alternate Care-of
     // Address option.
     let arrive = |world: &mut IpsecWorld, message: &[u8]| {
-        let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME_ADDRESS));
+        let options =
+            carnet_wire::extension::emit_home_address_options_header(protocol::ESP, address(HOME_ADDRESS));
         let payload = [&options[..], &[0; 8], message].concat();
         world.pass_recorded_input(
             0,
@@ -326,7 +327,7 @@ fn router_under_ipsec_rejects_unprotected_acknowledgement() {
     world.kernels_and_links.has_no_associations = true;
     world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     let before = world.dropped_packets(1);
-    let mut message = Builder::binding_acknowledgement(0, false, true, 0, 15).finish();
+    let mut message = MobilityHeaderBuilder::binding_acknowledgement(0, false, true, 0, 15).finish();
     let clear = ControlPacket {
         source: address(AGENT_ADDRESS),
         destination: address(FIRST_CARE_OF_ADDRESS),
@@ -349,24 +350,33 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
     world.kernels_and_links.events.clear();
     let mut rng = Rng::new(30);
-    let revocation = |kind, sequence| Builder::binding_revocation(kind, sequence, RevocationFlags::default());
+    let revocation = |kind, sequence| {
+        MobilityHeaderBuilder::binding_revocation(kind, sequence, RevocationFlags::default())
+    };
     for round in 0..4000_u32 {
-        let sequence = rng.u16();
-        let status = [0, 1, 129, 133, 135, 144, 145, 146][usize::from(rng.u16()) % 8];
+        let sequence = rng.random_u16();
+        let status = [0, 1, 129, 133, 135, 144, 145, 146][usize::from(rng.random_u16()) % 8];
         let mut message = match round / 2 % 8 {
             0 => binding_update(sequence, Some(SECOND_CARE_OF_ADDRESS)),
             1 => binding_update(sequence, None),
-            2 => Builder::binding_acknowledgement(status, false, true, sequence % 4, sequence % 2).finish(),
+            2 => MobilityHeaderBuilder::binding_acknowledgement(
+                status,
+                false,
+                true,
+                sequence % 4,
+                sequence % 2,
+            )
+            .finish(),
             3 => revocation(RevocationKind::Indication { trigger: 1 }, sequence).finish(),
             4 => revocation(RevocationKind::Acknowledgement { status: 0 }, sequence).finish(),
-            5 => Builder::home_agent_switch(&[address(SECOND_CARE_OF_ADDRESS)]).finish(),
-            6 => Builder::binding_refresh_request().finish(),
+            5 => MobilityHeaderBuilder::home_agent_switch(&[address(SECOND_CARE_OF_ADDRESS)]).finish(),
+            6 => MobilityHeaderBuilder::binding_refresh_request().finish(),
             // Mobility Header messages of other types.
             _ => [&[59, 0, sequence as u8][..], &[0; 5]].concat(),
         };
-        for _ in 0..rng.u16() % 3 {
-            let at = usize::from(rng.u16()) % message.len();
-            message[at] ^= 1 << (rng.u16() % 8);
+        for _ in 0..rng.random_u16() % 3 {
+            let at = usize::from(rng.random_u16()) % message.len();
+            message[at] ^= 1 << (rng.random_u16() % 8);
         }
         let (agent, router, home) =
             (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS), Some(address(HOME_ADDRESS)));

@@ -12,8 +12,8 @@ use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry};
 use carnet_station::Station;
 use carnet_station::io::{Command, Input, NemoOutput, Output};
 use carnet_virtual::Link;
-use carnet_wire::extension::{HOME_ADDRESS_ROUTING_LEN, home_address_destination};
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::extension::{HOME_ADDRESS_ROUTING_HEADER_LEN, emit_home_address_options_header};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use common::world::{NetworkBehaviour, station_at_time_zero};
@@ -81,7 +81,7 @@ impl NetworkBehaviour for MtuInternet {
                 }
             }
             Output::Nemo(NemoOutput::Icmpv6(LinkMessage { message, .. }))
-                if message.first() == Some(&icmpv6::types::ROUTER_ADVERTISEMENT) =>
+                if message.first() == Some(&icmpv6::message_type::ROUTER_ADVERTISEMENT) =>
             {
                 let advertisement = RouterAdvertisement::parse(&message).expect("valid");
                 for option in advertisement.options() {
@@ -150,7 +150,7 @@ impl MtuWorld {
             },
             (ROUTER, ..) if destination == HOME_ADDRESS => {
                 if let (true, Some(reply)) =
-                    (self.kernels_and_links.answers_echo, icmpv6::echo_reply(&packet))
+                    (self.kernels_and_links.answers_echo, icmpv6::answer_echo_request(&packet))
                 {
                     match self.kernels_and_links.route_optimization {
                         true => {
@@ -209,7 +209,7 @@ impl MtuWorld {
             };
             self.send_after(delay, other, Input::Packet(packet));
         } else if way.reports_too_big {
-            let error = ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
+            let error = Icmpv6ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
             let on_the_way = address("2001:db8:ee::1");
             self.deliver_error(delay, side, &icmpv6::error_packet(on_the_way, header.source, error, &packet));
         }
@@ -220,7 +220,7 @@ impl MtuWorld {
     fn answer_echo_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let way = self.kernels_and_links.paths_by_address[care_of];
-        if !way.is_passable || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
+        if !way.is_passable || packet.len() + HOME_ADDRESS_ROUTING_HEADER_LEN > way.mtu[1] {
             return;
         }
         let mut message = message.to_vec();
@@ -344,7 +344,7 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
 /// 11.3.1).
 fn to_route_optimized_packet(care_of: &str, packet: &[u8]) -> Vec<u8> {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
-    let option = home_address_destination(header.next_header, header.source);
+    let option = emit_home_address_options_header(header.next_header, header.source);
     let header = Header {
         source: address(care_of),
         next_header: protocol::DESTINATION_OPTIONS,
@@ -382,7 +382,7 @@ fn home_agent_drops_probe_answers_from_an_address_without_binding() {
 
 fn is_echo_reply(packet: &[u8]) -> bool {
     Header::parse_packet(packet).is_ok_and(|(header, message)| {
-        header.next_header == protocol::ICMPV6 && message.first() == Some(&icmpv6::types::ECHO_REPLY)
+        header.next_header == protocol::ICMPV6 && message.first() == Some(&icmpv6::message_type::ECHO_REPLY)
     })
 }
 
@@ -702,7 +702,7 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
                 // The packet that the error quotes has an inner source address that an attacker has chosen.
                 forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
             }
-            let error = ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };
+            let error = Icmpv6ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };
             let source = address("2001:db8:ee::2");
             world.deliver_error(Duration::ZERO, side, &icmpv6::error_packet(source, local, error, &forged));
         }
@@ -725,10 +725,10 @@ fn forged_probe_answers_do_not_hide_black_hole() {
     for round in 0..40_u16 {
         let mut message = vec![129, 0, 0, 0, 0, 0];
         message.extend_from_slice(&(round % 3).to_be_bytes());
-        message.extend_from_slice(&rng.u64().to_be_bytes());
+        message.extend_from_slice(&rng.random_u64().to_be_bytes());
         message.extend_from_slice(&1460_u32.to_be_bytes());
         // An attacker can forge the outer source address if no router checks it.
-        let reply = icmpv6::packet(address(HOME_ADDRESS), address(AGENT_ADDRESS), 64, message);
+        let reply = icmpv6::emit_packet(address(HOME_ADDRESS), address(AGENT_ADDRESS), 64, message);
         let outer = carnet_virtual::packet(
             address(FIRST_CARE_OF_ADDRESS),
             address(AGENT_ADDRESS),

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use carnet_base::LinkMessage;
 use carnet_station::io::{Event, Input, NemoOutput, Output};
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
-use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
+use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::*;
 
@@ -55,7 +55,7 @@ impl NetworkBehaviour for RecordingInternet {
 
 impl RecordingInternet {
     fn is_passed_to_agent(&mut self, packet: &[u8]) -> bool {
-        let extensions = Extensions::parse(packet).expect("a packet");
+        let extensions = ExtensionHeaders::parse(packet).expect("a packet");
         let header = Header::parse(packet).expect("a packet");
         if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.upper_layer_offset..]) {
             assert_eq!(
@@ -104,7 +104,7 @@ impl DiscoveryWorld {
             valid_lifetime: valid,
             preferred_lifetime: preferred,
         });
-        let mut message = prefix_advertisement(identifier, &[information]);
+        let mut message = emit_prefix_advertisement(identifier, &[information]);
         icmpv6::set_checksum(&mut message, address(from), address(to));
         self.pass_recorded_input(
             ROUTER,
@@ -116,7 +116,7 @@ impl DiscoveryWorld {
 /// Returns the platform's input for a packet to the care-of address.
 fn router_input(packet: Vec<u8>) -> Option<Input> {
     let header = Header::parse(&packet).expect("a packet");
-    let extensions = Extensions::parse(&packet).expect("a packet");
+    let extensions = ExtensionHeaders::parse(&packet).expect("a packet");
     let input = match extensions.routing_home_address.filter(|_| extensions.protocol == protocol::ICMPV6) {
         Some(home_address) => Input::Icmpv6(received_message(
             header.source,

@@ -159,7 +159,7 @@ fn send_from_unit(road: &mut RoadsideWorld, number: usize, destination: Ipv6Addr
         traffic_class: 0,
         lifetime_ms: None,
         hop_limit: None,
-        payload: icmpv6::packet(source, destination, nd::HOP_LIMIT, message.to_vec()),
+        payload: icmpv6::emit_packet(source, destination, nd::HOP_LIMIT, message.to_vec()),
     };
     road.send_now(1 + number, Input::Geonet(request));
 }
@@ -174,7 +174,7 @@ fn send_advertisement(road: &mut RoadsideWorld, number: usize) {
         valid_lifetime: 300,
         preferred_lifetime: 300,
     })];
-    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+    let message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
         router_lifetime: 600,
         options: &options,
         ..nd::RouterAdvertisementRepr::default()
@@ -351,12 +351,13 @@ fn forged_advertisement(road: &RoadsideWorld, number: u8, transport: GeonetTrans
         valid_lifetime: u32::MAX,
         preferred_lifetime: u32::MAX,
     })];
-    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+    let message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
         router_lifetime: u16::MAX,
         options: &options,
         ..nd::RouterAdvertisementRepr::default()
     });
-    let payload = icmpv6::packet(addresses::link_local_address(mac), nd::ALL_NODES, nd::HOP_LIMIT, message);
+    let payload =
+        icmpv6::emit_packet(addresses::link_local_address(mac), nd::ALL_NODES, nd::HOP_LIMIT, message);
     let request = GeonetRequest {
         transport,
         next_header: 3,

@@ -13,11 +13,11 @@ use carnet_mobility::home_agent::{MultipleCareOfAddresses, OtherAgents, PeerHome
 use carnet_mobility::{Authentication, HomeAgent};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
-use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
-use carnet_wire::extension::Extensions;
+use carnet_wire::discovery::{HomeAgentDiscoveryReply, HomeAgentDiscoveryRequest, home_agents_anycast};
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
     AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
@@ -163,7 +163,7 @@ impl AgentsWorld {
             let input = if heard { received_on(uplink, &header, &packet) } else { Input::Packet(packet) };
             self.send_now(ROUTER, input);
         } else if header.destination == address(HOME_ADDRESS) {
-            match (from, icmpv6::echo_reply(&packet)) {
+            match (from, icmpv6::answer_echo_request(&packet)) {
                 (ROUTER, Some(reply)) => self.send_now(ROUTER, Input::Packet(reply)),
                 (ROUTER, None) => self.kernels_and_links.arrived_packets.push(packet),
                 (agent, _) => self.send_now(agent, Input::Packet(packet)),
@@ -373,9 +373,9 @@ fn unsolicited_discovery_reply_or_reply_without_r_flag_is_ignored() {
     world.restart_station(ROUTER, config, PersistentState::default(), 9);
     world.bring_up();
     assert!(world.router_home_agent().is_unspecified());
-    let mut forged = carnet_wire::discovery::discovery_reply(1, true, &[address("2001:db8:bad::1")]);
+    let mut forged = carnet_wire::discovery::emit_discovery_reply(1, true, &[address("2001:db8:bad::1")]);
     icmpv6::set_checksum(&mut forged, address(OTHER_AGENT), address(FIRST_CARE_OF_ADDRESS));
-    let packet = icmpv6::packet(address(OTHER_AGENT), address(FIRST_CARE_OF_ADDRESS), 64, forged);
+    let packet = icmpv6::emit_packet(address(OTHER_AGENT), address(FIRST_CARE_OF_ADDRESS), 64, forged);
     let header = Header::parse(&packet).expect("a packet");
     world.pass_recorded_input(ROUTER, received_on(0, &header, &packet));
     assert!(world.router_home_agent().is_unspecified());
@@ -402,8 +402,9 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
         for n in from..to {
             let network = (u128::from(n) % networks) << 64;
             let source = Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(n) | network);
-            let request = DiscoveryRequest { identifier: n as u16, mobile_router: n % 2 == 0 }.emit();
-            let packet = icmpv6::packet(source, anycast, 64, request);
+            let request =
+                HomeAgentDiscoveryRequest { identifier: n as u16, mobile_router: n % 2 == 0 }.emit();
+            let packet = icmpv6::emit_packet(source, anycast, 64, request);
             // Sources send 10,000 requests within a second.
             let now = Time::from_nanos(n * 100_000);
             agent.handle_input(now, WALL_TIME, Input::Packet(packet)).expect("taken");
@@ -412,7 +413,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
                 let header = Header::parse(&reply).expect("a packet");
                 assert_eq!((header.source, header.destination), (address(AGENT_ADDRESS), source));
                 assert!(reply.len() <= 1280);
-                let read = DiscoveryReply::parse(&reply[40..]).expect("a reply");
+                let read = HomeAgentDiscoveryReply::parse(&reply[40..]).expect("a reply");
                 assert_eq!(read.mobile_router, n % 2 == 0);
                 assert_eq!(
                     read.addresses().collect::<Vec<_>>(),
@@ -451,9 +452,13 @@ fn home_agent_of_aggregated_home_network_is_discovered() {
         let mut agent = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL_TIME);
         while agent.poll_output().is_some() {}
         let ask = |agent: &mut Station, of: &str| {
-            let request = DiscoveryRequest { identifier: 7, mobile_router: true }.emit();
-            let packet =
-                icmpv6::packet(address(FIRST_CARE_OF_ADDRESS), home_agents_anycast(address(of)), 64, request);
+            let request = HomeAgentDiscoveryRequest { identifier: 7, mobile_router: true }.emit();
+            let packet = icmpv6::emit_packet(
+                address(FIRST_CARE_OF_ADDRESS),
+                home_agents_anycast(address(of)),
+                64,
+                request,
+            );
             agent.handle_input(Time::from_secs(10), WALL_TIME, Input::Packet(packet)).expect("taken");
             let mut answered = false;
             while let Some(output) = agent.poll_output() {
@@ -718,7 +723,7 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
 /// Returns the input that replays a recorded packet to another home agent, from its original source.
 fn replayed_to(agent: &str, packet: &[u8]) -> Input {
     let header = Header::parse(packet).expect("a packet");
-    let extensions = Extensions::parse(packet).expect("extension headers");
+    let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
     let mut mobility_header = packet[extensions.upper_layer_offset..].to_vec();
     let packet = ControlPacket {
         source: header.source,
@@ -874,7 +879,7 @@ fn router_ignores_forged_or_replayed_home_agent_switch() {
             .clone()
     };
     let order = |key: Option<carnet_mobility::SecurityAssociation>, time: u64| {
-        let builder = Builder::home_agent_switch(&[address(OTHER_AGENT)]);
+        let builder = MobilityHeaderBuilder::home_agent_switch(&[address(OTHER_AGENT)]);
         let mut header = match &key {
             Some(key) => {
                 builder.option(&MobilityOption::MessageIdentifier(time)).option(&key.blank_option()).finish()

@@ -6,14 +6,14 @@ mod common;
 
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::Authentication;
-use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, TrafficSelector, ValueRange};
 use carnet_nemo::forwarding::desired::{FlowDistribution, ForwardingEntry};
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::flow::emit_sub_options;
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::flow_identification::emit_sub_options;
+use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use common::{
     AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
     WALL_TIME, address, agent_config,
@@ -57,7 +57,7 @@ fn identifier_option(bid: u16, care_of_address: &str) -> MobilityOption<'static>
 /// Returns a Binding Update with a lifetime of 60 seconds and these options.
 fn binding_update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8> {
     let flags = BindingUpdateFlags::from_bits(0xc400);
-    let builder = Builder::binding_update(sequence, flags, 15);
+    let builder = MobilityHeaderBuilder::binding_update(sequence, flags, 15);
     let builder = options.iter().fold(builder, |builder, option| builder.option(option));
     ControlPacket {
         source: address(source),
@@ -198,7 +198,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
         care_of_address: None,
     };
     let flags = BindingUpdateFlags::from_bits(0xc400);
-    let mut header = Builder::binding_update(4, flags, 0).option(&end_of).finish();
+    let mut header = MobilityHeaderBuilder::binding_update(4, flags, 0).option(&end_of).finish();
     let packet = ControlPacket {
         source: address(FIRST_CARE_OF_ADDRESS),
         destination: address(AGENT_ADDRESS),
@@ -226,8 +226,8 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
 fn flow_uses_the_binding_of_its_policy() {
     let mut station = agent_with_three_bindings();
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
-        next_header: Some(Range::single(17)),
-        destination_port: Some(Range::single(5000)),
+        next_header: Some(ValueRange::single(17)),
+        destination_port: Some(ValueRange::single(5000)),
         ..Ipv6Selector::default()
     });
     let octets = emit_sub_options(Some(&selector), &[3]);
@@ -291,7 +291,7 @@ fn heartbeats_are_answered_over_each_path() {
             hop_limit: 64,
             home_address: None,
             routing_home_address: None,
-            mobility_header: &mut Builder::heartbeat_request(9).finish(),
+            mobility_header: &mut MobilityHeaderBuilder::heartbeat_request(9).finish(),
         }
         .emit()
     };
@@ -367,7 +367,7 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
     let octets = emit_sub_options(Some(&selector), &bids);
     let flow = MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &octets };
-    let builder = Builder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
+    let builder = MobilityHeaderBuilder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
     let bindings = bids.iter().zip(care_of_addresses);
     let builder = bindings.fold(builder, |builder, (id, care_of_address)| {
         builder.option(&identifier_option(*id, care_of_address))

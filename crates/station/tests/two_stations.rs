@@ -104,7 +104,7 @@ impl TwoStationWorld {
         } else if header.destination == address(HOME_ADDRESS) {
             // The router's kernel has the home address and answers echoes. The home agent's kernel routes the
             // packet into the tunnel.
-            match (from, icmpv6::echo_reply(&packet)) {
+            match (from, icmpv6::answer_echo_request(&packet)) {
                 (ROUTER, Some(reply)) => deliver(ROUTER, reply),
                 (ROUTER, None) => self.kernels_and_links.arrived_packets.push(packet),
                 _ => deliver(from, packet),
@@ -279,7 +279,7 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
     }
     let mut tunnelled = tunnelled.expect("a tunnelled packet");
     let error = |invoking: &[u8]| {
-        let closed = icmpv6::ErrorMessage::DestinationUnreachable { code: 4 };
+        let closed = icmpv6::Icmpv6ErrorMessage::DestinationUnreachable { code: 4 };
         let packet =
             icmpv6::error_packet(address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS), closed, invoking);
         let header = Header::parse(&packet).expect("an IPv6 packet");

@@ -2,8 +2,8 @@
 //! reorders packets, interfaces, and packets. Equal seeds give equal runs.
 //!
 //! The code of each world has its own clock (`now`) and its own machines. It sets the clock to the earliest
-//! of [`Timeline::next_time`] and the timers of its machines. The world also decides which machine acts first
-//! at that time, because recorded schedules depend on this order.
+//! of [`Timeline::next_event_at`] and the timers of its machines. The world also decides which machine acts
+//! first at that time, because recorded schedules depend on this order.
 //!
 //! The crate is for tests only: no crate of the product has it as a normal dependency.
 #![forbid(unsafe_code)]

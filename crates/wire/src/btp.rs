@@ -33,13 +33,13 @@ impl BtpA {
     /// # Errors
     /// [`Error::Truncated`] if there are fewer than 4 octets.
     pub fn parse(octets: &[u8]) -> Result<(BtpA, &[u8]), Error> {
-        let (destination_port, source_port, payload) = parse(octets, "BTP-A header")?;
+        let (destination_port, source_port, payload) = parse_two_ports(octets, "BTP-A header")?;
         Ok((BtpA { destination_port, source_port }, payload))
     }
 
     /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; LEN] {
-        emit(self.destination_port, self.source_port)
+        emit_two_ports(self.destination_port, self.source_port)
     }
 }
 
@@ -49,22 +49,22 @@ impl BtpB {
     /// # Errors
     /// [`Error::Truncated`] if there are fewer than 4 octets.
     pub fn parse(octets: &[u8]) -> Result<(BtpB, &[u8]), Error> {
-        let (destination_port, destination_port_info, payload) = parse(octets, "BTP-B header")?;
+        let (destination_port, destination_port_info, payload) = parse_two_ports(octets, "BTP-B header")?;
         Ok((BtpB { destination_port, destination_port_info }, payload))
     }
 
     /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; LEN] {
-        emit(self.destination_port, self.destination_port_info)
+        emit_two_ports(self.destination_port, self.destination_port_info)
     }
 }
 
-fn parse<'a>(octets: &'a [u8], what: &'static str) -> Result<(u16, u16, &'a [u8]), Error> {
+fn parse_two_ports<'a>(octets: &'a [u8], what: &'static str) -> Result<(u16, u16, &'a [u8]), Error> {
     let payload = octets_from(octets, LEN, what)?;
     Ok((u16_at(octets, 0, what)?, u16_at(octets, 2, what)?, payload))
 }
 
-fn emit(first: u16, second: u16) -> [u8; LEN] {
+fn emit_two_ports(first: u16, second: u16) -> [u8; LEN] {
     let ([a, b], [c, d]) = (first.to_be_bytes(), second.to_be_bytes());
     [a, b, c, d]
 }
@@ -79,7 +79,7 @@ macro_rules! ports {
         }
 
         /// Returns the name of the message that uses this well-known port, or `None` for another port.
-        pub const fn message(port: u16) -> Option<&'static str> {
+        pub const fn message_name_of_port(port: u16) -> Option<&'static str> {
             match port {
                 $(port::$name => Some($message),)*
                 _ => None,

@@ -30,13 +30,13 @@ pub fn upper_layer_checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u
         ones_complement_sum(&destination.octets()),
     );
     !ones_complement_add(
-        ones_complement_add(addresses, protocol_and_length(protocol, octets.len())),
+        ones_complement_add(addresses, sum_of_protocol_and_length(protocol, octets.len())),
         ones_complement_sum(octets),
     )
 }
 
 /// Returns the part of the pseudo-header's sum that `protocol` and the upper-layer length contribute.
-pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
+pub fn sum_of_protocol_and_length(protocol: u8, length: usize) -> u16 {
     let length = length as u64;
     fold_to_16_bits(u64::from(protocol) + (length & 0xffff) + (length >> 16))
 }

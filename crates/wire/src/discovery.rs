@@ -6,7 +6,7 @@
 //! home agents in order of preference; this module does not check the order.
 
 use crate::Error;
-use crate::icmpv6::types;
+use crate::icmpv6::message_type;
 use crate::octets::{array_at, octets_from, u16_at};
 use std::net::Ipv6Addr;
 
@@ -15,33 +15,33 @@ const MOBILE_ROUTER_FLAG: u16 = 0x8000;
 
 /// Home Agent Address Discovery Request, ICMPv6 type 144.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiscoveryRequest {
+pub struct HomeAgentDiscoveryRequest {
     /// Number that a reply copies from its request.
     pub identifier: u16,
     /// R: the sender wants home agents that support mobile routers.
     pub mobile_router: bool,
 }
 
-impl DiscoveryRequest {
+impl HomeAgentDiscoveryRequest {
     /// Reads the message.
     ///
     /// # Errors
     /// [`Error::Truncated`] if there are fewer than 8 octets, [`Error::Value`] for another type or a code
     /// other than 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let (identifier, flags) = parse_identifier_and_flags(message, types::DHAAD_REQUEST, "144")?;
-        Ok(DiscoveryRequest { identifier, mobile_router: flags & MOBILE_ROUTER_FLAG != 0 })
+        let (identifier, flags) = parse_identifier_and_flags(message, message_type::DHAAD_REQUEST, "144")?;
+        Ok(HomeAgentDiscoveryRequest { identifier, mobile_router: flags & MOBILE_ROUTER_FLAG != 0 })
     }
 
     /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        emit_header(types::DHAAD_REQUEST, self.identifier, flags_field(self.mobile_router))
+        emit_header(message_type::DHAAD_REQUEST, self.identifier, flags_field(self.mobile_router))
     }
 }
 
 /// Home Agent Address Discovery Reply, ICMPv6 type 145.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DiscoveryReply<'a> {
+pub struct HomeAgentDiscoveryReply<'a> {
     /// Identifier of the request.
     pub identifier: u16,
     /// R: the listed home agents support mobile routers.
@@ -49,14 +49,14 @@ pub struct DiscoveryReply<'a> {
     addresses: &'a [u8],
 }
 
-impl<'a> DiscoveryReply<'a> {
+impl<'a> HomeAgentDiscoveryReply<'a> {
     /// Reads the message.
     ///
     /// # Errors
     /// [`Error::Truncated`] if there are fewer than 8 octets. [`Error::Value`] for another type or a code
     /// other than 0. [`Error::Length`] if the length of the addresses is not a multiple of 16 octets.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
-        let (identifier, flags) = parse_identifier_and_flags(message, types::DHAAD_REPLY, "145")?;
+        let (identifier, flags) = parse_identifier_and_flags(message, message_type::DHAAD_REPLY, "145")?;
         let addresses = octets_from(message, 8, NAME_IN_ERRORS)?;
         if !addresses.len().is_multiple_of(16) {
             return Err(Error::Length {
@@ -65,7 +65,7 @@ impl<'a> DiscoveryReply<'a> {
                 found: addresses.len(),
             });
         }
-        Ok(DiscoveryReply { identifier, mobile_router: flags & MOBILE_ROUTER_FLAG != 0, addresses })
+        Ok(HomeAgentDiscoveryReply { identifier, mobile_router: flags & MOBILE_ROUTER_FLAG != 0, addresses })
     }
 
     /// Returns the addresses of the home agents, the most preferred first.
@@ -78,8 +78,8 @@ impl<'a> DiscoveryReply<'a> {
 
 /// Returns a Home Agent Address Discovery Reply with a zero checksum. The caller limits the number of
 /// addresses: 77 fit a packet of 1280 octets, and RFC 6275 10.5.1 asks to stay within the minimum MTU.
-pub fn discovery_reply(identifier: u16, mobile_router: bool, addresses: &[Ipv6Addr]) -> Vec<u8> {
-    let mut message = emit_header(types::DHAAD_REPLY, identifier, flags_field(mobile_router));
+pub fn emit_discovery_reply(identifier: u16, mobile_router: bool, addresses: &[Ipv6Addr]) -> Vec<u8> {
+    let mut message = emit_header(message_type::DHAAD_REPLY, identifier, flags_field(mobile_router));
     for address in addresses {
         message.extend_from_slice(&address.octets());
     }

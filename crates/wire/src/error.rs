@@ -2,10 +2,10 @@
 //!
 //! An [`Error`] names the expected and the found value. If a standard requires an ICMPv6 Parameter Problem
 //! for the error, [`Error::parameter_problem`] returns its code and pointer. A node does not answer any other
-//! error. [`crate::icmpv6::may_answer_with`] decides by RFC 4443 2.4 (e) whether the node may send the answer
+//! error. [`crate::icmpv6::may_send_error`] decides by RFC 4443 2.4 (e) whether the node may send the answer
 //! at all.
 
-use crate::icmpv6::ErrorMessage;
+use crate::icmpv6::Icmpv6ErrorMessage;
 
 /// A parser's error, with the expected and the found value.
 ///
@@ -138,11 +138,11 @@ impl Error {
     /// [`Error::PayloadProtocol`] and [`Error::HeaderLength`] use it. RFC 6275 9.2 requires the receiver to
     /// verify the checksum before it answers these two errors: see
     /// [`crate::mobility::MobilityHeader::parse_verified`].
-    pub fn parameter_problem(&self, upper_layer_offset: usize) -> Option<ErrorMessage> {
+    pub fn parameter_problem(&self, upper_layer_offset: usize) -> Option<Icmpv6ErrorMessage> {
         let (code, offset) = match *self {
             // RFC 8200 4.2: a receiver answers an unknown option whose type begins with the bits 10 or 11,
             // and does not answer one with 01. Only for a multicast destination do 10 and 11 differ;
-            // `may_answer_with` checks this.
+            // `may_send_error` checks this.
             Error::UnrecognizedOption { option_type, offset } if option_type & 0x80 != 0 => (2, offset),
             Error::MisplacedHopByHop { offset } => (1, offset),
             Error::UnrecognizedRouting { offset, .. } => (0, offset),
@@ -151,6 +151,6 @@ impl Error {
             _ => return None,
         };
         let pointer = u32::try_from(offset).ok()?;
-        Some(ErrorMessage::ParameterProblem { code, pointer })
+        Some(Icmpv6ErrorMessage::ParameterProblem { code, pointer })
     }
 }

@@ -1,10 +1,10 @@
 //! The chain of extension headers (RFC 8200 4), parsed in one pass.
 //!
-//! [`Extensions::parse`] reads the headers in the order of the packet. It returns the Home Address option
-//! (RFC 6275 6.3) and the type 2 routing header (RFC 6275 6.4). It also returns the Tunnel Encapsulation
-//! Limit (RFC 2473 4.1.1) and the Fragment header. It processes options by RFC 8200 4.2 as the node to which
-//! the packet is addressed. A router that only forwards a packet does not process its chain and needs at most
-//! [`find_upper_layer`].
+//! [`ExtensionHeaders::parse`] reads the headers in the order of the packet. It returns the Home Address
+//! option (RFC 6275 6.3) and the type 2 routing header (RFC 6275 6.4). It also returns the Tunnel
+//! Encapsulation Limit (RFC 2473 4.1.1) and the Fragment header. It processes options by RFC 8200 4.2 as the
+//! node to which the packet is addressed. A router that only forwards a packet does not process its chain and
+//! needs at most [`find_upper_layer`].
 //!
 //! RFC 8200 4.1 requires a node to accept headers in any order and number. This module sets two limits: at
 //! most [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing
@@ -31,20 +31,20 @@ pub const TUNNEL_ENCAPSULATION_LIMIT_OPTION: u8 = 0x04;
 /// number, four octets.
 pub const SEQUENCE_OPTION: u8 = 0x1e;
 /// Octets of a Destination Options header that holds [`SEQUENCE_OPTION`] and no other option.
-pub const SEQUENCE_DESTINATION_LEN: usize = 8;
+pub const SEQUENCE_OPTIONS_HEADER_LEN: usize = 8;
 /// The Routing Type of the routing header that carries a home address (RFC 6275 6.4).
 pub const ROUTING_TYPE_HOME_ADDRESS: u8 = 2;
 /// Octets of the type 2 routing header.
-pub const HOME_ADDRESS_ROUTING_LEN: usize = 24;
+pub const HOME_ADDRESS_ROUTING_HEADER_LEN: usize = 24;
 /// Octets of a Destination Options header that holds a Home Address option and no other option but padding.
-pub const HOME_ADDRESS_DESTINATION_LEN: usize = 24;
+pub const HOME_ADDRESS_OPTIONS_HEADER_LEN: usize = 24;
 
 const PAD1: u8 = 0;
 const PAD_N: u8 = 1;
 
 /// The parsed extension headers of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extensions {
+pub struct ExtensionHeaders {
     /// Address in the Home Address option; `None` without the option. The parser accepts any address. RFC
     /// 6275 9.3.1 drops a packet whose home address is not a routable unicast address
     /// ([`crate::ipv6::is_unicast_routable`]).
@@ -75,7 +75,7 @@ pub struct Extensions {
     pub upper_layer_offset: usize,
 }
 
-impl Extensions {
+impl ExtensionHeaders {
     /// Parses the chain of a whole packet up to the upper layer. In a fragment other than the first, parsing
     /// ends with the Fragment header. Octets beyond the Payload Length are ignored.
     ///
@@ -84,10 +84,10 @@ impl Extensions {
     /// With the offset for a Parameter Problem: [`Error::UnrecognizedOption`], [`Error::MisplacedHopByHop`],
     /// [`Error::UnrecognizedRouting`] and [`Error::HomeAddressRouting`]. [`Error::Length`] for a known option
     /// of a wrong length; [`Error::Repeated`] and [`Error::TooManyHeaders`].
-    pub fn parse(packet: &[u8]) -> Result<Extensions, Error> {
+    pub fn parse(packet: &[u8]) -> Result<ExtensionHeaders, Error> {
         let (header, payload) = Header::parse_packet(packet)?;
         let packet = slice_at(packet, 0, HEADER_LEN + payload.len(), "IPv6 packet")?;
-        let mut walk = Extensions {
+        let mut walk = ExtensionHeaders {
             home_address: None,
             home_address_offset: None,
             routing_home_address: None,
@@ -107,7 +107,7 @@ impl Extensions {
                 }
                 protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
                     let destination = walk.protocol == protocol::DESTINATION_OPTIONS;
-                    let (next, end) = header_span(packet, walk.upper_layer_offset, "options header")?;
+                    let (next, end) = next_header_and_end(packet, walk.upper_layer_offset, "options header")?;
                     walk.parse_options(slice_at(packet, 0, end, "options header")?, destination)?;
                     (next, end)
                 }
@@ -210,12 +210,12 @@ impl Extensions {
             // RFC 8200 4.4: the receiver answers an unknown Routing Type with segments left.
             return Err(Error::UnrecognizedRouting { routing_type, offset: start + 2 });
         }
-        header_span(packet, start, NAME_IN_ERRORS)
+        next_header_and_end(packet, start, NAME_IN_ERRORS)
     }
 }
 
 /// Returns the Next Header and the end in the packet of an extension header with the usual length field.
-fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, usize), Error> {
+fn next_header_and_end(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, usize), Error> {
     let [next, length] = array_at::<2>(packet, start, what)?;
     let octets = (usize::from(length) + 1) * 8;
     slice_at(packet, start, octets, what)?;
@@ -234,7 +234,7 @@ pub fn find_upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
     for _ in 0..=MAX_HEADERS {
         match next {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING => {
-                (next, offset) = header_span(packet, offset, "extension header").ok()?;
+                (next, offset) = next_header_and_end(packet, offset, "extension header").ok()?;
             }
             protocol::FRAGMENT => {
                 let fragment = FragmentHeader::parse(packet.get(offset..)?).ok()?;
@@ -251,19 +251,22 @@ pub fn find_upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
 }
 
 /// Returns a type 2 routing header with Segments Left 1 (RFC 6275 6.4.1).
-pub fn home_address_routing(next_header: u8, home_address: Ipv6Addr) -> [u8; HOME_ADDRESS_ROUTING_LEN] {
-    let mut octets = [0; HOME_ADDRESS_ROUTING_LEN];
+pub fn emit_home_address_routing_header(
+    next_header: u8,
+    home_address: Ipv6Addr,
+) -> [u8; HOME_ADDRESS_ROUTING_HEADER_LEN] {
+    let mut octets = [0; HOME_ADDRESS_ROUTING_HEADER_LEN];
     octets[..4].copy_from_slice(&[next_header, 2, ROUTING_TYPE_HOME_ADDRESS, 1]);
     octets[8..].copy_from_slice(&home_address.octets());
     octets
 }
 
 /// Returns a Destination Options header with a Home Address option at its alignment of 8n+6 (RFC 6275 6.3).
-pub fn home_address_destination(
+pub fn emit_home_address_options_header(
     next_header: u8,
     home_address: Ipv6Addr,
-) -> [u8; HOME_ADDRESS_DESTINATION_LEN] {
-    let mut octets = [0; HOME_ADDRESS_DESTINATION_LEN];
+) -> [u8; HOME_ADDRESS_OPTIONS_HEADER_LEN] {
+    let mut octets = [0; HOME_ADDRESS_OPTIONS_HEADER_LEN];
     octets[..8].copy_from_slice(&[next_header, 2, PAD_N, 2, 0, 0, HOME_ADDRESS_OPTION, 16]);
     octets[8..].copy_from_slice(&home_address.octets());
     octets
@@ -271,12 +274,12 @@ pub fn home_address_destination(
 
 /// Returns a Destination Options header of 8 octets with a Tunnel Encapsulation Limit option (RFC 2473
 /// 4.1.1).
-pub fn encapsulation_limit_destination(next_header: u8, limit: u8) -> [u8; 8] {
+pub fn emit_encapsulation_limit_options_header(next_header: u8, limit: u8) -> [u8; 8] {
     [next_header, 0, TUNNEL_ENCAPSULATION_LIMIT_OPTION, 1, limit, PAD_N, 1, 0]
 }
 
 /// Returns a Destination Options header with [`SEQUENCE_OPTION`].
-pub fn sequence_destination(next_header: u8, sequence: u32) -> [u8; SEQUENCE_DESTINATION_LEN] {
+pub fn emit_sequence_options_header(next_header: u8, sequence: u32) -> [u8; SEQUENCE_OPTIONS_HEADER_LEN] {
     let [a, b, c, d] = sequence.to_be_bytes();
     [next_header, 0, SEQUENCE_OPTION, 4, a, b, c, d]
 }

@@ -15,7 +15,7 @@ use crate::{Error, checksum};
 use std::net::Ipv6Addr;
 
 /// Values of the ICMPv6 Type field; values under 128 are errors.
-pub mod types {
+pub mod message_type {
     /// Destination Unreachable (RFC 4443 3.1).
     pub const DESTINATION_UNREACHABLE: u8 = 1;
     /// Packet Too Big (RFC 4443 3.2).
@@ -49,7 +49,7 @@ pub mod types {
 }
 
 /// Codes of Destination Unreachable (RFC 4443 3.1).
-pub mod unreachable {
+pub mod unreachable_code {
     /// No route to the destination.
     pub const NO_ROUTE: u8 = 0;
     /// Communication with the destination administratively prohibited.
@@ -71,8 +71,8 @@ pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// An ICMPv6 error (RFC 4443 3), without the invoking packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorMessage {
-    /// Destination Unreachable; codes in [`mod@unreachable`].
+pub enum Icmpv6ErrorMessage {
+    /// Destination Unreachable; codes in [`mod@unreachable_code`].
     DestinationUnreachable {
         /// The Code field.
         code: u8,
@@ -97,14 +97,18 @@ pub enum ErrorMessage {
     },
 }
 
-impl ErrorMessage {
+impl Icmpv6ErrorMessage {
     /// Returns Type, Code and the 32-bit field after the checksum.
     fn header_fields(self) -> (u8, u8, u32) {
         match self {
-            ErrorMessage::DestinationUnreachable { code } => (types::DESTINATION_UNREACHABLE, code, 0),
-            ErrorMessage::PacketTooBig { mtu } => (types::PACKET_TOO_BIG, 0, mtu),
-            ErrorMessage::TimeExceeded { code } => (types::TIME_EXCEEDED, code, 0),
-            ErrorMessage::ParameterProblem { code, pointer } => (types::PARAMETER_PROBLEM, code, pointer),
+            Icmpv6ErrorMessage::DestinationUnreachable { code } => {
+                (message_type::DESTINATION_UNREACHABLE, code, 0)
+            }
+            Icmpv6ErrorMessage::PacketTooBig { mtu } => (message_type::PACKET_TOO_BIG, 0, mtu),
+            Icmpv6ErrorMessage::TimeExceeded { code } => (message_type::TIME_EXCEEDED, code, 0),
+            Icmpv6ErrorMessage::ParameterProblem { code, pointer } => {
+                (message_type::PARAMETER_PROBLEM, code, pointer)
+            }
         }
     }
 }
@@ -148,16 +152,16 @@ pub(crate) fn set_checksum_at(
 /// # Errors
 /// [`Error::Truncated`] if there are fewer than 8 octets; [`Error::Value`] for a type other than the four of
 /// RFC 4443 3.
-pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
+pub fn parse_error(message: &[u8]) -> Result<(Icmpv6ErrorMessage, &[u8]), Error> {
     const NAME_IN_ERRORS: &str = "ICMPv6 error message";
     let [message_type, code] = array_at::<2>(message, 0, NAME_IN_ERRORS)?;
     let field = u32_at(message, 4, NAME_IN_ERRORS)?;
     let error = match message_type {
-        types::DESTINATION_UNREACHABLE => ErrorMessage::DestinationUnreachable { code },
+        message_type::DESTINATION_UNREACHABLE => Icmpv6ErrorMessage::DestinationUnreachable { code },
         // RFC 4443 3.2: a receiver ignores the code.
-        types::PACKET_TOO_BIG => ErrorMessage::PacketTooBig { mtu: field },
-        types::TIME_EXCEEDED => ErrorMessage::TimeExceeded { code },
-        types::PARAMETER_PROBLEM => ErrorMessage::ParameterProblem { code, pointer: field },
+        message_type::PACKET_TOO_BIG => Icmpv6ErrorMessage::PacketTooBig { mtu: field },
+        message_type::TIME_EXCEEDED => Icmpv6ErrorMessage::TimeExceeded { code },
+        message_type::PARAMETER_PROBLEM => Icmpv6ErrorMessage::ParameterProblem { code, pointer: field },
         _ => {
             return Err(Error::Value {
                 what: "ICMPv6 type",
@@ -173,11 +177,11 @@ pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
 ///
 /// The packet has at most 1280 octets and contains as much of the invoking packet as fits (RFC 4443 2.4 (c)).
 /// The function sets the checksum, and the hop limit to 64. It does not decide whether the node may send the
-/// packet: see [`may_answer_with`].
+/// packet: see [`may_send_error`].
 pub fn error_packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,
-    error: ErrorMessage,
+    error: Icmpv6ErrorMessage,
     invoking: &[u8],
 ) -> Vec<u8> {
     let (message_type, code, field) = error.header_fields();
@@ -186,14 +190,14 @@ pub fn error_packet(
     message.extend_from_slice(&[message_type, code, 0, 0]);
     message.extend_from_slice(&field.to_be_bytes());
     message.extend_from_slice(quoted);
-    packet(source, destination, DEFAULT_HOP_LIMIT, message)
+    emit_packet(source, destination, DEFAULT_HOP_LIMIT, message)
 }
 
 /// Returns the whole IPv6 packet with an ICMPv6 message: header, message, checksum.
 ///
 /// Neighbor Discovery requires hop limit 255 (RFC 4861 4). The function cuts a message over 65,535 octets,
 /// which no IPv6 packet holds.
-pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, mut message: Vec<u8>) -> Vec<u8> {
+pub fn emit_packet(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, mut message: Vec<u8>) -> Vec<u8> {
     message.truncate(usize::from(u16::MAX));
     set_checksum(&mut message, source, destination);
     let header = Header {
@@ -211,10 +215,10 @@ pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, mut messag
     packet
 }
 
-/// Returns whether a node may send any ICMPv6 error about a packet: [`may_answer_with`] without the two
+/// Returns whether a node may send any ICMPv6 error about a packet: [`may_send_error`] without the two
 /// exceptions for multicast destinations.
-pub fn may_answer(invoking: &[u8]) -> bool {
-    may_answer_with(ErrorMessage::DestinationUnreachable { code: 0 }, invoking)
+pub fn may_send_any_error(invoking: &[u8]) -> bool {
+    may_send_error(Icmpv6ErrorMessage::DestinationUnreachable { code: 0 }, invoking)
 }
 
 /// Returns whether a node may send this ICMPv6 error about a packet (RFC 4443 2.4 (e)).
@@ -223,7 +227,7 @@ pub fn may_answer(invoking: &[u8]) -> bool {
 /// multicast source (e.6). About a packet to a multicast address (e.3), it may send only two errors. They are
 /// Packet Too Big, and Parameter Problem code 2 about an option whose type begins with the bits 10. The
 /// function returns `false` if it cannot see the ICMPv6 type: a later fragment or a truncated chain.
-pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
+pub fn may_send_error(error: Icmpv6ErrorMessage, invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if header.source.is_unspecified() || header.source.is_multicast() {
         return false;
@@ -233,7 +237,7 @@ pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
     }
     match extension::find_upper_layer(invoking) {
         Some((protocol::ICMPV6, offset, true)) => match invoking.get(offset) {
-            Some(&message_type) => message_type >= 128 && message_type != types::REDIRECT,
+            Some(&message_type) => message_type >= 128 && message_type != message_type::REDIRECT,
             None => false,
         },
         Some((protocol::ICMPV6, _, false)) | None => false,
@@ -242,10 +246,10 @@ pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
 }
 
 /// Returns whether the error is one of the two exceptions of RFC 4443 2.4 (e.3).
-fn may_answer_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
+fn may_answer_multicast(error: Icmpv6ErrorMessage, invoking: &[u8]) -> bool {
     match error {
-        ErrorMessage::PacketTooBig { .. } => true,
-        ErrorMessage::ParameterProblem { code: 2, pointer } => usize::try_from(pointer)
+        Icmpv6ErrorMessage::PacketTooBig { .. } => true,
+        Icmpv6ErrorMessage::ParameterProblem { code: 2, pointer } => usize::try_from(pointer)
             .ok()
             .and_then(|at| invoking.get(at))
             .is_some_and(|option_type| option_type & 0xc0 == 0x80),
@@ -257,14 +261,18 @@ fn may_answer_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
 /// packet's IPv6 header, `message` the ICMPv6 message behind its extension headers. The reply goes to the
 /// source of the packet, with a type 2 routing header that names `home_address`.
 ///
-/// Returns `None` if [`echo_reply`] would return `None` for the message.
-pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Addr) -> Option<Vec<u8>> {
+/// Returns `None` if [`answer_echo_request`] would return `None` for the message.
+pub fn emit_echo_reply_to_home_address(
+    header: &Header,
+    message: &[u8],
+    home_address: Ipv6Addr,
+) -> Option<Vec<u8>> {
     // The upper layer sees the address in the Home Address option as the source.
     let payload_length = u16::try_from(message.len()).ok()?;
     let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
-    let reply = echo_reply(&[&seen.emit(), message].concat())?;
+    let reply = answer_echo_request(&[&seen.emit(), message].concat())?;
     let (back, message) = Header::parse_packet(&reply).ok()?;
-    let routing = extension::home_address_routing(protocol::ICMPV6, home_address);
+    let routing = extension::emit_home_address_routing_header(protocol::ICMPV6, home_address);
     let payload_length = u16::try_from(routing.len() + message.len()).ok()?;
     let outside =
         Header { destination: header.source, next_header: protocol::ROUTING, payload_length, ..back };
@@ -276,13 +284,13 @@ pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Add
 /// Returns `None` for another message, a wrong checksum, a multicast destination, or a source to which a node
 /// must not send an answer. Copies identifier, sequence number and data (RFC 4443 4.2). Also copies the
 /// traffic class, so that a ping measures the path of its own class.
-pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
+pub fn answer_echo_request(packet: &[u8]) -> Option<Vec<u8>> {
     let (header, message) = Header::parse_packet(packet).ok()?;
     let answerable = header.next_header == protocol::ICMPV6
         && !header.source.is_unspecified()
         && !header.source.is_multicast()
         && !header.destination.is_multicast();
-    if !answerable || message.len() < 8 || message.first() != Some(&types::ECHO_REQUEST) {
+    if !answerable || message.len() < 8 || message.first() != Some(&message_type::ECHO_REQUEST) {
         return None;
     }
     verify_checksum(header.source, header.destination, message).ok()?;
@@ -295,7 +303,7 @@ pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
         ..header
     };
     reply.extend_from_slice(&back.emit());
-    reply.extend_from_slice(&[types::ECHO_REPLY, 0, 0, 0]);
+    reply.extend_from_slice(&[message_type::ECHO_REPLY, 0, 0, 0]);
     reply.extend_from_slice(message.get(4..)?);
     set_checksum(reply.get_mut(HEADER_LEN..)?, back.source, back.destination);
     Some(reply)

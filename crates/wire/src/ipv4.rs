@@ -15,7 +15,7 @@ use crate::{Error, checksum, ipv6};
 /// Octets of an IPv4 header without options.
 pub const HEADER_LEN: usize = 20;
 /// Size in octets of the packet that every host can receive, in fragments if necessary (RFC 791 3.1).
-pub const MIN_PACKET: usize = 576;
+pub const MIN_REASSEMBLY_SIZE: usize = 576;
 
 /// Protocol number of ICMP.
 pub const ICMP: u8 = 1;
@@ -230,7 +230,7 @@ fn later_fragment_header(header: &[u8]) -> Vec<u8> {
 
 /// An ICMP error about a packet (RFC 792, RFC 1191 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorMessage {
+pub enum IcmpErrorMessage {
     /// Destination Unreachable, for example code 1: host unreachable.
     Unreachable {
         /// The Code field.
@@ -253,15 +253,15 @@ pub enum ErrorMessage {
 pub fn error_packet(
     source: Ipv4Addr,
     destination: Ipv4Addr,
-    error: ErrorMessage,
+    error: IcmpErrorMessage,
     invoking: &[u8],
 ) -> Vec<u8> {
     let (kind, code, mtu) = match error {
-        ErrorMessage::Unreachable { code } => (3, code, 0),
-        ErrorMessage::FragmentationNeeded { mtu } => (3, 4, mtu),
-        ErrorMessage::TimeExceeded { code } => (11, code, 0),
+        IcmpErrorMessage::Unreachable { code } => (3, code, 0),
+        IcmpErrorMessage::FragmentationNeeded { mtu } => (3, 4, mtu),
+        IcmpErrorMessage::TimeExceeded { code } => (11, code, 0),
     };
-    let quoted = invoking.get(..MIN_PACKET - HEADER_LEN - 8).unwrap_or(invoking);
+    let quoted = invoking.get(..MIN_REASSEMBLY_SIZE - HEADER_LEN - 8).unwrap_or(invoking);
     let mut message = vec![kind, code, 0, 0, 0, 0];
     message.extend_from_slice(&mtu.to_be_bytes());
     message.extend_from_slice(quoted);
@@ -283,7 +283,7 @@ pub fn error_packet(
 /// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2). A node may not send an
 /// error about an ICMP error or a later fragment. Source and destination of the packet must each be the
 /// address of a single node.
-pub fn may_answer(invoking: &[u8]) -> bool {
+pub fn may_send_error(invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if !is_unicast_routable(header.source)
         || !is_unicast_routable(header.destination)
@@ -313,7 +313,7 @@ mod tests {
         packet
     }
 
-    fn is_intact(packet: &[u8]) -> bool {
+    fn has_valid_checksum(packet: &[u8]) -> bool {
         let header = Header::parse(packet).expect("a header");
         checksum::ones_complement_sum(&packet[..header.header_length]) == 0xffff
     }
@@ -341,7 +341,7 @@ mod tests {
             let whole = packet(length, &options[..4 * words.min(3)]);
             let fragments = split_into_fragments(&whole, mtu);
             for piece in &fragments {
-                prop_assert!(piece.len() <= mtu.max(20) && is_intact(piece));
+                prop_assert!(piece.len() <= mtu.max(20) && has_valid_checksum(piece));
             }
             // A router on the path may cut the fragments again.
             let finer: Vec<Vec<u8>> =
@@ -361,7 +361,7 @@ mod tests {
                     prop_assert!(whole.len() >= header.header_length);
                 }
                 split_into_fragments(&octets, usize::from(mtu).max(68));
-                may_answer(&octets);
+                may_send_error(&octets);
                 set_ttl(&mut octets, 3);
             }
         }
@@ -372,7 +372,7 @@ mod tests {
             set_traffic_class(&mut octets, class);
             set_ttl(&mut octets, ttl);
             let header = Header::parse(&octets).expect("a header");
-            prop_assert!(is_intact(&octets) && header.traffic_class == class && header.ttl == ttl);
+            prop_assert!(has_valid_checksum(&octets) && header.traffic_class == class && header.ttl == ttl);
         }
     }
 
@@ -387,21 +387,21 @@ mod tests {
     #[test]
     fn icmp_error_quotes_the_packet_and_draws_no_icmp_error() {
         let whole = packet(1000, &[]);
-        assert!(may_answer(&whole));
-        let error = ErrorMessage::FragmentationNeeded { mtu: 1372 };
+        assert!(may_send_error(&whole));
+        let error = IcmpErrorMessage::FragmentationNeeded { mtu: 1372 };
         let message = error_packet(DUMMY_ADDRESS, Ipv4Addr::new(10, 42, 7, 5), error, &whole);
         let (header, _) = Header::parse_packet(&message).expect("a packet");
-        assert!(message.len() == MIN_PACKET && is_intact(&message));
+        assert!(message.len() == MIN_REASSEMBLY_SIZE && has_valid_checksum(&message));
         assert_eq!((header.source, header.protocol), (DUMMY_ADDRESS, ICMP));
         assert_eq!(message[20..22], [3, 4]);
         assert_eq!(message[24..28], [0, 0, 5, 92]);
         assert_eq!(checksum::ones_complement_sum(&message[20..]), 0xffff);
         assert_eq!(message[28..], whole[..548]);
-        assert!(!may_answer(&message));
+        assert!(!may_send_error(&message));
         for (at, value) in [(7, 1), (12, 224), (16, 255), (12, 0), (12, 127)] {
             let mut other = whole.clone();
             other[at] = value;
-            assert!(!may_answer(&other), "octet {at}");
+            assert!(!may_send_error(&other), "octet {at}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Multicast Listener Discovery: queries and reports of version 2 (RFC 3810 5) and of version 1 (RFC 2710 3).
 //!
-//! [`Message::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows. They cover
-//! hop limit 1, the Router Alert option (RFC 2711) with the value of MLD, a link-local source, and the
+//! [`MldMessage::parse_packet`] makes the checks of RFC 3810 6.2, 7.4 and 7.6 that a packet allows. They
+//! cover hop limit 1, the Router Alert option (RFC 2711) with the value of MLD, a link-local source, and the
 //! checksum. The parser ignores auxiliary data and octets behind the last record or source (5.1.12, 5.2.11).
 //!
 //! Left out: emitting reports. On a router that is itself a listener, the kernel's IPv6 stack sends them.
@@ -53,7 +53,7 @@ impl SourceList<'_> {
 
 /// Fields of a query that only version 2 has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueryV2<'a> {
+pub struct QueryVersion2Fields<'a> {
     /// S: routers that receive the query do not lower their timers.
     pub suppress_router_timers: bool,
     /// QRV, the querier's Robustness Variable; 0 if the Robustness Variable is above 7.
@@ -66,18 +66,18 @@ pub struct QueryV2<'a> {
 
 /// A query (RFC 3810 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Query<'a> {
+pub struct MldQuery<'a> {
     /// Longest time that a listener may take to answer, milliseconds.
     pub maximum_response_delay: u32,
     /// Group that the query asks about; `None` in a General Query.
     pub group: Option<Ipv6Addr>,
     /// Fields that only version 2 has; `None` in a version 1 query.
-    pub version_2: Option<QueryV2<'a>>,
+    pub version_2: Option<QueryVersion2Fields<'a>>,
 }
 
 /// Type of a multicast address record (RFC 3810 5.2.12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordType {
+pub enum GroupRecordType {
     /// MODE_IS_INCLUDE: the present filter includes only these sources.
     IsInclude,
     /// MODE_IS_EXCLUDE: the present filter excludes these sources.
@@ -94,9 +94,9 @@ pub enum RecordType {
 
 /// A Multicast Address Record (RFC 3810 5.2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct GroupRecord<'a> {
     /// Type of the record; `None` for an unknown type, which a receiver ignores.
-    pub record_type: Option<RecordType>,
+    pub record_type: Option<GroupRecordType>,
     /// Multicast address that the record is about.
     pub group: Ipv6Addr,
     /// Sources of the record.
@@ -105,14 +105,14 @@ pub struct Record<'a> {
 
 /// The records of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Records<'a> {
+pub struct GroupRecords<'a> {
     record_count: u16,
     octets: &'a [u8],
 }
 
-impl<'a> Records<'a> {
+impl<'a> GroupRecords<'a> {
     /// Returns the records in order and stops before a record that exceeds the message.
-    pub fn iter(&self) -> impl Iterator<Item = Record<'a>> {
+    pub fn iter(&self) -> impl Iterator<Item = GroupRecord<'a>> {
         let mut rest = self.octets;
         (0..self.record_count).map_while(move |_| {
             let (record, behind) = split_record(rest)?;
@@ -122,39 +122,39 @@ impl<'a> Records<'a> {
     }
 }
 
-fn split_record(octets: &[u8]) -> Option<(Record<'_>, &[u8])> {
+fn split_record(octets: &[u8]) -> Option<(GroupRecord<'_>, &[u8])> {
     let [kind, auxiliary, n0, n1] = *octets.first_chunk()?;
     let group = address_at(octets, 4, NAME_IN_ERRORS).ok()?;
     let sources = usize::from(u16::from_be_bytes([n0, n1])) * 16;
     let behind = octets.get(20 + sources + usize::from(auxiliary) * 4..)?;
     let record_type = match kind {
-        1 => Some(RecordType::IsInclude),
-        2 => Some(RecordType::IsExclude),
-        3 => Some(RecordType::ToInclude),
-        4 => Some(RecordType::ToExclude),
-        5 => Some(RecordType::Allow),
-        6 => Some(RecordType::Block),
+        1 => Some(GroupRecordType::IsInclude),
+        2 => Some(GroupRecordType::IsExclude),
+        3 => Some(GroupRecordType::ToInclude),
+        4 => Some(GroupRecordType::ToExclude),
+        5 => Some(GroupRecordType::Allow),
+        6 => Some(GroupRecordType::Block),
         _ => None,
     };
-    Some((Record { record_type, group, sources: SourceList(octets.get(20..20 + sources)?) }, behind))
+    Some((GroupRecord { record_type, group, sources: SourceList(octets.get(20..20 + sources)?) }, behind))
 }
 
 /// An MLD message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Message<'a> {
+pub enum MldMessage<'a> {
     /// Multicast Listener Query, of version 1 or 2.
-    Query(Query<'a>),
+    Query(MldQuery<'a>),
     /// Version 2 Multicast Listener Report.
-    Report(Records<'a>),
+    Report(GroupRecords<'a>),
     /// Version 1 Multicast Listener Report, with its group.
     ReportV1(Ipv6Addr),
     /// Version 1 Multicast Listener Done, with its group.
     DoneV1(Ipv6Addr),
 }
 
-impl<'a> Message<'a> {
+impl<'a> MldMessage<'a> {
     /// Reads a packet; `None` if the packet carries no MLD message. The returned header is the IPv6 header.
-    pub fn parse_packet(packet: &'a [u8]) -> Option<Result<(Header, Message<'a>), Error>> {
+    pub fn parse_packet(packet: &'a [u8]) -> Option<Result<(Header, MldMessage<'a>), Error>> {
         let (header, payload) = Header::parse_packet(packet).ok()?;
         let (message, alert) = match header.next_header {
             protocol::ICMPV6 => (payload, false),
@@ -173,26 +173,29 @@ impl<'a> Message<'a> {
         }
         Some(
             check_header(&header, message, alert)
-                .and_then(|()| Message::parse(message))
+                .and_then(|()| MldMessage::parse(message))
                 .map(|it| (header, it)),
         )
     }
 
-    fn parse(message: &'a [u8]) -> Result<Message<'a>, Error> {
+    fn parse(message: &'a [u8]) -> Result<MldMessage<'a>, Error> {
         match u8_at(message, 0, NAME_IN_ERRORS)? {
-            QUERY_TYPE => Query::parse(message).map(Message::Query),
-            REPORT_V1_TYPE => parse_group(message, 8).map(Message::ReportV1),
-            DONE_V1_TYPE => parse_group(message, 8).map(Message::DoneV1),
+            QUERY_TYPE => MldQuery::parse(message).map(MldMessage::Query),
+            REPORT_V1_TYPE => parse_group(message, 8).map(MldMessage::ReportV1),
+            DONE_V1_TYPE => parse_group(message, 8).map(MldMessage::DoneV1),
             _ => {
                 let octets = slice_at(message, 8, message.len().saturating_sub(8), NAME_IN_ERRORS)?;
-                Ok(Message::Report(Records { record_count: u16_at(message, 6, NAME_IN_ERRORS)?, octets }))
+                Ok(MldMessage::Report(GroupRecords {
+                    record_count: u16_at(message, 6, NAME_IN_ERRORS)?,
+                    octets,
+                }))
             }
         }
     }
 }
 
-impl<'a> Query<'a> {
-    fn parse(message: &'a [u8]) -> Result<Query<'a>, Error> {
+impl<'a> MldQuery<'a> {
+    fn parse(message: &'a [u8]) -> Result<MldQuery<'a>, Error> {
         let code = u16_at(message, 4, NAME_IN_ERRORS)?;
         let group = Some(address_at(message, 8, NAME_IN_ERRORS)?).filter(|group| !group.is_unspecified());
         if let Some(found) = group.filter(|group| !group.is_multicast()) {
@@ -202,17 +205,17 @@ impl<'a> Query<'a> {
         // RFC 3810 8.1: 24 octets are version 1, 28 or more are version 2; a length between 24 and 28 is
         // invalid.
         if message.len() == V1_MESSAGE_LEN {
-            return Ok(Query { maximum_response_delay: code.into(), group, version_2: None });
+            return Ok(MldQuery { maximum_response_delay: code.into(), group, version_2: None });
         }
         let [flags, interval, n0, n1] = array_at::<4>(message, V1_MESSAGE_LEN, NAME_IN_ERRORS)?;
         let count = usize::from(u16::from_be_bytes([n0, n1]));
-        let v2 = QueryV2 {
+        let v2 = QueryVersion2Fields {
             suppress_router_timers: flags & 0x08 != 0,
             robustness_variable: flags & 0x07,
             query_interval: decode_exponential(interval.into(), 7, 4),
             sources: SourceList(slice_at(message, V2_QUERY_LEN, count * 16, NAME_IN_ERRORS)?),
         };
-        Ok(Query {
+        Ok(MldQuery {
             maximum_response_delay: decode_exponential(code.into(), 15, 12),
             group,
             version_2: Some(v2),
@@ -223,7 +226,7 @@ impl<'a> Query<'a> {
 /// A version 2 query for sending. The emitter sends a General Query to all nodes, any other query to its
 /// group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueryRepr<'a> {
+pub struct MldQueryRepr<'a> {
     /// Maximum Response Delay, milliseconds; the emitter rounds it down to a value that the code can express.
     pub maximum_response_delay: u32,
     /// Group that the query asks about; `None` for a General Query.
@@ -238,9 +241,9 @@ pub struct QueryRepr<'a> {
     pub sources: &'a [Ipv6Addr],
 }
 
-impl QueryRepr<'_> {
+impl MldQueryRepr<'_> {
     /// Returns the whole packet with the link-local `source`.
-    pub fn packet(&self, source: Ipv6Addr) -> Vec<u8> {
+    pub fn emit_packet(&self, source: Ipv6Addr) -> Vec<u8> {
         const ALL_NODES: Ipv6Addr = crate::nd::ALL_NODES;
         let destination = self.group.unwrap_or(ALL_NODES);
         let sources = self.sources.get(..MAX_QUERIED_SOURCES).unwrap_or(self.sources);

@@ -21,28 +21,28 @@
 //!
 //! * A Neighbor Advertisement to a multicast address is not solicited (7.1.2).
 //!
-//! Options are in [`crate::nd::option`]. Link-layer addresses are Ethernet addresses. Emitters leave the
-//! checksum zero: [`crate::icmpv6::packet`] or [`crate::icmpv6::set_checksum`] sets it.
+//! Options are in [`crate::nd::nd_option`]. Link-layer addresses are Ethernet addresses. Emitters leave the
+//! checksum zero: [`crate::icmpv6::emit_packet`] or [`crate::icmpv6::set_checksum`] sets it.
 //!
-//! Some options have their own files: [`registration`] of an address with a router (RFC 8505), and
+//! Some options have their own files: [`address_registration`] of an address with a router (RFC 8505), and
 //! [`nesting`] of mobile routers, an experiment. [`host_configuration`] has DNS, NAT64 and captive portal
 //! (RFC 8106, RFC 8781, RFC 8910).
 //!
 //! Left out: Redirect and secure Neighbor Discovery. A receiver sees their options as [`NdOption::Unknown`].
 
+pub mod address_registration;
 pub mod host_configuration;
+pub mod nd_option;
 pub mod nesting;
-pub mod option;
-pub mod registration;
 
+pub use address_registration::AddressRegistration;
 pub use host_configuration::{CaptivePortal, DnsSearchList, Pref64, RecursiveDnsServers};
-pub use nesting::NestingInformation;
-pub use option::{
+pub use nd_option::{
     HomeAgentInformation, NdOption, NdOptions, PrefixInformation, RouteInformation, RoutePreference,
 };
-pub use registration::AddressRegistration;
+pub use nesting::NestingInformation;
 
-use crate::icmpv6::{self, types};
+use crate::icmpv6::{self, message_type};
 use crate::ipv6::{Header, protocol};
 use crate::octets::{address_at, array_at, octets_from, u8_at, u16_at, u32_at};
 use crate::{Error, nd};
@@ -58,7 +58,7 @@ pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// The solicited-node multicast address of a unicast address: ff02::1:ff00:0/104 and its low 24 bits
 /// (RFC 4291 2.7.1).
-pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+pub fn solicited_node_address(address: Ipv6Addr) -> Ipv6Addr {
     let [.., a, b, c] = address.octets();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
 }
@@ -96,13 +96,13 @@ impl RouterSolicitation {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code, [`Error::Length`]
     /// for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let options = check_fixed_part(message, types::ROUTER_SOLICITATION, "133", 8)?;
+        let options = check_fixed_part(message, message_type::ROUTER_SOLICITATION, "133", 8)?;
         Ok(RouterSolicitation { source_link_address: options.source_link_address() })
     }
 
     /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        let mut message = vec![types::ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+        let mut message = vec![message_type::ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
         if let Some(address) = self.source_link_address {
             NdOption::SourceLinkAddress(address).emit_into(&mut message);
         }
@@ -140,7 +140,7 @@ impl<'a> RouterAdvertisement<'a> {
     /// for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         const NAME_IN_ERRORS: &str = "router advertisement";
-        let options = check_fixed_part(message, types::ROUTER_ADVERTISEMENT, "134", 16)?;
+        let options = check_fixed_part(message, message_type::ROUTER_ADVERTISEMENT, "134", 16)?;
         let flags = u8_at(message, 5, NAME_IN_ERRORS)?;
         Ok(RouterAdvertisement {
             hop_limit: u8_at(message, 4, NAME_IN_ERRORS)?,
@@ -186,14 +186,14 @@ pub struct RouterAdvertisementRepr<'a> {
 }
 
 /// Returns the octets of a Router Advertisement with a zero checksum.
-pub fn router_advertisement(repr: &RouterAdvertisementRepr<'_>) -> Vec<u8> {
+pub fn emit_router_advertisement(repr: &RouterAdvertisementRepr<'_>) -> Vec<u8> {
     // RFC 4191 2.2: if the router lifetime is 0, the preference MUST be 00.
     let preference = if repr.router_lifetime == 0 { RoutePreference::Medium } else { repr.preference };
     let flags = u8::from(repr.managed) << 7
         | u8::from(repr.other_configuration) << 6
         | u8::from(repr.home_agent) << 5
         | preference.bits() << 3;
-    let mut message = vec![types::ROUTER_ADVERTISEMENT, 0, 0, 0, repr.hop_limit, flags];
+    let mut message = vec![message_type::ROUTER_ADVERTISEMENT, 0, 0, 0, repr.hop_limit, flags];
     message.extend_from_slice(&repr.router_lifetime.to_be_bytes());
     message.extend_from_slice(&repr.reachable_time.to_be_bytes());
     message.extend_from_slice(&repr.retrans_timer.to_be_bytes());
@@ -219,14 +219,14 @@ impl NeighborSolicitation {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code or a multicast
     /// target, [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let options = check_fixed_part(message, types::NEIGHBOR_SOLICITATION, "135", 24)?;
+        let options = check_fixed_part(message, message_type::NEIGHBOR_SOLICITATION, "135", 24)?;
         let target = parse_target(message)?;
         Ok(NeighborSolicitation { target, source_link_address: options.source_link_address() })
     }
 
     /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        let mut message = vec![types::NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
+        let mut message = vec![message_type::NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0];
         message.extend_from_slice(&self.target.octets());
         if let Some(address) = self.source_link_address {
             NdOption::SourceLinkAddress(address).emit_into(&mut message);
@@ -258,7 +258,7 @@ impl NeighborAdvertisement {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code or a multicast
     /// target, [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let options = check_fixed_part(message, types::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
+        let options = check_fixed_part(message, message_type::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
         let flags = u8_at(message, 4, nd::NAME_IN_ERRORS)?;
         Ok(NeighborAdvertisement {
             target: parse_target(message)?,
@@ -273,7 +273,7 @@ impl NeighborAdvertisement {
     pub fn emit(&self) -> Vec<u8> {
         let flags =
             u8::from(self.router) << 7 | u8::from(self.solicited) << 6 | u8::from(self.override_) << 5;
-        let mut message = vec![types::NEIGHBOR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0];
+        let mut message = vec![message_type::NEIGHBOR_ADVERTISEMENT, 0, 0, 0, flags, 0, 0, 0];
         message.extend_from_slice(&self.target.octets());
         if let Some(address) = self.target_link_address {
             NdOption::TargetLinkAddress(address).emit_into(&mut message);

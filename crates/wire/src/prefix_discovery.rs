@@ -8,7 +8,7 @@
 
 use crate::Error;
 use crate::discovery::{emit_header, parse_identifier_and_flags};
-use crate::icmpv6::types;
+use crate::icmpv6::message_type;
 use crate::nd::{NdOption, NdOptions};
 use crate::octets::octets_from;
 
@@ -26,13 +26,14 @@ impl PrefixSolicitation {
     /// [`Error::Truncated`] if there are fewer than 8 octets, [`Error::Value`] for another type or a code
     /// other than 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let (identifier, _) = parse_identifier_and_flags(message, types::MOBILE_PREFIX_SOLICITATION, "146")?;
+        let (identifier, _) =
+            parse_identifier_and_flags(message, message_type::MOBILE_PREFIX_SOLICITATION, "146")?;
         Ok(PrefixSolicitation { identifier })
     }
 
     /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        emit_header(types::MOBILE_PREFIX_SOLICITATION, self.identifier, 0)
+        emit_header(message_type::MOBILE_PREFIX_SOLICITATION, self.identifier, 0)
     }
 }
 
@@ -56,7 +57,7 @@ impl<'a> PrefixAdvertisement<'a> {
     /// The errors of [`PrefixSolicitation::parse`], and [`Error::Length`] for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
         let (identifier, flags) =
-            parse_identifier_and_flags(message, types::MOBILE_PREFIX_ADVERTISEMENT, "147")?;
+            parse_identifier_and_flags(message, message_type::MOBILE_PREFIX_ADVERTISEMENT, "147")?;
         Ok(PrefixAdvertisement {
             identifier,
             managed: flags & 0x8000 != 0,
@@ -67,8 +68,8 @@ impl<'a> PrefixAdvertisement<'a> {
 }
 
 /// Returns a Mobile Prefix Advertisement with a zero checksum, M and O clear.
-pub fn prefix_advertisement(identifier: u16, options: &[NdOption<'_>]) -> Vec<u8> {
-    let mut message = emit_header(types::MOBILE_PREFIX_ADVERTISEMENT, identifier, 0);
+pub fn emit_prefix_advertisement(identifier: u16, options: &[NdOption<'_>]) -> Vec<u8> {
+    let mut message = emit_header(message_type::MOBILE_PREFIX_ADVERTISEMENT, identifier, 0);
     for option in options {
         option.emit_into(&mut message);
     }

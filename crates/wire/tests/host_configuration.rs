@@ -2,11 +2,11 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::nd::host_configuration::{MAX_PREF64_LIFETIME, MAX_SERVERS, encode_domain_name};
-use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::host_configuration::{MAX_DNS_SERVERS, MAX_PREF64_LIFETIME, encode_domain_name};
+use carnet_wire::nd::nd_option::option_type;
 use carnet_wire::nd::{
     CaptivePortal, DnsSearchList, NdOption, Pref64, RecursiveDnsServers, RouterAdvertisement,
-    RouterAdvertisementRepr, router_advertisement,
+    RouterAdvertisementRepr, emit_router_advertisement,
 };
 use ipnet::Ipv6Net;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn any_domain() -> impl Strategy<Value = String> {
 }
 
 /// Returns random octets. Many of them are valid lengths of DNS labels.
-fn any_names() -> impl Strategy<Value = Vec<u8>> {
+fn any_encoded_names() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(vec![0, 1, 2, 63, 64, 192, b'a', b'.']), 0..300)
 }
 
@@ -38,10 +38,10 @@ fn any_pref64() -> impl Strategy<Value = Pref64> {
 
 /// Puts an option into a Router Advertisement, and returns the option that `read` finds in it; `None` if it
 /// finds none.
-fn send_and_read<T>(option_type: u8, data: &[u8], read: impl Fn(&NdOption<'_>) -> Option<T>) -> Option<T> {
+fn emit_and_parse<T>(option_type: u8, data: &[u8], read: impl Fn(&NdOption<'_>) -> Option<T>) -> Option<T> {
     let options = [NdOption::Mtu(1460), NdOption::Unknown { option_type, data }, NdOption::Mtu(1280)];
     let repr = RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() };
-    let message = router_advertisement(&repr);
+    let message = emit_router_advertisement(&repr);
     assert_eq!(message.len() % 8, 0);
     let advertisement = RouterAdvertisement::parse(&message).expect("what was sent");
     let mut found = advertisement.options().filter_map(|option| read(&option));
@@ -50,7 +50,7 @@ fn send_and_read<T>(option_type: u8, data: &[u8], read: impl Fn(&NdOption<'_>) -
     option
 }
 
-fn read_option<T>(option_type: u8, data: &[u8], read: fn(&NdOption<'_>) -> Option<T>) -> Option<T> {
+fn parse_option<T>(option_type: u8, data: &[u8], read: fn(&NdOption<'_>) -> Option<T>) -> Option<T> {
     read(&NdOption::Unknown { option_type, data })
 }
 
@@ -58,11 +58,11 @@ proptest! {
     #[test]
     fn dns_server_option_is_encoded_and_decoded(
         lifetime: u32,
-        servers in prop::collection::vec(any_address(), 1..=MAX_SERVERS),
+        servers in prop::collection::vec(any_address(), 1..=MAX_DNS_SERVERS),
     ) {
         let option = RecursiveDnsServers { lifetime, servers };
         let read =
-            send_and_read(option_type::RECURSIVE_DNS_SERVER, &option.emit_data(), RecursiveDnsServers::read);
+            emit_and_parse(option_type::RECURSIVE_DNS_SERVER, &option.emit_data(), RecursiveDnsServers::read);
         prop_assert_eq!(read, Some(option));
     }
 
@@ -72,21 +72,21 @@ proptest! {
         domains in prop::collection::vec(any_domain(), 1..15),
     ) {
         let option = DnsSearchList { lifetime, domains };
-        let read = send_and_read(option_type::DNS_SEARCH_LIST, &option.emit_data(), DnsSearchList::read);
+        let read = emit_and_parse(option_type::DNS_SEARCH_LIST, &option.emit_data(), DnsSearchList::read);
         prop_assert_eq!(read, Some(option));
     }
 
     #[test]
     fn pref64_option_is_encoded_and_decoded(option in any_pref64()) {
         prop_assert_eq!(option.lifetime() % 8, 0);
-        prop_assert_eq!(send_and_read(option_type::PREF64, &option.emit_data(), Pref64::read), Some(option));
+        prop_assert_eq!(emit_and_parse(option_type::PREF64, &option.emit_data(), Pref64::read), Some(option));
     }
 
     #[test]
     fn captive_portal_option_is_encoded_and_decoded(uri in "https://[a-z0-9./?=-]{1,240}") {
         let option = CaptivePortal { uri };
         prop_assert_eq!(
-            send_and_read(option_type::CAPTIVE_PORTAL, &option.emit_data(), CaptivePortal::read),
+            emit_and_parse(option_type::CAPTIVE_PORTAL, &option.emit_data(), CaptivePortal::read),
             Some(option),
         );
     }
@@ -100,29 +100,29 @@ proptest! {
         match which {
             0 => {
                 let option_type = option_type::RECURSIVE_DNS_SERVER;
-                if let Some(read) = read_option(option_type, &data, RecursiveDnsServers::read) {
+                if let Some(read) = parse_option(option_type, &data, RecursiveDnsServers::read) {
                     prop_assert_eq!(&read.emit_data()[2..], &data[2..]);
                 }
             }
             1 => {
-                if let Some(read) = read_option(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read) {
+                if let Some(read) = parse_option(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read) {
                     let again =
-                        read_option(option_type::DNS_SEARCH_LIST, &read.emit_data(), DnsSearchList::read);
+                        parse_option(option_type::DNS_SEARCH_LIST, &read.emit_data(), DnsSearchList::read);
                     prop_assert_eq!(again, Some(read));
                 }
             }
             2 => {
-                if let Some(read) = read_option(option_type::PREF64, &data, Pref64::read) {
+                if let Some(read) = parse_option(option_type::PREF64, &data, Pref64::read) {
                     prop_assert_eq!(
-                        read_option(option_type::PREF64, &read.emit_data(), Pref64::read),
+                        parse_option(option_type::PREF64, &read.emit_data(), Pref64::read),
                         Some(read),
                     );
                 }
             }
             _ => {
-                if let Some(read) = read_option(option_type::CAPTIVE_PORTAL, &data, CaptivePortal::read) {
+                if let Some(read) = parse_option(option_type::CAPTIVE_PORTAL, &data, CaptivePortal::read) {
                     let again =
-                        read_option(option_type::CAPTIVE_PORTAL, &read.emit_data(), CaptivePortal::read);
+                        parse_option(option_type::CAPTIVE_PORTAL, &read.emit_data(), CaptivePortal::read);
                     prop_assert_eq!(again, Some(read));
                 }
             }
@@ -131,10 +131,10 @@ proptest! {
 
     /// The test uses octets that look like names, because they reach further into the parser.
     #[test]
-    fn invalid_domain_names_are_refused(names in any_names()) {
+    fn invalid_domain_names_are_refused(names in any_encoded_names()) {
         let data = [&[0; 6][..], &names].concat();
-        if let Some(read) = read_option(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read) {
-            let again = read_option(option_type::DNS_SEARCH_LIST, &read.emit_data(), DnsSearchList::read);
+        if let Some(read) = parse_option(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read) {
+            let again = parse_option(option_type::DNS_SEARCH_LIST, &read.emit_data(), DnsSearchList::read);
             prop_assert_eq!(again, Some(read));
         }
     }
@@ -147,7 +147,7 @@ proptest! {
         let mut data = RecursiveDnsServers { lifetime: 180, servers }.emit_data();
         data.truncate(data.len() - cut);
         prop_assert_eq!(
-            read_option(option_type::RECURSIVE_DNS_SERVER, &data, RecursiveDnsServers::read),
+            parse_option(option_type::RECURSIVE_DNS_SERVER, &data, RecursiveDnsServers::read),
             None,
         );
     }
@@ -175,15 +175,15 @@ fn pref64_option_has_the_octets_of_rfc_8781() {
     // ignores the option.
     let mut data = vec![0, 1];
     data.extend([0xff; 12]);
-    let read = read_option(option_type::PREF64, &data, Pref64::read);
+    let read = parse_option(option_type::PREF64, &data, Pref64::read);
     assert_eq!(read.map(|it| it.prefix().to_string()), Some("ffff:ffff:ffff:ffff::/64".into()));
     for code in [6, 7] {
         data[1] = code;
-        assert_eq!(read_option(option_type::PREF64, &data, Pref64::read), None);
+        assert_eq!(parse_option(option_type::PREF64, &data, Pref64::read), None);
     }
     data[1] = 0;
     data.extend([0; 8]);
-    assert_eq!(read_option(option_type::PREF64, &data, Pref64::read), None);
+    assert_eq!(parse_option(option_type::PREF64, &data, Pref64::read), None);
 }
 
 /// RFC 1035 3.1 defines the octets of a domain name. By RFC 8106 5.2 no name is compressed.
@@ -198,7 +198,7 @@ fn domain_names_have_the_octets_of_rfc_1035() {
     }
     let read = |names: &[u8]| {
         let data = [&[0, 0, 0, 0, 0, 180], names].concat();
-        read_option(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read).map(|it| it.domains)
+        parse_option(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read).map(|it| it.domains)
     };
     assert_eq!(read(b"\x01a\x01b\x00\x01c\x00\x00\x00"), Some(vec!["a.b".to_owned(), "c".to_owned()]));
     for wrong in [&b""[..], b"\x00\x00", b"\x01a", b"\x02a\x00", b"\x01a\xc0\x00", b"\x01.\x00", b"\x01 \x00"]
@@ -210,12 +210,12 @@ fn domain_names_have_the_octets_of_rfc_1035() {
 /// An option omits servers and names that exceed the largest length of an option.
 #[test]
 fn names_beyond_option_length_are_omitted() {
-    let servers = vec![Ipv6Addr::LOCALHOST; MAX_SERVERS + 1];
+    let servers = vec![Ipv6Addr::LOCALHOST; MAX_DNS_SERVERS + 1];
     let data = RecursiveDnsServers { lifetime: 1, servers }.emit_data();
-    let read = send_and_read(option_type::RECURSIVE_DNS_SERVER, &data, RecursiveDnsServers::read);
+    let read = emit_and_parse(option_type::RECURSIVE_DNS_SERVER, &data, RecursiveDnsServers::read);
     assert_eq!(read.map(|it| it.servers.len()), Some(127));
     let domains: Vec<String> = (0..40).map(|number| format!("{number:0>60}")).collect();
     let data = DnsSearchList { lifetime: 1, domains: domains.clone() }.emit_data();
-    let read = send_and_read(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read);
+    let read = emit_and_parse(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read);
     assert_eq!(read.map(|it| it.domains), Some(domains[..32].to_vec()));
 }

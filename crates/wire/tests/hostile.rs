@@ -49,12 +49,12 @@ fn mutated_mobility_messages_cause_no_panic() {
     let packets = fixtures::all_packets();
     let mut numbers = RandomNumbers::new(0x6275_3963_4285_4861);
     for _ in 0..MUTATION_ROUNDS {
-        let mut octets = packets[numbers.below(packets.len())].clone();
-        for _ in 0..=numbers.below(4) {
+        let mut octets = packets[numbers.number_below(packets.len())].clone();
+        for _ in 0..=numbers.number_below(4) {
             mutate_octets(&mut octets, &packets, &mut numbers);
         }
         parse_everything(&octets);
-        if octets.len() > 40 && numbers.below(2) == 0 {
+        if octets.len() > 40 && numbers.number_below(2) == 0 {
             let payload = u16::try_from(octets.len() - 40).unwrap_or(u16::MAX);
             octets[4..6].copy_from_slice(&payload.to_be_bytes());
             parse_everything(&octets);
@@ -66,18 +66,18 @@ fn mutate_octets(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Random
     if octets.is_empty() {
         octets.push(0x60);
     }
-    let at = numbers.below(octets.len());
-    match numbers.below(7) {
-        0 => octets[at] ^= 1 << numbers.below(8),
-        1 => octets[at] = numbers.next() as u8,
-        2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.below(6)],
+    let at = numbers.number_below(octets.len());
+    match numbers.number_below(7) {
+        0 => octets[at] ^= 1 << numbers.number_below(8),
+        1 => octets[at] = numbers.next_u64() as u8,
+        2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.number_below(6)],
         // Values of next headers, message types and option types that the parsers know.
-        3 => octets[at] = [0, 2, 3, 6, 8, 9, 10, 41, 43, 44, 58, 59, 60, 135, 0xc9][numbers.below(15)],
+        3 => octets[at] = [0, 2, 3, 6, 8, 9, 10, 41, 43, 44, 58, 59, 60, 135, 0xc9][numbers.number_below(15)],
         4 => octets.truncate(at),
-        5 => octets.insert(at, numbers.next() as u8),
+        5 => octets.insert(at, numbers.next_u64() as u8),
         _ => {
-            let other = &packets[numbers.below(packets.len())];
-            let from = numbers.below(other.len());
+            let other = &packets[numbers.number_below(packets.len())];
+            let from = numbers.number_below(other.len());
             octets.splice(at.., other[from..].iter().copied());
         }
     }

@@ -4,29 +4,29 @@
 mod common;
 
 use carnet_wire::Error;
-use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply};
+use carnet_wire::discovery::{HomeAgentDiscoveryReply, HomeAgentDiscoveryRequest, emit_discovery_reply};
 use carnet_wire::icmpv6::{
-    ErrorMessage, echo_reply, error_packet, may_answer, may_answer_with, packet, parse_error, types,
-    verify_checksum,
+    Icmpv6ErrorMessage, answer_echo_request, emit_packet, error_packet, may_send_any_error, may_send_error,
+    message_type, parse_error, verify_checksum,
 };
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use carnet_wire::nd::{
     NdOption, NdOptions, NeighborAdvertisement, NeighborSolicitation, PrefixInformation, RouteInformation,
     RoutePreference, RouterAdvertisement, RouterAdvertisementRepr, RouterSolicitation, check_header,
-    router_advertisement, solicited_node,
+    emit_router_advertisement, solicited_node_address,
 };
-use common::{address, hex, to_hex};
+use common::{parse_address, parse_hex, to_hex};
 use std::net::Ipv6Addr;
 
 const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 const MULTICAST_GROUP: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1);
 
-const ERROR_MESSAGES: [ErrorMessage; 4] = [
-    ErrorMessage::DestinationUnreachable { code: 3 },
-    ErrorMessage::PacketTooBig { mtu: 1400 },
-    ErrorMessage::TimeExceeded { code: 0 },
-    ErrorMessage::ParameterProblem { code: 1, pointer: 40 },
+const ERROR_MESSAGES: [Icmpv6ErrorMessage; 4] = [
+    Icmpv6ErrorMessage::DestinationUnreachable { code: 3 },
+    Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 },
+    Icmpv6ErrorMessage::TimeExceeded { code: 0 },
+    Icmpv6ErrorMessage::ParameterProblem { code: 1, pointer: 40 },
 ];
 
 fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
@@ -46,7 +46,7 @@ fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
 fn icmpv6_error_quotes_at_most_the_minimum_mtu() {
     for error in ERROR_MESSAGES {
         for length in [0, 100, 1184, 1192, 1193, 1400, 9000] {
-            let invoking = udp_packet(B, address("2001:db8:5::5"), length);
+            let invoking = udp_packet(B, parse_address("2001:db8:5::5"), length);
             let made = error_packet(A, B, error, &invoking);
             assert_eq!(made.len(), (48 + invoking.len()).min(MIN_MTU));
             let (header, message) = Header::parse_packet(&made).expect("IPv6");
@@ -62,10 +62,10 @@ fn icmpv6_error_quotes_at_most_the_minimum_mtu() {
 
 #[test]
 fn icmpv6_error_has_the_layout_of_rfc_4443() {
-    let made = error_packet(A, B, ErrorMessage::PacketTooBig { mtu: 1400 }, &[0xaa]);
+    let made = error_packet(A, B, Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 }, &[0xaa]);
     assert_eq!(to_hex(&made[40..42]), "0200");
     assert_eq!(to_hex(&made[44..]), "00000578aa");
-    let made = error_packet(A, B, ErrorMessage::ParameterProblem { code: 2, pointer: 0x2a }, &[]);
+    let made = error_packet(A, B, Icmpv6ErrorMessage::ParameterProblem { code: 2, pointer: 0x2a }, &[]);
     assert_eq!(to_hex(&made[40..42]), "0402");
     assert_eq!(to_hex(&made[44..]), "0000002a");
     let unknown = parse_error(&[5, 0, 0, 0, 0, 0, 0, 0]);
@@ -74,7 +74,7 @@ fn icmpv6_error_has_the_layout_of_rfc_4443() {
 
 #[test]
 fn wrong_icmpv6_checksum_is_refused() {
-    let mut made = packet(A, B, 64, vec![128, 0, 0, 0, 1, 2, 3, 4]);
+    let mut made = emit_packet(A, B, 64, vec![128, 0, 0, 0, 1, 2, 3, 4]);
     assert_eq!(verify_checksum(A, B, &made[40..]), Ok(()));
     assert!(matches!(verify_checksum(A, MULTICAST_GROUP, &made[40..]), Err(Error::Checksum { .. })));
     for bit in 0..64 {
@@ -87,7 +87,7 @@ fn wrong_icmpv6_checksum_is_refused() {
 /// RFC 4443 2.4 (e): the packets about which a node sends no error.
 #[test]
 fn icmpv6_error_is_not_sent_where_rfc_4443_forbids_it() {
-    assert!(may_answer(&udp_packet(A, B, 8)));
+    assert!(may_send_any_error(&udp_packet(A, B, 8)));
     // (e.1) and (e.2): a node does not answer errors and redirects; it may answer informational messages.
     for (message_type, answered) in [
         (1, false),
@@ -99,67 +99,76 @@ fn icmpv6_error_is_not_sent_where_rfc_4443_forbids_it() {
         (137, false),
         (255, true),
     ] {
-        let invoking = packet(A, B, 64, vec![message_type, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(may_answer(&invoking), answered, "type {message_type}");
+        let invoking = emit_packet(A, B, 64, vec![message_type, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(may_send_any_error(&invoking), answered, "type {message_type}");
         // The rule also holds for an ICMPv6 message behind an extension header.
         let mut behind = invoking[..40].to_vec();
         behind[6] = protocol::DESTINATION_OPTIONS;
         behind[5] = 16;
         behind.extend([protocol::ICMPV6, 0, 1, 4, 0, 0, 0, 0]);
         behind.extend(&invoking[40..]);
-        assert_eq!(may_answer(&behind), answered, "type {message_type} behind options");
+        assert_eq!(may_send_any_error(&behind), answered, "type {message_type} behind options");
         // The octets end before the ICMPv6 type: a node does not answer.
-        assert!(!may_answer(&behind[..48]));
-        assert!(!may_answer(&invoking[..40]));
+        assert!(!may_send_any_error(&behind[..48]));
+        assert!(!may_send_any_error(&invoking[..40]));
     }
     // A later fragment of an ICMPv6 message may be part of an error.
     let mut fragment = udp_packet(A, B, 16);
     fragment[6] = protocol::FRAGMENT;
     fragment[40..44].copy_from_slice(&[protocol::ICMPV6, 0, 0, 8]);
-    assert!(!may_answer(&fragment));
+    assert!(!may_send_any_error(&fragment));
     fragment[40] = protocol::UDP;
-    assert!(may_answer(&fragment));
+    assert!(may_send_any_error(&fragment));
     // (e.3): a node does not answer a multicast destination, with two exceptions.
-    assert!(!may_answer(&udp_packet(A, MULTICAST_GROUP, 8)));
+    assert!(!may_send_any_error(&udp_packet(A, MULTICAST_GROUP, 8)));
     for error in ERROR_MESSAGES {
-        let too_big = matches!(error, ErrorMessage::PacketTooBig { .. });
-        assert_eq!(may_answer_with(error, &udp_packet(A, MULTICAST_GROUP, 8)), too_big);
+        let too_big = matches!(error, Icmpv6ErrorMessage::PacketTooBig { .. });
+        assert_eq!(may_send_error(error, &udp_packet(A, MULTICAST_GROUP, 8)), too_big);
         // (e.6): a node does not answer an unspecified or multicast source.
         for source in [Ipv6Addr::UNSPECIFIED, MULTICAST_GROUP] {
-            assert!(!may_answer_with(error, &udp_packet(source, B, 8)));
-            assert!(!may_answer_with(error, &udp_packet(source, MULTICAST_GROUP, 8)));
+            assert!(!may_send_error(error, &udp_packet(source, B, 8)));
+            assert!(!may_send_error(error, &udp_packet(source, MULTICAST_GROUP, 8)));
         }
-        assert!(may_answer_with(error, &udp_packet(A, B, 8)));
+        assert!(may_send_error(error, &udp_packet(A, B, 8)));
     }
-    assert!(!may_answer(&[]));
-    assert!(!may_answer(&[0x45; 40]));
+    assert!(!may_send_any_error(&[]));
+    assert!(!may_send_any_error(&[0x45; 40]));
 }
 
 #[test]
 fn echo_request_and_reply_are_encoded_and_decoded() {
-    let request = packet(A, B, 3, hex("8000000012340001deadbeef0102"));
-    let reply = echo_reply(&request).expect("an echo request");
-    assert_eq!(reply, packet(B, A, 64, hex("8100000012340001deadbeef0102")));
+    let request = emit_packet(A, B, 3, parse_hex("8000000012340001deadbeef0102"));
+    let reply = answer_echo_request(&request).expect("an echo request");
+    assert_eq!(reply, emit_packet(B, A, 64, parse_hex("8100000012340001deadbeef0102")));
     // The reply does not contain octets behind the payload (Ethernet padding).
     let padded = [&request[..], &[0; 6]].concat();
-    assert_eq!(echo_reply(&padded), Some(reply.clone()));
+    assert_eq!(answer_echo_request(&padded), Some(reply.clone()));
     // A node does not answer an Echo Reply, a wrong checksum, a multicast destination, an invalid source or a
     // truncated message.
-    assert_eq!(echo_reply(&reply), None);
+    assert_eq!(answer_echo_request(&reply), None);
     let mut wrong = request.clone();
     wrong[50] ^= 1;
-    assert_eq!(echo_reply(&wrong), None);
-    assert_eq!(echo_reply(&packet(A, MULTICAST_GROUP, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
-    assert_eq!(echo_reply(&packet(MULTICAST_GROUP, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
-    assert_eq!(echo_reply(&packet(Ipv6Addr::UNSPECIFIED, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])), None);
-    assert_eq!(echo_reply(&packet(A, B, 3, vec![128, 0, 0, 0, 0, 0])), None);
-    assert_eq!(echo_reply(&request[..50]), None);
+    assert_eq!(answer_echo_request(&wrong), None);
+    assert_eq!(
+        answer_echo_request(&emit_packet(A, MULTICAST_GROUP, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])),
+        None
+    );
+    assert_eq!(
+        answer_echo_request(&emit_packet(MULTICAST_GROUP, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])),
+        None
+    );
+    assert_eq!(
+        answer_echo_request(&emit_packet(Ipv6Addr::UNSPECIFIED, A, 3, vec![128, 0, 0, 0, 0, 0, 0, 0])),
+        None
+    );
+    assert_eq!(answer_echo_request(&emit_packet(A, B, 3, vec![128, 0, 0, 0, 0, 0])), None);
+    assert_eq!(answer_echo_request(&request[..50]), None);
 }
 
 #[test]
 fn neighbor_discovery_needs_hop_limit_255() {
     let message = RouterSolicitation { source_link_address: None }.emit();
-    let made = packet(address("fe80::1"), address("ff02::2"), 255, message);
+    let made = emit_packet(parse_address("fe80::1"), parse_address("ff02::2"), 255, message);
     let (header, message) = Header::parse_packet(&made).expect("IPv6");
     assert_eq!(check_header(&header, message), Ok(()));
     let routed = Header { hop_limit: 254, ..header };
@@ -219,7 +228,7 @@ fn invalid_neighbor_discovery_messages_are_refused() {
 #[test]
 fn invalid_neighbor_discovery_options_are_unknown() {
     let read = |text: &str| {
-        let octets = hex(text);
+        let octets = parse_hex(text);
         let options = NdOptions::parse(&octets).expect("structure");
         let (count, known) =
             (options.count(), options.filter(|option| !matches!(option, NdOption::Unknown { .. })).count());
@@ -260,7 +269,7 @@ fn route_information_option_has_shortest_length() {
         NdOption::RouteInformation(route).emit_into(&mut octets);
         assert_eq!((octets.len(), octets[1], octets[3]), (usize::from(units) * 8, units, 0x18));
         let back = NdOptions::parse(&octets).expect("structure").next();
-        let expected = RouteInformation { prefix: address(expected), ..route };
+        let expected = RouteInformation { prefix: parse_address(expected), ..route };
         assert_eq!(back, Some(NdOption::RouteInformation(expected)));
     }
 }
@@ -269,7 +278,7 @@ fn route_information_option_has_shortest_length() {
 fn router_preference_is_encoded_and_decoded() {
     let emit = |preference, router_lifetime| {
         let repr = RouterAdvertisementRepr { preference, router_lifetime, ..Default::default() };
-        router_advertisement(&repr)
+        emit_router_advertisement(&repr)
     };
     for (preference, bits) in
         [(RoutePreference::High, 0x08), (RoutePreference::Medium, 0), (RoutePreference::Low, 0x18)]
@@ -292,7 +301,7 @@ fn router_preference_is_encoded_and_decoded() {
 fn prefix_information_has_the_layout_of_rfc_4861() {
     let mut octets = Vec::new();
     NdOption::PrefixInformation(PrefixInformation {
-        prefix: address("2001:db8:1::1"),
+        prefix: parse_address("2001:db8:1::1"),
         prefix_length: 64,
         on_link: true,
         autonomous: false,
@@ -309,24 +318,27 @@ fn prefix_information_has_the_layout_of_rfc_4861() {
 
 #[test]
 fn solicited_node_address_follows_rfc_4291() {
-    assert_eq!(solicited_node(address("2001:db8::12:3456:789a")), address("ff02::1:ff56:789a"));
+    assert_eq!(
+        solicited_node_address(parse_address("2001:db8::12:3456:789a")),
+        parse_address("ff02::1:ff56:789a")
+    );
 }
 
 #[test]
 fn invalid_home_agent_discovery_messages_are_refused() {
-    let reply = discovery_reply(7, false, &[A, B]);
+    let reply = emit_discovery_reply(7, false, &[A, B]);
     assert_eq!(reply.len(), 40);
-    let read = DiscoveryReply::parse(&reply).expect("fine");
+    let read = HomeAgentDiscoveryReply::parse(&reply).expect("fine");
     assert_eq!((read.identifier, read.mobile_router), (7, false));
     assert_eq!(read.addresses().collect::<Vec<_>>(), [A, B]);
-    let cut = DiscoveryReply::parse(&reply[..39]);
+    let cut = HomeAgentDiscoveryReply::parse(&reply[..39]);
     let expected = Error::Length { what: "home agent addresses", expected: "a multiple of 16", found: 31 };
     assert_eq!(cut, Err(expected));
-    assert!(DiscoveryRequest::parse(&reply).is_err());
-    let request = DiscoveryRequest { identifier: 0xabcd, mobile_router: true }.emit();
+    assert!(HomeAgentDiscoveryRequest::parse(&reply).is_err());
+    let request = HomeAgentDiscoveryRequest { identifier: 0xabcd, mobile_router: true }.emit();
     assert_eq!(to_hex(&request), "90000000abcd8000");
-    assert_eq!(request[0], types::DHAAD_REQUEST);
+    assert_eq!(request[0], message_type::DHAAD_REQUEST);
     for end in 0..8 {
-        assert!(matches!(DiscoveryRequest::parse(&request[..end]), Err(Error::Truncated { .. })));
+        assert!(matches!(HomeAgentDiscoveryRequest::parse(&request[..end]), Err(Error::Truncated { .. })));
     }
 }

@@ -3,13 +3,13 @@
 mod common;
 
 use carnet_wire::Error;
-use carnet_wire::icmpv6::ErrorMessage;
-use carnet_wire::mobility::flow::Identifiers;
+use carnet_wire::icmpv6::Icmpv6ErrorMessage;
+use carnet_wire::mobility::flow_identification::BindingIdentifiers;
 use carnet_wire::mobility::{
-    BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
-    Options, Status, authentication_field, builder, set_checksum,
+    BindingError, BindingStatus, BindingUpdateFlags, ControlPacket, MobilityHeader, MobilityHeaderBuilder,
+    MobilityOption, MobilityOptions, ParsedMobilityMessage, authentication_field, builder, set_checksum,
 };
-use common::{address, hex, to_hex};
+use common::{parse_address, parse_hex, to_hex};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
@@ -17,8 +17,8 @@ const IPV4_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 const C: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 3);
 
-fn update_builder() -> Builder {
-    Builder::binding_update(7, BindingUpdateFlags::default(), 15)
+fn update_builder() -> MobilityHeaderBuilder {
+    MobilityHeaderBuilder::binding_update(7, BindingUpdateFlags::default(), 15)
 }
 
 fn mn_ha_option(data: &[u8]) -> MobilityOption<'_> {
@@ -33,14 +33,14 @@ fn mn_aaa_option(data: &[u8]) -> MobilityOption<'_> {
 fn mobility_messages_without_options_are_parsed() {
     // RFC 6275: a Binding Update or Binding Acknowledgement without options has 4 octets of padding.
     assert_eq!(to_hex(&update_builder().finish()), "3b01050000000007 0000000f01020000".replace(' ', ""));
-    let acknowledgement = Builder::binding_acknowledgement(135, true, true, 0x1234, 0).finish();
+    let acknowledgement = MobilityHeaderBuilder::binding_acknowledgement(135, true, true, 0x1234, 0).finish();
     assert_eq!(to_hex(&acknowledgement), "3b010600000087c01234000001020000");
-    assert_eq!(to_hex(&Builder::binding_refresh_request().finish()), "3b00000000000000");
-    let error = Builder::binding_error(1, A).finish();
+    assert_eq!(to_hex(&MobilityHeaderBuilder::binding_refresh_request().finish()), "3b00000000000000");
+    let error = MobilityHeaderBuilder::binding_error(1, A).finish();
     assert_eq!(to_hex(&error), "3b020700000001002001 0db8000000000000000000000001".replace(' ', ""));
     let header = MobilityHeader::parse(&error).expect("fine");
     let expected = BindingError { status: BindingError::UNKNOWN_BINDING, home_address: A };
-    assert_eq!(header.message(), Ok(Message::BindingError(expected)));
+    assert_eq!(header.message(), Ok(ParsedMobilityMessage::BindingError(expected)));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn invalid_mobility_headers_are_refused() {
     assert_eq!(MobilityHeader::parse_verified(&good, A, C), Err(checksum));
 
     let problem = |error: Error| match error.parameter_problem(100) {
-        Some(ErrorMessage::ParameterProblem { code, pointer }) => Some((code, pointer)),
+        Some(Icmpv6ErrorMessage::ParameterProblem { code, pointer }) => Some((code, pointer)),
         other => panic!("{other:?}"),
     };
     let mut payload = good.clone();
@@ -130,28 +130,31 @@ fn mobility_header_ends_at_its_length() {
 
 #[test]
 fn unknown_mobility_message_types_are_kept() {
-    let header = hex("3b00ff0000000000");
+    let header = parse_hex("3b00ff0000000000");
     let header = MobilityHeader::parse(&header).expect("fine");
     assert!(!header.is_known_type());
-    assert_eq!(header.message(), Ok(Message::Other(255)));
+    assert_eq!(header.message(), Ok(ParsedMobilityMessage::Other(255)));
     // RFC 6275 9.2: the parser checks the MH Type before the payload protocol.
-    let both = hex("0600ff0000000000");
-    assert_eq!(MobilityHeader::parse(&both).and_then(|header| header.message()), Ok(Message::Other(255)));
-    let test_init = hex("3b010100000000000000000000000000");
+    let both = parse_hex("0600ff0000000000");
+    assert_eq!(
+        MobilityHeader::parse(&both).and_then(|header| header.message()),
+        Ok(ParsedMobilityMessage::Other(255))
+    );
+    let test_init = parse_hex("3b010100000000000000000000000000");
     let test_init = MobilityHeader::parse(&test_init).expect("fine");
     assert!(test_init.is_known_type());
-    assert_eq!(test_init.message(), Ok(Message::Other(1)));
+    assert_eq!(test_init.message(), Ok(ParsedMobilityMessage::Other(1)));
 }
 
 #[test]
 fn mobility_option_beyond_the_message_refuses_it() {
     for last in ["03ff0000", "0310 0000", "c8030000", "01030000", "00000003", "000000c8"] {
-        let octets = hex(&format!("3b010500000000070000000f{last}"));
+        let octets = parse_hex(&format!("3b010500000000070000000f{last}"));
         let header = MobilityHeader::parse(&octets).expect("fine");
         assert!(matches!(header.message(), Err(Error::Truncated { .. })), "{last}");
     }
     for last in ["00000000", "01020000", "00010100", "c8020000", "c801ff00", "000000 00"] {
-        let octets = hex(&format!("3b010500000000070000000f{last}"));
+        let octets = parse_hex(&format!("3b010500000000070000000f{last}"));
         let header = MobilityHeader::parse(&octets).expect("fine");
         assert!(header.message().is_ok(), "{last}");
     }
@@ -160,9 +163,11 @@ fn mobility_option_beyond_the_message_refuses_it() {
 #[test]
 fn every_message_type_refuses_options_beyond_its_end() {
     for octets in [
-        Builder::binding_refresh_request().option(&MobilityOption::BindingRefreshAdvice(1)).finish(),
-        Builder::binding_acknowledgement(0, false, false, 1, 1).finish(),
-        Builder::binding_error(1, A).option(&MobilityOption::BindingRefreshAdvice(1)).finish(),
+        MobilityHeaderBuilder::binding_refresh_request()
+            .option(&MobilityOption::BindingRefreshAdvice(1))
+            .finish(),
+        MobilityHeaderBuilder::binding_acknowledgement(0, false, false, 1, 1).finish(),
+        MobilityHeaderBuilder::binding_error(1, A).option(&MobilityOption::BindingRefreshAdvice(1)).finish(),
     ] {
         let mut octets = octets;
         assert!(MobilityHeader::parse(&octets).expect("fine").message().is_ok());
@@ -177,12 +182,12 @@ fn every_message_type_refuses_options_beyond_its_end() {
 #[test]
 fn mobility_option_with_wrong_length_is_a_single_error() {
     let one = |text: &str| {
-        let octets = hex(text);
-        let options = Options::parse(&octets).expect("structure");
+        let octets = parse_hex(text);
+        let options = MobilityOptions::parse(&octets).expect("structure");
         let read: Vec<_> = options.iter().collect();
         // The parser still reads the options after an invalid one.
-        let more = [&octets[..], &hex("02020005")].concat();
-        let last = Options::parse(&more).expect("structure").iter().last();
+        let more = [&octets[..], &parse_hex("02020005")].concat();
+        let last = MobilityOptions::parse(&more).expect("structure").iter().last();
         assert_eq!(last, Some(Ok(MobilityOption::BindingRefreshAdvice(5))));
         assert_eq!(read.len(), 1);
         read[0].map(|option| option.option_type())
@@ -226,7 +231,7 @@ fn length_of_each_mobility_option_is_checked() {
     for (option_type, what, expected, good) in all {
         for length in 0..=255u8 {
             let octets = [&[option_type, length][..], &vec![0xff; usize::from(length)]].concat();
-            let options = Options::parse(&octets).expect("structure");
+            let options = MobilityOptions::parse(&octets).expect("structure");
             let read: Vec<_> = options.iter().collect();
             let found = usize::from(length);
             let fits = good.contains(&length)
@@ -243,8 +248,13 @@ fn length_of_each_mobility_option_is_checked() {
         }
     }
     let one = |text: &str| {
-        let octets = hex(text);
-        Options::parse(&octets).expect("structure").iter().next().expect("one").map(|o| format!("{o:?}"))
+        let octets = parse_hex(text);
+        MobilityOptions::parse(&octets)
+            .expect("structure")
+            .iter()
+            .next()
+            .expect("one")
+            .map(|o| format!("{o:?}"))
     };
     let as_text = |option: MobilityOption<'_>| Ok(format!("{option:?}"));
     let address = Ipv4Addr::new(192, 0, 2, 7);
@@ -303,7 +313,7 @@ fn every_mobility_option_is_aligned() {
         (binding_identifier_option(None), 2, 0),
         (binding_identifier_option(Some(IPV4_ADDRESS.into())), 8, 2),
         (binding_identifier_option(Some(A.into())), 8, 2),
-        (MobilityOption::FlowSummary(Identifiers::parse(&data[..4], "").expect("two")), 2, 0),
+        (MobilityOption::FlowSummary(BindingIdentifiers::parse(&data[..4], "").expect("two")), 2, 0),
         // The selector in the option requires the alignment of 8n.
         (
             MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &data[..5] },
@@ -366,7 +376,7 @@ fn mobility_checksum_covers_routing_header_addresses() {
         (None, None, A, B, 40, 135),
         (Some(C), None, C, B, 64, 60),
         (None, Some(C), A, C, 64, 43),
-        (Some(C), Some(address("2001:db8::4")), C, address("2001:db8::4"), 88, 43),
+        (Some(C), Some(parse_address("2001:db8::4")), C, parse_address("2001:db8::4"), 88, 43),
     ];
     for (home_address, routing_home_address, pseudo_source, pseudo_destination, offset, next) in cases {
         let mut mobility_header = update_builder().finish();
@@ -379,7 +389,7 @@ fn mobility_checksum_covers_routing_header_addresses() {
             mobility_header: &mut mobility_header,
         }
         .emit();
-        let extensions = carnet_wire::extension::Extensions::parse(&packet).expect("fine");
+        let extensions = carnet_wire::extension::ExtensionHeaders::parse(&packet).expect("fine");
         assert_eq!((extensions.upper_layer_offset, packet[6]), (offset, next));
         assert_eq!(extensions.home_address, home_address);
         assert_eq!(extensions.routing_home_address, routing_home_address);
@@ -392,10 +402,10 @@ fn mobility_checksum_covers_routing_header_addresses() {
 #[test]
 fn authentication_option_must_be_last() {
     let data = [0x55; 12];
-    let find = |builder: Builder| authentication_field(&builder.finish());
+    let find = |builder: MobilityHeaderBuilder| authentication_field(&builder.finish());
     assert_eq!(find(update_builder()), Ok(None));
     assert_eq!(find(update_builder().option(&mn_aaa_option(&data))), Ok(None));
-    assert_eq!(find(Builder::binding_refresh_request()), Ok(None));
+    assert_eq!(find(MobilityHeaderBuilder::binding_refresh_request()), Ok(None));
     let field = find(update_builder().option(&mn_ha_option(&data))).expect("fine").expect("there");
     assert_eq!((field.spi, field.covered_range, field.data_range), (300, 0..20, 20..32));
     // Behind MN-HA only MN-AAA and padding may follow.
@@ -410,7 +420,8 @@ fn authentication_option_must_be_last() {
         let before = find(update_builder().option(&option).option(&mn_ha_option(&data)));
         assert!(matches!(before, Ok(Some(_))), "{option:?}");
     }
-    let acknowledged = Builder::binding_acknowledgement(0, false, true, 7, 15).option(&mn_ha_option(&data));
+    let acknowledged =
+        MobilityHeaderBuilder::binding_acknowledgement(0, false, true, 7, 15).option(&mn_ha_option(&data));
     assert!(matches!(find(acknowledged), Ok(Some(_))));
     // RFC 4285 5: a message has at most one option of each subtype, and MN-HA before MN-AAA.
     let repeated = find(update_builder().option(&mn_ha_option(&data)).option(&mn_ha_option(&data)));
@@ -425,7 +436,7 @@ fn authentication_option_must_be_last() {
     let swapped = find(update_builder().option(&mn_aaa_option(&data)).option(&mn_ha_option(&data)));
     assert!(matches!(swapped, Err(Error::Order { .. })));
     // An authentication option too short for its SPI is an error.
-    let short = hex("3b02050000000007 0000000f 0904 01000000 010400000000".replace(' ', "").as_str());
+    let short = parse_hex("3b02050000000007 0000000f 0904 01000000 010400000000".replace(' ', "").as_str());
     let expected = Error::Length { what: "authentication option", expected: "at least 5", found: 4 };
     assert_eq!(authentication_field(&short), Err(expected));
     // The parser accepts empty authentication data: the caller knows the algorithm and its length.
@@ -448,11 +459,11 @@ fn mac_covers_the_checksum_field_as_zero() {
 
 #[test]
 fn binding_acknowledgement_statuses_match_the_rfcs() {
-    assert!(!Status::ACCEPTED.is_rejection());
-    assert!(!Status(127).is_rejection());
-    assert!(Status(128).is_rejection());
-    assert_eq!(Status::INVALID_CARE_OF_ADDRESS.0, 174);
-    assert_eq!(Status::NOT_AUTHORIZED_FOR_PREFIX.to_string(), "142 (Not Authorized for Prefix)");
-    assert_eq!(Status(200).meaning(), "unassigned");
-    assert_eq!(u8::from(Status::from(135)), 135);
+    assert!(!BindingStatus::ACCEPTED.is_rejection());
+    assert!(!BindingStatus(127).is_rejection());
+    assert!(BindingStatus(128).is_rejection());
+    assert_eq!(BindingStatus::INVALID_CARE_OF_ADDRESS.0, 174);
+    assert_eq!(BindingStatus::NOT_AUTHORIZED_FOR_PREFIX.to_string(), "142 (Not Authorized for Prefix)");
+    assert_eq!(BindingStatus(200).meaning(), "unassigned");
+    assert_eq!(u8::from(BindingStatus::from(135)), 135);
 }

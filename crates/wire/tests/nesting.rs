@@ -2,12 +2,12 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::nd::nesting::{MAX_PATH_LEN, MAX_PREFIXES};
-use carnet_wire::nd::option::option_type;
-use carnet_wire::nd::registration::{is_later_transaction, next_transaction_id};
+use carnet_wire::nd::address_registration::{is_later_transaction, next_transaction_id};
+use carnet_wire::nd::nd_option::option_type;
+use carnet_wire::nd::nesting::{MAX_PREFIXES, MAX_ROUTERS_IN_PATH};
 use carnet_wire::nd::{
     AddressRegistration, NdOption, NdOptions, NeighborSolicitation, NestingInformation, RouterAdvertisement,
-    RouterAdvertisementRepr, router_advertisement,
+    RouterAdvertisementRepr, emit_router_advertisement,
 };
 use proptest::prelude::*;
 
@@ -24,9 +24,13 @@ fn any_nesting_information() -> impl Strategy<Value = NestingInformation> {
     (
         any::<bool>(),
         prop::collection::vec(any_network(), 0..=MAX_PREFIXES),
-        prop::collection::vec(any_address(), 0..=MAX_PATH_LEN),
+        prop::collection::vec(any_address(), 0..=MAX_ROUTERS_IN_PATH),
     )
-        .prop_map(|(grounded, prefixes, path)| NestingInformation { grounded, prefixes, path })
+        .prop_map(|(grounded, prefixes, path)| NestingInformation {
+            grounded,
+            prefixes,
+            path_home_addresses: path,
+        })
 }
 
 fn any_registration() -> impl Strategy<Value = AddressRegistration> {
@@ -45,7 +49,10 @@ fn emit_in_advertisement(information: &NestingInformation) -> Vec<u8> {
     let data = information.emit_data();
     let options =
         [NdOption::Mtu(1460), NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data }];
-    router_advertisement(&RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() })
+    emit_router_advertisement(&RouterAdvertisementRepr {
+        options: &options,
+        ..RouterAdvertisementRepr::default()
+    })
 }
 
 proptest! {
@@ -77,7 +84,7 @@ proptest! {
     fn random_nesting_options_are_refused(data in prop::collection::vec(any::<u8>(), 0..=2038)) {
         let option = NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data };
         if let Some(read) = NestingInformation::read(&option) {
-            prop_assert_eq!(6 + 8 * read.prefixes.len() + 16 * read.path.len(), data.len());
+            prop_assert_eq!(6 + 8 * read.prefixes.len() + 16 * read.path_home_addresses.len(), data.len());
         }
         let _any = AddressRegistration::from_message(&data);
     }

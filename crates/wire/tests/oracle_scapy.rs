@@ -8,21 +8,22 @@
 
 mod common;
 
-use carnet_wire::discovery::{DiscoveryRequest, discovery_reply};
-use carnet_wire::extension::Extensions;
-use carnet_wire::icmpv6::{ErrorMessage, error_packet, packet};
+use carnet_wire::discovery::{HomeAgentDiscoveryRequest, emit_discovery_reply};
+use carnet_wire::extension::ExtensionHeaders;
+use carnet_wire::icmpv6::{Icmpv6ErrorMessage, emit_packet, error_packet};
 use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::{
-    BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
+    BindingUpdateFlags, ControlPacket, MobilityHeader, MobilityHeaderBuilder, MobilityOption,
+    ParsedMobilityMessage,
 };
-use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::nd_option::option_type;
 use carnet_wire::nd::{
     DnsSearchList, HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation,
     PrefixInformation, RecursiveDnsServers, RouteInformation, RoutePreference, RouterAdvertisementRepr,
-    RouterSolicitation, router_advertisement,
+    RouterSolicitation, emit_router_advertisement,
 };
-use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
-use common::{address, hex, to_hex, tools};
+use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
+use common::{parse_address, parse_hex, to_hex, tools};
 use std::io::Write;
 use std::net::Ipv6Addr;
 use std::process::{Command, Stdio};
@@ -49,12 +50,12 @@ const HOME_ADDRESS: &str = "2001:db8:1::1234";
 const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
 
 /// Returns a packet from a mobile router away from home to the home agent.
-fn packet_to_agent(builder: Builder) -> Vec<u8> {
+fn packet_to_agent(builder: MobilityHeaderBuilder) -> Vec<u8> {
     ControlPacket {
-        source: address(CARE_OF_ADDRESS),
-        destination: address(HOME_AGENT_ADDRESS),
+        source: parse_address(CARE_OF_ADDRESS),
+        destination: parse_address(HOME_AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: Some(address(HOME_ADDRESS)),
+        home_address: Some(parse_address(HOME_ADDRESS)),
         routing_home_address: None,
         mobility_header: &mut builder.finish(),
     }
@@ -62,22 +63,22 @@ fn packet_to_agent(builder: Builder) -> Vec<u8> {
 }
 
 /// Returns a packet from the home agent to a mobile router away from home.
-fn packet_to_router(builder: Builder) -> Vec<u8> {
+fn packet_to_router(builder: MobilityHeaderBuilder) -> Vec<u8> {
     ControlPacket {
-        source: address(HOME_AGENT_ADDRESS),
-        destination: address(CARE_OF_ADDRESS),
+        source: parse_address(HOME_AGENT_ADDRESS),
+        destination: parse_address(CARE_OF_ADDRESS),
         hop_limit: 64,
         home_address: None,
-        routing_home_address: Some(address(HOME_ADDRESS)),
+        routing_home_address: Some(parse_address(HOME_ADDRESS)),
         mobility_header: &mut builder.finish(),
     }
     .emit()
 }
 
-fn plain_packet(builder: Builder) -> Vec<u8> {
+fn plain_packet(builder: MobilityHeaderBuilder) -> Vec<u8> {
     ControlPacket {
-        source: address(CARE_OF_ADDRESS),
-        destination: address(HOME_AGENT_ADDRESS),
+        source: parse_address(CARE_OF_ADDRESS),
+        destination: parse_address(HOME_AGENT_ADDRESS),
         hop_limit: 64,
         home_address: None,
         routing_home_address: None,
@@ -87,31 +88,34 @@ fn plain_packet(builder: Builder) -> Vec<u8> {
 }
 
 fn link_packet(source: &str, destination: &str, message: Vec<u8>) -> Vec<u8> {
-    packet(address(source), address(destination), 255, message)
+    emit_packet(parse_address(source), parse_address(destination), 255, message)
 }
 
 /// Returns packets of carnet, each with the scapy expression that must make the same octets.
 fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
-    let prefix = MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 };
-    let care_of = MobilityOption::AlternateCareOfAddress(address(CARE_OF_ADDRESS));
+    let prefix =
+        MobilityOption::MobileNetworkPrefix { prefix: parse_address("2001:db8:2::"), prefix_length: 64 };
+    let care_of = MobilityOption::AlternateCareOfAddress(parse_address(CARE_OF_ADDRESS));
     let flags = BindingUpdateFlags::from_bits;
     vec![
         (
-            packet_to_agent(Builder::binding_update(1, flags(0xc400), 60).option(&care_of).option(&prefix)),
+            packet_to_agent(
+                MobilityHeaderBuilder::binding_update(1, flags(0xc400), 60).option(&care_of).option(&prefix),
+            ),
             "U/MIP6MH_BU(seq=1, flags='AHR', mhtime=60, options=[MIP6OptAltCoA(acoa=C), \
              MIP6OptMobNetPrefix(prefix='2001:db8:2::')])",
         ),
         (
-            packet_to_agent(Builder::binding_update(0xffff, flags(0xffc0 & !0x0240), 0xffff)),
+            packet_to_agent(MobilityHeaderBuilder::binding_update(0xffff, flags(0xffc0 & !0x0240), 0xffff)),
             "U/MIP6MH_BU(seq=65535, flags='AHLKMR', reserved=0x180, mhtime=65535)",
         ),
         (
-            packet_to_agent(Builder::binding_update(2, flags(0xc040), 3)),
+            packet_to_agent(MobilityHeaderBuilder::binding_update(2, flags(0xc040), 3)),
             "U/MIP6MH_BU(seq=2, flags='AH', reserved=0x40, mhtime=3)",
         ),
         (
             packet_to_agent(
-                Builder::binding_update(3, flags(0xc400), 0)
+                MobilityHeaderBuilder::binding_update(3, flags(0xc400), 0)
                     .option(&MobilityOption::MobileNodeIdentifier {
                         subtype: 1,
                         identifier: b"bus42@example.net",
@@ -126,7 +130,7 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             packet_to_agent(
-                Builder::binding_update(4, flags(0x4000), 1)
+                MobilityHeaderBuilder::binding_update(4, flags(0x4000), 1)
                     .option(&MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3] })
                     .option(&care_of),
             ),
@@ -134,19 +138,19 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
              MIP6OptAltCoA(acoa=C)])",
         ),
         (
-            plain_packet(Builder::binding_update(5, flags(0xc400), 0)),
+            plain_packet(MobilityHeaderBuilder::binding_update(5, flags(0xc400), 0)),
             "P/MIP6MH_BU(seq=5, flags='AHR', mhtime=0)",
         ),
         (
             packet_to_router(
-                Builder::binding_acknowledgement(0, false, true, 1, 60)
+                MobilityHeaderBuilder::binding_acknowledgement(0, false, true, 1, 60)
                     .option(&MobilityOption::BindingRefreshAdvice(30)),
             ),
             "R/MIP6MH_BA(status=0, flags='R', seq=1, mhtime=60, options=[MIP6OptBRAdvice(rinter=30)])",
         ),
         (
             packet_to_router(
-                Builder::binding_acknowledgement(144, true, false, 9, 0)
+                MobilityHeaderBuilder::binding_acknowledgement(144, true, false, 9, 0)
                     .option(&MobilityOption::MessageIdentifier(1))
                     .option(&MobilityOption::Authentication { subtype: 1, spi: 7, data: &[1; 12] })
                     .option(&MobilityOption::Authentication { subtype: 2, spi: 3, data: &[2; 20] }),
@@ -155,15 +159,18 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
              options=[MIP6OptReplayProtection(timestamp=1), MIP6OptMsgAuth(mspi=7, authdata=b'\\1'*12), \
              MIP6OptMsgAuth(subtype=2, mspi=3, authdata=b'\\2'*20)])",
         ),
-        (plain_packet(Builder::binding_refresh_request()), "P/MIP6MH_BRR()"),
-        (plain_packet(Builder::binding_error(2, address(HOME_ADDRESS))), "P/MIP6MH_BE(status=2, ha=H)"),
+        (plain_packet(MobilityHeaderBuilder::binding_refresh_request()), "P/MIP6MH_BRR()"),
+        (
+            plain_packet(MobilityHeaderBuilder::binding_error(2, parse_address(HOME_ADDRESS))),
+            "P/MIP6MH_BE(status=2, ha=H)",
+        ),
         (
             link_packet("fe80::1", "ff02::1", {
                 let options = [
                     NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 1]),
                     NdOption::Mtu(1460),
                     NdOption::PrefixInformation(PrefixInformation {
-                        prefix: address("2001:db8:1::1"),
+                        prefix: parse_address("2001:db8:1::1"),
                         prefix_length: 64,
                         on_link: true,
                         autonomous: false,
@@ -177,13 +184,13 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
                         lifetime: 1800,
                     }),
                     NdOption::RouteInformation(RouteInformation {
-                        prefix: address("2001:db8:a::"),
+                        prefix: parse_address("2001:db8:a::"),
                         prefix_length: 64,
                         preference: RoutePreference::High,
                         lifetime: 600,
                     }),
                 ];
-                router_advertisement(&RouterAdvertisementRepr {
+                emit_router_advertisement(&RouterAdvertisementRepr {
                     hop_limit: 64,
                     managed: true,
                     other_configuration: false,
@@ -204,14 +211,14 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             link_packet("fe80::1", "ff02::1", {
-                let servers = vec![address("2001:db8:53::53"), address("fe80::1")];
+                let servers = vec![parse_address("2001:db8:53::53"), parse_address("fe80::1")];
                 let servers = RecursiveDnsServers { lifetime: 180, servers }.emit_data();
                 let domains = vec!["bus.example".to_owned(), "example".to_owned()];
                 let domains = DnsSearchList { lifetime: 180, domains }.emit_data();
                 let options =
                     [(option_type::RECURSIVE_DNS_SERVER, &servers), (option_type::DNS_SEARCH_LIST, &domains)];
                 let options = options.map(|(option_type, data)| NdOption::Unknown { option_type, data });
-                router_advertisement(&RouterAdvertisementRepr {
+                emit_router_advertisement(&RouterAdvertisementRepr {
                     router_lifetime: 1800,
                     options: &options,
                     ..RouterAdvertisementRepr::default()
@@ -235,7 +242,7 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
                 "fe80::1",
                 "ff02::1:ff00:1234",
                 NeighborSolicitation {
-                    target: address(HOME_ADDRESS),
+                    target: parse_address(HOME_ADDRESS),
                     source_link_address: Some([2, 0, 0, 0, 0, 1]),
                 }
                 .emit(),
@@ -248,7 +255,7 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
                 "fe80::1",
                 "ff02::1",
                 NeighborAdvertisement {
-                    target: address(HOME_ADDRESS),
+                    target: parse_address(HOME_ADDRESS),
                     router: true,
                     solicited: false,
                     override_: true,
@@ -259,41 +266,45 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
             "L/ICMPv6ND_NA(tgt=H, R=1, S=0, O=1)/ICMPv6NDOptDstLLAddr(lladdr='02:00:00:00:00:01')",
         ),
         (
-            packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
+            emit_packet(
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
                 64,
-                DiscoveryRequest { identifier: 5, mobile_router: true }.emit(),
+                HomeAgentDiscoveryRequest { identifier: 5, mobile_router: true }.emit(),
             ),
             "P/ICMPv6HAADRequest(id=5, R=1)",
         ),
         (
-            packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
+            emit_packet(
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
                 64,
-                discovery_reply(6, false, &[address(HOME_ADDRESS), address(HOME_AGENT_ADDRESS)]),
+                emit_discovery_reply(
+                    6,
+                    false,
+                    &[parse_address(HOME_ADDRESS), parse_address(HOME_AGENT_ADDRESS)],
+                ),
             ),
             "P/ICMPv6HAADReply(id=6, R=0, addresses=[H, A])",
         ),
         (
-            packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
+            emit_packet(
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
                 64,
                 PrefixSolicitation { identifier: 7 }.emit(),
             ),
             "P/ICMPv6MPSol(id=7)",
         ),
         (
-            packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
+            emit_packet(
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
                 64,
-                prefix_advertisement(
+                emit_prefix_advertisement(
                     8,
                     &[NdOption::PrefixInformation(PrefixInformation {
-                        prefix: address(HOME_AGENT_ADDRESS),
+                        prefix: parse_address(HOME_AGENT_ADDRESS),
                         prefix_length: 64,
                         on_link: true,
                         autonomous: true,
@@ -308,36 +319,36 @@ fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
         ),
         (
             error_packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
-                ErrorMessage::PacketTooBig { mtu: 1400 },
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
+                Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 },
                 b"quoted",
             ),
             "P/ICMPv6PacketTooBig(mtu=1400)/Raw(b'quoted')",
         ),
         (
             error_packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
-                ErrorMessage::ParameterProblem { code: 2, pointer: 46 },
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
+                Icmpv6ErrorMessage::ParameterProblem { code: 2, pointer: 46 },
                 b"quoted",
             ),
             "P/ICMPv6ParamProblem(code=2, ptr=46)/Raw(b'quoted')",
         ),
         (
             error_packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
-                ErrorMessage::DestinationUnreachable { code: 3 },
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
+                Icmpv6ErrorMessage::DestinationUnreachable { code: 3 },
                 b"quoted",
             ),
             "P/ICMPv6DestUnreach(code=3)/Raw(b'quoted')",
         ),
         (
             error_packet(
-                address(CARE_OF_ADDRESS),
-                address(HOME_AGENT_ADDRESS),
-                ErrorMessage::TimeExceeded { code: 0 },
+                parse_address(CARE_OF_ADDRESS),
+                parse_address(HOME_AGENT_ADDRESS),
+                Icmpv6ErrorMessage::TimeExceeded { code: 0 },
                 b"quoted",
             ),
             "P/ICMPv6TimeExceeded(code=0)/Raw(b'quoted')",
@@ -446,15 +457,15 @@ fn random_messages_of_scapy_are_decoded() {
     for line in lines {
         let parts: Vec<&str> = line.split('|').collect();
         let [octets, head, options] = parts[..] else { panic!("{line}") };
-        check_packet(&hex(octets), head, options);
+        check_packet(&parse_hex(octets), head, options);
     }
 }
 
 fn check_packet(packet: &[u8], head: &str, options: &str) {
     let header = Header::parse(packet).expect("IPv6");
-    let extensions = Extensions::parse(packet).expect("extension headers");
+    let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
     for named in [extensions.home_address, extensions.routing_home_address].into_iter().flatten() {
-        assert_eq!(named, address(HOME_ADDRESS));
+        assert_eq!(named, parse_address(HOME_ADDRESS));
     }
     let mobility_header = MobilityHeader::parse_verified(
         &packet[extensions.upper_layer_offset..],
@@ -463,15 +474,15 @@ fn check_packet(packet: &[u8], head: &str, options: &str) {
     )
     .unwrap_or_else(|error| panic!("{error}: {}", to_hex(packet)));
     let (builder, found, read) = match mobility_header.message().expect("message") {
-        Message::BindingUpdate(it) => (
-            Builder::binding_update(it.sequence, it.flags, it.lifetime),
+        ParsedMobilityMessage::BindingUpdate(it) => (
+            MobilityHeaderBuilder::binding_update(it.sequence, it.flags, it.lifetime),
             format!("update {} {} {}", it.sequence, it.flags.bits(), it.lifetime),
             it.options,
         ),
-        Message::BindingAcknowledgement(it) => {
+        ParsedMobilityMessage::BindingAcknowledgement(it) => {
             let flags = u8::from(it.key_management) << 1 | u8::from(it.mobile_router);
             (
-                Builder::binding_acknowledgement(
+                MobilityHeaderBuilder::binding_acknowledgement(
                     it.status,
                     it.key_management,
                     it.mobile_router,

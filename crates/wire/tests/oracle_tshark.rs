@@ -9,20 +9,20 @@
 
 mod common;
 
-use carnet_wire::discovery::{DiscoveryRequest, discovery_reply};
-use carnet_wire::icmpv6::{ErrorMessage, error_packet, packet};
-use carnet_wire::mld::QueryRepr;
+use carnet_wire::discovery::{HomeAgentDiscoveryRequest, emit_discovery_reply};
+use carnet_wire::icmpv6::{Icmpv6ErrorMessage, emit_packet, error_packet};
+use carnet_wire::mld::MldQueryRepr;
 use carnet_wire::mobility::{
-    BindingUpdateFlags, Builder, ControlPacket, MobilityOption, RevocationFlags, RevocationKind,
+    BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption, RevocationFlags, RevocationKind,
 };
-use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::nd_option::option_type;
 use carnet_wire::nd::{
     CaptivePortal, DnsSearchList, HomeAgentInformation, NdOption, NeighborAdvertisement,
     NeighborSolicitation, Pref64, PrefixInformation, RecursiveDnsServers, RouteInformation, RoutePreference,
-    RouterAdvertisementRepr, RouterSolicitation, router_advertisement,
+    RouterAdvertisementRepr, RouterSolicitation, emit_router_advertisement,
 };
-use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
-use common::{address, fixtures, hex, tools};
+use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
+use common::{fixtures, parse_address, parse_hex, tools};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -38,16 +38,16 @@ const EXPERT_FIELDS: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
 /// Lowest expert severity of tshark for warnings and errors; notes are lower.
 const WARNING_SEVERITY: u32 = 0x0060_0000;
 
-fn control_packet(home: bool, routing: bool, builder: Builder) -> Vec<u8> {
+fn control_packet(home: bool, routing: bool, builder: MobilityHeaderBuilder) -> Vec<u8> {
     let (inside, outside) = ("2001:db8:1::1234", "2001:db8:f1::10");
     let agent = "2001:db8:1::1";
     let (source, destination) = if routing { (agent, outside) } else { (outside, agent) };
     ControlPacket {
-        source: address(source),
-        destination: address(destination),
+        source: parse_address(source),
+        destination: parse_address(destination),
         hop_limit: 61,
-        home_address: home.then(|| address(inside)),
-        routing_home_address: routing.then(|| address(inside)),
+        home_address: home.then(|| parse_address(inside)),
+        routing_home_address: routing.then(|| parse_address(inside)),
         mobility_header: &mut builder.finish(),
     }
     .emit()
@@ -55,7 +55,7 @@ fn control_packet(home: bool, routing: bool, builder: Builder) -> Vec<u8> {
 
 /// Returns a Router Advertisement with DNS, NAT64 and captive portal.
 fn host_configuration_advertisement() -> Vec<u8> {
-    let servers = vec![address("2001:db8:53::53"), address("fe80::1")];
+    let servers = vec![parse_address("2001:db8:53::53"), parse_address("fe80::1")];
     let domains = vec!["bus.example".to_owned(), "example".to_owned()];
     let pref64 = Pref64::new("64:ff9b::/96".parse().expect("a prefix"), 180).expect("a length");
     let options = [
@@ -71,20 +71,25 @@ fn host_configuration_advertisement() -> Vec<u8> {
         .iter()
         .map(|(option_type, data)| NdOption::Unknown { option_type: *option_type, data })
         .collect();
-    router_advertisement(&RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() })
+    emit_router_advertisement(&RouterAdvertisementRepr {
+        options: &options,
+        ..RouterAdvertisementRepr::default()
+    })
 }
 
 fn mobility_cases() -> Vec<DissectionCase> {
     let flags = BindingUpdateFlags::from_bits;
-    let prefix =
-        |text, prefix_length| MobilityOption::MobileNetworkPrefix { prefix: address(text), prefix_length };
+    let prefix = |text, prefix_length| MobilityOption::MobileNetworkPrefix {
+        prefix: parse_address(text),
+        prefix_length,
+    };
     let mut cases = vec![
         DissectionCase {
             packet: control_packet(
                 true,
                 false,
-                Builder::binding_update(4711, flags(0xc400), 15)
-                    .option(&MobilityOption::AlternateCareOfAddress(address("2001:db8:f2::20")))
+                MobilityHeaderBuilder::binding_update(4711, flags(0xc400), 15)
+                    .option(&MobilityOption::AlternateCareOfAddress(parse_address("2001:db8:f2::20")))
                     .option(&prefix("2001:db8:a::", 64))
                     .option(&prefix("2001:db8:b::", 56))
                     .option(&MobilityOption::MobileNodeIdentifier {
@@ -123,7 +128,7 @@ fn mobility_cases() -> Vec<DissectionCase> {
             packet: control_packet(
                 false,
                 true,
-                Builder::binding_acknowledgement(142, true, true, 4711, 14)
+                MobilityHeaderBuilder::binding_acknowledgement(142, true, true, 4711, 14)
                     .option(&MobilityOption::BindingRefreshAdvice(10)),
             ),
             fields: vec![
@@ -141,11 +146,15 @@ fn mobility_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: control_packet(false, true, Builder::binding_refresh_request()),
+            packet: control_packet(false, true, MobilityHeaderBuilder::binding_refresh_request()),
             fields: vec![("mip6.mhtype", "0"), ("mip6.hlen", "0")],
         },
         DissectionCase {
-            packet: control_packet(false, false, Builder::binding_error(1, address("2001:db8:1::99"))),
+            packet: control_packet(
+                false,
+                false,
+                MobilityHeaderBuilder::binding_error(1, parse_address("2001:db8:1::99")),
+            ),
             fields: vec![("mip6.mhtype", "7"), ("mip6.be.status", "1"), ("mip6.be.haddr", "2001:db8:1::99")],
         },
     ];
@@ -167,7 +176,7 @@ fn mobility_cases() -> Vec<DissectionCase> {
         let fields = named.map(|(other, name)| (name, if other == bit { "1" } else { "0" }));
         assert!(fields.contains(&(field, "1")));
         cases.push(DissectionCase {
-            packet: control_packet(true, false, Builder::binding_update(1, flags(bit), 1)),
+            packet: control_packet(true, false, MobilityHeaderBuilder::binding_update(1, flags(bit), 1)),
             fields: fields.to_vec(),
         });
     }
@@ -191,7 +200,8 @@ fn revocation_cases() -> Vec<DissectionCase> {
             packet: control_packet(
                 false,
                 true,
-                Builder::binding_revocation(indication, 4712, RevocationFlags::default()).option(&bid),
+                MobilityHeaderBuilder::binding_revocation(indication, 4712, RevocationFlags::default())
+                    .option(&bid),
             ),
             fields: vec![
                 ("mip6.mhtype", "16"),
@@ -204,7 +214,11 @@ fn revocation_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: control_packet(true, false, Builder::binding_revocation(acknowledgement, 4713, global)),
+            packet: control_packet(
+                true,
+                false,
+                MobilityHeaderBuilder::binding_revocation(acknowledgement, 4713, global),
+            ),
             fields: vec![
                 ("mip6.mhtype", "16"),
                 ("mip6.bri_br.type", "2"),
@@ -233,8 +247,8 @@ fn multihoming_and_dual_stack_cases() -> Vec<DissectionCase> {
             packet: control_packet(
                 true,
                 false,
-                Builder::binding_update(7, flags(0xc540), 15)
-                    .option(&bid(1, 0, false, 0, Some(address("2001:db8:f2::20").into())))
+                MobilityHeaderBuilder::binding_update(7, flags(0xc540), 15)
+                    .option(&bid(1, 0, false, 0, Some(parse_address("2001:db8:f2::20").into())))
                     .option(&bid(2, 0, true, 0, Some(v4.into())))
                     .option(&bid(65_535, 0, false, 0, None))
                     .option(&MobilityOption::Ipv4HomeAddress { prefix_length: 24, prefix: true, address: v4 })
@@ -263,7 +277,7 @@ fn multihoming_and_dual_stack_cases() -> Vec<DissectionCase> {
             packet: control_packet(
                 false,
                 true,
-                Builder::binding_acknowledgement(4, false, true, 7, 15)
+                MobilityHeaderBuilder::binding_acknowledgement(4, false, true, 7, 15)
                     .option(&bid(1, 0, false, 0, None))
                     .option(&bid(2, 169, true, 0, None))
                     .option(&MobilityOption::Ipv4AddressAcknowledgement {
@@ -284,7 +298,7 @@ fn multihoming_and_dual_stack_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: control_packet(false, false, Builder::heartbeat_request(0x0102_0304)),
+            packet: control_packet(false, false, MobilityHeaderBuilder::heartbeat_request(0x0102_0304)),
             fields: vec![
                 ("mip6.mhtype", "13"),
                 ("mip6.hb.u_flag", "0"),
@@ -296,7 +310,7 @@ fn multihoming_and_dual_stack_cases() -> Vec<DissectionCase> {
             packet: control_packet(
                 false,
                 false,
-                Builder::heartbeat_response(9).option(&MobilityOption::RestartCounter(41)),
+                MobilityHeaderBuilder::heartbeat_response(9).option(&MobilityOption::RestartCounter(41)),
             ),
             fields: vec![
                 ("mip6.hb.u_flag", "0"),
@@ -306,15 +320,15 @@ fn multihoming_and_dual_stack_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: control_packet(false, false, Builder::unsolicited_heartbeat()),
+            packet: control_packet(false, false, MobilityHeaderBuilder::unsolicited_heartbeat()),
             fields: vec![("mip6.hb.u_flag", "1"), ("mip6.hb.r_flag", "1"), ("mip6.hb.seqnr", "0")],
         },
     ]
 }
 
 fn mld_cases() -> Vec<DissectionCase> {
-    let sources = [address("2001:db8::1"), address("2001:db8::2")];
-    let query = QueryRepr {
+    let sources = [parse_address("2001:db8::1"), parse_address("2001:db8::2")];
+    let query = MldQueryRepr {
         maximum_response_delay: 10_000,
         group: None,
         suppress_router_timers: false,
@@ -322,15 +336,15 @@ fn mld_cases() -> Vec<DissectionCase> {
         query_interval: 125,
         sources: &[],
     };
-    let about = QueryRepr {
-        group: Some(address("ff1e::42")),
+    let about = MldQueryRepr {
+        group: Some(parse_address("ff1e::42")),
         suppress_router_timers: true,
         sources: &sources,
         ..query
     };
     vec![
         DissectionCase {
-            packet: query.packet(address("fe80::5")),
+            packet: query.emit_packet(parse_address("fe80::5")),
             fields: vec![
                 ("icmpv6.type", "130"),
                 ("icmpv6.mld.maximum_response_code", "10000"),
@@ -341,7 +355,7 @@ fn mld_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: about.packet(address("fe80::5")),
+            packet: about.emit_packet(parse_address("fe80::5")),
             fields: vec![
                 ("icmpv6.mld.multicast_address", "ff1e::42"),
                 ("icmpv6.mld.qqi", "125"),
@@ -354,13 +368,13 @@ fn mld_cases() -> Vec<DissectionCase> {
 
 fn icmpv6_cases() -> Vec<DissectionCase> {
     let link = |source: &str, destination: &str, message| {
-        packet(address(source), address(destination), 255, message)
+        emit_packet(parse_address(source), parse_address(destination), 255, message)
     };
     let options = [
         NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 0xa]),
         NdOption::Mtu(1460),
         NdOption::PrefixInformation(PrefixInformation {
-            prefix: address("2001:db8:1::1"),
+            prefix: parse_address("2001:db8:1::1"),
             prefix_length: 64,
             on_link: true,
             autonomous: true,
@@ -374,13 +388,13 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             lifetime: 1800,
         }),
         NdOption::RouteInformation(RouteInformation {
-            prefix: address("2001:db8:a::"),
+            prefix: parse_address("2001:db8:a::"),
             prefix_length: 64,
             preference: RoutePreference::Low,
             lifetime: 600,
         }),
     ];
-    let advertisement = router_advertisement(&RouterAdvertisementRepr {
+    let advertisement = emit_router_advertisement(&RouterAdvertisementRepr {
         hop_limit: 64,
         managed: false,
         other_configuration: true,
@@ -391,7 +405,7 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
         retrans_timer: 1000,
         options: &options,
     });
-    let (router, agent) = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
+    let (router, agent) = (parse_address("2001:db8:f1::10"), parse_address("2001:db8:1::1"));
     let quoted = link("2001:db8:1::1", "2001:db8:f1::10", vec![128, 0, 0, 0, 0, 1, 0, 2]);
     let about = |error| error_packet(agent, router, error, &quoted);
     vec![
@@ -458,7 +472,7 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             packet: link(
                 "::",
                 "ff02::1:ff00:1234",
-                NeighborSolicitation { target: address("2001:db8:1::1234"), source_link_address: None }
+                NeighborSolicitation { target: parse_address("2001:db8:1::1234"), source_link_address: None }
                     .emit(),
             ),
             fields: vec![
@@ -472,7 +486,7 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
                 "2001:db8:1::1",
                 "ff02::1",
                 NeighborAdvertisement {
-                    target: address("2001:db8:1::1234"),
+                    target: parse_address("2001:db8:1::1234"),
                     router: true,
                     solicited: false,
                     override_: true,
@@ -491,11 +505,11 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: packet(
+            packet: emit_packet(
                 router,
                 agent,
                 64,
-                DiscoveryRequest { identifier: 77, mobile_router: true }.emit(),
+                HomeAgentDiscoveryRequest { identifier: 77, mobile_router: true }.emit(),
             ),
             fields: vec![
                 ("icmpv6.type", "144"),
@@ -505,7 +519,12 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: packet(agent, router, 64, discovery_reply(77, false, &[agent, address("2001:db8:1::2")])),
+            packet: emit_packet(
+                agent,
+                router,
+                64,
+                emit_discovery_reply(77, false, &[agent, parse_address("2001:db8:1::2")]),
+            ),
             fields: vec![
                 ("icmpv6.type", "145"),
                 ("icmpv6.checksum.status", "1"),
@@ -515,7 +534,7 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: packet(router, agent, 64, PrefixSolicitation { identifier: 78 }.emit()),
+            packet: emit_packet(router, agent, 64, PrefixSolicitation { identifier: 78 }.emit()),
             fields: vec![
                 ("icmpv6.type", "146"),
                 ("icmpv6.checksum.status", "1"),
@@ -523,7 +542,7 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: packet(agent, router, 64, prefix_advertisement(79, &options[2..3])),
+            packet: emit_packet(agent, router, 64, emit_prefix_advertisement(79, &options[2..3])),
             fields: vec![
                 ("icmpv6.type", "147"),
                 ("icmpv6.checksum.status", "1"),
@@ -535,19 +554,19 @@ fn icmpv6_cases() -> Vec<DissectionCase> {
             ],
         },
         DissectionCase {
-            packet: about(ErrorMessage::PacketTooBig { mtu: 1400 }),
+            packet: about(Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 }),
             fields: vec![("icmpv6.type", "2,128"), ("icmpv6.mtu", "1400"), ("icmpv6.checksum.status", "1,2")],
         },
         DissectionCase {
-            packet: about(ErrorMessage::ParameterProblem { code: 2, pointer: 46 }),
+            packet: about(Icmpv6ErrorMessage::ParameterProblem { code: 2, pointer: 46 }),
             fields: vec![("icmpv6.type", "4,128"), ("icmpv6.code", "2,0"), ("icmpv6.pointer", "46")],
         },
         DissectionCase {
-            packet: about(ErrorMessage::DestinationUnreachable { code: 3 }),
+            packet: about(Icmpv6ErrorMessage::DestinationUnreachable { code: 3 }),
             fields: vec![("icmpv6.type", "1,128"), ("icmpv6.code", "3,0")],
         },
         DissectionCase {
-            packet: about(ErrorMessage::TimeExceeded { code: 0 }),
+            packet: about(Icmpv6ErrorMessage::TimeExceeded { code: 0 }),
             fields: vec![("icmpv6.type", "3,128"), ("icmpv6.code", "0,0")],
         },
     ]
@@ -656,7 +675,7 @@ fn tshark_reports_broken_packet() {
     packet[at] = 60;
     let cases = [
         DissectionCase { packet, fields: vec![] },
-        DissectionCase { packet: hex(fixtures::UMIP_DUPLICATE_DETECTION), fields: vec![] },
+        DissectionCase { packet: parse_hex(fixtures::UMIP_DUPLICATE_DETECTION), fields: vec![] },
     ];
     let names = ["_ws.expert.severity", "icmpv6.checksum.status"];
     let Some(rows) = dissect_with_tshark(&cases, "wire-broken.pcap", &names) else { return };

@@ -4,23 +4,23 @@
 mod common;
 
 use carnet_wire::checksum::upper_layer_checksum;
-use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply};
-use carnet_wire::extension::Extensions;
+use carnet_wire::discovery::{HomeAgentDiscoveryReply, HomeAgentDiscoveryRequest, emit_discovery_reply};
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::fragment::FragmentHeader;
-use carnet_wire::icmpv6::{self, ErrorMessage, echo_reply, error_packet, parse_error};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage, answer_echo_request, error_packet, parse_error};
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::flow::{
-    FlowAction, FlowActionOption, Identifiers, SelectorField, SubOptions, emit_sub_options,
+use carnet_wire::mobility::flow_identification::{
+    BindingIdentifiers, FlowAction, FlowActionOption, FlowSubOptions, SelectorField, emit_sub_options,
 };
-use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
+use carnet_wire::mobility::traffic_selector::{Ipv4Selector, Ipv6Selector, TrafficSelector, ValueRange};
 use carnet_wire::mobility::{
-    BindingError, BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption,
-    authentication_field, set_checksum,
+    BindingError, BindingUpdateFlags, ControlPacket, MobilityHeader, MobilityHeaderBuilder, MobilityOption,
+    ParsedMobilityMessage, authentication_field, set_checksum,
 };
 use carnet_wire::nd::{
     HomeAgentInformation, NdOption, NeighborAdvertisement, NeighborSolicitation, PrefixInformation,
     RouteInformation, RoutePreference, RouterAdvertisement, RouterAdvertisementRepr, RouterSolicitation,
-    router_advertisement,
+    emit_router_advertisement,
 };
 use common::parse_everything;
 use proptest::collection::vec;
@@ -50,7 +50,7 @@ enum OwnedOption {
 }
 
 impl OwnedOption {
-    fn borrow(&self) -> MobilityOption<'_> {
+    fn as_mobility_option(&self) -> MobilityOption<'_> {
         match self {
             OwnedOption::Advice(interval) => MobilityOption::BindingRefreshAdvice(*interval),
             OwnedOption::CareOf(address) => MobilityOption::AlternateCareOfAddress(*address),
@@ -94,7 +94,7 @@ impl OwnedOption {
                 }
             }
             OwnedOption::Summary(fids) => {
-                MobilityOption::FlowSummary(Identifiers::parse(fids, "fids").expect("a multiple of 2"))
+                MobilityOption::FlowSummary(BindingIdentifiers::parse(fids, "fids").expect("a multiple of 2"))
             }
             OwnedOption::Flow(fid, priority, status, sub_options) => MobilityOption::FlowIdentification {
                 fid: *fid,
@@ -159,18 +159,18 @@ fn any_mobility_option() -> impl Strategy<Value = OwnedOption> {
 }
 
 /// Returns no range, a single value, or a range of several values.
-fn any_range<T: Arbitrary + Ord + Copy + std::fmt::Debug>() -> impl Strategy<Value = Option<Range<T>>> {
+fn any_range<T: Arbitrary + Ord + Copy + std::fmt::Debug>() -> impl Strategy<Value = Option<ValueRange<T>>> {
     prop_oneof![
         Just(None),
-        any::<T>().prop_map(|value| Some(Range::single(value))),
-        any::<(T, T)>().prop_map(|(a, b)| Some(Range::new(a.min(b), a.max(b)))),
+        any::<T>().prop_map(|value| Some(ValueRange::single(value))),
+        any::<(T, T)>().prop_map(|(a, b)| Some(ValueRange::new(a.min(b), a.max(b)))),
     ]
 }
 
 fn any_traffic_selector() -> impl Strategy<Value = TrafficSelector> {
     let label = prop_oneof![
         Just(None),
-        (0..1u32 << 20, 0..1u32 << 20).prop_map(|(a, b)| Some(Range::new(a.min(b), a.max(b)))),
+        (0..1u32 << 20, 0..1u32 << 20).prop_map(|(a, b)| Some(ValueRange::new(a.min(b), a.max(b)))),
     ];
     let ipv6 = (
         (any_range::<Ipv6Addr>(), any_range::<Ipv6Addr>(), any_range::<u32>(), label),
@@ -210,7 +210,7 @@ fn any_traffic_selector() -> impl Strategy<Value = TrafficSelector> {
     prop_oneof![ipv6, ipv4]
 }
 
-fn any_flags() -> impl Strategy<Value = BindingUpdateFlags> {
+fn any_binding_update_flags() -> impl Strategy<Value = BindingUpdateFlags> {
     any::<u16>().prop_map(BindingUpdateFlags::from_bits)
 }
 
@@ -220,13 +220,13 @@ fn check_options_read_back(octets: &[u8], expected: &[OwnedOption]) -> Result<()
     prop_assert_eq!(header.octets(), octets);
     prop_assert_eq!(octets[4..6].to_vec(), vec![0, 0]);
     let options = match header.message().expect("what the builder made") {
-        Message::BindingUpdate(update) => update.options,
-        Message::BindingAcknowledgement(acknowledgement) => acknowledgement.options,
-        Message::BindingRefreshRequest(request) => request.options,
+        ParsedMobilityMessage::BindingUpdate(update) => update.options,
+        ParsedMobilityMessage::BindingAcknowledgement(acknowledgement) => acknowledgement.options,
+        ParsedMobilityMessage::BindingRefreshRequest(request) => request.options,
         other => panic!("no options in {other:?}"),
     };
     let read: Vec<_> = options.iter().map(|option| option.expect("what the builder made")).collect();
-    let expected: Vec<_> = expected.iter().map(OwnedOption::borrow).collect();
+    let expected: Vec<_> = expected.iter().map(OwnedOption::as_mobility_option).collect();
     prop_assert_eq!(read, expected);
     Ok(())
 }
@@ -334,18 +334,20 @@ proptest! {
     #[test]
     fn binding_update_survives_encoding_and_decoding(
         sequence in any::<u16>(),
-        flags in any_flags(),
+        flags in any_binding_update_flags(),
         lifetime in any::<u16>(),
         options in vec(any_mobility_option(), 0..12),
     ) {
-        let mut builder = Builder::binding_update(sequence, flags, lifetime);
+        let mut builder = MobilityHeaderBuilder::binding_update(sequence, flags, lifetime);
         for option in &options {
-            builder = builder.option(&option.borrow());
+            builder = builder.option(&option.as_mobility_option());
         }
         let octets = builder.try_finish().expect("fits");
         check_options_read_back(&octets, &options)?;
         let header = MobilityHeader::parse(&octets).expect("fine");
-        let Ok(Message::BindingUpdate(update)) = header.message() else { panic!("a binding update") };
+        let Ok(ParsedMobilityMessage::BindingUpdate(update)) = header.message() else {
+            panic!("a binding update")
+        };
         prop_assert_eq!((update.sequence, update.flags, update.lifetime), (sequence, flags, lifetime));
     }
 
@@ -356,14 +358,18 @@ proptest! {
         options in vec(any_mobility_option(), 0..12),
     ) {
         let mut builder =
-            Builder::binding_acknowledgement(status, key_management, mobile_router, sequence, lifetime);
+            MobilityHeaderBuilder::binding_acknowledgement(
+                status, key_management, mobile_router, sequence, lifetime,
+            );
         for option in &options {
-            builder = builder.option(&option.borrow());
+            builder = builder.option(&option.as_mobility_option());
         }
         let octets = builder.try_finish().expect("fits");
         check_options_read_back(&octets, &options)?;
         let header = MobilityHeader::parse(&octets).expect("fine");
-        let Ok(Message::BindingAcknowledgement(it)) = header.message() else { panic!("an acknowledgement") };
+        let Ok(ParsedMobilityMessage::BindingAcknowledgement(it)) = header.message() else {
+            panic!("an acknowledgement")
+        };
         prop_assert_eq!(
             (it.status, it.key_management, it.mobile_router),
             (status, key_management, mobile_router)
@@ -373,17 +379,21 @@ proptest! {
 
     #[test]
     fn binding_refresh_request_survives_encoding_and_decoding(options in vec(any_mobility_option(), 0..12)) {
-        let builder = options.iter().fold(Builder::binding_refresh_request(), |builder, option| {
-            builder.option(&option.borrow())
+        let builder = MobilityHeaderBuilder::binding_refresh_request();
+        let builder = options.iter().fold(builder, |builder, option| {
+            builder.option(&option.as_mobility_option())
         });
         check_options_read_back(&builder.try_finish().expect("fits"), &options)?;
     }
 
     #[test]
     fn binding_error_survives_encoding_and_decoding(status in any::<u8>(), home_address in any_address()) {
-        let octets = Builder::binding_error(status, home_address).finish();
+        let octets = MobilityHeaderBuilder::binding_error(status, home_address).finish();
         let header = MobilityHeader::parse(&octets).expect("fine");
-        prop_assert_eq!(header.message(), Ok(Message::BindingError(BindingError { status, home_address })));
+        prop_assert_eq!(
+            header.message(),
+            Ok(ParsedMobilityMessage::BindingError(BindingError { status, home_address })),
+        );
     }
 
     #[test]
@@ -393,14 +403,14 @@ proptest! {
         kind in 0..3,
     ) {
         let builder = match kind {
-            0 => Builder::heartbeat_request(sequence),
-            1 => Builder::heartbeat_response(sequence),
-            _ => Builder::unsolicited_heartbeat(),
+            0 => MobilityHeaderBuilder::heartbeat_request(sequence),
+            1 => MobilityHeaderBuilder::heartbeat_response(sequence),
+            _ => MobilityHeaderBuilder::unsolicited_heartbeat(),
         };
         let builder = counter.iter().fold(builder, |b, n| b.option(&MobilityOption::RestartCounter(*n)));
         let octets = builder.try_finish().expect("fits");
         let header = MobilityHeader::parse(&octets).expect("fine");
-        let Ok(Message::Heartbeat(it)) = header.message() else { panic!("a heartbeat") };
+        let Ok(ParsedMobilityMessage::Heartbeat(it)) = header.message() else { panic!("a heartbeat") };
         let expected = (kind == 2, kind > 0, if kind == 2 { 0 } else { sequence });
         prop_assert_eq!((it.unsolicited, it.response, it.sequence), expected);
         let read: Vec<_> = it.options.iter().collect();
@@ -417,16 +427,16 @@ proptest! {
         bids in vec(any::<u16>(), 0..17),
     ) {
         let octets = emit_sub_options(selector.as_ref(), &bids);
-        let read = SubOptions::parse(&octets).expect("what was written");
+        let read = FlowSubOptions::parse(&octets).expect("what was written");
         prop_assert_eq!(read.selector, selector.map(SelectorField::Known));
         let found: Vec<_> = read.bids.map(|bids| bids.iter().collect()).unwrap_or_default();
         prop_assert_eq!(found, bids.clone());
 
         let builder = before.iter().fold(
-            Builder::binding_update(1, BindingUpdateFlags::default(), 1),
-            |builder, option| builder.option(&option.borrow()),
+            MobilityHeaderBuilder::binding_update(1, BindingUpdateFlags::default(), 1),
+            |builder, option| builder.option(&option.as_mobility_option()),
         );
-        let start = builder.length();
+        let start = builder.header_length();
         let option =
             MobilityOption::FlowIdentification { fid: 1, priority: 2, status: 0, sub_options: &octets };
         let message = builder.option(&option).finish();
@@ -446,10 +456,11 @@ proptest! {
     /// No octets in a Flow Identification option or a Vendor Specific one make the parsers panic.
     #[test]
     fn random_flow_sub_options_cause_no_panic(octets in vec(prop_oneof![0..4u8, any::<u8>()], 0..255)) {
-        if let Ok(read) = SubOptions::parse(&octets) {
+        if let Ok(read) = FlowSubOptions::parse(&octets) {
             prop_assert!(read.bids.is_none_or(|bids| bids.iter().count() > 0));
         }
-        let _ = FlowActionOption::read(&FlowActionOption::vendor_option(&octets));
+        let option = FlowActionOption::vendor_specific_option(&octets);
+        let _ = FlowActionOption::from_mobility_option(&option);
     }
 
     #[test]
@@ -464,9 +475,10 @@ proptest! {
     ) {
         let option = FlowActionOption { fid, action, binding_weights: weights };
         let data = option.emit();
-        prop_assert_eq!(FlowActionOption::read(&FlowActionOption::vendor_option(&data)), Some(Ok(option)));
+        let vendor_option = FlowActionOption::vendor_specific_option(&data);
+        prop_assert_eq!(FlowActionOption::from_mobility_option(&vendor_option), Some(Ok(option)));
         let other = MobilityOption::VendorSpecific { vendor: 10_415, sub_type: 1, data: &data };
-        prop_assert_eq!(FlowActionOption::read(&other), None);
+        prop_assert_eq!(FlowActionOption::from_mobility_option(&other), None);
     }
 
     /// Two messages with different authentication data differ only in the range that `authentication_field`
@@ -480,8 +492,8 @@ proptest! {
         data in vec(any::<u8>(), 12),
     ) {
         let builder = before.iter().fold(
-            Builder::binding_update(1, BindingUpdateFlags::default(), 1),
-            |builder, option| builder.option(&option.borrow()),
+            MobilityHeaderBuilder::binding_update(1, BindingUpdateFlags::default(), 1),
+            |builder, option| builder.option(&option.as_mobility_option()),
         );
         let with = |data: &[u8]| {
             builder.clone().option(&MobilityOption::Authentication { subtype: 1, spi, data }).finish()
@@ -503,8 +515,8 @@ proptest! {
         options in vec(any_mobility_option(), 0..4),
     ) {
         let builder = options.iter().fold(
-            Builder::binding_update(1, BindingUpdateFlags::default(), 1),
-            |builder, option| builder.option(&option.borrow()),
+            MobilityHeaderBuilder::binding_update(1, BindingUpdateFlags::default(), 1),
+            |builder, option| builder.option(&option.as_mobility_option()),
         );
         let mut mobility_header = builder.finish();
         let packet = ControlPacket {
@@ -517,7 +529,7 @@ proptest! {
             (header.source, header.destination, header.hop_limit),
             (source, destination, hop_limit)
         );
-        let extensions = Extensions::parse(&packet).expect("extension headers");
+        let extensions = ExtensionHeaders::parse(&packet).expect("extension headers");
         prop_assert_eq!(extensions.protocol, protocol::MOBILITY);
         prop_assert_eq!(extensions.home_address, home_address);
         prop_assert_eq!(extensions.routing_home_address, routing_home_address);
@@ -568,7 +580,7 @@ proptest! {
             router_lifetime,
             reachable_time, retrans_timer, options: &options,
         };
-        let message = router_advertisement(&repr);
+        let message = emit_router_advertisement(&repr);
         prop_assert!(message.len().is_multiple_of(8));
         let read = RouterAdvertisement::parse(&message).expect("fine");
         let read_options: Vec<_> = read.options().collect();
@@ -591,11 +603,11 @@ proptest! {
         mobile_router in any::<bool>(),
         addresses in vec(any_address(), 0..77),
     ) {
-        let request = DiscoveryRequest { identifier, mobile_router };
-        prop_assert_eq!(DiscoveryRequest::parse(&request.emit()), Ok(request));
-        let reply = discovery_reply(identifier, mobile_router, &addresses);
+        let request = HomeAgentDiscoveryRequest { identifier, mobile_router };
+        prop_assert_eq!(HomeAgentDiscoveryRequest::parse(&request.emit()), Ok(request));
+        let reply = emit_discovery_reply(identifier, mobile_router, &addresses);
         prop_assert!(40 + reply.len() <= 1280);
-        let read = DiscoveryReply::parse(&reply).expect("fine");
+        let read = HomeAgentDiscoveryReply::parse(&reply).expect("fine");
         prop_assert_eq!((read.identifier, read.mobile_router), (identifier, mobile_router));
         prop_assert_eq!(read.addresses().collect::<Vec<_>>(), addresses);
     }
@@ -610,10 +622,10 @@ proptest! {
         invoking in vec(any::<u8>(), 0..2000),
     ) {
         let error = match kind {
-            0 => ErrorMessage::DestinationUnreachable { code },
-            1 => ErrorMessage::PacketTooBig { mtu: field },
-            2 => ErrorMessage::TimeExceeded { code },
-            _ => ErrorMessage::ParameterProblem { code, pointer: field },
+            0 => Icmpv6ErrorMessage::DestinationUnreachable { code },
+            1 => Icmpv6ErrorMessage::PacketTooBig { mtu: field },
+            2 => Icmpv6ErrorMessage::TimeExceeded { code },
+            _ => Icmpv6ErrorMessage::ParameterProblem { code, pointer: field },
         };
         let packet = error_packet(source, destination, error, &invoking);
         prop_assert!(packet.len() <= 1280);
@@ -631,9 +643,9 @@ proptest! {
         destination in any_unicast_address(),
         data in vec(any::<u8>(), 4..300),
     ) {
-        let request = icmpv6::packet(source, destination, 9, [&[128, 0, 0, 0][..], &data].concat());
-        let reply = icmpv6::packet(destination, source, 64, [&[129, 0, 0, 0][..], &data].concat());
-        prop_assert_eq!(echo_reply(&request), Some(reply));
+        let request = icmpv6::emit_packet(source, destination, 9, [&[128, 0, 0, 0][..], &data].concat());
+        let reply = icmpv6::emit_packet(destination, source, 64, [&[129, 0, 0, 0][..], &data].concat());
+        prop_assert_eq!(answer_echo_request(&request), Some(reply));
     }
 
     #[test]

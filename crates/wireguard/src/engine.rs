@@ -269,7 +269,7 @@ pub struct SessionEngine {
 fn new_interface(random: &mut Rng, clock: &HandshakeClock, key: &PrivateKey) -> Interface {
     let mut seed = Zeroizing::new([0; 32]);
     for octets in seed.chunks_exact_mut(8) {
-        octets.copy_from_slice(&random.u64().to_le_bytes());
+        octets.copy_from_slice(&random.random_u64().to_le_bytes());
     }
     let (start, unix) = clock.start_time_and_date();
     Interface::new(seed, clock.instant_of(start), unix).with_static_private(key.to_static_secret())

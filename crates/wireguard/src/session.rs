@@ -144,7 +144,7 @@ impl PathSession {
 
     /// Takes a token for one handshake from the path's token bucket. Returns false if the bucket is empty.
     pub(crate) fn take_handshake_token(&mut self, now: Time) -> bool {
-        HANDSHAKE_RATE.take_tokens(&mut self.handshakes_full_at, now, 1)
+        HANDSHAKE_RATE.try_take_tokens(&mut self.handshakes_full_at, now, 1)
     }
 
     /// Begins a handshake, and returns the initiation; `None` if a handshake is in progress.

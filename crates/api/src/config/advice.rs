@@ -34,7 +34,7 @@ impl Config {
         let mut advice = Vec::new();
         if let Some(agent) = &self.home_agent {
             let mut routers_of_spi: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-            let mut routers_of_key: BTreeMap<&[u8; Key::OCTETS], Vec<String>> = BTreeMap::new();
+            let mut routers_of_key: BTreeMap<&[u8; Key::LENGTH], Vec<String>> = BTreeMap::new();
             for router in &agent.mobile_routers {
                 let name = router.home_address.to_string();
                 for (spi, key) in keys_with_spi(&router.node_auth) {

@@ -363,7 +363,7 @@ fn read_shared_key_of(text: &str) -> Result<carnet_base::Key, String> {
     if text.len() != 32 {
         return Err(wrong());
     }
-    let mut key = carnet_base::Key::new([0; carnet_base::Key::OCTETS]);
+    let mut key = carnet_base::Key::new([0; carnet_base::Key::LENGTH]);
     for (octet, digits) in key.octets_mut().iter_mut().zip(text.as_bytes().chunks(2)) {
         *octet = std::str::from_utf8(digits)
             .ok()

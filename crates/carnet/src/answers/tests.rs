@@ -24,7 +24,7 @@ use carnet_security::{SecurityDrop, SecurityPolicy, SecurityStation, SecurityTim
 use carnet_station::io::Event;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
-use carnet_wire::mobility::Status;
+use carnet_wire::mobility::BindingStatus;
 
 use crate::lan::LanServices;
 use crate::state::StoredLeases;
@@ -243,19 +243,19 @@ fn binding_event_names_the_networks_or_the_ipv4_home_address() {
 /// agent has removed the binding meanwhile.
 #[test]
 fn refused_deregistration_without_binding_is_no_warning() {
-    let refusal = |status: Status| Event::BindingRefused {
+    let refusal = |status: BindingStatus| Event::BindingRefused {
         home_address: "2001:db8:1::42".parse().expect("an address"),
         care_of_address: "2001:db8:a::1".parse::<std::net::Ipv6Addr>().expect("an address").into(),
         status: status.0,
         reason: status.meaning().into(),
     };
-    let repeated = refusal(Status::NOT_HOME_AGENT);
+    let repeated = refusal(BindingStatus::NOT_HOME_AGENT);
     assert!(!super::is_warning(&repeated));
     assert_eq!(
         super::event_text(&repeated),
         "de-registration of 2001:db8:1::42 from 2001:db8:a::1: it has no such binding any more (status 133)"
     );
-    let prohibited = refusal(Status::PROHIBITED);
+    let prohibited = refusal(BindingStatus::PROHIBITED);
     assert!(super::is_warning(&prohibited));
     assert!(super::event_text(&prohibited).starts_with("refused 2001:db8:1::42 at 2001:db8:a::1"));
 }

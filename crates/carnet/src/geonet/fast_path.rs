@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::Time;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
-use carnet_linux::geonet_path::{AttachedInterface, FastPathInterfaces, GeonetPath, GeonetPathLoading};
+use carnet_linux::geonet_path::{AttachedInterface, FastPathInterfaces, GeonetBpfPath, GeonetBpfPathLoading};
 use carnet_station::io::{Accelerate, FastPathReport};
 use carnet_wire::geonet::GnAddress;
 use tracing::{info, warn};
@@ -22,9 +22,9 @@ use crate::settings::{self, GeonetPathChoice};
 /// State of the fast path.
 #[derive(Debug, Default)]
 pub(super) struct GeonetFastPath {
-    path: Option<GeonetPath>,
+    path: Option<GeonetBpfPath>,
     /// Thread that loads the programs; packets take the slow path meanwhile. `None` if no thread loads any.
-    loading_thread: Option<GeonetPathLoading>,
+    loading_thread: Option<GeonetBpfPathLoading>,
     /// Whether the station must not run without the fast path.
     is_needed: bool,
     /// Addresses that the host has on the topological interface.
@@ -43,7 +43,7 @@ fn path_name(is_fast: bool) -> &'static str {
 impl GeonetFastPath {
     /// Returns the name of the present data path.
     pub(super) fn name(&self) -> &'static str {
-        path_name(self.path.as_ref().is_some_and(GeonetPath::is_attached))
+        path_name(self.path.as_ref().is_some_and(GeonetBpfPath::is_attached_to_interfaces))
     }
 
     /// Starts to load the programs, which takes seconds on a slow processor.
@@ -54,7 +54,7 @@ impl GeonetFastPath {
         let mut fast_path =
             GeonetFastPath { is_needed: wants == GeonetPathChoice::Certainly, ..GeonetFastPath::default() };
         if wants != GeonetPathChoice::Never {
-            match GeonetPathLoading::begin_loading() {
+            match GeonetBpfPathLoading::begin_loading() {
                 Ok(loading) => fast_path.loading_thread = Some(loading),
                 Err(why) => fast_path.continue_without(&why).map_err(anyhow::Error::msg)?,
             }
@@ -108,7 +108,7 @@ impl GeonetFastPath {
     }
 
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
-        let counters = self.path.as_ref().map(GeonetPath::counters);
+        let counters = self.path.as_ref().map(GeonetBpfPath::counters);
         let named = counters.into_iter().flatten();
         named.map(|(name, count)| (format!("geonet.fast_path.{name}"), count)).collect()
     }
@@ -127,13 +127,13 @@ impl Geonet {
             virtual_interface: interfaces.topological_interface().map(place),
             address,
         });
-        let before = path.is_attached();
+        let before = path.is_attached_to_interfaces();
         if let Err(error) = path.attach_to(places) {
             // The station continues on the slow path. When an interface changes, it tries to attach the BPF
             // programs again.
             warn!("GeoNetworking packets take the slow path: {error}");
         }
-        let is = path.is_attached();
+        let is = path.is_attached_to_interfaces();
         if is != before {
             let path = path_name(is);
             let why = if link.has_acknowledgement_reports() {
@@ -151,7 +151,7 @@ impl Geonet {
 
     /// Returns the sequence numbers that the router shares with the fast path; `None` without a fast path.
     pub fn sequence_numbers(&self) -> Option<Box<dyn SequenceNumbers>> {
-        self.fast_path.path.as_ref().map(GeonetPath::sequence_numbers)
+        self.fast_path.path.as_ref().map(GeonetBpfPath::sequence_numbers)
     }
 
     /// Passes a forwarding decision of the router to the fast path.

@@ -83,7 +83,7 @@ impl VirtualInterfaces {
             mtu: link.mtu,
             accepted_advertisements: advertisements,
         };
-        match links.set(config) {
+        match links.set_link(config) {
             Ok(()) => {
                 info!(
                     "created the interface {} of IPv6 over GeoNetworking: address {}, MTU {}",
@@ -111,7 +111,7 @@ impl VirtualInterfaces {
     pub fn remove(&mut self, id: u32) {
         self.desired_links.remove(&id);
         if let Some(links) = &mut self.virtual_links {
-            links.remove(id);
+            links.remove_link(id);
         }
     }
 

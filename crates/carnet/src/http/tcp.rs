@@ -230,7 +230,7 @@ impl TcpPort {
     pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpPort> {
         let listener = carnet_linux::listen_on(address).and_then(TcpListener::from_std);
         let listener = listener.with_context(|| format!("station.http: cannot listen at {address}"))?;
-        if !carnet_linux::has_address(address) {
+        if !carnet_linux::is_local_address(address) {
             let address = address.ip();
             warn!(
                 "station.http: no interface has the address {address} yet; the port answers as soon as one \

@@ -200,7 +200,7 @@ impl Dhcpv6Link {
             config.dns_servers.extend(addresses.map(|own| own.address).find(is_ours));
         }
         self.dhcpv6_server.set_config(config);
-        let is_open = self.port.as_ref().is_some_and(|port| port.is_on(&self.name));
+        let is_open = self.port.as_ref().is_some_and(|port| port.is_on_interface(&self.name));
         if !is_open && self.link_address.is_some() {
             self.open_sockets(now);
         }

@@ -15,7 +15,7 @@ use carnet_base::{Interface, Rng, Time};
 use carnet_lan::LinkAddress;
 use carnet_lan::dns::host_names::{HostNames, NamedHost, OnBoardNetwork};
 use carnet_lan::dns::{DnsForwarder, Output, QueryClient, QueryId, Transport};
-use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
+use carnet_linux::{DnsMessage, DnsPort, DnsReply, query_server};
 use ipnet::IpNet;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -223,7 +223,7 @@ impl DnsService {
                     Some(source) => {
                         let over_connection = transport == Transport::Tcp;
                         let answers = self.message_sender.clone();
-                        let task = ask_server(query.0, (source, server), over_connection, octets, answers);
+                        let task = query_server(query.0, (source, server), over_connection, octets, answers);
                         let tasks = self.query_tasks.entry(query).or_default();
                         tasks.retain(|task| !task.is_finished());
                         tasks.push(task);

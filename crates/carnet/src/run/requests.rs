@@ -5,7 +5,7 @@ use carnet_api::model::{
 };
 use carnet_base::Time;
 use carnet_cits::geonetworking::Geonet as Plane;
-use carnet_linux::signal::PLAUSIBLE_DBM;
+use carnet_linux::signal_strength::PLAUSIBLE_DBM;
 use carnet_linux::{Platform, TunnelWriter, clock};
 use carnet_station::io::{Command, Input, PortalOrder};
 use carnet_wire::address::{MacAddress, ParseError};
@@ -67,7 +67,7 @@ impl StationRunner {
             StationRequest::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
                 counters.extend(self.encrypted_sessions.get().into_iter().flat_map(Sessions::counters));
-                let errors = self.tunnel_writer.as_ref().map(TunnelWriter::errors);
+                let errors = self.tunnel_writer.as_ref().map(TunnelWriter::write_error_count);
                 counters.extend(errors.map(|errors| ("tunnel.write_errors".into(), errors)));
                 counters.extend(self.lan_services.counters());
                 counters.extend(self.geonet.get_mut().into_iter().flat_map(Geonet::counters));
@@ -130,7 +130,7 @@ impl StationRunner {
     fn interface_of_host(&mut self, host: MacAddress) -> Answer<String> {
         let lan: Vec<String> =
             self.station.nemo().lan_status().into_iter().map(|lan| lan.interface).collect();
-        let neighbours = self.platform.as_mut().map(|platform| platform.interfaces_of(host.0));
+        let neighbours = self.platform.as_mut().map(|platform| platform.interfaces_with_neighbour(host.0));
         let neighbours = neighbours.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
         if let Some(interface) = neighbours.into_iter().find(|interface| lan.contains(interface)) {
             return Ok(interface);

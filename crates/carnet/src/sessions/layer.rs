@@ -13,7 +13,7 @@ use carnet_mobility::{SessionPeer, UDP_PORT};
 use carnet_nemo::forwarding::fragments::Reassembler;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_wire::checksum::upper_layer_checksum;
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
@@ -653,7 +653,7 @@ impl Sessions {
             return SessionDeparture::Clear;
         }
         let remote = Endpoint::Ipv6(header.destination);
-        let Ok(extensions) = Extensions::parse(packet) else { return SessionDeparture::Clear };
+        let Ok(extensions) = ExtensionHeaders::parse(packet) else { return SessionDeparture::Clear };
         // Only Mobility Header and ICMPv6 messages go through a session here. Other packets are tunnel
         // packets of nodes without encryption.
         if !matches!(extensions.protocol, protocol::MOBILITY | protocol::ICMPV6) {
@@ -1002,7 +1002,7 @@ impl Sessions {
     /// session.
     pub fn mtu_of_too_big(&self, local: Ipv6Addr, message: &[u8]) -> Option<((Endpoint, Endpoint), u32)> {
         let (error, quoted) = icmpv6::parse_error(message).ok()?;
-        let icmpv6::ErrorMessage::PacketTooBig { mtu } = error else { return None };
+        let icmpv6::Icmpv6ErrorMessage::PacketTooBig { mtu } = error else { return None };
         let header = Header::parse(quoted).ok()?;
         let is_ours = header.next_header == protocol::UDP
             && header.source == local

@@ -47,9 +47,9 @@ pub fn delegator_config(config: &Config) -> DelegatorConfig {
         let (name, lifetime) = (lan.interface.clone(), lan.dhcp.lease_time);
         Some(DelegatingInterface {
             name,
-            length,
-            lifetime,
-            networks_of_others: router.networks_of_others(lan),
+            prefix_length: length,
+            delegation_lifetime: lifetime,
+            networks_of_other_interfaces: router.networks_of_others(lan),
         })
     });
     DelegatorConfig {

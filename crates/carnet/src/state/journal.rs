@@ -408,7 +408,7 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
 
 /// Returns whether the path still names this open file.
 fn has_name(disk: &dyn Disk, file: &dyn DiskFile, path: &Path) -> anyhow::Result<bool> {
-    disk.has_name(file, path).with_context(|| format!("cannot read {}", path.display()))
+    disk.is_file_at_path(file, path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Replaces a file by a new one. After a crash, either the old or the new file exists, complete. After a sync

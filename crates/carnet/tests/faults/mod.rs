@@ -231,11 +231,11 @@ fn inject_random_fault(world: &mut SimulatedNetwork) {
             if is_running && rng.is_true_with_probability(0.2) {
                 node.kernel.restore_local_rule();
             } else if is_running && rng.is_true_with_probability(0.3) {
-                node.kernel.set_switch("all", "forwarding", "0");
+                node.kernel.set_setting("all", "forwarding", "0");
             } else if is_running && rng.is_true_with_probability(0.5) {
-                node.kernel.set_switch("o0", "forwarding", "0");
+                node.kernel.set_setting("o0", "forwarding", "0");
             } else {
-                node.kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]);
+                node.kernel.set_setting("o0", "accept_ra", ["0", "1", "1"][network as usize]);
             }
         }
         _ => world.attack_once(),
@@ -358,7 +358,7 @@ fn run_schedule(seed: u64) {
         world.nodes[index].request_shutdown(now);
         world.run_for(Duration::from_secs(1));
         world.end_process(index, ProcessEnd::Orderly);
-        let left = world.nodes[index].kernel.leftovers();
+        let left = world.nodes[index].kernel.leftover_objects();
         assert!(left.is_empty(), "machine {index}, after its end: {left:#?}");
         world.nodes[index].next_start_at = None;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_linux::PlatformEvent;
-use carnet_linux::simulated::{SimulatedDisk, SimulatedKernel, SimulatedMachine};
+use carnet_linux::simulated::{SimulatedDisk, SimulatedKernel, SimulatedPlatform};
 use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Input, NemoOutput, Output, StoredStatePart};
@@ -40,7 +40,7 @@ pub enum ProcessEnd {
 /// A running station, with the parts that execute its outputs.
 pub struct Process {
     pub station: Station,
-    pub machine: SimulatedMachine,
+    pub machine: SimulatedPlatform,
     state_queue: CommitQueue,
     state_writer: JournalWriter,
     /// Commit that the disk is writing: the time at which the disk has finished, its number, and its changes.
@@ -152,7 +152,7 @@ impl Node {
         let kept = records_to_state(Path::new(STATE_FILE), found.current_records)
             .expect("what was written can be read");
         self.outputs.push(NodeOutput::Began(kept.clone()));
-        let opened = SimulatedMachine::open(&self.kernel, &self.disk, Path::new(UNDO_FILE));
+        let opened = SimulatedPlatform::open(&self.kernel, &self.disk, Path::new(UNDO_FILE));
         let Ok(machine) = opened.map_err(|error| self.last_start_error = error.to_string()) else {
             drop(journal);
             if self.kernel.is_dead() {
@@ -164,7 +164,7 @@ impl Node {
         // The kernel must have no entry of an earlier process. Entries that this process has just created do
         // not count.
         let stale: Vec<String> =
-            self.kernel.leftovers().into_iter().filter(|text| !text.contains("carnet0")).collect();
+            self.kernel.leftover_objects().into_iter().filter(|text| !text.contains("carnet0")).collect();
         assert!(stale.is_empty(), "after a start: {stale:#?}");
         let known: Vec<Ipv6Addr> = kept.home_agent.iter().map(|node| node.home_address).collect();
         let wall = self.wall_time(now);
@@ -416,7 +416,7 @@ impl Node {
                 }
                 drop(process.state_writer);
                 if process.machine.close().is_ok() {
-                    let left = self.kernel.leftovers();
+                    let left = self.kernel.leftover_objects();
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
                     assert!(
                         !self.disk.file_exists(Path::new(UNDO_FILE)),

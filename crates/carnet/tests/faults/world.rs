@@ -13,9 +13,9 @@ use carnet_mobility::{Authentication, ReplayProtection};
 use carnet_station::StationConfig;
 use carnet_station::io::Input;
 use carnet_virtual::{Link, Timeline, packet};
-use carnet_wire::extension::{Extensions, find_upper_layer};
+use carnet_wire::extension::{ExtensionHeaders, find_upper_layer};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::{MobilityHeader, MobilityOption, ParsedMobilityMessage};
 use ipnet::Ipv6Net;
 
 use super::node::{Node, NodeOutput, ProcessEnd, STATE_FILE};
@@ -175,7 +175,7 @@ impl SimulatedNetwork {
         kernel.add_address("o0", test_address(0x77, 1), 64);
         kernel.add_route(1234, network_of(test_address(0x78, 0)), 1024, "o0");
         if self.rng.is_true_with_probability(0.3) {
-            kernel.set_switch("o0", "forwarding", "1");
+            kernel.set_setting("o0", "forwarding", "1");
         }
         // In some runs the operator has a route with the same destination and metric as one of carnet's
         // routes.
@@ -252,7 +252,7 @@ impl SimulatedNetwork {
         let (at, index) = due
             .enumerate()
             .filter_map(|(index, at)| Some((at?, index)))
-            .chain(self.scheduled_events.next_time().map(|at| (at, usize::MAX)))
+            .chain(self.scheduled_events.next_event_at().map(|at| (at, usize::MAX)))
             .min()
             .expect("advertisements never end");
         if at > end {
@@ -268,7 +268,7 @@ impl SimulatedNetwork {
         let now = self.now;
         match self.nodes.get_mut(index) {
             Some(node) => node.run_due_actions(now),
-            None => match self.scheduled_events.pop_due(now) {
+            None => match self.scheduled_events.pop_due_event(now) {
                 Some(NetworkEvent::Packet(index, interface, packet)) => {
                     self.receive_packet(index, &interface, packet);
                 }
@@ -559,13 +559,13 @@ impl SimulatedNetwork {
 
     /// Checks invariant 3: an acknowledged binding survives a crash at any moment.
     fn check_acknowledgement(&mut self, packet: &[u8]) {
-        let Ok(extensions) = Extensions::parse(packet) else { return };
+        let Ok(extensions) = ExtensionHeaders::parse(packet) else { return };
         if extensions.protocol != protocol::MOBILITY {
             return;
         }
         let header =
             MobilityHeader::parse(&packet[extensions.upper_layer_offset..]).expect("its own message");
-        let Ok(Message::BindingAcknowledgement(message)) = header.message() else { return };
+        let Ok(ParsedMobilityMessage::BindingAcknowledgement(message)) = header.message() else { return };
         let Some(home_address) = extensions.routing_home_address.filter(|_| message.status < 128) else {
             return;
         };

@@ -2,9 +2,9 @@
 //! copies it sends of each received packet.
 
 use carnet_wire::ipv6::protocol;
-use carnet_wire::mobility::flow::emit_sub_options;
-use carnet_wire::mobility::selector::{Ipv6Selector, TrafficSelector};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::flow_identification::emit_sub_options;
+use carnet_wire::mobility::traffic_selector::{Ipv6Selector, TrafficSelector};
+use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 
 use crate::hosts::{can_run_or_report, seconds, wait_until};
 use crate::station::Station;
@@ -46,8 +46,10 @@ fn registration_update(home_address: &str, network: &str) -> Vec<u8> {
     let everything = emit_sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
     let flow =
         MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &everything };
-    let builder =
-        identifiers.fold(Builder::binding_update(1, flags, 100), |builder, option| builder.option(&option));
+    let builder = identifiers
+        .fold(MobilityHeaderBuilder::binding_update(1, flags, 100), |builder, option| {
+            builder.option(&option)
+        });
     ControlPacket {
         source: place(0x101),
         destination: parse_address(HOME_AGENT_ADDRESS),

@@ -1,10 +1,12 @@
 //! Unknown Binding Identifiers: the running home agent's answers, captured from the network.
 
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::ipv6::protocol;
-use carnet_wire::mobility::flow::emit_sub_options;
-use carnet_wire::mobility::selector::{Ipv6Selector, Range, TrafficSelector};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type};
+use carnet_wire::mobility::flow_identification::emit_sub_options;
+use carnet_wire::mobility::traffic_selector::{Ipv6Selector, TrafficSelector, ValueRange};
+use carnet_wire::mobility::{
+    BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption, message_type,
+};
 
 use crate::hosts::{can_run_or_report, seconds, wait_for};
 use crate::station::Station;
@@ -32,7 +34,7 @@ struct AcknowledgedOptions {
 /// itself, without carnet's parser.
 fn find_acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<AcknowledgedOptions> {
     packets.iter().find_map(|packet| {
-        let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
+        let found = ExtensionHeaders::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
         let header = &packet[found.upper_layer_offset..];
         let is_it =
             header[2] == message_type::BINDING_ACKNOWLEDGEMENT && header[8..10] == sequence.to_be_bytes();
@@ -88,7 +90,7 @@ fn an_unknown_binding_identifier_is_answered_with_its_status() {
             overwrite,
             ..Default::default()
         };
-        let update = Builder::binding_update(sequence, flags, 15);
+        let update = MobilityHeaderBuilder::binding_update(sequence, flags, 15);
         let mut mobility_header =
             options.iter().fold(update, |update, option| update.option(option)).finish();
         let packet = ControlPacket {
@@ -121,8 +123,8 @@ fn an_unknown_binding_identifier_is_answered_with_its_status() {
     // RFC 6089 5.3.2.1: a flow for an unknown binding gets status 131, "BID not found". The home agent still
     // processes the other options.
     let udp = Ipv6Selector {
-        next_header: Some(Range::single(protocol::UDP)),
-        destination_port: Some(Range::single(5000)),
+        next_header: Some(ValueRange::single(protocol::UDP)),
+        destination_port: Some(ValueRange::single(5000)),
         ..Ipv6Selector::default()
     };
     let lost = emit_sub_options(Some(&TrafficSelector::Ipv6(udp)), &[9]);

@@ -5,12 +5,12 @@ use std::net::Ipv6Addr;
 use std::thread;
 use std::time::Duration;
 
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::fragment::FragmentHeader;
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::{
-    BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type, set_checksum,
+    BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption, message_type, set_checksum,
 };
 use carnet_wire::nd;
 
@@ -83,7 +83,8 @@ fn valid_packets(heard: &[Vec<u8>]) -> Vec<ValidPacket> {
         (parse_address(HOME_AGENT_ADDRESS), parse_address(CARE_OF_ADDRESSES[0]), parse_address(HOME_ADDRESS));
     let mut all = Vec::new();
     let mut add = |target, packet: Vec<u8>| all.push(ValidPacket { target, packet });
-    let kind = |packet: &[u8]| Extensions::parse(packet).ok().map(|e| (e.protocol, e.upper_layer_offset));
+    let kind =
+        |packet: &[u8]| ExtensionHeaders::parse(packet).ok().map(|e| (e.protocol, e.upper_layer_offset));
     let between = |from: Ipv6Addr, to: Ipv6Addr, wanted: u8| {
         let found = heard.iter().find(|packet| {
             packet[8..24] == from.octets()
@@ -102,7 +103,7 @@ fn valid_packets(heard: &[Vec<u8>]) -> Vec<ValidPacket> {
     for whole in [&acknowledgement, &inwards] {
         split_into_fragments(whole).into_iter().for_each(|fragment| add(TargetMachine::Router, fragment));
     }
-    let too_big = ErrorMessage::PacketTooBig { mtu: 1400 };
+    let too_big = Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 };
     add(
         TargetMachine::Router,
         icmpv6::error_packet(parse_address("2001:db8:f1::1"), care_of, too_big, &outwards),
@@ -124,16 +125,18 @@ fn valid_packets(heard: &[Vec<u8>]) -> Vec<ValidPacket> {
     };
     let prefix =
         MobilityOption::MobileNetworkPrefix { prefix: parse_address("2001:db8:a::"), prefix_length: 64 };
-    let unsigned = Builder::binding_update(9, flags, 15)
+    let unsigned = MobilityHeaderBuilder::binding_update(9, flags, 15)
         .option(&MobilityOption::AlternateCareOfAddress(care_of))
         .option(&prefix)
         .finish();
-    for mut header in [unsigned, Builder::binding_refresh_request().finish()] {
+    for mut header in [unsigned, MobilityHeaderBuilder::binding_refresh_request().finish()] {
         let home_address = (header[2] == message_type::BINDING_UPDATE).then_some(home);
         add(TargetMachine::Agent, control_packet(care_of, agent, home_address, &mut header));
     }
-    for mut header in [Builder::binding_error(1, home).finish(), Builder::binding_refresh_request().finish()]
-    {
+    for mut header in [
+        MobilityHeaderBuilder::binding_error(1, home).finish(),
+        MobilityHeaderBuilder::binding_refresh_request().finish(),
+    ] {
         add(TargetMachine::Router, control_packet(agent, care_of, None, &mut header));
     }
 
@@ -143,14 +146,17 @@ fn valid_packets(heard: &[Vec<u8>]) -> Vec<ValidPacket> {
     let neighbour =
         nd::NeighborSolicitation { target: parse_address("2001:db8:a::1"), source_link_address: link }.emit();
     let routers = parse_address(ALL_ROUTERS_GROUP);
-    let advertisement = nd::router_advertisement(&nd::RouterAdvertisementRepr::default());
+    let advertisement = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr::default());
     for message in [solicitation, neighbour, advertisement] {
-        add(TargetMachine::Lan, icmpv6::packet(lan, routers, 255, message.clone()));
-        add(TargetMachine::Router, icmpv6::packet(parse_address("2001:db8:f1::99"), care_of, 255, message));
+        add(TargetMachine::Lan, icmpv6::emit_packet(lan, routers, 255, message.clone()));
+        add(
+            TargetMachine::Router,
+            icmpv6::emit_packet(parse_address("2001:db8:f1::99"), care_of, 255, message),
+        );
     }
     add(
         TargetMachine::Agent,
-        icmpv6::packet(parse_address("2001:db8:f0::1"), agent, 64, vec![128, 0, 0, 0, 0, 1, 0, 1, 5, 5]),
+        icmpv6::emit_packet(parse_address("2001:db8:f0::1"), agent, 64, vec![128, 0, 0, 0, 0, 1, 0, 1, 5, 5]),
     );
     all
 }
@@ -224,7 +230,7 @@ fn mutate_packet(golden: &[u8], numbers: &mut RandomNumbers) -> Vec<u8> {
 }
 
 fn set_checksums(packet: &mut [u8]) {
-    let Ok(extensions) = Extensions::parse(packet) else { return };
+    let Ok(extensions) = ExtensionHeaders::parse(packet) else { return };
     let at =
         |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).map(Ipv6Addr::from).expect("16 octets");
     let source = extensions.home_address.unwrap_or(at(8));
@@ -257,7 +263,7 @@ fn mutated_packets_change_no_binding_and_use_no_memory() {
         while hits < count {
             let ValidPacket { target, packet } = &golden[numbers.next_below(golden.len())];
             let mutant = mutate_packet(packet, &mut numbers);
-            let is_advertisement = packet.get(40) == Some(&icmpv6::types::ROUTER_ADVERTISEMENT);
+            let is_advertisement = packet.get(40) == Some(&icmpv6::message_type::ROUTER_ADVERTISEMENT);
             if mutant == *packet
                 || *target == TargetMachine::Router && is_advertisement && has_valid_checksum(&mutant)
             {

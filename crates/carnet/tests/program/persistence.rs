@@ -7,9 +7,11 @@ use std::net::Ipv6Addr;
 use std::time::Instant;
 
 use carnet_mobility::{ReplayProtection, SecurityAssociation};
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::ipv6::protocol;
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type};
+use carnet_wire::mobility::{
+    BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption, message_type,
+};
 use nix::sys::signal::Signal;
 
 use crate::hosts::{assert_same_state, can_run_or_report, seconds, wait_for, wait_until};
@@ -50,7 +52,7 @@ fn config_with_nodes(bed: &Testbed, nodes: u16) -> String {
 /// Returns a Binding Update of a node.
 fn binding_update(number: u16, sequence: u16) -> Vec<u8> {
     let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
-    let mut mobility_header = Builder::binding_update(sequence, flags, 100)
+    let mut mobility_header = MobilityHeaderBuilder::binding_update(sequence, flags, 100)
         .option(&MobilityOption::AlternateCareOfAddress(care_of_address(number)))
         .option(&security_association().blank_option())
         .finish();
@@ -69,7 +71,7 @@ fn binding_update(number: u16, sequence: u16) -> Vec<u8> {
 /// Returns care-of address, status and sequence number of each Binding Acknowledgement among the packets.
 fn read_acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     let read = |packet: &Vec<u8>| {
-        let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
+        let found = ExtensionHeaders::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
         let header = packet.get(found.upper_layer_offset..found.upper_layer_offset + 12)?;
         let destination: [u8; 16] = packet[24..40].try_into().ok()?;
         (header[2] == message_type::BINDING_ACKNOWLEDGEMENT)

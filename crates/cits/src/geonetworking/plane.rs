@@ -84,7 +84,7 @@ impl Geonet {
         } = settings;
         // Take the seed from a copy of the generator. The generator's later numbers then stay the same as in
         // older recordings, so that these can be replayed.
-        let seed = !rng.clone().u64();
+        let seed = !rng.clone().random_u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
         let mut geonet = Geonet {

@@ -8,14 +8,14 @@
 use std::time::Duration;
 
 use carnet_base::Rng;
-use carnet_fleet::SeatConfig;
+use carnet_fleet::LeadershipConfig;
 
 use crate::simulated_fleet::{MAX_LINK_DETECTION_TIME, MEMBER_NAMES, SimulatedFleet};
 
 /// Time that is longer than any schedule of faults in these tests.
 const LONGER_THAN_ANY_SCHEDULE: Duration = Duration::from_secs(1_000_000);
 
-fn shorten_delays(config: &mut SeatConfig) {
+fn shorten_delays(config: &mut LeadershipConfig) {
     config.fail_back_delay = Duration::from_secs(3);
     config.grace_period = Duration::from_secs(2);
 }
@@ -23,12 +23,12 @@ fn shorten_delays(config: &mut SeatConfig) {
 /// Returns the longest time until a member with links leads. It includes the longest pause after restored
 /// links, and the wait of a leader that is cut off.
 fn longest_time_without_leader(world: &SimulatedFleet) -> Duration {
-    let mut config = SeatConfig::new("anna", Vec::new());
+    let mut config = LeadershipConfig::new("anna", Vec::new());
     (world.configure)(&mut config);
-    config.failure_pause * (1 << 8)
+    config.pause_after_failure * (1 << 8)
         + config.fail_back_delay
         + config.grace_period
-        + config.cut_off_wait
+        + config.wait_while_cut_off
         + MAX_LINK_DETECTION_TIME
         + Duration::from_secs(20)
 }
@@ -98,7 +98,7 @@ fn run_schedule(seed: u64) -> [u64; 4] {
     let before = world.acknowledged_values.clone();
     world.advance_time(Duration::from_secs(1));
     assert_ne!(world.acknowledged_values, before, "seed {seed}: nothing is acknowledged");
-    [world.takeover_count, world.kill_count, world.cut_count, world.link_loss_count]
+    [world.takeover_count, world.kill_count, world.cut_off_count, world.link_loss_count]
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_fleet::{
-    Event, LeaderToken, Output, RecordChange, RequestId, Role, Seat, SeatConfig, SeatSnapshot, StoreKey,
-    Transaction, TransactionOutcome,
+    LeaderToken, Leadership, LeadershipConfig, Output, RecordChange, RequestId, Role, StoreEvent, StoreKey,
+    StoreSnapshot, Transaction, TransactionOutcome,
 };
 use carnet_virtual::Timeline;
 
@@ -22,8 +22,8 @@ enum ScheduledEvent {
     Hello(usize, u64, String),
     /// A member's request to watch the keys of its seat arrives at the store.
     Follow(usize, u64),
-    Snapshot(usize, u64, SeatSnapshot),
-    Events(usize, u64, u64, Vec<Event>),
+    Snapshot(usize, u64, StoreSnapshot),
+    Events(usize, u64, u64, Vec<StoreEvent>),
     Lost(usize, u64),
     /// The home agent of a member works.
     Works(usize, u64),
@@ -63,7 +63,7 @@ pub struct Agent {
 
 #[derive(Debug)]
 pub struct Member {
-    pub seat: Option<Seat>,
+    pub seat: Option<Leadership>,
     pub agent: Option<Agent>,
     pub is_cut_off_from_store: bool,
     /// Whether the member reaches the mobile routers.
@@ -86,7 +86,7 @@ pub struct SimulatedFleet {
     pub rng: Rng,
     pub store: Store,
     pub members: Vec<Member>,
-    pub configure: fn(&mut SeatConfig),
+    pub configure: fn(&mut LeadershipConfig),
     /// Share of lost packets without any cut, per thousand.
     pub loss_per_mille: u64,
     /// Longest delay between a member and the store.
@@ -100,7 +100,7 @@ pub struct SimulatedFleet {
     /// stopped working.
     pub agent_history: Vec<(Time, usize, bool)>,
     pub takeover_count: u64,
-    pub cut_count: u64,
+    pub cut_off_count: u64,
     pub kill_count: u64,
     pub link_loss_count: u64,
     /// Whether the home agents register mobile routers a hundred times less often.
@@ -113,7 +113,7 @@ const ROUTER_COUNT: u64 = 40;
 pub const MAX_LINK_DETECTION_TIME: Duration = Duration::from_millis(400);
 
 impl SimulatedFleet {
-    pub fn new(seed: u64, config: fn(&mut SeatConfig)) -> SimulatedFleet {
+    pub fn new(seed: u64, config: fn(&mut LeadershipConfig)) -> SimulatedFleet {
         let mut rng = Rng::new(seed);
         let members = MEMBER_NAMES
             .iter()
@@ -144,7 +144,7 @@ impl SimulatedFleet {
             last_record_value: 0,
             agent_history: Vec::new(),
             takeover_count: 0,
-            cut_count: 0,
+            cut_off_count: 0,
             kill_count: 0,
             link_loss_count: 0,
             registers_rarely: false,
@@ -178,9 +178,9 @@ impl SimulatedFleet {
     /// Advances the time by `span`.
     pub fn advance_time(&mut self, span: Duration) {
         let end = self.now + span;
-        while let Some(time) = self.scheduled_events.next_time().filter(|time| *time <= end) {
+        while let Some(time) = self.scheduled_events.next_event_at().filter(|time| *time <= end) {
             self.now = time;
-            let next = self.scheduled_events.pop_due(time).expect("an event");
+            let next = self.scheduled_events.pop_due_event(time).expect("an event");
             self.handle_event(next);
             self.check_single_leader();
         }
@@ -219,7 +219,7 @@ impl SimulatedFleet {
         self.members[member].seat.is_some() && self.members[member].process_number == life
     }
 
-    fn with_seat(&mut self, member: usize, act: impl FnOnce(&mut Seat, Time)) {
+    fn with_leadership(&mut self, member: usize, act: impl FnOnce(&mut Leadership, Time)) {
         let now = self.clock_of_member(member);
         if let Some(seat) = &mut self.members[member].seat {
             act(seat, now);
@@ -249,7 +249,7 @@ impl SimulatedFleet {
             ScheduledEvent::Notices(member, are_there)
                 if self.members[member].reaches_routers == are_there =>
             {
-                self.with_seat(member, |seat, now| _ = seat.handle_router_links(now, are_there));
+                self.with_leadership(member, |seat, now| _ = seat.handle_router_links(now, are_there));
             }
             ScheduledEvent::Asked(member, life, id, transaction) => {
                 let outcome = self.apply_transaction(transaction);
@@ -258,14 +258,14 @@ impl SimulatedFleet {
                 self.schedule_after(way, ScheduledEvent::Told(member, life, id, told));
             }
             ScheduledEvent::Told(member, life, id, outcome) if self.is_process_running(member, life) => {
-                self.with_seat(member, |seat, now| seat.handle_outcome(now, id, outcome));
+                self.with_leadership(member, |seat, now| seat.handle_outcome(now, id, outcome));
             }
             ScheduledEvent::Hello(member, life, value) if self.is_process_running(member, life) => {
                 self.write_keys(vec![(StoreKey::Member(MEMBER_NAMES[member].into()), Some(value))]);
             }
             ScheduledEvent::Follow(member, watch) => {
                 let values = self.store.keys.iter().map(|(key, (_, value))| (key.clone(), value.clone()));
-                let snapshot = SeatSnapshot {
+                let snapshot = StoreSnapshot {
                     revision: self.store.revision,
                     owner_revision: self
                         .store
@@ -280,16 +280,16 @@ impl SimulatedFleet {
             ScheduledEvent::Snapshot(member, watch, snapshot)
                 if self.members[member].watch_number == watch =>
             {
-                self.with_seat(member, |seat, now| seat.handle_snapshot(now, snapshot));
+                self.with_leadership(member, |seat, now| seat.handle_snapshot(now, snapshot));
             }
             ScheduledEvent::Events(member, watch, revision, events)
                 if self.members[member].watch_number == watch
                     && !self.members[member].is_cut_off_from_store =>
             {
-                self.with_seat(member, |seat, now| seat.handle_events(now, revision, events));
+                self.with_leadership(member, |seat, now| seat.handle_events(now, revision, events));
             }
             ScheduledEvent::Lost(member, life) if self.is_process_running(member, life) => {
-                self.with_seat(member, |seat, now| seat.handle_lost_watch(now));
+                self.with_leadership(member, |seat, now| seat.handle_lost_watch(now));
             }
             ScheduledEvent::Works(member, life) => {
                 let here = self.now;
@@ -301,7 +301,7 @@ impl SimulatedFleet {
                 agent.is_working = true;
                 self.agent_history.push((here, member, true));
                 self.takeover_count += 1;
-                self.with_seat(member, |seat, now| seat.handle_agent_working(now));
+                self.with_leadership(member, |seat, now| seat.handle_agent_working(now));
                 self.schedule_after(Duration::ZERO, ScheduledEvent::Registers(member, life));
             }
             ScheduledEvent::Registers(member, life) => self.register_router(member, life),
@@ -311,11 +311,11 @@ impl SimulatedFleet {
                 self.fail_agent(member);
             }
             ScheduledEvent::Unready(member) => {
-                self.with_seat(member, |seat, now| seat.handle_standby_agent_ended(now));
+                self.with_leadership(member, |seat, now| seat.handle_standby_agent_ended(now));
                 self.schedule_after(Duration::from_secs(1), ScheduledEvent::Unready(member));
             }
             ScheduledEvent::Timeout(member, number) if self.members[member].timeout_number == number => {
-                self.with_seat(member, |seat, now| seat.handle_timeout(now));
+                self.with_leadership(member, |seat, now| seat.handle_timeout(now));
             }
             _ => {}
         }
@@ -325,12 +325,13 @@ impl SimulatedFleet {
         if self.members[member].seat.is_some() {
             return;
         }
-        let mut config = SeatConfig::new(MEMBER_NAMES[member], MEMBER_NAMES.map(str::to_owned).to_vec());
+        let mut config =
+            LeadershipConfig::new(MEMBER_NAMES[member], MEMBER_NAMES.map(str::to_owned).to_vec());
         (self.configure)(&mut config);
-        let process = self.rng.u64();
+        let process = self.rng.random_u64();
         let now = self.clock_of_member(member);
         self.members[member].process_number += 1;
-        let mut seat = Seat::new(config, process, now);
+        let mut seat = Leadership::new(config, process, now);
         seat.handle_router_links(now, self.members[member].reaches_routers);
         self.members[member].seat = Some(seat);
         self.perform_outputs(member);
@@ -352,14 +353,14 @@ impl SimulatedFleet {
     /// Cuts a member off from the store.
     pub fn cut_off_from_store(&mut self, member: usize, for_so_long: Duration) {
         if !std::mem::replace(&mut self.members[member].is_cut_off_from_store, true) {
-            self.cut_count += 1;
+            self.cut_off_count += 1;
             self.schedule_after(for_so_long, ScheduledEvent::Heal(member));
         }
     }
 
     /// Gives a member the private key of the fleet, or another private key.
     pub fn set_key_of_member(&mut self, member: usize, is_of_fleet: bool) {
-        self.with_seat(member, |seat, now| seat.handle_key(now, is_of_fleet));
+        self.with_leadership(member, |seat, now| seat.handle_key_comparison(now, is_of_fleet));
     }
 
     /// Cuts a member off from the mobile routers.
@@ -396,10 +397,10 @@ impl SimulatedFleet {
                 Some(value) => drop(self.store.keys.insert(key.clone(), (revision, value.clone()))),
                 None => drop(self.store.keys.remove(&key)),
             }
-            events.push(Event { key, value });
+            events.push(StoreEvent { key, value });
         }
         assert!(seen.len() <= 128, "etcd takes no more");
-        let octets = |event: &Event| event.value.as_ref().map_or(0, String::len);
+        let octets = |event: &StoreEvent| event.value.as_ref().map_or(0, String::len);
         assert!(events.iter().map(octets).sum::<usize>() < 3 << 19, "etcd takes no more");
         for (member, watch) in self.store.watch_by_member.clone() {
             // All events of a watch take the same delay, so they arrive in order.
@@ -435,7 +436,7 @@ impl SimulatedFleet {
         for (key, value) in &changes {
             agent.records.insert(key.clone(), value.clone().expect("there is one"));
         }
-        self.with_seat(member, |seat, now| seat.commit_changes(now, number, changes));
+        self.with_leadership(member, |seat, now| seat.commit_changes(now, number, changes));
         self.schedule_after(again, ScheduledEvent::Registers(member, life));
     }
 
@@ -539,12 +540,12 @@ impl SimulatedFleet {
     }
 
     pub fn role_of_member(&self, member: usize) -> Option<Role> {
-        self.members[member].seat.as_ref().map(Seat::role)
+        self.members[member].seat.as_ref().map(Leadership::role)
     }
 
     /// Tells a member to end; the member lives until its home agent has ended.
     pub fn retire_member(&mut self, member: usize) {
-        self.with_seat(member, |seat, now| seat.retire_member(now));
+        self.with_leadership(member, |seat, now| seat.retire_member(now));
     }
 
     /// Makes every later home agent of this member fail to get ready.
@@ -554,13 +555,13 @@ impl SimulatedFleet {
 
     /// Commits changes of a member's home agent.
     pub fn commit_changes(&mut self, member: usize, changes: Vec<RecordChange>) {
-        self.with_seat(member, |seat, now| seat.commit_changes(now, u64::MAX, changes));
+        self.with_leadership(member, |seat, now| seat.commit_changes(now, u64::MAX, changes));
     }
 
     /// Makes a member give up the seat.
     pub fn give_up_leadership(&mut self, member: usize, to: Option<&str>) {
         let to = to.map(str::to_owned);
-        self.with_seat(member, |seat, now| seat.give_up(now, to));
+        self.with_leadership(member, |seat, now| seat.give_up_leadership(now, to));
     }
 
     /// Makes the home agent of a member fail.
@@ -568,6 +569,6 @@ impl SimulatedFleet {
         if self.members[member].agent.take().is_some_and(|agent| agent.is_working) {
             self.agent_history.push((self.now, member, false));
         }
-        self.with_seat(member, |seat, now| seat.handle_agent_ended(now));
+        self.with_leadership(member, |seat, now| seat.handle_agent_ended(now));
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use carnet_fleet::{Role, SeatConfig, StoreKey};
+use carnet_fleet::{LeadershipConfig, Role, StoreKey};
 
 use crate::simulated_fleet::SimulatedFleet;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn keep_config(_: &mut SeatConfig) {}
+fn keep_config(_: &mut LeadershipConfig) {}
 
-fn shorten_fail_back_delay(config: &mut SeatConfig) {
+fn shorten_fail_back_delay(config: &mut LeadershipConfig) {
     config.fail_back_delay = Duration::from_secs(5);
 }
 
@@ -272,7 +272,7 @@ fn gateway_failure_seen_at_different_times_keeps_the_leader() {
     for seed in 0..40 {
         let mut world = SimulatedFleet::new(seed, |config| {
             keep_config(config);
-            config.cut_off_wait = Duration::from_secs(2);
+            config.wait_while_cut_off = Duration::from_secs(2);
         });
         world
             .advance_until(MINUTE, |world| world.members_with_working_agent() == [0])

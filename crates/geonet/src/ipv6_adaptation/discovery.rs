@@ -15,7 +15,7 @@ use std::net::Ipv6Addr;
 
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mld::{Message, Record, RecordType};
+use carnet_wire::mld::{GroupRecord, GroupRecordType, MldMessage};
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation};
 
 use super::addresses::{self, ANYCAST_MAC};
@@ -73,7 +73,7 @@ impl Ipv6Adaptation {
             link: link.id,
             destination: self.address.mid(),
             source: station,
-            packet: icmpv6::packet(target, header.source, nd::HOP_LIMIT, advertisement.emit()),
+            packet: icmpv6::emit_packet(target, header.source, nd::HOP_LIMIT, advertisement.emit()),
         });
         true
     }
@@ -82,12 +82,12 @@ impl Ipv6Adaptation {
 /// Returns whether a packet is a listener report that must not be sent. All its groups have at most link
 /// scope, or its source is an old address of the station.
 fn is_unneeded_report(packet: &[u8]) -> bool {
-    let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
+    let Some(Ok((_, MldMessage::Report(records)))) = MldMessage::parse_packet(packet) else { return false };
     let of_the_link =
-        |record: Record<'_>| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2;
-    let of_an_address = |record: Record<'_>| {
-        let left = record.record_type == Some(RecordType::ToInclude) && record.sources.is_empty();
-        left && nd::solicited_node(record.group) == record.group
+        |record: GroupRecord<'_>| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2;
+    let of_an_address = |record: GroupRecord<'_>| {
+        let left = record.record_type == Some(GroupRecordType::ToInclude) && record.sources.is_empty();
+        left && nd::solicited_node_address(record.group) == record.group
     };
     records.iter().all(of_the_link) || records.iter().any(of_an_address)
 }

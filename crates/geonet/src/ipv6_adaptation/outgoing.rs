@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, GeoArea, GnAddress, HeaderType};
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 
 use super::addresses::{self, ANYCAST_MAC};
@@ -266,9 +266,9 @@ impl Ipv6Adaptation {
     /// Sends Packet Too Big to the host. The host sends such a packet if another program has raised the MTU
     /// of the interface.
     fn answer_too_big(&mut self, at: usize, header: &Header, packet: &[u8]) {
-        let error = ErrorMessage::PacketTooBig { mtu: self.mtu };
+        let error = Icmpv6ErrorMessage::PacketTooBig { mtu: self.mtu };
         let Some(link) = self.links.get(at) else { return };
-        if !icmpv6::may_answer_with(error, packet) {
+        if !icmpv6::may_send_error(error, packet) {
             return;
         }
         // The source of the error is a link-local address that no station uses, because a host drops packets

@@ -16,7 +16,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::mld::{Record, RecordType};
+use carnet_wire::mld::{GroupRecord, GroupRecordType};
 
 /// Largest number of groups of one link.
 pub const MAX_GROUPS: usize = 256;
@@ -144,7 +144,7 @@ impl Listeners {
         &mut self,
         now: Time,
         timing: &MldTiming,
-        record: &Record<'_>,
+        record: &GroupRecord<'_>,
         is_querier: bool,
     ) -> Result<(), TooManyGroups> {
         let Some(kind) = record.record_type else { return Ok(()) };
@@ -162,7 +162,7 @@ impl Listeners {
         timing: &MldTiming,
         group: Ipv6Addr,
     ) -> Result<(), TooManyGroups> {
-        self.handle_group_record(now, timing, RecordType::IsExclude, group, BTreeSet::new(), false)?;
+        self.handle_group_record(now, timing, GroupRecordType::IsExclude, group, BTreeSet::new(), false)?;
         if let Some(known) = self.groups.get_mut(&group) {
             known.version_1_host_until = now + timing.listening_interval();
         }
@@ -175,7 +175,7 @@ impl Listeners {
             let _known = self.handle_group_record(
                 now,
                 timing,
-                RecordType::ToInclude,
+                GroupRecordType::ToInclude,
                 group,
                 BTreeSet::new(),
                 is_querier,
@@ -187,16 +187,18 @@ impl Listeners {
         &mut self,
         now: Time,
         timing: &MldTiming,
-        kind: RecordType,
+        kind: GroupRecordType,
         address: Ipv6Addr,
         sources: BTreeSet<Ipv6Addr>,
         is_querier: bool,
     ) -> Result<(), TooManyGroups> {
         if !self.groups.contains_key(&address) {
             let nothing = match kind {
-                RecordType::IsInclude | RecordType::ToInclude | RecordType::Allow => sources.is_empty(),
-                RecordType::Block => true,
-                RecordType::IsExclude | RecordType::ToExclude => false,
+                GroupRecordType::IsInclude | GroupRecordType::ToInclude | GroupRecordType::Allow => {
+                    sources.is_empty()
+                }
+                GroupRecordType::Block => true,
+                GroupRecordType::IsExclude | GroupRecordType::ToExclude => false,
             };
             if nothing {
                 return Ok(());
@@ -327,7 +329,7 @@ impl GroupState {
         &mut self,
         now: Time,
         timing: &MldTiming,
-        kind: RecordType,
+        kind: GroupRecordType,
         mut given: BTreeSet<Ipv6Addr>,
     ) -> QueriesToSend {
         let long = now + timing.listening_interval();
@@ -335,8 +337,8 @@ impl GroupState {
         if self.version_1_host_until > now {
             // 8.3.2: a version 1 host does not answer queries about sources.
             match kind {
-                RecordType::Block => return asked,
-                RecordType::ToExclude => given.clear(),
+                GroupRecordType::Block => return asked,
+                GroupRecordType::ToExclude => given.clear(),
                 _ => {}
             }
         }
@@ -344,34 +346,34 @@ impl GroupState {
         let excluded = self.source_timers.iter().filter(|(_, timer)| **timer == Time::ZERO);
         let excluded: BTreeSet<Ipv6Addr> = excluded.map(|(source, _)| *source).collect();
         match (self.exclude_until, kind) {
-            (_, RecordType::IsInclude | RecordType::Allow) => {
+            (_, GroupRecordType::IsInclude | GroupRecordType::Allow) => {
                 self.source_timers.extend(given.iter().map(|source| (*source, long)));
             }
-            (None, RecordType::Block) => asked.sources = &known & &given,
-            (None, RecordType::ToInclude) => {
+            (None, GroupRecordType::Block) => asked.sources = &known & &given,
+            (None, GroupRecordType::ToInclude) => {
                 asked.sources = &known - &given;
                 self.source_timers.extend(given.iter().map(|source| (*source, long)));
             }
-            (None, RecordType::IsExclude | RecordType::ToExclude) => {
-                if kind == RecordType::ToExclude {
+            (None, GroupRecordType::IsExclude | GroupRecordType::ToExclude) => {
+                if kind == GroupRecordType::ToExclude {
                     asked.sources = &known & &given;
                 }
                 self.source_timers.retain(|source, _| given.contains(source));
                 self.add(&given, Time::ZERO);
                 self.exclude_until = Some(long);
             }
-            (Some(filter_until), RecordType::Block) => {
+            (Some(filter_until), GroupRecordType::Block) => {
                 self.add(&given, filter_until);
                 asked.sources = &given - &excluded;
             }
-            (Some(_), RecordType::ToInclude) => {
+            (Some(_), GroupRecordType::ToInclude) => {
                 asked.sources = &(&known - &excluded) - &given;
                 asked.queries_group = true;
                 self.source_timers.extend(given.iter().map(|source| (*source, long)));
             }
-            (Some(filter_until), RecordType::IsExclude | RecordType::ToExclude) => {
-                let timer = if kind == RecordType::ToExclude { filter_until } else { long };
-                if kind == RecordType::ToExclude {
+            (Some(filter_until), GroupRecordType::IsExclude | GroupRecordType::ToExclude) => {
+                let timer = if kind == GroupRecordType::ToExclude { filter_until } else { long };
+                if kind == GroupRecordType::ToExclude {
                     asked.sources = &given - &excluded;
                 }
                 self.source_timers.retain(|source, _| given.contains(source));

@@ -36,9 +36,9 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{Header, is_unicast_routable};
-use carnet_wire::mld::{Message, Query, QueryRepr};
+use carnet_wire::mld::{MldMessage, MldQuery, MldQueryRepr};
 
 pub use drop_reason::MulticastDrop;
 use listeners::{Listeners, PendingQuery};
@@ -321,7 +321,7 @@ impl MulticastProxy {
         let link = self.downstream_interfaces.get(lan.interface).filter(|link| link.link_local.is_some());
         let link = link.ok_or(MulticastDrop::UnknownInterface)?;
         let (header, packet) = parse_multicast_packet(lan.packet)?;
-        match Message::parse_packet(packet) {
+        match MldMessage::parse_packet(packet) {
             Some(Ok((header, message))) => {
                 return self.handle_mld(now, lan.interface, &header, &message).map(|()| None);
             }
@@ -415,7 +415,7 @@ impl MulticastProxy {
         now: Time,
         interface: &str,
         header: &Header,
-        message: &Message<'_>,
+        message: &MldMessage<'_>,
     ) -> Result<(), MulticastDrop> {
         let Some(DownstreamInterface { link_local: Some(own), querier: Some(querier), listeners, .. }) =
             self.downstream_interfaces.get_mut(interface)
@@ -428,24 +428,24 @@ impl MulticastProxy {
         let (timing, ask) = (*querier.used_timing(), querier.is_querier());
         let mut full = false;
         match message {
-            Message::Query(query) => {
+            MldMessage::Query(query) => {
                 if querier.handle_query(now, *own, header.source, query) {
                     listeners.cancel_queries();
                     lower_timers(now, listeners, querier.used_timing(), query);
                 }
             }
-            Message::Report(records) => {
+            MldMessage::Report(records) => {
                 for record in records.iter().filter(|record| is_forwardable_group(record.group)) {
                     full |= listeners.handle_record(now, &timing, &record, ask).is_err();
                 }
             }
-            Message::ReportV1(group) if is_forwardable_group(*group) => {
+            MldMessage::ReportV1(group) if is_forwardable_group(*group) => {
                 full = listeners.handle_report_v1(now, &timing, *group).is_err();
             }
-            Message::DoneV1(group) => listeners.handle_done_v1(now, &timing, *group, ask),
-            Message::ReportV1(_) => {}
+            MldMessage::DoneV1(group) => listeners.handle_done_v1(now, &timing, *group, ask),
+            MldMessage::ReportV1(_) => {}
         }
-        self.counters.received_reports += u64::from(!matches!(message, Message::Query(_)));
+        self.counters.received_reports += u64::from(!matches!(message, MldMessage::Query(_)));
         // Send at once the queries that the report requires.
         self.handle_timeout(now);
         if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
@@ -454,9 +454,9 @@ impl MulticastProxy {
     /// Sends Packet Too Big to the sending host (RFC 8200 5), as for a unicast packet. The source of the
     /// error is this router's address on the link of the host.
     fn answer_too_big(&mut self, now: Time, lan: &LanPacket<'_>, header: &Header, packet: &[u8], mtu: u32) {
-        let error = ErrorMessage::PacketTooBig { mtu };
+        let error = Icmpv6ErrorMessage::PacketTooBig { mtu };
         let own = self.downstream_interfaces.get(lan.interface).and_then(|link| link.link_local);
-        let (Some(own), true) = (own, icmpv6::may_answer_with(error, packet)) else { return };
+        let (Some(own), true) = (own, icmpv6::may_send_error(error, packet)) else { return };
         if self.icmp_error_limiter.try_take_token(now) {
             self.outputs.push_back(Output::Packet {
                 interface: lan.interface.to_owned(),
@@ -470,7 +470,7 @@ impl MulticastProxy {
 /// RFC 3810 7.6.1: a query lowers the membership timers. A response delay below the Last Listener Query
 /// Interval counts as this interval. Otherwise a forged query with a delay of 0 would end the memberships
 /// before the listeners can answer.
-fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &Query<'_>) {
+fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &MldQuery<'_>) {
     let Some(group) = query.group else { return };
     if query.version_2.is_some_and(|v2| v2.suppress_router_timers) {
         return;
@@ -487,7 +487,7 @@ fn build_query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: 
         None => timing.query_response_interval,
         Some(_) => timing.last_listener_query_interval,
     };
-    let repr = QueryRepr {
+    let repr = MldQueryRepr {
         maximum_response_delay: u32::try_from(delay.as_millis()).unwrap_or(u32::MAX),
         group,
         suppress_router_timers: question.suppress_router_timers,
@@ -496,7 +496,7 @@ fn build_query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: 
         sources: &question.sources,
     };
     let destination = addresses::group_mac(group.unwrap_or(carnet_wire::nd::ALL_NODES));
-    Output::Packet { interface: interface.to_owned(), destination, packet: repr.packet(source) }
+    Output::Packet { interface: interface.to_owned(), destination, packet: repr.emit_packet(source) }
 }
 
 /// Scope values of multicast addresses (RFC 4291 2.7).

@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::mld::Query;
+use carnet_wire::mld::MldQuery;
 
 use super::listeners::MldTiming;
 
@@ -91,7 +91,7 @@ impl Querier {
     }
 
     /// Handles the query of another router; returns whether that router is the querier.
-    pub fn handle_query(&mut self, now: Time, own: Ipv6Addr, source: Ipv6Addr, query: &Query<'_>) -> bool {
+    pub fn handle_query(&mut self, now: Time, own: Ipv6Addr, source: Ipv6Addr, query: &MldQuery<'_>) -> bool {
         // 7.6.2: the election compares the interface identifiers.
         let identifier = |address: Ipv6Addr| u128::from(address) as u64;
         if identifier(source) >= identifier(own) {

@@ -194,12 +194,12 @@ impl Router {
             own_position_vector: None,
             sequence_numbers: Box::new(OwnSequenceNumbers::default()),
             acceleration: None,
-            location_table: LocationTable::new(rng.u64()),
+            location_table: LocationTable::new(rng.random_u64()),
             next_hop_cache: NextHopCache::default(),
             held_next_hops: RetainedNextHops::default(),
             unicast_buffer: PacketBuffer::default(),
             broadcast_buffer: PacketBuffer::default(),
-            contention_buffer: ContentionBuffer::new(rng.u64()),
+            contention_buffer: ContentionBuffer::new(rng.random_u64()),
             running_searches: BTreeMap::new(),
             repeated_packets: BTreeMap::new(),
             next_repetition_number: 0,
@@ -291,7 +291,7 @@ impl Router {
     /// the next sequence number is 0. Keeps parameters, counters and the last position.
     pub fn reset_to_initial(&mut self, now: Time, address: GnAddress) {
         self.assert_drained();
-        let rng = Rng::new(self.rng.u64());
+        let rng = Rng::new(self.rng.random_u64());
         let fresh = Router::new(self.parameters.clone(), address, rng);
         let old = std::mem::replace(self, fresh);
         (self.counters, self.free_buffers) = (old.counters, old.free_buffers);

@@ -82,7 +82,7 @@ impl Router {
             return Err(GeonetDrop::BadRecoveryHeader);
         }
         // 10.3.5: a packet with RHL above MHL is invalid.
-        if packet.exceeds_hop_limit() {
+        if packet.exceeds_maximum_hop_limit() {
             return Err(GeonetDrop::HopLimitExceedsMaximum);
         }
         let source = received.source();
@@ -180,7 +180,7 @@ impl Router {
         let address = self.address;
         if self.parameters.address_configuration == AddressConfiguration::Auto {
             // Choose a random MID, unicast and locally administered.
-            let mid = (self.rng.u64() & 0xfcff_ffff_ffff) | 0x0200_0000_0000;
+            let mid = (self.rng.random_u64() & 0xfcff_ffff_ffff) | 0x0200_0000_0000;
             let [_, _, a, b, c, d, e, f] = mid.to_be_bytes();
             let station_type: StationType = address.station_type();
             self.set_address(GnAddress::new(false, station_type, [a, b, c, d, e, f]));

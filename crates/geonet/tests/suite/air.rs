@@ -60,7 +60,7 @@ impl RadioChannel {
     pub fn new(mib: &Mib, range: f64, places: &[(f64, f64)], seed: u64) -> RadioChannel {
         let mut rng = Rng::new(seed);
         let routers = (0..places.len())
-            .map(|node| Router::new(mib.clone(), address(node), Rng::new(rng.u64())))
+            .map(|node| Router::new(mib.clone(), address(node), Rng::new(rng.random_u64())))
             .collect();
         let mut air = RadioChannel {
             now: Time::from_secs(1000),
@@ -177,10 +177,10 @@ impl RadioChannel {
             let timer = (0..self.routers.len())
                 .filter_map(|node| self.routers[node].poll_timeout().map(|due| (due, node)))
                 .min();
-            match (self.frames_underway.next_time(), timer) {
+            match (self.frames_underway.next_event_at(), timer) {
                 (Some(at), timer) if at <= end && timer.is_none_or(|(due, _)| at <= due) => {
                     self.now = at;
-                    let flight = self.frames_underway.pop_due(at).expect("a flight");
+                    let flight = self.frames_underway.pop_due_event(at).expect("a flight");
                     let (router, destination) =
                         (&mut self.routers[flight.receiving_router], flight.destination);
                     let _ = if flight.is_returned {

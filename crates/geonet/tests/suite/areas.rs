@@ -171,8 +171,8 @@ fn pon_gbc_bv_20_unknown_sender() {
 /// The area of a packet may be a rectangle or an ellipse with an angle.
 #[test]
 fn rotated_area_decides_delivery() {
-    use carnet_wire::geonet::{GeoArea, Shape};
-    for shape in [Shape::Rectangle, Shape::Ellipse] {
+    use carnet_wire::geonet::{GeoArea, GeoAreaShape};
+    for shape in [GeoAreaShape::Rectangle, GeoAreaShape::Ellipse] {
         for (angle, inside) in [(90, true), (0, false)] {
             let centre = position_at(400.0, 0.0);
             let area = GeoArea { shape, distance_a: 500, distance_b: 50, angle, ..circular_area(centre, 0) };

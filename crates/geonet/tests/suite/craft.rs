@@ -10,7 +10,7 @@ use carnet_geonet::{
     Transmission, Transport,
 };
 use carnet_wire::geonet::{
-    CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
+    CommonNextHeader, ExtendedHeader, GeoArea, GeoAreaShape, GnAddress, Lifetime, LongPositionVector, Packet,
     StationType, Timestamp, TrafficClass,
 };
 
@@ -195,7 +195,7 @@ pub fn with_lifetime(mut frame: Vec<u8>, lifetime: Duration) -> Vec<u8> {
 
 pub fn circular_area(centre: Position, radius: u16) -> GeoArea {
     GeoArea {
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         latitude: centre.latitude,
         longitude: centre.longitude,
         distance_a: radius,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_geonet::{Event, GeonetDrop, Mib, Request, Router, Transport};
-use carnet_wire::geonet::{CommonNextHeader, GeoArea, HeaderType, Packet, Shape, TrafficClass};
+use carnet_wire::geonet::{CommonNextHeader, GeoArea, GeoAreaShape, HeaderType, Packet, TrafficClass};
 
 use crate::air::{RadioChannel, address};
 use crate::craft::{RouterUnderTest, SimulatedStation};
@@ -19,7 +19,7 @@ fn three_stations_in_line() -> RadioChannel {
 fn send_denm(air: &mut RadioChannel, number: u8) {
     let there = air.position(2);
     let area = GeoArea {
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         latitude: there.latitude,
         longitude: there.longitude,
         distance_a: 100,

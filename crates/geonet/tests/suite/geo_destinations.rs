@@ -8,7 +8,7 @@ use carnet_geonet::geo_destinations::{
 };
 use carnet_geonet::geodesy::Position;
 use carnet_geonet::{Event, Mib};
-use carnet_wire::geonet::{GnAddress, HeaderType, Shape};
+use carnet_wire::geonet::{GeoAreaShape, GnAddress, HeaderType};
 
 use crate::craft::*;
 use crate::host::parse_address;
@@ -16,7 +16,7 @@ use crate::host::parse_address;
 fn destination_around(around: AreaCentre) -> AreaDestination {
     AreaDestination {
         centre: around,
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         distance_a: 300,
         distance_b: 0,
         angle: 0,
@@ -200,7 +200,7 @@ fn invalid_or_surplus_area_is_refused() {
         Err(AreaRefusal::NoArea)
     );
     assert_eq!(
-        plane.set_area("x", AreaDestination { shape: Shape::Ellipse, ..here }, None),
+        plane.set_area("x", AreaDestination { shape: GeoAreaShape::Ellipse, ..here }, None),
         Err(AreaRefusal::NoArea)
     );
     assert_eq!(

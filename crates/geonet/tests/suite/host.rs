@@ -46,7 +46,7 @@ pub fn neighbor_solicitation(
     link_address: Option<MacAddress>,
 ) -> Vec<u8> {
     let message = nd::NeighborSolicitation { target, source_link_address: link_address }.emit();
-    icmpv6::packet(source, nd::solicited_node(target), nd::HOP_LIMIT, message)
+    icmpv6::emit_packet(source, nd::solicited_node_address(target), nd::HOP_LIMIT, message)
 }
 
 /// Returns a packet with a Router Advertisement that has one prefix.
@@ -65,7 +65,7 @@ pub fn router_advertisement(from: &SimulatedStation, prefix: Prefix, seconds: u3
     ];
     let repr = RouterAdvertisementRepr { options: &options, router_lifetime: 30, ..Default::default() };
     let source = addresses::link_local_address(from.mac);
-    icmpv6::packet(source, parse_address(ALL_NODES), nd::HOP_LIMIT, nd::router_advertisement(&repr))
+    icmpv6::emit_packet(source, parse_address(ALL_NODES), nd::HOP_LIMIT, nd::emit_router_advertisement(&repr))
 }
 
 /// Sets the next header of a tester's frame to IPv6.

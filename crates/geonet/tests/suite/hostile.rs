@@ -204,7 +204,7 @@ fn mutated_frames_cause_no_panic() {
             }
             for _ in 0..rng.number_below(6) {
                 let at = rng.number_below(frame.len() as u64) as usize;
-                frame[at] = rng.u64() as u8;
+                frame[at] = rng.random_u64() as u8;
             }
             if rng.is_true_with_probability(0.2) {
                 // Set the next header of perimeter mode.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use carnet_geonet::MacAddress;
 use carnet_geonet::ipv6_adaptation::addresses::{self, ANYCAST_MAC};
 use carnet_geonet::ipv6_adaptation::{HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, VirtualLink, mtu};
-use carnet_wire::geonet::{HeaderType, Shape};
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::geonet::{GeoAreaShape, HeaderType};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 use carnet_wire::nd::{self, NeighborAdvertisement};
 
@@ -48,7 +48,7 @@ fn adaptation_answers_solicitation_for_address_with_station_identifier() {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
     let target = addresses::link_local_address(station.mac);
-    for to in [addresses::group_mac(nd::solicited_node(target)), station.mac] {
+    for to in [addresses::group_mac(nd::solicited_node_address(target)), station.mac] {
         let question = neighbor_solicitation(host.own_link_local(), target, Some(IUT_MAC));
         assert_eq!(host.send_packet("tvl0", to, &question), Ok(false));
         let (answer, source) = take_advertisement(&mut host, "tvl0");
@@ -86,7 +86,7 @@ fn solicitations_for_other_addresses_are_sent_over_radio() {
     );
     host.send_multicast("sgvl1", &question);
     let kind = parse(&host.iut.take_only_transmission().frame).common.header_type;
-    assert_eq!(kind, HeaderType::GeoBroadcast(Shape::Circle));
+    assert_eq!(kind, HeaderType::GeoBroadcast(GeoAreaShape::Circle));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn geographic_anycast_has_a_link_layer_address() {
     assert_eq!(host.send_packet("sgvl1", ANYCAST_MAC, &routed), Ok(true));
     assert_eq!(
         parse(&host.iut.take_only_transmission().frame).common.header_type,
-        HeaderType::GeoAnycast(Shape::Circle)
+        HeaderType::GeoAnycast(GeoAreaShape::Circle)
     );
     assert_eq!(host.send_packet("tvl0", ANYCAST_MAC, &routed), Err(Ipv6Drop::NoArea));
 }
@@ -198,7 +198,7 @@ fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
         host.send_multicast(interface, &udp_packet(host.own_link_local(), parse_address(GROUP_ADDRESS), 20));
         let sent = host.iut.take_only_transmission();
         let sent = parse(&sent.frame);
-        assert_eq!(sent.common.header_type, HeaderType::GeoBroadcast(Shape::Circle), "{interface}");
+        assert_eq!(sent.common.header_type, HeaderType::GeoBroadcast(GeoAreaShape::Circle), "{interface}");
         assert_eq!(sent.extended.area(), Some(&etsi_area_1()));
     }
     let station = SimulatedStation::b();
@@ -284,7 +284,10 @@ fn packet_above_mtu_is_answered_by_packet_too_big() {
     let (header, message) = Header::parse_packet(&answer).expect("IPv6");
     assert_eq!(header.destination, host.own_link_local());
     icmpv6::verify_checksum(header.source, header.destination, message).expect("a right checksum");
-    assert_eq!(icmpv6::parse_error(message).expect("an error").0, ErrorMessage::PacketTooBig { mtu: 1398 });
+    assert_eq!(
+        icmpv6::parse_error(message).expect("an error").0,
+        Icmpv6ErrorMessage::PacketTooBig { mtu: 1398 }
+    );
 }
 
 #[test]
@@ -311,7 +314,7 @@ fn neighbor_advertisement(target: Ipv6Addr, link_address: MacAddress, source: &S
         target_link_address: Some(link_address),
     };
     let source = addresses::link_local_address(source.mac);
-    icmpv6::packet(source, parse_address(ALL_NODES), nd::HOP_LIMIT, advertisement.emit())
+    icmpv6::emit_packet(source, parse_address(ALL_NODES), nd::HOP_LIMIT, advertisement.emit())
 }
 
 /// Returns the packet behind an extension header of eight octets without content.

@@ -7,7 +7,7 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::Delivery;
 use carnet_geonet::ipv6_adaptation::addresses::{self, Prefix};
 use carnet_geonet::ipv6_adaptation::{HostFrame, LinkId};
-use carnet_wire::geonet::{CommonNextHeader, HeaderType, Lifetime, Shape, TrafficClass};
+use carnet_wire::geonet::{CommonNextHeader, GeoAreaShape, HeaderType, Lifetime, TrafficClass};
 
 use crate::craft::{IUT_MAC, SimulatedStation, circular_area, etsi_area_1};
 use crate::host::{
@@ -51,11 +51,11 @@ fn mutated_packet(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for _ in 0..rng.number_below(4) {
         let at = rng.number_below(octets.len() as u64) as usize;
-        octets[at] = if rng.is_true_with_probability(0.3) { 0xff } else { rng.u64() as u8 };
+        octets[at] = if rng.is_true_with_probability(0.3) { 0xff } else { rng.random_u64() as u8 };
     }
     match rng.number_below(6) {
         0 => octets.truncate(rng.number_below(octets.len() as u64 + 1) as usize),
-        1 => octets.extend(vec![rng.u64() as u8; rng.number_below(1500) as usize]),
+        1 => octets.extend(vec![rng.random_u64() as u8; rng.number_below(1500) as usize]),
         _ => {}
     }
     octets
@@ -84,7 +84,7 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
             let frame = HostFrame {
                 destination: mac(&mut rng),
                 source: if rng.is_true_with_probability(0.9) { IUT_MAC } else { mac(&mut rng) },
-                ether_type: if rng.is_true_with_probability(0.9) { IPV6_ETHERTYPE } else { rng.u16() },
+                ether_type: if rng.is_true_with_probability(0.9) { IPV6_ETHERTYPE } else { rng.random_u16() },
                 payload: &payload,
             };
             let link = LinkId(rng.number_below(7) as u32);
@@ -97,13 +97,15 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
                 Err(_) => {}
             }
         } else {
-            let area =
-                [None, Some(etsi_area_1()), Some(circular_area(SimulatedStation::d().position(), rng.u16()))]
-                    [rng.number_below(3) as usize];
+            let area = [
+                None,
+                Some(etsi_area_1()),
+                Some(circular_area(SimulatedStation::d().position(), rng.random_u16())),
+            ][rng.number_below(3) as usize];
             let header_type = [
                 HeaderType::GeoUnicast,
-                HeaderType::GeoBroadcast(Shape::Circle),
-                HeaderType::GeoAnycast(Shape::Ellipse),
+                HeaderType::GeoBroadcast(GeoAreaShape::Circle),
+                HeaderType::GeoAnycast(GeoAreaShape::Ellipse),
                 HeaderType::TopologicallyScoped,
                 HeaderType::SingleHop,
             ][rng.number_below(5) as usize];

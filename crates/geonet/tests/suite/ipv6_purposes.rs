@@ -2,7 +2,7 @@
 
 use carnet_geonet::ipv6_adaptation::addresses::{self, ALL_NODES_MAC, ANYCAST_MAC};
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, LinkKind};
-use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Shape};
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, GeoAreaShape, HeaderType};
 
 use crate::craft::{IUT_MAC, SimulatedStation, circular_area, etsi_area_1, parse};
 use crate::host::{
@@ -26,7 +26,7 @@ fn mg_gvl_bv_01_link_local_multicast_is_geobroadcast_to_the_links_area() {
     let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES), 20);
     host.send_multicast("sgvl1", &packet);
     let (kind, extended) = check_sent_packet(&mut host, &packet);
-    assert_eq!(kind, HeaderType::GeoBroadcast(Shape::Circle));
+    assert_eq!(kind, HeaderType::GeoBroadcast(GeoAreaShape::Circle));
     assert_eq!(extended.area(), Some(&etsi_area_1()));
 }
 
@@ -38,7 +38,7 @@ fn mg_gvl_bv_02_a_group_of_the_links_prefix_is_geobroadcast_to_its_area() {
         let packet = udp_packet(host.own_link_local(), parse_address("ff3e:40:3ffe:0:0:1:0:99"), 20);
         host.send_multicast(interface, &packet);
         let (kind, extended) = check_sent_packet(&mut host, &packet);
-        assert_eq!(kind, HeaderType::GeoBroadcast(Shape::Circle));
+        assert_eq!(kind, HeaderType::GeoBroadcast(GeoAreaShape::Circle));
         assert_eq!(extended.area(), Some(&etsi_area_1()));
     }
 }
@@ -51,7 +51,7 @@ fn mg_gvl_bv_03_geographic_anycast_is_geoanycast_to_the_links_area() {
         let packet = udp_packet(host.own_link_local(), to, 20);
         assert_eq!(host.send_packet("sgvl1", ANYCAST_MAC, &packet), Ok(true));
         let (kind, extended) = check_sent_packet(&mut host, &packet);
-        assert_eq!(kind, HeaderType::GeoAnycast(Shape::Circle));
+        assert_eq!(kind, HeaderType::GeoAnycast(GeoAreaShape::Circle));
         assert_eq!(extended.area(), Some(&etsi_area_1()));
     }
 }

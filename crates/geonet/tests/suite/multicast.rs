@@ -11,7 +11,7 @@ use carnet_geonet::multicast::{
 };
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mld::Message;
+use carnet_wire::mld::MldMessage;
 
 use crate::host::{parse_address, udp_packet};
 
@@ -133,23 +133,28 @@ impl ProxyAndLan {
     fn collect_outputs(&mut self) {
         while let Some(output) = self.proxy.poll_output() {
             match output {
-                Output::Packet { interface, destination, packet } => match Message::parse_packet(&packet) {
-                    Some(message) => {
-                        let (header, Message::Query(query)) = message.expect("a good message") else {
-                            panic!("a router asks")
-                        };
-                        let to = query.group.unwrap_or(parse_address("ff02::1"));
-                        assert_eq!((header.source, header.destination), (parse_address(ROUTER_ADDRESS), to));
-                        assert_eq!(destination[..2], [0x33, 0x33]);
-                        let v2 = query.version_2.expect("version 2");
-                        self.sent_queries.push((
-                            query.group,
-                            v2.sources.iter().collect(),
-                            v2.suppress_router_timers,
-                        ));
+                Output::Packet { interface, destination, packet } => {
+                    match MldMessage::parse_packet(&packet) {
+                        Some(message) => {
+                            let (header, MldMessage::Query(query)) = message.expect("a good message") else {
+                                panic!("a router asks")
+                            };
+                            let to = query.group.unwrap_or(parse_address("ff02::1"));
+                            assert_eq!(
+                                (header.source, header.destination),
+                                (parse_address(ROUTER_ADDRESS), to)
+                            );
+                            assert_eq!(destination[..2], [0x33, 0x33]);
+                            let v2 = query.version_2.expect("version 2");
+                            self.sent_queries.push((
+                                query.group,
+                                v2.sources.iter().collect(),
+                                v2.suppress_router_timers,
+                            ));
+                        }
+                        None => self.delivered_packets.push((interface, packet)),
                     }
-                    None => self.delivered_packets.push((interface, packet)),
-                },
+                }
                 Output::Subscription { group, filter } => self.subscribed_groups.push((group, filter)),
             }
         }

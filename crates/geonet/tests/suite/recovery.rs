@@ -116,7 +116,7 @@ fn perimeter_recovery_delivers_in_random_topologies() {
                 .collect();
             let mib = mib_with_recovery(VoidRecovery::Perimeter(planarisation));
             // The range is just large enough to connect the nodes, so there are many voids.
-            let air = RadioChannel::new(&mib, 290.0 + rng.number_below(60) as f64, &places, rng.u64());
+            let air = RadioChannel::new(&mib, 290.0 + rng.number_below(60) as f64, &places, rng.random_u64());
             if air.is_connected() {
                 break air;
             }

@@ -34,7 +34,7 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::Transport;
 use carnet_geonet::geodesy::Position;
 use carnet_wire::btp::{BtpB, port};
-use carnet_wire::geonet::{GeoArea, Shape, TrafficClass};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape, TrafficClass};
 
 use crate::cdd::{
     ActionId, ItsPduHeader, MessageId, ReferencePosition, RelevanceDistance, RelevanceTrafficDirection,
@@ -162,7 +162,7 @@ impl DenService {
     /// Sets a new station ID, also for events that continue (6.1.2.3). The sequence numbers of new events
     /// start at a random number: if they continued, receivers could link the new station ID to the old one.
     pub fn set_station_id(&mut self, station_id: StationId) {
-        self.own_events.change_station_id(self.station_id, station_id, self.rng.u16());
+        self.own_events.change_station_id(self.station_id, station_id, self.rng.random_u16());
         self.station_id = station_id;
     }
 
@@ -347,7 +347,7 @@ fn relevance_area(position: &ReferencePosition, distance: RelevanceDistance) -> 
 
 fn circular_area(centre: Position, radius: u16) -> GeoArea {
     GeoArea {
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         latitude: centre.latitude,
         longitude: centre.longitude,
         distance_a: radius,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use carnet_base::Time;
 use carnet_geonet::geodesy::{Position, is_inside};
-use carnet_wire::geonet::{GeoArea, Shape};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape};
 use foldhash::fast::FixedState;
 
 use super::StationObject;
@@ -251,7 +251,7 @@ type CellRange = std::ops::RangeInclusive<i32>;
 /// poles.
 fn cells_of_area(area: &GeoArea) -> Option<(CellRange, CellRange)> {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
-    let reach = if area.shape == Shape::Circle { a } else { a.hypot(b) };
+    let reach = if area.shape == GeoAreaShape::Circle { a } else { a.hypot(b) };
     let latitude = reach / METRES_PER_UNIT + 1.0;
     let cosine = (f64::from(area.latitude) * 1e-7).to_radians().cos();
     // Beyond 84 degrees an area may cover many meridians.

@@ -11,7 +11,7 @@ use carnet_its::cdd::{
 use carnet_its::denm::{Denm, Termination};
 use carnet_its::ldm::{LdmParameters, LocalDynamicMap, StationTypes, SubscriptionFilter};
 use carnet_its::uper::encode;
-use carnet_wire::geonet::{GeoArea, Shape};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape};
 
 use crate::support::{cam_of_station, circle_around_home, milliseconds, position_at, reference_position_at};
 
@@ -117,7 +117,8 @@ fn area_query_returns_stations_inside() {
         for _ in 0..60 {
             let middle = centre.position_at(spread(&mut rng), spread(&mut rng));
             let area = GeoArea {
-                shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][rng.number_below(3) as usize],
+                shape: [GeoAreaShape::Circle, GeoAreaShape::Rectangle, GeoAreaShape::Ellipse]
+                    [rng.number_below(3) as usize],
                 latitude: middle.latitude,
                 longitude: middle.longitude,
                 distance_a: 1 + rng.number_below(3000) as u16,

@@ -16,7 +16,7 @@ use carnet_its::cdd::{
 use carnet_its::uper::{Uper, decode};
 use carnet_its::{ItsTime, MessageTransmission};
 use carnet_wire::btp::BtpB;
-use carnet_wire::geonet::{GeoArea, Shape};
+use carnet_wire::geonet::{GeoArea, GeoAreaShape};
 
 /// Position at which the tests' stations are.
 pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
@@ -47,7 +47,7 @@ pub fn reference_position_at(east: f64, north: f64) -> ReferencePosition {
 /// Returns a circle around [`HOME_POSITION`].
 pub fn circle_around_home(radius: u16) -> GeoArea {
     GeoArea {
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         latitude: HOME_POSITION.latitude,
         longitude: HOME_POSITION.longitude,
         distance_a: radius,

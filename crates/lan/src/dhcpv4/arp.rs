@@ -35,7 +35,7 @@ pub fn arp_request(sender: ArpSender, target: Ipv4Addr) -> [u8; ARP_PACKET_LENGT
 
 /// Returns the sender of an ARP packet; padding may follow the packet. Returns `None` if the packet is
 /// invalid, or if its sender only asks whether an address is free (RFC 5227 2.1.1).
-pub fn sender_of(packet: &[u8]) -> Option<ArpSender> {
+pub fn parse_sender(packet: &[u8]) -> Option<ArpSender> {
     let (head, rest) = packet.get(..ARP_PACKET_LENGTH)?.split_first_chunk::<6>()?;
     let (link_address, rest) = rest.get(2..)?.split_first_chunk::<6>()?;
     let address = Ipv4Addr::from(*rest.first_chunk::<4>()?);
@@ -52,22 +52,22 @@ mod tests {
         let sender = ArpSender { link_address: [2, 0, 0, 0, 0, 1], address: Ipv4Addr::new(10, 42, 7, 1) };
         let packet = arp_request(sender, Ipv4Addr::new(10, 42, 7, 9));
         assert_eq!(packet[24..], [10, 42, 7, 9]);
-        assert_eq!(super::sender_of(&packet), Some(sender));
-        assert_eq!(super::sender_of(&[&packet[..], &[0; 18]].concat()), Some(sender));
+        assert_eq!(super::parse_sender(&packet), Some(sender));
+        assert_eq!(super::parse_sender(&[&packet[..], &[0; 18]].concat()), Some(sender));
     }
 
     #[test]
     fn invalid_arp_packets_and_arp_probes_have_no_sender() {
         let host = ArpSender { link_address: [2, 0, 0, 0, 0, 1], address: Ipv4Addr::UNSPECIFIED };
         let probe = arp_request(host, Ipv4Addr::new(10, 42, 7, 9));
-        assert_eq!(sender_of(&probe), None);
+        assert_eq!(parse_sender(&probe), None);
         let valid =
             arp_request(ArpSender { address: Ipv4Addr::new(10, 0, 0, 1), ..host }, Ipv4Addr::UNSPECIFIED);
         for length in 0..ARP_PACKET_LENGTH {
-            assert_eq!(sender_of(&valid[..length]), None);
+            assert_eq!(parse_sender(&valid[..length]), None);
         }
         let mut other_protocol = valid;
         other_protocol[2] = 0x86;
-        assert_eq!(sender_of(&other_protocol), None);
+        assert_eq!(parse_sender(&other_protocol), None);
     }
 }

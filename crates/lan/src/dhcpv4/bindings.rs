@@ -55,8 +55,8 @@ pub struct AddressBindings {
     free_addresses: BTreeSet<(u64, Ipv4Addr)>,
     /// Every address of the range. For a free address, the value is its place in the order of
     /// `free_addresses`; otherwise `None`.
-    range_addresses: BTreeMap<Ipv4Addr, Option<u64>>,
-    next_free_order: u64,
+    release_number_by_address: BTreeMap<Ipv4Addr, Option<u64>>,
+    next_release_number: u64,
     probe_count: usize,
 }
 
@@ -65,7 +65,7 @@ impl AddressBindings {
     pub fn new(range: impl Iterator<Item = Ipv4Addr>) -> AddressBindings {
         let mut bindings = AddressBindings::default();
         for address in range {
-            bindings.range_addresses.insert(address, None);
+            bindings.release_number_by_address.insert(address, None);
             bindings.add_free_address(address);
         }
         bindings
@@ -110,7 +110,7 @@ impl AddressBindings {
 
     /// Returns the number of all addresses for clients without reservation, and the number of free ones.
     pub fn total_and_free_addresses(&self) -> (usize, usize) {
-        (self.range_addresses.len(), self.free_addresses.len())
+        (self.release_number_by_address.len(), self.free_addresses.len())
     }
 
     /// Returns the earliest time at which the state of an address ends; `None` if no state ends by time.
@@ -125,7 +125,7 @@ impl AddressBindings {
 
     /// Returns the address of the range that has been free for the longest time and satisfies `is_usable`;
     /// `None` if no free address does.
-    pub fn longest_free_address(&self, is_usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
+    pub fn least_recently_used_address(&self, is_usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         self.free_addresses.iter().map(|(_, address)| *address).find(|address| is_usable(*address))
     }
 
@@ -137,7 +137,7 @@ impl AddressBindings {
         binding: AddressBinding,
     ) -> Option<(Ipv4Addr, AddressBinding)> {
         let other = self.address_by_client.get(&binding.client_id).copied().filter(|other| *other != address);
-        let other = other.and_then(|other| Some((other, self.remove(other)?)));
+        let other = other.and_then(|other| Some((other, self.remove_binding(other)?)));
         self.remove_from_indexes(address);
         if binding.state == AddressState::Former {
             self.add_free_address(address);
@@ -156,7 +156,7 @@ impl AddressBindings {
 
     /// Removes the entry of an address, and makes the address free. Returns the entry; `None` if the address
     /// had none.
-    pub fn remove(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
+    pub fn remove_binding(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
         let binding = self.remove_from_indexes(address)?;
         self.add_free_address(address);
         Some(binding)
@@ -164,16 +164,16 @@ impl AddressBindings {
 
     /// Adds an address of the range to `free_addresses`.
     fn add_free_address(&mut self, address: Ipv4Addr) {
-        if let Some(place @ None) = self.range_addresses.get_mut(&address) {
-            *place = Some(self.next_free_order);
-            self.free_addresses.insert((self.next_free_order, address));
-            self.next_free_order += 1;
+        if let Some(place @ None) = self.release_number_by_address.get_mut(&address) {
+            *place = Some(self.next_release_number);
+            self.free_addresses.insert((self.next_release_number, address));
+            self.next_release_number += 1;
         }
     }
 
     /// Removes an address from `free_addresses`.
     fn remove_free_address(&mut self, address: Ipv4Addr) {
-        if let Some(place) = self.range_addresses.get_mut(&address).and_then(Option::take) {
+        if let Some(place) = self.release_number_by_address.get_mut(&address).and_then(Option::take) {
             self.free_addresses.remove(&(place, address));
         }
     }

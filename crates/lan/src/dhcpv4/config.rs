@@ -53,7 +53,7 @@ impl ServerConfig {
 
     /// Returns whether the host may have this address. A reserved address belongs to its host only, and a
     /// host with a reservation gets no other address.
-    pub fn allows(&self, link_address: LinkAddress, address: Ipv4Addr) -> bool {
+    pub fn may_host_have_address(&self, link_address: LinkAddress, address: Ipv4Addr) -> bool {
         match self.reservation_for(link_address) {
             Some(reservation) => reservation.address == address,
             None => self.is_in_dynamic_range(address),

@@ -75,12 +75,12 @@ impl DhcpCounters {
     }
 
     /// Returns the number of messages that the server did not answer for this reason.
-    pub fn dropped(&self, reason: DhcpDropReason) -> u64 {
+    pub fn dropped_messages(&self, reason: DhcpDropReason) -> u64 {
         self.drops_by_reason.get(&reason).copied().unwrap_or_default()
     }
 
     /// Adds the counters of another interface.
-    pub fn add(&mut self, other: &DhcpCounters) {
+    pub fn add_counters(&mut self, other: &DhcpCounters) {
         self.received_messages += other.received_messages;
         self.sent_offers += other.sent_offers;
         self.sent_acks += other.sent_acks;
@@ -106,7 +106,7 @@ impl DhcpCounters {
         ];
         let drops = DhcpDropReason::ALL
             .iter()
-            .map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
+            .map(|reason| (format!("dropped.{}", reason.name()), self.dropped_messages(*reason)));
         sums.map(|(name, count)| (name.to_owned(), count)).into_iter().chain(drops)
     }
 }

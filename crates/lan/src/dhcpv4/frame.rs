@@ -16,7 +16,7 @@ const UDP_HEADER_LENGTH: usize = 8;
 const PROTOCOL_UDP: u8 = 17;
 
 /// Returns the IPv4 packet of a message; `None` if the message is too long for one packet.
-pub fn packet(datagram: &ServerMessage) -> Option<Vec<u8>> {
+pub fn encode_packet(datagram: &ServerMessage) -> Option<Vec<u8>> {
     let ServerMessage { source, destination, message_octets: message, .. } = datagram;
     let udp_length = u16::try_from(UDP_HEADER_LENGTH + message.len()).ok()?;
     let total = udp_length.checked_add(IPV4_HEADER_LENGTH as u16)?;
@@ -48,8 +48,10 @@ fn udp_checksum(source: Ipv4Addr, destination: Ipv4Addr, udp: &[u8]) -> u16 {
         checksum::ones_complement_sum(&source.octets()),
         checksum::ones_complement_sum(&destination.octets()),
     );
-    let pseudo =
-        checksum::ones_complement_add(addresses, checksum::protocol_and_length(PROTOCOL_UDP, udp.len()));
+    let pseudo = checksum::ones_complement_add(
+        addresses,
+        checksum::sum_of_protocol_and_length(PROTOCOL_UDP, udp.len()),
+    );
     match !checksum::ones_complement_add(pseudo, checksum::ones_complement_sum(udp)) {
         0 => 0xffff,
         sum => sum,
@@ -69,7 +71,7 @@ mod tests {
             message_octets: vec![1, 2, 3],
             waits_for_store: false,
         };
-        let packet = packet(&datagram).expect("a packet");
+        let packet = encode_packet(&datagram).expect("a packet");
         assert_eq!(packet.len(), 31);
         assert_eq!(checksum::ones_complement_sum(&packet[..20]), 0xffff);
         let pseudo = [&packet[12..20], &[0, PROTOCOL_UDP, 0, 11]].concat();
@@ -80,6 +82,9 @@ mod tests {
             ),
             0xffff
         );
-        assert_eq!(super::packet(&ServerMessage { message_octets: vec![0; 65_510], ..datagram }), None);
+        assert_eq!(
+            super::encode_packet(&ServerMessage { message_octets: vec![0; 65_510], ..datagram }),
+            None
+        );
     }
 }

@@ -149,7 +149,7 @@ impl ClientMessage {
         if header[HARDWARE_TYPE_OFFSET..][..2] != HARDWARE_ETHERNET || is_group || link_address == [0; 6] {
             return Err(DhcpDropReason::LinkAddress);
         }
-        let options = ClientOptions::read_options(options)?;
+        let options = ClientOptions::parse_options(options)?;
         let has_client_id = options.client_id.is_some();
         let hardware = || [&[1], &link_address[..]].concat();
         Ok(ClientMessage {
@@ -196,7 +196,7 @@ struct ClientOptions {
 impl ClientOptions {
     /// Reads the options up to the end option. An option that is longer than the rest of the message makes
     /// the message invalid.
-    fn read_options(mut octets: &[u8]) -> Result<ClientOptions, DhcpDropReason> {
+    fn parse_options(mut octets: &[u8]) -> Result<ClientOptions, DhcpDropReason> {
         let mut options = ClientOptions::default();
         while let Some((code, rest)) = octets.split_first() {
             match *code {
@@ -217,14 +217,14 @@ impl ClientOptions {
     fn add_option(&mut self, code: u8, data: &[u8]) {
         let address = || data.try_into().ok().map(|octets: [u8; 4]| Ipv4Addr::from(octets));
         match code {
-            option_code::MESSAGE_TYPE => self.kind = self.kind.or(message_kind_of(data)),
+            option_code::MESSAGE_TYPE => self.kind = self.kind.or(parse_message_kind(data)),
             option_code::CLIENT_ID if (2..=MAX_CLIENT_ID_LENGTH).contains(&data.len()) => {
                 self.client_id.get_or_insert_with(|| data.to_vec());
             }
             option_code::REQUESTED_ADDRESS => self.requested_address = self.requested_address.or(address()),
             option_code::SERVER_IDENTIFIER => self.selected_server = self.selected_server.or(address()),
             option_code::HOST_NAME => self.host_name = self.host_name.take().or(valid_host_name(data)),
-            option_code::CLIENT_FQDN => self.fqdn = self.fqdn.take().or(host_of_fqdn(data)),
+            option_code::CLIENT_FQDN => self.fqdn = self.fqdn.take().or(host_name_of_fqdn(data)),
             option_code::PARAMETER_REQUEST_LIST => {
                 self.requested_options.get_or_insert_with(|| data.iter().copied().take(255).collect());
             }
@@ -238,7 +238,7 @@ impl ClientOptions {
 }
 
 /// Returns the type of a client's message; `None` for types of servers and unknown ones.
-fn message_kind_of(data: &[u8]) -> Option<MessageKind> {
+fn parse_message_kind(data: &[u8]) -> Option<MessageKind> {
     match data {
         [1] => Some(MessageKind::Discover),
         [3] => Some(MessageKind::Request),
@@ -271,7 +271,7 @@ pub fn valid_host_name(octets: &[u8]) -> Option<String> {
 
 /// Returns the first label of a Client FQDN option, which has the flags and two unused octets before the name
 /// (RFC 4702 2). Returns `None` if it is no valid name.
-fn host_of_fqdn(data: &[u8]) -> Option<String> {
+fn host_name_of_fqdn(data: &[u8]) -> Option<String> {
     /// Flag E: the name is in the wire format of DNS.
     const FLAG_DNS_ENCODING: u8 = 4;
     let ([flags, _, _], name) = data.split_first_chunk()?;
@@ -314,10 +314,10 @@ pub struct ServerReply<'a> {
 
 impl ServerReply<'_> {
     /// Returns the octets of the message. Leaves out options that do not fit.
-    pub fn to_octets(&self, lease_seconds: u32) -> Vec<u8> {
+    pub fn encode_reply(&self, lease_seconds: u32) -> Vec<u8> {
         let room = usize::from(self.client_message.max_message_size) - IP_AND_UDP_HEADERS_LENGTH;
-        let mut message = self.header_octets();
-        for (code, value) in self.options(lease_seconds) {
+        let mut message = self.encode_header();
+        for (code, value) in self.reply_options(lease_seconds) {
             let mut option = Vec::new();
             // RFC 3396 7: a value of more than 255 octets takes several options of the same code.
             for part in value.chunks(MAX_OPTION_LENGTH) {
@@ -335,7 +335,7 @@ impl ServerReply<'_> {
     }
 
     /// Returns the message without options.
-    fn header_octets(&self) -> Vec<u8> {
+    fn encode_header(&self) -> Vec<u8> {
         let ServerReply { client_message: request, kind, address, .. } = self;
         let client_address = match kind {
             ReplyKind::Ack | ReplyKind::Information => request.client_address,
@@ -354,7 +354,7 @@ impl ServerReply<'_> {
     }
 
     /// Returns codes and values of the options, the most important first.
-    fn options(&self, lease_seconds: u32) -> Vec<(u8, Vec<u8>)> {
+    fn reply_options(&self, lease_seconds: u32) -> Vec<(u8, Vec<u8>)> {
         let ServerReply { client_message: request, kind, server_address: server, .. } = self;
         let message_type = match kind {
             ReplyKind::Offer => 2,
@@ -378,13 +378,13 @@ impl ServerReply<'_> {
             options.extend(times.map(|(code, seconds)| (code, seconds.to_be_bytes().to_vec())));
         }
         if *kind != ReplyKind::Nak {
-            self.add_configured_values(&mut options);
+            self.add_configured_options(&mut options);
         }
         options
     }
 
     /// Adds the options that do not depend on the client's address, such as DNS servers.
-    fn add_configured_values(&self, options: &mut Vec<(u8, Vec<u8>)>) {
+    fn add_configured_options(&self, options: &mut Vec<(u8, Vec<u8>)>) {
         let ServerReply { client_message: request, server_address: server, config, .. } = self;
         options.push((option_code::SUBNET_MASK, config.prefix.netmask().octets().to_vec()));
         options.push((option_code::ROUTER, server.octets().to_vec()));
@@ -437,9 +437,9 @@ mod tests {
 
     #[test]
     fn fqdn_in_both_encodings_gives_its_first_label() {
-        assert_eq!(host_of_fqdn(b"\x00\x00\x00host.bus.example").as_deref(), Some("host"));
-        assert_eq!(host_of_fqdn(b"\x04\x00\x00\x04host\x03bus\x00").as_deref(), Some("host"));
-        assert_eq!(host_of_fqdn(b"\x04\x00\x00\x09host"), None);
-        assert_eq!(host_of_fqdn(b"\x04\x00"), None);
+        assert_eq!(host_name_of_fqdn(b"\x00\x00\x00host.bus.example").as_deref(), Some("host"));
+        assert_eq!(host_name_of_fqdn(b"\x04\x00\x00\x04host\x03bus\x00").as_deref(), Some("host"));
+        assert_eq!(host_name_of_fqdn(b"\x04\x00\x00\x09host"), None);
+        assert_eq!(host_name_of_fqdn(b"\x04\x00"), None);
     }
 }

@@ -282,7 +282,7 @@ impl DhcpServer {
     /// Handles an ARP packet of the link: its sender uses the address in the packet. An ARP packet of the
     /// address's own client is no conflict.
     pub fn handle_arp(&mut self, now: Time, octets: &[u8]) {
-        let Some(host) = arp::sender_of(octets) else { return };
+        let Some(host) = arp::parse_sender(octets) else { return };
         let Some(binding) = self.address_bindings.get(host.address) else { return };
         let AddressState::Probed(request) = &binding.state else { return };
         if binding.link_address == host.link_address {
@@ -309,11 +309,11 @@ impl DhcpServer {
                     self.offer_address(now, address, request);
                 }
                 // The config may have changed since the request.
-                AddressState::Probed(request) if self.may_get_address(request, address) => {
+                AddressState::Probed(request) if self.may_client_get_address(request, address) => {
                     self.grant_lease(now, wall, address, request);
                 }
                 AddressState::Probed(request) => {
-                    self.address_bindings.remove(address);
+                    self.address_bindings.remove_binding(address);
                     self.refuse_request(request);
                 }
                 AddressState::Leased => {
@@ -324,7 +324,7 @@ impl DhcpServer {
                     );
                 }
                 AddressState::Offered | AddressState::Quarantined | AddressState::Former => {
-                    self.address_bindings.remove(address);
+                    self.address_bindings.remove_binding(address);
                 }
             }
         }
@@ -357,7 +357,7 @@ impl DhcpServer {
     ) -> Result<(), DhcpDropReason> {
         let offered = self.address_bindings.binding_of_client(&request.client_id);
         if let Some((address, _)) = offered.filter(|(_, binding)| binding.state == AddressState::Offered) {
-            self.address_bindings.remove(address);
+            self.address_bindings.remove_binding(address);
         }
         // Only a DHCPREQUEST proves another server on this link. A client that declines or releases an
         // address may name the server of its old link.
@@ -374,7 +374,7 @@ impl DhcpServer {
     /// once. Otherwise probes first whether another host uses the address.
     fn handle_discover(&mut self, now: Time, request: ClientMessage) -> Result<(), DhcpDropReason> {
         if let Some((address, binding)) = self.address_bindings.binding_of_client(&request.client_id)
-            && self.config.allows(request.link_address, address)
+            && self.config.may_host_have_address(request.link_address, address)
             && Some(address) != self.address
         {
             match binding.state {
@@ -421,7 +421,7 @@ impl DhcpServer {
         former
             .filter(is_usable)
             .or(request.requested_address.filter(is_usable))
-            .or_else(|| self.address_bindings.longest_free_address(|address| is_usable(&address)))
+            .or_else(|| self.address_bindings.least_recently_used_address(|address| is_usable(&address)))
     }
 
     /// Handles a DHCPREQUEST (RFC 2131 4.3.2).
@@ -458,7 +458,7 @@ impl DhcpServer {
         // probe of the requested address would end the client's lease.
         let of_client = self.address_bindings.binding_of_client(&request.client_id);
         let has_other = of_client.is_some_and(|(own, it)| own != address && it.state == AddressState::Leased);
-        if has_other || !self.may_get_address(request, address) {
+        if has_other || !self.may_client_get_address(request, address) {
             self.refuse_request(request);
             return Ok(());
         }
@@ -485,7 +485,7 @@ impl DhcpServer {
         if self.address_bindings.probe_count() >= MAX_RUNNING_PROBES {
             return Err(DhcpDropReason::Busy);
         }
-        let binding = self.binding_of(request, AddressState::Probed(Box::new(request.clone())));
+        let binding = self.new_binding(request, AddressState::Probed(Box::new(request.clone())));
         self.set_binding(address, AddressBinding { state_ends_at: now + PROBE_TIMEOUT, ..binding });
         self.outputs.push_back(Output::Probe(address));
         Ok(())
@@ -515,10 +515,10 @@ impl DhcpServer {
     }
 
     /// Returns whether a client may have this address now.
-    fn may_get_address(&self, request: &ClientMessage, address: Ipv4Addr) -> bool {
+    fn may_client_get_address(&self, request: &ClientMessage, address: Ipv4Addr) -> bool {
         let reserved = self.config.reservation_for(request.link_address).map(|_| request.link_address);
         Some(address) != self.address
-            && self.config.allows(request.link_address, address)
+            && self.config.may_host_have_address(request.link_address, address)
             && self.address_bindings.is_available(address, &request.client_id, reserved)
     }
 
@@ -528,7 +528,7 @@ impl DhcpServer {
         let is_renewal = before.is_some_and(|binding| {
             binding.state == AddressState::Leased && binding.client_id == request.client_id
         });
-        let mut binding = self.binding_of(request, AddressState::Leased);
+        let mut binding = self.new_binding(request, AddressState::Leased);
         if is_renewal && binding.host_name.is_none() {
             binding.host_name = before.and_then(|binding| binding.host_name.clone());
         }
@@ -555,7 +555,7 @@ impl DhcpServer {
     fn offer_address(&mut self, now: Time, address: Ipv4Addr, request: &ClientMessage) {
         let is_leased = self.address_bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
         if !is_leased {
-            let binding = self.binding_of(request, AddressState::Offered);
+            let binding = self.new_binding(request, AddressState::Offered);
             self.set_binding(address, AddressBinding { state_ends_at: now + OFFER_LIFETIME, ..binding });
         }
         self.counters.sent_offers += 1;
@@ -640,7 +640,7 @@ impl DhcpServer {
 
     /// Returns an entry in this state for the sender of a request. The state ends at time 0 until the caller
     /// sets the time.
-    fn binding_of(&self, request: &ClientMessage, state: AddressState) -> AddressBinding {
+    fn new_binding(&self, request: &ClientMessage, state: AddressState) -> AddressBinding {
         let reserved = self.config.reservation_for(request.link_address);
         AddressBinding {
             client_id: request.client_id.clone(),
@@ -674,7 +674,7 @@ impl DhcpServer {
             mtu,
             config: &self.config,
         };
-        let message = reply.to_octets(self.lease_seconds());
+        let message = reply.encode_reply(self.lease_seconds());
         let to_all =
             kind == ReplyKind::Nak || request.client_address.is_unspecified() && request.needs_broadcast;
         let (link_destination, destination) = if to_all {

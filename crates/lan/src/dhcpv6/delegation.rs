@@ -30,11 +30,11 @@ pub struct DelegatingInterface {
     /// Name of the interface.
     pub name: String,
     /// Length of the delegated prefixes in bits.
-    pub length: u8,
+    pub prefix_length: u8,
     /// Time after which a delegation ends unless the router renews it.
-    pub lifetime: Duration,
+    pub delegation_lifetime: Duration,
     /// Networks that belong to other interfaces. Routers behind this interface get no part of them.
-    pub networks_of_others: Vec<Ipv6Net>,
+    pub networks_of_other_interfaces: Vec<Ipv6Net>,
 }
 
 /// Config of the delegator.
@@ -175,11 +175,12 @@ impl PrefixDelegator {
             routes_changed: false,
         };
         for record in stored {
-            let delegation =
-                record.to_delegation(now, wall).filter(|delegation| delegator.may_keep(delegation));
+            let delegation = record
+                .to_delegation(now, wall)
+                .filter(|delegation| delegator.may_keep_delegation(delegation));
             match delegation {
                 Some(delegation) => {
-                    delegator.insert(delegation);
+                    delegator.insert_delegation(delegation);
                     delegator.routes_changed = true;
                 }
                 None => delegator.outputs.push_back(DelegationOutput::Store(record.prefix, None)),
@@ -197,8 +198,8 @@ impl PrefixDelegator {
         self.prefix_by_client.clear();
         self.prefixes_by_deadline.clear();
         for delegation in std::mem::take(&mut self.delegations).into_values() {
-            if self.may_keep(&delegation) {
-                self.insert(delegation);
+            if self.may_keep_delegation(&delegation) {
+                self.insert_delegation(delegation);
             } else {
                 self.outputs.push_back(DelegationOutput::Store(delegation.prefix, None));
                 self.end_delegation(delegation, false);
@@ -207,7 +208,7 @@ impl PrefixDelegator {
     }
 
     /// Returns the settings of an interface; `None` if its routers get no prefixes.
-    pub fn interface(&self, name: &str) -> Option<&DelegatingInterface> {
+    pub fn delegating_interface(&self, name: &str) -> Option<&DelegatingInterface> {
         self.config.interfaces.iter().find(|interface| interface.name == name)
     }
 
@@ -240,7 +241,7 @@ impl PrefixDelegator {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, first)) = self.prefixes_by_deadline.first().filter(|(due, _)| *due <= now).copied()
         {
-            let Some(delegation) = self.remove(first) else { return };
+            let Some(delegation) = self.remove_delegation(first) else { return };
             self.outputs.push_back(DelegationOutput::Store(delegation.prefix, None));
             self.end_delegation(delegation, false);
         }
@@ -253,21 +254,22 @@ impl PrefixDelegator {
         client: &DelegationClient,
         wanted: &[Ipv6Net],
     ) -> Option<(Ipv6Net, Duration)> {
-        let interface = self.interface(&client.interface)?;
+        let interface = self.delegating_interface(&client.interface)?;
         if let Some(delegation) = self.delegation_of_client(client) {
-            return Some((delegation.prefix, interface.lifetime));
+            return Some((delegation.prefix, interface.delegation_lifetime));
         }
         if self.delegations.len() >= MAX_DELEGATIONS {
             return None;
         }
         let is_usable = |prefix: &&Ipv6Net| {
-            prefix.prefix_len() == interface.length && self.is_free(**prefix, &interface.networks_of_others)
+            prefix.prefix_len() == interface.prefix_length
+                && self.is_prefix_free(**prefix, &interface.networks_of_other_interfaces)
         };
         let wanted = wanted.iter().find(is_usable).copied();
         let prefix = wanted
             .or_else(|| self.first_free_prefix(interface, self.next_search_start))
             .or_else(|| self.first_free_prefix(interface, 0))?;
-        Some((prefix, interface.lifetime))
+        Some((prefix, interface.delegation_lifetime))
     }
 
     /// Delegates a prefix to a router, or renews its delegation. `router` is its link-local address.
@@ -282,7 +284,7 @@ impl PrefixDelegator {
             self.report_exhausted(now, &client.interface);
             return None;
         };
-        let before = self.remove(prefix.network());
+        let before = self.remove_delegation(prefix.network());
         let delegation = PrefixDelegation {
             prefix,
             client: client.clone(),
@@ -307,7 +309,7 @@ impl PrefixDelegator {
             let event = DelegationEvent::Delegated(delegation.clone());
             self.outputs.push_back(DelegationOutput::Event(event));
         }
-        self.insert(delegation);
+        self.insert_delegation(delegation);
         Some((prefix, lifetime))
     }
 
@@ -315,7 +317,7 @@ impl PrefixDelegator {
     pub(super) fn release_prefixes(&mut self, client: &DelegationClient, prefixes: &[Ipv6Net]) -> bool {
         let prefix = self.delegation_of_client(client).map(|delegation| delegation.prefix);
         let Some(prefix) = prefix.filter(|prefix| prefixes.contains(prefix)) else { return false };
-        let Some(delegation) = self.remove(prefix.network()) else { return false };
+        let Some(delegation) = self.remove_delegation(prefix.network()) else { return false };
         self.outputs.push_back(DelegationOutput::Store(prefix, None));
         self.end_delegation(delegation, true);
         true
@@ -323,7 +325,10 @@ impl PrefixDelegator {
 
     /// Reports that no prefix is free, at most once a minute.
     pub(super) fn report_exhausted(&mut self, now: Time, interface: &str) {
-        let Some(length) = self.interface(interface).map(|interface| interface.length) else { return };
+        let Some(length) = self.delegating_interface(interface).map(|interface| interface.prefix_length)
+        else {
+            return;
+        };
         if self.exhausted_event_limiter.try_take_token(now) {
             let interface = interface.to_owned();
             let event = DelegationEvent::PrefixesExhausted { interface, length };
@@ -341,14 +346,14 @@ impl PrefixDelegator {
         self.outputs.push_back(DelegationOutput::Event(event));
     }
 
-    fn insert(&mut self, delegation: PrefixDelegation) {
+    fn insert_delegation(&mut self, delegation: PrefixDelegation) {
         let first = delegation.prefix.network();
         self.prefixes_by_deadline.insert((delegation.delegation_ends_at, first));
         self.prefix_by_client.insert(delegation.client.clone(), first);
         self.delegations.insert(first, delegation);
     }
 
-    fn remove(&mut self, first: Ipv6Addr) -> Option<PrefixDelegation> {
+    fn remove_delegation(&mut self, first: Ipv6Addr) -> Option<PrefixDelegation> {
         let delegation = self.delegations.remove(&first)?;
         self.prefixes_by_deadline.remove(&(delegation.delegation_ends_at, first));
         self.prefix_by_client.remove(&delegation.client);
@@ -356,17 +361,17 @@ impl PrefixDelegator {
     }
 
     /// Returns whether a router may keep a prefix with the present config.
-    fn may_keep(&self, delegation: &PrefixDelegation) -> bool {
-        self.interface(&delegation.client.interface)
-            .is_some_and(|interface| self.is_free(delegation.prefix, &interface.networks_of_others))
-            && delegation.prefix.trunc() == delegation.prefix
+    fn may_keep_delegation(&self, delegation: &PrefixDelegation) -> bool {
+        self.delegating_interface(&delegation.client.interface).is_some_and(|interface| {
+            self.is_prefix_free(delegation.prefix, &interface.networks_of_other_interfaces)
+        }) && delegation.prefix.trunc() == delegation.prefix
             && !self.prefix_by_client.contains_key(&delegation.client)
             && self.delegations.len() < MAX_DELEGATIONS
     }
 
     /// Returns whether a prefix belongs to the mobile network, and overlaps no network that is in use or
     /// delegated. `foreign` are the networks of other interfaces, which count as in use.
-    fn is_free(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> bool {
+    fn is_prefix_free(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> bool {
         self.config.prefixes.iter().any(|whole| whole.contains(&prefix))
             && self.overlapping_network(prefix, foreign).is_none()
     }
@@ -386,14 +391,15 @@ impl PrefixDelegator {
     /// prefix is free. Each step of the search skips a network in use or a delegation, so the number of steps
     /// is limited.
     fn first_free_prefix(&self, interface: &DelegatingInterface, from: u128) -> Option<Ipv6Net> {
-        let length = interface.length;
+        let length = interface.prefix_length;
         let size = 1u128.checked_shl(u32::from(128 - length))?;
         for whole in self.config.prefixes.iter().filter(|whole| whole.prefix_len() <= length) {
             let last = u128::from(whole.broadcast());
             let mut first = u128::from(whole.network()).max(from.checked_next_multiple_of(size)?);
             while first <= last {
                 let prefix = Ipv6Net::new(first.into(), length).ok()?;
-                let Some(blocker) = self.overlapping_network(prefix, &interface.networks_of_others) else {
+                let Some(blocker) = self.overlapping_network(prefix, &interface.networks_of_other_interfaces)
+                else {
                     return Some(prefix);
                 };
                 let behind =
@@ -424,12 +430,12 @@ mod tests {
         WallTime::from_unix_nanos(1_700_000_000_000_000_000) + Duration::from_secs(seconds)
     }
 
-    fn config(prefix: &str, used: &[&str], length: u8) -> DelegatorConfig {
+    fn delegator_config(prefix: &str, used: &[&str], length: u8) -> DelegatorConfig {
         let interface = |name: &str| DelegatingInterface {
             name: name.into(),
-            length,
-            lifetime: LIFETIME,
-            networks_of_others: Vec::new(),
+            prefix_length: length,
+            delegation_lifetime: LIFETIME,
+            networks_of_other_interfaces: Vec::new(),
         };
         DelegatorConfig {
             prefixes: vec![ipv6_net(prefix)],
@@ -460,7 +466,7 @@ mod tests {
 
     #[test]
     fn delegator_gives_each_router_a_free_prefix_until_none_is_left() {
-        let config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/63"], 64);
+        let config = delegator_config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/63"], 64);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         let given: Vec<_> =
             (0..6).map(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number))).collect();
@@ -479,7 +485,7 @@ mod tests {
 
     #[test]
     fn delegated_prefix_of_another_length_overlaps_no_used_network() {
-        let config = config("2001:db8:a::/56", &["2001:db8:a::/64", "2001:db8:a:1f::/64"], 60);
+        let config = delegator_config("2001:db8:a::/56", &["2001:db8:a::/64", "2001:db8:a:1f::/64"], 60);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         assert_eq!(
             delegate_to(&mut delegator, 0, &delegation_client("i0", 0)).as_deref(),
@@ -493,9 +499,9 @@ mod tests {
 
     #[test]
     fn delegator_gives_no_prefix_of_another_interface() {
-        let mut config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/64"], 64);
-        config.interfaces[0].networks_of_others.push(ipv6_net("2001:db8:a:4::/62"));
-        config.interfaces[1].networks_of_others.push(ipv6_net("2001:db8:a::/62"));
+        let mut config = delegator_config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/64"], 64);
+        config.interfaces[0].networks_of_other_interfaces.push(ipv6_net("2001:db8:a:4::/62"));
+        config.interfaces[1].networks_of_other_interfaces.push(ipv6_net("2001:db8:a::/62"));
         let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
         let mut all = |name: &str| -> Vec<String> {
             (0..4)
@@ -511,15 +517,19 @@ mod tests {
         let given = delegator.delegate_prefix(times, &delegation_client("i0", 1), router_address(), &wanted);
         assert_eq!(given.map(|(prefix, _)| prefix), Some(ipv6_net("2001:db8:a:1::/64")));
         // A changed config ends the delegations that it does not allow.
-        config.interfaces[0].networks_of_others.push(ipv6_net("2001:db8:a::/62"));
+        config.interfaces[0].networks_of_other_interfaces.push(ipv6_net("2001:db8:a::/62"));
         delegator.reconfigure(config);
         assert_eq!(delegator.delegations().count(), 0);
     }
 
     #[test]
     fn prefix_at_the_end_of_the_address_space_ends_the_search() {
-        let mut delegator =
-            PrefixDelegator::new(config("ff00::/8", &["fff0::/12"], 12), &[], Time::ZERO, wall_time(0));
+        let mut delegator = PrefixDelegator::new(
+            delegator_config("ff00::/8", &["fff0::/12"], 12),
+            &[],
+            Time::ZERO,
+            wall_time(0),
+        );
         let all: Vec<_> = (0..20)
             .map_while(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number)))
             .collect();
@@ -529,7 +539,7 @@ mod tests {
     #[test]
     fn delegator_limits_number_of_delegations() {
         let mut delegator =
-            PrefixDelegator::new(config("2001:db8::/32", &[], 64), &[], Time::ZERO, wall_time(0));
+            PrefixDelegator::new(delegator_config("2001:db8::/32", &[], 64), &[], Time::ZERO, wall_time(0));
         let numbered = |number: u32| DelegationClient { iaid: number, ..delegation_client("i0", 1) };
         for number in 0..1024 {
             assert!(delegate_to(&mut delegator, 0, &numbered(number)).is_some(), "{number}");
@@ -539,7 +549,7 @@ mod tests {
 
     #[test]
     fn restored_prefix_delegation_ends_at_its_date() {
-        let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
+        let config = delegator_config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
         let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
         let first = delegate_to(&mut delegator, 0, &delegation_client("i0", 1));
         let disk = stored_delegations(&mut delegator);
@@ -565,7 +575,7 @@ mod tests {
 
     #[test]
     fn only_its_router_can_release_a_delegation_before_it_expires() {
-        let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
+        let config = delegator_config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         let (one, two) = (delegation_client("i0", 1), delegation_client("i0", 2));
         delegate_to(&mut delegator, 0, &one);
@@ -591,7 +601,7 @@ mod tests {
 
     #[test]
     fn renewal_from_another_address_changes_only_the_route_of_the_delegation() {
-        let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
+        let config = delegator_config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
         let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
         let one = delegation_client("i0", 1);
         delegate_to(&mut delegator, 0, &one);

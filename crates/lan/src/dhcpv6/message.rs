@@ -40,14 +40,15 @@ pub(super) enum StatusCode {
 
 impl StatusCode {
     /// Returns the value of a Status Code option.
-    pub(super) fn value(self, text: &str) -> Vec<u8> {
+    pub(super) fn status_option_value(self, text: &str) -> Vec<u8> {
         [&(self as u16).to_be_bytes(), text.as_bytes()].concat()
     }
 
     /// Returns a Status Code option.
     pub(super) fn to_option(self, text: &str) -> Vec<u8> {
         let mut octets = Vec::new();
-        push(&mut octets, option_code::STATUS_CODE, &self.value(text)).map_or_else(Vec::new, |()| octets)
+        push_option(&mut octets, option_code::STATUS_CODE, &self.status_option_value(text))
+            .map_or_else(Vec::new, |()| octets)
     }
 }
 
@@ -79,7 +80,7 @@ pub(super) struct ClientMessage<'a> {
 impl<'a> ClientMessage<'a> {
     pub(super) fn parse(octets: &'a [u8]) -> Result<ClientMessage<'a>, Dhcpv6DropReason> {
         let mut request = ClientMessage::default();
-        for option in options(octets) {
+        for option in split_options(octets) {
             let (code, value) = option?;
             match code {
                 option_code::CLIENT_ID if value.len() > MAX_DUID_LENGTH => {
@@ -125,7 +126,7 @@ fn parse_ia_pd(value: &[u8]) -> Result<PrefixRequest, Dhcpv6DropReason> {
     // The client's suggestions for the two times after the IAID are ignored.
     let ([a, b, c, d, ..], content) = value.split_first_chunk::<12>().ok_or(Dhcpv6DropReason::Malformed)?;
     let mut association = PrefixRequest { iaid: u32::from_be_bytes([*a, *b, *c, *d]), prefixes: Vec::new() };
-    for option in options(content) {
+    for option in split_options(content) {
         let (code, value) = option?;
         if code != option_code::IA_PREFIX {
             continue;
@@ -145,7 +146,9 @@ fn parse_ia_pd(value: &[u8]) -> Result<PrefixRequest, Dhcpv6DropReason> {
 }
 
 /// Returns code and value of each option. If the octets end inside an option, the last item is an error.
-pub(super) fn options(mut octets: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Dhcpv6DropReason>> {
+pub(super) fn split_options(
+    mut octets: &[u8],
+) -> impl Iterator<Item = Result<(u16, &[u8]), Dhcpv6DropReason>> {
     std::iter::from_fn(move || {
         if octets.is_empty() {
             return None;
@@ -163,7 +166,7 @@ pub(super) fn options(mut octets: &[u8]) -> impl Iterator<Item = Result<(u16, &[
 }
 
 /// Appends an option; `None` if the value is too long for an option.
-pub(super) fn push(octets: &mut Vec<u8>, code: u16, value: &[u8]) -> Option<()> {
+pub(super) fn push_option(octets: &mut Vec<u8>, code: u16, value: &[u8]) -> Option<()> {
     let length = u16::try_from(value.len()).ok()?;
     octets.extend(code.to_be_bytes());
     octets.extend(length.to_be_bytes());
@@ -175,7 +178,7 @@ pub(super) fn push(octets: &mut Vec<u8>, code: u16, value: &[u8]) -> Option<()> 
 pub(super) fn push_ia_prefix(octets: &mut Vec<u8>, prefix: Ipv6Net, lifetime: Duration) {
     let lifetime = lifetime_seconds(lifetime).to_be_bytes();
     let value = [&lifetime, &lifetime, &[prefix.prefix_len()][..], &prefix.network().octets()].concat();
-    let _always_fits = push(octets, option_code::IA_PREFIX, &value);
+    let _always_fits = push_option(octets, option_code::IA_PREFIX, &value);
 }
 
 /// Returns a duration in seconds, below the value that means infinity (RFC 8415 7.7).

@@ -18,10 +18,10 @@ use carnet_wire::nd::host_configuration::encode_domain_name;
 
 use crate::LinkAddress;
 use delegation::{DelegationClient, PrefixDelegator};
-use message::{ClientMessage, PrefixRequest, StatusCode, option_code, push};
+use message::{ClientMessage, PrefixRequest, StatusCode, option_code, push_option};
 
 /// Types of messages (RFC 8415 7.3).
-mod kind {
+mod message_kind {
     pub const MESSAGE_SOLICIT: u8 = 1;
     pub const MESSAGE_ADVERTISE: u8 = 2;
     pub const MESSAGE_REQUEST: u8 = 3;
@@ -43,21 +43,21 @@ const MESSAGE_BURST: u32 = 1000;
 const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 
 carnet_base::drop_reasons! {
-    /// Reason for which the server did not answer a message.
-    pub enum Dhcpv6DropReason {
-        /// The octets are no DHCPv6 message of a client.
-        Malformed = "malformed",
-        /// A relay agent sent the message; the server serves its own link only.
-        Relayed = "relayed",
-        /// The client requests an address, or a prefix on an interface that delegates none.
-        NotSupported = "not_supported",
-        /// The message is for another server.
-        OtherServer = "other_server",
-        /// The source address of the message is not link-local.
-        Source = "source",
-        /// More messages arrived than the server processes.
-        RateLimit = "rate_limit",
-    }
+/// Reason for which the server did not answer a message.
+pub enum Dhcpv6DropReason {
+/// The octets are no DHCPv6 message of a client.
+Malformed = "malformed",
+/// A relay agent sent the message; the server serves its own link only.
+Relayed = "relayed",
+/// The client requests an address, or a prefix on an interface that delegates none.
+NotSupported = "not_supported",
+/// The message is for another server.
+OtherServer = "other_server",
+/// The source address of the message is not link-local.
+Source = "source",
+/// More messages arrived than the server processes.
+RateLimit = "rate_limit",
+}
 }
 
 /// Config of the server of one interface.
@@ -176,13 +176,15 @@ impl Dhcpv6Server {
         let ([kind, transaction @ ..], options) =
             octets.split_first_chunk::<4>().ok_or(Dhcpv6DropReason::Malformed)?;
         match *kind {
-            kind::MESSAGE_SOLICIT
-            | kind::MESSAGE_REQUEST
-            | kind::MESSAGE_CONFIRM
-            | kind::MESSAGE_RENEW
-            | kind::MESSAGE_REBIND => {}
-            kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE | kind::MESSAGE_INFORMATION_REQUEST => {}
-            kind::MESSAGE_RELAY_FORWARD => return Err(Dhcpv6DropReason::Relayed),
+            message_kind::MESSAGE_SOLICIT
+            | message_kind::MESSAGE_REQUEST
+            | message_kind::MESSAGE_CONFIRM
+            | message_kind::MESSAGE_RENEW
+            | message_kind::MESSAGE_REBIND => {}
+            message_kind::MESSAGE_RELEASE
+            | message_kind::MESSAGE_DECLINE
+            | message_kind::MESSAGE_INFORMATION_REQUEST => {}
+            message_kind::MESSAGE_RELAY_FORWARD => return Err(Dhcpv6DropReason::Relayed),
             _ => return Err(Dhcpv6DropReason::Malformed),
         }
         let request = ClientMessage::parse(options)?;
@@ -208,31 +210,36 @@ impl Dhcpv6Server {
         if request.server_duid.is_some_and(|server| server != own) {
             return Err(Dhcpv6DropReason::OtherServer);
         }
-        let is_information = *kind == kind::MESSAGE_INFORMATION_REQUEST;
+        let is_information = *kind == message_kind::MESSAGE_INFORMATION_REQUEST;
         if is_information == request.has_associations() {
             return Err(Dhcpv6DropReason::NotSupported);
         }
         let (mut associations, mut waits_for_store) = (Vec::new(), false);
         if !is_information {
             if request.prefix_requests.is_empty()
-                || *kind == kind::MESSAGE_CONFIRM
-                || delegator.interface(interface).is_none()
+                || *kind == message_kind::MESSAGE_CONFIRM
+                || delegator.delegating_interface(interface).is_none()
             {
                 return Err(Dhcpv6DropReason::NotSupported);
             }
             // RFC 8415 16.2 to 16.9: a Solicit or Rebind names no server, and any other message names this
             // server.
-            let is_to_all = matches!(*kind, kind::MESSAGE_SOLICIT | kind::MESSAGE_REBIND);
+            let is_to_all = matches!(*kind, message_kind::MESSAGE_SOLICIT | message_kind::MESSAGE_REBIND);
             let Some(client) = request.client_duid.filter(|_| is_to_all == request.server_duid.is_none())
             else {
                 return Err(Dhcpv6DropReason::Malformed);
             };
             (associations, waits_for_store) = self.delegation_options(arrival, interface, client, delegator);
         }
-        let kind = if *kind == kind::MESSAGE_SOLICIT { kind::MESSAGE_ADVERTISE } else { kind::MESSAGE_REPLY };
+        let kind = if *kind == message_kind::MESSAGE_SOLICIT {
+            message_kind::MESSAGE_ADVERTISE
+        } else {
+            message_kind::MESSAGE_REPLY
+        };
         let mut octets = [&[kind], &transaction[..]].concat();
-        for (code, value) in self.options(request, own, is_information).into_iter().chain(associations) {
-            push(&mut octets, code, &value).ok_or(Dhcpv6DropReason::Malformed)?;
+        for (code, value) in self.reply_options(request, own, is_information).into_iter().chain(associations)
+        {
+            push_option(&mut octets, code, &value).ok_or(Dhcpv6DropReason::Malformed)?;
         }
         Ok(Dhcpv6Reply { octets, waits_for_store })
     }
@@ -251,11 +258,11 @@ impl Dhcpv6Server {
         for PrefixRequest { iaid, prefixes } in &request.prefix_requests {
             let client =
                 DelegationClient { interface: interface.to_owned(), duid: duid.to_vec(), iaid: *iaid };
-            if matches!(*kind, kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE) {
+            if matches!(*kind, message_kind::MESSAGE_RELEASE | message_kind::MESSAGE_DECLINE) {
                 // Treat a Decline as a release of no prefix: a router cannot decline a prefix (RFC 8415
                 // 18.2.8).
                 let was_released =
-                    *kind == kind::MESSAGE_RELEASE && delegator.release_prefixes(&client, prefixes);
+                    *kind == message_kind::MESSAGE_RELEASE && delegator.release_prefixes(&client, prefixes);
                 self.message_counts.released_prefixes += u64::from(was_released);
                 if !was_released {
                     let reason = StatusCode::NoBinding.to_option("no such prefix");
@@ -264,15 +271,16 @@ impl Dhcpv6Server {
                 continue;
             }
             let given = match *kind {
-                kind::MESSAGE_SOLICIT => delegator.choose_prefix(&client, prefixes),
+                message_kind::MESSAGE_SOLICIT => delegator.choose_prefix(&client, prefixes),
                 _ => delegator.delegate_prefix((*now, *wall), &client, *source, prefixes),
             };
             let mut content = Vec::new();
             match given {
                 Some((prefix, lifetime)) => {
                     message::push_ia_prefix(&mut content, prefix, lifetime);
-                    self.message_counts.delegated_prefixes += u64::from(*kind != kind::MESSAGE_SOLICIT);
-                    waits |= *kind != kind::MESSAGE_SOLICIT;
+                    self.message_counts.delegated_prefixes +=
+                        u64::from(*kind != message_kind::MESSAGE_SOLICIT);
+                    waits |= *kind != message_kind::MESSAGE_SOLICIT;
                 }
                 None => {
                     delegator.report_exhausted(*now, interface);
@@ -280,7 +288,7 @@ impl Dhcpv6Server {
                     content.extend(StatusCode::NoPrefixAvail.to_option("no prefix is free"));
                 }
             }
-            if *kind != kind::MESSAGE_SOLICIT {
+            if *kind != message_kind::MESSAGE_SOLICIT {
                 // Give the router's other prefixes a lifetime of 0, so that it stops using them (RFC 8415
                 // 18.3.4).
                 let others =
@@ -295,15 +303,20 @@ impl Dhcpv6Server {
             let value = [&association.iaid.to_be_bytes(), &[0; 8][..], &without_address].concat();
             options.push((option_code::IA_NA, value));
         }
-        if matches!(*kind, kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE) {
-            options.push((option_code::STATUS_CODE, StatusCode::Success.value("")));
+        if matches!(*kind, message_kind::MESSAGE_RELEASE | message_kind::MESSAGE_DECLINE) {
+            options.push((option_code::STATUS_CODE, StatusCode::Success.status_option_value("")));
         }
         (options, waits)
     }
 
     /// Returns the options that are not about prefixes. If `with_refresh` is set and the client requests the
     /// option, they include the time of its next Information-request.
-    fn options(&self, request: &ClientMessage<'_>, own: Vec<u8>, with_refresh: bool) -> Vec<(u16, Vec<u8>)> {
+    fn reply_options(
+        &self,
+        request: &ClientMessage<'_>,
+        own: Vec<u8>,
+        with_refresh: bool,
+    ) -> Vec<(u16, Vec<u8>)> {
         let Dhcpv6Config { dns_servers: dns, search_domains: search, captive_portal } = &self.config;
         let dns: Vec<u8> = dns.iter().flat_map(Ipv6Addr::octets).collect();
         let search: Vec<u8> = search.iter().filter_map(|name| encode_domain_name(name)).flatten().collect();
@@ -395,9 +408,9 @@ mod tests {
         let net = |text: &str| text.parse().expect("a prefix");
         let interface = DelegatingInterface {
             name: "i0".into(),
-            length: 64,
-            lifetime: Duration::from_secs(1000),
-            networks_of_others: Vec::new(),
+            prefix_length: 64,
+            delegation_lifetime: Duration::from_secs(1000),
+            networks_of_other_interfaces: Vec::new(),
         };
         let config = DelegatorConfig {
             prefixes: vec![net("2001:db8:a::/62")],
@@ -408,10 +421,10 @@ mod tests {
     }
 
     fn answer_of(server: &mut Dhcpv6Server, octets: &[u8]) -> Option<Vec<u8>> {
-        delegation_answer(server, &mut new_delegator(true), octets)
+        answer_of_delegator(server, &mut new_delegator(true), octets)
     }
 
-    fn delegation_answer(
+    fn answer_of_delegator(
         server: &mut Dhcpv6Server,
         delegator: &mut PrefixDelegator,
         octets: &[u8],
@@ -435,19 +448,20 @@ mod tests {
         }
         let mut octets = [&[kind, 1, 2, 3], &CLIENT_ID_OPTION[..]].concat();
         octets.extend(if with_server { &SERVER_ID_OPTION[..] } else { &[] });
-        push(&mut octets, option_code::IA_PD, &content).expect("a short option");
+        push_option(&mut octets, option_code::IA_PD, &content).expect("a short option");
         octets
     }
 
     /// Returns the prefixes in the IA_PD of an answer, each with its valid lifetime, and its status code.
-    fn prefixes(reply: &[u8]) -> (Vec<(String, u32)>, Option<u16>) {
+    fn prefixes_in_reply(reply: &[u8]) -> (Vec<(String, u32)>, Option<u16>) {
         let (mut found, mut status) = (Vec::new(), None);
-        for (code, value) in message::options(&reply[4..]).map(|option| option.expect("an option")) {
+        for (code, value) in message::split_options(&reply[4..]).map(|option| option.expect("an option")) {
             if code != option_code::IA_PD {
                 continue;
             }
             assert_eq!(value[..4], [0, 0, 0, 7]);
-            for (code, value) in message::options(&value[12..]).map(|option| option.expect("an option")) {
+            for (code, value) in message::split_options(&value[12..]).map(|option| option.expect("an option"))
+            {
                 match code {
                     option_code::IA_PREFIX => {
                         let valid = u32::from_be_bytes(value[4..8].try_into().expect("four octets"));
@@ -465,11 +479,11 @@ mod tests {
     fn router_gets_keeps_and_returns_a_prefix() {
         let (mut server, mut delegator) = (new_server(), new_delegator(false));
         let mut ask =
-            |octets: &[u8]| delegation_answer(&mut server, &mut delegator, octets).expect("a reply");
+            |octets: &[u8]| answer_of_delegator(&mut server, &mut delegator, octets).expect("a reply");
         let one = |text: &str, valid: u32| (vec![(text.to_owned(), valid)], None);
-        let offer = ask(&message_of_router(kind::MESSAGE_SOLICIT, false, &[]));
-        assert_eq!((offer[0], &offer[1..4]), (kind::MESSAGE_ADVERTISE, &[1, 2, 3][..]));
-        assert_eq!(prefixes(&offer), one("2001:db8:a:1::/64", 1000));
+        let offer = ask(&message_of_router(message_kind::MESSAGE_SOLICIT, false, &[]));
+        assert_eq!((offer[0], &offer[1..4]), (message_kind::MESSAGE_ADVERTISE, &[1, 2, 3][..]));
+        assert_eq!(prefixes_in_reply(&offer), one("2001:db8:a:1::/64", 1000));
         // The answer has the DUIDs of client and server, and the times of the renewal.
         assert!(
             offer.windows(14).any(|part| part == CLIENT_ID_OPTION)
@@ -479,27 +493,53 @@ mod tests {
         assert!(offer.windows(8).any(|part| part == times));
         // The router gets the free prefix that it asks for. The server has not reserved the prefix in its
         // earlier offer.
-        let reply = ask(&message_of_router(kind::MESSAGE_REQUEST, true, &["2001:db8:a:2::/64"]));
-        assert_eq!((reply[0], prefixes(&reply)), (kind::MESSAGE_REPLY, one("2001:db8:a:2::/64", 1000)));
+        let reply = ask(&message_of_router(message_kind::MESSAGE_REQUEST, true, &["2001:db8:a:2::/64"]));
         assert_eq!(
-            prefixes(&ask(&message_of_router(kind::MESSAGE_RENEW, true, &["2001:db8:a:2::/64"]))).0.len(),
+            (reply[0], prefixes_in_reply(&reply)),
+            (message_kind::MESSAGE_REPLY, one("2001:db8:a:2::/64", 1000))
+        );
+        assert_eq!(
+            prefixes_in_reply(&ask(&message_of_router(
+                message_kind::MESSAGE_RENEW,
+                true,
+                &["2001:db8:a:2::/64"]
+            )))
+            .0
+            .len(),
             1
         );
         // If the router names a prefix that it does not have, the answer gives this prefix the lifetime 0.
-        let stale =
-            ask(&message_of_router(kind::MESSAGE_REBIND, false, &["2001:db8:a:2::/64", "2001:db8:b::/64"]));
+        let stale = ask(&message_of_router(
+            message_kind::MESSAGE_REBIND,
+            false,
+            &["2001:db8:a:2::/64", "2001:db8:b::/64"],
+        ));
         let expected = vec![("2001:db8:a:2::/64".to_owned(), 1000), ("2001:db8:b::/64".to_owned(), 0)];
-        assert_eq!(prefixes(&stale), (expected, None));
+        assert_eq!(prefixes_in_reply(&stale), (expected, None));
         assert_eq!(
-            prefixes(&ask(&message_of_router(kind::MESSAGE_DECLINE, true, &["2001:db8:a:2::/64"]))).1,
+            prefixes_in_reply(&ask(&message_of_router(
+                message_kind::MESSAGE_DECLINE,
+                true,
+                &["2001:db8:a:2::/64"]
+            )))
+            .1,
             Some(3)
         );
         assert_eq!(
-            prefixes(&ask(&message_of_router(kind::MESSAGE_RELEASE, true, &["2001:db8:a:2::/64"]))),
+            prefixes_in_reply(&ask(&message_of_router(
+                message_kind::MESSAGE_RELEASE,
+                true,
+                &["2001:db8:a:2::/64"]
+            ))),
             (vec![], None)
         );
         assert_eq!(
-            prefixes(&ask(&message_of_router(kind::MESSAGE_RELEASE, true, &["2001:db8:a:2::/64"]))).1,
+            prefixes_in_reply(&ask(&message_of_router(
+                message_kind::MESSAGE_RELEASE,
+                true,
+                &["2001:db8:a:2::/64"]
+            )))
+            .1,
             Some(3)
         );
         assert_eq!(delegator.delegations().count(), 0);
@@ -509,25 +549,27 @@ mod tests {
     fn router_gets_no_prefix_if_none_is_free() {
         let (mut server, mut delegator) = (new_server(), new_delegator(false));
         for number in 0..3 {
-            let mut request = message_of_router(kind::MESSAGE_REQUEST, true, &[]);
+            let mut request = message_of_router(message_kind::MESSAGE_REQUEST, true, &[]);
             request[17] = number;
-            assert!(delegation_answer(&mut server, &mut delegator, &request).is_some());
+            assert!(answer_of_delegator(&mut server, &mut delegator, &request).is_some());
         }
         assert_eq!(delegator.delegations().count(), 3);
         for octets in [
-            message_of_router(kind::MESSAGE_SOLICIT, false, &[]),
-            message_of_router(kind::MESSAGE_REQUEST, true, &[]),
+            message_of_router(message_kind::MESSAGE_SOLICIT, false, &[]),
+            message_of_router(message_kind::MESSAGE_REQUEST, true, &[]),
         ] {
-            let reply = delegation_answer(&mut server, &mut delegator, &octets).expect("a reply");
-            assert_eq!(prefixes(&reply), (vec![], Some(6)));
+            let reply = answer_of_delegator(&mut server, &mut delegator, &octets).expect("a reply");
+            assert_eq!(prefixes_in_reply(&reply), (vec![], Some(6)));
         }
         let refused = server.counters().find(|(name, _)| name == "prefixes_refused");
         assert_eq!(refused.map(|(_, count)| count), Some(2));
         // If a message requests an address and a prefix, the answer has an option for each of them.
         let both =
-            [message_of_router(kind::MESSAGE_SOLICIT, false, &[]), vec![0, 3, 0, 12], vec![0; 12]].concat();
-        let reply = delegation_answer(&mut server, &mut delegator, &both).expect("a reply");
-        let ia_na = message::options(&reply[4..]).flatten().find(|(code, _)| *code == option_code::IA_NA);
+            [message_of_router(message_kind::MESSAGE_SOLICIT, false, &[]), vec![0, 3, 0, 12], vec![0; 12]]
+                .concat();
+        let reply = answer_of_delegator(&mut server, &mut delegator, &both).expect("a reply");
+        let ia_na =
+            message::split_options(&reply[4..]).flatten().find(|(code, _)| *code == option_code::IA_NA);
         assert_eq!(ia_na.map(|(_, value)| value[16..18].to_vec()), Some(vec![0, 2]));
     }
 
@@ -535,17 +577,17 @@ mod tests {
     fn dhcpv6_server_drops_messages_with_wrong_client_or_server_identifier() {
         let (mut server, mut delegator) = (new_server(), new_delegator(false));
         let without_client =
-            [&[kind::MESSAGE_SOLICIT, 1, 2, 3][..], &message_of_router(1, false, &[])[18..]].concat();
+            [&[message_kind::MESSAGE_SOLICIT, 1, 2, 3][..], &message_of_router(1, false, &[])[18..]].concat();
         for octets in [
-            message_of_router(kind::MESSAGE_SOLICIT, true, &[]),
-            message_of_router(kind::MESSAGE_REBIND, true, &[]),
-            message_of_router(kind::MESSAGE_REQUEST, false, &[]),
-            message_of_router(kind::MESSAGE_RENEW, false, &[]),
-            message_of_router(kind::MESSAGE_RELEASE, false, &[]),
-            message_of_router(kind::MESSAGE_CONFIRM, false, &[]),
+            message_of_router(message_kind::MESSAGE_SOLICIT, true, &[]),
+            message_of_router(message_kind::MESSAGE_REBIND, true, &[]),
+            message_of_router(message_kind::MESSAGE_REQUEST, false, &[]),
+            message_of_router(message_kind::MESSAGE_RENEW, false, &[]),
+            message_of_router(message_kind::MESSAGE_RELEASE, false, &[]),
+            message_of_router(message_kind::MESSAGE_CONFIRM, false, &[]),
             without_client,
         ] {
-            assert_eq!(delegation_answer(&mut server, &mut delegator, &octets), None, "{octets:?}");
+            assert_eq!(answer_of_delegator(&mut server, &mut delegator, &octets), None, "{octets:?}");
         }
         assert_eq!(delegator.delegations().count(), 0);
     }
@@ -580,7 +622,7 @@ mod tests {
             (information_request(&[&[0, 1, 0, 131], &[0; 131]]), "malformed"),
             (vec![7, 1, 2, 3], "malformed"),
             (vec![1, 1, 2, 3], "not_supported"),
-            (message_of_router(kind::MESSAGE_SOLICIT, false, &[]), "not_supported"),
+            (message_of_router(message_kind::MESSAGE_SOLICIT, false, &[]), "not_supported"),
             (information_request(&[&[0, 25, 0, 11], &[0; 11]]), "malformed"),
             (information_request(&[&[0, 3, 0, 12], &[0; 12]]), "not_supported"),
             (vec![12, 0, 0, 0], "relayed"),

@@ -62,7 +62,7 @@ pub struct AnswerCache {
 
 impl AnswerCache {
     /// Returns the stored answer to a query in the form for its client; `None` if the cache has none.
-    pub fn answer_to(&self, now: Time, query: &DnsQuery) -> Option<Vec<u8>> {
+    pub fn cached_answer(&self, now: Time, query: &DnsQuery) -> Option<Vec<u8>> {
         let entry =
             self.entries_by_key.get(&CacheKey::of_query(query)).filter(|entry| now < entry.expires_at)?;
         let age = now.saturating_since(entry.stored_at).as_secs();
@@ -77,7 +77,7 @@ impl AnswerCache {
         if answer.memory_octets() > MAX_CACHED_ANSWER {
             return;
         }
-        self.remove(&key);
+        self.remove_entry(&key);
         let expires = now + Duration::from_secs(lifetime.into());
         self.memory_octets += entry_memory(&key, answer);
         self.keys_by_expiry.insert((expires, key.clone()));
@@ -85,7 +85,7 @@ impl AnswerCache {
             .insert(key, CacheEntry { stored_answer: answer.clone(), stored_at: now, expires_at: expires });
         while self.memory_octets > MAX_CACHE_SIZE {
             let Some((_, first)) = self.keys_by_expiry.first().cloned() else { return };
-            self.remove(&first);
+            self.remove_entry(&first);
         }
     }
 
@@ -93,7 +93,7 @@ impl AnswerCache {
     pub fn remove_expired(&mut self, now: Time) {
         while let Some((_, key)) = self.keys_by_expiry.first().filter(|(expires, _)| *expires <= now).cloned()
         {
-            self.remove(&key);
+            self.remove_entry(&key);
         }
     }
 
@@ -107,7 +107,7 @@ impl AnswerCache {
         self.memory_octets
     }
 
-    fn remove(&mut self, key: &CacheKey) {
+    fn remove_entry(&mut self, key: &CacheKey) {
         if let Some(entry) = self.entries_by_key.remove(key) {
             self.memory_octets -= entry_memory(key, &entry.stored_answer);
             self.keys_by_expiry.remove(&(entry.expires_at, key.clone()));

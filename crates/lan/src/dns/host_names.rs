@@ -122,8 +122,8 @@ impl HostNames {
             Some((IpNet::V6(network), _)) => self.find_reverse_name(client, network.into(), true).is_some(),
             Some((IpNet::V4(_), _)) => false,
             None => {
-                matches!(question.kind, record_type::AAAA | record_type::ANY_TYPE)
-                    && matches!(self.find_name(client, question), Some(NameKnowledge::Host(_)))
+                matches!(question.record_type, record_type::AAAA | record_type::ANY)
+                    && matches!(self.find_name_for_client(client, question), Some(NameKnowledge::Host(_)))
             }
         }
     }
@@ -132,7 +132,7 @@ impl HostNames {
     /// `client` is the network of the host that asks. For this host, names of hosts in networks that it must
     /// not learn do not exist.
     pub fn answer_about_host(&self, client: OnBoardNetwork, query: &DnsQuery) -> Option<Vec<u8>> {
-        let known = self.find_name(client, &query.question)?;
+        let known = self.find_name_for_client(client, &query.question)?;
         if query.question.record_class != CLASS_IN {
             return Some(query.empty_answer(ResponseCode::NotSupported));
         }
@@ -144,24 +144,24 @@ impl HostNames {
                 (ResponseCode::Success, ipv6.chain([ipv4]).collect())
             }
             NameKnowledge::Reverse(name) => {
-                (ResponseCode::Success, vec![(record_type::PTR, self.full_name(name)?)])
+                (ResponseCode::Success, vec![(record_type::PTR, self.encode_full_name(name)?)])
             }
             NameKnowledge::Zone => (ResponseCode::Success, Vec::new()),
             NameKnowledge::Nothing => (ResponseCode::NoName, Vec::new()),
         };
-        let wanted = query.question.kind;
-        let records = records.iter().filter(|(kind, _)| *kind == wanted || wanted == record_type::ANY_TYPE);
+        let wanted = query.question.record_type;
+        let records = records.iter().filter(|(kind, _)| *kind == wanted || wanted == record_type::ANY);
         let records: Vec<Vec<u8>> =
             records.map(|(kind, data)| encode_own_record(*kind, RECORD_TTL_SECONDS, data)).collect();
         Some(query.local_answer(code, &records.concat(), u16::try_from(records.len()).ok()?))
     }
 
     /// Returns what the vehicle knows about the name of a question; `None` if a server may know it.
-    fn find_name(&self, client: OnBoardNetwork, question: &Question) -> Option<NameKnowledge<'_>> {
+    fn find_name_for_client(&self, client: OnBoardNetwork, question: &Question) -> Option<NameKnowledge<'_>> {
         let labels = question.name_labels();
         match reverse_network(&labels) {
             Some((network, is_whole)) => self.find_reverse_name(client, network, is_whole),
-            None => self.find_host_record(client, &labels, question.kind),
+            None => self.find_host_record(client, &labels, question.record_type),
         }
     }
 
@@ -210,15 +210,16 @@ impl HostNames {
             return (!RECORD_TYPES_ASKED_OF_SERVERS.contains(&kind)).then_some(NameKnowledge::Nothing);
         }
         let is_without_server =
-            is_default || DOMAINS_WITHOUT_SERVER.iter().any(|known| is_below(labels, known));
+            is_default || DOMAINS_WITHOUT_SERVER.iter().any(|known| is_in_domain(labels, known));
         // For a name below a domain of the config that no host has, a server may have records.
         let mut others = self.name_domains.iter().filter(|known| !known.eq_ignore_ascii_case(DEFAULT_DOMAIN));
-        (is_without_server && !others.any(|known| is_below(labels, known))).then_some(NameKnowledge::Nothing)
+        (is_without_server && !others.any(|known| is_in_domain(labels, known)))
+            .then_some(NameKnowledge::Nothing)
     }
 
     /// Returns the full name of a host in DNS wire format, with the first configured search domain, or
     /// `DEFAULT_DOMAIN` without a search list. Returns `None` if a label is too long.
-    fn full_name(&self, name: &str) -> Option<Vec<u8>> {
+    fn encode_full_name(&self, name: &str) -> Option<Vec<u8>> {
         let domain = self.name_domains.first().map_or(DEFAULT_DOMAIN, String::as_str);
         let mut octets: Vec<u8> = Vec::new();
         for label in std::iter::once(name).chain(domain.split('.')) {
@@ -231,7 +232,7 @@ impl HostNames {
 }
 
 /// Returns whether a name is the domain itself or a name below it.
-fn is_below(labels: &[&[u8]], domain: &str) -> bool {
+fn is_in_domain(labels: &[&[u8]], domain: &str) -> bool {
     let mut labels = labels.iter().rev();
     domain
         .split('.')

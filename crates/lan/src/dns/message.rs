@@ -38,7 +38,7 @@ pub mod record_type {
     /// Key of a zone (RFC 4034).
     pub const DNSKEY: u16 = 48;
     /// All types, in a question.
-    pub const ANY_TYPE: u16 = 255;
+    pub const ANY: u16 = 255;
 }
 
 /// The class of the Internet.
@@ -93,7 +93,7 @@ pub struct Question {
     /// Name in DNS wire format, in lower case.
     pub name: Vec<u8>,
     /// Type of the records.
-    pub kind: u16,
+    pub record_type: u16,
     /// Class of the records.
     pub record_class: u16,
 }
@@ -188,7 +188,8 @@ fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
     }
     // Octets with the length of a label are below 64, so none of them looks like an upper-case letter.
     let name = name.to_ascii_lowercase();
-    let question = Question { name, kind: u16_at(octets, end)?, record_class: u16_at(octets, end + 2)? };
+    let question =
+        Question { name, record_type: u16_at(octets, end)?, record_class: u16_at(octets, end + 2)? };
     Some((question, end + 4))
 }
 
@@ -398,7 +399,8 @@ impl ServerAnswer {
         own.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
         let code = flags & header_flag::RESPONSE_CODE;
         Some(ServerAnswer {
-            lifetime: lifetime(octets, code, (answers, authorities), &records).filter(|_| !is_truncated),
+            lifetime: answer_lifetime(octets, code, (answers, authorities), &records)
+                .filter(|_| !is_truncated),
             ttl_positions: kept.iter().map(|record| (record.ttl_offset, record.time_to_live)).collect(),
             octets: own,
             question,
@@ -422,7 +424,7 @@ impl ServerAnswer {
 /// answer has the zone's SOA record among its authority records. It is valid at most for the time in this
 /// record (RFC 2308 5). A negative answer about an alias also has the records of the alias. `answers` and
 /// `authorities` are the numbers of records in these sections.
-fn lifetime(
+fn answer_lifetime(
     octets: &[u8],
     code: u16,
     (answers, authorities): (usize, usize),

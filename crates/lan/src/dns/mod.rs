@@ -109,7 +109,7 @@ pub struct DnsCounters {
     /// Answers from the cache.
     pub answers_from_cache: u64,
     /// Answers about hosts on board, which the forwarder gives without a server.
-    pub local: u64,
+    pub answers_about_hosts: u64,
     /// Queries to servers, with repetitions.
     pub server_queries: u64,
     /// Answers of servers.
@@ -125,7 +125,7 @@ impl DnsCounters {
     }
 
     /// Returns the number of messages that the forwarder did not pass on for this reason.
-    pub fn dropped(&self, reason: DnsDropReason) -> u64 {
+    pub fn dropped_messages(&self, reason: DnsDropReason) -> u64 {
         self.drops_by_reason.get(&reason).copied().unwrap_or_default()
     }
 
@@ -135,14 +135,14 @@ impl DnsCounters {
         let sums = [
             ("queries", self.host_queries),
             ("cached", self.answers_from_cache),
-            ("local", self.local),
+            ("local", self.answers_about_hosts),
             ("asked", self.server_queries),
             ("answered", self.server_answers),
             ("failed", self.failed_queries),
         ];
         let drops = DnsDropReason::ALL
             .iter()
-            .map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
+            .map(|reason| (format!("dropped.{}", reason.name()), self.dropped_messages(*reason)));
         sums.map(|(name, count)| (name.to_owned(), count)).into_iter().chain(drops)
     }
 }
@@ -260,11 +260,11 @@ impl DnsForwarder {
             Some(Ok(query)) => query,
         };
         if let Some(answer) = self.host_names.answer_about_host(client.network, &query) {
-            self.counters.local += 1;
+            self.counters.answers_about_hosts += 1;
             return self.send_answer(client, &query, Some(answer));
         }
         self.answer_cache.remove_expired(now);
-        if let Some(answer) = self.answer_cache.answer_to(now, &query) {
+        if let Some(answer) = self.answer_cache.cached_answer(now, &query) {
             self.counters.answers_from_cache += 1;
             return self.send_answer(client, &query, Some(answer));
         }
@@ -342,7 +342,7 @@ impl DnsForwarder {
         else {
             return self.fail_query(id);
         };
-        let (server, number) = (self.dns_servers[place], self.rng.u16());
+        let (server, number) = (self.dns_servers[place], self.rng.random_u16());
         pending.attempt_count += 1;
         pending.ids_of_attempts.push((number, server));
         pending.next_attempt_at = now + *wait;
@@ -385,7 +385,7 @@ impl DnsForwarder {
 
     /// Passes the answer on to all clients that asked this query.
     fn finish_query(&mut self, now: Time, id: QueryId, answer: &ServerAnswer) {
-        let Some(pending) = self.remove(id) else { return };
+        let Some(pending) = self.remove_query(id) else { return };
         self.answer_cache.store_answer(now, pending.cache_key, answer, !answer.has_answers());
         for (client, query) in pending.waiting_clients {
             let octets = query.answer_from_server(answer, 0);
@@ -419,7 +419,7 @@ impl DnsForwarder {
 
     /// Sends the clients of a query the answer that no server has answered (SERVFAIL).
     fn fail_query(&mut self, id: QueryId) {
-        let Some(pending) = self.remove(id) else { return };
+        let Some(pending) = self.remove_query(id) else { return };
         self.counters.failed_queries += 1;
         for (client, query) in pending.waiting_clients {
             let octets = query.empty_answer(ResponseCode::Failure);
@@ -427,7 +427,7 @@ impl DnsForwarder {
         }
     }
 
-    fn remove(&mut self, id: QueryId) -> Option<PendingQuery> {
+    fn remove_query(&mut self, id: QueryId) -> Option<PendingQuery> {
         let pending = self.pending_queries.remove(&id)?;
         self.query_by_key.remove(&pending.cache_key);
         self.outputs.push_back(Output::Done(id));

@@ -19,7 +19,7 @@ pub const DHCP_INFORM: u8 = 8;
 
 pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 42, 7, 1);
 
-pub fn address(last: u8) -> Ipv4Addr {
+pub fn host_address(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 42, 7, last)
 }
 
@@ -28,14 +28,14 @@ pub fn client_mac(number: u32) -> LinkAddress {
     [2, 0, a, b, c, d]
 }
 
-pub fn config() -> ServerConfig {
+pub fn server_config() -> ServerConfig {
     ServerConfig {
         prefix: "10.42.7.0/24".parse().expect("a prefix"),
-        address_range: (address(100), address(109)),
+        address_range: (host_address(100), host_address(109)),
         lease_time: Duration::from_secs(3600),
         reservations: Vec::new(),
         options: Vec::new(),
-        dns_servers: vec![address(53)],
+        dns_servers: vec![host_address(53)],
         is_dns_server: false,
         search_domains: vec!["bus.example".into()],
         mtu: Some(1400),
@@ -85,7 +85,7 @@ impl MessageBuilder {
         self.with_option(54, &server.octets())
     }
 
-    pub fn with_source(mut self, address: Ipv4Addr) -> MessageBuilder {
+    pub fn with_client_address(mut self, address: Ipv4Addr) -> MessageBuilder {
         self.ciaddr = address;
         self
     }

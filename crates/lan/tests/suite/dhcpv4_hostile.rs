@@ -12,14 +12,14 @@ use super::client::*;
 
 #[test]
 fn invalid_messages_are_dropped_by_reason() {
-    let mut world = TestNetwork::new(config());
+    let mut world = TestNetwork::new(server_config());
     let valid = MessageBuilder::new(DHCP_DISCOVER, 1);
     let with = |at: usize, octet: u8| {
         let mut octets = valid.octets();
         octets[at] = octet;
         octets
     };
-    let relayed = MessageBuilder { giaddr: address(9), ..valid.clone() };
+    let relayed = MessageBuilder { giaddr: host_address(9), ..valid.clone() };
     let group = MessageBuilder { mac: [1, 0, 0, 0, 0, 1], ..valid.clone() };
     let nobody = MessageBuilder { mac: [0; 6], ..valid.clone() };
     let decline = MessageBuilder::new(DHCP_DECLINE, 1).with_server(SERVER_ADDRESS);
@@ -41,16 +41,19 @@ fn invalid_messages_are_dropped_by_reason() {
             DhcpDropReason::MissingField,
         ),
         (decline.octets(), DhcpDropReason::MissingField),
-        (decline.with_requested_address(address(100)).octets(), DhcpDropReason::NotOwner),
-        (MessageBuilder::new(DHCP_RELEASE, 1).with_source(address(100)).octets(), DhcpDropReason::NotOwner),
+        (decline.with_requested_address(host_address(100)).octets(), DhcpDropReason::NotOwner),
         (
-            MessageBuilder::new(DHCP_INFORM, 1).with_source(Ipv4Addr::new(192, 0, 2, 1)).octets(),
+            MessageBuilder::new(DHCP_RELEASE, 1).with_client_address(host_address(100)).octets(),
+            DhcpDropReason::NotOwner,
+        ),
+        (
+            MessageBuilder::new(DHCP_INFORM, 1).with_client_address(Ipv4Addr::new(192, 0, 2, 1)).octets(),
             DhcpDropReason::NotOwner,
         ),
     ] {
-        let before = world.dhcp_server.counters().dropped(reason);
+        let before = world.dhcp_server.counters().dropped_messages(reason);
         world.dhcp_server.handle_message(world.now, wall_time(world.now), &octets);
-        assert_eq!(world.dhcp_server.counters().dropped(reason), before + 1, "{reason} {octets:?}");
+        assert_eq!(world.dhcp_server.counters().dropped_messages(reason), before + 1, "{reason} {octets:?}");
         assert_eq!(world.dhcp_server.poll_output(), None, "{reason}");
     }
     assert_eq!(world.dhcp_server.total_and_free_addresses(), (10, 10));
@@ -59,8 +62,8 @@ fn invalid_messages_are_dropped_by_reason() {
 /// Random link-layer addresses use up the free addresses. Leases and reservations stay.
 #[test]
 fn starvation_attack_takes_no_lease_or_reservation() {
-    let reservation = Reservation { link_address: client_mac(7), address: address(50), name: None };
-    let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..config() });
+    let reservation = Reservation { link_address: client_mac(7), address: host_address(50), name: None };
+    let mut world = TestNetwork::new(ServerConfig { reservations: vec![reservation], ..server_config() });
     let mine = world.obtain_address(1).expect("an address");
     let mut rng = Rng::new(7);
     for _ in 0..20_000 {
@@ -75,19 +78,22 @@ fn starvation_attack_takes_no_lease_or_reservation() {
     assert!(world.events.iter().any(|event| matches!(event, DhcpEvent::PoolExhausted { addresses: 10 })));
     let warnings = world.events.iter().filter(|event| matches!(event, DhcpEvent::PoolExhausted { .. }));
     assert!(warnings.count() <= 5, "one warning a minute");
-    assert!(world.dhcp_server.counters().dropped(DhcpDropReason::PoolExhausted) > 10_000);
-    assert_eq!(world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).with_source(mine))[0].kind, DHCP_ACK);
-    assert_eq!(world.obtain_address(7), Some(address(50)));
+    assert!(world.dhcp_server.counters().dropped_messages(DhcpDropReason::PoolExhausted) > 10_000);
+    assert_eq!(
+        world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).with_client_address(mine))[0].kind,
+        DHCP_ACK
+    );
+    assert_eq!(world.obtain_address(7), Some(host_address(50)));
     assert_eq!(world.stored_leases.len(), 11);
 }
 
 #[test]
 fn server_limits_messages_in_flood() {
-    let mut world = TestNetwork::new(config());
+    let mut world = TestNetwork::new(server_config());
     for client in 0..10_000 {
         world.send_message(&MessageBuilder::new(DHCP_DISCOVER, client));
     }
-    assert!(world.dhcp_server.counters().dropped(DhcpDropReason::RateLimit) > 5000);
+    assert!(world.dhcp_server.counters().dropped_messages(DhcpDropReason::RateLimit) > 5000);
 }
 
 /// One step of a random sequence of messages.
@@ -137,9 +143,11 @@ fn note_answers(leases: &mut BelievedLeases, answers: &[ParsedAnswer], now: Time
 fn message_of_step(kind: u8, client: u32, last: u8, selects: bool) -> MessageBuilder {
     let message = MessageBuilder::new(kind, client);
     match kind {
-        DHCP_REQUEST if selects => message.with_requested_address(address(last)).with_server(SERVER_ADDRESS),
-        DHCP_REQUEST | DHCP_RELEASE | DHCP_INFORM => message.with_source(address(last)),
-        DHCP_DECLINE => message.with_requested_address(address(last)).with_server(SERVER_ADDRESS),
+        DHCP_REQUEST if selects => {
+            message.with_requested_address(host_address(last)).with_server(SERVER_ADDRESS)
+        }
+        DHCP_REQUEST | DHCP_RELEASE | DHCP_INFORM => message.with_client_address(host_address(last)),
+        DHCP_DECLINE => message.with_requested_address(host_address(last)).with_server(SERVER_ADDRESS),
         _ => message,
     }
 }
@@ -150,7 +158,7 @@ proptest! {
     /// No address has two clients after any messages, and after any kill of the program.
     #[test]
     fn server_gives_no_address_to_two_clients(steps in prop::collection::vec(random_step(), 1..150)) {
-        let mut world = TestNetwork::new(config());
+        let mut world = TestNetwork::new(server_config());
         let mut leases = BelievedLeases::new();
         for step in steps {
             let answers = match step {
@@ -158,12 +166,13 @@ proptest! {
                     // A client that gives up its address has no lease any more, so remove the lease from the
                     // expected leases as well.
                     if kind == DHCP_RELEASE || kind == DHCP_DECLINE {
-                        leases.retain(|leased, (owner, _)| *owner != client || *leased != address(last));
+                        leases.retain(|leased, (owner, _)| *owner != client || *leased != host_address(last));
                     }
                     world.send_message(&message_of_step(kind, client, last, selects))
                 }
                 ClientStep::Arp(client, last) => {
-                    let host = arp::ArpSender { link_address: client_mac(client), address: address(last) };
+                    let host =
+                        arp::ArpSender { link_address: client_mac(client), address: host_address(last) };
                     world.dhcp_server.handle_arp(world.now, &arp::arp_request(host, SERVER_ADDRESS));
                     Vec::new()
                 }
@@ -196,7 +205,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
         length in 0..400usize,
     ) {
-        let mut world = TestNetwork::new(config());
+        let mut world = TestNetwork::new(server_config());
         let valid = MessageBuilder::new(DHCP_DISCOVER, client).with_option(12, b"name")
             .with_option(55, &[1, 3, 6]);
         let valid = valid.with_option(81, b"\0\0\0n");
@@ -209,7 +218,7 @@ proptest! {
         world.dhcp_server.handle_message(world.now, wall_time(world.now), &octets);
         world.dhcp_server.handle_arp(world.now, &octets);
         let counters = world.dhcp_server.counters();
-        let dropped: u64 = DhcpDropReason::ALL.iter().map(|reason| counters.dropped(*reason)).sum();
+        let dropped: u64 = DhcpDropReason::ALL.iter().map(|reason| counters.dropped_messages(*reason)).sum();
         let is_answered = world.dhcp_server.poll_output().is_some();
         prop_assert!(dropped <= 1 && (dropped == 0) == is_answered, "{dropped} {is_answered}");
     }

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::PacketTooBigReport;
-use super::option::set_socket_option;
+use super::socket_option::set_socket_option;
 use crate::async_descriptor::watch_readable;
 
 /// The socket option `ICMP_FILTER` of linux/icmp.h and its level `SOL_RAW`.
@@ -33,7 +33,7 @@ const MAX_ICMP_MESSAGE: usize = 256;
 #[derive(Debug)]
 pub(super) struct IcmpErrorSocket {
     local: Ipv4Addr,
-    file: AsyncFd<socket2::Socket>,
+    icmp_socket: AsyncFd<socket2::Socket>,
 }
 
 impl IcmpErrorSocket {
@@ -46,33 +46,34 @@ impl IcmpErrorSocket {
         }
         socket.set_freebind_v4(true)?;
         socket.bind(&std::net::SocketAddr::from((local, 0)).into())?;
-        Ok(IcmpErrorSocket { local, file: watch_readable(socket)? })
+        Ok(IcmpErrorSocket { local, icmp_socket: watch_readable(socket)? })
     }
 
-    pub(super) fn file(&self) -> &AsyncFd<socket2::Socket> {
-        &self.file
+    pub(super) fn icmp_socket(&self) -> &AsyncFd<socket2::Socket> {
+        &self.icmp_socket
     }
 
     /// Returns the too-big reports from the ICMP messages in the socket. Makes no system call if the socket
     /// has no message.
-    pub(super) fn too_big_reports(&self) -> Vec<PacketTooBigReport> {
+    pub(super) fn read_too_big_reports(&self) -> Vec<PacketTooBigReport> {
         let mut complaints = Vec::new();
         let mut message = [0; MAX_ICMP_MESSAGE];
-        while let Ok(length) = self.file.try_io(Interest::READABLE, |socket| {
+        while let Ok(length) = self.icmp_socket.try_io(Interest::READABLE, |socket| {
             Ok(nix::sys::socket::recv(
                 socket.as_raw_fd(),
                 &mut message,
                 nix::sys::socket::MsgFlags::MSG_DONTWAIT,
             )?)
         }) {
-            complaints.extend(message.get(..length).and_then(|message| parse(self.local, message)));
+            complaints
+                .extend(message.get(..length).and_then(|message| parse_too_big_report(self.local, message)));
         }
         complaints
     }
 }
 
 /// Parses an ICMP message with its IPv4 header; `None` if it does not concern a packet from `local`.
-fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<PacketTooBigReport> {
+fn parse_too_big_report(local: Ipv4Addr, packet: &[u8]) -> Option<PacketTooBigReport> {
     let (_, message) = split_ipv4_header(packet)?;
     let [kind, code, _, _, _, _, high, low] = *message.get(..ICMP_HEADER_LENGTH)?.as_array()?;
     let (quoted, _) = split_ipv4_header(message.get(ICMP_HEADER_LENGTH..)?)?;
@@ -120,19 +121,19 @@ mod tests {
             remote: "198.51.100.9".parse().expect("endpoint"),
             mtu: 1300,
         };
-        assert_eq!(parse(LOCAL_ADDRESS, &icmp_message()), Some(told));
-        assert_eq!(parse(Ipv4Addr::new(192, 0, 2, 2), &icmp_message()), None);
+        assert_eq!(parse_too_big_report(LOCAL_ADDRESS, &icmp_message()), Some(told));
+        assert_eq!(parse_too_big_report(Ipv4Addr::new(192, 0, 2, 2), &icmp_message()), None);
         for (at, value) in [(20, 11), (21, 3), (26, 0), (28 + 9, 17), (28, 0x65), (0, 0x41)] {
             let mut other = icmp_message();
             other[at] = value;
             if at == 26 {
                 other[27] = 0;
             }
-            assert_eq!(parse(LOCAL_ADDRESS, &other), None, "octet {at}");
+            assert_eq!(parse_too_big_report(LOCAL_ADDRESS, &other), None, "octet {at}");
         }
         for length in 0..icmp_message().len() {
             assert_eq!(
-                parse(LOCAL_ADDRESS, &icmp_message()[..length]).is_some(),
+                parse_too_big_report(LOCAL_ADDRESS, &icmp_message()[..length]).is_some(),
                 length >= 48,
                 "{length} octets"
             );

@@ -19,11 +19,11 @@
 //! All of this works in a user namespace, with the capabilities that the TUN device needs anyhow. UDP sockets
 //! could carry IPv6 inside IPv6 in the same way, but no caller uses that.
 
+mod checksum_completion;
 mod icmp;
-mod option;
 mod reader;
 mod socket;
-mod unfinished_checksum;
+mod socket_option;
 mod writer;
 
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ impl DatagramSockets {
     /// `merge`, the kernel may merge received packets into a burst.
     pub(crate) fn open(&self, wanted: &desired::TunnelSocket, merge: bool) -> io::Result<()> {
         self.close(wanted);
-        let sockets = InnerIpVersion::versions_of_socket(wanted.local)
+        let sockets = InnerIpVersion::inner_versions_of_socket(wanted.local)
             .iter()
             .map(|carried| Socket::open(wanted, *carried, merge));
         let sockets = sockets.map(|socket| socket.map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
@@ -92,7 +92,7 @@ impl DatagramSockets {
     /// Returns the error of the kernel, for example if another program uses the port.
     pub fn open_socket_at(&self, local: SocketAddrV4) -> io::Result<()> {
         let wanted = desired::TunnelSocket { local: Endpoint::Udp(local), interface: None };
-        if self.find(wanted.local, false).is_some() {
+        if self.find_socket(wanted.local, false).is_some() {
             return Ok(());
         }
         self.open(&wanted, false)
@@ -110,7 +110,7 @@ impl DatagramSockets {
 
     /// Closes a socket.
     pub(crate) fn close(&self, wanted: &desired::TunnelSocket) {
-        self.lock().open_sockets.retain(|socket| socket.desired != *wanted);
+        self.lock().open_sockets.retain(|socket| socket.desired_socket != *wanted);
     }
 
     fn all_sockets(&self) -> Vec<Arc<Socket>> {
@@ -119,9 +119,10 @@ impl DatagramSockets {
 
     /// Returns the socket of a local end that carries packets of this family; `None` if no such socket is
     /// open.
-    fn find(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<Socket>> {
-        let carries =
-            |socket: &&Arc<Socket>| socket.desired.local == local && socket.carries_version(is_ipv4);
+    fn find_socket(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<Socket>> {
+        let carries = |socket: &&Arc<Socket>| {
+            socket.desired_socket.local == local && socket.carries_ip_version(is_ipv4)
+        };
         self.lock().open_sockets.iter().find(carries).cloned()
     }
 
@@ -132,7 +133,7 @@ impl DatagramSockets {
         sockets.too_big_reports.extend(complaints.into_iter().take(room));
     }
 
-    fn count_unsent(&self, packets: u64) {
+    fn count_unsent_packets(&self, packets: u64) {
         self.lock().unsent_packets += packets;
     }
 
@@ -153,7 +154,7 @@ impl DatagramSockets {
         poll_fn(|cx| {
             let mut ready = false;
             for socket in &self.lock().open_sockets {
-                let icmp = socket.icmp_errors.as_ref().map(IcmpErrorSocket::file);
+                let icmp = socket.icmp_errors.as_ref().map(IcmpErrorSocket::icmp_socket);
                 for file in icmp.into_iter().chain([&socket.file]) {
                     ready |= match file.poll_read_ready(cx) {
                         Poll::Ready(Ok(_)) => true,

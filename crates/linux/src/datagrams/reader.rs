@@ -11,8 +11,8 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use tokio::io::Interest;
 
 use super::DatagramSockets;
+use super::checksum_completion::{self, PacketKind};
 use super::socket::{Socket, ipv4_socket_address};
-use super::unfinished_checksum::{self, PacketKind};
 use crate::tunnel::segmentation::BurstSegments;
 
 /// Largest size of an IPv4 packet in octets. No received burst is larger.
@@ -45,21 +45,21 @@ pub struct DatagramReader {
     rest_of_burst: Option<RestOfBurst>,
     /// A burst that is one super packet (GSO), of which the reader still has to return segments. `None`
     /// without such a burst.
-    burst_under_segmentation: Option<BurstUnderSegmentation>,
+    burst_being_split: Option<BurstBeingSplit>,
     /// Index of the next socket to read.
     next_socket_index: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct RestOfBurst {
-    next_segment_at: usize,
-    burst_end: usize,
+    next_segment_offset: usize,
+    burst_end_offset: usize,
     segment_length: usize,
     datagram_info: ReceivedDatagram,
 }
 
 #[derive(Debug)]
-struct BurstUnderSegmentation {
+struct BurstBeingSplit {
     payload_range: Range<usize>,
     segments: BurstSegments,
     datagram_info: ReceivedDatagram,
@@ -73,14 +73,14 @@ impl DatagramReader {
             burst_buffer: vec![0; MAX_BURST_LENGTH],
             control_buffer: nix::cmsg_space!(i32, u8),
             rest_of_burst: None,
-            burst_under_segmentation: None,
+            burst_being_split: None,
             next_socket_index: 0,
         }
     }
 
     /// Returns whether the reader still has packets of a burst that it has received.
     pub fn is_inside_burst(&self) -> bool {
-        self.rest_of_burst.is_some() || self.burst_under_segmentation.is_some()
+        self.rest_of_burst.is_some() || self.burst_being_split.is_some()
     }
 
     /// Puts the next packet into `buffer`. A longer packet is truncated.
@@ -92,20 +92,18 @@ impl DatagramReader {
             return Ok(received);
         }
         if self.rest_of_burst.is_none() {
-            self.receive_next()?;
+            self.receive_from_next_socket()?;
         }
         let Some(rest) = &mut self.rest_of_burst else { return Err(io::ErrorKind::WouldBlock.into()) };
-        let range = rest.next_segment_at..(rest.next_segment_at + rest.segment_length).min(rest.burst_end);
+        let range = rest.next_segment_offset
+            ..(rest.next_segment_offset + rest.segment_length).min(rest.burst_end_offset);
         let next = range.end;
         let packet = self.burst_buffer.get_mut(range.clone()).unwrap_or_default();
-        if let PacketKind::Super(segments) = unfinished_checksum::finish_checksum_of(packet) {
-            self.burst_under_segmentation = Some(BurstUnderSegmentation {
-                payload_range: range,
-                segments,
-                datagram_info: rest.datagram_info,
-            });
-            rest.next_segment_at = next;
-            if rest.next_segment_at >= rest.burst_end {
+        if let PacketKind::Super(segments) = checksum_completion::finish_checksum_of(packet) {
+            self.burst_being_split =
+                Some(BurstBeingSplit { payload_range: range, segments, datagram_info: rest.datagram_info });
+            rest.next_segment_offset = next;
+            if rest.next_segment_offset >= rest.burst_end_offset {
                 self.rest_of_burst = None;
             }
             return self.next_segment(buffer).ok_or_else(|| io::ErrorKind::WouldBlock.into());
@@ -116,8 +114,8 @@ impl DatagramReader {
             to.copy_from_slice(from);
         }
         let received = ReceivedDatagram { length, ..rest.datagram_info };
-        rest.next_segment_at = next;
-        if rest.next_segment_at >= rest.burst_end {
+        rest.next_segment_offset = next;
+        if rest.next_segment_offset >= rest.burst_end_offset {
             self.rest_of_burst = None;
         }
         Ok(received)
@@ -125,27 +123,27 @@ impl DatagramReader {
 
     /// Returns the next segment of the received super packet; `None` if no super packet has segments left.
     fn next_segment(&mut self, buffer: &mut [u8]) -> Option<ReceivedDatagram> {
-        let cut = self.burst_under_segmentation.as_mut()?;
+        let cut = self.burst_being_split.as_mut()?;
         let packet = self.burst_buffer.get(cut.payload_range.clone()).unwrap_or_default();
-        let length = cut.segments.next(packet, buffer);
+        let length = cut.segments.next_segment(packet, buffer);
         let of = cut.datagram_info;
-        if length.is_none() || cut.segments.is_done(packet) {
-            self.burst_under_segmentation = None;
+        if length.is_none() || cut.segments.has_returned_all_segments(packet) {
+            self.burst_being_split = None;
         }
         length.map(|length| ReceivedDatagram { length, ..of })
     }
 
     /// Receives the next datagram or burst. The sockets take turns: each call begins with the next socket.
-    fn receive_next(&mut self) -> io::Result<()> {
+    fn receive_from_next_socket(&mut self) -> io::Result<()> {
         let sockets = self.sockets.all_sockets();
         for step in 0..sockets.len() {
             let at = (self.next_socket_index + step) % sockets.len();
             let Some(socket) = sockets.get(at) else { continue };
             if let Some(icmp) = &socket.icmp_errors {
-                self.sockets.store_icmp_reports(icmp.too_big_reports());
+                self.sockets.store_icmp_reports(icmp.read_too_big_reports());
             }
             for _ in 0..MAX_ERRORS_PER_SOCKET {
-                match self.receive_from(socket) {
+                match self.receive_from_socket(socket) {
                     Ok(()) if self.rest_of_burst.is_some() => {
                         self.next_socket_index = at + 1;
                         return Ok(());
@@ -162,7 +160,7 @@ impl DatagramReader {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    fn receive_from(&mut self, socket: &Arc<Socket>) -> io::Result<()> {
+    fn receive_from_socket(&mut self, socket: &Arc<Socket>) -> io::Result<()> {
         let (burst, control) = (&mut self.burst_buffer, &mut self.control_buffer);
         let (length, from, mut traffic_class, segment) =
             socket.file.try_io(Interest::READABLE, |file: &socket2::Socket| {
@@ -194,13 +192,13 @@ impl DatagramReader {
         }
         let Some(from) = from.filter(|_| at < length) else { return Ok(()) };
         self.rest_of_burst = Some(RestOfBurst {
-            next_segment_at: at,
-            burst_end: length,
+            next_segment_offset: at,
+            burst_end_offset: length,
             segment_length: segment.filter(|size| *size > 0).unwrap_or(length),
             datagram_info: ReceivedDatagram {
                 length: 0,
-                local: socket.desired.local,
-                remote: socket.remote_end_at(from),
+                local: socket.desired_socket.local,
+                remote: socket.remote_endpoint_at(from),
                 traffic_class,
             },
         });

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::PacketTooBigReport;
 use super::icmp::IcmpErrorSocket;
-use super::option::set_socket_option;
+use super::socket_option::set_socket_option;
 use crate::async_descriptor::watch_readable;
 
 /// Protocol number of IPv6 inside IPv4 (RFC 4213), `IPPROTO_IPV6`.
@@ -39,7 +39,7 @@ pub(super) enum InnerIpVersion {
 impl InnerIpVersion {
     /// Returns the IP versions of the packets in each socket of a local end: one UDP socket for both, or two
     /// raw sockets.
-    pub(super) fn versions_of_socket(local: Endpoint) -> &'static [InnerIpVersion] {
+    pub(super) fn inner_versions_of_socket(local: Endpoint) -> &'static [InnerIpVersion] {
         match local {
             Endpoint::Udp(_) | Endpoint::Ipv6(_) => &[InnerIpVersion::Both],
             Endpoint::Ipv4(_) => &[InnerIpVersion::Ipv6, InnerIpVersion::Ipv4],
@@ -49,7 +49,7 @@ impl InnerIpVersion {
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) desired: desired::TunnelSocket,
+    pub(super) desired_socket: desired::TunnelSocket,
     pub(super) file: AsyncFd<socket2::Socket>,
     inner_version: InnerIpVersion,
     /// Whether received packets begin with an IPv4 header, as in a raw socket.
@@ -104,7 +104,7 @@ impl Socket {
             Endpoint::Ipv4(_) | Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
         };
         let opened = Socket {
-            desired: wanted.clone(),
+            desired_socket: wanted.clone(),
             file: watch_readable(socket)?,
             inner_version: carried,
             is_raw,
@@ -118,7 +118,7 @@ impl Socket {
     }
 
     /// Returns whether the socket carries packets of this family.
-    pub(super) fn carries_version(&self, is_ipv4: bool) -> bool {
+    pub(super) fn carries_ip_version(&self, is_ipv4: bool) -> bool {
         match self.inner_version {
             InnerIpVersion::Both => true,
             InnerIpVersion::Ipv4 => is_ipv4,
@@ -142,7 +142,7 @@ impl Socket {
 
     /// Returns the remote end of a tunnel at this address: without a port for a raw socket, with the port for
     /// a UDP socket.
-    pub(super) fn remote_end_at(&self, address: SocketAddrV4) -> Endpoint {
+    pub(super) fn remote_endpoint_at(&self, address: SocketAddrV4) -> Endpoint {
         if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }
 
@@ -162,7 +162,7 @@ impl Socket {
             for control in message.cmsgs().into_iter().flatten() {
                 let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };
                 if error.ee_errno == libc::EMSGSIZE as u32 && error.ee_info > 0 {
-                    let (local, remote) = (self.desired.local, self.remote_end_at(remote));
+                    let (local, remote) = (self.desired_socket.local, self.remote_endpoint_at(remote));
                     complaints.push(PacketTooBigReport { local, remote, mtu: error.ee_info });
                 }
             }

@@ -55,7 +55,7 @@ impl DatagramWriter {
     }
 
     /// Returns the number of packets that the sockets could not send, from all writers.
-    pub fn errors(&self) -> u64 {
+    pub fn write_error_count(&self) -> u64 {
         self.sockets.unsent_packets()
     }
 
@@ -112,8 +112,8 @@ impl DatagramWriter {
         let packets = std::mem::take(&mut self.packets_in_burst);
         let Some(to) = self.burst_destination.take().filter(|_| packets > 0) else { return };
         let burst = std::mem::take(&mut self.burst_buffer);
-        match self.sockets.find(to.local, to.is_ipv4) {
-            None => self.sockets.count_unsent(packets as u64),
+        match self.sockets.find_socket(to.local, to.is_ipv4) {
+            None => self.sockets.count_unsent_packets(packets as u64),
             Some(socket) => {
                 let segment = u16::try_from(self.segment_length).ok().filter(|_| packets > 1);
                 let result = self.send_burst(&socket, to, segment, &burst);
@@ -133,7 +133,7 @@ impl DatagramWriter {
                             self.send_single_packet(to, false, packet);
                         }
                     }
-                    (Err(_), _) => self.sockets.count_unsent(packets as u64),
+                    (Err(_), _) => self.sockets.count_unsent_packets(packets as u64),
                 }
             }
         }
@@ -142,16 +142,16 @@ impl DatagramWriter {
     }
 
     fn send_single_packet(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
-        let Some(socket) = self.sockets.find(to.local, to.is_ipv4) else {
-            self.sockets.count_unsent(1);
+        let Some(socket) = self.sockets.find_socket(to.local, to.is_ipv4) else {
+            self.sockets.count_unsent_packets(1);
             return;
         };
         if may_fragment && socket.allow_fragments(true).is_err() {
-            self.sockets.count_unsent(1);
+            self.sockets.count_unsent_packets(1);
             return;
         }
         if self.send_burst(&socket, to, None, packet).is_err() {
-            self.sockets.count_unsent(1);
+            self.sockets.count_unsent_packets(1);
         }
         if may_fragment && let Err(error) = socket.allow_fragments(false) {
             tracing::warn!("cannot set \"don't fragment\" on the tunnel socket at {}: {error}", to.local);

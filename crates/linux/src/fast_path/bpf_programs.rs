@@ -21,15 +21,15 @@ use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_nemo::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
-use super::errors::error_with_causes;
-use super::hook::ProgramHook;
+use super::binding_table::{BindingTable, MapOperation};
+use super::error_text::format_error_with_causes;
+use super::flow_rules::RuleListValue;
 use super::kernel_functions::{self, KernelFunctions};
-use super::receivers::RedirectTargets;
-use super::rules::RulesValue;
-use super::table::{BindingTable, MapOperation};
-use super::values::{
+use super::map_values::{
     BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, PrefixKey, RoutingPolicy, RuleScope, RulesetValue,
 };
+use super::program_hook::ProgramHook;
+use super::redirect_targets::RedirectTargets;
 use super::{DataPath, FastPathConfig, InterfaceRoles, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::memory::return_free_memory;
@@ -42,7 +42,7 @@ unsafe impl Pod for PrefixKey {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for LengthsValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
-unsafe impl Pod for RulesValue {}
+unsafe impl Pod for RuleListValue {}
 // SAFETY: the type is `repr(C)` of integers, without padding, and any octets are a valid value.
 unsafe impl Pod for RulesetValue {}
 
@@ -52,7 +52,7 @@ unsafe impl Pod for RulesetValue {}
 struct NeighbourKey {
     address: [u8; 16],
     ifindex: u32,
-    zero: u32,
+    padding: u32,
 }
 
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
@@ -100,7 +100,7 @@ pub(crate) enum AttachmentKind {
 
 impl AttachmentKind {
     /// Returns the name of the fast path that these programs implement.
-    pub(super) fn path(self) -> DataPath {
+    pub(super) fn data_path(self) -> DataPath {
         match self {
             AttachmentKind::Tc => DataPath::Bpf,
             AttachmentKind::Xdp => DataPath::Xdp,
@@ -109,7 +109,7 @@ impl AttachmentKind {
 }
 
 /// Program at the egress of the interfaces that notes which flows the packet filter has accepted.
-const NOTE_PROGRAM: &str = "note";
+const CONNTRACK_NOTE_PROGRAM: &str = "note";
 
 #[derive(Debug)]
 enum AttachedLinkId {
@@ -136,7 +136,7 @@ pub(crate) struct LoadedPrograms {
     /// Memory in which the programs count the traffic of tunnels.
     traffic_memory: traffic_counters::TrafficMemory,
     tunnel_device_index: u32,
-    pub(super) table: BindingTable,
+    pub(super) binding_table: BindingTable,
     /// Number of times that carnet has invalidated cached lookups of flows, for any reason.
     lookup_generation: u32,
     /// Version number that carnet last gave to a binding's slot.
@@ -171,7 +171,7 @@ pub(crate) struct LoadedPrograms {
     /// XDP mode in which programs are attached: in the drivers, or generic once a driver has refused.
     xdp_mode: XdpMode,
     /// Content of the map `PORTS`: interfaces by which redirected packets may leave.
-    redirect_exits: BTreeSet<u32>,
+    redirect_exit_interfaces: BTreeSet<u32>,
     /// Interfaces that accept no redirected frames.
     interfaces_without_redirect: BTreeSet<u32>,
     pub(super) redirect_targets: RedirectTargets,
@@ -182,7 +182,8 @@ pub(crate) struct LoadedPrograms {
     known_ruleset: RulesetValue,
     /// Why the programs cannot call the kernel's connection tracking; `None` if they can.
     conntrack_obstacle: Option<String>,
-    /// The program [`NOTE_PROGRAM`] at the egress of interfaces, by index; `None` if the kernel refused it.
+    /// The program [`CONNTRACK_NOTE_PROGRAM`] at the egress of interfaces, by index; `None` if the kernel
+    /// refused it.
     note_programs: BTreeMap<u32, Option<ProgramHook>>,
     logged_errors: BTreeSet<String>,
 }
@@ -198,7 +199,7 @@ impl LoadedPrograms {
         tunnel_device: u32,
         links: &[LinkInfo],
     ) -> Result<LoadedPrograms, String> {
-        let functions = run_in_thread(KernelFunctions::find_in_kernel);
+        let functions = run_in_thread(KernelFunctions::find_in_kernel_btf);
         let found = functions.as_ref().err().cloned();
         let Ok(functions) = functions else {
             return LoadedPrograms::open_with_or_without_conntrack(
@@ -243,10 +244,10 @@ impl LoadedPrograms {
         functions: Option<&KernelFunctions>,
         conntrack_obstacle: Option<String>,
     ) -> Result<LoadedPrograms, String> {
-        let slots = slots_needed(config);
+        let slots = binding_slots_needed(config);
         let prefixes = slots.saturating_mul(AVERAGE_PREFIXES_PER_BINDING);
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
-        let ways = next_hop_entries(config, slots, processors);
+        let ways = next_hop_cache_entries(config, slots, processors);
         let counters = if slots <= MAX_SLOTS_WITH_PATH_COUNTERS { MAX_PATHS_PER_BINDING as u32 } else { 1 };
         let traffic_max = slots * counters;
         let versions = version_numbers_needed(slots);
@@ -282,15 +283,15 @@ impl LoadedPrograms {
                 .map_max_entries("RULES", slots * 2)
                 .map_max_entries("WAYS", ways.saturating_mul(processors))
                 .map_max_entries("PREFIXES", prefixes);
-            loader.load(&object).map_err(|error| error_with_causes(&error))
+            loader.load(&object).map_err(|error| format_error_with_causes(&error))
         })?;
         // Load now the programs that interfaces will need, so that no packet waits for the kernel's verifier
         // later. Load at least one program, to learn whether the kernel accepts BPF programs.
-        for name in expected_programs(kind, &config.interface_roles, tunnel_device, links) {
+        for name in programs_to_attach(kind, &config.interface_roles, tunnel_device, links) {
             load_program(&mut ebpf, kind, name)?;
         }
         if functions.is_some() {
-            load_program(&mut ebpf, AttachmentKind::Tc, NOTE_PROGRAM)?;
+            load_program(&mut ebpf, AttachmentKind::Tc, CONNTRACK_NOTE_PROGRAM)?;
         }
         let traffic = traffic_counters::TrafficMemory::map_counters(&ebpf, traffic_max, processors)?;
         let mut programs = LoadedPrograms {
@@ -298,7 +299,7 @@ impl LoadedPrograms {
             ebpf,
             traffic_memory: traffic,
             tunnel_device_index: tunnel_device,
-            table: BindingTable::new(slots, prefixes),
+            binding_table: BindingTable::new(slots, prefixes),
             lookup_generation: 0,
             last_version_number: 0,
             route_generation: 0,
@@ -315,7 +316,7 @@ impl LoadedPrograms {
             next_slot_to_check: 0,
             counters_at_last_check: HashMap::new(),
             xdp_mode: XdpMode::Driver,
-            redirect_exits: BTreeSet::new(),
+            redirect_exit_interfaces: BTreeSet::new(),
             interfaces_without_redirect: BTreeSet::new(),
             redirect_targets: RedirectTargets::default(),
             filtered_interfaces: BTreeMap::new(),
@@ -336,22 +337,22 @@ impl LoadedPrograms {
     }
 
     pub(super) fn has_room_for(&self, config: &FastPathConfig) -> bool {
-        slots_needed(config) <= self.binding_slots
-            && (self.next_hop_cache_size > 1 || !config.interface_roles.home_agent)
+        binding_slots_needed(config) <= self.binding_slots
+            && (self.next_hop_cache_size > 1 || !config.interface_roles.is_home_agent)
             && (self.records_new_flows || !config.interface_roles.direct_routes_enabled)
     }
 
     /// Removes a tunnel from the table; [`Self::commit_entries`] writes the change.
-    pub(super) fn remove(&mut self, tunnel: &Tunnel) {
-        self.table.remove(tunnel);
+    pub(super) fn remove_tunnel(&mut self, tunnel: &Tunnel) {
+        self.binding_table.remove_tunnel(tunnel);
         let ends = (tunnel.local, tunnel.remote);
-        if !self.table.has_tunnel(ends) {
+        if !self.binding_table.has_tunnel(ends) {
             self.traffic_in_reused_counters.remove(&ends);
         }
     }
 
-    pub(super) fn path(&self) -> DataPath {
-        self.kind.path()
+    pub(super) fn data_path(&self) -> DataPath {
+        self.kind.data_path()
     }
 
     /// Starts to watch which interfaces accept redirected frames. The caller must run in a tokio runtime.
@@ -367,25 +368,26 @@ impl LoadedPrograms {
     /// Fails if the kernel refuses a write. The maps may then be incomplete, and the caller must detach the
     /// programs.
     pub(super) fn commit_entries(&mut self) -> Result<(), String> {
-        if !self.table.has_changes() {
+        if !self.binding_table.has_changes() {
             return Ok(());
         }
-        for operation in self.table.commit_changes() {
+        for operation in self.binding_table.commit_changes() {
             match operation {
                 MapOperation::SetBinding(value) => {
                     let mut ends = value.path_ends();
-                    for counter in self.counters_of_slot(value.traffic_slot) {
+                    for counter in self.counter_range_of_slot(value.traffic_slot) {
                         self.assign_counter(counter, ends.next());
                     }
                 }
                 MapOperation::RemoveBinding(slot) => {
-                    self.counters_of_slot(slot).for_each(|counter| self.assign_counter(counter, None));
+                    self.counter_range_of_slot(slot).for_each(|counter| self.assign_counter(counter, None));
                 }
                 _ => {}
             }
-            self.write_operation(operation).map_err(|error| format!("cannot write a BPF map: {error}"))?;
+            self.apply_map_operation(operation)
+                .map_err(|error| format!("cannot write a BPF map: {error}"))?;
         }
-        for obstacle in self.table.obstacle_messages() {
+        for obstacle in self.binding_table.obstacle_messages() {
             if self.logged_errors.insert(obstacle.clone()) {
                 tracing::warn!(
                     "the slow path forwards the packets of some bindings, because the fast path does not \
@@ -398,7 +400,7 @@ impl LoadedPrograms {
 
     /// Invalidates all cached lookups, because routes, rules or addresses changed.
     pub(super) fn invalidate_lookups(&mut self) -> Result<(), String> {
-        self.write_operation(MapOperation::Forget)
+        self.apply_map_operation(MapOperation::Forget)
     }
 
     /// Invalidates cached lookups of flows, because neighbours or carnet's own routes into the tunnel device
@@ -417,7 +419,9 @@ impl LoadedPrograms {
             if name == ROUTES_SECTION { &mut self.route_generation } else { &mut self.lookup_generation };
         *number = number.wrapping_add(1).max(1);
         let number = *number;
-        self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| error_with_causes(&error))
+        self.map_mut::<Array<_, u32>>(name)?
+            .set(0, number, 0)
+            .map_err(|error| format_error_with_causes(&error))
     }
 
     /// Invalidates cached lookups of the binding in a slot, and of all bindings that share its version
@@ -427,7 +431,7 @@ impl LoadedPrograms {
         let (index, version) = (slot % version_numbers_needed(self.binding_slots), self.last_version_number);
         self.map_mut::<Array<_, u32>>("VERSIONS")?
             .set(index, version, 0)
-            .map_err(|error| error_with_causes(&error))
+            .map_err(|error| format_error_with_causes(&error))
     }
 
     /// Sets which packet fields routes and rules use. The caller must call [`Self::invalidate_lookups`]
@@ -435,11 +439,13 @@ impl LoadedPrograms {
     pub(super) fn set_policy(&mut self, policy: RoutingPolicy) -> Result<(), String> {
         self.routing_policy = policy;
         // carnet never removes entries from `CROWDED`, so once the map has been full, it stays incomplete.
-        let networks = policy.knows_networks && self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES;
+        let networks = policy.knows_long_prefixes && self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES;
         let bits = u32::from(policy.arriving_by_destination)
             | u32::from(policy.leaving_by_destination) << 1
             | u32::from(networks) << 2;
-        self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| error_with_causes(&error))
+        self.map_mut::<Array<_, u32>>("POLICY")?
+            .set(0, bits, 0)
+            .map_err(|error| format_error_with_causes(&error))
     }
 
     /// Adds the upper 64 bits of an address to the map `CROWDED`, because the kernel has a route longer than
@@ -452,7 +458,7 @@ impl LoadedPrograms {
         }
         self.long_prefix_halves.insert(half);
         let mut map: BpfHashMap<_, u64, u32> = self.map_mut("CROWDED")?;
-        map.insert(half.to_be(), 1, 0).map_err(|error| error_with_causes(&error))?;
+        map.insert(half.to_be(), 1, 0).map_err(|error| format_error_with_causes(&error))?;
         if self.long_prefix_halves.len() >= MAX_LONG_PREFIX_HALVES {
             self.set_policy(self.routing_policy)
         } else {
@@ -469,10 +475,10 @@ impl LoadedPrograms {
         let known = std::mem::take(&mut self.filtered_interfaces);
         let mut map: BpfHashMap<_, u32, u32> = self.map_mut("FILTERED")?;
         for (index, scope) in scopes.iter().filter(|(index, scope)| known.get(index) != Some(scope)) {
-            map.insert(index, *scope as u32, 0).map_err(|error| error_with_causes(&error))?;
+            map.insert(index, *scope as u32, 0).map_err(|error| format_error_with_causes(&error))?;
         }
         for index in known.keys().filter(|index| !scopes.contains_key(index)) {
-            map.remove(index).map_err(|error| error_with_causes(&error))?;
+            map.remove(index).map_err(|error| format_error_with_causes(&error))?;
         }
         self.filtered_interfaces = scopes;
         // Cached lookups do not send packets to the packet filter that it must see from now on, so they are
@@ -488,7 +494,7 @@ impl LoadedPrograms {
         self.known_ruleset = ruleset;
         self.map_mut::<Array<_, RulesetValue>>(RULESET_SECTION)?
             .set(0, ruleset, 0)
-            .map_err(|error| error_with_causes(&error))?;
+            .map_err(|error| format_error_with_causes(&error))?;
         self.invalidate_lookups()
     }
 
@@ -502,11 +508,11 @@ impl LoadedPrograms {
     }
 
     /// Returns why the programs cannot call the kernel's connection tracking; `None` if they can.
-    pub(super) fn conntrack_obstacle(&self) -> Option<&str> {
+    pub(super) fn conntrack_obstacle_message(&self) -> Option<&str> {
         self.conntrack_obstacle.as_deref()
     }
 
-    fn write_operation(&mut self, operation: MapOperation) -> Result<(), String> {
+    fn apply_map_operation(&mut self, operation: MapOperation) -> Result<(), String> {
         macro_rules! open {
             ($kind:ty, $name:literal) => {
                 self.ebpf
@@ -524,7 +530,7 @@ impl LoadedPrograms {
                 // the binding at once.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .insert(value.traffic_slot, value, 0)
-                    .map_err(|error| error_with_causes(&error))?;
+                    .map_err(|error| format_error_with_causes(&error))?;
                 return self.invalidate_binding(value.traffic_slot);
             }
             MapOperation::SetPrefix(prefix, slot) => {
@@ -541,15 +547,15 @@ impl LoadedPrograms {
                 return self.increment_generation(GENERATION_SECTION);
             }
             MapOperation::ForgetFlows => return self.increment_generation(GENERATION_SECTION),
-            MapOperation::SetRules(number) => match self.table.added_rules(number).copied() {
+            MapOperation::SetRules(number) => match self.binding_table.added_rules(number).copied() {
                 Some(rules) => {
-                    open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
+                    open!(BpfHashMap<&mut MapData, u32, RuleListValue>, "RULES").insert(number, rules, 0)
                 }
                 // A later operation in this batch has already removed the rules from the table.
                 None => Ok(()),
             },
             MapOperation::RemoveRules(number) => {
-                match open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").remove(&number) {
+                match open!(BpfHashMap<&mut MapData, u32, RuleListValue>, "RULES").remove(&number) {
                     Err(MapError::KeyNotFound) => Ok(()),
                     result => result,
                 }
@@ -559,22 +565,24 @@ impl LoadedPrograms {
                 // binding with the new version.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .remove(&slot)
-                    .map_err(|error| error_with_causes(&error))?;
+                    .map_err(|error| format_error_with_causes(&error))?;
                 return self.invalidate_binding(slot);
             }
         };
-        result.map_err(|error| error_with_causes(&error))
+        result.map_err(|error| format_error_with_causes(&error))
     }
 
-    fn program_for(&self, link: &LinkInfo) -> Option<&'static str> {
+    fn program_for_interface(&self, link: &LinkInfo) -> Option<&'static str> {
         program_for_link(self.kind, &self.interface_roles, self.tunnel_device_index, link)
     }
 
     /// Attaches programs to new interfaces, and detaches them from interfaces that are gone or need another
     /// program. Returns the errors.
     pub(super) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
-        let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
-            links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
+        let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> = links
+            .values()
+            .filter_map(|link| Some((link.index, (link, self.program_for_interface(link)?))))
+            .collect();
         let stale: Vec<u32> = self
             .attached_programs
             .iter()
@@ -606,8 +614,8 @@ impl LoadedPrograms {
         complaints
     }
 
-    /// While rules look at flows, attaches [`NOTE_PROGRAM`] to the egress of the TUN device and of the
-    /// interfaces by which packets out of tunnels leave. Otherwise detaches it. Returns the errors, each
+    /// While rules look at flows, attaches [`CONNTRACK_NOTE_PROGRAM`] to the egress of the TUN device and of
+    /// the interfaces by which packets out of tunnels leave. Otherwise detaches it. Returns the errors, each
     /// reason once.
     pub(super) fn update_note_programs(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let is_needed = self.has_tracked_flows();
@@ -633,7 +641,7 @@ impl LoadedPrograms {
             if self.note_programs.contains_key(&index) {
                 continue;
             }
-            let program = find_program::<SchedClassifier>(&mut self.ebpf, NOTE_PROGRAM);
+            let program = find_program::<SchedClassifier>(&mut self.ebpf, CONNTRACK_NOTE_PROGRAM);
             let hook = program.and_then(|it| ProgramHook::attach(it, name, index, TcAttachType::Egress));
             if let Err(why) = &hook {
                 let text = format!("{name}: {why}; packets at which rules look take the slow path");
@@ -646,7 +654,7 @@ impl LoadedPrograms {
 
     fn detach_note_program(&mut self, index: u32) {
         if let Some(Some(hook)) = self.note_programs.remove(&index)
-            && let Ok(program) = find_program::<SchedClassifier>(&mut self.ebpf, NOTE_PROGRAM)
+            && let Ok(program) = find_program::<SchedClassifier>(&mut self.ebpf, CONNTRACK_NOTE_PROGRAM)
         {
             hook.detach(program);
         }
@@ -665,7 +673,7 @@ impl LoadedPrograms {
         let all: Vec<(u32, String)> = with_program.map(|(index, at)| (*index, at.name.clone())).collect();
         for (index, name) in all {
             let takes = able.as_ref().is_none_or(|able| able.contains(&index));
-            if takes != self.redirect_exits.contains(&index)
+            if takes != self.redirect_exit_interfaces.contains(&index)
                 && let Err(why) = self.set_redirect_exit(index, takes)
             {
                 complaints.push(format!("{name}: {why}"));
@@ -725,10 +733,10 @@ impl LoadedPrograms {
                 let address = u64::from_ne_bytes([a, b, c, d, e, f, 0, 1]);
                 let mut near: Array<_, u64> = self.map_mut("ADDRESSES")?;
                 if link.index < near.len() {
-                    near.set(link.index, address, 0).map_err(|error| error_with_causes(&error))?;
+                    near.set(link.index, address, 0).map_err(|error| format_error_with_causes(&error))?;
                 } else {
                     let mut far: BpfHashMap<_, u32, u64> = self.map_mut("FAR_ADDRESSES")?;
-                    far.insert(link.index, address, 0).map_err(|error| error_with_causes(&error))?;
+                    far.insert(link.index, address, 0).map_err(|error| format_error_with_causes(&error))?;
                 }
                 let id = self.attach_xdp(link.index, program)?;
                 Ok(AttachedLinkId::Xdp(id))
@@ -741,12 +749,12 @@ impl LoadedPrograms {
         let map = self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok());
         let mut ports = map.ok_or("the BPF object has no map PORTS")?;
         if is {
-            ports.insert(index, index, None, 0).map_err(|error| error_with_causes(&error))?;
-            self.redirect_exits.insert(index);
+            ports.insert(index, index, None, 0).map_err(|error| format_error_with_causes(&error))?;
+            self.redirect_exit_interfaces.insert(index);
         } else {
             // Ignore an error: if the interface is gone, the kernel has already removed its entry.
             let _ = ports.remove(index);
-            self.redirect_exits.remove(&index);
+            self.redirect_exit_interfaces.remove(&index);
         }
         // Cached lookups name outgoing interfaces, so they are invalid now.
         self.invalidate_lookups()
@@ -762,8 +770,8 @@ impl LoadedPrograms {
     fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
         let mode = self.xdp_mode;
         let result = find_program::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
-        let Err(native) = result.as_ref().map_err(|error| error_with_causes(error)) else {
-            return result.map_err(|error| error_with_causes(&error));
+        let Err(native) = result.as_ref().map_err(|error| format_error_with_causes(error)) else {
+            return result.map_err(|error| format_error_with_causes(&error));
         };
         if mode == XdpMode::Driver {
             tracing::info!(
@@ -775,7 +783,7 @@ impl LoadedPrograms {
             attached.into_iter().for_each(|index| self.detach_program(index));
         }
         let program: &mut Xdp = find_program(&mut self.ebpf, program)?;
-        program.attach_to_if_index(index, XdpMode::Skb).map_err(|error| error_with_causes(&error))
+        program.attach_to_if_index(index, XdpMode::Skb).map_err(|error| format_error_with_causes(&error))
     }
 
     fn detach_program(&mut self, index: u32) {
@@ -850,7 +858,7 @@ impl Drop for LoadedPrograms {
 }
 
 /// Returns the number of bindings for which the maps need room.
-fn slots_needed(config: &FastPathConfig) -> u32 {
+fn binding_slots_needed(config: &FastPathConfig) -> u32 {
     u32::try_from(config.binding_capacity).unwrap_or(u32::MAX / 8).max(MIN_BINDING_SLOTS).next_power_of_two()
 }
 
@@ -861,10 +869,10 @@ fn version_numbers_needed(slots: u32) -> u32 {
 
 /// Returns the number of cached next hops that a home agent has on each processor, a power of two; see
 /// `bpf/ways.h`. If networks share a cache entry, the programs only ask the kernel more often.
-fn next_hop_entries(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
+fn next_hop_cache_entries(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
     let most = (MAX_NEXT_HOPS_MEMORY / 64 / processors).max(1);
     let wanted =
-        if config.interface_roles.home_agent { slots.saturating_mul(NEXT_HOPS_PER_BINDING) } else { 1 };
+        if config.interface_roles.is_home_agent { slots.saturating_mul(NEXT_HOPS_PER_BINDING) } else { 1 };
     // Rounds down to a power of two.
     1 << wanted.clamp(1, most).ilog2()
 }
@@ -894,7 +902,7 @@ fn program_for_role(
 ) -> Option<&'static str> {
     let is_among = |names: &[String]| names.iter().any(|known| known == name);
     let (lan, uplink) = (is_among(&ports.lan_interfaces), is_among(&ports.uplinks));
-    let by_destination = ports.home_agent || (ports.direct_routes_enabled && (lan || uplink));
+    let by_destination = ports.is_home_agent || (ports.direct_routes_enabled && (lan || uplink));
     Some(match (kind, by_destination, lan, uplink, bare) {
         // Interfaces whose packets have no Ethernet header get no XDP program, because XDP programs write the
         // neighbour's address into the Ethernet header.
@@ -917,7 +925,7 @@ fn program_for_role(
 /// are the configured interfaces, at a home agent any. An interface that may appear has two programs in the
 /// set, for frames with and without an Ethernet header. It may lack a link-layer address, as a modem's
 /// interface does. The set is never empty.
-fn expected_programs(
+fn programs_to_attach(
     kind: AttachmentKind,
     ports: &InterfaceRoles,
     tunnel_device: u32,
@@ -928,8 +936,9 @@ fn expected_programs(
     let absent = configured.filter(|name| !links.iter().any(|link| link.name == **name));
     let possible =
         absent.flat_map(|name| [false, true].map(|bare| program_for_role(kind, ports, name, bare)));
-    let any = [false, true].map(|bare| program_for_role(kind, ports, "", bare).filter(|_| ports.home_agent));
-    let never_empty = if ports.home_agent { "agent" } else { "lan" };
+    let any =
+        [false, true].map(|bare| program_for_role(kind, ports, "", bare).filter(|_| ports.is_home_agent));
+    let never_empty = if ports.is_home_agent { "agent" } else { "lan" };
     present.chain(possible.flatten()).chain(any.into_iter().flatten()).chain([never_empty]).collect()
 }
 
@@ -968,10 +977,10 @@ fn load_program(ebpf: &mut Ebpf, kind: AttachmentKind, name: &str) -> Result<(),
             Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {
                 std::thread::sleep(FIRST_LOAD_PAUSE * 2u32.pow(attempt - 1));
             }
-            result => return result.map_err(|error| error_with_causes(&error)),
+            result => return result.map_err(|error| format_error_with_causes(&error)),
         }
     }
-    once()?.map_err(|error| error_with_causes(&error))
+    once()?.map_err(|error| format_error_with_causes(&error))
 }
 
 mod traffic_counters;

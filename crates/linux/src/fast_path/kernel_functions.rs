@@ -45,9 +45,9 @@ impl KernelFunctions {
     ///
     /// # Errors
     /// Returns why the programs cannot call the functions.
-    pub(super) fn find_in_kernel() -> Result<KernelFunctions, String> {
+    pub(super) fn find_in_kernel_btf() -> Result<KernelFunctions, String> {
         let read = |path: &str| fs::read(path).map_err(|error| format!("cannot read {path}: {error}"));
-        let missing = match KernelFunctions::find_in_types(&read(KERNEL_BTF_FILE)?) {
+        let missing = match KernelFunctions::find_in_btf(&read(KERNEL_BTF_FILE)?) {
             Ok(found) => return Ok(found),
             Err(missing) => missing,
         };
@@ -58,7 +58,7 @@ impl KernelFunctions {
     }
 
     /// Finds the functions in a BTF type table. If a function is missing, returns its name as the error.
-    fn find_in_types(octets: &[u8]) -> Result<KernelFunctions, &'static str> {
+    fn find_in_btf(octets: &[u8]) -> Result<KernelFunctions, &'static str> {
         const UNREADABLE_BTF: &str = "readable BTF";
         let types = BtfTypes::parse(octets).ok_or(UNREADABLE_BTF)?;
         let mut numbers = [None; FUNCTION_NAMES.len()];
@@ -139,7 +139,7 @@ struct BtfType<'a> {
 
 impl<'a> BtfTypes<'a> {
     fn parse(octets: &'a [u8]) -> Option<BtfTypes<'a>> {
-        let word = |at: usize| number_at(octets, at).map(|it| it as usize);
+        let word = |at: usize| u32_at(octets, at).map(|it| it as usize);
         if octets.first_chunk() != Some(&0xeb9f_u16.to_ne_bytes()) {
             return None;
         }
@@ -158,7 +158,7 @@ impl<'a> BtfTypes<'a> {
     /// Calls `visit` with each type and its number.
     fn visit_types(&self, mut visit: impl FnMut(u32, BtfType<'a>)) {
         let (mut rest, mut id) = (self.type_octets, 0);
-        while let (Some(name), Some(info)) = (number_at(rest, 0), number_at(rest, 4)) {
+        while let (Some(name), Some(info)) = (u32_at(rest, 0), u32_at(rest, 4)) {
             id += 1;
             let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
             let length = match kind {
@@ -173,7 +173,7 @@ impl<'a> BtfTypes<'a> {
                 id,
                 BtfType {
                     kind,
-                    name: self.name(name),
+                    name: self.name_at(name),
                     offsets_have_sizes: info >> 31 == 1,
                     member_octets: members,
                 },
@@ -182,7 +182,7 @@ impl<'a> BtfTypes<'a> {
         }
     }
 
-    fn name(&self, at: u32) -> &'a [u8] {
+    fn name_at(&self, at: u32) -> &'a [u8] {
         let from = self.string_octets.get(at as usize..).unwrap_or_default();
         from.split(|octet| *octet == 0).next().unwrap_or_default()
     }
@@ -192,13 +192,13 @@ impl<'a> BtfTypes<'a> {
         let members = of.member_octets.chunks_exact(12);
         let found = members
             .into_iter()
-            .find(|it| number_at(it, 0).is_some_and(|name| self.name(name) == member.as_bytes()))?;
-        let bits = number_at(found, 8)?;
+            .find(|it| u32_at(it, 0).is_some_and(|name| self.name_at(name) == member.as_bytes()))?;
+        let bits = u32_at(found, 8)?;
         Some(if of.offsets_have_sizes { bits & 0xff_ffff } else { bits } / 8)
     }
 }
 
-fn number_at(octets: &[u8], at: usize) -> Option<u32> {
+fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn kernel_functions_and_offsets_are_found_in_btf() {
-        let found = KernelFunctions::find_in_types(&btf_types_without("")).expect("all functions");
+        let found = KernelFunctions::find_in_btf(&btf_types_without("")).expect("all functions");
         let low_half = if cfg!(all(target_endian = "big", target_pointer_width = "64")) { 4 } else { 0 };
         assert_eq!(
             found,
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn error_names_missing_kernel_function() {
         for name in FUNCTION_NAMES {
-            assert_eq!(KernelFunctions::find_in_types(&btf_types_without(name)), Err(name));
+            assert_eq!(KernelFunctions::find_in_btf(&btf_types_without(name)), Err(name));
         }
     }
 
@@ -256,14 +256,14 @@ mod tests {
     fn truncated_btf_gives_no_functions() {
         let whole = btf_types_without("");
         for length in 0..whole.len() {
-            let _ = KernelFunctions::find_in_types(&whole[..length]);
+            let _ = KernelFunctions::find_in_btf(&whole[..length]);
         }
-        assert!(KernelFunctions::find_in_types(&[]).is_err());
+        assert!(KernelFunctions::find_in_btf(&[]).is_err());
     }
 
     #[test]
     fn placeholder_calls_get_kernel_function_numbers_or_are_removed() {
-        let functions = KernelFunctions::find_in_types(&btf_types_without("")).expect("all functions");
+        let functions = KernelFunctions::find_in_btf(&btf_types_without("")).expect("all functions");
         let call = |number: u32| {
             let [a, b, c, d] = number.to_ne_bytes();
             [BPF_CALL_OPCODE, 0, 0, 0, a, b, c, d]

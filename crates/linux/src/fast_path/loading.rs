@@ -19,7 +19,7 @@ use crate::netlink::NetlinkRequests;
 #[derive(Debug)]
 pub(super) struct LoadingPrograms {
     /// The path that these programs implement.
-    pub(super) path: DataPath,
+    pub(super) data_path: DataPath,
     /// Present config of the station. It may need more bindings than the config with which the thread
     /// started.
     pub(super) config: FastPathConfig,
@@ -57,7 +57,7 @@ impl LoadingPrograms {
             .spawn(load)
             .map_err(|error| format!("cannot start the thread that loads BPF programs: {error}"))?;
         Ok(LoadingPrograms {
-            path: kind.path(),
+            data_path: kind.data_path(),
             config: config.clone(),
             fallback_paths: Vec::new(),
             unavailable_paths: Vec::new(),

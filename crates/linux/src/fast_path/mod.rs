@@ -11,29 +11,29 @@
 //! * `geonet`: BPF programs for IPv6 over GeoNetworking, independent of the other two.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute a binding's packets among
-//! several tunnels (`rules`). The kernel's devices know one tunnel in IPv6 for all packets of a binding.
-//! `selection` leaves tunnels that the devices do not support to the slow path.
+//! several tunnels (`flow_rules`). The kernel's devices know one tunnel in IPv6 for all packets of a binding.
+//! `binding_selection` leaves tunnels that the devices do not support to the slow path.
 //!
-//! The tunnels of the desired forwarding state have all data that a fast path needs; `table` converts them to
-//! the content of the programs' maps. [`FastPath::set_tunnel`] and [`FastPath::remove`] announce a change. It
-//! takes effect with [`FastPath::commit_changes`], atomically for a binding.
+//! The tunnels of the desired forwarding state have all data that a fast path needs; `binding_table` converts
+//! them to the content of the programs' maps. [`FastPath::set_tunnel`] and [`FastPath::remove_tunnel`]
+//! announce a change. It takes effect with [`FastPath::commit_changes`], atomically for a binding.
 //!
 //! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A
 //! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] attaches them.
 
+mod binding_selection;
+mod binding_table;
 mod bpf_programs;
-mod errors;
+mod error_text;
+mod flow_rules;
 pub mod geonet;
-mod hook;
 mod kernel;
 mod kernel_functions;
 mod loading;
-mod policy;
-mod receivers;
-mod rules;
-mod selection;
-mod table;
-mod values;
+mod map_values;
+mod program_hook;
+mod redirect_targets;
+mod routing_knowledge;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv6Addr;
@@ -44,15 +44,15 @@ use carnet_base::{Endpoint, mapped};
 use carnet_nemo::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
+use crate::kernel_settings;
 use crate::netlink::{AddressInfo, ChangedParts, LinkInfo, NetlinkRequests, RoutingFields};
-use crate::settings;
+use binding_selection::{BindingSelections, is_supported_by_programs};
 use bpf_programs::{AttachmentKind, LoadedPrograms};
 use kernel::KernelTunnels;
 pub(crate) use kernel::is_own_device;
 use loading::LoadingPrograms;
-use policy::RoutingKnowledge;
-use selection::{Selection, is_supported_by_programs};
-pub(crate) use values::{RuleScope, RulesetValue};
+pub(crate) use map_values::{RuleScope, RulesetValue};
+use routing_knowledge::RoutingKnowledge;
 
 /// Device group of the pair of virtual Ethernet devices that GeoNetworking's fast path makes.
 const PAIR_DEVICE_GROUP: u32 = 13_501;
@@ -92,7 +92,7 @@ pub struct InterfaceRoles {
     /// Uplinks of the mobile router, on which tunnelled packets arrive.
     pub uplinks: Vec<String>,
     /// Whether the station is a home agent, which treats all interfaces alike.
-    pub home_agent: bool,
+    pub is_home_agent: bool,
     /// Whether a mobile router may have direct routes to other mobile routers. A direct route is selected by
     /// the packet's destination, like a tunnel of a home agent.
     pub direct_routes_enabled: bool,
@@ -102,7 +102,7 @@ impl InterfaceRoles {
     /// Returns whether packets that arrive at this interface may go into tunnels.
     pub(crate) fn may_lead_into_tunnel(&self, link: &LinkInfo) -> bool {
         // Exclude the loopback interface and the tunnel device, which have no link-layer address.
-        link.link_address.is_some() && (self.home_agent || self.lan_interfaces.contains(&link.name))
+        link.link_address.is_some() && (self.is_home_agent || self.lan_interfaces.contains(&link.name))
     }
 }
 
@@ -174,7 +174,7 @@ pub(crate) struct Ipv6Tunnel {
     pub(crate) home_address: Ipv6Addr,
     pub(crate) local: Ipv6Addr,
     pub(crate) remote: Ipv6Addr,
-    pub(crate) inner: Vec<Ipv6Net>,
+    pub(crate) inner_prefixes: Vec<Ipv6Net>,
     pub(crate) may_transmit: bool,
     pub(crate) mtu: u32,
 }
@@ -193,7 +193,11 @@ impl Ipv6Tunnel {
             local: local.ipv6()?,
             remote: remote.ipv6()?,
             // The devices carry IPv6 only; the slow path carries IPv4.
-            inner: inner.iter().copied().filter(|prefix| mapped::to_ipv4(*prefix).is_none()).collect(),
+            inner_prefixes: inner
+                .iter()
+                .copied()
+                .filter(|prefix| mapped::to_ipv4(*prefix).is_none())
+                .collect(),
             may_transmit: *transmit,
             mtu: *mtu,
         })
@@ -208,7 +212,7 @@ pub(crate) fn remove_leftovers(requests: &mut NetlinkRequests) -> crate::error::
     for link in requests.link_requests().list_links()? {
         if is_own_device(&link) {
             requests.link_requests().delete_link(link.index)?;
-        } else if requests.filter_requests().delete_filters(link.index, hook::TC_FILTER_PRIORITY)? {
+        } else if requests.filter_requests().delete_filters(link.index, program_hook::TC_FILTER_PRIORITY)? {
             requests.filter_requests().delete_idle_clsact(link.index)?;
         }
     }
@@ -219,10 +223,10 @@ pub(crate) fn remove_leftovers(requests: &mut NetlinkRequests) -> crate::error::
 #[derive(Debug, Default)]
 pub(crate) struct FastPath {
     path_in_use: PathInUse,
-    binding_selection: Selection,
+    binding_selection: BindingSelections,
     /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if the socket is bound to no
     /// interface.
-    sockets: BTreeMap<desired::TunnelSocket, u32>,
+    interface_by_socket: BTreeMap<desired::TunnelSocket, u32>,
     /// Key of outer flow labels and of the distribution of packets.
     flow_hash_key: u64,
     routing_knowledge: RoutingKnowledge,
@@ -342,8 +346,13 @@ impl FastPath {
         requests: &mut NetlinkRequests,
     ) -> Option<LoadingResult> {
         let Poll::Ready(result) = self.loading_programs.as_mut()?.poll_loaded(cx) else { return None };
-        let LoadingPrograms { config, fallback_paths: others, unavailable_paths: obstacles, path, .. } =
-            self.loading_programs.take()?;
+        let LoadingPrograms {
+            config,
+            fallback_paths: others,
+            unavailable_paths: obstacles,
+            data_path: path,
+            ..
+        } = self.loading_programs.take()?;
         let grows = !matches!(self.path_in_use, PathInUse::None);
         let taken = result.and_then(|programs| match programs.has_room_for(&config) {
             true => self.replace_programs(programs, &config, requests).map(|()| true),
@@ -376,7 +385,7 @@ impl FastPath {
         config: &FastPathConfig,
         requests: &mut NetlinkRequests,
     ) -> Result<(), String> {
-        if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
+        if let Err(error) = kernel_settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
             tracing::debug!("tunnel packets inside IPv4 take the slow path at the home agent: {error}");
         }
         programs.interface_roles = config.interface_roles.clone();
@@ -389,26 +398,27 @@ impl FastPath {
             self.routing_knowledge.write_to_programs(&mut programs)?;
         }
         self.path_in_use = PathInUse::Programs(programs);
-        if is_first && let Err(why) = self.read_routing(requests) {
+        if is_first && let Err(why) = self.read_routing_tables(requests) {
             tracing::debug!("{why}");
         }
         let known: Vec<(BindingKey, bool)> = self.binding_selection.stored_bindings().collect();
         known.into_iter().for_each(|(binding, others)| self.set_binding_path(binding, others));
-        let sockets: BTreeSet<Endpoint> = self.sockets.keys().map(|socket| socket.local).collect();
+        let sockets: BTreeSet<Endpoint> =
+            self.interface_by_socket.keys().map(|socket| socket.local).collect();
         sockets.into_iter().for_each(|local| self.update_socket_interface(local));
         Ok(())
     }
 
     /// Returns the path for which a thread loads programs now; `None` if no thread loads any.
     pub(crate) fn path_being_loaded(&self) -> Option<DataPath> {
-        self.loading_programs.as_ref().map(|loading| loading.path)
+        self.loading_programs.as_ref().map(|loading| loading.data_path)
     }
 
     /// Returns the path in use.
     pub(crate) fn path(&self) -> DataPath {
         match &self.path_in_use {
             PathInUse::None => DataPath::Tun,
-            PathInUse::Programs(programs) => programs.path(),
+            PathInUse::Programs(programs) => programs.data_path(),
             PathInUse::Kernel(_) => DataPath::Kernel,
         }
     }
@@ -417,9 +427,9 @@ impl FastPath {
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> DataPath {
         let carries = match &self.path_in_use {
             PathInUse::None => false,
-            PathInUse::Programs(programs) => programs.table.has_tunnel((local, remote)),
+            PathInUse::Programs(programs) => programs.binding_table.has_tunnel((local, remote)),
             PathInUse::Kernel(kernel) => {
-                local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.carries_between(ends))
+                local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.has_device_between(ends))
             }
         };
         if carries { self.path() } else { DataPath::Tun }
@@ -460,7 +470,7 @@ impl FastPath {
             return None;
         }
         let tunnel = Ipv6Tunnel::from_desired(tunnel)?;
-        let needs_nat = tunnel.inner.iter().any(|network| self.is_left_to_kernel(network));
+        let needs_nat = tunnel.inner_prefixes.iter().any(|network| self.is_left_to_kernel(network));
         (!needs_nat).then_some(tunnel)
     }
 
@@ -470,7 +480,7 @@ impl FastPath {
         match &mut self.path_in_use {
             PathInUse::None => return,
             PathInUse::Programs(programs) if is_supported_by_programs(tunnel) => {
-                return programs.table.set_tunnel(tunnel);
+                return programs.binding_table.set_tunnel(tunnel);
             }
             PathInUse::Programs(_) => {}
             PathInUse::Kernel(kernel) => {
@@ -484,17 +494,17 @@ impl FastPath {
     }
 
     /// Removes a tunnel.
-    pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
+    pub(crate) fn remove_tunnel(&mut self, tunnel: &desired::Tunnel) {
         let for_kernel = self.tunnel_for_kernel(tunnel);
         match &mut self.path_in_use {
             PathInUse::None => return,
             PathInUse::Programs(programs) if is_supported_by_programs(tunnel) => {
-                return programs.remove(tunnel);
+                return programs.remove_tunnel(tunnel);
             }
             PathInUse::Programs(_) => {}
             PathInUse::Kernel(kernel) => {
                 if let Some(tunnel) = for_kernel {
-                    return kernel.remove(&tunnel);
+                    return kernel.remove_tunnel(&tunnel);
                 }
             }
         }
@@ -504,23 +514,26 @@ impl FastPath {
 
     /// Adds a socket of tunnels inside IPv4, bound to the interface of this index, or to none with 0.
     pub(crate) fn set_socket(&mut self, socket: &desired::TunnelSocket, index: u32) {
-        self.sockets.insert(socket.clone(), index);
+        self.interface_by_socket.insert(socket.clone(), index);
         self.update_socket_interface(socket.local);
     }
 
     /// Removes a socket of tunnels inside IPv4.
     pub(crate) fn remove_socket(&mut self, socket: &desired::TunnelSocket) {
-        self.sockets.remove(socket);
+        self.interface_by_socket.remove(socket);
         self.update_socket_interface(socket.local);
     }
 
     fn update_socket_interface(&mut self, local: Endpoint) {
         let PathInUse::Programs(programs) = &mut self.path_in_use else { return };
-        let mut indices =
-            self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
+        let mut indices = self
+            .interface_by_socket
+            .iter()
+            .filter(|(known, _)| known.local == local)
+            .map(|(_, index)| *index);
         // If several sockets have this local end, the interface is ambiguous, so use none.
         let index = indices.next().filter(|_| indices.next().is_none());
-        programs.table.set_socket(local, index);
+        programs.binding_table.set_socket_interface(local, index);
     }
 
     /// Sets whether a binding's packets are distributed among its tunnels.
@@ -539,8 +552,8 @@ impl FastPath {
         match &mut self.path_in_use {
             PathInUse::None => {}
             PathInUse::Programs(programs) => {
-                programs.table.leave_to_slow_path(binding, others);
-                programs.table.set_distribution(binding, distributor.map(rules::rules));
+                programs.binding_table.leave_to_slow_path(binding, others);
+                programs.binding_table.set_distribution(binding, distributor.map(flow_rules::flow_rules_of));
             }
             PathInUse::Kernel(kernel) => kernel.leave_to_slow_path(binding, others || distributor.is_some()),
         }
@@ -597,12 +610,12 @@ impl FastPath {
     /// Reads all rules and routes again if a route or rule has kept the programs from caching next hops. This
     /// obstacle may be gone.
     pub(crate) fn recheck_obstacles(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
-        if self.routing_knowledge.may_remove_obstacle() { self.read_routing(requests) } else { Ok(()) }
+        if self.routing_knowledge.may_remove_obstacle() { self.read_routing_tables(requests) } else { Ok(()) }
     }
 
-    fn read_routing(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
+    fn read_routing_tables(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
         let PathInUse::Programs(programs) = &mut self.path_in_use else { return Ok(()) };
-        let result = self.routing_knowledge.read_all_routing(programs, requests);
+        let result = self.routing_knowledge.read_all_routes_and_rules(programs, requests);
         if result.is_err() {
             self.path_in_use = PathInUse::None;
         }
@@ -677,7 +690,7 @@ impl FastPath {
     /// they can.
     pub(crate) fn conntrack_obstacle(&self) -> Option<&str> {
         match &self.path_in_use {
-            PathInUse::Programs(programs) => programs.conntrack_obstacle(),
+            PathInUse::Programs(programs) => programs.conntrack_obstacle_message(),
             PathInUse::None | PathInUse::Kernel(_) => None,
         }
     }
@@ -712,9 +725,9 @@ impl FastPath {
             PathInUse::None => {}
             PathInUse::Programs(programs) => {
                 programs.interface_roles = ports;
-                self.routing_knowledge.require_reading();
+                self.routing_knowledge.mark_incomplete();
             }
-            PathInUse::Kernel(kernel) => kernel.set_ports(ports),
+            PathInUse::Kernel(kernel) => kernel.set_interface_roles(ports),
         }
     }
 

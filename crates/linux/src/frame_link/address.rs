@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::{FrameLink, LinkMedium, MacAddress};
 use crate::error::Result;
-use crate::undo::{ChangedLinkAddress, UndoFile};
+use crate::undo_file::{ChangedLinkAddress, UndoFile};
 
 impl FrameLink {
     /// Restores the address of the interface if the previous run crashed, and allows

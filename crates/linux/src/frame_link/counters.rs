@@ -35,21 +35,21 @@ pub struct FrameCounters {
     pub acknowledged_frames: u64,
     /// Unicast frames that the driver reported as not acknowledged.
     pub unacknowledged_frames: u64,
-    dropped: [u64; FrameDropReason::ALL.len()],
+    drop_counts: [u64; FrameDropReason::ALL.len()],
 }
 
 impl FrameCounters {
     /// Returns the number of frames dropped for this reason.
-    pub fn dropped(&self, reason: FrameDropReason) -> u64 {
-        self.dropped[reason as usize]
+    pub fn dropped_frames(&self, reason: FrameDropReason) -> u64 {
+        self.drop_counts[reason as usize]
     }
 
     /// Returns each drop reason with the number of frames dropped for it.
     pub fn drops_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        FrameDropReason::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
+        FrameDropReason::ALL.iter().map(|reason| (reason.name(), self.dropped_frames(*reason)))
     }
 
     pub(super) fn count_drop(&mut self, reason: FrameDropReason, frames: u64) {
-        self.dropped[reason as usize] += frames;
+        self.drop_counts[reason as usize] += frames;
     }
 }

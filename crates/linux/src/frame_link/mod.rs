@@ -17,10 +17,10 @@
 //! up to a limit.
 //!
 //! **Link-layer feedback.** An 802.11 driver that knows whether a unicast frame was acknowledged returns the
-//! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on the
-//! frames that were not acknowledged. Wired interfaces and UDP send no reports, not even for a radio behind
-//! an IP modem. So until the first report the link reads the error queue rarely: when the socket woke without
-//! a frame, and after `BATCHES_BEFORE_FIRST_REPORT` batches.
+//! frame to the socket with the report, see `sent_frame_reports`. [`FrameLink::take_unacknowledged_frames`]
+//! passes on the frames that were not acknowledged. Wired interfaces and UDP send no reports, not even for a
+//! radio behind an IP modem. So until the first report the link reads the error queue rarely: when the socket
+//! woke without a frame, and after `BATCHES_BEFORE_FIRST_REPORT` batches.
 //!
 //! A frame with a DCC profile uses the profile's access category by EN 302 663
 //! ([`FrameLink::send_with_profile`]).
@@ -30,11 +30,11 @@
 mod address;
 mod config;
 mod counters;
-mod feedback;
 mod interface_monitor;
 mod packet;
 mod receive_batch;
 mod send_queue;
+mod sent_frame_reports;
 mod udp;
 
 use std::future::poll_fn;
@@ -49,10 +49,10 @@ use tokio::io::unix::AsyncFd;
 pub use config::{FrameLinkConfig, UdpConfig};
 pub use counters::{FrameCounters, FrameDropReason};
 
-use crate::async_descriptor::{watch_readable, watch_urgent};
+use crate::async_descriptor::{watch_readable, watch_readable_or_priority};
 use crate::error::{Error, Result};
 use crate::netlink::LinkInfo;
-use crate::undo::UndoFile;
+use crate::undo_file::UndoFile;
 use interface_monitor::InterfaceMonitor;
 use nix::sys::socket::{setsockopt, sockopt};
 use receive_batch::ReceiveBatch;
@@ -98,7 +98,7 @@ pub enum LinkState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LinkEvent {
-    /// Frames may be ready for [`FrameLink::take_unacknowledged`] and [`FrameLink::try_receive`].
+    /// Frames may be ready for [`FrameLink::take_unacknowledged_frames`] and [`FrameLink::try_receive`].
     Frames,
     /// State, address or MTU has changed. The caller reads the values that it needs.
     Changed(LinkState),
@@ -189,7 +189,7 @@ impl FrameLink {
     ///
     /// This function also sends frames that wait because the kernel was full. So the caller has to await it
     /// all the time, for example in a `select!`. After [`LinkEvent::Frames`] the caller calls
-    /// [`FrameLink::take_unacknowledged`] and then [`FrameLink::try_receive`]; otherwise the next call
+    /// [`FrameLink::take_unacknowledged_frames`] and then [`FrameLink::try_receive`]; otherwise the next call
     /// returns the same event at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
@@ -217,7 +217,7 @@ impl FrameLink {
         }
         match socket.poll_read_ready(cx) {
             Poll::Ready(guard) => {
-                guard.map_err(|e| Error::kernel_refusal("wait for frames", e))?.retain_ready();
+                guard.map_err(|e| Error::from_kernel_refusal("wait for frames", e))?.retain_ready();
                 Poll::Ready(Ok(LinkEvent::Frames))
             }
             Poll::Pending => Poll::Pending,
@@ -226,7 +226,7 @@ impl FrameLink {
 
     /// Passes each unicast frame of this station that was not acknowledged to `take`: its destination, and
     /// the octets after the EtherType. Returns the number of frames.
-    pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
+    pub fn take_unacknowledged_frames(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
         let FrameLink {
             link_medium: LinkMedium::Packet,
             socket: Some(socket),
@@ -249,7 +249,9 @@ impl FrameLink {
         }
         let before = counters.unacknowledged_frames;
         // The loop ends, because the kernel has at most one report for each frame sent since the last call.
-        while let Some(status) = feedback::next(socket.get_ref(), &mut self.receive_batch)? {
+        while let Some(status) =
+            sent_frame_reports::receive_report(socket.get_ref(), &mut self.receive_batch)?
+        {
             *reports = AcknowledgementReports::Supported;
             let Ok((_, destination, payload)) = packet::parse(status.sent_frame) else { continue };
             if destination[0] & 1 != 0 {
@@ -314,7 +316,7 @@ impl FrameLink {
                     error.raw_os_error(),
                     Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EINTR)
                 ) => {}
-            Err(error) => return Err(Error::kernel_refusal("receive frames", error)),
+            Err(error) => return Err(Error::from_kernel_refusal("receive frames", error)),
         }
         if is_vain && !is_udp && *reports != AcknowledgementReports::Supported {
             *reports = AcknowledgementReports::Suspected;
@@ -357,7 +359,7 @@ impl FrameLink {
             LinkMedium::Packet => profile.map_or(0, packet::socket_priority),
             LinkMedium::Udp(_) => 0,
         };
-        self.send_queue.push(priority, &[&destination, &self.address, ether_type, payload]);
+        self.send_queue.push_frame(priority, &[&destination, &self.address, ether_type, payload]);
         if self.send_queue.len() >= MAX_FRAMES_PER_CALL && !self.send_queue.is_blocked {
             self.flush();
         }
@@ -414,7 +416,7 @@ impl FrameLink {
             (LinkMedium::Packet, Some(socket)) => packet::unsent_octets(socket.get_ref()),
             _ => 0,
         };
-        kernel.saturating_add(self.send_queue.octets())
+        kernel.saturating_add(self.send_queue.waiting_octets())
     }
 
     /// Returns the counters.
@@ -451,7 +453,7 @@ impl FrameLink {
             if self.socket.is_none() {
                 match self.open_socket(Some(&link)) {
                     Ok(socket) => self.socket = Some(socket),
-                    Err(error) => self.log_error_once(&error),
+                    Err(error) => self.log_new_error(&error),
                 }
             }
             if self.socket.is_some() {
@@ -481,7 +483,8 @@ impl FrameLink {
             }
             (LinkMedium::Udp(config), link) => udp::open_udp_socket(config, link.map(|link| link.index)),
         };
-        let failed = |e: io::Error| Error::kernel_refusal(format!("open a link for frames on {name}"), e);
+        let failed =
+            |e: io::Error| Error::from_kernel_refusal(format!("open a link for frames on {name}"), e);
         let socket = socket.map_err(failed)?;
         // Without CAP_NET_ADMIN the kernel's own limits apply, which suffice for moderate rates.
         if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_SIZE).is_err() {
@@ -492,15 +495,15 @@ impl FrameLink {
         }
         match self.link_medium {
             LinkMedium::Packet => {
-                feedback::request_reports(&socket);
-                watch_urgent(socket).map_err(failed)
+                sent_frame_reports::request_reports(&socket);
+                watch_readable_or_priority(socket).map_err(failed)
             }
             LinkMedium::Udp(_) => watch_readable(socket).map_err(failed),
         }
     }
 
     /// Logs why the interface cannot be used, once for each reason.
-    fn log_error_once(&mut self, error: &Error) {
+    fn log_new_error(&mut self, error: &Error) {
         let text = error.to_string();
         if self.last_logged_error.as_ref() != Some(&text) {
             tracing::warn!("{text}");

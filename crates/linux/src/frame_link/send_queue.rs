@@ -42,7 +42,7 @@ impl SendQueue {
     }
 
     /// Returns the number of octets of all waiting frames.
-    pub(super) fn octets(&self) -> u32 {
+    pub(super) fn waiting_octets(&self) -> u32 {
         u32::try_from(self.octets.len() - self.frame_start(self.finished_frames)).unwrap_or(u32::MAX)
     }
 
@@ -55,7 +55,7 @@ impl SendQueue {
     }
 
     /// Appends a frame that consists of these parts. Priority 0 is the default of a socket.
-    pub(super) fn push(&mut self, priority: u16, parts: &[&[u8]]) {
+    pub(super) fn push_frame(&mut self, priority: u16, parts: &[&[u8]]) {
         parts.iter().for_each(|part| self.octets.extend_from_slice(part));
         self.frame_ends.push(self.octets.len());
         self.frame_priorities.push(priority);
@@ -184,7 +184,7 @@ mod tests {
         for round in 0..10u8 {
             for number in 0..40u8 {
                 let frame = vec![round; 1 + usize::from(number)];
-                queue.push(0, &[&frame[..1], &frame[1..]]);
+                queue.push_frame(0, &[&frame[..1], &frame[1..]]);
                 sent.push(frame);
             }
             queue.flush_frames(&here, &[], &mut counters);
@@ -215,7 +215,7 @@ mod tests {
         // Priorities up to 6 need no privilege.
         let priorities: Vec<u16> = (0..200u16).map(|number| number / 7 % 4 * 2).collect();
         for (number, priority) in (0..200u8).zip(&priorities) {
-            queue.push(*priority, &[&[number; 50]]);
+            queue.push_frame(*priority, &[&[number; 50]]);
         }
         let mut arrived: Vec<Vec<u8>> = Vec::new();
         let mut seen = Vec::new();
@@ -234,10 +234,10 @@ mod tests {
         assert!(seen.len() > 1, "{seen:?}");
         // After [`SendQueue::drop_all_frames`], the queue sets the priority again, because the socket may be
         // new.
-        queue.push(6, &[b"lost"]);
+        queue.push_frame(6, &[b"lost"]);
         queue.drop_all_frames(&mut counters);
         nix::sys::socket::setsockopt(&here, sockopt::Priority, &3).expect("SO_PRIORITY");
-        queue.push(priorities[199], &[b"frame"]);
+        queue.push_frame(priorities[199], &[b"frame"]);
         queue.flush_frames(&here, &[], &mut counters);
         assert_eq!(priority(&here), i32::from(priorities[199]));
     }
@@ -254,14 +254,14 @@ mod tests {
         let socket = Socket::from(UdpSocket::bind("127.0.0.1:0").expect("socket"));
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
         for number in 0..100u8 {
-            queue.push(0, &[&[number]]);
+            queue.push_frame(0, &[&[number]]);
         }
         // A frame of this size does not fit into a datagram, so the kernel refuses it.
-        queue.push(0, &[&[7; 70_000]]);
-        queue.push(0, &[&[100]]);
+        queue.push_frame(0, &[&[7; 70_000]]);
+        queue.push_frame(0, &[&[100]]);
         queue.flush_frames(&socket, &peers, &mut counters);
         assert!(queue.is_empty());
-        assert_eq!((counters.sent_frames, counters.dropped(FrameDropReason::Refused)), (101, 1));
+        assert_eq!((counters.sent_frames, counters.dropped_frames(FrameDropReason::Refused)), (101, 1));
         for receiver in receivers {
             receiver.set_nonblocking(true).expect("nonblocking");
             let mut buffer = [0; 10];
@@ -276,11 +276,11 @@ mod tests {
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
         for _ in 0..MAX_WAITING_FRAMES {
             assert!(!queue.is_full());
-            queue.push(0, &[b"frame"]);
+            queue.push_frame(0, &[b"frame"]);
         }
         assert!(queue.is_full());
         queue.drop_all_frames(&mut counters);
         assert!(queue.is_empty());
-        assert_eq!(counters.dropped(FrameDropReason::Down), MAX_WAITING_FRAMES as u64);
+        assert_eq!(counters.dropped_frames(FrameDropReason::Down), MAX_WAITING_FRAMES as u64);
     }
 }

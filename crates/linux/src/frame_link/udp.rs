@@ -91,7 +91,7 @@ pub(super) fn parse<'a>(
 /// Returns a random, locally administered address.
 pub(super) fn random_link_address() -> Result<MacAddress> {
     let [a, b, c, d, e, f] =
-        random_octets().map_err(|e| Error::kernel_refusal("choose a random MAC address", e))?;
+        random_octets().map_err(|e| Error::from_kernel_refusal("choose a random MAC address", e))?;
     Ok([a & 0xfc | 0x02, b, c, d, e, f])
 }
 

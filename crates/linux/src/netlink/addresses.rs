@@ -138,7 +138,7 @@ impl AddressRequests<'_> {
     /// address to its local table a moment after it has accepted the request. Until then it would forward
     /// packets for the address. Neighbours can resolve the address at once when this function returns. Fails
     /// with `EEXIST` if the interface has the address already.
-    pub(crate) fn add(
+    pub(crate) fn add_address(
         &mut self,
         index: u32,
         interface: &str,
@@ -148,7 +148,7 @@ impl AddressRequests<'_> {
         self.put_address(index, interface, address_message(index, address, prefix_length))
     }
 
-    /// Adds an address with a prefix length of 128, as [`Self::add`] does. The kernel does not select
+    /// Adds an address with a prefix length of 128, as [`Self::add_address`] does. The kernel does not select
     /// it as a source, because it is deprecated (RFC 6724 5, rule 3).
     pub(crate) fn add_deprecated_address(
         &mut self,
@@ -180,7 +180,7 @@ impl AddressRequests<'_> {
         self.0.netlink_channel.join_solicited_node_group(index, address);
         for _ in 0..MAX_CHECKS_OF_NEW_ADDRESS {
             // If this check fails, assume that the address is usable, because the kernel has accepted it.
-            if self.is_usable(index, address).unwrap_or(true) {
+            if self.is_address_usable(index, address).unwrap_or(true) {
                 break;
             }
             std::thread::sleep(PAUSE_BETWEEN_CHECKS);
@@ -191,9 +191,9 @@ impl AddressRequests<'_> {
     /// Returns whether the kernel delivers packets to an address. The flags of the address do not say so:
     /// without duplicate address detection the address is never tentative. The kernel adds it to the table of
     /// local addresses later, in a work queue.
-    fn is_usable(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
+    fn is_address_usable(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
-        let local = self.0.routes().list_routes(Some(TABLE_LOCAL), None)?;
+        let local = self.0.route_requests().list_routes(Some(TABLE_LOCAL), None)?;
         Ok(local.iter().any(|it| it.destination == own && it.next_hops.iter().any(|hop| hop.index == index)))
     }
 

@@ -15,9 +15,9 @@ use super::solicited_node_groups::SolicitedGroups;
 pub(crate) trait NetlinkChannel {
     /// Returns the netlink port of the channel. The kernel's events about changes that carnet requested have
     /// this port number.
-    fn port(&self) -> u32;
+    fn port_id(&self) -> u32;
     /// Returns whether the kernel stores the mark of the program that added an address.
-    fn kernel_keeps_marks(&self) -> bool;
+    fn kernel_stores_address_protocol(&self) -> bool;
     /// Sends one request to the kernel.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
     /// Waits for answers of the kernel, and appends complete netlink messages to the buffer.
@@ -29,16 +29,16 @@ pub(crate) trait NetlinkChannel {
 }
 
 /// Socket to the kernel of this machine.
-pub(super) struct KernelSocket {
+pub(super) struct KernelNetlinkSocket {
     socket: Socket,
     port: u32,
-    keeps_marks: bool,
+    stores_address_protocol: bool,
     solicited_groups: SolicitedGroups,
 }
 
-impl KernelSocket {
+impl KernelNetlinkSocket {
     /// Opens the socket in the network namespace of the calling thread.
-    pub(super) fn open() -> io::Result<KernelSocket> {
+    pub(super) fn open() -> io::Result<KernelNetlinkSocket> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -47,24 +47,30 @@ impl KernelSocket {
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
-        let keeps_marks = uname().is_ok_and(|name| is_since(&name.release().to_string_lossy(), (5, 18)));
-        Ok(KernelSocket { socket, port, keeps_marks, solicited_groups: SolicitedGroups::default() })
+        let keeps_marks =
+            uname().is_ok_and(|name| is_release_at_least(&name.release().to_string_lossy(), (5, 18)));
+        Ok(KernelNetlinkSocket {
+            socket,
+            port,
+            stores_address_protocol: keeps_marks,
+            solicited_groups: SolicitedGroups::default(),
+        })
     }
 }
 
 /// Returns whether a kernel's release is this version or a later one.
-fn is_since(release: &str, version: (u32, u32)) -> bool {
+fn is_release_at_least(release: &str, version: (u32, u32)) -> bool {
     let mut numbers = release.split(|it: char| !it.is_ascii_digit()).map_while(|number| number.parse().ok());
     matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= version)
 }
 
-impl NetlinkChannel for KernelSocket {
-    fn port(&self) -> u32 {
+impl NetlinkChannel for KernelNetlinkSocket {
+    fn port_id(&self) -> u32 {
         self.port
     }
 
-    fn kernel_keeps_marks(&self) -> bool {
-        self.keeps_marks
+    fn kernel_stores_address_protocol(&self) -> bool {
+        self.stores_address_protocol
     }
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
@@ -91,10 +97,10 @@ mod tests {
     #[test]
     fn kernel_releases_are_compared_by_number() {
         for release in ["5.18.0", "5.18-rc1", "6.1.0-13-amd64", "10.0"] {
-            assert!(is_since(release, (5, 18)), "{release}");
+            assert!(is_release_at_least(release, (5, 18)), "{release}");
         }
         for release in ["5.17.99", "5.4.0-150-generic", "4.19.0", "5", "", "unknown"] {
-            assert!(!is_since(release, (5, 18)), "{release}");
+            assert!(!is_release_at_least(release, (5, 18)), "{release}");
         }
     }
 }

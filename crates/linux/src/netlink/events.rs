@@ -19,7 +19,7 @@ pub(crate) const GROUP_LINKS: u32 = 1;
 pub(crate) const GROUP_IPV6_ADDRESSES: u32 = 9;
 
 /// A type that receives frames from devices and reads the kernel's state again after events.
-pub(crate) trait DeviceWatcher {
+pub(crate) trait FrameDeviceWatcher {
     /// Type of the events that the watcher returns.
     type Event;
     /// Event to return when frames may be ready.
@@ -70,7 +70,7 @@ pub(crate) struct KernelEvents {
 impl KernelEvents {
     /// Joins these multicast groups of the kernel, in the network namespace of the calling thread.
     pub(crate) fn open(groups: &[u32]) -> Result<KernelEvents> {
-        let failed = |e: io::Error| Error::kernel_refusal("listen to netlink events", e);
+        let failed = |e: io::Error| Error::from_kernel_refusal("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
         socket.set_non_blocking(true).map_err(failed)?;
@@ -85,7 +85,7 @@ impl KernelEvents {
 
     /// Reads all events and registers a wake-up for more. Returns whether any events had arrived.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool> {
-        let failed = |e: io::Error| Error::kernel_refusal("receive netlink events", e);
+        let failed = |e: io::Error| Error::from_kernel_refusal("receive netlink events", e);
         let mut heard = false;
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard.map_err(failed)?;

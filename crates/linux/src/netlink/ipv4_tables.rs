@@ -15,7 +15,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::ipv4::table_of;
+use super::ipv4_state::table_of;
 use super::own_routes::{OwnRoute, set_own_route};
 use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
@@ -58,7 +58,7 @@ impl Ipv4RouteInfo {
 }
 
 /// Returns the rule in an IPv4 rule message; `None` if the rule does not have the form of carnet's own rules.
-fn rule_of(message: &RuleMessage) -> Option<Ipv4Rule> {
+fn parse_ipv4_rule(message: &RuleMessage) -> Option<Ipv4Rule> {
     let header = &message.header;
     let mut rule = Ipv4Rule {
         priority: 0,
@@ -165,7 +165,7 @@ impl OwnRoute for NewIpv4Route<'_> {
     }
 
     fn route_protocols(&self, requests: &mut NetlinkRequests) -> Result<Vec<u8>> {
-        let known = requests.ipv4_table_requests().routes(Some(self.route.table), None)?;
+        let known = requests.ipv4_table_requests().list_ipv4_routes(Some(self.route.table), None)?;
         let has_key = |it: &Ipv4RouteInfo| it.destination == self.route.destination;
         Ok(known.into_iter().filter(has_key).map(|it| it.protocol).collect())
     }
@@ -177,7 +177,11 @@ pub(crate) struct Ipv4TableRequests<'a>(pub(super) &'a mut NetlinkRequests);
 impl Ipv4TableRequests<'_> {
     /// Returns the IPv4 routes of a table that have this routing protocol number. `None` means any table, or
     /// any number.
-    pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<Ipv4RouteInfo>> {
+    pub(crate) fn list_ipv4_routes(
+        &mut self,
+        table: Option<u32>,
+        protocol: Option<u8>,
+    ) -> Result<Vec<Ipv4RouteInfo>> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
         question.header.protocol = protocol.unwrap_or(0).into();
@@ -211,14 +215,14 @@ impl Ipv4TableRequests<'_> {
     }
 
     /// Returns the IPv4 rules with carnet's mark.
-    pub(crate) fn own_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
+    pub(crate) fn list_own_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
         let mut question = RuleMessage::default();
         question.header.family = AddressFamily::Inet;
         let answers = self
             .0
             .dump_objects(RouteNetlinkMessage::GetRule(question), || "list the IPv4 rules".to_owned())?;
         let rules = answers.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRule(message) => rule_of(message),
+            RouteNetlinkMessage::NewRule(message) => parse_ipv4_rule(message),
             _ => None,
         });
         Ok(rules.collect())

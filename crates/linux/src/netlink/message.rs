@@ -21,7 +21,7 @@ use netlink_packet_route::tc::TcMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::next_hops::{self, NextHopObject};
-use super::octet_fields::octets_at;
+use super::octets_at::octets_at;
 
 /// A message of rtnetlink.
 #[derive(Debug)]

@@ -13,19 +13,19 @@ mod addresses;
 mod channel;
 mod events;
 mod filters;
-mod ipv4;
+mod ipv4_state;
 mod ipv4_tables;
 mod links;
 mod message;
 mod monitor;
 mod neighbours;
 mod next_hops;
-mod octet_fields;
+mod octets_at;
 mod own_routes;
-mod policy;
-mod queues;
+mod queueing_disciplines;
 mod referred_objects;
 mod routes;
+mod routing_fields;
 mod rule_lookups;
 mod rules;
 mod solicited_node_groups;
@@ -41,30 +41,32 @@ use netlink_packet_route::route::RouteMessage;
 
 pub(crate) use addresses::AddressInfo;
 pub(crate) use channel::NetlinkChannel;
-pub(crate) use events::{DeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, usable_addresses};
-pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4DefaultRoute};
+pub(crate) use events::{
+    FrameDeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, usable_addresses,
+};
+pub(crate) use ipv4_state::{Ipv4AddressInfo, Ipv4DefaultRoute};
 pub(crate) use ipv4_tables::Ipv4RouteInfo;
 
 pub(crate) use rule_lookups::{TableLookup, prefix_intersection, table_lookups};
 
 pub(crate) use links::{IPV6_MINIMUM_MTU, LinkInfo, NewIp6Tunnel};
 pub(crate) use monitor::{ChangedParts, NetlinkChanges, NetlinkMonitor};
-pub(crate) use policy::{MAX_LONG_PREFIX_HALVES, RoutingFields, use_only_interface_and_destination};
 #[cfg(test)]
 pub(crate) use routes::NextHop;
 pub(crate) use routes::{RouteInfo, effective_metric};
+pub(crate) use routing_fields::{MAX_LONG_PREFIX_HALVES, RoutingFields, use_only_interface_and_destination};
 pub(crate) use rules::{KernelRuleAction, RuleInfo, is_ipv4 as is_ipv4_rule};
 
 use crate::error::{Error, Result};
 use addresses::AddressRequests;
-use channel::KernelSocket;
+use channel::KernelNetlinkSocket;
 use filters::FilterRequests;
-use ipv4::Ipv4StateRequests;
+use ipv4_state::Ipv4StateRequests;
 use ipv4_tables::Ipv4TableRequests;
 use links::LinkRequests;
 use message::RtnetlinkMessage;
 use neighbours::NeighbourRequests;
-use queues::QueueingDisciplineRequests;
+use queueing_disciplines::QueueingDisciplineRequests;
 use routes::RouteRequests;
 use rules::RuleRequests;
 
@@ -76,7 +78,7 @@ const DUMP_ATTEMPTS: usize = 8;
 const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
 
 /// A socket for requests to the kernel. It carries requests and answers. For each kind of object it returns a
-/// view whose methods make the requests, for example [`NetlinkRequests::routes`].
+/// view whose methods make the requests, for example [`NetlinkRequests::route_requests`].
 pub(crate) struct NetlinkRequests {
     netlink_channel: Box<dyn NetlinkChannel>,
     sequence: u32,
@@ -91,7 +93,7 @@ pub(crate) struct NetlinkRequests {
 
 impl std::fmt::Debug for NetlinkRequests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Requests").field("port", &self.port()).finish_non_exhaustive()
+        f.debug_struct("Requests").field("port", &self.port_id()).finish_non_exhaustive()
     }
 }
 
@@ -106,7 +108,8 @@ fn ignore_errors(result: Result<()>, errors: &[i32]) -> Result<()> {
 impl NetlinkRequests {
     /// Opens the socket in the network namespace of the calling thread.
     pub(crate) fn open() -> Result<NetlinkRequests> {
-        let socket = KernelSocket::open().map_err(|e| Error::kernel_refusal("open a netlink socket", e))?;
+        let socket = KernelNetlinkSocket::open()
+            .map_err(|e| Error::from_kernel_refusal("open a netlink socket", e))?;
         Ok(NetlinkRequests::over_channel(Box::new(socket)))
     }
 
@@ -124,13 +127,13 @@ impl NetlinkRequests {
     }
 
     /// Returns the socket's port. Events about changes by this socket carry the port.
-    pub(crate) fn port(&self) -> u32 {
-        self.netlink_channel.port()
+    pub(crate) fn port_id(&self) -> u32 {
+        self.netlink_channel.port_id()
     }
 
     /// Returns whether the kernel stores the mark of an address that [`AddressInfo::is_own_address`] reads.
-    pub(crate) fn kernel_keeps_marks(&self) -> bool {
-        self.netlink_channel.kernel_keeps_marks()
+    pub(crate) fn kernel_stores_address_protocol(&self) -> bool {
+        self.netlink_channel.kernel_stores_address_protocol()
     }
 
     /// Returns the requests about network interfaces.
@@ -139,17 +142,17 @@ impl NetlinkRequests {
     }
 
     /// Returns the requests about IPv6 addresses of interfaces.
-    pub(crate) fn addresses(&mut self) -> AddressRequests<'_> {
+    pub(crate) fn address_requests(&mut self) -> AddressRequests<'_> {
         AddressRequests(self)
     }
 
     /// Returns the requests about IPv6 routes.
-    pub(crate) fn routes(&mut self) -> RouteRequests<'_> {
+    pub(crate) fn route_requests(&mut self) -> RouteRequests<'_> {
         RouteRequests(self)
     }
 
     /// Returns the requests about IPv6 policy routing rules.
-    pub(crate) fn rules(&mut self) -> RuleRequests<'_> {
+    pub(crate) fn rule_requests(&mut self) -> RuleRequests<'_> {
         RuleRequests(self)
     }
 
@@ -187,7 +190,7 @@ impl NetlinkRequests {
     ) -> Result<()> {
         self.write_requests += 1;
         self.exchange_request(
-            &mut octets(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_ACK | flags),
+            &mut encode_request(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_ACK | flags),
             &operation,
         )
         .map(|_| ())
@@ -200,7 +203,7 @@ impl NetlinkRequests {
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
         self.read_requests += 1;
-        let mut request = octets(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_ACK);
+        let mut request = encode_request(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_ACK);
         self.exchange_request(&mut request, &operation).map(|(answers, _)| route_messages_of(answers))
     }
 
@@ -210,7 +213,7 @@ impl NetlinkRequests {
         message: RouteNetlinkMessage,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
-        let request = octets(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_DUMP);
+        let request = encode_request(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_DUMP);
         self.dump_encoded(request, operation).map(route_messages_of)
     }
 
@@ -254,14 +257,14 @@ impl NetlinkRequests {
         self.sequence = self.sequence.wrapping_add(1);
         NetlinkBuffer::new(&mut *request).set_sequence_number(self.sequence);
         retry_interrupted(|| self.netlink_channel.send(request))
-            .map_err(|e| Error::kernel_refusal(operation(), e))?;
+            .map_err(|e| Error::from_kernel_refusal(operation(), e))?;
 
         let mut answers = Vec::new();
         let mut interrupted = false;
         loop {
             self.receive_buffer.clear();
             retry_interrupted(|| self.netlink_channel.receive(&mut self.receive_buffer))
-                .map_err(|e| Error::kernel_refusal(operation(), e))?;
+                .map_err(|e| Error::from_kernel_refusal(operation(), e))?;
             let mut rest = self.receive_buffer.as_slice();
             while !rest.is_empty() {
                 let (this, next) = split_first_message(rest).ok_or_else(|| Error::Protocol {
@@ -287,7 +290,7 @@ impl NetlinkRequests {
                         });
                     }
                     Ok(NetlinkPayload::Done(done)) if done.code < 0 => {
-                        return Err(Error::kernel_refusal(
+                        return Err(Error::from_kernel_refusal(
                             operation(),
                             io::Error::from_raw_os_error(-done.code),
                         ));
@@ -314,7 +317,7 @@ fn route_messages_of(answers: Vec<RtnetlinkMessage>) -> Vec<RouteNetlinkMessage>
 }
 
 /// Returns a request in its wire format, without its sequence number.
-fn octets(message: RtnetlinkMessage, flags: u16) -> Vec<u8> {
+fn encode_request(message: RtnetlinkMessage, flags: u16) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = flags;
     let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));

@@ -21,7 +21,7 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
-use super::ipv4::host_on_link;
+use super::ipv4_state::directly_routed_host;
 use super::message::RtnetlinkMessage;
 use super::neighbours::{KnownNeighbour, neighbour_of_message};
 use super::{RoutingFields, next_hops, split_first_message};
@@ -64,7 +64,7 @@ pub(crate) struct ChangedParts {
 
 impl ChangedParts {
     /// All parts of the kernel's state.
-    pub(crate) const EVERYTHING: ChangedParts = ChangedParts {
+    pub(crate) const ALL_PARTS_CHANGED: ChangedParts = ChangedParts {
         links_changed: true,
         addresses_changed: true,
         routers_changed: true,
@@ -106,7 +106,7 @@ impl Default for NetlinkChanges {
     /// Marks all state as changed, so that the observer reads everything at the start.
     fn default() -> NetlinkChanges {
         NetlinkChanges {
-            changed_parts: ChangedParts::EVERYTHING,
+            changed_parts: ChangedParts::ALL_PARTS_CHANGED,
             routing_changed: true,
             routes_changed: true,
             routing_fields: RoutingFields::default(),
@@ -179,7 +179,7 @@ impl NetlinkChanges {
     }
 
     fn handle_unparsed_event(&mut self) {
-        self.changed_parts = ChangedParts::EVERYTHING;
+        self.changed_parts = ChangedParts::ALL_PARTS_CHANGED;
         (self.routing_changed, self.routes_changed, self.routing_fields.may_have_missed_events) =
             (true, true, true);
     }
@@ -195,7 +195,7 @@ pub(crate) struct NetlinkMonitor {
 impl NetlinkMonitor {
     /// Subscribes to the kernel's events. `own` is the port of carnet's socket for requests.
     pub(crate) fn open(own: u32) -> Result<NetlinkMonitor> {
-        let failed = |e: io::Error| Error::kernel_refusal("listen to netlink events", e);
+        let failed = |e: io::Error| Error::from_kernel_refusal("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
         socket.set_non_blocking(true).map_err(failed)?;
@@ -277,7 +277,7 @@ fn note_event(dirty: &mut ChangedParts, gateways: &BTreeSet<(u32, IpAddr)>, even
             dirty.own_routes_changed |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
             dirty.routers_changed |= route.header.destination_prefix_length == 0
                 && u8::from(route.header.protocol) != ROUTE_PROTOCOL
-                || host_on_link(route).is_some();
+                || directly_routed_host(route).is_some();
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
             dirty.own_rules_changed |= is_own_rule(rule) || rule.header.table == libc::RT_TABLE_LOCAL;
@@ -307,7 +307,7 @@ mod tests {
 
     const LINK_ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-    fn address(number: usize) -> Ipv6Addr {
+    fn numbered_address(number: usize) -> Ipv6Addr {
         Ipv6Addr::from(0x2001_0db8_u128 << 96 | number as u128)
     }
 
@@ -339,10 +339,10 @@ mod tests {
             (3, vec![NeighbourState::Probe, NeighbourState::Reachable, NeighbourState::Failed]),
         ] {
             for state in states {
-                changes.handle_datagram(&neighbour_event(address(number), state));
+                changes.handle_datagram(&neighbour_event(numbered_address(number), state));
             }
         }
-        let expected = [2, 3].map(|number| ((7, address(number)), LINK_ADDRESS));
+        let expected = [2, 3].map(|number| ((7, numbered_address(number)), LINK_ADDRESS));
         assert_eq!(changes.reachable_neighbours, BTreeMap::from(expected));
         assert_eq!(changes.unparsed_events, 0);
     }
@@ -351,7 +351,7 @@ mod tests {
     fn burst_of_verified_neighbours_is_bounded() {
         let mut changes = NetlinkChanges::default();
         for number in 0..=MAX_REACHABLE_NEIGHBOURS {
-            changes.handle_datagram(&neighbour_event(address(number), NeighbourState::Reachable));
+            changes.handle_datagram(&neighbour_event(numbered_address(number), NeighbourState::Reachable));
         }
         assert_eq!(changes.reachable_neighbours.len(), MAX_REACHABLE_NEIGHBOURS);
     }

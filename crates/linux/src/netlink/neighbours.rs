@@ -81,7 +81,7 @@ impl NeighbourRequests<'_> {
 
     /// Returns the indices of the interfaces at which the kernel knows a neighbour with this link-layer
     /// address, each once.
-    pub(crate) fn interfaces_of(&mut self, address: [u8; 6]) -> Result<BTreeSet<u32>> {
+    pub(crate) fn interfaces_with_neighbour(&mut self, address: [u8; 6]) -> Result<BTreeSet<u32>> {
         let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         let answers = self.0.dump_objects(question, || "list the neighbours".to_owned())?;
         let is_of_host = |message: &NeighbourMessage| {
@@ -116,7 +116,7 @@ impl NeighbourRequests<'_> {
 
     /// Returns the kernel's state of a neighbour. Before Linux 5.0 the state is unknown, because the kernel
     /// can only list all neighbours.
-    pub(crate) fn state(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
+    pub(crate) fn neighbour_state(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
         let message = RouteNetlinkMessage::GetNeighbour(neighbour_query(index, address));
         let answers = match self.0.request_object(message, || format!("look up neighbour {address}")) {
             Err(error)

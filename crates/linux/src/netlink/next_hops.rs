@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use netlink_packet_core::{DecodeError, NlasIterator};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 
-use super::octet_fields::octets_at;
+use super::octets_at::octets_at;
 
 /// Message types `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP` and `RTM_GETNEXTHOP`.
 pub(super) const RTM_NEWNEXTHOP: u16 = 104;

@@ -5,11 +5,11 @@ use netlink_packet_route::RouteNetlinkMessage;
 
 use super::message::RtnetlinkMessage;
 use super::next_hops::{NextHopObjects, next_hop_object_of};
-use super::{NetlinkRequests, octets};
+use super::{NetlinkRequests, encode_request};
 use crate::error::Result;
 
 /// Reads all next-hop objects if one of these routes refers to an object.
-pub(super) fn referred_objects(
+pub(super) fn read_referred_objects(
     requests: &mut NetlinkRequests,
     answers: &[RouteNetlinkMessage],
 ) -> Result<NextHopObjects> {
@@ -20,7 +20,7 @@ pub(super) fn referred_objects(
     if !answers.iter().any(refers) {
         return Ok(NextHopObjects::default());
     }
-    let request = octets(RtnetlinkMessage::GetNextHops, NLM_F_REQUEST | NLM_F_DUMP);
+    let request = encode_request(RtnetlinkMessage::GetNextHops, NLM_F_REQUEST | NLM_F_DUMP);
     let answers = requests.dump_encoded(request, || "list the next-hop objects".to_owned())?;
     let objects = answers.into_iter().filter_map(|answer| match answer {
         RtnetlinkMessage::NextHop(object) => Some(object),

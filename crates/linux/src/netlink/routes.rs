@@ -18,7 +18,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::next_hops::NextHopObjects;
 use super::own_routes::{OwnRoute, set_own_route};
-use super::referred_objects::referred_objects;
+use super::referred_objects::read_referred_objects;
 use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
@@ -52,7 +52,7 @@ pub(crate) struct RouteInfo {
     pub(crate) preferred_source: Option<Ipv6Addr>,
     /// Hundredths of a second until the route expires; negative if it has expired. `None` for a route without
     /// lifetime.
-    pub(crate) expires_in_hundredths: Option<i32>,
+    pub(crate) expires_in_centiseconds: Option<i32>,
     /// Preference of the router (RFC 4191): 1 high, 0 medium, -1 low.
     pub(crate) router_preference: i8,
     pub(crate) next_hops: Vec<NextHop>,
@@ -132,7 +132,7 @@ impl RouteInfo {
             is_unicast: header.kind == RouteType::Unicast,
             source: source.filter(|source| source.prefix_len() > 0),
             preferred_source,
-            expires_in_hundredths: expires,
+            expires_in_centiseconds: expires,
             router_preference: preference,
             next_hops: hops,
         })
@@ -217,8 +217,8 @@ impl OwnRoute for NewRoute<'_> {
 
     fn route_protocols(&self, requests: &mut NetlinkRequests) -> Result<Vec<u8>> {
         let known = match mapped::to_ipv4(self.route.destination) {
-            Some(_) => requests.routes().list_ipv4_routes(Some(self.route.table), None)?,
-            None => requests.routes().list_routes(Some(self.route.table), None)?,
+            Some(_) => requests.route_requests().list_ipv4_routes(Some(self.route.table), None)?,
+            None => requests.route_requests().list_routes(Some(self.route.table), None)?,
         };
         let (destination, metric) = (self.route.destination, effective_metric(self.route.metric));
         let has_key = |it: &RouteInfo| it.destination == destination && it.metric == metric;
@@ -259,7 +259,7 @@ impl RouteRequests<'_> {
             question.attributes.push(RouteAttribute::Table(number));
         }
         let answers = self.0.dump_routes(question, || "list the routes".to_owned())?;
-        let objects = referred_objects(self.0, &answers)?;
+        let objects = read_referred_objects(self.0, &answers)?;
         let routes = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRoute(message) if message.header.address_family == family => {
                 RouteInfo::from_message(message, &objects)

@@ -224,11 +224,11 @@ impl RuleRequests<'_> {
     }
 
     /// Adds a rule of origin `protocol`. An existing rule is no error.
-    pub(crate) fn add(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
+    pub(crate) fn add_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
         self.add_rule_with_action(rule, KernelRuleAction::Lookup, protocol)
     }
 
-    /// Adds a rule with any action, like [`Self::add`]. The table is 0 if the action does not look up a
+    /// Adds a rule with any action, like [`Self::add_rule`]. The table is 0 if the action does not look up a
     /// table.
     pub(crate) fn add_rule_with_action(
         &mut self,

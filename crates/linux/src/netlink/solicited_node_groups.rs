@@ -25,7 +25,7 @@ impl SolicitedGroups {
             self.socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok();
         }
         if let Some(socket) = &self.socket
-            && let Err(error) = socket.join_multicast_v6(&nd::solicited_node(address), index)
+            && let Err(error) = socket.join_multicast_v6(&nd::solicited_node_address(address), index)
         {
             tracing::debug!(%address, index, %error, "cannot join the solicited-node multicast group");
         }
@@ -34,7 +34,7 @@ impl SolicitedGroups {
     /// Leaves the solicited-node group of `address`. Does nothing if carnet has not joined it.
     pub fn leave_group_of(&mut self, index: u32, address: Ipv6Addr) {
         if let Some(socket) = &self.socket {
-            let _ = socket.leave_multicast_v6(&nd::solicited_node(address), index);
+            let _ = socket.leave_multicast_v6(&nd::solicited_node_address(address), index);
         }
     }
 }

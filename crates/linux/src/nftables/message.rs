@@ -136,12 +136,18 @@ const FAMILY_IPV6: u8 = 10;
 const INTERFACE_TYPE_ETHERNET: u16 = 1;
 
 /// Returns a netlink message to netfilter about tables of the family `inet`.
-pub(super) fn inet_message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
-    family_message(kind, FAMILY_INET, flags, sequence, attributes)
+pub(super) fn encode_inet_message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+    encode_family_message(kind, FAMILY_INET, flags, sequence, attributes)
 }
 
 /// Returns a netlink message to netfilter about tables of a family; 0 stands for all families.
-pub(super) fn family_message(kind: u16, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+pub(super) fn encode_family_message(
+    kind: u16,
+    family: u8,
+    flags: u16,
+    sequence: u32,
+    attributes: &[u8],
+) -> Vec<u8> {
     // In the messages that begin and end a transaction, the resource is the subsystem.
     let (family, resource) = match kind {
         BATCH_BEGIN | BATCH_END => (0, NFTABLES_SUBSYSTEM),
@@ -179,19 +185,19 @@ impl RulesetTransaction {
         {
             requests.push((NEW_CHAIN, FLAG_CREATE, new_chain_attributes(role)));
         }
-        for (number, set) in rules.clone().filter_map(HostRateSet::set_filled_by).enumerate() {
-            requests.push((NEW_SET, FLAG_CREATE, set.definition_attributes(number as u32 + 1)));
+        for (number, set) in rules.clone().filter_map(HostRateSet::rate_set_filled_by_rule).enumerate() {
+            requests.push((NEW_SET, FLAG_CREATE, set.set_definition_attributes(number as u32 + 1)));
         }
         requests.extend(rules.map(|rule| (NEW_RULE, FLAG_CREATE | FLAG_APPEND, new_rule_attributes(rule))));
-        let mut octets = inet_message(BATCH_BEGIN, 0, sequence, &[]);
+        let mut octets = encode_inet_message(BATCH_BEGIN, 0, sequence, &[]);
         let last = sequence.wrapping_add(requests.len() as u32);
         let mut number = sequence;
         for (kind, flags, attributes) in requests {
             number = number.wrapping_add(1);
             let flags = if number == last { flags | FLAG_ACKNOWLEDGE } else { flags };
-            octets.extend(inet_message(kind, flags, number, &attributes));
+            octets.extend(encode_inet_message(kind, flags, number, &attributes));
         }
-        octets.extend(inet_message(BATCH_END, 0, last.wrapping_add(1), &[]));
+        octets.extend(encode_inet_message(BATCH_END, 0, last.wrapping_add(1), &[]));
         RulesetTransaction { octets, first_sequence: sequence, last_sequence: last }
     }
 }
@@ -255,14 +261,14 @@ enum HostKey {
 
 impl HostRateSet {
     /// Returns the set to which a rule adds addresses; `None` if the rule has no limit for each host.
-    fn set_filled_by(rule: &PacketRule) -> Option<HostRateSet> {
+    fn rate_set_filled_by_rule(rule: &PacketRule) -> Option<HostRateSet> {
         rule.packets.over_rate.filter(|rate| rate.hosts == LimitedHosts::Each)?;
-        HostRateSet::set_for_packets(&rule.packets)
+        HostRateSet::rate_set_for_packets(&rule.packets)
     }
 
     /// Returns the set for the addresses of a rate limit with these conditions; `None` if they contain no
     /// rate limit for each host.
-    fn set_for_packets(packets: &PacketMatch) -> Option<HostRateSet> {
+    fn rate_set_for_packets(packets: &PacketMatch) -> Option<HostRateSet> {
         let by = packets.over_rate?.by;
         if by == HostIdentity::LinkAddress {
             let name = format!("from-{}", packets.input_interface.as_ref()?);
@@ -274,14 +280,14 @@ impl HostRateSet {
         };
         let is_source = packets.input_interface.is_some();
         let (family, version) =
-            if family_of(prefix) == FAMILY_IPV4 { (FAMILY_IPV4, 4) } else { (FAMILY_IPV6, 6) };
+            if address_family_of(prefix) == FAMILY_IPV4 { (FAMILY_IPV4, 4) } else { (FAMILY_IPV6, 6) };
         let direction = if is_source { "from" } else { "to" };
         let key = HostKey::Address { family, is_source };
         Some(HostRateSet { name: format!("{direction}{version}-{interface}"), host_key: key })
     }
 
     /// Returns the attributes that create the set. Each set of a transaction needs a different `id`.
-    fn definition_attributes(&self, id: u32) -> Vec<u8> {
+    fn set_definition_attributes(&self, id: u32) -> Vec<u8> {
         // The type is the number by which the program `nft` recognises addresses when it lists the elements.
         let (kind, length) = match self.host_key {
             HostKey::LinkSource => (9, 6),
@@ -372,7 +378,7 @@ fn new_rule_attributes(rule: &PacketRule) -> Vec<u8> {
 }
 
 /// Returns the count of a rule with these attributes; `None` if the rule does not count.
-pub(super) fn count_of_rule(rule: &[u8]) -> Option<PacketCount> {
+pub(super) fn parse_rule_count(rule: &[u8]) -> Option<PacketCount> {
     let expressions = find_attribute(rule, RULE_EXPRESSIONS)?;
     let counter = split_attributes(expressions).find_map(|(_, expression)| {
         let is_counter = find_attribute(expression, EXPRESSION_NAME) == Some(&b"counter\0"[..]);
@@ -400,7 +406,7 @@ fn condition_expressions(packets: &PacketMatch) -> Vec<Vec<u8>> {
         ]);
         expressions.extend([load_payload(LINK_HEADER, 6, 6), compare_register(COMPARE_EQUAL, &address)]);
     }
-    let family = [packets.source, packets.destination].into_iter().flatten().next().map(family_of);
+    let family = [packets.source, packets.destination].into_iter().flatten().next().map(address_family_of);
     if let Some(family) = family {
         expressions.extend([load_meta(META_FAMILY), compare_register(COMPARE_EQUAL, &[family])]);
     }
@@ -448,7 +454,7 @@ fn condition_expressions(packets: &PacketMatch) -> Vec<Vec<u8>> {
             compare_register(COMPARE_EQUAL, &[DIRECTION_REPLY]),
         ]);
     }
-    let limit = packets.over_rate.zip(HostRateSet::set_for_packets(packets));
+    let limit = packets.over_rate.zip(HostRateSet::rate_set_for_packets(packets));
     expressions.extend(limit.map(|(rate, set)| set.over_rate_expressions(rate)).unwrap_or_default());
     expressions
 }
@@ -539,7 +545,7 @@ enum AddressField {
     Destination,
 }
 
-fn family_of(prefix: Ipv6Net) -> u8 {
+fn address_family_of(prefix: Ipv6Net) -> u8 {
     if mapped::to_ipv4(prefix).is_some() { FAMILY_IPV4 } else { FAMILY_IPV6 }
 }
 
@@ -715,7 +721,7 @@ mod tests {
         split_attributes(list).map(|(_, element)| data(element)).collect()
     }
 
-    fn prefix(text: &str) -> Ipv6Net {
+    fn parse_prefix(text: &str) -> Ipv6Net {
         text.parse().expect("prefix")
     }
 
@@ -725,8 +731,8 @@ mod tests {
 
     #[test]
     fn rule_has_expressions_of_nft() {
-        let packets = PacketMatch { source: Some(prefix("2001:db8::/64")), ..PacketMatch::default() };
-        let rule = new_rule_attributes(&rule(packets, Verdict::SourcePrefix(prefix("2001:db9::/64"))));
+        let packets = PacketMatch { source: Some(parse_prefix("2001:db8::/64")), ..PacketMatch::default() };
+        let rule = new_rule_attributes(&rule(packets, Verdict::SourcePrefix(parse_prefix("2001:db9::/64"))));
         let expressions =
             split_attributes(&rule).find(|(kind, _)| *kind == RULE_EXPRESSIONS).expect("a list").1;
         let of_nft = EXPRESSIONS_OF_NFT.concat();

@@ -13,11 +13,11 @@
 //! The module talks to the kernel by netlink, without the program `nft`: the sandbox forbids executing
 //! programs (`docs/decisions/0080-packet-filter-by-netlink.md`).
 
-mod legacy;
+mod iptables_legacy;
 mod message;
-mod ruleset;
-mod socket;
-mod watch;
+mod netfilter_sockets;
+mod rule_uses;
+mod ruleset_watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,8 +32,8 @@ use ipnet::Ipv6Net;
 use crate::error::{Error, Result};
 use crate::fast_path::{FilteredInterfaces, RuleScope};
 use message::RulesetTransaction;
-use socket::{EventSocket, RequestSocket, TableContent};
-pub(crate) use watch::RulesetWatch;
+use netfilter_sockets::{EventSocket, RequestSocket, TableContent};
+pub(crate) use ruleset_watch::RulesetWatch;
 
 /// Time after the start for which a table of an earlier run stays, in seconds. The station has its first
 /// rules well before.
@@ -92,7 +92,7 @@ impl RuleTable {
     }
 
     /// Counts one second. Returns whether another program has changed carnet's table.
-    pub(crate) fn handle_second(&mut self) -> bool {
+    pub(crate) fn advance_one_second(&mut self) -> bool {
         if self.seconds_until_leftover_removal > 0 {
             self.seconds_until_leftover_removal -= 1;
             self.is_commit_due |=
@@ -102,12 +102,12 @@ impl RuleTable {
     }
 
     /// Adds a rule to the desired rules, which the next commit installs.
-    pub(crate) fn add(&mut self, rule: &PacketRule) {
+    pub(crate) fn add_rule(&mut self, rule: &PacketRule) {
         self.is_commit_due |= self.wanted_rules.insert(rule.clone());
     }
 
     /// Removes a rule from the desired rules. The next commit removes it from the kernel.
-    pub(crate) fn remove(&mut self, rule: &PacketRule) {
+    pub(crate) fn remove_rule(&mut self, rule: &PacketRule) {
         self.is_commit_due |= self.wanted_rules.remove(rule);
     }
 
@@ -200,7 +200,7 @@ impl RuleTable {
         let rules = if self.wanted_rules.is_empty() { "remove" } else { "install" };
         let operation =
             format!("{rules} the nftables table `inet carnet_rules`{}", hint_for_operator(&error));
-        let error = Error::kernel_refusal(operation, error);
+        let error = Error::from_kernel_refusal(operation, error);
         self.set_error(Some(error.to_string()));
         Err(error)
     }
@@ -382,7 +382,7 @@ mod tests {
         let mark = carnet_nemo::forwarding::packet_rules::Mark { mask: 1, value: 1 };
         let (chain, verdict) = (Chain::Early, Verdict::SetMark(mark));
         let mut table = RuleTable::default();
-        table.add(&PacketRule {
+        table.add_rule(&PacketRule {
             chain,
             order: 1,
             packets: packets.clone(),
@@ -392,7 +392,7 @@ mod tests {
         });
         assert_eq!(table.filtered_interfaces(), Default::default());
         let packets = PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), mark: Some(mark), ..packets };
-        table.add(&PacketRule { chain, order: 2, packets, counts: false, total: None, verdict });
+        table.add_rule(&PacketRule { chain, order: 2, packets, counts: false, total: None, verdict });
         assert_eq!(table.filtered_interfaces().scope_by_interface.get("lan0"), Some(&RuleScope::Packet));
     }
 
@@ -407,7 +407,7 @@ mod tests {
         };
         let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
         let mut table = RuleTable::default();
-        table.add(&PacketRule {
+        table.add_rule(&PacketRule {
             chain,
             order: 1,
             packets: packets.clone(),
@@ -416,7 +416,7 @@ mod tests {
             verdict,
         });
         let kind = carnet_nemo::forwarding::packet_rules::TrafficKind::Ipv6Nat;
-        table.add(&PacketRule {
+        table.add_rule(&PacketRule {
             chain: Chain::Forward,
             order: 1,
             packets: packets.clone(),
@@ -437,7 +437,7 @@ mod tests {
         };
         let verdict = Verdict::DestinationPrefix("fd00:42::/48".parse().expect("a prefix"));
         let chain = Chain::DestinationNat;
-        table.add(&PacketRule { chain, order: 1, packets, counts: true, total: None, verdict });
+        table.add_rule(&PacketRule { chain, order: 1, packets, counts: true, total: None, verdict });
         assert_eq!(table.filtered_interfaces(), Default::default());
         let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
         let packets = PacketMatch {
@@ -447,7 +447,7 @@ mod tests {
         };
         // If a rule of NAT has no source prefix, the fast path cannot recognise its packets.
         let packets = PacketMatch { source: None, ..packets };
-        table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
+        table.add_rule(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
         assert!(
             table.filtered_interfaces().scope_by_interface.contains_key("wan0")
                 && table.nat_sources() == [unique_local]

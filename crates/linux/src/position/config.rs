@@ -28,7 +28,7 @@ pub enum PositionConfig {
         /// Longitude in degrees.
         longitude: f64,
     },
-    /// Positions from a file; see [`super::trace`] for its format.
+    /// Positions from a file; see [`super::position_trace`] for its format.
     Trace(PathBuf),
 }
 

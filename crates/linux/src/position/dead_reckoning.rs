@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::Fix;
+use super::PositionFix;
 
 /// Distance in metres (`itsGnPaiInterval`, EN 302 636-4-1 annex H) with which carnet compares the confidence
 /// of a position, to set the position accuracy indicator.
@@ -81,7 +81,7 @@ pub fn position_after(
 }
 
 /// Returns the fix extrapolated to the time `elapsed` after its reception.
-pub fn fix_after(fix: &Fix, elapsed: Duration) -> Fix {
+pub fn fix_after(fix: &PositionFix, elapsed: Duration) -> PositionFix {
     let mut later = fix.clone();
     if let (Some(speed), Some(track)) = (fix.speed, fix.course_degrees) {
         (later.latitude, later.longitude) =
@@ -99,7 +99,7 @@ pub fn fix_after(fix: &Fix, elapsed: Duration) -> Fix {
 /// Computes the station's position at any moment from the last fix (dead reckoning).
 #[derive(Debug, Clone, Default)]
 pub struct PositionReckoner {
-    last_fix: Option<Fix>,
+    last_fix: Option<PositionFix>,
     /// Whether the source has lost the position.
     is_position_lost: bool,
     /// Whether the station never moves. The confidence of its position then does not get worse with time.
@@ -115,7 +115,7 @@ impl PositionReckoner {
     }
 
     /// Stores a fix.
-    pub fn handle_fix(&mut self, fix: Fix) {
+    pub fn handle_fix(&mut self, fix: PositionFix) {
         self.is_position_lost = false;
         self.last_fix = Some(fix);
     }
@@ -132,7 +132,7 @@ impl PositionReckoner {
 
     /// Returns the present position, with a time later than in the previous result. The confidence is `None`
     /// while the source has lost the position. Returns `None` before the first fix.
-    pub fn present_position(&mut self, now: Time) -> Option<Fix> {
+    pub fn present_position(&mut self, now: Time) -> Option<PositionFix> {
         let fix = self.last_fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received_at);
         // The computed time may step back if this fix took longer to arrive than the previous fix. In this

@@ -12,8 +12,8 @@
 use carnet_base::{Time, WallTime};
 use serde::Deserialize;
 
-use super::date;
-use super::{Fix, FixMode};
+use super::iso_date;
+use super::{FixMode, PositionFix};
 
 /// Returns the command that makes gpsd send reports, of all receivers, or of the given one.
 pub fn watch_command(device: Option<&str>) -> String {
@@ -160,7 +160,7 @@ impl Tpv {
 
     /// Returns the fix that arrived at `received`; `None` without a fix, or if the fix is incomplete or not
     /// on the globe.
-    pub fn to_fix(&self, received: Time) -> Option<Fix> {
+    pub fn to_fix(&self, received: Time) -> Option<PositionFix> {
         self.read_fix(received).ok()
     }
 
@@ -168,7 +168,7 @@ impl Tpv {
     ///
     /// # Errors
     /// Returns why the report has no usable fix, as a text for the operator.
-    pub fn read_fix(&self, received: Time) -> Result<Fix, String> {
+    pub fn read_fix(&self, received: Time) -> Result<PositionFix, String> {
         let mode = self.fix_mode();
         if mode == FixMode::None {
             return Err("no fix".into());
@@ -194,7 +194,7 @@ impl Tpv {
         let within = |value: Option<f64>, low: f64, high: f64| value.filter(|v| (low..=high).contains(v));
         let error = |value: Option<f64>| within(value, 0.0, 1e9);
         let diagonal = error(self.epx).zip(error(self.epy)).map(|(x, y)| x.hypot(y));
-        Ok(Fix {
+        Ok(PositionFix {
             received_at: received,
             time,
             latitude,
@@ -209,7 +209,7 @@ impl Tpv {
     }
 
     fn wall_time(&self) -> Option<WallTime> {
-        self.time.as_deref().and_then(date::parse)
+        self.time.as_deref().and_then(iso_date::parse)
     }
 }
 

@@ -3,10 +3,10 @@
 //! A [`PositionSource`] reports a station's position as a stream of [`PositionEvent`]s, from one of three
 //! origins:
 //!
-//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`tracker`]). carnet opens the connection
-//!   again when it breaks. It reports when a receiver has no fix or is silent.
+//! * `gpsd://HOST:PORT[/DEVICE]`: a receiver behind gpsd ([`gpsd`], [`fix_tracker`]). carnet opens the
+//!   connection again when it breaks. It reports when a receiver has no fix or is silent.
 //! * `fixed:LATITUDE,LONGITUDE`: a fixed place, for roadside units ([`fixed`]).
-//! * `trace:FILE`: a journey from a file, for tests and the lab ([`trace`]).
+//! * `trace:FILE`: a journey from a file, for tests and the lab ([`position_trace`]).
 //!
 //! [`dead_reckoning`] extrapolates a fix to the present and decides whether it is accurate enough for PAI.
 //! [`leap_second_checks`] finds the leap seconds between UTC and the time of position vectors.
@@ -16,15 +16,15 @@
 //! % probability.
 
 pub mod dead_reckoning;
-pub mod fixed;
+pub mod fix_tracker;
+pub mod fixed_position;
 pub mod gpsd;
 pub mod leap_second_checks;
-pub mod trace;
-pub mod tracker;
+pub mod position_trace;
 
 mod config;
-mod connection;
-mod date;
+mod gpsd_connection;
+mod iso_date;
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 pub use config::PositionConfig;
-pub use connection::GpsdConnection;
+pub use gpsd_connection::GpsdConnection;
 
 use crate::clock;
 use crate::error::Result;
@@ -50,7 +50,7 @@ pub enum FixMode {
 
 /// A position and the velocity of the station.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fix {
+pub struct PositionFix {
     /// Time of arrival, on this machine's monotonic clock.
     pub received_at: Time,
     /// Time of the position in UTC, by the receiver's clock; for sources without a receiver, by this
@@ -75,7 +75,7 @@ pub struct Fix {
     pub confidence_radius: Option<f64>,
 }
 
-impl Fix {
+impl PositionFix {
     /// Returns the time of the fix as the timestamp of a position vector. `leap_seconds` is the number of
     /// leap seconds since 2004 (see [`leap_second_checks`]).
     pub fn timestamp(&self, leap_seconds: i64) -> Timestamp {
@@ -140,7 +140,7 @@ pub struct ClockDifference {
 #[derive(Debug, Clone, PartialEq)]
 pub enum PositionEvent {
     /// A new position.
-    Fix(Fix),
+    Fix(PositionFix),
     /// The kind of fix has changed. A [`PositionEvent::Fix`] or [`PositionEvent::Lost`] follows.
     Mode(FixMode),
     /// The source has no position. It reports each reason once until the next fix.
@@ -191,9 +191,9 @@ impl Default for PositionOptions {
 #[derive(Debug)]
 pub enum PositionSource {
     /// A fixed place.
-    Fixed(fixed::FixedPosition),
+    Fixed(fixed_position::FixedPosition),
     /// A journey from a file.
-    Trace(trace::TracePlayer),
+    Trace(position_trace::TracePlayer),
     /// A receiver behind gpsd.
     Gpsd(Box<GpsdConnection>),
 }
@@ -206,10 +206,10 @@ impl PositionSource {
             leap_second_checks::leap_seconds_since_2004(options.leap_seconds, clock::tai_offset());
         Ok(match config {
             PositionConfig::Fixed { latitude, longitude } => {
-                PositionSource::Fixed(fixed::FixedPosition::new(*latitude, *longitude, &options))
+                PositionSource::Fixed(fixed_position::FixedPosition::new(*latitude, *longitude, &options))
             }
-            PositionConfig::Trace(path) => PositionSource::Trace(trace::TracePlayer::new(
-                trace::PositionTrace::read_trace(path)?,
+            PositionConfig::Trace(path) => PositionSource::Trace(position_trace::TracePlayer::new(
+                position_trace::PositionTrace::read_trace(path)?,
                 &options,
             )),
             PositionConfig::Gpsd { host, port, device } => PositionSource::Gpsd(Box::new(

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::{SandboxPlan, check_result, process_control, seccomp};
+use super::{SandboxPlan, call_prctl, check_call_result, seccomp};
 
 /// A Linux capability, and what carnet needs it for.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,12 +94,14 @@ struct CapabilityWord {
 struct CapabilitySets([CapabilityWord; 2]);
 
 impl CapabilitySets {
-    fn get() -> io::Result<CapabilitySets> {
+    fn read_current() -> io::Result<CapabilitySets> {
         let header = CapabilityHeader { version: CAPABILITY_VERSION, process_id: 0 };
         let mut sets = CapabilitySets::default();
         // SAFETY: in this version the kernel reads a header and writes two words. Both live until the call
         // has returned.
-        check_result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.0.as_mut_ptr()) })?;
+        check_call_result(unsafe {
+            libc::syscall(libc::SYS_capget, &raw const header, sets.0.as_mut_ptr())
+        })?;
         Ok(sets)
     }
 
@@ -107,7 +109,8 @@ impl CapabilitySets {
         let header = CapabilityHeader { version: CAPABILITY_VERSION, process_id: 0 };
         // SAFETY: in this version the kernel reads a header and two words. Both live until the call has
         // returned.
-        check_result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, self.0.as_ptr()) }).map(drop)
+        check_call_result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, self.0.as_ptr()) })
+            .map(drop)
     }
 
     fn has_capability(&self, number: u32) -> bool {
@@ -119,7 +122,7 @@ impl CapabilitySets {
 /// uses files of other users.
 pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec<&'static NeededCapability> {
     let has = |need: usize| {
-        CapabilitySets::get()
+        CapabilitySets::read_current()
             .is_ok_and(|sets| sets.has_capability(NEEDED_CAPABILITIES[need].capability_number))
     };
     let low = |ports: &[u16]| ports.iter().any(|port| *port < 1024);
@@ -144,21 +147,21 @@ pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec
 /// Drops all capabilities except `needs`, and makes sure that no executed program gets a capability. Returns
 /// the names of the capabilities that are left.
 pub(super) fn drop_capabilities_except(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
-    if CapabilitySets::get()?.has_capability(CAP_SETPCAP) {
+    if CapabilitySets::read_current()?.has_capability(CAP_SETPCAP) {
         // Empty the bounding set, so that an executed program gets no capabilities. This process keeps those
         // that it has.
         for number in 0..=ABOVE_LAST_CAPABILITY {
             // The call fails for numbers that the kernel does not know: ignore the error.
-            let _ = process_control(libc::PR_CAPBSET_DROP, number.into());
+            let _ = call_prctl(libc::PR_CAPBSET_DROP, number.into());
         }
     }
     // Linux before 4.3 has no ambient set: ignore the error.
-    let _ = process_control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
+    let _ = call_prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     reduce_capabilities(needs)
 }
 
 fn reduce_capabilities(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
-    let mut sets = CapabilitySets::get()?;
+    let mut sets = CapabilitySets::read_current()?;
     for (word, set) in (0..).zip(&mut sets.0) {
         let mask = needs.iter().filter(|need| need.capability_number / 32 == word);
         let mask = mask.fold(0, |mask, need| mask | 1 << (need.capability_number % 32));
@@ -170,10 +173,10 @@ fn reduce_capabilities(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'
     Ok(needs.iter().map(|need| need.name).collect())
 }
 
-fn capabilities_of_process(
+fn capability_system_call(
     which: impl Fn(&NeededCapability) -> bool,
 ) -> io::Result<Vec<&'static NeededCapability>> {
-    let sets = CapabilitySets::get()?;
+    let sets = CapabilitySets::read_current()?;
     Ok(NEEDED_CAPABILITIES
         .iter()
         .filter(|need| sets.has_capability(need.capability_number) && which(need))
@@ -188,7 +191,7 @@ pub(super) fn drop_bpf_capabilities() -> io::Result<Vec<&'static str>> {
             .iter()
             .any(|known| NEEDED_CAPABILITIES[*known].capability_number == need.capability_number)
     };
-    let before = CapabilitySets::get()?;
+    let before = CapabilitySets::read_current()?;
     // If the kernel already refuses access to BPF maps now, the process has no map and needs no right for
     // maps.
     let there_are_none = seccomp::kernel_refuses_bpf_maps();
@@ -206,20 +209,21 @@ pub(super) fn drop_bpf_capabilities() -> io::Result<Vec<&'static str>> {
     } else {
         SYS_ADMIN_INDEX
     };
-    reduce_capabilities(&capabilities_of_process(|need| {
+    reduce_capabilities(&capability_system_call(|need| {
         !loads(need) || maps_need_it && need.capability_number == NEEDED_CAPABILITIES[bpf].capability_number
     })?)
 }
 
 /// Drops all capabilities except the one to open files of other users.
 pub(super) fn drop_all_except_file_access() -> io::Result<Vec<&'static str>> {
-    reduce_capabilities(&capabilities_of_process(|need| need.capability_number == DAC_OVERRIDE_NUMBER)?)
+    reduce_capabilities(&capability_system_call(|need| need.capability_number == DAC_OVERRIDE_NUMBER)?)
 }
 
 /// Returns the first of the plan's paths that the process can use only with the capability to override owners
 /// and modes. `None` if there is no such path, or if the process lacks the capability.
 pub(super) fn file_of_other_user(plan: &SandboxPlan) -> Option<PathBuf> {
-    let before = CapabilitySets::get().ok().filter(|sets| sets.has_capability(DAC_OVERRIDE_NUMBER))?;
+    let before =
+        CapabilitySets::read_current().ok().filter(|sets| sets.has_capability(DAC_OVERRIDE_NUMBER))?;
     let mut without = before;
     without.0[0].effective &= !(1 << DAC_OVERRIDE_NUMBER | 1 << DAC_READ_SEARCH_NUMBER);
     without.set_capabilities().ok()?;
@@ -234,7 +238,7 @@ pub(super) fn file_of_other_user(plan: &SandboxPlan) -> Option<PathBuf> {
 fn denies_access(path: &[u8], mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path) else { return false };
     // SAFETY: the path ends with a zero octet and lives until the call has returned.
-    let result = check_result(unsafe {
+    let result = check_call_result(unsafe {
         libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS)
     });
     // Before Linux 5.8 the kernel cannot check the access without the capability, so the process keeps it.

@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::{SandboxPlan, check_result};
+use super::{SandboxPlan, check_call_result};
 
 const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
 const LANDLOCK_RULE_PATH_BENEATH: libc::c_int = 1;
@@ -108,9 +108,9 @@ pub(super) struct LandlockRuleset {
 }
 
 /// Returns the Landlock version of the kernel; 0 without Landlock.
-pub fn version() -> u32 {
+pub fn kernel_abi_version() -> u32 {
     // SAFETY: with this flag the kernel reads no structure.
-    let result = check_result(unsafe {
+    let result = check_call_result(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
             std::ptr::null::<RulesetAttributes>(),
@@ -135,7 +135,7 @@ pub(super) fn explain_error(error: &io::Error) -> String {
 
 impl LandlockRuleset {
     pub(super) fn new(plan: &SandboxPlan) -> io::Result<LandlockRuleset> {
-        let abi = version();
+        let abi = kernel_abi_version();
         let since = |version: u32, rights: u64| if abi >= version { rights } else { 0 };
         let files = ACCESS_OF_FIRST_VERSION
             | since(2, ACCESS_REFER)
@@ -152,7 +152,7 @@ impl LandlockRuleset {
         };
         // SAFETY: the kernel reads a structure of the given length, which lives until the call has returned.
         // Fields that the kernel does not know are zero, which it accepts.
-        let fd = check_result(unsafe {
+        let fd = check_call_result(unsafe {
             libc::syscall(
                 libc::SYS_landlock_create_ruleset,
                 &raw const attr,
@@ -225,7 +225,7 @@ impl LandlockRuleset {
     fn add_rule(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
         // SAFETY: the kernel reads the rule, a structure of the type that `kind` names. The caller keeps it
         // alive until this function returns.
-        check_result(unsafe {
+        check_call_result(unsafe {
             libc::syscall(libc::SYS_landlock_add_rule, self.ruleset_fd.as_raw_fd(), kind, rule, 0_u32)
         })
         .map(drop)
@@ -235,7 +235,7 @@ impl LandlockRuleset {
     /// `no_new_privs`.
     pub(super) fn restrict_process(self) -> io::Result<u32> {
         // SAFETY: the call takes only numbers.
-        check_result(unsafe {
+        check_call_result(unsafe {
             libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset_fd.as_raw_fd(), 0_u32)
         })?;
         FILES_OF_RULES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.open_paths);

@@ -105,11 +105,11 @@ pub fn enter_sandbox(plan: &SandboxPlan) -> EnforcedLimits {
         Ok(kept) => held.remaining_capabilities = kept,
         Err(error) => held.missing_limits.push(format!("carnet cannot drop its capabilities: {error}")),
     }
-    match process_control(libc::PR_SET_NO_NEW_PRIVS, 1) {
+    match call_prctl(libc::PR_SET_NO_NEW_PRIVS, 1) {
         Ok(()) => held.no_new_privileges = true,
         Err(error) => held.missing_limits.push(format!("carnet cannot set no_new_privs: {error}")),
     }
-    if let Err(error) = process_control(libc::PR_SET_DUMPABLE, 0) {
+    if let Err(error) = call_prctl(libc::PR_SET_DUMPABLE, 0) {
         held.missing_limits.push(format!("other processes of this user can read carnet's memory: {error}"));
     }
     match ruleset.and_then(landlock::LandlockRuleset::restrict_process) {
@@ -165,14 +165,14 @@ pub fn with_umask<T>(mask: u32, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn process_control(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+fn call_prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     let zero: libc::c_ulong = 0;
     // SAFETY: these options take only numbers.
-    check_result(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
+    check_call_result(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
 }
 
 /// Returns the result of a system call, or the kernel's error.
-fn check_result(result: libc::c_long) -> io::Result<libc::c_long> {
+fn check_call_result(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 

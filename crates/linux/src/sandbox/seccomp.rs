@@ -42,7 +42,7 @@ pub(super) fn kernel_refuses_bpf_maps() -> bool {
     let mut attr = [0_u64; 16];
     attr[0] = u64::from(u32::MAX >> 1);
     // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
-    let result = super::check_result(unsafe {
+    let result = super::check_call_result(unsafe {
         libc::syscall(libc::SYS_bpf, MAP_LOOKUP_ELEM, attr.as_mut_ptr(), size_of_val(&attr))
     });
     result.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
@@ -63,7 +63,7 @@ pub(super) fn explain_error(error: &io::Error) -> String {
 mod seccomp_filter {
     use std::io;
 
-    use super::super::{SandboxPlan, check_result};
+    use super::super::{SandboxPlan, check_call_result};
 
     #[cfg(target_arch = "x86_64")]
     const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
@@ -405,7 +405,7 @@ mod seccomp_filter {
             filter: program.as_ptr().cast_mut(),
         };
         // SAFETY: the kernel reads the program, which lives until the call has returned, and writes nothing.
-        let result = check_result(unsafe {
+        let result = check_call_result(unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const whole)
         });
         match result? {

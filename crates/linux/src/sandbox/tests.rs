@@ -80,15 +80,15 @@ fn landlock_version_for(attempt: &str) -> u32 {
 }
 
 /// Objects of a process outside of the sandbox: a folder, two listeners and an abstract socket.
-struct OutsideObjects {
+struct ObjectsOutsideSandbox {
     folder: PathBuf,
     named_listener: TcpListener,
     other_listener: TcpListener,
     _hidden_socket: UnixListener,
 }
 
-impl OutsideObjects {
-    fn new() -> OutsideObjects {
+impl ObjectsOutsideSandbox {
+    fn new() -> ObjectsOutsideSandbox {
         static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("carnet-sandbox-{}-{number}", std::process::id()));
@@ -98,7 +98,7 @@ impl OutsideObjects {
         }
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
         let hidden = SocketAddr::from_abstract_name(folder.as_os_str().as_encoded_bytes()).unwrap();
-        OutsideObjects {
+        ObjectsOutsideSandbox {
             folder,
             named_listener: listener(),
             other_listener: listener(),
@@ -136,7 +136,7 @@ impl OutsideObjects {
     }
 }
 
-impl Drop for OutsideObjects {
+impl Drop for ObjectsOutsideSandbox {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -147,16 +147,16 @@ fn each_forbidden_action_is_refused_by_its_sandbox_layer() {
     let root = nix::unistd::geteuid().is_root()
         && !capabilities::needed_capabilities(&plan_with_everything(), true).is_empty();
     let filters = cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
-    if !root || landlock::version() == 0 || !filters {
+    if !root || landlock::kernel_abi_version() == 0 || !filters {
         let reason = "needs root, Landlock (Linux 5.13) and a list of system calls for this architecture";
         assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1") || !filters, "{reason}");
         println!("\nSKIPPED: {reason}");
         return;
     }
-    let outside = OutsideObjects::new();
+    let outside = ObjectsOutsideSandbox::new();
     for (attempt, expected) in ATTEMPTS {
-        if landlock::version() < landlock_version_for(attempt) {
-            println!("\nSKIPPED: {attempt}: Landlock {} is too old", landlock::version());
+        if landlock::kernel_abi_version() < landlock_version_for(attempt) {
+            println!("\nSKIPPED: {attempt}: Landlock {} is too old", landlock::kernel_abi_version());
             continue;
         }
         match outside.attempt_in_child(attempt, "nothing") {
@@ -184,7 +184,7 @@ fn unlisted_system_calls_fail_as_on_older_kernel() {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
         return;
     }
-    let outside = OutsideObjects::new();
+    let outside = ObjectsOutsideSandbox::new();
     assert_eq!(outside.attempt_in_child("clone3", "nothing"), Refused(Errno::EINVAL));
     for attempt in ["clone3", "call-of-the-future"] {
         assert_eq!(outside.attempt_in_child(attempt, "seccomp"), Refused(Errno::ENOSYS), "{attempt}");
@@ -199,7 +199,7 @@ fn right_to_load_programs_is_given_up_in_all_threads() {
         println!("\nSKIPPED: needs root");
         return;
     }
-    let outside = OutsideObjects::new();
+    let outside = ObjectsOutsideSandbox::new();
     for attempt in ["make-map", "make-map-in-thread"] {
         if outside.attempt_in_child(attempt, "programs") == Refused(Errno::ENOSYS) {
             println!("\nSKIPPED: needs a kernel with BPF");
@@ -218,7 +218,7 @@ fn configured_files_of_other_users_keep_capability() {
         println!("\nSKIPPED: needs root");
         return;
     }
-    let outside = OutsideObjects::new();
+    let outside = ObjectsOutsideSandbox::new();
     let plan =
         |folder: &Path| SandboxPlan { writable_folders: vec![folder.to_owned()], ..SandboxPlan::default() };
     let folder = outside.folder.join("own");
@@ -299,13 +299,13 @@ fn child_process_of_sandbox_test() {
             capabilities::drop_capabilities_except(&capabilities::needed_capabilities(&plan, false)).unwrap();
         }
         "landlock" => {
-            process_control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
+            call_prctl(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
             landlock::LandlockRuleset::new(&plan)
                 .and_then(landlock::LandlockRuleset::restrict_process)
                 .unwrap();
         }
         "seccomp" => {
-            process_control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
+            call_prctl(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
             seccomp::restrict(&plan).unwrap();
         }
         "all" | "programs" | "settled" => {
@@ -355,7 +355,7 @@ fn make_attempt(
         let [a, b, c, d, e, f] = arguments;
         // SAFETY: each call below gets numbers, null pointers, or pointers to values that live until it has
         // returned.
-        check_result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+        check_call_result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
     };
     let parent = libc::c_long::from(nix::unistd::getppid().as_raw());
     match attempt {
@@ -375,7 +375,7 @@ fn make_attempt(
             let mut octets: libc::c_int = 0;
             // SAFETY: the kernel writes one integer to the pointer's target.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
-            check_result(result.into()).map(drop)
+            check_call_result(result.into()).map(drop)
         }
         "make-map" => create_bpf_map(),
         "execute" => Err(Command::new("/bin/sh").args(["-c", "echo RESULT=0"]).exec()),
@@ -397,7 +397,7 @@ fn make_attempt(
             let file = "/proc/sys/kernel/hostname";
             let mut name = [0_u8; 65];
             // SAFETY: the kernel writes at most this number of octets.
-            check_result(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
+            check_call_result(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
             let length = name.iter().position(|octet| *octet == 0).unwrap_or(64);
             // Writes the host name that the machine already has.
             fs::OpenOptions::new()
@@ -432,7 +432,7 @@ fn make_attempt(
                     0,
                 )
             };
-            match check_result(read) {
+            match check_call_result(read) {
                 Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
                 result => result.map(drop),
             }
@@ -448,10 +448,10 @@ fn make_attempt(
         "packet-socket" => create_socket(libc::AF_PACKET, libc::SOCK_DGRAM, 0),
         "other-netlink" => create_socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT),
         "find-programs" => {
-            const PROG_GET_NEXT_ID: libc::c_long = 11;
+            const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
             let mut attr = [0_u64; 16];
             let attr = attr.as_mut_ptr() as libc::c_long;
-            match call(libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
+            match call(libc::SYS_bpf, [BPF_PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
                 // ENOENT means that no BPF program exists, so the sandbox has not refused the call.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
                 result => result.map(drop),
@@ -476,10 +476,10 @@ fn create_bpf_map() -> io::Result<()> {
     // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, attr.as_mut_ptr(), size_of_val(&attr)) };
-    check_result(result).map(drop)
+    check_call_result(result).map(drop)
 }
 
 fn create_socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes numbers, and the descriptor ends with the process.
-    check_result(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
+    check_call_result(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
 }

@@ -26,8 +26,8 @@ use super::kernel::{
     KernelEvent, KernelState, ObjectOwner, RequestResult, SimulatedAddress, SimulatedIpv4Route,
     SimulatedIpv4Rule, SimulatedLink, SimulatedRoute, SimulatedRouteAction, SimulatedRule,
 };
+use crate::kernel_settings::SettingsTree;
 use crate::netlink::NetlinkChannel;
-use crate::settings::SettingsTree;
 
 /// Errors that a kernel may return for any request.
 const RANDOM_ERRORS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
@@ -54,12 +54,12 @@ impl SimulatedChannel {
 }
 
 impl NetlinkChannel for SimulatedChannel {
-    fn port(&self) -> u32 {
+    fn port_id(&self) -> u32 {
         CARNET_PORT_ID
     }
 
-    fn kernel_keeps_marks(&self) -> bool {
-        self.simulated_kernel.borrow().keeps_marks
+    fn kernel_stores_address_protocol(&self) -> bool {
+        self.simulated_kernel.borrow().stores_address_protocol
     }
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
@@ -537,9 +537,9 @@ fn parse_ipv4_rule_message(message: &RuleMessage) -> SimulatedIpv4Rule {
 }
 
 /// The settings of a simulated kernel.
-pub(super) struct SimulatedTree(pub(super) Rc<RefCell<KernelState>>);
+pub(super) struct SimulatedSettings(pub(super) Rc<RefCell<KernelState>>);
 
-impl SettingsTree for SimulatedTree {
+impl SettingsTree for SimulatedSettings {
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>> {
         self.fail_at_random()?;
         Ok(self.0.borrow().setting_value(interface, name))
@@ -557,7 +557,7 @@ impl SettingsTree for SimulatedTree {
     }
 }
 
-impl SimulatedTree {
+impl SimulatedSettings {
     /// Fails at random, as a write of a real setting may.
     fn fail_at_random(&self) -> io::Result<()> {
         let mut state = self.0.borrow_mut();

@@ -237,7 +237,7 @@ impl Disk for SimulatedDisk {
         Ok(self.file(inode))
     }
 
-    fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
+    fn is_file_at_path(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
         let open = file.identity()?.1;
         Ok(self.state().visible_names.get(path) == Some(&open))
     }

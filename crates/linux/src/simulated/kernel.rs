@@ -162,7 +162,7 @@ pub(super) struct KernelState {
     pub(super) failure_probability: f64,
     pub(super) boot_number: u32,
     /// Whether addresses store the mark of their owner; a kernel before Linux 5.18 does not.
-    pub(super) keeps_marks: bool,
+    pub(super) stores_address_protocol: bool,
     /// Number of further steps after which the process counts as dead, with the disk, which then refuses all
     /// requests too. `None` if the process does not die.
     pub(super) steps_until_death: Option<(u32, SimulatedDisk)>,
@@ -191,7 +191,7 @@ impl KernelState {
             rng,
             failure_probability: 0.0,
             boot_number: 0,
-            keeps_marks: true,
+            stores_address_protocol: true,
             interfaces_left_forwarding: BTreeSet::new(),
             links_without_ipv6: BTreeSet::new(),
             steps_until_death: None,
@@ -302,7 +302,7 @@ impl KernelState {
     }
 
     pub(super) fn add_address(&mut self, mut address: SimulatedAddress) -> RequestResult {
-        if !self.keeps_marks {
+        if !self.stores_address_protocol {
             address.protocol = 0;
         }
         let is_same = |it: &SimulatedAddress| (it.index, it.address) == (address.index, address.address);
@@ -653,7 +653,7 @@ impl KernelState {
     }
 
     /// Handles the end of carnet's process: the TUN device vanishes, and the kernel sends no more events.
-    pub(super) fn end_of_process(&mut self) {
+    pub(super) fn release_process_resources(&mut self) {
         self.unread_events = None;
         self.has_lost_events = false;
         if let Some(index) = self.find_link(TUNNEL_DEVICE).map(|link| link.index) {
@@ -663,7 +663,7 @@ impl KernelState {
 
     /// Returns the objects that carnet has left, and the missing objects of other programs. The caller must
     /// call this only while carnet does not run.
-    pub(super) fn leftovers(&self) -> Vec<String> {
+    pub(super) fn leftover_objects(&self) -> Vec<String> {
         let mut left = self.foreign_changes.clone();
         let of = |maker: ObjectOwner| maker == ObjectOwner::Station;
         left.extend(
@@ -709,7 +709,7 @@ impl KernelState {
     }
 
     /// Returns the number of objects with carnet's mark.
-    pub(super) fn count_marked_objects(&self) -> usize {
+    pub(super) fn count_objects_of_carnet(&self) -> usize {
         self.routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.ipv4_routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
@@ -727,11 +727,11 @@ impl KernelState {
     ) -> PacketPath {
         for SimulatedRule { rule, .. } in &self.rules {
             let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
-                && rule.from.is_none_or(|it| it.contains(&source))
-                && rule.to.is_none_or(|it| it.contains(&destination))
-                && rule.protocol.is_none_or(|it| it == protocol)
-                // A rule with ports does not match, because the simulated packets have no ports.
-                && rule.ports.is_none();
+&& rule.from.is_none_or(|it| it.contains(&source))
+&& rule.to.is_none_or(|it| it.contains(&destination))
+&& rule.protocol.is_none_or(|it| it == protocol)
+// A rule with ports does not match, because the simulated packets have no ports.
+&& rule.ports.is_none();
             if !matches {
                 continue;
             }

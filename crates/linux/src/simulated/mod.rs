@@ -20,15 +20,15 @@ use carnet_base::Rng;
 use carnet_nemo::forwarding::desired::{EntryChange, TABLE_MAIN, TUNNEL_DEVICE};
 use ipnet::{Ipv4Net, Ipv6Net};
 
+use crate::entry_installer::EntryInstaller;
 use crate::error::Result;
 use crate::event::PlatformEvent;
-use crate::installer::Installer;
+use crate::kernel_settings::KernelSettings;
+use crate::kernel_state_keeper::KernelStateKeeper;
 use crate::netlink::NetlinkRequests;
-use crate::settings::KernelSettings;
-use crate::state_keeper::StateKeeper;
-use crate::undo::{FileValidity, UndoFile};
+use crate::undo_file::{FileValidity, UndoFile};
 
-use channel::{SimulatedChannel, SimulatedTree};
+use channel::{SimulatedChannel, SimulatedSettings};
 pub use disk::SimulatedDisk;
 pub use kernel::PacketPath;
 use kernel::{
@@ -78,8 +78,8 @@ impl SimulatedKernel {
     }
 
     /// Makes this kernel like one before Linux 5.18, which stores no mark of an address.
-    pub fn keep_no_marks(&self) {
-        self.0.borrow_mut().keeps_marks = false;
+    pub fn store_no_address_protocols(&self) {
+        self.0.borrow_mut().stores_address_protocol = false;
     }
 
     /// Adds an interface that is down.
@@ -110,7 +110,7 @@ impl SimulatedKernel {
     }
 
     /// Sets a setting as an operator does. Does nothing if the setting already has this value.
-    pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
+    pub fn set_setting(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
         if state.setting_value(interface, name).as_deref() != Some(value) {
             let _ = state.set_setting(interface, name, value, ObjectOwner::Other);
@@ -253,7 +253,7 @@ impl SimulatedKernel {
 
     /// Handles the end of carnet's process.
     pub fn end_process(&self) {
-        self.0.borrow_mut().end_of_process();
+        self.0.borrow_mut().release_process_resources();
     }
 
     /// Boots the machine again after a power cut.
@@ -271,13 +271,13 @@ impl SimulatedKernel {
 
     /// Returns the objects that carnet has left or changed. The caller must call this only while carnet does
     /// not run.
-    pub fn leftovers(&self) -> Vec<String> {
-        self.0.borrow().leftovers()
+    pub fn leftover_objects(&self) -> Vec<String> {
+        self.0.borrow().leftover_objects()
     }
 
     /// Returns the number of routes and rules with carnet's mark.
-    pub fn count_marked_objects(&self) -> usize {
-        self.0.borrow().count_marked_objects()
+    pub fn count_objects_of_carnet(&self) -> usize {
+        self.0.borrow().count_objects_of_carnet()
     }
 
     /// Returns a text for each object that is not the kernel's own.
@@ -294,46 +294,46 @@ impl SimulatedKernel {
 
 /// A process that uses the platform on a simulated machine.
 #[derive(Debug)]
-pub struct SimulatedMachine {
+pub struct SimulatedPlatform {
     simulated_kernel: SimulatedKernel,
-    state_keeper: StateKeeper,
+    state_keeper: KernelStateKeeper,
     events: VecDeque<PlatformEvent>,
-    failures: u32,
+    consecutive_failures: u32,
 }
 
-impl SimulatedMachine {
+impl SimulatedPlatform {
     /// Opens the platform, as [`Platform::open`](crate::Platform::open) does.
     ///
     /// # Errors
     /// Fails as [`Platform::open`](crate::Platform::open) does. After an error no object of this process
     /// remains.
-    pub fn open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedMachine> {
-        let result = SimulatedMachine::try_open(kernel, disk, undo);
+    pub fn open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedPlatform> {
+        let result = SimulatedPlatform::try_open(kernel, disk, undo);
         if result.is_err() {
             kernel.end_process();
         }
         result
     }
 
-    fn try_open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedMachine> {
+    fn try_open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedPlatform> {
         let mut state = kernel.0.borrow_mut();
         let index = state.add_link(TUNNEL_DEVICE);
         let place = FileValidity { boot_id: state.boot_number.to_string(), netns: 1, netns_cookie: 1 };
         drop(state);
         let requests = NetlinkRequests::over_channel(Box::new(SimulatedChannel::new(kernel.0.clone())));
-        let switches = KernelSettings::for_tree(Box::new(SimulatedTree(kernel.0.clone())));
+        let switches = KernelSettings::for_tree(Box::new(SimulatedSettings(kernel.0.clone())));
         let undo = UndoFile::open_on_disk(Box::new(disk.clone()), undo, place);
-        let installer = Installer::open(requests, switches, undo, index)?;
+        let installer = EntryInstaller::open(requests, switches, undo, index)?;
         let mut state = kernel.0.borrow_mut();
         state.unread_events = Some(VecDeque::new());
         state.set_link(index, true, true);
         drop(state);
-        let keeper = StateKeeper::new(installer);
-        let mut machine = SimulatedMachine {
+        let keeper = KernelStateKeeper::new(installer);
+        let mut machine = SimulatedPlatform {
             simulated_kernel: kernel.clone(),
             state_keeper: keeper,
             events: VecDeque::new(),
-            failures: 0,
+            consecutive_failures: 0,
         };
         machine.refresh()?;
         Ok(machine)
@@ -344,13 +344,13 @@ impl SimulatedMachine {
     /// # Errors
     /// Fails as [`Platform::apply_change`](crate::Platform::apply_change) does.
     pub fn apply_change(&mut self, change: &EntryChange) -> Result<()> {
-        self.state_keeper.installer.apply_change(change)
+        self.state_keeper.entry_installer.apply_change(change)
     }
 
     /// Applies the changes since the last commit to the fast path, like
     /// [`Platform::commit_to_fast_path`](crate::Platform::commit_to_fast_path).
     pub fn commit_changes(&mut self) {
-        self.state_keeper.commit();
+        self.state_keeper.commit_changes();
     }
 
     /// Reads the kernel's events, and returns the events of the platform that they cause.
@@ -370,13 +370,13 @@ impl SimulatedMachine {
             self.state_keeper.netlink_changes.handle_overrun();
         }
         let result = self.refresh();
-        self.failures = if result.is_err() { self.failures + 1 } else { 0 };
+        self.consecutive_failures = if result.is_err() { self.consecutive_failures + 1 } else { 0 };
         result.map(|()| self.events.drain(..).collect())
     }
 
     /// Returns the value of [`Platform::consecutive_failures`](crate::Platform::consecutive_failures).
     pub fn consecutive_failures(&self) -> u32 {
-        self.failures
+        self.consecutive_failures
     }
 
     fn refresh(&mut self) -> Result<()> {
@@ -394,12 +394,13 @@ impl SimulatedMachine {
 
     /// Returns whether the platform still has to repeat a refused request.
     pub fn has_refused_requests(&self) -> bool {
-        self.state_keeper.installer.has_failed_entries() || self.state_keeper.installer.is_contested()
+        self.state_keeper.entry_installer.has_failed_entries()
+            || self.state_keeper.entry_installer.has_setting_contest()
     }
 
     /// Returns the value of [`Platform::obstacle_messages`](crate::Platform::obstacle_messages).
     pub fn obstacle_messages(&self) -> Vec<String> {
-        self.state_keeper.installer.obstacle_messages()
+        self.state_keeper.entry_installer.obstacle_messages()
     }
 
     /// Advances the platform by one second.
@@ -410,12 +411,12 @@ impl SimulatedMachine {
     /// Returns a text for each difference between the kernel's state and the desired state.
     pub fn differences(&self) -> Vec<String> {
         let state = self.simulated_kernel.0.borrow();
-        differences::differences_from(&state, self.state_keeper.installer.desired_entries())
+        differences::differences_from(&state, self.state_keeper.entry_installer.desired_entries())
     }
 
     /// Returns the number of entries that the platform stores.
     pub fn entry_count(&self) -> usize {
-        self.state_keeper.installer.entry_count() + self.events.len()
+        self.state_keeper.entry_installer.entry_count() + self.events.len()
     }
 
     /// Closes the platform, as [`Platform::close`](crate::Platform::close) does.
@@ -423,7 +424,7 @@ impl SimulatedMachine {
     /// # Errors
     /// Fails as [`Platform::close`](crate::Platform::close) does.
     pub fn close(mut self) -> Result<()> {
-        let result = self.state_keeper.installer.remove_all_entries();
+        let result = self.state_keeper.entry_installer.remove_all_entries();
         self.simulated_kernel.end_process();
         result
     }

@@ -66,7 +66,7 @@ struct CandidatePacket {
     payload_length: usize,
     sequence: u32,
     /// Whether no packet may follow this one in its burst (PSH).
-    push: bool,
+    has_push_flag: bool,
 }
 
 /// Burst of one or more packets of a flow, not written yet.
@@ -88,7 +88,7 @@ impl PacketCoalescer {
 
     /// Appends a packet to a burst, or begins a new burst with it. Returns false if the caller must write the
     /// packet unchanged. First writes the bursts to `sink` that must precede the packet.
-    pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl FrameSink) -> bool {
+    pub(crate) fn push_packet(&mut self, packet: &[u8], sink: &mut impl FrameSink) -> bool {
         let transport = match packet.get(6) {
             Some(&protocol::TCP) if self.burst_kinds.accepts_tcp => Transport::Tcp,
             Some(&protocol::UDP) if self.burst_kinds.accepts_udp => Transport::Udp,
@@ -109,13 +109,13 @@ impl PacketCoalescer {
             {
                 // Check a packet's checksum only when a second packet joins it: a single packet is written
                 // unchanged.
-                if held.packet_count > 1 || is_intact(held.packet(), transport) {
-                    if !is_intact(packet, transport) {
+                if held.packet_count > 1 || has_valid_checksum(held.packet_octets(), transport) {
+                    if !has_valid_checksum(packet, transport) {
                         self.write_burst(at, sink);
                         return false;
                     }
                     held.append_packet(candidate, packet);
-                    if held.is_full(candidate) {
+                    if held.is_full_after(candidate) {
                         self.write_burst(at, sink);
                     }
                     return true;
@@ -123,7 +123,7 @@ impl PacketCoalescer {
             }
             self.write_burst(at, sink);
         }
-        let Some(candidate) = candidate.filter(|candidate| !candidate.push) else { return false };
+        let Some(candidate) = candidate.filter(|candidate| !candidate.has_push_flag) else { return false };
         if self.held_bursts.len() >= MAX_HELD_FLOWS {
             self.write_burst(0, sink);
         }
@@ -189,24 +189,24 @@ impl CandidatePacket {
             headers_length: HEADER_LEN + header,
             payload_length: payload,
             sequence,
-            push,
+            has_push_flag: push,
         })
     }
 }
 
 impl HeldBurst {
-    fn packet(&self) -> &[u8] {
+    fn packet_octets(&self) -> &[u8] {
         self.frame_octets.get(virtio::VIRTIO_HEADER_LENGTH..).unwrap_or_default()
     }
 
     /// Compares addresses and protocol, and the octets at the offset of the ports, whatever the protocol.
     fn is_same_flow(&self, packet: &[u8]) -> bool {
-        let mine = self.packet();
+        let mine = self.packet_octets();
         mine.get(6) == packet.get(6) && mine.get(8..44) == packet.get(8..44)
     }
 
     fn may_append(&self, next: &CandidatePacket, packet: &[u8]) -> bool {
-        let (mine, first) = (self.packet(), &self.first_packet);
+        let (mine, first) = (self.packet_octets(), &self.first_packet);
         // Compares version, traffic class, flow label, and hop limit.
         let same_ip = mine.get(..4) == packet.get(..4) && mine.get(7) == packet.get(7);
         let room = mine.len() + next.payload_length <= MAX_BURST_LENGTH;
@@ -237,7 +237,7 @@ impl HeldBurst {
         self.frame_octets.extend_from_slice(packet.get(next.headers_length..).unwrap_or_default());
         self.packet_count += 1;
         self.next_sequence = self.next_sequence.wrapping_add(next.payload_length as u32);
-        if next.push
+        if next.has_push_flag
             && let Some(flags) =
                 self.frame_octets.get_mut(virtio::VIRTIO_HEADER_LENGTH + HEADER_LEN + TCP_FLAGS_OFFSET)
         {
@@ -246,8 +246,8 @@ impl HeldBurst {
     }
 
     /// Returns whether the burst is complete after the packet `last`.
-    fn is_full(&self, last: &CandidatePacket) -> bool {
-        last.push
+    fn is_full_after(&self, last: &CandidatePacket) -> bool {
+        last.has_push_flag
             || last.payload_length < self.first_packet.payload_length
             || self.first_packet.transport == Transport::Udp && self.packet_count >= MAX_DATAGRAMS_PER_BURST
     }
@@ -261,7 +261,7 @@ impl HeldBurst {
         }
         let header = VirtioHeader {
             unfinished_checksum: Some(UnfinishedChecksum {
-                covered_from: HEADER_LEN as u16,
+                checksum_start: HEADER_LEN as u16,
                 checksum_offset: transport.checksum_offset() as u16,
             }),
             burst_properties: Some(BurstProperties { transport, segment_size: payload as u16 }),
@@ -287,11 +287,14 @@ impl HeldBurst {
 /// Returns the sum of the pseudo-header for `length` octets of TCP or UDP (RFC 8200 8.1).
 pub(crate) fn pseudo_header_sum(packet: &[u8], transport: Transport, length: usize) -> u16 {
     let addresses = checksum::ones_complement_sum(packet.get(8..HEADER_LEN).unwrap_or_default());
-    checksum::ones_complement_add(addresses, checksum::protocol_and_length(transport.protocol(), length))
+    checksum::ones_complement_add(
+        addresses,
+        checksum::sum_of_protocol_and_length(transport.protocol(), length),
+    )
 }
 
 /// Returns whether the checksum of a packet without extension headers is right.
-fn is_intact(packet: &[u8], transport: Transport) -> bool {
+fn has_valid_checksum(packet: &[u8], transport: Transport) -> bool {
     let rest = packet.get(HEADER_LEN..).unwrap_or_default();
     checksum::ones_complement_add(
         pseudo_header_sum(packet, transport, rest.len()),

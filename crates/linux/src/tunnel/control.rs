@@ -75,7 +75,7 @@ impl ControlQueues {
     /// Waits until a queue may have packets. With a time `from`, always waits until this time, even if
     /// packets arrive earlier. Safe to cancel.
     pub(super) async fn queue_readable(&self, from: Option<Instant>) -> io::Result<()> {
-        self.set_reporting(from.is_none())?;
+        self.set_packet_reports(from.is_none())?;
         if let Some(from) = from {
             sleep_until(from).await;
             return Ok(());
@@ -91,18 +91,18 @@ impl ControlQueues {
     }
 
     /// Returns whether both queues were empty at the last check. Makes no system call.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn are_queues_empty(&self) -> bool {
         self.reports_packets.load(Ordering::Relaxed)
             && self.readable_queues.try_io(Interest::READABLE, |_| Ok(())).is_err()
     }
 
-    /// Notes that all packets have been read, so that [`Self::is_quiet`] may return true.
-    pub(super) fn note_queues_read(&self) {
+    /// Notes that all packets have been read, so that [`Self::are_queues_empty`] may return true.
+    pub(super) fn note_all_packets_read(&self) {
         // Ignore an error: the task that waits for the queues will get the same error.
         let _ = self.readable_queues.try_io(Interest::READABLE, QueueEpoll::check_for_packets);
     }
 
-    fn set_reporting(&self, listens: bool) -> io::Result<()> {
+    fn set_packet_reports(&self, listens: bool) -> io::Result<()> {
         if self.reports_packets.swap(listens, Ordering::Relaxed) != listens {
             // With EPOLLIN the epoll reports packets and errors; with EPOLLONESHOT alone it reports only
             // errors. A removed device also causes an error in the first queue.
@@ -135,7 +135,7 @@ mod tests {
     fn read_queue(queues: &ControlQueues, number: usize) {
         let mut file = File::from(queues.queue_files[number].try_clone().expect("a copy"));
         file.read_exact(&mut [0]).expect("an octet");
-        queues.note_queues_read();
+        queues.note_all_packets_read();
     }
 
     async fn is_readable(queues: &ControlQueues) -> bool {
@@ -145,14 +145,14 @@ mod tests {
     #[tokio::test]
     async fn control_queues_report_packets_until_they_are_read() {
         let (queues, mut to) = two_queues();
-        assert!(!is_readable(&queues).await && queues.is_quiet());
+        assert!(!is_readable(&queues).await && queues.are_queues_empty());
         for (number, to) in to.iter_mut().enumerate() {
             to.write_all(&[1, 2]).expect("written");
-            assert!(is_readable(&queues).await && !queues.is_quiet(), "{number}");
+            assert!(is_readable(&queues).await && !queues.are_queues_empty(), "{number}");
             read_queue(&queues, number);
-            assert!(is_readable(&queues).await && !queues.is_quiet(), "there is one more: {number}");
+            assert!(is_readable(&queues).await && !queues.are_queues_empty(), "there is one more: {number}");
             read_queue(&queues, number);
-            assert!(!is_readable(&queues).await && queues.is_quiet(), "{number}");
+            assert!(!is_readable(&queues).await && queues.are_queues_empty(), "{number}");
         }
     }
 
@@ -170,9 +170,9 @@ mod tests {
         gathering.await.expect("no queue became readable in time");
         assert!(Instant::now() >= until);
         // The station may read packets although no packet has woken it.
-        assert!(!queues.is_quiet());
+        assert!(!queues.are_queues_empty());
         assert!(is_readable(&queues).await, "it came while nobody listened");
         read_queue(&queues, 1);
-        assert!(!is_readable(&queues).await && queues.is_quiet());
+        assert!(!is_readable(&queues).await && queues.are_queues_empty());
     }
 }

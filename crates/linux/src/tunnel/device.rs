@@ -63,7 +63,7 @@ fn attach_steering_program(file: &impl AsRawFd, program: &OwnedFd) -> Result<()>
     if result == 0 {
         Ok(())
     } else {
-        Err(Error::kernel_refusal(
+        Err(Error::from_kernel_refusal(
             "attach the steering program to the TUN queues",
             io::Error::last_os_error(),
         ))
@@ -98,7 +98,7 @@ fn open_clone_device() -> Result<OwnedFd> {
             Some(libc::EACCES | libc::EPERM) => {
                 Error::TunPermission { path: PathBuf::from(TUN_CLONE_DEVICE), answer }
             }
-            _ => Error::kernel_refusal(format!("open {TUN_CLONE_DEVICE}"), answer),
+            _ => Error::from_kernel_refusal(format!("open {TUN_CLONE_DEVICE}"), answer),
         })?;
     Ok(OwnedFd::from(file))
 }
@@ -160,6 +160,6 @@ fn attach_queue(
                     .to_owned(),
             answer,
         },
-        _ => Error::kernel_refusal(format!("create {name}"), answer),
+        _ => Error::from_kernel_refusal(format!("create {name}"), answer),
     })
 }

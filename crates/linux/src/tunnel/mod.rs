@@ -120,7 +120,7 @@ impl TunDevice {
         let first = async || {
             let guard = self.0.file.ready(READABLE_OR_ERROR).await?;
             if guard.ready().is_error() {
-                Err(io::Error::other(Error::tunnel_device_is_gone()))
+                Err(io::Error::other(Error::tunnel_device_gone_error()))
             } else {
                 Ok(())
             }
@@ -150,8 +150,9 @@ impl TunDevice {
     fn try_read(&self, queue: DeviceQueue, buffer: &mut [u8]) -> io::Result<usize> {
         let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain_device_error);
         if queue != DeviceQueue::Forwarded {
-            let file =
-                self.file(queue).filter(|_| !self.control_queues().is_some_and(ControlQueues::is_quiet));
+            let file = self
+                .file(queue)
+                .filter(|_| !self.control_queues().is_some_and(ControlQueues::are_queues_empty));
             return read(file.ok_or(io::ErrorKind::WouldBlock)?);
         }
         // `try_io` accepts only one interest, so try both.
@@ -189,7 +190,8 @@ impl TunDevice {
     /// Creates the TUN device, which is down. Also returns the list of known senders; `None` if the device
     /// has only one queue, for example because `senders` is 0.
     pub(crate) fn create_tun_device(senders: usize) -> Result<(TunDevice, Option<KnownSenders>)> {
-        let unwatched = |error| Error::kernel_refusal(format!("wait for packets of {TUNNEL_DEVICE}"), error);
+        let unwatched =
+            |error| Error::from_kernel_refusal(format!("wait for packets of {TUNNEL_DEVICE}"), error);
         let (file, control, DeviceFeatures { has_header, burst_kinds: kinds }) =
             match create_steered_tun_device(senders) {
                 Ok((file, others, abilities, steering)) => {
@@ -236,7 +238,7 @@ fn create_steered_tun_device(
 /// exists and returns EBADFD.
 fn explain_device_error(error: nix::errno::Errno) -> io::Error {
     match error {
-        nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_device_is_gone()),
+        nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_device_gone_error()),
         other => other.into(),
     }
 }

@@ -34,7 +34,7 @@ impl TunnelReader {
     /// the packets.
     pub fn new(io: TunDevice) -> Self {
         let progress = [DeviceQueue::Known, DeviceQueue::OtherSenders]
-            .map(|queue| (queue, QueueProgress::new(steering::now())));
+            .map(|queue| (queue, QueueProgress::new(steering::monotonic_nanoseconds())));
         TunnelReader {
             tun_device: io,
             packet_buffer: vec![0; PACKET_BUFFER_SIZE].into_boxed_slice(),
@@ -82,8 +82,8 @@ impl TunnelReader {
         loop {
             if let Some((length, segments)) = &mut self.burst_in_buffer {
                 let whole = self.packet_buffer.get(virtio::VIRTIO_HEADER_LENGTH..*length).unwrap_or_default();
-                let length = segments.next(whole, packet.empty_space());
-                if segments.is_done(whole) {
+                let length = segments.next_segment(whole, packet.empty_space());
+                if segments.has_returned_all_segments(whole) {
                     self.burst_in_buffer = None;
                 }
                 if let Some(length) = length {
@@ -135,8 +135,8 @@ impl TunnelReader {
     /// intervals, after it has handled all packets that it has read.
     pub fn move_known_senders(&mut self) {
         let Some(control) = &self.tun_device.0.control_queues else { return };
-        control.queues.note_queues_read();
-        let now = steering::now();
+        control.queues.note_all_packets_read();
+        let now = steering::monotonic_nanoseconds();
         for (queue, progress) in &mut self.queue_progress {
             if let Some(before) =
                 progress.handled_until(now, QUEUE_LENGTH, || self.tun_device.is_empty(*queue))
@@ -160,7 +160,7 @@ fn read_packet(
     buffer: &mut [u8],
 ) -> io::Result<usize> {
     let length = io.try_read(queue, buffer)?;
-    progress.iter_mut().filter(|(of, _)| *of == queue).for_each(|(_, progress)| progress.count_read());
+    progress.iter_mut().filter(|(of, _)| *of == queue).for_each(|(_, progress)| progress.count_packet_read());
     Ok(length)
 }
 

@@ -40,7 +40,7 @@ impl BurstSegments {
     pub(crate) fn new(header: &VirtioHeader, packet: &[u8]) -> Option<BurstSegments> {
         let BurstProperties { transport, segment_size: segment } = header.burst_properties?;
         let unfinished = header.unfinished_checksum?;
-        let start = usize::from(unfinished.covered_from);
+        let start = usize::from(unfinished.checksum_start);
         let is_ipv4 = packet.first()? >> 4 == 4;
         let (least, length) = match packet.get(..HEADER_LEN)? {
             [first, _, _, _, high, low, ..] if first >> 4 == 6 => {
@@ -83,13 +83,13 @@ impl BurstSegments {
     }
 
     /// Returns whether all segments have been returned.
-    pub(crate) fn is_done(&self, packet: &[u8]) -> bool {
+    pub(crate) fn has_returned_all_segments(&self, packet: &[u8]) -> bool {
         self.next_payload_offset >= packet.len()
     }
 
     /// Writes the next segment into `buffer` and returns its length; `None` after the last one. Truncates a
     /// segment that is longer than `buffer`, as a read does.
-    pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
+    pub(crate) fn next_segment(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
         let payload = packet.get(self.next_payload_offset..).filter(|rest| !rest.is_empty())?;
         let payload = payload.get(..self.segment_size).unwrap_or(payload);
         let headers = packet.get(..self.headers_length)?;
@@ -110,7 +110,7 @@ impl BurstSegments {
             true => self.finish_ipv4_header(front, length as u16),
             false => put_number(front, 4, (length - HEADER_LEN) as u16),
         }
-        let start = usize::from(self.unfinished_checksum.covered_from);
+        let start = usize::from(self.unfinished_checksum.checksum_start);
         let transport_length = length - start;
         let transport = front.get_mut(start..)?;
         match self.transport {

@@ -118,7 +118,7 @@ impl SteeringProgram {
 }
 
 /// Returns the monotonic time in nanoseconds, from the clock that BPF programs use.
-pub(super) fn now() -> u64 {
+pub(super) fn monotonic_nanoseconds() -> u64 {
     clock::monotonic_time().as_nanos()
 }
 
@@ -148,7 +148,7 @@ impl KnownSenders {
                 // The sender's earlier packets are in the third queue. If the sender still has an entry in
                 // the map of queues, leave the entry unchanged.
                 let place = SenderQueueValue {
-                    last_packet_at: now(),
+                    last_packet_at: monotonic_nanoseconds(),
                     queue_number: DeviceQueue::OtherSenders as u32,
                     unused: 0,
                 };
@@ -176,7 +176,7 @@ impl KnownSenders {
         let result = match known.get(&key) {
             None => Ok(()),
             Some(0 | 1) => {
-                self.leaving_senders.push_back((address, now()));
+                self.leaving_senders.push_back((address, monotonic_nanoseconds()));
                 known.remove(&key)
             }
             Some(tunnels) => known.put_element(&key, &(tunnels - 1), BPF_ANY),
@@ -194,7 +194,7 @@ impl KnownSenders {
     fn free_removed_entries(&mut self) {
         let SteeringProgram { sender_map: known, queue_map: places, read_until_map: read, .. } =
             &*self.steering;
-        let now = now();
+        let now = monotonic_nanoseconds();
         for _ in 0..2 {
             // After this time, no run of the BPF program is left that found the sender among the known
             // senders.
@@ -234,7 +234,7 @@ impl QueueProgress {
     }
 
     /// Counts a packet that was read from the queue.
-    pub(super) fn count_read(&mut self) {
+    pub(super) fn count_packet_read(&mut self) {
         if let Some(count) = &mut self.packets_since_note {
             *count = count.saturating_add(1);
         }

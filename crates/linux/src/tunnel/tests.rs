@@ -12,7 +12,7 @@ use super::coalescing::{BurstKinds, FrameSink, PacketCoalescer};
 use super::reader::{ReadOutcome, check_packet_checksum};
 use super::segmentation::{BurstSegments, put_number};
 use super::virtio::{BurstProperties, Transport, UnfinishedChecksum, VIRTIO_HEADER_LENGTH, VirtioHeader};
-use super::writer::{BurstDevice, Output};
+use super::writer::{BurstDevice, DeviceOutput};
 
 const TCP_FLAG_ACK: u8 = 0x10;
 const TCP_FLAG_PSH: u8 = 0x08;
@@ -94,13 +94,13 @@ impl FlowPacket {
         let length = packet.len() - 40;
         let sum = checksum::ones_complement_add(
             checksum::ones_complement_sum(&packet[8..40]),
-            checksum::protocol_and_length(self.transport.protocol(), length),
+            checksum::sum_of_protocol_and_length(self.transport.protocol(), length),
         );
         let offset = self.transport.checksum_offset();
         put_number(&mut packet, 40 + offset, sum);
         let header = VirtioHeader {
             unfinished_checksum: Some(UnfinishedChecksum {
-                covered_from: 40,
+                checksum_start: 40,
                 checksum_offset: offset as u16,
             }),
             burst_properties: Some(BurstProperties { transport: self.transport, segment_size: segment }),
@@ -114,10 +114,10 @@ fn segment_burst(header: &VirtioHeader, packet: &[u8]) -> Vec<Vec<u8>> {
     let mut buffer = [0; 70_000];
     let mut segments = BurstSegments::new(header, packet).expect("a burst");
     let mut cut = Vec::new();
-    while let Some(length) = segments.next(packet, &mut buffer) {
+    while let Some(length) = segments.next_segment(packet, &mut buffer) {
         cut.push(buffer[..length].to_vec());
     }
-    assert!(segments.is_done(packet));
+    assert!(segments.has_returned_all_segments(packet));
     cut
 }
 
@@ -150,7 +150,7 @@ const TCP_AND_UDP: BurstKinds = BurstKinds { accepts_tcp: true, accepts_udp: tru
 fn coalesce_packets(packets: &[Vec<u8>]) -> CollectedFrames {
     let (mut coalescer, mut out) = (PacketCoalescer::new(TCP_AND_UDP), CollectedFrames::default());
     for packet in packets {
-        if !coalescer.push(packet, &mut out) {
+        if !coalescer.push_packet(packet, &mut out) {
             out.frame_count += 1;
             out.packets.push(packet.clone());
         }
@@ -172,20 +172,20 @@ fn ipv4_gso_packet_is_segmented_with_valid_headers() {
     let pseudo = |packet: &[u8], length: u16| {
         checksum::ones_complement_add(
             checksum::ones_complement_sum(&packet[12..20]),
-            checksum::protocol_and_length(6, length.into()),
+            checksum::sum_of_protocol_and_length(6, length.into()),
         )
     };
     let sum = pseudo(&packet, length - 20);
     put_number(&mut packet, 36, sum);
     let header = VirtioHeader {
-        unfinished_checksum: Some(UnfinishedChecksum { covered_from: 20, checksum_offset: 16 }),
+        unfinished_checksum: Some(UnfinishedChecksum { checksum_start: 20, checksum_offset: 16 }),
         burst_properties: Some(BurstProperties { transport: Transport::Tcp, segment_size: 1000 }),
         headers_length: 40,
     };
     let mut segments = BurstSegments::new(&header, &packet).expect("an IPv4 burst");
     let (mut payload, mut buffer) = (0, [0; 2000]);
     for (number, expected) in [(0xffff, 1040), (0, 1040), (1, 540)] {
-        let length = segments.next(&packet, &mut buffer).expect("a segment");
+        let length = segments.next_segment(&packet, &mut buffer).expect("a segment");
         let segment = &buffer[..length];
         assert_eq!((length, u16::from_be_bytes([segment[4], segment[5]])), (expected, number));
         assert_eq!(u16::from_be_bytes([segment[2], segment[3]]), length as u16);
@@ -195,7 +195,7 @@ fn ipv4_gso_packet_is_segmented_with_valid_headers() {
         assert_eq!(u32::from_be_bytes([segment[24], segment[25], segment[26], segment[27]]), 1000 + payload);
         payload += length as u32 - 40;
     }
-    assert_eq!(segments.next(&packet, &mut buffer), None);
+    assert_eq!(segments.next_segment(&packet, &mut buffer), None);
 }
 
 #[test]
@@ -338,7 +338,8 @@ fn packets_of_different_streams_are_not_coalesced() {
             checksum::ones_complement_sum(&other[40..]),
             checksum::ones_complement_sum(&other[8..40]),
         );
-        let sum = checksum::ones_complement_add(sum, checksum::protocol_and_length(6, other.len() - 40));
+        let sum =
+            checksum::ones_complement_add(sum, checksum::sum_of_protocol_and_length(6, other.len() - 40));
         let old = u16::from_be_bytes([other[56], other[57]]);
         put_number(&mut expected, 56, checksum::ones_complement_add(old, !sum));
         let packets = [base.with_checksum(), expected];
@@ -387,7 +388,7 @@ fn coalescing_never_corrects_a_wrong_checksum() {
 struct RefusingDevice(i32, RefCell<Vec<Vec<u8>>>);
 
 impl BurstDevice for RefusingDevice {
-    fn packet(&self, packet: &[u8]) -> io::Result<usize> {
+    fn write_packet(&self, packet: &[u8]) -> io::Result<usize> {
         self.1.borrow_mut().push(packet.to_vec());
         Ok(packet.len())
     }
@@ -395,7 +396,7 @@ impl BurstDevice for RefusingDevice {
     fn write_frame(&self, frame: &[u8]) -> io::Result<usize> {
         match frame.first_chunk().map(VirtioHeader::parse) {
             Some(Ok(VirtioHeader { burst_properties: None, .. })) => {
-                self.packet(&frame[VIRTIO_HEADER_LENGTH..])
+                self.write_packet(&frame[VIRTIO_HEADER_LENGTH..])
             }
             _ => Err(io::Error::from_raw_os_error(self.0)),
         }
@@ -411,18 +412,18 @@ fn gso_packet_that_the_kernel_refuses_is_written_packet_by_packet() {
         [stream(FlowPacket::tcp_packet(0, vec![7; 64])), stream(FlowPacket::udp_packet(vec![7; 64]))]
             .concat();
     let written = |error| {
-        let mut output = Output::new(RefusingDevice(error, RefCell::default()), TCP_AND_UDP);
+        let mut output = DeviceOutput::new(RefusingDevice(error, RefCell::default()), TCP_AND_UDP);
         let mut coalescer = PacketCoalescer::new(TCP_AND_UDP);
-        packets.iter().for_each(|packet| assert!(coalescer.push(packet, &mut output)));
+        packets.iter().for_each(|packet| assert!(coalescer.push_packet(packet, &mut output)));
         coalescer.flush_bursts(&mut output);
         output
     };
     let refused = written(libc::EINVAL);
-    assert_eq!((refused.burst_kinds, refused.errors), (BurstKinds::default(), 0));
+    assert_eq!((refused.burst_kinds, refused.write_error_count), (BurstKinds::default(), 0));
     assert_eq!(refused.device.1.into_inner(), packets);
     // Any other error concerns only these packets, and the writer continues to write bursts.
     let failed = written(libc::ENOBUFS);
-    assert_eq!((failed.burst_kinds, failed.errors), (TCP_AND_UDP, 10));
+    assert_eq!((failed.burst_kinds, failed.write_error_count), (TCP_AND_UDP, 10));
 }
 
 #[test]
@@ -455,9 +456,9 @@ fn segmentation_refuses_headers_beyond_the_packet_end() {
     let bad = [
         with(&|_, burst| burst.segment_size = 0),
         with(&|_, burst| burst.transport = Transport::Udp),
-        with(&|unfinished, _| unfinished.covered_from = 39),
-        with(&|unfinished, _| unfinished.covered_from = 3072),
-        with(&|unfinished, _| unfinished.covered_from = u16::MAX),
+        with(&|unfinished, _| unfinished.checksum_start = 39),
+        with(&|unfinished, _| unfinished.checksum_start = 3072),
+        with(&|unfinished, _| unfinished.checksum_start = u16::MAX),
         with(&|unfinished, _| unfinished.checksum_offset = 17),
         with(&|unfinished, _| unfinished.checksum_offset = u16::MAX),
         VirtioHeader { unfinished_checksum: None, ..header },
@@ -468,7 +469,7 @@ fn segmentation_refuses_headers_beyond_the_packet_end() {
     // A UDP header has a fixed length, so only the check of `start` finds a wrong value.
     let (datagram, octets) = FlowPacket::udp_packet(vec![0; 3000]).as_burst(1000);
     let early = VirtioHeader {
-        unfinished_checksum: Some(UnfinishedChecksum { covered_from: 39, checksum_offset: 6 }),
+        unfinished_checksum: Some(UnfinishedChecksum { checksum_start: 39, checksum_offset: 6 }),
         ..datagram
     };
     assert!(
@@ -491,7 +492,7 @@ fn segmentation_refuses_headers_beyond_the_packet_end() {
 
     let mut lone = [0; VIRTIO_HEADER_LENGTH + 60];
     let checksum = |start, offset| VirtioHeader {
-        unfinished_checksum: Some(UnfinishedChecksum { covered_from: start, checksum_offset: offset }),
+        unfinished_checksum: Some(UnfinishedChecksum { checksum_start: start, checksum_offset: offset }),
         ..VirtioHeader::default()
     };
     for (start, offset, sense) in
@@ -506,13 +507,13 @@ fn segmentation_refuses_headers_beyond_the_packet_end() {
     }
 }
 
-fn payload() -> impl Strategy<Value = Vec<u8>> {
+fn any_payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![Just(vec![0xff; 100]), Just(vec![3; 100]), prop::collection::vec(any::<u8>(), 0..120)]
 }
 
 /// Generates packets of a few flows, in which consecutive packets can often be merged.
 fn packets_of_few_flows() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let one = (0..10u8, payload(), 0..20u8, any::<u16>());
+    let one = (0..10u8, any_payload(), 0..20u8, any::<u16>());
     prop::collection::vec(one, 0..120).prop_map(|packets| {
         let mut sequences = [u32::MAX - 3000; 10];
         packets
@@ -581,7 +582,7 @@ proptest! {
         let segments = segment_burst(&header, &whole);
         prop_assert_eq!(segments.len(), packet.payload.len().div_ceil(usize::from(segment)));
         for segment in &segments {
-            let pseudo_header = checksum::protocol_and_length(segment[6], segment.len() - 40);
+            let pseudo_header = checksum::sum_of_protocol_and_length(segment[6], segment.len() - 40);
             let sum =
                 checksum::ones_complement_add(checksum::ones_complement_sum(&segment[8..]), pseudo_header);
             prop_assert_eq!(sum, 0xffff);
@@ -602,7 +603,7 @@ proptest! {
             let kind = if front[1] % 2 == 0 { Transport::Tcp } else { Transport::Udp };
             let start = 40 + u16::from(front[0] % 8) * 4;
             let header = VirtioHeader {
-                unfinished_checksum: Some(UnfinishedChecksum { covered_from: start,
+                unfinished_checksum: Some(UnfinishedChecksum { checksum_start: start,
                     checksum_offset: kind.checksum_offset() as u16 }),
                 burst_properties: Some(BurstProperties { transport: kind,
                     segment_size: u16::from(front[4]) }),
@@ -621,7 +622,9 @@ proptest! {
         let mut count = 0;
         let whole = frame.clone();
         if let ReadOutcome::Burst(mut segments) = check_packet_checksum(&mut frame) {
-            while let Some(length) = segments.next(&whole[VIRTIO_HEADER_LENGTH..], &mut buffer[..room]) {
+            while let Some(length) =
+                segments.next_segment(&whole[VIRTIO_HEADER_LENGTH..], &mut buffer[..room])
+            {
                 prop_assert!(length <= room);
                 count += 1;
             }
@@ -629,8 +632,8 @@ proptest! {
         prop_assert!(count <= packet.len());
         let mut out = CollectedFrames::default();
         let mut coalescer = PacketCoalescer::new(TCP_AND_UDP);
-        coalescer.push(&packet, &mut out);
-        coalescer.push(&packet, &mut out);
+        coalescer.push_packet(&packet, &mut out);
+        coalescer.push_packet(&packet, &mut out);
         coalescer.flush_bursts(&mut out);
     }
 }

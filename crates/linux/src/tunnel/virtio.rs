@@ -61,14 +61,14 @@ pub(crate) struct BurstProperties {
 /// `offset` octets after `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnfinishedChecksum {
-    pub covered_from: u16,
+    pub checksum_start: u16,
     pub checksum_offset: u16,
 }
 
 impl UnfinishedChecksum {
     /// Finishes the checksum. Returns false if the checksum's field is outside of the packet.
     pub(crate) fn finish_checksum(self, packet: &mut [u8]) -> bool {
-        let (start, offset) = (usize::from(self.covered_from), usize::from(self.checksum_offset));
+        let (start, offset) = (usize::from(self.checksum_start), usize::from(self.checksum_offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
         let sum = match checksum::ones_complement_sum(covered) {
             // RFC 768: zero in the checksum field means "no checksum". So use 0xffff for a sum of zero: it is
@@ -103,7 +103,7 @@ impl VirtioHeader {
         let burst = |transport| Some(BurstProperties { transport, segment_size: word(g0, g1) });
         Ok(VirtioHeader {
             unfinished_checksum: (flags & NEEDS_CHECKSUM != 0)
-                .then(|| UnfinishedChecksum { covered_from: word(s0, s1), checksum_offset: word(o0, o1) }),
+                .then(|| UnfinishedChecksum { checksum_start: word(s0, s1), checksum_offset: word(o0, o1) }),
             burst_properties: match kind {
                 GSO_NONE => None,
                 GSO_TCPV4 | GSO_TCPV6 => burst(Transport::Tcp),
@@ -119,7 +119,7 @@ impl VirtioHeader {
         let mut octets = [0; VIRTIO_HEADER_LENGTH];
         if let Some(unfinished) = self.unfinished_checksum {
             octets[0] = NEEDS_CHECKSUM;
-            octets[6..8].copy_from_slice(&unfinished.covered_from.to_ne_bytes());
+            octets[6..8].copy_from_slice(&unfinished.checksum_start.to_ne_bytes());
             octets[8..10].copy_from_slice(&unfinished.checksum_offset.to_ne_bytes());
         }
         if let Some(burst) = self.burst_properties {

@@ -13,23 +13,23 @@ use super::virtio::{self, Transport, VirtioHeader};
 #[derive(Debug)]
 pub struct TunnelWriter {
     packet_coalescer: PacketCoalescer,
-    device_output: Output<TunDevice>,
+    device_output: DeviceOutput<TunDevice>,
 }
 
 /// A device to which the writer writes packets and bursts: the TUN device, or a device of a test.
 pub(super) trait BurstDevice {
     /// Writes a packet without a virtio header.
-    fn packet(&self, packet: &[u8]) -> io::Result<usize>;
+    fn write_packet(&self, packet: &[u8]) -> io::Result<usize>;
     /// Writes a packet whose buffer has room for a virtio header before the packet.
     fn write_packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
-        self.packet(packet.as_slice())
+        self.write_packet(packet.as_slice())
     }
     /// Writes a packet or a burst that begins with its virtio header.
     fn write_frame(&self, frame: &[u8]) -> io::Result<usize>;
 }
 
 impl BurstDevice for TunDevice {
-    fn packet(&self, packet: &[u8]) -> io::Result<usize> {
+    fn write_packet(&self, packet: &[u8]) -> io::Result<usize> {
         self.try_write(packet)
     }
 
@@ -46,35 +46,38 @@ impl BurstDevice for TunDevice {
 }
 
 #[derive(Debug)]
-pub(super) struct Output<D> {
+pub(super) struct DeviceOutput<D> {
     pub device: D,
     /// Kinds of bursts that the kernel has not refused so far.
     pub burst_kinds: BurstKinds,
     /// Number of packets that the kernel refused.
-    pub errors: u64,
+    pub write_error_count: u64,
 }
 
 impl TunnelWriter {
     /// Creates a writer to this device.
     pub fn new(io: TunDevice) -> Self {
         let kinds = io.0.burst_kinds;
-        TunnelWriter { packet_coalescer: PacketCoalescer::new(kinds), device_output: Output::new(io, kinds) }
+        TunnelWriter {
+            packet_coalescer: PacketCoalescer::new(kinds),
+            device_output: DeviceOutput::new(io, kinds),
+        }
     }
 
     /// Writes an IPv6 packet to the kernel, which routes it. The packet leaves at the latest at the next
     /// [`Self::flush`]. Packets of a flow keep their order.
     pub fn write(&mut self, packet: &[u8]) {
-        if !self.packet_coalescer.push(packet, &mut self.device_output) {
-            self.device_output.packet(packet);
+        if !self.packet_coalescer.push_packet(packet, &mut self.device_output) {
+            self.device_output.write_packet(packet);
         }
     }
 
     /// Writes a packet whose buffer has room for a virtio header, as [`Self::write`] does.
     pub fn write_in_place(&mut self, packet: &mut PacketBuffer) {
-        if !self.packet_coalescer.push(packet.as_slice(), &mut self.device_output)
+        if !self.packet_coalescer.push_packet(packet.as_slice(), &mut self.device_output)
             && self.device_output.device.write_packet_in_place(packet).is_err()
         {
-            self.device_output.errors += 1;
+            self.device_output.write_error_count += 1;
         }
     }
 
@@ -85,19 +88,19 @@ impl TunnelWriter {
     }
 
     /// Returns the number of packets that the kernel refused.
-    pub fn errors(&self) -> u64 {
-        self.device_output.errors
+    pub fn write_error_count(&self) -> u64 {
+        self.device_output.write_error_count
     }
 }
 
-impl<D: BurstDevice> Output<D> {
+impl<D: BurstDevice> DeviceOutput<D> {
     pub fn new(device: D, kinds: BurstKinds) -> Self {
-        Output { device, burst_kinds: kinds, errors: 0 }
+        DeviceOutput { device, burst_kinds: kinds, write_error_count: 0 }
     }
 
-    fn packet(&mut self, packet: &[u8]) {
-        if self.device.packet(packet).is_err() {
-            self.errors += 1;
+    fn write_packet(&mut self, packet: &[u8]) {
+        if self.device.write_packet(packet).is_err() {
+            self.write_error_count += 1;
         }
     }
 
@@ -106,13 +109,13 @@ impl<D: BurstDevice> Output<D> {
         let packet = frame.get(virtio::VIRTIO_HEADER_LENGTH..).unwrap_or_default();
         let mut buffer = vec![0; packet.len()];
         let Some(mut segments) = BurstSegments::new(header, packet) else { return };
-        while let Some(length) = segments.next(packet, &mut buffer) {
-            self.packet(buffer.get(..length).unwrap_or_default());
+        while let Some(length) = segments.next_segment(packet, &mut buffer) {
+            self.write_packet(buffer.get(..length).unwrap_or_default());
         }
     }
 }
 
-impl<D: BurstDevice> FrameSink for Output<D> {
+impl<D: BurstDevice> FrameSink for DeviceOutput<D> {
     fn receive_frame(&mut self, header: &VirtioHeader, frame: &[u8]) {
         match (self.device.write_frame(frame), header.burst_properties) {
             (Ok(_), _) => {}
@@ -131,8 +134,8 @@ impl<D: BurstDevice> FrameSink for Output<D> {
                 }
                 self.write_segments_separately(header, frame);
             }
-            (Err(_), Some(_)) => self.errors += packet_count_of(header, frame),
-            (Err(_), None) => self.errors += 1,
+            (Err(_), Some(_)) => self.write_error_count += packet_count_of(header, frame),
+            (Err(_), None) => self.write_error_count += 1,
         }
     }
 }

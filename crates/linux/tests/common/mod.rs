@@ -256,7 +256,7 @@ pub async fn events_until(
 }
 
 /// Handles events for the time `span` and returns them.
-pub async fn events_for(platform: &mut Platform, span: Duration) -> Vec<PlatformEvent> {
+pub async fn events_during(platform: &mut Platform, span: Duration) -> Vec<PlatformEvent> {
     let start = Instant::now();
     events_until(platform, |_| start.elapsed() >= span).await
 }

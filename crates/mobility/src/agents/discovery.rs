@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
+use carnet_wire::discovery::{HomeAgentDiscoveryReply, HomeAgentDiscoveryRequest, home_agents_anycast};
 use carnet_wire::icmpv6;
 
 use crate::mobile_router::{MobileRouter, MobileRouterConfig};
@@ -38,7 +38,7 @@ impl Discovery {
     pub fn start_discovery(&mut self, now: Time, rng: &mut Rng) {
         if self.next_request_at.is_none() {
             *self = Discovery {
-                request_identifier: Some(rng.u16()),
+                request_identifier: Some(rng.random_u16()),
                 sent_requests: 0,
                 next_request_at: Some(now),
             };
@@ -84,7 +84,7 @@ impl Discovery {
             now + if self.sent_requests < MAX_RETRANSMISSIONS { wait } else { wait + PAUSE_AFTER_DISCOVERY },
         );
         let mobile_router = router.config().is_router();
-        let request = DiscoveryRequest { identifier: self.request_identifier?, mobile_router };
+        let request = HomeAgentDiscoveryRequest { identifier: self.request_identifier?, mobile_router };
         // The home prefix may also contain the mobile networks (RFC 4887 6). Then only the network of the
         // home address is the home link, so the router asks the anycast address of that network.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
@@ -92,7 +92,7 @@ impl Discovery {
         let of =
             if home_prefix.contains(home_address) && !aboard { *home_address } else { home_prefix.network() };
         let anycast = home_agents_anycast(of);
-        Some(icmpv6::packet(*source, anycast, HOP_LIMIT, request.emit()))
+        Some(icmpv6::emit_packet(*source, anycast, HOP_LIMIT, request.emit()))
     }
 
     /// Returns the home agents of an answer.
@@ -107,7 +107,7 @@ impl Discovery {
     ) -> Result<Vec<Ipv6Addr>, MobilityDrop> {
         icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
-        let reply = DiscoveryReply::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
+        let reply = HomeAgentDiscoveryReply::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.request_identifier != Some(reply.identifier) {
             return Err(MobilityDrop::Unexpected);
         }

@@ -32,7 +32,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
-use carnet_wire::icmpv6::types::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
+use carnet_wire::icmpv6::message_type::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
 use crate::mobile_router::{
     InterfaceOctets, MobileRouter, MobileRouterConfig, PortalProbe, State, SwitchOrder,

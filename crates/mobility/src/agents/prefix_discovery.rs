@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_wire::extension::home_address_destination;
+use carnet_wire::extension::emit_home_address_options_header;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
@@ -95,7 +95,7 @@ impl PrefixDiscovery {
             return None;
         }
         // RFC 6275 11.4.2: "MUST set the Identifier field ... to a random value".
-        let identifier = rng.u16();
+        let identifier = rng.random_u16();
         self.identifier = Some(identifier);
         self.next_solicitation_at = Some(now + INITIAL_TIMEOUT * 2_u32.pow(self.sent_solicitations));
         self.sent_solicitations += 1;
@@ -197,7 +197,7 @@ fn build_solicitation(
 ) -> Vec<u8> {
     let mut solicitation = PrefixSolicitation { identifier }.emit();
     icmpv6::set_checksum(&mut solicitation, home_address, home_agent);
-    let options = home_address_destination(protocol::ICMPV6, home_address);
+    let options = emit_home_address_options_header(protocol::ICMPV6, home_address);
     let header = Header {
         traffic_class: 0,
         flow_label: 0,

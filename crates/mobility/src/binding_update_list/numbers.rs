@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 
 use crate::security::DEFAULT_TIMESTAMP_WINDOW;
 use crate::sequence::is_later;
@@ -171,16 +171,18 @@ impl UpdateNumbers {
     pub(crate) fn judge_acknowledgement(
         &mut self,
         wall: WallTime,
-        status: Status,
+        status: BindingStatus,
         sent: Option<u64>,
         told: Option<u64>,
     ) -> Result<TimestampVerdict, MobilityDrop> {
         match status {
-            Status::ID_MISMATCH => {
+            BindingStatus::ID_MISMATCH => {
                 self.learn_clock_offset(wall, sent, told);
                 Ok(TimestampVerdict::Repeat)
             }
-            Status::MESSAGE_ID_REQUIRED if self.start_using_timestamps() => Ok(TimestampVerdict::Repeat),
+            BindingStatus::MESSAGE_ID_REQUIRED if self.start_using_timestamps() => {
+                Ok(TimestampVerdict::Repeat)
+            }
             _ if sent.is_some() && sent != told => Err(MobilityDrop::Timestamp),
             _ => Ok(TimestampVerdict::Answer),
         }

@@ -169,7 +169,7 @@ impl DirectRouteState {
 
     /// Returns an unpredictable address of a prefix.
     fn random_address(&mut self, prefix: Ipv6Net) -> Ipv6Addr {
-        let random = (u128::from(self.rng.u64()) << 64) | u128::from(self.rng.u64());
+        let random = (u128::from(self.rng.random_u64()) << 64) | u128::from(self.rng.random_u64());
         Ipv6Addr::from(u128::from(prefix.network()) | (random & u128::from(prefix.hostmask())))
     }
 

@@ -82,7 +82,7 @@ impl DirectRouteState {
         if peer.heartbeats.is_exhausted(&heartbeat_schedule(now, peer)) {
             return self.handle_path_failure(now, home_address, "no answer");
         }
-        let cookie = self.rng.u64();
+        let cookie = self.rng.random_u64();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         if peer.heartbeats.has_failed() && peer.heartbeats.remove_outstanding() {
             peer.heartbeats.restart_answer_count();

@@ -424,7 +424,7 @@ impl DirectRouteState {
         }
         let candidate = CandidateNetwork {
             destination,
-            home_test_exchange: peer::Exchange::home_test(self.rng.u64(), now),
+            home_test_exchange: peer::Exchange::home_test(self.rng.random_u64(), now),
             failure_count: 0,
             last_used_at: now,
         };
@@ -669,7 +669,7 @@ impl DirectRouteState {
     /// Sends a message from a care-of address directly: through a session, if this router needs one.
     fn send_directly(&mut self, ends: DirectEnds, message: &DirectRoute) {
         let DirectEnds { local, remote, session } = ends;
-        let packet = message.packet(local, remote, HOP_LIMIT);
+        let packet = message.emit_packet(local, remote, HOP_LIMIT);
         match session {
             Some(session) => self.outputs.push_back(Output::InSession { session, local, remote, packet }),
             None if self.config.requires_sessions => {}
@@ -679,7 +679,7 @@ impl DirectRouteState {
 
     /// Sends a message from the home address, through the home agents.
     fn send_through_home_agents(&mut self, destination: Ipv6Addr, message: &DirectRoute) {
-        let packet = message.packet(self.config.home_address, destination, HOP_LIMIT);
+        let packet = message.emit_packet(self.config.home_address, destination, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
     }
 

@@ -69,7 +69,7 @@ impl DirectRouteState {
         for (_, network) in due {
             let may_ask = self.request_limit.has_token(now);
             let ready = self.request_limit.token_available_at(now);
-            let fresh = self.rng.u64();
+            let fresh = self.rng.random_u64();
             let Some(candidate) = self.candidate_networks.get_mut(&network) else { continue };
             let is_first = candidate.home_test_exchange.retransmission.has_no_unanswered_transmission();
             if candidate.home_test_exchange.is_exhausted() {
@@ -197,7 +197,7 @@ impl DirectRouteState {
                 return;
             }
             let Some((request, local)) = self.first_missing_request(now, peer) else { return };
-            let exchange = Exchange::for_request(request, local, self.rng.u64(), now);
+            let exchange = Exchange::for_request(request, local, self.rng.random_u64(), now);
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 peer.outstanding_exchange = Some(exchange);
             }

@@ -75,7 +75,7 @@ impl TokenSecret {
     pub(super) fn new(rng: &mut Rng) -> TokenSecret {
         let mut key = [0; 20];
         for part in key.chunks_mut(8) {
-            part.iter_mut().zip(rng.u64().to_be_bytes()).for_each(|(octet, random)| *octet = random);
+            part.iter_mut().zip(rng.random_u64().to_be_bytes()).for_each(|(octet, random)| *octet = random);
         }
         TokenSecret { node_key: key }
     }

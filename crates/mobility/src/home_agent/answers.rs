@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, RateLimiter, Time};
 use carnet_wire::icmpv6;
-use carnet_wire::mobility::flow::FlowActionOption;
-use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::binding_status::BindingStatus;
+use carnet_wire::mobility::flow_identification::FlowActionOption;
+use carnet_wire::mobility::{ControlPacket, MobilityHeaderBuilder, MobilityOption};
 
 use super::HomeAgentConfig;
 use super::flows::FlowAnswers;
@@ -65,11 +65,11 @@ pub(super) fn encapsulated_output(outer: Option<(Endpoint, Endpoint)>, packet: V
 pub(super) fn acknowledgement(
     config: &HomeAgentConfig,
     request: &Request,
-    status: Status,
+    status: BindingStatus,
     answer: &AcknowledgementContent,
 ) -> Output {
     let supports_routers = request.mobile_router && config.serves_mobile_routers();
-    let mut builder = Builder::binding_acknowledgement(
+    let mut builder = MobilityHeaderBuilder::binding_acknowledgement(
         status.0,
         false,
         supports_routers,
@@ -128,7 +128,7 @@ pub(super) fn binding_error(
     home_address: Ipv6Addr,
     status: u8,
 ) -> Output {
-    let mut mobility_header = Builder::binding_error(status, home_address).finish();
+    let mut mobility_header = MobilityHeaderBuilder::binding_error(status, home_address).finish();
     let packet = ControlPacket {
         source: config.address,
         destination,
@@ -151,7 +151,7 @@ pub(super) fn parameter_problem(
     error: carnet_wire::Error,
 ) -> Option<Output> {
     let problem = error.parameter_problem(message.mobility_header_offset)?;
-    if !icmpv6::may_answer_with(problem, message.packet) || !unknown_source_limits.try_take_token(now) {
+    if !icmpv6::may_send_error(problem, message.packet) || !unknown_source_limits.try_take_token(now) {
         return None;
     }
     let packet = icmpv6::error_packet(config.address, message.source, problem, message.packet);
@@ -159,9 +159,9 @@ pub(super) fn parameter_problem(
 }
 
 /// Copies the flow options with their statuses. Copies their sub-options as long as the packet has room.
-fn add_flow_options(mut builder: Builder, flows: &FlowAnswers) -> Builder {
+fn add_flow_options(mut builder: MobilityHeaderBuilder, flows: &FlowAnswers) -> MobilityHeaderBuilder {
     for (asked, status) in &flows.options {
-        let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED_OCTETS;
+        let fits = builder.header_length() + asked.sub_options.len() <= MAX_COPIED_OCTETS;
         builder = builder.option(&MobilityOption::FlowIdentification {
             fid: asked.fid,
             priority: asked.fid_priority,
@@ -171,8 +171,8 @@ fn add_flow_options(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     }
     for action in &flows.actions {
         let data = action.emit();
-        if builder.length() + data.len() <= MAX_COPIED_OCTETS {
-            builder = builder.option(&FlowActionOption::vendor_option(&data));
+        if builder.header_length() + data.len() <= MAX_COPIED_OCTETS {
+            builder = builder.option(&FlowActionOption::vendor_specific_option(&data));
         }
     }
     builder

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime, mapped};
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 
 use super::answers::AcknowledgementContent;
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, NewBinding};
@@ -62,7 +62,7 @@ impl HomeAgent {
             {
                 self.send_acknowledgement(
                     &request,
-                    Status::NOT_HOME_SUBNET,
+                    BindingStatus::NOT_HOME_SUBNET,
                     &AcknowledgementContent::without_grants(&request),
                 );
                 return Err(MobilityDrop::Refused);
@@ -102,19 +102,19 @@ impl HomeAgent {
                     return Err(MobilityDrop::RateLimited);
                 }
                 match status {
-                    Status::SEQUENCE_OUT_OF_WINDOW => self.report_refusal_because(
+                    BindingStatus::SEQUENCE_OUT_OF_WINDOW => self.report_refusal_because(
                         &request,
                         status,
                         format!("old number {}: the last one accepted is {sequence}", request.sequence),
                     ),
-                    Status::AUTHENTICATION_FAILED => self.report_refusal_because(
+                    BindingStatus::AUTHENTICATION_FAILED => self.report_refusal_because(
                         &request,
                         status,
                         format!("wrong MAC under SPI {}", request.spi.unwrap_or_default()),
                     ),
                     _ => self.report_refusal(&request, status),
                 }
-                if status == Status::MESSAGE_ID_REQUIRED {
+                if status == BindingStatus::MESSAGE_ID_REQUIRED {
                     self.report_timestamp_demand(now, &request);
                 }
                 let answer = AcknowledgementContent {
@@ -144,7 +144,7 @@ impl HomeAgent {
                 if !self.may_register(now, home_address, &mut registration.lifetime) {
                     // The node may not register now, because it is being sent away (RFC 5142 5.3) or
                     // revoked (RFC 5846 7).
-                    let status = Status::PROHIBITED;
+                    let status = BindingStatus::PROHIBITED;
                     self.report_refusal(&request, status);
                     // The update is authentic, so the home agent stores its sequence number: a replay
                     // after a restart must have no effect.
@@ -243,7 +243,7 @@ impl HomeAgent {
         });
         if let Some(home_address) = home_address {
             self.timers.stop_timer(Timer::Dad(home_address));
-            let status = Status::DUPLICATE_ADDRESS;
+            let status = BindingStatus::DUPLICATE_ADDRESS;
             for UntestedRegistration { request, .. } in self.stop_testing(home_address) {
                 self.report_refusal(&request, status);
                 self.outputs.push_back(Output::Persist(home_address));
@@ -257,11 +257,11 @@ impl HomeAgent {
     }
 
     /// Reports that a Binding Update was refused.
-    pub(super) fn report_refusal(&mut self, request: &Request, status: Status) {
+    pub(super) fn report_refusal(&mut self, request: &Request, status: BindingStatus) {
         self.report_refusal_because(request, status, status.meaning().into());
     }
 
-    fn report_refusal_because(&mut self, request: &Request, status: Status, reason: String) {
+    fn report_refusal_because(&mut self, request: &Request, status: BindingStatus, reason: String) {
         self.outputs.push_back(Output::Event(Event::BindingRefused {
             home_address: request.home_address,
             care_of_address: request.sender_endpoint(),

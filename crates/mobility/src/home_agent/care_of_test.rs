@@ -25,7 +25,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, RateLimiter, Rng, TimerTable};
-use carnet_wire::icmpv6::{self, types};
+use carnet_wire::icmpv6::{self, message_type};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
 use super::{BindingCache, HomeAgentContext, Timer};
@@ -145,7 +145,7 @@ impl CareOfTests {
         };
         let ends = binding.tunnel_ends();
         if self.running_tests.get(&key).is_none_or(|running| running.tunnel_ends != ends) {
-            let token = self.rng.u64();
+            let token = self.rng.random_u64();
             self.running_tests.insert(
                 key,
                 CareOfTest {
@@ -221,18 +221,18 @@ impl CareOfTests {
 
 /// Builds the Echo Request that tests a care-of address through the tunnel, of [`CARE_OF_TEST_LEN`] octets.
 fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u16) -> Vec<u8> {
-    let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
+    let mut message = vec![message_type::ECHO_REQUEST, 0, 0, 0];
     // The token identifies the test, so the Identifier field may have any value.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&sequence.to_be_bytes());
     message.extend_from_slice(&token.to_be_bytes());
-    icmpv6::packet(source, destination, icmpv6::DEFAULT_HOP_LIMIT, message)
+    icmpv6::emit_packet(source, destination, icmpv6::DEFAULT_HOP_LIMIT, message)
 }
 
 /// Returns source and token of an Echo Reply that may answer a test; `None` for any other packet.
 fn echo_reply_token(packet: &[u8]) -> Option<(Ipv6Addr, u64)> {
     let (header, message) = Header::parse_packet(packet).ok()?;
-    if header.next_header != protocol::ICMPV6 || message.first() != Some(&types::ECHO_REPLY) {
+    if header.next_header != protocol::ICMPV6 || message.first() != Some(&message_type::ECHO_REPLY) {
         return None;
     }
     let token = u64::from_be_bytes(message.get(8..)?.try_into().ok()?);

@@ -15,12 +15,12 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{LinkMessage, Time};
-use carnet_wire::discovery::{DiscoveryRequest, discovery_reply, home_agents_anycast};
-use carnet_wire::extension::home_address_routing;
+use carnet_wire::discovery::{HomeAgentDiscoveryRequest, emit_discovery_reply, home_agents_anycast};
+use carnet_wire::extension::emit_home_address_routing_header;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
-use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
+use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisement};
 
 use super::home_agents_list::{HomeAgentCandidate, addresses_in_order};
 use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
@@ -116,7 +116,7 @@ impl HomeAgent {
             return Err(MobilityDrop::CareOfAddress);
         }
         icmpv6::verify_checksum(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
-        let request = DiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
+        let request = HomeAgentDiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
         if !self.discovery_reply_limits.allow_answer(now, source) {
             return Err(MobilityDrop::RateLimited);
         }
@@ -128,10 +128,10 @@ impl HomeAgent {
         candidates.retain(|candidate| candidate.mobile_routers || !mobile_router);
         let mut addresses = addresses_in_order(candidates, &mut self.rng);
         addresses.truncate(MAX_LISTED_AGENTS);
-        let reply = discovery_reply(request.identifier, mobile_router, &addresses);
+        let reply = emit_discovery_reply(request.identifier, mobile_router, &addresses);
         // RFC 6275 10.5.1: the source of the answer is "one of the global unicast addresses of the home
         // agent".
-        let packet = icmpv6::packet(self.config.address, source, HOP_LIMIT, reply);
+        let packet = icmpv6::emit_packet(self.config.address, source, HOP_LIMIT, reply);
         self.outputs.push_back(Output::Packet(packet));
         Ok(())
     }
@@ -174,9 +174,9 @@ impl HomeAgent {
             valid_lifetime: VALID_LIFETIME,
             preferred_lifetime: PREFERRED_LIFETIME,
         });
-        let mut advertisement = prefix_advertisement(solicitation.identifier, &[home_prefix]);
+        let mut advertisement = emit_prefix_advertisement(solicitation.identifier, &[home_prefix]);
         icmpv6::set_checksum(&mut advertisement, self.config.address, home_address);
-        let routing = home_address_routing(protocol::ICMPV6, home_address);
+        let routing = emit_home_address_routing_header(protocol::ICMPV6, home_address);
         let header = Header {
             traffic_class: 0,
             flow_label: 0,

@@ -33,7 +33,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
-use carnet_wire::mobility::Builder;
+use carnet_wire::mobility::MobilityHeaderBuilder;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -298,7 +298,7 @@ impl HomeAgent {
         let bindings: Vec<_> = self.cache.bindings_of(home_address).collect();
         let chosen = bindings.get((sent - 1) % bindings.len().max(1)).cloned();
         if let Some(binding) = chosen {
-            let builder = Builder::home_agent_switch(&[to]);
+            let builder = MobilityHeaderBuilder::home_agent_switch(&[to]);
             self.send_notice(wall + now.saturating_since(began), &binding, builder);
         }
     }

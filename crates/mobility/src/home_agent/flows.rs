@@ -10,7 +10,9 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::mobility::flow::{FlowAction, FlowActionOption, SelectorField, SubOptions, flow_status};
+use carnet_wire::mobility::flow_identification::{
+    FlowAction, FlowActionOption, FlowSubOptions, SelectorField, flow_status,
+};
 
 use super::binding_cache::BindingCache;
 use super::request::{FlowRequest, Request};
@@ -124,7 +126,7 @@ fn judge_flow(
     known: Option<&FlowBinding>,
     asked: &FlowRequest,
 ) -> Result<FlowBinding, u8> {
-    let read = SubOptions::parse(&asked.sub_options).map_err(|_| flow_status::MALFORMED)?;
+    let read = FlowSubOptions::parse(&asked.sub_options).map_err(|_| flow_status::MALFORMED)?;
     // RFC 6089 4.2: value 0 is reserved in both fields.
     if asked.fid == 0 || asked.fid_priority == 0 {
         return Err(flow_status::MALFORMED);

@@ -10,7 +10,7 @@ use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
 use carnet_wire::mobility::message::Heartbeat;
-use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{ControlPacket, MobilityHeaderBuilder, MobilityOption};
 
 use super::answers::encapsulated_output;
 use super::{BindingCache, HomeAgentConfig};
@@ -37,7 +37,7 @@ pub(super) fn build_response(
     message: &MobilityMessage<'_>,
     heartbeat: &Heartbeat<'_>,
 ) -> Output {
-    let mut mobility_header = Builder::heartbeat_response(heartbeat.sequence)
+    let mut mobility_header = MobilityHeaderBuilder::heartbeat_response(heartbeat.sequence)
         .option(&MobilityOption::RestartCounter(restart_counter))
         .finish();
     let packet = ControlPacket {

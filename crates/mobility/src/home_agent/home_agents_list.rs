@@ -174,7 +174,7 @@ fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
 mod tests {
     use super::*;
     use carnet_wire::nd::{
-        HomeAgentInformation, PrefixInformation, RouterAdvertisementRepr, router_advertisement,
+        HomeAgentInformation, PrefixInformation, RouterAdvertisementRepr, emit_router_advertisement,
     };
 
     fn address(text: &str) -> Ipv6Addr {
@@ -206,7 +206,7 @@ mod tests {
                 lifetime,
             })
         }));
-        let mut message = router_advertisement(&RouterAdvertisementRepr {
+        let mut message = emit_router_advertisement(&RouterAdvertisementRepr {
             home_agent,
             router_lifetime: 30,
             options: &options,

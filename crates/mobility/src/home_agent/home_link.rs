@@ -84,8 +84,8 @@ impl HomeLink {
     /// Reads a Neighbor Discovery message, with the checks of RFC 4861 7.1.
     pub fn read_neighbor_message(message: &LinkMessage) -> Result<NeighborMessage, MobilityDrop> {
         let kind = message.message.first().copied();
-        if kind != Some(icmpv6::types::NEIGHBOR_SOLICITATION)
-            && kind != Some(icmpv6::types::NEIGHBOR_ADVERTISEMENT)
+        if kind != Some(icmpv6::message_type::NEIGHBOR_SOLICITATION)
+            && kind != Some(icmpv6::message_type::NEIGHBOR_ADVERTISEMENT)
         {
             return Ok(NeighborMessage::Other);
         }
@@ -94,7 +94,7 @@ impl HomeLink {
         }
         icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
-        if kind == Some(icmpv6::types::NEIGHBOR_SOLICITATION) {
+        if kind == Some(icmpv6::message_type::NEIGHBOR_SOLICITATION) {
             let solicitation = nd::NeighborSolicitation::parse(&message.message)
                 .map_err(|_| MobilityDrop::NeighborDiscovery)?;
             // RFC 4291 2.7: a multicast address is never a source, and an answer would go to the whole group.
@@ -159,7 +159,12 @@ impl HomeLink {
     /// Builds the probe of duplicate address detection (RFC 4862 5.4.2); `None` if the link is not running.
     pub fn build_dad_probe(&self, target: Ipv6Addr) -> Option<LinkMessage> {
         let solicitation = nd::NeighborSolicitation { target, source_link_address: None };
-        self.build_message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
+        self.build_message(
+            Ipv6Addr::UNSPECIFIED,
+            nd::solicited_node_address(target),
+            None,
+            solicitation.emit(),
+        )
     }
 
     /// Builds a Neighbor Discovery message; `None` if the link is not running.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use carnet_base::Endpoint;
 use carnet_wire::mobility::MobilityOption;
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 
 use super::binding::{MAX_BINDINGS, NewBinding};
 use super::binding_cache::BindingCache;
@@ -24,7 +24,7 @@ pub(super) struct IdentifierVerdict {
     /// Accepted bindings; the list has at least one.
     pub bindings: Vec<NewBinding>,
     /// Status of the whole acknowledgement.
-    pub status: Status,
+    pub status: BindingStatus,
     /// Status field of each Binding Identifier option, in their order.
     pub statuses: Vec<u8>,
     pub nat_detection: Option<MobilityOption<'static>>,
@@ -35,21 +35,22 @@ pub(super) fn status_refusing_all(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
-) -> Option<Status> {
+) -> Option<BindingStatus> {
     let registers = !request.is_deregistration();
     if request.has_malformed_identifier {
-        return Some(Status::MCOA_MALFORMED);
+        return Some(BindingStatus::MCOA_MALFORMED);
     }
     match config.multiple_care_of_addresses {
-        MultipleCareOfAddresses::Prohibited => return Some(Status::MCOA_PROHIBITED),
+        MultipleCareOfAddresses::Prohibited => return Some(BindingStatus::MCOA_PROHIBITED),
         MultipleCareOfAddresses::Single if request.identifiers.len() > 1 => {
-            return Some(Status::MCOA_BULK_PROHIBITED);
+            return Some(BindingStatus::MCOA_BULK_PROHIBITED);
         }
         _ => {}
     }
     // RFC 5648 6.2: without the O flag a binding with an identifier cannot replace a plain one.
     let plain = cache.bids(request.home_address).any(|bid| bid.is_none());
-    (registers && plain && !request.replaces_all_bindings).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
+    (registers && plain && !request.replaces_all_bindings)
+        .then_some(BindingStatus::MCOA_NON_MCOA_BINDING_EXISTS)
 }
 
 /// Validates each Binding Identifier option by itself.
@@ -60,24 +61,24 @@ pub(super) fn judge_identifiers(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
-) -> Result<IdentifierVerdict, (Status, Vec<u8>)> {
+) -> Result<IdentifierVerdict, (BindingStatus, Vec<u8>)> {
     let mut bids: BTreeSet<u16> =
         cache.bids(request.home_address).filter(|_| !request.replaces_all_bindings).flatten().collect();
     let mut named = BTreeSet::new();
     let mut judged = IdentifierVerdict {
         bindings: Vec::new(),
-        status: Status::ACCEPTED,
+        status: BindingStatus::ACCEPTED,
         statuses: Vec::new(),
         nat_detection: None,
     };
     let mut refusal = None;
     for identifier in &request.identifiers {
         let verdict = if !named.insert(identifier.bid) {
-            Err(Status::MCOA_MALFORMED)
+            Err(BindingStatus::MCOA_MALFORMED)
         } else {
             requested_tunnel_ends(config, cache, request, identifier).and_then(|accepted| {
                 if bids.len() >= MAX_BINDINGS && !bids.contains(&identifier.bid) {
-                    return Err(Status::INSUFFICIENT_RESOURCES);
+                    return Err(BindingStatus::INSUFFICIENT_RESOURCES);
                 }
                 bids.insert(identifier.bid);
                 Ok(accepted)
@@ -85,7 +86,7 @@ pub(super) fn judge_identifiers(
         };
         match verdict {
             Ok((ends, nat_detection)) => {
-                judged.statuses.push(Status::ACCEPTED.0);
+                judged.statuses.push(BindingStatus::ACCEPTED.0);
                 judged.nat_detection = judged.nat_detection.or(nat_detection);
                 judged.bindings.push(NewBinding {
                     bid: Some(identifier.bid),
@@ -103,14 +104,16 @@ pub(super) fn judge_identifiers(
         None => Ok(judged),
         // RFC 5648 6.2: the status of one binding is in its option, and the message has status 4.
         Some(_) if !judged.bindings.is_empty() => {
-            Ok(IdentifierVerdict { status: Status::MCOA_NOTCOMPLETE, ..judged })
+            Ok(IdentifierVerdict { status: BindingStatus::MCOA_NOTCOMPLETE, ..judged })
         }
         // RFC 5648: "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to
         // zero". Status 167 is the exception: it goes into the option.
-        Some(status) if judged.statuses.len() == 1 && status != Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
+        Some(status)
+            if judged.statuses.len() == 1 && status != BindingStatus::MCOA_UNKNOWN_CARE_OF_ADDRESS =>
+        {
             Err((status, vec![0]))
         }
-        Some(_) => Err((Status::MCOA_NOTCOMPLETE, judged.statuses)),
+        Some(_) => Err((BindingStatus::MCOA_NOTCOMPLETE, judged.statuses)),
     }
 }
 
@@ -122,13 +125,13 @@ fn requested_tunnel_ends(
     cache: &BindingCache,
     request: &Request,
     identifier: &Identifier,
-) -> Result<AcceptedBinding, Status> {
+) -> Result<AcceptedBinding, BindingStatus> {
     // RFC 5648 4.3, about the BID: "The value of zero is reserved".
     if identifier.bid == 0 {
-        return Err(Status::MCOA_MALFORMED);
+        return Err(BindingStatus::MCOA_MALFORMED);
     }
     if identifier.is_home_binding {
-        return Err(Status::MCOA_SIMULTANEOUS_PROHIBITED);
+        return Err(BindingStatus::MCOA_SIMULTANEOUS_PROHIBITED);
     }
     let known = cache.get(request.home_address, Some(identifier.bid)).map(|binding| binding.tunnel_ends());
     let inside = |declared| {
@@ -140,8 +143,10 @@ fn requested_tunnel_ends(
     };
     let single = request.identifiers.len() == 1;
     let (ends, nat_detection) = match identifier.care_of_address {
-        Some(IpAddr::V6(address)) if !is_unicast_routable(address) => return Err(Status::MCOA_MALFORMED),
-        Some(IpAddr::V4(address)) if !is_unicast(address) => return Err(Status::MCOA_MALFORMED),
+        Some(IpAddr::V6(address)) if !is_unicast_routable(address) => {
+            return Err(BindingStatus::MCOA_MALFORMED);
+        }
+        Some(IpAddr::V4(address)) if !is_unicast(address) => return Err(BindingStatus::MCOA_MALFORMED),
         Some(IpAddr::V6(address)) => ((config.address.into(), address.into()), None),
         Some(IpAddr::V4(address)) => {
             // RFC 5648 8.1: an IPv4 binding takes the source of the message if the option names it or the
@@ -155,13 +160,13 @@ fn requested_tunnel_ends(
             });
             match inside(Some(address)).filter(|_| here) {
                 Some(path) => path,
-                None => (renewed.ok_or(Status::INVALID_CARE_OF_ADDRESS)?, None),
+                None => (renewed.ok_or(BindingStatus::INVALID_CARE_OF_ADDRESS)?, None),
             }
         }
         None => {
             // RFC 5648 5.1: an option without an address means the care-of address that the binding
             // already has.
-            let known = known.ok_or(Status::MCOA_UNKNOWN_CARE_OF_ADDRESS)?;
+            let known = known.ok_or(BindingStatus::MCOA_UNKNOWN_CARE_OF_ADDRESS)?;
             let (_, node) = known;
             let moved = node.ipv6().is_none() && single;
             // Only a plain IPv4 address counts as declared: a node behind a NAT does not know its outer
@@ -174,7 +179,7 @@ fn requested_tunnel_ends(
         }
     };
     if !is_acceptable(config, cache, request.home_address, ends) {
-        return Err(Status::INVALID_CARE_OF_ADDRESS);
+        return Err(BindingStatus::INVALID_CARE_OF_ADDRESS);
     }
     Ok((ends, nat_detection))
 }

@@ -79,7 +79,7 @@ impl UnknownSourceLimits {
         if !self.limit_by_network.contains_key(&network)
             && self.limit_by_network.len() >= MAX_LIMITED_NETWORKS
         {
-            self.limit_by_network.retain(|_, limiter| !limiter.is_full(now));
+            self.limit_by_network.retain(|_, limiter| !limiter.is_bucket_full(now));
         }
         let has_room = self.limit_by_network.len() < MAX_LIMITED_NETWORKS
             || self.limit_by_network.contains_key(&network);

@@ -68,10 +68,10 @@ use std::time::Duration;
 use carnet_base::{
     Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, pop_and_shrink,
 };
-use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
+use carnet_wire::icmpv6::message_type::ROUTER_ADVERTISEMENT;
+use carnet_wire::mobility::binding_status::BindingStatus;
 use carnet_wire::mobility::message::Heartbeat;
-use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingError, Builder, Message, message_type};
+use carnet_wire::mobility::{BindingError, MobilityHeaderBuilder, ParsedMobilityMessage, message_type};
 use ipnet::Ipv6Net;
 
 use answers::AcknowledgementContent;
@@ -434,21 +434,23 @@ impl HomeAgent {
             Err(error) => return Err(self.answer_malformed_message(now, &message, error)),
         };
         match header.message() {
-            Ok(Message::BindingUpdate(update)) => {
+            Ok(ParsedMobilityMessage::BindingUpdate(update)) => {
                 let request = Request::parse(&message, &update)?;
                 self.check_admission(now, &message, &request, header.octets())?;
                 self.handle_binding_update(now, wall, request, header.octets())
             }
-            Ok(Message::Heartbeat(heartbeat)) => self.answer_heartbeat(now, &message, &heartbeat),
-            Ok(Message::BindingRevocation(revocation)) => {
+            Ok(ParsedMobilityMessage::Heartbeat(heartbeat)) => {
+                self.answer_heartbeat(now, &message, &heartbeat)
+            }
+            Ok(ParsedMobilityMessage::BindingRevocation(revocation)) => {
                 self.handle_revocation_message(now, &message, &revocation, header.octets())
             }
             // RFC 6275 9.2: the home agent answers an unknown type with a Binding Error. A type that only
             // mobile nodes receive counts as unknown.
-            Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
+            Ok(ParsedMobilityMessage::Other(kind)) if kind > message_type::BINDING_ERROR => {
                 Err(self.answer_unknown_type(now, &message))
             }
-            Ok(Message::HomeAgentSwitch(_)) => Err(self.answer_unknown_type(now, &message)),
+            Ok(ParsedMobilityMessage::HomeAgentSwitch(_)) => Err(self.answer_unknown_type(now, &message)),
             Ok(_) => Err(MobilityDrop::UnknownType),
             Err(error) => Err(self.answer_malformed_message(now, &message, error)),
         }
@@ -493,7 +495,12 @@ impl HomeAgent {
     }
 
     /// Sends a Binding Acknowledgement.
-    fn send_acknowledgement(&mut self, request: &Request, status: Status, answer: &AcknowledgementContent) {
+    fn send_acknowledgement(
+        &mut self,
+        request: &Request,
+        status: BindingStatus,
+        answer: &AcknowledgementContent,
+    ) {
         self.outputs.push_back(answers::acknowledgement(&self.config, request, status, answer));
     }
 
@@ -526,7 +533,7 @@ impl HomeAgent {
     }
 
     /// Sends a message to the node over a binding. Authenticates the message if the node has a key.
-    fn send_notice(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
+    fn send_notice(&mut self, wall: WallTime, binding: &Binding, builder: MobilityHeaderBuilder) {
         let spi = self.last_spi_by_node.get(&binding.home_address).copied();
         let notice = self.notice_times.build_notice(wall, &self.config, spi, binding, builder);
         self.outputs.push_back(notice);

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Few, Time};
+use carnet_base::{Endpoint, SmallList, Time};
 use ipnet::Ipv6Net;
 
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS, preference_rank};
@@ -164,7 +164,7 @@ impl RareState {
 #[derive(Debug, Default)]
 pub(super) struct Node {
     /// Bindings in the order of their Binding Identifiers, or one plain binding.
-    bindings: Few<BindingEntry>,
+    bindings: SmallList<BindingEntry>,
     /// Prefixes of the last accepted registration.
     prefixes: Arc<[Ipv6Net]>,
     rare_state: Option<Box<RareState>>,
@@ -485,7 +485,7 @@ mod tests {
                 Endpoint::Udp(_) => binding.agent = "udp:198.51.100.1:4191".parse().expect("an end"),
             }
             node.insert(AGENT, &binding);
-            assert!(node.bindings.is_inline() && node.rare_state.is_none());
+            assert!(node.bindings.is_stored_inline() && node.rare_state.is_none());
             assert!(!matches!(node.entries()[0].tunnel_ends, TunnelEnds::Other(_)), "{care_of_address}");
         }
     }
@@ -527,7 +527,7 @@ mod tests {
         node.remove(Some(5));
         assert_eq!(bids(&node), [2, 9]);
         node.remove(Some(2));
-        assert!(bids(&node) == [9] && node.bindings.is_inline());
+        assert!(bids(&node) == [9] && node.bindings.is_stored_inline());
         node.remove(Some(9));
         node.sequence = None;
         assert!(node.is_empty() && node.entry(Some(9)).is_none());

@@ -11,7 +11,7 @@
 //! time. The node accepts an unsolicited message only if its time is close to the home agent's present time.
 
 use carnet_base::{Time, WallTime};
-use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
+use carnet_wire::mobility::{ControlPacket, MobilityHeaderBuilder, MobilityOption};
 
 use super::answers::encapsulated_output;
 use super::request::Request;
@@ -71,7 +71,7 @@ impl Notices {
         config: &HomeAgentConfig,
         spi: Option<u32>,
         binding: &Binding,
-        builder: Builder,
+        builder: MobilityHeaderBuilder,
     ) -> Output {
         let home_address = binding.home_address;
         let time = MobilityOption::MessageIdentifier(self.next_timestamp(wall));
@@ -92,7 +92,7 @@ impl Notices {
 /// Returns a Binding Refresh Request, which asks the node to renew a binding that is about to end (RFC 6275
 /// 9.5.5).
 pub(super) fn refresh_request(config: &HomeAgentConfig, binding: &Binding) -> Output {
-    build_packet(config, binding, &mut Builder::binding_refresh_request().finish())
+    build_packet(config, binding, &mut MobilityHeaderBuilder::binding_refresh_request().finish())
 }
 
 /// Returns a message to the node over a binding.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use carnet_base::Endpoint;
 use carnet_wire::Error;
-use carnet_wire::mobility::flow::FlowActionOption;
+use carnet_wire::mobility::flow_identification::FlowActionOption;
 use carnet_wire::mobility::options::{MN_HA, option_type};
 use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 
@@ -185,7 +185,7 @@ impl Request {
                 self.has_nonce_indices = true;
             }
             option => {
-                if let Some(Ok(action)) = FlowActionOption::read(&option)
+                if let Some(Ok(action)) = FlowActionOption::from_mobility_option(&option)
                     && self.flow_actions.len() < MAX_FLOW_OPTIONS
                 {
                     self.flow_actions.push(action);

@@ -15,8 +15,10 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_wire::mobility::revocation::{revocation_status, trigger};
-use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, RevocationFlags, RevocationKind};
+use carnet_wire::mobility::revocation::{revocation_status, revocation_trigger};
+use carnet_wire::mobility::{
+    BindingRevocation, MobilityHeaderBuilder, MobilityOption, RevocationFlags, RevocationKind,
+};
 
 use super::{HomeAgent, Timer};
 use crate::{Event, MobilityDrop, MobilityMessage, Output};
@@ -68,7 +70,7 @@ impl HomeAgent {
             }
             None => bids.to_vec(),
         };
-        let sequence = self.rng.u16();
+        let sequence = self.rng.random_u16();
         let revocation =
             Revocation { sequence, revoked_bids: bids, sent_indications: 0, began_at: (now, wall) };
         self.running_revocations.insert(home_address, Box::new(revocation));
@@ -98,9 +100,9 @@ impl HomeAgent {
         };
         let delay = (INITIAL_DELAY * 2_u32.pow(revocation.sent_indications - 1)).min(INITIAL_DELAY * 2);
         let (began, wall) = revocation.began_at;
-        let kind = RevocationKind::Indication { trigger: trigger::ADMINISTRATIVE };
+        let kind = RevocationKind::Indication { trigger: revocation_trigger::ADMINISTRATIVE };
         let flags = RevocationFlags::default();
-        let mut builder = Builder::binding_revocation(kind, revocation.sequence, flags);
+        let mut builder = MobilityHeaderBuilder::binding_revocation(kind, revocation.sequence, flags);
         for &bid in &revocation.revoked_bids {
             builder = builder.option(&MobilityOption::BindingIdentifier {
                 bid,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carnet_base::{WallTime, mapped};
 use carnet_wire::mobility::MobilityOption;
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 use ipnet::Ipv6Net;
 
 use super::binding::NewBinding;
@@ -34,7 +34,7 @@ pub(super) struct Registration {
     pub replaces_all_bindings: bool,
     pub prefixes: Arc<[Ipv6Net]>,
     pub lifetime: Duration,
-    pub status: Status,
+    pub status: BindingStatus,
     /// Status field of each Binding Identifier option of the acknowledgement, in their order.
     pub statuses: Vec<u8>,
     /// NAT Detection option of the acknowledgement; `None` for an acknowledgement without this option.
@@ -50,7 +50,7 @@ pub(super) enum Verdict {
     Ignore(MobilityDrop),
     /// The home agent sends a Binding Acknowledgement with this status, and the bindings stay as they are.
     Reject {
-        status: Status,
+        status: BindingStatus,
         reason: MobilityDrop,
         /// Sequence number for the answer.
         sequence: u16,
@@ -62,7 +62,7 @@ pub(super) enum Verdict {
     /// The home agent removes the bindings with these identifiers; `None` for all.
     Deregister {
         bids: Option<Vec<u16>>,
-        status: Status,
+        status: BindingStatus,
         /// Status field of each Binding Identifier option.
         statuses: Vec<u8>,
     },
@@ -93,7 +93,7 @@ pub(super) fn judge_request(
         match node.authentication.verify(message, request.authenticated_address(), request.home_address) {
             Ok(()) => {}
             Err(reason @ MobilityDrop::AuthenticationFailed) => {
-                return reject(Status::AUTHENTICATION_FAILED, reason);
+                return reject(BindingStatus::AUTHENTICATION_FAILED, reason);
             }
             Err(reason) => return Verdict::Ignore(reason),
         }
@@ -130,7 +130,7 @@ pub(super) fn judge_request(
         && !is_newer(request.sequence, last)
     {
         return Verdict::Reject {
-            status: Status::SEQUENCE_OUT_OF_WINDOW,
+            status: BindingStatus::SEQUENCE_OUT_OF_WINDOW,
             reason: MobilityDrop::Sequence,
             sequence: last,
             timestamp: request.timestamp,
@@ -142,10 +142,10 @@ pub(super) fn judge_request(
     let bound = cache.router_flag_of(request.home_address);
     if !request.home_registration {
         return if request.mobile_router {
-            reject(Status::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
+            reject(BindingStatus::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
         } else if bound.is_some() {
             // RFC 6275 9.5.1: the type of an existing binding, home registration, must not change.
-            reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused)
+            reject(BindingStatus::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused)
         } else {
             Verdict::Ignore(MobilityDrop::NotHomeRegistration)
         };
@@ -164,7 +164,7 @@ pub(super) fn judge_request(
         return Verdict::Ignore(MobilityDrop::CareOfAddress);
     }
     if request.was_moved_into_tunnel() || request.alternate_care_of_address == Some(config.address) {
-        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
+        return reject(BindingStatus::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     if request.is_deregistration() {
         return judge_deregistration(cache, request)
@@ -173,13 +173,13 @@ pub(super) fn judge_request(
     if !request.has_home_address_option && request.tunnel_ends.is_none() {
         // RFC 6275 10.3.1: "A Home Address destination option MUST be present". Inside IPv4 the packet's own
         // source is the home address (RFC 5555 4.2).
-        return reject(Status::UNSPECIFIED, MobilityDrop::Refused);
+        return reject(BindingStatus::UNSPECIFIED, MobilityDrop::Refused);
     }
     if bound.is_some_and(|is_router| is_router != request.mobile_router) {
-        return reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
+        return reject(BindingStatus::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused);
     }
     if !node.nat && !request.names_outer_address() && !renews_outer_address(cache, request) {
-        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
+        return reject(BindingStatus::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     let (ipv4_prefixes, ipv4_homes) = ipv4_homes::judge_ipv4_homes(node, request);
     let prefixes = if request.mobile_router {
@@ -224,7 +224,7 @@ pub(super) fn judge_request(
         None => ((config.address.into(), request.plain_care_of_address().into()), None),
     };
     if !is_acceptable(config, cache, request.home_address, ends) {
-        return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
+        return reject(BindingStatus::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     match prefixes {
         Ok(prefixes) => Verdict::Register(Registration {
@@ -233,7 +233,7 @@ pub(super) fn judge_request(
             replaces_all_bindings: true,
             prefixes,
             lifetime,
-            status: Status::ACCEPTED,
+            status: BindingStatus::ACCEPTED,
             statuses: Vec::new(),
             nat_detection_option: nat_detection,
             ipv4_answers: ipv4_homes,
@@ -256,12 +256,14 @@ fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
 /// Validates a de-registration. The R flag and any prefixes are ignored (RFC 3963 6.2). Refuses it with
 /// status 133 if the node has no binding (RFC 6275 10.3.2, RFC 5648 6.2). A binding whose home address is
 /// still being tested counts as a binding.
-fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, Status> {
+fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, BindingStatus> {
     let home_address = request.home_address;
     if request.identifiers.is_empty() {
         return match cache.bids(home_address).next() {
-            Some(_) => Ok(Verdict::Deregister { bids: None, status: Status::ACCEPTED, statuses: Vec::new() }),
-            None => Err(Status::NOT_HOME_AGENT),
+            Some(_) => {
+                Ok(Verdict::Deregister { bids: None, status: BindingStatus::ACCEPTED, statuses: Vec::new() })
+            }
+            None => Err(BindingStatus::NOT_HOME_AGENT),
         };
     }
     let mut bids = Vec::new();
@@ -270,15 +272,15 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
         if cache.bids(home_address).any(|bid| bid == Some(identifier.bid)) && !bids.contains(&identifier.bid)
         {
             bids.push(identifier.bid);
-            statuses.push(Status::ACCEPTED.0);
+            statuses.push(BindingStatus::ACCEPTED.0);
         } else {
-            statuses.push(Status::NOT_HOME_AGENT.0);
+            statuses.push(BindingStatus::NOT_HOME_AGENT.0);
         }
     }
     match (bids.len(), request.identifiers.len()) {
-        (0, _) => Err(Status::NOT_HOME_AGENT),
+        (0, _) => Err(BindingStatus::NOT_HOME_AGENT),
         (known, all) => {
-            let status = if known == all { Status::ACCEPTED } else { Status::MCOA_NOTCOMPLETE };
+            let status = if known == all { BindingStatus::ACCEPTED } else { BindingStatus::MCOA_NOTCOMPLETE };
             Ok(Verdict::Deregister { bids: Some(bids), status, statuses })
         }
     }
@@ -303,12 +305,12 @@ fn judge_timestamp(
     wall: WallTime,
     window: Duration,
     request: &Request,
-) -> Option<(Status, u64)> {
+) -> Option<(BindingStatus, u64)> {
     let last = replay.timestamp.map(|last| WallTime::from_ntp(last, wall));
     let ahead = last.filter(|last| *last > wall + window);
     let time = ahead.map_or(wall, |last| last + Duration::from_secs(1));
     let Some(timestamp) = request.timestamp else {
-        return Some((Status::MESSAGE_ID_REQUIRED, time.to_ntp()));
+        return Some((BindingStatus::MESSAGE_ID_REQUIRED, time.to_ntp()));
     };
     let close = WallTime::from_ntp(timestamp, time).absolute_difference(time) <= window;
     if close && replay.timestamp.is_none_or(|last| is_later(timestamp, last)) {
@@ -317,7 +319,7 @@ fn judge_timestamp(
     // RFC 4285 6: the home agent "copies only the low-order 32 bits ..., and supplies the high-order 32 bits
     // from its own time".
     let answer = (time.to_ntp() & 0xffff_ffff_0000_0000) | (timestamp & 0xffff_ffff);
-    Some((Status::ID_MISMATCH, answer))
+    Some((BindingStatus::ID_MISMATCH, answer))
 }
 
 /// Accepts all IPv6 prefixes of an update or none of them (RFC 3963 6.2). Returns them together with the
@@ -327,34 +329,34 @@ fn judge_prefixes(
     node: &AuthorizedNode,
     request: &Request,
     ipv4_prefixes: Vec<Ipv6Net>,
-) -> Result<Arc<[Ipv6Net]>, Status> {
+) -> Result<Arc<[Ipv6Net]>, BindingStatus> {
     if !config.serves_mobile_routers() {
-        return Err(Status::MOBILE_ROUTER_NOT_PERMITTED);
+        return Err(BindingStatus::MOBILE_ROUTER_NOT_PERMITTED);
     }
     let mut prefixes = ipv4_prefixes;
     if request.prefixes.is_empty() {
         // In implicit mode the prefixes of this home address come from the config.
         prefixes.extend(node.prefixes.iter().filter(|prefix| mapped::to_ipv4(**prefix).is_none()));
         return if prefixes.is_empty() {
-            Err(Status::FORWARDING_SETUP_FAILED)
+            Err(BindingStatus::FORWARDING_SETUP_FAILED)
         } else {
             Ok(shared_prefixes(&node.prefixes, prefixes))
         };
     }
     if request.prefixes.len() > MAX_PREFIXES {
-        return Err(Status::INVALID_PREFIX);
+        return Err(BindingStatus::INVALID_PREFIX);
     }
     let mut ipv6 = Vec::with_capacity(request.prefixes.len());
     for &(address, length) in &request.prefixes {
-        let prefix = Ipv6Net::new(address, length).map_err(|_| Status::INVALID_PREFIX)?;
+        let prefix = Ipv6Net::new(address, length).map_err(|_| BindingStatus::INVALID_PREFIX)?;
         if length == 0 || prefix.addr() != prefix.network() || !is_unicast_routable(address) {
-            return Err(Status::INVALID_PREFIX);
+            return Err(BindingStatus::INVALID_PREFIX);
         }
         ipv6.push(prefix);
     }
     // The prefix table (RFC 3963 6.1.2) must have the prefix itself, or a shorter prefix that contains it.
     if !ipv6.iter().all(|prefix| node.prefixes.iter().any(|own| own.contains(prefix))) {
-        return Err(Status::NOT_AUTHORIZED_FOR_PREFIX);
+        return Err(BindingStatus::NOT_AUTHORIZED_FOR_PREFIX);
     }
     ipv6.sort();
     ipv6.dedup();

@@ -90,7 +90,7 @@ impl UnboundSourceLimits {
         let of_source = Rate { burst_size: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
         let Some(full_at) = self.full_again_at.get_mut(place) else { return true };
         // Use the common limit only if the source's own limit allows the update.
-        of_source.take_tokens(full_at, now, 1) && self.all_sources.try_take_token(now)
+        of_source.try_take_tokens(full_at, now, 1) && self.all_sources.try_take_token(now)
     }
 }
 
@@ -107,7 +107,7 @@ impl NodeUpdateLimits {
     /// Returns whether this node may send another Binding Update, without counting one.
     pub fn has_update_left(&self, now: Time, home_address: Ipv6Addr) -> bool {
         let mut full_at = self.full_again_at.get(&home_address).copied().unwrap_or(Time::ZERO);
-        NODE_UPDATE_RATE.take_tokens(&mut full_at, now, 1)
+        NODE_UPDATE_RATE.try_take_tokens(&mut full_at, now, 1)
     }
 
     /// Counts one Binding Update of this node.
@@ -120,7 +120,7 @@ impl NodeUpdateLimits {
             }
         }
         let full_at = self.full_again_at.entry(home_address).or_insert(Time::ZERO);
-        NODE_UPDATE_RATE.take_tokens(full_at, now, 1);
+        NODE_UPDATE_RATE.try_take_tokens(full_at, now, 1);
     }
 
     /// Returns the number of nodes in the table.

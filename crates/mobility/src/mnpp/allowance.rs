@@ -49,7 +49,7 @@ impl AnswerLimit {
         }
         if !self.limit_by_station.contains_key(&station) && self.limit_by_station.len() >= MAX_STATION_LIMITS
         {
-            self.limit_by_station.retain(|_, share| !share.is_full(now));
+            self.limit_by_station.retain(|_, share| !share.is_bucket_full(now));
             if self.limit_by_station.len() >= MAX_STATION_LIMITS {
                 return false;
             }

@@ -394,11 +394,11 @@ impl Mnpp {
                 lifetime,
             })
         }));
-        let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+        let message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
             options: &options,
             ..nd::RouterAdvertisementRepr::default()
         });
-        let packet = icmpv6::packet(link_local, nd::ALL_NODES, nd::HOP_LIMIT, message);
+        let packet = icmpv6::emit_packet(link_local, nd::ALL_NODES, nd::HOP_LIMIT, message);
         self.last_announcement_at = Some(now);
         self.counters.sent_announcements += 1;
         self.outputs.push_back(Output::Announce(packet));
@@ -647,7 +647,8 @@ impl Mnpp {
         if !allowance.allow_answer(now, to, is_known) {
             return Err(MnppDrop::RateLimited);
         }
-        self.outputs.push_back(Output::Straight(to, test.packet(link_local, destination, nd::HOP_LIMIT)));
+        self.outputs
+            .push_back(Output::Straight(to, test.emit_packet(link_local, destination, nd::HOP_LIMIT)));
         Ok(())
     }
 
@@ -766,7 +767,7 @@ impl Mnpp {
         if !self.has_tunnel || !self.tests.try_take_token(now) {
             return None;
         }
-        let cookie = self.rng.u64();
+        let cookie = self.rng.random_u64();
         let test = PrefixTest {
             kind: PrefixTestKind::Init,
             cookie,
@@ -777,12 +778,12 @@ impl Mnpp {
         };
         self.counters.tests += 1;
         let host = u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
-        let random = u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64());
+        let random = u128::from(self.rng.random_u64()) << 64 | u128::from(self.rng.random_u64());
         let address = Ipv6Addr::from(u128::from(prefix.network()) | random & host);
         // The source is an address of an announced network. So the other router knows which station has
         // sent the test.
         let home = self.config.prefixes.first().map(|own| Ipv6Addr::from(u128::from(own.network()) | 1));
-        let packet = test.packet(home.unwrap_or(self.config.home_address), address, HOP_LIMIT);
+        let packet = test.emit_packet(home.unwrap_or(self.config.home_address), address, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
         Some(cookie)
     }

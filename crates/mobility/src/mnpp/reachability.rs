@@ -180,7 +180,7 @@ impl Mnpp {
             return true;
         }
         let Some((asker, link_local)) = self.own_addresses else { return false };
-        let fresh = self.rng.u64();
+        let fresh = self.rng.random_u64();
         let cookie = peer.probes.oldest_outstanding().unwrap_or(fresh);
         peer.probes.record_sent_heartbeat(now, cookie);
         let test = PrefixTest {
@@ -192,7 +192,7 @@ impl Mnpp {
             prefix_length: 0,
         };
         self.counters.sent_probes += 1;
-        let packet = test.packet(link_local, peer.link_local, nd::HOP_LIMIT);
+        let packet = test.emit_packet(link_local, peer.link_local, nd::HOP_LIMIT);
         self.outputs.push_back(Output::Straight(station, packet));
         false
     }

@@ -12,7 +12,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
-use carnet_wire::mobility::options::Options;
+use carnet_wire::mobility::options::MobilityOptions;
 use carnet_wire::mobility::revocation::revocation_status;
 use carnet_wire::mobility::{BindingRevocation, MobilityOption, RevocationFlags};
 
@@ -98,7 +98,7 @@ impl AgentOrders {
         &mut self,
         (now, wall): (Time, WallTime),
         message: &MobilityMessage<'_>,
-        options: Options<'_>,
+        options: MobilityOptions<'_>,
         octets: &[u8],
         (numbers, home_address): (&UpdateNumbers, Ipv6Addr),
     ) -> Result<MessageProof, MobilityDrop> {

@@ -15,10 +15,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_wire::mobility::options::Options;
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
+use carnet_wire::mobility::options::MobilityOptions;
 use carnet_wire::mobility::{
-    BindingAcknowledgement, BindingRevocation, Builder, HomeAgentSwitch, MobilityOption, RevocationKind,
+    BindingAcknowledgement, BindingRevocation, HomeAgentSwitch, MobilityHeaderBuilder, MobilityOption,
+    RevocationKind,
 };
 
 use super::agent_orders::{
@@ -46,7 +47,7 @@ impl MobileRouter {
         let answered = self.binding_update_list.outstanding_update.filter(|outstanding| {
             let home_address = self.config.home_address;
             outstanding.sequence == acknowledgement.sequence
-                && Status(acknowledgement.status) != Status::SEQUENCE_OUT_OF_WINDOW
+                && BindingStatus(acknowledgement.status) != BindingStatus::SEQUENCE_OUT_OF_WINDOW
                 && self
                     .update_numbers
                     .authentication
@@ -80,7 +81,7 @@ impl MobileRouter {
         }
         if let Some(contradicted) =
             self.refusal_state.refused_update.filter(|it| it.sequence == acknowledgement.sequence)
-            && !Status(acknowledgement.status).is_rejection()
+            && !BindingStatus(acknowledgement.status).is_rejection()
         {
             self.verify_acknowledgement(now, octets, contradicted.authenticated_address)?;
             self.resume_service();
@@ -93,8 +94,8 @@ impl MobileRouter {
         }
         let update = self.answered_update(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
         self.verify_acknowledgement(now, octets, update.authenticated_address)?;
-        let status = Status(acknowledgement.status);
-        if status == Status::SEQUENCE_OUT_OF_WINDOW {
+        let status = BindingStatus(acknowledgement.status);
+        if status == BindingStatus::SEQUENCE_OUT_OF_WINDOW {
             if !self.update_numbers.adopt_sequence_number(acknowledgement.sequence) {
                 return Err(MobilityDrop::Unexpected);
             }
@@ -129,8 +130,8 @@ impl MobileRouter {
     /// acknowledgement with status 135 contains the last accepted number instead of the update's (RFC 6275
     /// 9.5.1), so it can answer only the outstanding update.
     fn answered_update(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<BindingUpdateContent> {
-        let sequence = match Status(acknowledgement.status) {
-            Status::SEQUENCE_OUT_OF_WINDOW => self.binding_update_list.outstanding_update?.sequence,
+        let sequence = match BindingStatus(acknowledgement.status) {
+            BindingStatus::SEQUENCE_OUT_OF_WINDOW => self.binding_update_list.outstanding_update?.sequence,
             _ => acknowledgement.sequence,
         };
         self.binding_update_list.take_answered_update(sequence)
@@ -160,7 +161,7 @@ impl MobileRouter {
         update: &BindingUpdateContent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
-        let status = Status(acknowledgement.status);
+        let status = BindingStatus(acknowledgement.status);
         if let Some(single) = self
             .binding_update_list
             .plain_entry
@@ -300,9 +301,9 @@ impl MobileRouter {
         (uplink, care_of_address): (usize, IpAddr),
     ) {
         self.clear_bindings(now);
-        self.stop_refused_service(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
+        self.stop_refused_service(now, BindingStatus::MOBILE_ROUTER_NOT_PERMITTED);
         self.outputs.push_back(Output::Event(Event::Rejected {
-            status: Status::ACCEPTED.0,
+            status: BindingStatus::ACCEPTED.0,
             reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
                 .into(),
         }));
@@ -331,7 +332,7 @@ impl MobileRouter {
         wall: WallTime,
         update: &BindingUpdateContent,
         member: Option<UpdatedBinding>,
-        status: Status,
+        status: BindingStatus,
     ) {
         let entry = member.map_or(&self.binding_update_list.plain_entry, |member| {
             &self.binding_update_list.identified_entries[member.binding_index]
@@ -348,7 +349,7 @@ impl MobileRouter {
             // The home agent has a binding of this router, so the key was right when it was created. An
             // attacker is a more likely cause than a new key: with a forged update it can make the home agent
             // send this status. So the router ignores it, and the attacker cannot end the registration early.
-            None if status == Status::AUTHENTICATION_FAILED && is_registered => RefusalReaction::GoOn,
+            None if status == BindingStatus::AUTHENTICATION_FAILED && is_registered => RefusalReaction::GoOn,
             None => refusal_reaction(status),
         };
         let what = match remedy {
@@ -373,7 +374,7 @@ impl MobileRouter {
         }));
         match (remedy, member) {
             (RefusalReaction::GoOn, _) => {
-                if !update.is_without_identifiers && status == Status::MCOA_PROHIBITED {
+                if !update.is_without_identifiers && status == BindingStatus::MCOA_PROHIBITED {
                     self.clear_bindings(now);
                     self.evaluate_uplinks(now, wall, "the home agent permits only one care-of address");
                 }
@@ -422,17 +423,17 @@ impl MobileRouter {
         now: Time,
         update: &BindingUpdateContent,
         member: UpdatedBinding,
-        status: Status,
+        status: BindingStatus,
     ) -> Option<&'static str> {
         match status {
             // RFC 5648 5.7: the router "MUST set 'O' flag" in the next update.
-            Status::MCOA_NON_MCOA_BINDING_EXISTS => {
+            BindingStatus::MCOA_NON_MCOA_BINDING_EXISTS => {
                 self.binding_update_list.multiple_care_of_support.agent_has_exact_bindings = false;
                 self.binding_update_list.retry_binding(now, member.binding_index);
                 Some("replacing the plain binding")
             }
             // RFC 5648 5.7: the router "needs to stop using bulk registrations".
-            Status::MCOA_BULK_PROHIBITED if update.binding_count > 1 => {
+            BindingStatus::MCOA_BULK_PROHIBITED if update.binding_count > 1 => {
                 self.binding_update_list.multiple_care_of_support.supports_bulk_registration = false;
                 self.binding_update_list.retry_binding(now, member.binding_index);
                 Some("registering one at a time")
@@ -440,12 +441,12 @@ impl MobileRouter {
             // RFC 5648 5.7: the router "SHOULD send a Binding Identifier mobility option including the
             // Care-of Address field". This router always includes it, so the status shows that the home agent
             // has lost the binding.
-            Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => self
+            BindingStatus::MCOA_UNKNOWN_CARE_OF_ADDRESS => self
                 .binding_update_list
                 .retry_corrected_binding(now, member.binding_index)
                 .then_some("trying again"),
             // RFC 5648 5.7: the router "MUST stop registering multiple bindings".
-            Status::MCOA_PROHIBITED => {
+            BindingStatus::MCOA_PROHIBITED => {
                 self.binding_update_list.multiple_care_of_support.supports_identifiers = false;
                 Some("registering without binding identifiers")
             }
@@ -454,8 +455,8 @@ impl MobileRouter {
     }
 
     /// Handles the answer to a de-registration. Status 133 means that the home agent had no binding.
-    fn handle_deregistration_answer(&mut self, now: Time, wall: WallTime, status: Status) {
-        if status.is_rejection() && status != Status::NOT_HOME_AGENT {
+    fn handle_deregistration_answer(&mut self, now: Time, wall: WallTime, status: BindingStatus) {
+        if status.is_rejection() && status != BindingStatus::NOT_HOME_AGENT {
             self.outputs.push_back(Output::Event(Event::Rejected {
                 status: status.0,
                 reason: format!("de-registration: {}", status.meaning()),
@@ -477,7 +478,7 @@ impl MobileRouter {
     }
 
     /// Stops the service (RFC 3963 5.4). The router asks the home agent again after a pause.
-    pub(super) fn stop_refused_service(&mut self, now: Time, status: Status) {
+    pub(super) fn stop_refused_service(&mut self, now: Time, status: BindingStatus) {
         self.refusal_state.stop_status = Some(status);
         self.refusal_state.refused_update = None;
         let pause = self.refusal_state.next_pause(status);
@@ -595,7 +596,7 @@ impl MobileRouter {
         status: u8,
     ) {
         let kind = RevocationKind::Acknowledgement { status };
-        let builder = Builder::binding_revocation(kind, revocation.sequence, revocation.flags);
+        let builder = MobilityHeaderBuilder::binding_revocation(kind, revocation.sequence, revocation.flags);
         // The MAC covers the address that the message is sent from, in the place of the care-of address,
         // as in messages of the home agent.
         let source = match registration.care_of_address {
@@ -629,7 +630,7 @@ impl MobileRouter {
             // The operator of the home agent has revoked the binding, so the router waits for the longest
             // pause.
             self.refusal_state.current_pause = Some(super::REFUSED_INTERVAL);
-            self.stop_refused_service(now, Status::PROHIBITED);
+            self.stop_refused_service(now, BindingStatus::PROHIBITED);
         } else {
             for index in 0..self.binding_update_list.identified_entries.len() {
                 if is_named(self.binding_update_list.identified_entries[index].bid) {
@@ -668,7 +669,7 @@ impl MobileRouter {
         now: Time,
         wall: WallTime,
         message: &MobilityMessage<'_>,
-        options: Options<'_>,
+        options: MobilityOptions<'_>,
         octets: &[u8],
     ) -> Result<bool, MobilityDrop> {
         let home_address = self.config.home_address;
@@ -688,7 +689,7 @@ impl MobileRouter {
         update: &BindingUpdateContent,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
-        let status = Status(acknowledgement.status);
+        let status = BindingStatus(acknowledgement.status);
         // RFC 6275 10.3.1: before a first registration the home agent runs duplicate address detection, so
         // the answer takes longer.
         let known = self.binding_update_list.has_registration();
@@ -714,7 +715,7 @@ impl MobileRouter {
         for member in &update.updated_bindings {
             let bid = self.binding_update_list.identified_entries[member.binding_index].bid;
             let own = statuses.iter().find(|(other, _)| Some(*other) == bid).map(|(_, status)| *status);
-            match own.filter(|own| *own != 0).map_or(status, Status) {
+            match own.filter(|own| *own != 0).map_or(status, BindingStatus) {
                 refusal if refusal.is_rejection() => {
                     self.handle_refusal(now, wall, update, Some(*member), refusal);
                     if self.refusal_state.stop_status.is_some() || !self.is_multiple() {

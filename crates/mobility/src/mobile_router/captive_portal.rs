@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
 use carnet_wire::nd::host_configuration::RecursiveDnsServers;
-use carnet_wire::nd::option::option_type;
+use carnet_wire::nd::nd_option::option_type;
 use carnet_wire::nd::{self, NdOption, NdOptions};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use carnet_base::Endpoint;
 use carnet_wire::mobility::options::NO_KEEPALIVE;
 use carnet_wire::mobility::{
-    BindingAcknowledgement, BindingUpdateFlags, Builder, ControlPacket, MobilityOption,
+    BindingAcknowledgement, BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption,
 };
 
 use super::flows::Flows;
@@ -29,7 +29,7 @@ impl Composer<'_> {
     /// Adds the mobile network prefixes of both families if the registration mode is explicit. An IPv4 prefix
     /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1). For a mobile node, adds its IPv4 home
     /// address, which is this option without the flag.
-    pub(super) fn add_prefix_options(&self, mut builder: Builder) -> Builder {
+    pub(super) fn add_prefix_options(&self, mut builder: MobilityHeaderBuilder) -> MobilityHeaderBuilder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {
                 builder = builder.option(&MobilityOption::MobileNetworkPrefix {
@@ -132,7 +132,7 @@ impl Composer<'_> {
     /// address as IPv4-mapped.
     pub(super) fn add_authentication_options(
         &self,
-        mut builder: Builder,
+        mut builder: MobilityHeaderBuilder,
         timestamp: Option<u64>,
         care_of_address: Ipv6Addr,
     ) -> Vec<u8> {
@@ -165,7 +165,7 @@ impl Composer<'_> {
             ..BindingUpdateFlags::default()
         };
         let lifetime = if update.is_removal { 0 } else { lifetime_units(config.lifetime) };
-        let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
+        let mut builder = MobilityHeaderBuilder::binding_update(update.sequence, flags, lifetime);
         // docs/standards.md: a Binding Update with a Binding Identifier has no Alternate Care-of Address and
         // no IPv4 Care-of Address option. An update from the home link has neither of these options and no
         // Binding Identifier.

@@ -10,10 +10,11 @@
 //! failover. A home agent without flow bindings sends all packets over the best binding. The router itself
 //! still applies the policies to the packets that it sends.
 
-use carnet_wire::mobility::flow::{
-    EXAMPLE_VENDOR, FLOW_ACTION_SUBTYPE, FlowActionOption, emit_identifiers, emit_sub_options, flow_status,
+use carnet_wire::mobility::flow_identification::{
+    EXAMPLE_VENDOR, FLOW_ACTION_SUBTYPE, FlowActionOption, emit_binding_identifiers, emit_sub_options,
+    flow_status,
 };
-use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
+use carnet_wire::mobility::{BindingAcknowledgement, MobilityHeaderBuilder, MobilityOption};
 
 use super::uplinks::Uplinks;
 use crate::binding_update_list::{BindingUpdateContent, BindingUpdateList, UpdatedBinding};
@@ -258,10 +259,10 @@ impl Flows {
     /// Adds the flow options to a message (RFC 6089 4.2, RFC 5094).
     pub(super) fn add_options(
         &self,
-        mut builder: Builder,
+        mut builder: MobilityHeaderBuilder,
         described: &[FlowBinding],
         named: &[u16],
-    ) -> Builder {
+    ) -> MobilityHeaderBuilder {
         for flow in described {
             let bids: Vec<u16> = flow.bids.iter().map(|(bid, _)| *bid).collect();
             builder = builder.option(&MobilityOption::FlowIdentification {
@@ -284,8 +285,10 @@ impl Flows {
             }
         }
         if !named.is_empty()
-            && let Ok(fids) =
-                carnet_wire::mobility::flow::Identifiers::parse(&emit_identifiers(named), "flow summary")
+            && let Ok(fids) = carnet_wire::mobility::flow_identification::BindingIdentifiers::parse(
+                &emit_binding_identifiers(named),
+                "flow summary",
+            )
         {
             builder = builder.option(&MobilityOption::FlowSummary(fids));
         }
@@ -363,7 +366,7 @@ impl Flows {
         for option in acknowledgement.options.iter().flatten() {
             match option {
                 MobilityOption::FlowIdentification { fid, status, .. } => statuses.push((fid, status)),
-                other => actions.extend(FlowActionOption::read(&other).and_then(Result::ok)),
+                other => actions.extend(FlowActionOption::from_mobility_option(&other).and_then(Result::ok)),
             }
         }
         // RFC 6089 5.2.6: if the acknowledgement has no flow options, the home agent does not support

@@ -531,7 +531,7 @@ mod tests {
             })
             .chain(interval.map(NdOption::AdvertisementInterval))
             .collect();
-        let message = nd::router_advertisement(&RouterAdvertisementRepr {
+        let message = nd::emit_router_advertisement(&RouterAdvertisementRepr {
             router_lifetime: 1800,
             options: &options,
             ..RouterAdvertisementRepr::default()

@@ -26,7 +26,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, RateLimiter, Time, WallTime};
-use carnet_wire::mobility::Builder;
+use carnet_wire::mobility::MobilityHeaderBuilder;
 
 use super::capacity::RoundTrips;
 use super::path_packets::{
@@ -446,7 +446,7 @@ impl MobileRouter {
         let path = &mut self.uplinks[uplink].path;
         path.sequence = path.sequence.wrapping_add(1);
         let sequence = path.sequence;
-        let mut mobility_header = Builder::heartbeat_request(sequence).finish();
+        let mut mobility_header = MobilityHeaderBuilder::heartbeat_request(sequence).finish();
         let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.uplinks[uplink].path;
         path.liveness.record_sent_heartbeat(now, sequence);
@@ -469,7 +469,7 @@ impl MobileRouter {
         if !self.uplinks.heartbeats.answer_limit.try_take_token(now) {
             return Err(MobilityDrop::RateLimited);
         }
-        let mut mobility_header = Builder::heartbeat_response(sequence).finish();
+        let mut mobility_header = MobilityHeaderBuilder::heartbeat_response(sequence).finish();
         let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
         Ok(())

@@ -64,8 +64,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, TimerTable, WallTime};
-use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{BindingError, Message, MobilityOption};
+use carnet_wire::mobility::binding_status::BindingStatus;
+use carnet_wire::mobility::{BindingError, MobilityOption, ParsedMobilityMessage};
 use ipnet::Ipv4Net;
 
 pub use address_and_router::Candidate;
@@ -220,7 +220,7 @@ impl MobileRouter {
     pub fn may_advertise(&self) -> bool {
         !matches!(
             self.refusal_state.stop_status,
-            Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX)
+            Some(BindingStatus::INVALID_PREFIX | BindingStatus::NOT_AUTHORIZED_FOR_PREFIX)
         )
     }
 
@@ -416,17 +416,18 @@ impl MobileRouter {
         // Heartbeats and Binding Errors have no authentication even with a shared key, so IPsec is not
         // required for them. An encrypted session carries them too, so it is required for them if the config
         // demands sessions.
-        let open = matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_));
+        let open =
+            matches!(parsed, ParsedMobilityMessage::Heartbeat(_) | ParsedMobilityMessage::BindingError(_));
         if !open || self.update_numbers.authentication.requires_session_for_all() {
             self.update_numbers
                 .authentication
                 .check_ipsec_protection(message.is_ipsec_protected, message.session)?;
         }
         match parsed {
-            Message::BindingAcknowledgement(acknowledgement) => {
+            ParsedMobilityMessage::BindingAcknowledgement(acknowledgement) => {
                 self.handle_acknowledgement(now, wall, &message, &acknowledgement, header.octets())
             }
-            Message::BindingError(error) => {
+            ParsedMobilityMessage::BindingError(error) => {
                 // RFC 6275 11.3.6: status 2 means that the home agent does not know a message type. Of the
                 // messages that this router sends, only heartbeats are optional, so the error concerns
                 // heartbeats.
@@ -445,19 +446,21 @@ impl MobileRouter {
                 self.mappings_lost(&message);
                 Ok(())
             }
-            Message::Heartbeat(heartbeat) if heartbeat.response => {
+            ParsedMobilityMessage::Heartbeat(heartbeat) if heartbeat.response => {
                 let counter = heartbeat.options.iter().find_map(|option| match option {
                     Ok(MobilityOption::RestartCounter(counter)) => Some(counter),
                     _ => None,
                 });
                 self.handle_heartbeat_answer(now, wall, &message, heartbeat.sequence, counter)
             }
-            Message::Heartbeat(heartbeat) => self.answer_heartbeat(now, &message, heartbeat.sequence),
-            Message::BindingRefreshRequest(_) => self.handle_binding_loss_hint(now, wall),
-            Message::HomeAgentSwitch(switch) => {
+            ParsedMobilityMessage::Heartbeat(heartbeat) => {
+                self.answer_heartbeat(now, &message, heartbeat.sequence)
+            }
+            ParsedMobilityMessage::BindingRefreshRequest(_) => self.handle_binding_loss_hint(now, wall),
+            ParsedMobilityMessage::HomeAgentSwitch(switch) => {
                 self.handle_switch_message(now, wall, &message, &switch, header.octets())
             }
-            Message::BindingRevocation(revocation) => {
+            ParsedMobilityMessage::BindingRevocation(revocation) => {
                 self.handle_revocation(now, wall, &message, &revocation, header.octets())
             }
             _ => Err(MobilityDrop::UnknownType),

@@ -65,7 +65,7 @@ impl MobileRouter {
         let Some(index) = self.uplinks.index_of(&message.interface) else {
             return Ok(());
         };
-        if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+        if message.message.first() == Some(&icmpv6::message_type::NEIGHBOR_SOLICITATION) {
             if self.is_home() && self.uplinks.target_uplink == Some(index) {
                 let answer = self.config.answer_on_home_link(&self.uplinks[index], message)?;
                 self.outputs.extend(answer.map(Output::Link));
@@ -78,11 +78,13 @@ impl MobileRouter {
         // Advertisements and Echo Replies matter only from a link-local address. No router forwards packets
         // from such an address, so an Echo Reply needs no check of the hop limit.
         match kind {
-            icmpv6::types::ROUTER_ADVERTISEMENT => {}
-            icmpv6::types::NEIGHBOR_ADVERTISEMENT | icmpv6::types::ECHO_REPLY if is_link_local => {}
+            icmpv6::message_type::ROUTER_ADVERTISEMENT => {}
+            icmpv6::message_type::NEIGHBOR_ADVERTISEMENT | icmpv6::message_type::ECHO_REPLY
+                if is_link_local => {}
             _ => return Ok(()),
         }
-        if !is_link_local || (kind != icmpv6::types::ECHO_REPLY && message.hop_limit != nd::HOP_LIMIT) {
+        if !is_link_local || (kind != icmpv6::message_type::ECHO_REPLY && message.hop_limit != nd::HOP_LIMIT)
+        {
             return Err(MobilityDrop::NeighborDiscovery);
         }
         icmpv6::verify_checksum(message.source, message.destination, &message.message)
@@ -91,11 +93,11 @@ impl MobileRouter {
         let portal = self.uplinks[index].announced_portal.clone();
         let uplink = &mut self.uplinks[index];
         match kind {
-            icmpv6::types::ROUTER_ADVERTISEMENT => {
+            icmpv6::message_type::ROUTER_ADVERTISEMENT => {
                 let question = uplink.handle_router_advertisement(now, message, &self.config);
                 self.outputs.extend(question.map(Output::Link));
             }
-            icmpv6::types::ECHO_REPLY => uplink.handle_echo_reply(now, message, &self.config),
+            icmpv6::message_type::ECHO_REPLY => uplink.handle_echo_reply(now, message, &self.config),
             _ => uplink.handle_neighbor_advertisement(now, message, &self.config),
         }
         self.set_candidate_timer(now, index);

@@ -9,8 +9,8 @@
 //! * The parent's list contains this router, or the parent is this router. Packets would loop, with one more
 //!   encapsulation each time.
 //! * The parent has no working uplink. Packets of two such routers that attach to each other would loop.
-//! * The parent has [`MAX_PATH_LEN`] mobile routers on its path, including itself. Its advertisement would
-//!   have no room for all routers on the path of this router.
+//! * The parent has [`MAX_ROUTERS_IN_PATH`] mobile routers on its path, including itself. Its advertisement
+//!   would have no room for all routers on the path of this router.
 //!
 //! A parent with false advertisements does no more harm than one that drops packets. Either this router would
 //! refuse it, or the use of the path shows the fault.
@@ -18,7 +18,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::LinkMessage;
-use carnet_wire::nd::nesting::MAX_PATH_LEN;
+use carnet_wire::nd::nesting::MAX_ROUTERS_IN_PATH;
 use carnet_wire::nd::{NestingInformation, RouterAdvertisement};
 
 /// Maximum number of parents on one link. The one that advertised longest ago is removed first, the one in
@@ -39,10 +39,10 @@ pub struct Parent {
 impl Parent {
     /// Returns why the router cannot be this router's parent; `None` if it can.
     pub(super) fn reason_to_refuse(&self, home_address: Ipv6Addr) -> Option<&'static str> {
-        let NestingInformation { grounded, path, .. } = &self.information;
+        let NestingInformation { grounded, path_home_addresses: path, .. } = &self.information;
         if path.contains(&home_address) {
             Some("the default router is itself behind this mobile router")
-        } else if path.len() >= MAX_PATH_LEN {
+        } else if path.len() >= MAX_ROUTERS_IN_PATH {
             Some("too many mobile routers behind each other")
         } else if !grounded {
             Some("the default router is a mobile router without a working uplink")
@@ -102,10 +102,13 @@ mod tests {
 
     /// Takes an advertisement of the mobile router `number`.
     fn hear_advertisement(parents: &mut Parents, number: u16, in_use: Ipv6Addr) {
-        let information =
-            NestingInformation { grounded: true, path: vec![router(number)], prefixes: Vec::new() };
+        let information = NestingInformation {
+            grounded: true,
+            path_home_addresses: vec![router(number)],
+            prefixes: Vec::new(),
+        };
         let data = information.emit_data();
-        let message = nd::router_advertisement(&RouterAdvertisementRepr {
+        let message = nd::emit_router_advertisement(&RouterAdvertisementRepr {
             router_lifetime: 1800,
             options: &[NdOption::Unknown { option_type: 253, data: &data }],
             ..RouterAdvertisementRepr::default()

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time};
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 
 use super::unanswered_uplinks::{AgentResponse, UPDATES_BEFORE_DEMOTION};
 use super::{MobileRouter, Timer, Uplink};
@@ -308,7 +308,7 @@ impl MobileRouter {
     }
 
     /// Returns the status of a temporary refusal; `None` without one, or if the router has a registration.
-    pub fn temporary_refusal(&self) -> Option<Status> {
+    pub fn temporary_refusal(&self) -> Option<BindingStatus> {
         self.refusal_state.temporary_refusal.filter(|_| !self.has_registration())
     }
 

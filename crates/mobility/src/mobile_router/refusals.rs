@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::RateLimiter;
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 
 use crate::binding_update_list::{RefusalReaction, refusal_reaction};
 
@@ -28,7 +28,7 @@ pub(super) struct RefusedUpdate {
 #[derive(Debug)]
 pub(super) struct Refusals {
     /// Status of the refusal after which the router stopped the service; `None` while it has not stopped.
-    pub(super) stop_status: Option<Status>,
+    pub(super) stop_status: Option<BindingStatus>,
     /// Whether this home agent has acknowledged a registration of this router.
     pub(super) was_acknowledged: bool,
     /// Pause after the next refusal, which doubles with each request; `None` until a refusal.
@@ -37,7 +37,7 @@ pub(super) struct Refusals {
     /// answered another message.
     pub(super) refused_update: Option<RefusedUpdate>,
     /// Status of the last temporary refusal; `None` without one.
-    pub(super) temporary_refusal: Option<Status>,
+    pub(super) temporary_refusal: Option<BindingStatus>,
     /// Rate limit of warnings about the MAC of acknowledgements.
     pub(super) key_warning_limit: RateLimiter,
     /// Fault in the MACs of acknowledgements; `None` if the last one was right.
@@ -64,7 +64,7 @@ impl Refusals {
     pub(super) fn refusal_text(&self) -> Option<String> {
         let refused = self.stop_status.or(self.temporary_refusal);
         let status = refused.map(|status| match status {
-            Status::AUTHENTICATION_FAILED => format!("wrong key (status {})", status.0),
+            BindingStatus::AUTHENTICATION_FAILED => format!("wrong key (status {})", status.0),
             status => format!("status {}, {}", status.0, status.meaning()),
         });
         let key = self.key_problem.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
@@ -72,7 +72,7 @@ impl Refusals {
     }
 
     /// Returns the pause after a refusal, and doubles the next one.
-    pub(super) fn next_pause(&mut self, status: Status) -> Duration {
+    pub(super) fn next_pause(&mut self, status: BindingStatus) -> Duration {
         if refusal_reaction(status) != RefusalReaction::BackOff {
             return REFUSED_INTERVAL;
         }

@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 use serde::{Deserialize, Serialize};
 
 /// State that must survive a restart.
@@ -41,7 +41,7 @@ pub enum State {
     Home,
     /// The home agent refused. The router asks it again after a pause of at most
     /// [`REFUSED_INTERVAL`](super::REFUSED_INTERVAL).
-    Refused(Status),
+    Refused(BindingStatus),
     /// The router has de-registered because the station stops.
     Stopped,
 }

@@ -873,7 +873,7 @@ impl Uplink {
         let peer = self.link_routers.link_address(router);
         // RFC 4861 7.3.3: send the probe by unicast if the link-layer address is known, otherwise to the
         // solicited-node multicast address.
-        let destination = if peer.is_some() { router } else { nd::solicited_node(router) };
+        let destination = if peer.is_some() { router } else { nd::solicited_node_address(router) };
         let solicitation =
             nd::NeighborSolicitation { target: router, source_link_address: interface.link_address };
         let mut message = solicitation.emit();
@@ -890,7 +890,7 @@ impl Uplink {
         if peer.is_none() && interface.link_address.is_some() {
             return None;
         }
-        let mut message = vec![icmpv6::types::ECHO_REQUEST, 0, 0, 0];
+        let mut message = vec![icmpv6::message_type::ECHO_REQUEST, 0, 0, 0];
         message.extend(ECHO_IDENTIFIER.to_be_bytes());
         message.extend(number.to_be_bytes());
         icmpv6::set_checksum(&mut message, source, router);

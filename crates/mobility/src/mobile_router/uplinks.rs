@@ -24,7 +24,8 @@ pub(super) struct Uplinks {
 impl Uplinks {
     /// Creates the uplinks; the state of their interfaces is not known yet.
     pub(super) fn new(config: &MobileRouterConfig, rng: &mut Rng) -> Uplinks {
-        let new = |uplink: &UplinkConfig| Uplink::new(uplink.clone(), PathState::new(rng.u64() as u32));
+        let new =
+            |uplink: &UplinkConfig| Uplink::new(uplink.clone(), PathState::new(rng.random_u64() as u32));
         Uplinks {
             uplinks: config.uplinks.iter().map(new).collect(),
             forced_uplink: None,

@@ -57,7 +57,7 @@ impl RegistrationLimits {
     pub fn allow_message(&mut self, now: Time, sender: Sender, is_known: bool) -> bool {
         let of = if is_known { &mut self.known_senders } else { &mut self.unknown_senders };
         if !of.contains_key(&sender) && of.len() >= MAX_SENDERS {
-            of.retain(|_, limiter| !limiter.is_full(now));
+            of.retain(|_, limiter| !limiter.is_bucket_full(now));
         }
         let has_room = of.len() < MAX_SENDERS || of.contains_key(&sender);
         // This rate suffices for a router that arrives with a full tree of routers behind it.

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wire::nd::registration::{is_later_transaction, status};
+use carnet_wire::nd::address_registration::{is_later_transaction, registration_status};
 use carnet_wire::nd::{self, AddressRegistration};
 
 use super::allowance::Sender;
@@ -79,18 +79,18 @@ impl Nesting {
             Err(reason)
         };
         let Some(way) = self.network_of_address(address).cloned() else {
-            return refuse(self, status::TOPOLOGICALLY_INCORRECT, NestingDrop::NotOffered);
+            return refuse(self, registration_status::TOPOLOGICALLY_INCORRECT, NestingDrop::NotOffered);
         };
         // Refuse an address of this router, and the subnet-router anycast address (RFC 4291 2.6.1).
         let is_ours = router.uplinks().iter().any(|uplink| uplink.has_address(address.into()));
         if is_ours || address == way.network {
-            return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
+            return refuse(self, registration_status::DUPLICATE, NestingDrop::Duplicate);
         }
         let known = self.addresses.get(&address);
         if known.is_some_and(|entry| {
             entry.ownership_verifier != registration.ownership_verifier || entry.child.is_none()
         }) {
-            return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
+            return refuse(self, registration_status::DUPLICATE, NestingDrop::Duplicate);
         }
         let repeats = known.is_some_and(|entry| {
             entry.last_transaction_id == registration.transaction_id
@@ -99,7 +99,7 @@ impl Nesting {
         let later = known
             .is_none_or(|entry| is_later_transaction(registration.transaction_id, entry.last_transaction_id));
         if !repeats && !later {
-            return refuse(self, status::MOVED, NestingDrop::Stale);
+            return refuse(self, registration_status::MOVED, NestingDrop::Stale);
         }
         if registration.lifetime == 0 {
             if known.is_some() {
@@ -108,12 +108,12 @@ impl Nesting {
             self.answer_child(
                 address,
                 &child,
-                AddressRegistration { status: status::SUCCESS, ..registration },
+                AddressRegistration { status: registration_status::SUCCESS, ..registration },
             );
             return Ok(());
         }
         if known.is_none() && self.is_registration_limit_reached(&child.sender) {
-            return refuse(self, status::ROUTER_FULL, NestingDrop::TooMany);
+            return refuse(self, registration_status::ROUTER_FULL, NestingDrop::TooMany);
         }
         let minutes = u64::from(registration.lifetime.min(MAX_GRANTED_MINUTES));
         let child = Child { expires_at: now + Duration::from_secs(60 * minutes), ..child };
@@ -131,7 +131,7 @@ impl Nesting {
                     if moved {
                         self.outputs.push_back(Output::Forwarding);
                     }
-                    self.send_child_answer(now, address, status::SUCCESS);
+                    self.send_child_answer(now, address, registration_status::SUCCESS);
                 }
                 self.handle_address_timer(now, address);
             }

@@ -158,7 +158,7 @@ pub struct Nesting {
 impl Nesting {
     /// Creates a state that knows no links.
     pub fn new(config: NestingConfig, mut rng: Rng) -> Nesting {
-        let owner = rng.u64();
+        let owner = rng.random_u64();
         Nesting {
             config,
             links: BTreeMap::new(),
@@ -238,7 +238,8 @@ impl Nesting {
         let attached = |index: &usize| !is_down(router, *index);
         let first = (0..router.uplinks().len()).find(attached);
         let before = router.active_uplink().or(first).and_then(|index| router.uplinks().get(index)?.parent());
-        let before = before.map(|parent| parent.information.path.as_slice()).unwrap_or_default();
+        let before =
+            before.map(|parent| parent.information.path_home_addresses.as_slice()).unwrap_or_default();
         let mut prefixes: Vec<Ipv6Addr> = Vec::new();
         for way in &self.offered_networks {
             if prefixes.len() < MAX_PREFIXES && !prefixes.contains(&way.network) {
@@ -248,7 +249,7 @@ impl Nesting {
         Some(NestingInformation {
             grounded: first.is_some(),
             prefixes,
-            path: [&[self.config.home_address], before].concat(),
+            path_home_addresses: [&[self.config.home_address], before].concat(),
         })
     }
 

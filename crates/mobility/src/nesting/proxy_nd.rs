@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::Time;
-use carnet_wire::nd::registration::status;
+use carnet_wire::nd::address_registration::registration_status;
 
 use super::{Nesting, Output};
 
@@ -40,7 +40,7 @@ impl Nesting {
 
     /// Ends an address, because duplicate address detection found another node with this address.
     pub(super) fn end_conflicting_address(&mut self, now: Time, address: Ipv6Addr) {
-        self.send_child_answer(now, address, status::DUPLICATE);
+        self.send_child_answer(now, address, registration_status::DUPLICATE);
         self.remove_address(now, address);
     }
 }

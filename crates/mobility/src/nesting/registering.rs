@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_wire::nd::registration::{next_transaction_id, status};
+use carnet_wire::nd::address_registration::{next_transaction_id, registration_status};
 use carnet_wire::nd::{self, AddressRegistration};
 
 use super::entry::{
@@ -112,7 +112,7 @@ impl Nesting {
             nd::NeighborSolicitation { target: address, source_link_address: link.link_address };
         let mut message = solicitation.emit();
         let registration = AddressRegistration {
-            status: status::SUCCESS,
+            status: registration_status::SUCCESS,
             transaction_id: entry.last_transaction_id,
             lifetime,
             ownership_verifier: entry.ownership_verifier,
@@ -142,7 +142,7 @@ impl Nesting {
         {
             self.outputs.extend(link.build_announcement(address, false).map(Output::Link));
         }
-        self.send_child_answer(now, address, status::SUCCESS);
+        self.send_child_answer(now, address, registration_status::SUCCESS);
     }
 
     /// Ends an address, and its registration with the parent.
@@ -183,7 +183,7 @@ impl Nesting {
                 && entry.ownership_verifier == registration.ownership_verifier
         });
         let Some(entry) = known else { return Err(NestingDrop::Unexpected) };
-        if registration.status == status::SUCCESS {
+        if registration.status == registration_status::SUCCESS {
             // The answer must have the transaction ID of the last request. An answer with lifetime 0 only
             // confirms that an older registration has ended.
             if registration.lifetime == 0 || entry.last_transaction_id != registration.transaction_id {
@@ -192,14 +192,15 @@ impl Nesting {
             self.mark_address_valid(now, address);
             return Ok(());
         }
-        if entry.last_transaction_id != registration.transaction_id && registration.status != status::REMOVED
+        if entry.last_transaction_id != registration.transaction_id
+            && registration.status != registration_status::REMOVED
         {
             return Err(NestingDrop::Unexpected);
         }
         let own = entry.child.is_none();
         self.send_child_answer(now, address, registration.status);
         self.remove_address(now, address);
-        if own && matches!(registration.status, status::DUPLICATE | status::MOVED) {
+        if own && matches!(registration.status, registration_status::DUPLICATE | registration_status::MOVED) {
             // Select another address: another node has this address, or a registration over another path is
             // later.
             self.next_request_at = now + FIRST_RETRY_PAUSE;
@@ -213,7 +214,7 @@ impl Nesting {
 /// Returns a random interface identifier (RFC 7136) that is not reserved (RFC 5453).
 fn random_interface_identifier(rng: &mut Rng) -> u64 {
     loop {
-        let identifier = rng.u64();
+        let identifier = rng.random_u64();
         let reserved =
             identifier == 0 || identifier >> 8 == 0x00fd_ffff_ffff_ffff || identifier >> 32 == 0x0200_5eff;
         if !reserved {

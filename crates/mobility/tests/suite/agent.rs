@@ -273,7 +273,11 @@ impl TestAgent {
             target: addr(target),
             source_link_address: (source != "::").then_some([2, 0, 0, 0, 0, 9]),
         };
-        self.receive_link_message(source, &nd::solicited_node(addr(target)).to_string(), solicitation.emit());
+        self.receive_link_message(
+            source,
+            &nd::solicited_node_address(addr(target)).to_string(),
+            solicitation.emit(),
+        );
         self.take_advertisements()
     }
 
@@ -310,13 +314,13 @@ impl TestAgent {
 
     /// Takes and checks the Neighbor Advertisements that the home agent sent on the home link.
     pub fn take_advertisements(&mut self) -> Vec<nd::NeighborAdvertisement> {
-        let advertisements = self.take_link_messages_of_type(icmpv6::types::NEIGHBOR_ADVERTISEMENT);
+        let advertisements = self.take_link_messages_of_type(icmpv6::message_type::NEIGHBOR_ADVERTISEMENT);
         advertisements.iter().map(|m| nd::NeighborAdvertisement::parse(m).expect("advertisement")).collect()
     }
 
     /// Takes the targets of the Neighbor Solicitations that the home agent sent on the home link.
     pub fn take_dad_targets(&mut self) -> Vec<Ipv6Addr> {
-        let solicitations = self.take_link_messages_of_type(icmpv6::types::NEIGHBOR_SOLICITATION);
+        let solicitations = self.take_link_messages_of_type(icmpv6::message_type::NEIGHBOR_SOLICITATION);
         solicitations
             .iter()
             .map(|m| nd::NeighborSolicitation::parse(m).expect("solicitation").target)

@@ -217,7 +217,7 @@ fn update_with_option_after_authenticator_gets_no_answer() {
     let mut agent = TestAgent::new(authenticated_config());
     let update = TestUpdate::implicit_update(1);
     let association = test_association();
-    let mut header = carnet_wire::mobility::Builder::binding_update(1, ROUTER_FLAGS, 15)
+    let mut header = carnet_wire::mobility::MobilityHeaderBuilder::binding_update(1, ROUTER_FLAGS, 15)
         .option(&association.blank_option())
         .option(&MobilityOption::AlternateCareOfAddress(addr(CARE_OF)))
         .finish();

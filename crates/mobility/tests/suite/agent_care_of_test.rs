@@ -35,7 +35,8 @@ fn is_tested(agent: &TestAgent) -> bool {
 /// Answers the last Echo Request as the node.
 fn answer_last_echo_request(agent: &mut TestAgent) -> bool {
     let (_, probe) = take_echo_requests(agent).pop().expect("a probe");
-    let is_answer = agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&probe).expect("a reply"));
+    let is_answer =
+        agent.home_agent.handle_care_of_answer(&icmpv6::answer_echo_request(&probe).expect("a reply"));
     assert!(agent.take_answers().is_empty());
     is_answer
 }
@@ -65,7 +66,7 @@ fn home_agent_tests_new_care_of_address_by_echo_no_longer_than_the_update() {
     // The shortest update that can be signed: it has no prefix and no option but the authenticator.
     let shortest = TestUpdate::implicit_update(1).with_signature().to_packet().len();
     assert!(HEADER_LEN + probe.len() <= shortest, "{} > {shortest}", HEADER_LEN + probe.len());
-    let reply = icmpv6::echo_reply(probe).expect("a reply");
+    let reply = icmpv6::answer_echo_request(probe).expect("a reply");
     // A third party that does not see the request does not know the token.
     for octet in HEADER_LEN + 8..HEADER_LEN + 16 {
         let mut guess = reply.clone();
@@ -123,7 +124,7 @@ fn home_agent_repeats_lost_probe_and_accepts_late_answer() {
     let (_, first) = take_echo_requests(&mut agent).remove(0);
     agent.advance_time(1.0);
     assert_eq!(take_echo_requests(&mut agent).len(), 2, "after 250 and 750 ms");
-    assert!(agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&first).expect("a reply")));
+    assert!(agent.home_agent.handle_care_of_answer(&icmpv6::answer_echo_request(&first).expect("a reply")));
     agent.take_answers();
     assert!(is_tested(&agent));
     agent.advance_time(60.0);
@@ -223,7 +224,9 @@ fn each_binding_identifier_and_each_nat_port_has_its_own_care_of_test() {
     assert_eq!(to, [CARE_OF, OTHER_CARE_OF]);
     assert_ne!(sent[0].1[HEADER_LEN + 8..], sent[1].1[HEADER_LEN + 8..], "tokens differ");
     // The answer may come from either care-of address; its token says which address passes the test.
-    assert!(agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&sent[1].1).expect("a reply")));
+    assert!(
+        agent.home_agent.handle_care_of_answer(&icmpv6::answer_echo_request(&sent[1].1).expect("a reply"))
+    );
     agent.take_answers();
     let tested: Vec<_> =
         agent.home_agent.bindings().bindings_of(addr(HOME)).map(|it| (it.bid, it.care_of_tested)).collect();
@@ -307,7 +310,7 @@ fn probe_answer_of_a_former_address_proves_no_other_address() {
     let mut agent = TestAgent::new(config_with_care_of_test());
     let reply = |agent: &mut TestAgent| {
         let (_, probe) = take_echo_requests(agent).pop().expect("a probe");
-        icmpv6::echo_reply(&probe).expect("a reply")
+        icmpv6::answer_echo_request(&probe).expect("a reply")
     };
     agent.expect_acceptance(&from(CARE_OF, 1));
     let first = reply(&mut agent);

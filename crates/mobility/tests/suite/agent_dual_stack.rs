@@ -6,7 +6,7 @@ use carnet_base::Rng;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::{Event, MobilityDrop};
 use carnet_wire::mobility::options::option_type;
-use carnet_wire::mobility::{BindingUpdateFlags, Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::{BindingUpdateFlags, MobilityHeader, MobilityOption, ParsedMobilityMessage};
 
 use crate::agent::{TestAgent, WALL_START, authenticated_config, config, endpoint};
 use crate::craft::*;
@@ -350,7 +350,9 @@ fn ipv4_home_addresses_are_refused() {
     let several = update_with_identifier(2).with_option(home(32, false, [0, 0, 0, 0]));
     let answer = expect_acceptance_over_ipv4(&mut TestAgent::new(config()), NAT_ENDPOINT, &several);
     let header = MobilityHeader::parse(&answer.mobility_header).expect("a Mobility Header");
-    let Ok(Message::BindingAcknowledgement(acknowledgement)) = header.message() else { panic!("{answer:?}") };
+    let Ok(ParsedMobilityMessage::BindingAcknowledgement(acknowledgement)) = header.message() else {
+        panic!("{answer:?}")
+    };
     let types: Vec<u8> = acknowledgement.options.iter().flatten().map(|o| o.option_type()).collect();
     let at = |kind| types.iter().position(|found| *found == kind);
     assert!(at(option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT) < at(option_type::BINDING_IDENTIFIER), "{types:?}");

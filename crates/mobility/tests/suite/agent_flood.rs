@@ -42,7 +42,7 @@ fn nodes_register_during_a_flood_of_forged_updates() {
             };
             let source =
                 format!("2001:db8:{:x}::{:x}", 0x1000 + rng.number_below(0x8000), 1 + rng.number_below(1000));
-            let forged = TestUpdate::node_update(rng.u16())
+            let forged = TestUpdate::node_update(rng.random_u16())
                 .for_home_address(&whose)
                 .from(&source)
                 .lifetime(rng.number_below(100) as u16);

@@ -1,9 +1,9 @@
 //! Home agent: flow bindings (RFC 6089 5.3, RFC 6088).
 
-use carnet_mobility::flow::{FlowAction, Range, TrafficSelector};
+use carnet_mobility::flow::{FlowAction, TrafficSelector, ValueRange};
 use carnet_mobility::home_agent::MAX_FLOWS;
-use carnet_wire::mobility::flow::{FlowActionOption, emit_sub_options};
-use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector};
+use carnet_wire::mobility::flow_identification::{FlowActionOption, emit_sub_options};
+use carnet_wire::mobility::traffic_selector::{Ipv4Selector, Ipv6Selector};
 
 use crate::agent::{TestAgent, authenticated_config, config};
 use crate::agent_multiple::agent_with_two_bindings;
@@ -290,7 +290,7 @@ fn flow_actions_are_accepted_and_returned() {
         let answer = agent.expect_acceptance(
             &update
                 .with_flow_summary(&[4])
-                .with_option(FlowActionOption::vendor_option(data.to_vec().leak())),
+                .with_option(FlowActionOption::vendor_specific_option(data.to_vec().leak())),
         );
         assert_eq!(acknowledgement_options(&answer).flow_actions, []);
     }
@@ -305,8 +305,8 @@ fn number_of_flow_bindings_is_bounded() {
         &TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF).with_signature(),
     );
     let wide = TrafficSelector::Ipv6(Ipv6Selector {
-        source: Some(Range::new(addr("2001:db8::"), addr("2001:db9::"))),
-        destination: Some(Range::new(addr("2001:db8::"), addr("2001:db9::"))),
+        source: Some(ValueRange::new(addr("2001:db8::"), addr("2001:db9::"))),
+        destination: Some(ValueRange::new(addr("2001:db8::"), addr("2001:db9::"))),
         ..Ipv6Selector::default()
     });
     let mut sequence = 1;

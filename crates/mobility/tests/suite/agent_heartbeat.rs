@@ -1,7 +1,7 @@
 //! Home agent: heartbeats (RFC 5847 3).
 
 use carnet_mobility::MobilityDrop;
-use carnet_wire::mobility::{Builder, Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::{MobilityHeader, MobilityHeaderBuilder, MobilityOption, ParsedMobilityMessage};
 
 use crate::agent::{TestAgent, config};
 use crate::agent_multiple::agent_with_two_bindings;
@@ -14,13 +14,13 @@ const NODE_ENDPOINT: &str = "udp:198.51.100.9:40123";
 pub fn heartbeat_request(source: &str, sequence: u32) -> Vec<u8> {
     let from = TestUpdate::implicit_update(0).from(source);
     TestUpdate { home_address: None, ..from }
-        .packet_around(&mut Builder::heartbeat_request(sequence).finish())
+        .packet_around(&mut MobilityHeaderBuilder::heartbeat_request(sequence).finish())
 }
 
 /// Returns sequence number and restart counter of a response.
 fn parse_response(seen: &ReceivedPacket) -> (u32, u32) {
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
-    let Ok(Message::Heartbeat(heartbeat)) = header.message() else { panic!("{seen:?}") };
+    let Ok(ParsedMobilityMessage::Heartbeat(heartbeat)) = header.message() else { panic!("{seen:?}") };
     assert!(heartbeat.response && !heartbeat.unsolicited);
     let options: Vec<_> = heartbeat.options.iter().collect();
     let [Ok(MobilityOption::RestartCounter(counter))] = options[..] else { panic!("{options:?}") };
@@ -75,7 +75,7 @@ fn heartbeat_of_unregistered_node_gets_no_answer() {
     }
     agent.expect_acceptance(&TestUpdate::implicit_update(3).lifetime(0).with_known_bid(1));
     assert_eq!(agent.expect_drop(&heartbeat_request(CARE_OF, 1)), MobilityDrop::WrongParty);
-    let mut response = Builder::heartbeat_response(1).finish();
+    let mut response = MobilityHeaderBuilder::heartbeat_response(1).finish();
     let from = TestUpdate::implicit_update(0).from(OTHER_CARE_OF);
     let packet = TestUpdate { home_address: None, ..from }.packet_around(&mut response);
     assert_eq!(agent.expect_drop(&packet), MobilityDrop::Unexpected);

@@ -7,7 +7,7 @@ use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, PeerHomeAgent};
 use carnet_mobility::{
     Authentication, Event, HomeAgent, MobilityDrop, Output, ReplayProtection, SecurityAssociation, SharedKeys,
 };
-use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::{MobilityHeader, MobilityOption, ParsedMobilityMessage};
 
 use crate::agent::{TestAgent, authenticated_config, node};
 use crate::craft::*;
@@ -309,7 +309,10 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
         let packet = packet.expect("a message to the node");
         let octets = &packet[packet.len() - usize::from(packet[5]) - 256 * usize::from(packet[4]) + 24..];
         let header = MobilityHeader::parse(octets).expect("a Mobility Header");
-        assert!(matches!(header.message(), Ok(Message::BindingRevocation(_) | Message::HomeAgentSwitch(_))));
+        assert!(matches!(
+            header.message(),
+            Ok(ParsedMobilityMessage::BindingRevocation(_) | ParsedMobilityMessage::HomeAgentSwitch(_))
+        ));
         let keys = [test_association(), new_association()];
         let with = keys.into_iter().find(|key| key.verify(octets, addr(CARE_OF), addr(HOME)).is_ok());
         with.expect("one of the keys").spi

@@ -77,7 +77,7 @@ fn ndp_proxy_limits_answers_to_an_address_scan() {
         let target = format!("2001:db8:a::{number:x}");
         let solicitation =
             nd::NeighborSolicitation { target: addr(&target), source_link_address: Some([2, 0, 0, 0, 0, 9]) };
-        let group = nd::solicited_node(addr(&target)).to_string();
+        let group = nd::solicited_node_address(addr(&target)).to_string();
         agent.receive_link_message(ROUTER_ON_LINK, to.unwrap_or(&group), solicitation.emit());
         agent.take_advertisements().len()
     };

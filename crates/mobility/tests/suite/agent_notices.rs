@@ -7,15 +7,17 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_mobility::home_agent::{HomeAgentConfig, OtherAgents, PeerHomeAgent};
 use carnet_mobility::{Event, HomeAgent, MobilityDrop, Output};
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::revocation::revocation_status;
 use carnet_wire::mobility::{
-    Builder, Message, MobilityHeader, MobilityOption, RevocationFlags, RevocationKind,
+    MobilityHeader, MobilityHeaderBuilder, MobilityOption, ParsedMobilityMessage, RevocationFlags,
+    RevocationKind,
 };
 use carnet_wire::nd::{
-    self, HomeAgentInformation, NdOption, PrefixInformation, RouterAdvertisementRepr, router_advertisement,
+    self, HomeAgentInformation, NdOption, PrefixInformation, RouterAdvertisementRepr,
+    emit_router_advertisement,
 };
 
 use crate::agent::{TestAgent, WALL_START, authenticated_config, config, endpoint};
@@ -46,7 +48,7 @@ fn take_sent_packets(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
 /// Returns the Mobility Header of a packet to the care-of address with a type 2 routing header.
 fn mobility_header_of(packet: &[u8]) -> &[u8] {
     let header = Header::parse(packet).expect("a packet");
-    let extensions = Extensions::parse(packet).expect("extension headers");
+    let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
     assert_eq!((header.source, header.destination), (addr(AGENT), addr(CARE_OF)));
     assert_eq!(extensions.routing_home_address, Some(addr(HOME)), "RFC 6275 6.4");
     let octets = &packet[extensions.upper_layer_offset..];
@@ -54,7 +56,7 @@ fn mobility_header_of(packet: &[u8]) -> &[u8] {
     octets
 }
 
-fn timestamp(options: carnet_wire::mobility::Options<'_>) -> Option<u64> {
+fn timestamp(options: carnet_wire::mobility::MobilityOptions<'_>) -> Option<u64> {
     options.iter().find_map(|option| match option {
         Ok(MobilityOption::MessageIdentifier(time)) => Some(time),
         _ => None,
@@ -83,7 +85,7 @@ fn the_home_agent_requests_the_refresh_of_an_expiring_binding_once() {
     let packets = advance_and_take_packets(&mut agent, 7.0);
     assert_eq!(packets.len(), 1);
     let header = MobilityHeader::parse(mobility_header_of(&packets[0])).expect("a header");
-    assert!(matches!(header.message(), Ok(Message::BindingRefreshRequest(_))));
+    assert!(matches!(header.message(), Ok(ParsedMobilityMessage::BindingRefreshRequest(_))));
     // A renewed binding draws no Binding Refresh Request.
     agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(15));
     advance_and_take_packets(&mut agent, 40.0);
@@ -111,7 +113,9 @@ fn home_agent_repeats_signed_switch_until_node_deregisters() {
         let octets = mobility_header_of(packet);
         test_association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed for the care-of address");
         let header = MobilityHeader::parse(octets).expect("a header");
-        let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
+        let Ok(ParsedMobilityMessage::HomeAgentSwitch(switch)) = header.message() else {
+            panic!("{header:?}")
+        };
         assert_eq!(switch.addresses().collect::<Vec<_>>(), [addr(OTHER_HOME_AGENT)]);
         let time = timestamp(switch.options).expect("a Message-ID option");
         assert!(time > last, "each is newer than all before");
@@ -155,7 +159,9 @@ fn messages_after_the_ntp_era_ends_in_2036_are_newer_than_before() {
             .expect("there is a peer");
         for packet in take_sent_packets(&mut agent.home_agent) {
             let header = MobilityHeader::parse(mobility_header_of(&packet)).expect("a header");
-            let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
+            let Ok(ParsedMobilityMessage::HomeAgentSwitch(switch)) = header.message() else {
+                panic!("{header:?}")
+            };
             let time = timestamp(switch.options).expect("a Message-ID option");
             assert_eq!(WallTime::from_ntp(time, wall).absolute_difference(wall).as_millis(), 0, "{time:x}");
             let is_newer = last.is_none_or(|last| time.wrapping_sub(last).cast_signed() > 0);
@@ -217,7 +223,9 @@ fn drain_names_next_home_agent_after_timeout() {
     packets.extend(advance_and_take_packets(&mut agent, 56.0));
     let named = |packet: &Vec<u8>| {
         let header = MobilityHeader::parse(mobility_header_of(packet)).expect("a header");
-        let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
+        let Ok(ParsedMobilityMessage::HomeAgentSwitch(switch)) = header.message() else {
+            panic!("{header:?}")
+        };
         switch.addresses().collect::<Vec<_>>()
     };
     let named: Vec<Vec<Ipv6Addr>> = packets.iter().map(named).collect();
@@ -272,7 +280,7 @@ fn silent_node_does_not_delay_drain_of_others() {
 
 fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
     let kind = RevocationKind::Acknowledgement { status };
-    let mut header = Builder::binding_revocation(kind, sequence, RevocationFlags::default())
+    let mut header = MobilityHeaderBuilder::binding_revocation(kind, sequence, RevocationFlags::default())
         .option(&test_association().blank_option())
         .finish();
     test_association().sign(&mut header, addr(CARE_OF), addr(HOME));
@@ -291,7 +299,9 @@ fn home_agent_accepts_only_the_acknowledgement_of_its_own_revocation() {
     let octets = mobility_header_of(&packets[0]);
     test_association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed");
     let header = MobilityHeader::parse(octets).expect("a header");
-    let Ok(Message::BindingRevocation(indication)) = header.message() else { panic!("{header:?}") };
+    let Ok(ParsedMobilityMessage::BindingRevocation(indication)) = header.message() else {
+        panic!("{header:?}")
+    };
     assert_eq!(indication.kind, RevocationKind::Indication { trigger: 1 });
 
     let around = |header: &mut [u8]| TestUpdate::explicit_update(0).packet_around(header);
@@ -426,7 +436,7 @@ fn second_revocation_covers_the_bindings_of_the_first() {
 
 /// Sends a Router Advertisement of another home agent on the home link.
 fn announce_other_agent(agent: &mut TestAgent) {
-    let message = router_advertisement(&RouterAdvertisementRepr {
+    let message = emit_router_advertisement(&RouterAdvertisementRepr {
         home_agent: true,
         options: &[
             NdOption::PrefixInformation(PrefixInformation {

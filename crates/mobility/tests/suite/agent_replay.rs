@@ -212,11 +212,11 @@ fn a_clock_behind_the_last_timestamp_does_not_refuse_updates_for_long() {
 
 fn receive_at_wall_time(agent: &mut TestAgent, update: &TestUpdate, wall: WallTime) {
     use carnet_mobility::MobilityMessage;
-    use carnet_wire::extension::Extensions;
+    use carnet_wire::extension::ExtensionHeaders;
     use carnet_wire::ipv6::Header;
     let packet = update.to_packet();
     let header = Header::parse(&packet).expect("an IPv6 header");
-    let extensions = Extensions::parse(&packet).expect("extension headers");
+    let extensions = ExtensionHeaders::parse(&packet).expect("extension headers");
     let message = MobilityMessage::new(&packet, &header, &extensions).expect("a mobility message");
     agent.home_agent.handle_message(agent.now, wall, message).expect("accepted");
     agent.take_answers();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use carnet_mobility::{Authentication, MobilityDrop, SecurityAssociation};
 use carnet_wire::mobility::revocation::revocation_status;
-use carnet_wire::mobility::{Builder, RevocationFlags, RevocationKind};
+use carnet_wire::mobility::{MobilityHeaderBuilder, RevocationFlags, RevocationKind};
 
 use crate::agent::{TestAgent, authenticated_config, config, node};
 use crate::craft::*;
@@ -315,7 +315,7 @@ fn home_agent_verifies_no_mac_of_unsolicited_revocation_acknowledgement() {
     let mut agent = TestAgent::new(authenticated_config());
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
     let kind = RevocationKind::Acknowledgement { status: revocation_status::SUCCESS };
-    let mut header = Builder::binding_revocation(kind, 7, RevocationFlags::default())
+    let mut header = MobilityHeaderBuilder::binding_revocation(kind, 7, RevocationFlags::default())
         .option(&wrong.blank_option())
         .finish();
     wrong.sign(&mut header, addr("2001:db8:bad::1"), addr(HOME));

@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_mobility::{MobilityMessage, ReplayProtection, SecurityAssociation};
 pub use carnet_virtual::{address as addr, prefix as net};
-use carnet_wire::extension::Extensions;
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::extension::ExtensionHeaders;
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{
-    BindingUpdateFlags, Builder, ControlPacket, Message, MobilityHeader, MobilityOption, authentication_field,
+    BindingUpdateFlags, ControlPacket, MobilityHeader, MobilityHeaderBuilder, MobilityOption,
+    ParsedMobilityMessage, authentication_field,
 };
 use ipnet::Ipv6Net;
 
@@ -25,7 +26,7 @@ pub const OTHER_CARE_OF: &str = "2001:db8:f2::10";
 /// Returns the Mobility Header message in a packet; `None` if there is no such message.
 pub fn parse_mobility_message(packet: &[u8]) -> Option<MobilityMessage<'_>> {
     let header = Header::parse(packet).expect("an IPv6 header");
-    let extensions = Extensions::parse(packet).expect("extension headers");
+    let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
     MobilityMessage::new(packet, &header, &extensions)
 }
 
@@ -171,7 +172,7 @@ impl TestUpdate {
 
     /// Returns the Mobility Header with checksum zero.
     pub fn mobility_header(&self) -> Vec<u8> {
-        let mut builder = Builder::binding_update(self.sequence, self.flags, self.lifetime);
+        let mut builder = MobilityHeaderBuilder::binding_update(self.sequence, self.flags, self.lifetime);
         for option in &self.options {
             builder = builder.option(option);
         }
@@ -253,7 +254,7 @@ pub struct ReceivedOptions {
 }
 
 impl ReceivedOptions {
-    fn read_options(options: carnet_wire::mobility::Options<'_>) -> ReceivedOptions {
+    fn read_options(options: carnet_wire::mobility::MobilityOptions<'_>) -> ReceivedOptions {
         let mut seen = ReceivedOptions::default();
         for option in options.iter() {
             match option.expect("an option that parses") {
@@ -278,7 +279,7 @@ impl ReceivedPacket {
     pub fn parse_packet(packet: &[u8]) -> ReceivedPacket {
         let header = Header::parse(packet).expect("an IPv6 header");
         assert_eq!(packet.len(), 40 + usize::from(header.payload_length), "payload length");
-        let extensions = Extensions::parse(packet).expect("extension headers");
+        let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
         let upper = &packet[extensions.upper_layer_offset..];
         let pseudo_source = extensions.home_address.unwrap_or(header.source);
         let pseudo_destination = extensions.routing_home_address.unwrap_or(header.destination);
@@ -288,7 +289,7 @@ impl ReceivedPacket {
                 icmpv6::verify_checksum(header.source, header.destination, upper)
                     .expect("a right ICMPv6 checksum");
                 match icmpv6::parse_error(upper).expect("an ICMPv6 error").0 {
-                    ErrorMessage::ParameterProblem { code, pointer } => {
+                    Icmpv6ErrorMessage::ParameterProblem { code, pointer } => {
                         ReceivedMessage::ParameterProblem { code, pointer }
                     }
                     _ => ReceivedMessage::Other,
@@ -299,21 +300,23 @@ impl ReceivedPacket {
                     .expect("a right Mobility Header");
                 mobility_header = parsed.octets().to_vec();
                 match parsed.message().expect("a message") {
-                    Message::BindingUpdate(update) => ReceivedMessage::Update {
+                    ParsedMobilityMessage::BindingUpdate(update) => ReceivedMessage::Update {
                         sequence: update.sequence,
                         flags: update.flags,
                         lifetime: update.lifetime,
                         options: ReceivedOptions::read_options(update.options),
                     },
-                    Message::BindingAcknowledgement(acknowledgement) => ReceivedMessage::Acknowledgement {
-                        status: acknowledgement.status,
-                        mobile_router: acknowledgement.mobile_router,
-                        key_management: acknowledgement.key_management,
-                        sequence: acknowledgement.sequence,
-                        lifetime: acknowledgement.lifetime,
-                        options: ReceivedOptions::read_options(acknowledgement.options),
-                    },
-                    Message::BindingError(error) => ReceivedMessage::BindingError {
+                    ParsedMobilityMessage::BindingAcknowledgement(acknowledgement) => {
+                        ReceivedMessage::Acknowledgement {
+                            status: acknowledgement.status,
+                            mobile_router: acknowledgement.mobile_router,
+                            key_management: acknowledgement.key_management,
+                            sequence: acknowledgement.sequence,
+                            lifetime: acknowledgement.lifetime,
+                            options: ReceivedOptions::read_options(acknowledgement.options),
+                        }
+                    }
+                    ParsedMobilityMessage::BindingError(error) => ReceivedMessage::BindingError {
                         status: error.status,
                         home_address: error.home_address,
                     },
@@ -421,7 +424,7 @@ impl TestAcknowledgement {
     }
 
     pub fn to_packet(&self) -> Vec<u8> {
-        let mut builder = Builder::binding_acknowledgement(
+        let mut builder = MobilityHeaderBuilder::binding_acknowledgement(
             self.status,
             false,
             self.mobile_router,

@@ -22,7 +22,7 @@ const ATTACKER: &str = "2001:db8:666::1";
 
 fn random_setup(rng: &mut Rng) -> PairSetup {
     let mut setup = PairSetup::plain_setup();
-    setup.seed = rng.u64();
+    setup.seed = rng.random_u64();
     setup.agent.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
     let mut second = setup.routers[0].clone();
     second.home_address = addr(SECOND_HOME);
@@ -75,7 +75,7 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
                 let node = &pair.agent_config.nodes[index];
                 if let Some(association) = node.authentication.signing_association() {
                     let wrong = SecurityAssociation { key: [9; 16].into(), ..association.clone() };
-                    let forged = TestUpdate::implicit_update(rng.u16())
+                    let forged = TestUpdate::implicit_update(rng.random_u16())
                         .for_home_address(&node.home_address.to_string())
                         .from(ATTACKER)
                         .lifetime(rng.number_below(20) as u16);

@@ -109,7 +109,7 @@ fn home_link_is_identified_by_the_prefix_of_the_home_agents_address() {
 fn solicitation(target: &str, source: &str) -> LinkMessage {
     let mac = (source != "::").then_some([2, 0, 0, 0, 0, 9]);
     let mut message = nd::NeighborSolicitation { target: addr(target), source_link_address: mac }.emit();
-    let destination = nd::solicited_node(addr(target));
+    let destination = nd::solicited_node_address(addr(target));
     icmpv6::set_checksum(&mut message, addr(source), destination);
     let (interface, source) = ("wifi".into(), addr(source));
     LinkMessage { interface, source, destination, hop_limit: 255, peer: mac, message }
@@ -128,7 +128,7 @@ fn answers_to_solicitation(
     pair.link_messages
         .iter()
         .filter(|(_, from, message)| {
-            *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
+            *from == Some(0) && message.message[0] == icmpv6::message_type::NEIGHBOR_ADVERTISEMENT
         })
         .map(|(_, _, message)| {
             icmpv6::verify_checksum(message.source, message.destination, &message.message).expect("checksum");

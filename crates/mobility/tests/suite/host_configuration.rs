@@ -277,7 +277,7 @@ fn a_withdrawal_of_many_prefixes_uses_several_options() {
 /// Returns an advertisement of another router on the link.
 fn foreign_advertisement(source: &str, router_lifetime: u16) -> LinkMessage {
     let source = addr(source);
-    let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+    let mut message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
         hop_limit: 64,
         managed: false,
         other_configuration: false,

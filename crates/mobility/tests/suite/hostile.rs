@@ -8,9 +8,9 @@
 //! * The memory stays bounded.
 
 use carnet_base::Rng;
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::{Builder, MobilityOption, set_checksum};
+use carnet_wire::mobility::{MobilityHeaderBuilder, MobilityOption, set_checksum};
 
 use crate::agent::{TestAgent, authenticated_config, config};
 use crate::craft::*;
@@ -40,7 +40,7 @@ pub fn mutate_packet(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
         };
         match rng.number_below(6) {
             0 => packet[at] ^= 1 << rng.number_below(8),
-            1 => packet[at] = rng.u16() as u8,
+            1 => packet[at] = rng.random_u16() as u8,
             2 => packet[at] = [0, 1, 2, 0x7f, 0x80, 0xff][rng.number_below(6) as usize],
             3 => packet.truncate(at.max(41)),
             4 => packet.extend((0..rng.number_below(40)).map(|n| n as u8)),
@@ -56,7 +56,7 @@ pub fn mutate_packet(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
     }
     if rng.is_true_with_probability(0.5)
         && let Ok(header) = Header::parse(&packet)
-        && let Ok(extensions) = Extensions::parse(&packet)
+        && let Ok(extensions) = ExtensionHeaders::parse(&packet)
         && extensions.protocol == protocol::MOBILITY
     {
         let end = 40 + usize::from(header.payload_length);
@@ -74,7 +74,7 @@ pub fn mutate_packet(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
 /// Returns whether a receiver's parser accepts the packet.
 pub fn is_parsed(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok()
-        && Extensions::parse(packet).is_ok_and(|extensions| {
+        && ExtensionHeaders::parse(packet).is_ok_and(|extensions| {
             extensions.protocol == protocol::MOBILITY && extensions.fragment.is_none()
         })
 }
@@ -297,13 +297,13 @@ fn mutated_acknowledgements_create_no_registration() {
                 addr(AGENT),
                 addr(CARE_OF),
                 Some(addr(HOME)),
-                &mut Builder::binding_error(1, addr(HOME)).finish(),
+                &mut MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish(),
             ),
             1 => control_packet(
                 addr(AGENT),
                 addr(CARE_OF),
                 Some(addr(HOME)),
-                &mut Builder::binding_refresh_request().finish(),
+                &mut MobilityHeaderBuilder::binding_refresh_request().finish(),
             ),
             _ => answer.to_packet(),
         };

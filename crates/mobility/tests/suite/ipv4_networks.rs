@@ -6,7 +6,7 @@ use carnet_base::mapped;
 use carnet_mobility::Event;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
 use carnet_mobility::mobile_router::{Ipv4PrefixState, MobileRouterConfig, RegistrationMode};
-use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::{MobilityHeader, MobilityOption, ParsedMobilityMessage};
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 
@@ -51,7 +51,9 @@ fn ipv4_home_option(text: &str, prefix: bool) -> MobilityOption<'static> {
 /// Returns status, length and address of each IPv4 Address Acknowledgement.
 fn address_acknowledgements(seen: &ReceivedPacket) -> Vec<(u8, u8, Ipv4Addr)> {
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
-    let Ok(Message::BindingAcknowledgement(acknowledgement)) = header.message() else { panic!("{seen:?}") };
+    let Ok(ParsedMobilityMessage::BindingAcknowledgement(acknowledgement)) = header.message() else {
+        panic!("{seen:?}")
+    };
     let answers = acknowledgement.options.iter().filter_map(|option| match option.expect("an option") {
         MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address } => {
             Some((status, prefix_length, address))
@@ -412,7 +414,7 @@ fn setup_with_ipv4(router: MobileRouterConfig) -> PairSetup {
 /// Returns the IPv4 Home Address options of an update: length, P flag, address.
 fn home_address_options(seen: &ReceivedPacket) -> Vec<(u8, bool, Ipv4Addr)> {
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
-    let Ok(Message::BindingUpdate(update)) = header.message() else { panic!("{seen:?}") };
+    let Ok(ParsedMobilityMessage::BindingUpdate(update)) = header.message() else { panic!("{seen:?}") };
     let options = update.options.iter().filter_map(|option| match option.expect("an option") {
         MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address } => {
             Some((prefix_length, prefix, address))

@@ -264,7 +264,7 @@ fn announce_prefix(world: &mut RadioNetwork, from: Mac, text: &str, lifetime: u3
         preference: nd::RoutePreference::Medium,
         lifetime,
     })];
-    let message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+    let message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
         options: &options,
         ..nd::RouterAdvertisementRepr::default()
     });
@@ -606,7 +606,7 @@ fn packets_go_directly_only_to_the_owner_of_their_prefix_in_random_runs() {
                 ),
                 5 => {
                     let kind = [PrefixTestKind::Test, PrefixTestKind::Answer][rng.number_below(2) as usize];
-                    let cookie = rng.u64();
+                    let cookie = rng.random_u64();
                     let prefix = own_prefix(any(&mut rng)).network();
                     let forged = PrefixTest {
                         kind,

@@ -192,14 +192,14 @@ impl AgentAndRouters {
     /// Returns the time of the next event; `None` if no timer runs and no packet is on its way.
     pub fn next_event_at(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.mobile_router.poll_timeout());
-        timers.chain(self.agent.poll_timeout()).chain(self.messages_underway.next_time()).min()
+        timers.chain(self.agent.poll_timeout()).chain(self.messages_underway.next_event_at()).min()
     }
 
     /// Handles the next event if it is not after `end`; returns false without an event.
     pub fn handle_next_event(&mut self, end: Time) -> bool {
         let Some(at) = self.next_event_at().filter(|at| *at <= end) else { return false };
         self.set_time(at);
-        if let Some(flight) = self.messages_underway.pop_due(self.now) {
+        if let Some(flight) = self.messages_underway.pop_due_event(self.now) {
             self.handle_arrival(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
@@ -439,7 +439,7 @@ impl AgentAndRouters {
 
     /// Checks the rate of Neighbor Solicitations to one neighbour (RFC 4861 7.3.3).
     fn check_solicitation_rate(&mut self, router: usize, message: &LinkMessage) {
-        if message.message.first() != Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+        if message.message.first() != Some(&icmpv6::message_type::NEIGHBOR_SOLICITATION) {
             return;
         }
         let target = nd::NeighborSolicitation::parse(&message.message).expect("a solicitation").target;
@@ -522,7 +522,7 @@ impl AgentAndRouters {
                 self.dropped_messages.push((now, reason));
             }
         }
-        if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+        if message.message.first() == Some(&icmpv6::message_type::NEIGHBOR_SOLICITATION) {
             let target = nd::NeighborSolicitation::parse(&message.message).expect("solicitation").target;
             if self.neighbour_addresses.contains(&target) {
                 self.neighbour_advertises(target);

@@ -14,7 +14,7 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, StoredSequence};
 use carnet_mobility::{
     Authentication, HomeAgent, MobileRouter, MobilityMessage, Output, SecurityAssociation, SharedKeys,
 };
-use carnet_wire::mobility::Message;
+use carnet_wire::mobility::ParsedMobilityMessage;
 use proptest::prelude::*;
 
 use crate::agent::{WALL_START, authenticated_config};
@@ -328,7 +328,7 @@ fn expect_mobility_message(packet: &[u8]) -> MobilityMessage<'_> {
 fn is_binding_update(packet: &[u8]) -> bool {
     let message = expect_mobility_message(packet);
     let header = message.verified_header().expect("a Mobility Header");
-    matches!(header.message(), Ok(Message::BindingUpdate(_)))
+    matches!(header.message(), Ok(ParsedMobilityMessage::BindingUpdate(_)))
 }
 
 /// Gives a packet to a home agent. Returns whether the home agent accepts the Binding Update, and its
@@ -344,7 +344,7 @@ fn deliver_to_agent(agent: &mut HomeAgent, now: Time, wall: WallTime, packet: &[
     let is_acceptance = |packet: &Vec<u8>| {
         let message = expect_mobility_message(packet);
         let header = message.verified_header().expect("a Mobility Header");
-        matches!(header.message(), Ok(Message::BindingAcknowledgement(it)) if it.status < 128)
+        matches!(header.message(), Ok(ParsedMobilityMessage::BindingAcknowledgement(it)) if it.status < 128)
     };
     (answers.iter().any(is_acceptance), answers)
 }

@@ -20,10 +20,10 @@ use carnet_mobility::{
     Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output, SessionPeer,
 };
 use carnet_virtual::Timeline;
-use carnet_wire::extension::Extensions;
-use carnet_wire::icmpv6::types::ROUTER_SOLICITATION;
+use carnet_wire::extension::ExtensionHeaders;
+use carnet_wire::icmpv6::message_type::ROUTER_SOLICITATION;
 use carnet_wire::ipv6::Header;
-use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::{MobilityHeader, MobilityOption, ParsedMobilityMessage};
 
 use crate::agent;
 use crate::craft::*;
@@ -329,10 +329,10 @@ impl VehicleOnRoad {
 
     pub fn handle_next_event(&mut self, end: Time) -> bool {
         let timers =
-            [self.router.poll_timeout(), self.agent.poll_timeout(), self.packets_underway.next_time()];
+            [self.router.poll_timeout(), self.agent.poll_timeout(), self.packets_underway.next_event_at()];
         let Some(at) = timers.into_iter().flatten().min().filter(|at| *at <= end) else { return false };
         self.now = self.now.max(at);
-        if let Some(flight) = self.packets_underway.pop_due(self.now) {
+        if let Some(flight) = self.packets_underway.pop_due_event(self.now) {
             self.handle_arrival(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
@@ -598,16 +598,16 @@ impl VehicleOnRoad {
     fn record_message(&mut self, uplink: &str, ends: Option<(Endpoint, Endpoint)>, packet: &[u8]) {
         let seen = ReceivedPacket::parse_packet(packet);
         let header = Header::parse(packet).expect("an IPv6 header");
-        let extensions = Extensions::parse(packet).expect("extension headers");
+        let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
         let octets = &packet[extensions.upper_layer_offset..];
         let source = extensions.home_address.unwrap_or(header.source);
         let parsed = MobilityHeader::parse_verified(octets, source, header.destination).expect("a message");
         let update = match parsed.message().expect("a message") {
-            Message::BindingUpdate(update) => update,
-            Message::Heartbeat(heartbeat) if heartbeat.response => {
+            ParsedMobilityMessage::BindingUpdate(update) => update,
+            ParsedMobilityMessage::Heartbeat(heartbeat) if heartbeat.response => {
                 return self.received_responses.push((uplink.to_string(), heartbeat.sequence));
             }
-            Message::Heartbeat(heartbeat) => {
+            ParsedMobilityMessage::Heartbeat(heartbeat) => {
                 let (at, uplink) = (self.now, uplink.to_string());
                 return self.sent_heartbeats.push(SentHeartbeat {
                     sent_at: at,

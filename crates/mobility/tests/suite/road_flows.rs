@@ -1,19 +1,19 @@
 //! Policies: the mobile router's side of RFC 6089, with the flow action option.
 
 use carnet_mobility::Event;
-use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, TrafficSelector, ValueRange};
 use carnet_mobility::mobile_router::{MobileRouterConfig, Policy};
 use carnet_wire::mobility::MobilityOption;
-use carnet_wire::mobility::flow::flow_status;
+use carnet_wire::mobility::flow_identification::flow_status;
 
 use crate::craft::*;
 use crate::road::*;
 
 fn selectors_of_port(port: u16) -> Vec<TrafficSelector> {
-    let udp = Ipv6Selector { next_header: Some(Range::single(17)), ..Ipv6Selector::default() };
+    let udp = Ipv6Selector { next_header: Some(ValueRange::single(17)), ..Ipv6Selector::default() };
     vec![
-        TrafficSelector::Ipv6(Ipv6Selector { source_port: Some(Range::single(port)), ..udp }),
-        TrafficSelector::Ipv6(Ipv6Selector { destination_port: Some(Range::single(port)), ..udp }),
+        TrafficSelector::Ipv6(Ipv6Selector { source_port: Some(ValueRange::single(port)), ..udp }),
+        TrafficSelector::Ipv6(Ipv6Selector { destination_port: Some(ValueRange::single(port)), ..udp }),
     ]
 }
 

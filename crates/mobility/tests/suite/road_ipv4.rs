@@ -333,7 +333,7 @@ fn second_uplink_behind_carrier_grade_nat_registers() {
 #[test]
 fn router_accepts_ipv4_tunnel_packets_only_from_home_agent() {
     let mut road = road_behind_nat(config(), 120);
-    let mut octets = carnet_wire::mobility::Builder::binding_error(1, addr(HOME)).finish();
+    let mut octets = carnet_wire::mobility::MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr(HOME), None, &mut octets);
     let local = road.router.paths()[0].local;
     road.clear_records();

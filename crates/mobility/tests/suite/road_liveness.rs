@@ -410,7 +410,7 @@ fn path_failure_without_heartbeats_is_detected_by_updates() {
 
 /// Delivers a Binding Error which says that the home agent does not support heartbeats.
 fn heartbeats_are_unknown(road: &mut VehicleOnRoad) {
-    let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
+    let mut octets = carnet_wire::mobility::MobilityHeaderBuilder::binding_error(2, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
     road.deliver_to_router(None, &packet);
 }
@@ -492,7 +492,8 @@ fn a_heartbeat_response_from_another_path_does_not_count() {
             .collect();
         answered = asked.len();
         for sequence in asked {
-            let mut octets = carnet_wire::mobility::Builder::heartbeat_response(sequence).finish();
+            let mut octets =
+                carnet_wire::mobility::MobilityHeaderBuilder::heartbeat_response(sequence).finish();
             let packet = control_packet(addr(AGENT), addr("2001:db8:f2::10"), None, &mut octets);
             road.deliver_to_router(None, &packet);
         }
@@ -525,7 +526,7 @@ fn router_answers_heartbeats_of_home_agent() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.advance_seconds(1.0);
     let ask = |road: &mut VehicleOnRoad, to: &str, sequence| {
-        let mut octets = carnet_wire::mobility::Builder::heartbeat_request(sequence).finish();
+        let mut octets = carnet_wire::mobility::MobilityHeaderBuilder::heartbeat_request(sequence).finish();
         let packet = control_packet(addr(AGENT), addr(to), None, &mut octets);
         road.clear_records();
         road.deliver_to_router(None, &packet);

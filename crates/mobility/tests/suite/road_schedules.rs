@@ -56,7 +56,7 @@ fn run_schedule(seed: u64, lossy: bool) {
     // The schedule spares one uplink in each phase: it works during the whole phase, and had time to register
     // before.
     for phase in 0..6 {
-        let spared = usize::try_from(rng.u64() % 3).unwrap_or(0);
+        let spared = usize::try_from(rng.random_u64() % 3).unwrap_or(0);
         if !links[spared].is_up {
             number += 1;
             attach_uplink(&mut road, spared, number);
@@ -74,10 +74,10 @@ fn run_schedule(seed: u64, lossy: bool) {
         let mut cut_since: Option<Time> = None;
         let mut deaf_since: Option<Time> = None;
         for _ in 0..12 {
-            let index = usize::try_from(rng.u64() % 3).unwrap_or(0);
+            let index = usize::try_from(rng.random_u64() % 3).unwrap_or(0);
             if index != spared {
                 number += 1;
-                match rng.u64() % 4 {
+                match rng.random_u64() % 4 {
                     0 => {
                         road.detach_uplink(UPLINK_NAMES[index]);
                         links[index].is_up = false;
@@ -92,7 +92,7 @@ fn run_schedule(seed: u64, lossy: bool) {
                         road.set_losing_everything(UPLINK_NAMES[index], dead);
                     }
                     _ => {
-                        let choice = UPLINK_NAMES[usize::try_from(rng.u64() % 3).unwrap_or(0)];
+                        let choice = UPLINK_NAMES[usize::try_from(rng.random_u64() % 3).unwrap_or(0)];
                         let forced = rng.is_true_with_probability(0.5).then_some(choice);
                         road.run_on_router(|router, now, wall| router.handle_handover(now, wall, forced))
                             .expect("an uplink");
@@ -105,7 +105,7 @@ fn run_schedule(seed: u64, lossy: bool) {
                         if rng.is_true_with_probability(0.5) { 0.05 } else { 0.0 };
                 }
             }
-            let end = road.now + Duration::from_millis(50 + rng.u64() % 4000);
+            let end = road.now + Duration::from_millis(50 + rng.random_u64() % 4000);
             loop {
                 let more = road.handle_next_event(end);
                 if !more {

@@ -78,9 +78,9 @@ pub fn sent_on_link(pair: &AgentAndRouters, kind: u8) -> Vec<Ipv6Addr> {
 /// Sends a router's answer to a probe on wifi: a Neighbor Solicitation or an Echo Request. Does nothing if
 /// the probe is for another router.
 pub fn answer_probe(pair: &mut AgentAndRouters, router: &str, probe: &LinkMessage) {
-    let is_echo = probe.message[0] == icmpv6::types::ECHO_REQUEST;
+    let is_echo = probe.message[0] == icmpv6::message_type::ECHO_REQUEST;
     match probe.message[0] {
-        icmpv6::types::NEIGHBOR_SOLICITATION => {
+        icmpv6::message_type::NEIGHBOR_SOLICITATION => {
             let target = nd::NeighborSolicitation::parse(&probe.message).expect("a solicitation").target;
             if target == addr(router) {
                 answer_solicitation(pair, router);
@@ -89,7 +89,7 @@ pub fn answer_probe(pair: &mut AgentAndRouters, router: &str, probe: &LinkMessag
         _ if is_echo && probe.destination == addr(router) => {
             assert_eq!(probe.peer, Some(link_address_of(probe.destination)));
             let mut message = probe.message.clone();
-            message[0] = icmpv6::types::ECHO_REPLY;
+            message[0] = icmpv6::message_type::ECHO_REPLY;
             receive_router_message(pair, router, 64, message);
         }
         _ => {}
@@ -98,7 +98,8 @@ pub fn answer_probe(pair: &mut AgentAndRouters, router: &str, probe: &LinkMessag
 
 /// Returns whether a message is a probe of a router.
 pub fn is_probe(message: &LinkMessage) -> bool {
-    [icmpv6::types::NEIGHBOR_SOLICITATION, icmpv6::types::ECHO_REQUEST].contains(&message.message[0])
+    [icmpv6::message_type::NEIGHBOR_SOLICITATION, icmpv6::message_type::ECHO_REQUEST]
+        .contains(&message.message[0])
 }
 
 /// Delivers a message of a router on wifi.
@@ -138,7 +139,7 @@ fn router_leaves_flash_renumbered_address_once_the_new_one_is_usable() {
         pair.link_messages.clear();
         pair.dead_addresses = vec![addr(CARE_OF)];
         pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);
-        let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
+        let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
         assert_eq!(asked, [addr(ROUTER_A)], "the router is asked");
         // The router answers within `MAX_RA_DELAY_TIME`; meanwhile duplicate address detection of the new
         // address runs.
@@ -177,7 +178,7 @@ fn router_tries_other_candidates_at_once_when_the_current_one_fails() {
     });
     assert!(took <= MAX_OUTAGE, "{took:?}");
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
-    let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
+    let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
     assert!(!asked.is_empty(), "a path that goes silent asks for routers");
     assert!(pair.is_registered(0));
     // The router tries the old address again later, without an interruption.
@@ -287,7 +288,7 @@ fn new_router_replaces_router_that_answers_no_solicitation() {
             answer_solicitation(&mut pair, ROUTER_A);
         }
         pair.advance_seconds(1.5);
-        let solicited = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
+        let solicited = sent_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION);
         assert_eq!(solicited.len(), if answers { 1 } else { 2 }, "{solicited:?}");
         let expected = if answers { (CARE_OF, ROUTER_A) } else { (OTHER_CARE_OF, ROUTER_B) };
         assert_eq!(pair_in_use(&pair), Some((addr(expected.0), addr(expected.1))));
@@ -364,7 +365,7 @@ fn router_solicitations_have_short_intervals_after_link_up() {
     pair.advance_seconds(30.0);
     let start = pair.link_messages[0].0;
     let solicitations = pair.link_messages.iter().filter(|(_, from, message)| {
-        *from == Some(0) && message.message[0] == icmpv6::types::ROUTER_SOLICITATION
+        *from == Some(0) && message.message[0] == icmpv6::message_type::ROUTER_SOLICITATION
     });
     let times: Vec<u64> =
         solicitations.map(|(at, ..)| at.saturating_since(start).as_millis() as u64).collect();
@@ -391,7 +392,7 @@ fn router_solicitation_is_sent_once_link_local_address_is_usable() {
     pair.advance_seconds(0.6);
     let start = pair.link_messages[0].0;
     let solicitations = pair.link_messages.iter().filter(|(_, from, message)| {
-        *from == Some(0) && message.message[0] == icmpv6::types::ROUTER_SOLICITATION
+        *from == Some(0) && message.message[0] == icmpv6::message_type::ROUTER_SOLICITATION
     });
     let sent: Vec<_> = solicitations
         .map(|(at, _, message)| (at.saturating_since(start).as_millis(), message.source))
@@ -405,7 +406,7 @@ fn router_solicitation_is_sent_once_link_local_address_is_usable() {
     pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&[CARE_OF]), default_routes(&[ROUTER_A]));
     set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
     pair.advance_seconds(5.0);
-    assert_eq!(sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION), [] as [Ipv6Addr; 0]);
+    assert_eq!(sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION), [] as [Ipv6Addr; 0]);
 }
 
 #[test]
@@ -603,7 +604,7 @@ fn router_leaves_home_link_when_its_home_router_does_not_answer() {
         assert!(took <= within, "{took:?}");
         let reason = Attachment::Down("the router of the home link does not answer");
         assert_eq!(pair.first_router().uplinks()[0].attachment, reason);
-        let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
+        let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
         assert_eq!(
             asked,
             [nd::ALL_ROUTERS; 2],
@@ -626,7 +627,7 @@ fn router_leaves_home_link_when_its_home_router_does_not_answer() {
 fn advance_until_solicited(pair: &mut AgentAndRouters) -> Duration {
     pair.link_messages.clear();
     pair.advance_while(5.0, "a Router Solicitation", |pair| {
-        sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).is_empty()
+        sent_on_link(pair, icmpv6::message_type::ROUTER_SOLICITATION).is_empty()
     })
 }
 
@@ -666,7 +667,7 @@ fn router_leaves_home_link_as_fast_right_after_coming_home() {
     set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[HOME_ROUTER]);
     assert!(is_at_home(&pair));
     pair.advance_seconds(0.02);
-    let asked = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
+    let asked = sent_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION);
     assert!(asked.contains(&addr(HOME_ROUTER)), "{asked:?}");
     run_with_answers(&mut pair, 1, |_| true);
     let solicited = advance_until_solicited(&mut pair);
@@ -717,7 +718,8 @@ fn router_stays_home_when_second_router_advertises_and_answers_are_lost() {
 #[test]
 fn router_solicitations_stay_rare_while_home_router_misses_answers() {
     let mut pair = pair_at_home(setup_with_heartbeats());
-    let solicitations = |pair: &AgentAndRouters| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
+    let solicitations =
+        |pair: &AgentAndRouters| sent_on_link(pair, icmpv6::message_type::ROUTER_SOLICITATION).len();
     run_with_answers(&mut pair, 10, |_| true);
     // The home router answers the Router Solicitations that follow the return home.
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
@@ -787,7 +789,7 @@ fn router_stays_home_when_home_router_has_never_answered() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     pair.advance_seconds(60.0);
     assert!(is_at_home(&pair) && pair.first_router().is_home());
-    let asked = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).len();
+    let asked = sent_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION).len();
     assert!((5..=20).contains(&asked), "{asked}");
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     pair.advance_seconds(1.5);
@@ -832,7 +834,7 @@ fn uplink_leaves_router_that_misses_its_announced_advertisements() {
     pair.link_messages.clear();
     pair.advance_seconds(1.0);
     assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF)));
-    assert!(!sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).is_empty());
+    assert!(!sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).is_empty());
 }
 
 /// RFC 6724 rules 5.5 and 6: the router advertises a unique local prefix, and DHCPv6 gives a global address,
@@ -980,6 +982,6 @@ fn endless_advertisements_that_omit_prefixes_cause_few_solicitations() {
         pair.receive_router_advertisement("wifi", ROUTER_A, &prefixes);
         pair.advance_seconds(0.002);
     }
-    let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).len();
+    let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).len();
     assert!((1..=5).contains(&asked), "{asked} in 2 s");
 }

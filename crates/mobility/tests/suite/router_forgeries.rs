@@ -396,7 +396,7 @@ fn router_that_splits_its_prefixes_does_not_move_the_uplink() {
                 set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
                 let mut moves = Vec::new();
                 for turn in 0..40 {
-                    let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).len();
+                    let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).len();
                     if asked > 0 {
                         pair.link_messages.clear();
                         pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);

@@ -24,7 +24,7 @@ fn sent_advertisements(pair: &AgentAndRouters) -> Vec<nd::NeighborAdvertisement>
     pair.link_messages
         .iter()
         .filter(|(_, from, message)| {
-            *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
+            *from == Some(0) && message.message[0] == icmpv6::message_type::NEIGHBOR_ADVERTISEMENT
         })
         .map(|(_, _, message)| {
             icmpv6::verify_checksum(message.source, message.destination, &message.message).expect("checksum");

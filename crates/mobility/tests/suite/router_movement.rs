@@ -283,7 +283,7 @@ fn router_sends_only_router_solicitations_on_visited_link() {
     pair.advance_seconds(100.0);
     assert!(!pair.link_messages.is_empty());
     for (_, _, message) in &pair.link_messages {
-        assert_eq!(message.message[0], icmpv6::types::ROUTER_SOLICITATION);
+        assert_eq!(message.message[0], icmpv6::message_type::ROUTER_SOLICITATION);
         assert_eq!(message.hop_limit, 255);
     }
     assert!(pair.link_messages.len() < 20, "{} solicitations", pair.link_messages.len());

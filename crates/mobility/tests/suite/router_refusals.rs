@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, Event, MobilityDrop, ReplayProtection, SecurityAssociation};
-use carnet_wire::mobility::status::Status;
+use carnet_wire::mobility::binding_status::BindingStatus;
 
 use crate::agent::node;
 use crate::craft::*;
@@ -36,7 +36,7 @@ fn refusal_statuses_of_nemo_stop_registration() {
     for status in [140, 141, 142, 143] {
         for mut pair in [pair_without_agent(), registered_by_hand()] {
             pair.answer_last_update(status).expect("an answer");
-            assert_eq!(pair.first_router().state(), State::Refused(Status(status)));
+            assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(status)));
             assert!(pair.first_router().registration().is_none(), "5.4: no binding cache entry");
             assert_eq!(pair.path_of_first_router(), None);
             assert_eq!(count_rejections(&pair), 1, "5.4: it must log the information");
@@ -91,7 +91,7 @@ fn registered_router_retries_two_seconds_after_a_temporary_refusal() {
     for status in [129, 131, 132, 133] {
         let mut pair = registered_by_hand();
         pair.answer_last_update(status).expect("an answer");
-        assert_eq!(pair.first_router().state(), State::Refused(Status(status)));
+        assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(status)));
         pair.link_conditions = Link::LOSSLESS;
         pair.advance_seconds(2.1);
         assert!(pair.is_registered(0), "{status}");
@@ -119,7 +119,7 @@ fn router_retries_every_ten_minutes_after_a_refusal() {
         for _ in 0..1300 {
             pair.advance_seconds(1.0);
             pair.send_data_packet(0);
-            assert_eq!(pair.first_router().state(), State::Refused(Status(status)));
+            assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(status)));
         }
         assert_eq!(pair.sent_updates().len(), 2, "{status}");
         assert!(pair.sent_updates().iter().all(|(_, update)| update.lifetime() > 0));
@@ -127,7 +127,7 @@ fn router_retries_every_ten_minutes_after_a_refusal() {
         pair.advance_seconds(500.0);
         assert_eq!(pair.sent_updates().len(), 3);
         pair.answer_last_update(142).expect("an answer");
-        assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+        assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(142)));
         assert_eq!(count_rejections(&pair), 1);
         pair.advance_seconds(599.0);
         assert_eq!(pair.sent_updates().len(), 3);
@@ -159,7 +159,7 @@ fn accepted_update_after_refusal_ends_the_pause() {
         assert_eq!(pair.deliver_to_router(0, &other.to_packet()), Err(MobilityDrop::Unexpected));
         pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 142).to_packet())
             .expect_err("once is enough");
-        assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+        assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(142)));
         pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 0).to_packet())
             .expect("accepted after all");
         assert_eq!((pair.first_router().state(), pair.sent_updates().len()), (State::Registering, 1));
@@ -168,7 +168,7 @@ fn accepted_update_after_refusal_ends_the_pause() {
         pair.answer_last_update(142).expect("an answer");
         pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 0).to_packet())
             .expect_err("an old number");
-        assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+        assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(142)));
         let asked = pair.last_update();
         pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 0).to_packet())
             .expect("accepted after all");
@@ -194,7 +194,7 @@ fn router_ignores_unsigned_acceptance_after_a_refusal() {
     assert_eq!(pair.deliver_to_router(0, &answer(0, wrong)), Err(MobilityDrop::AuthenticationFailed));
     let unsigned = TestAcknowledgement::answering(&asked, 0).to_packet();
     assert_eq!(pair.deliver_to_router(0, &unsigned), Err(MobilityDrop::AuthenticationMissing));
-    assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+    assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(142)));
     pair.deliver_to_router(0, &answer(0, test_association())).expect("accepted after all");
     assert_eq!(pair.first_router().state(), State::Registering);
 }
@@ -414,7 +414,7 @@ fn home_agent_refuses_router_with_a_foreign_prefix() {
     let mut pair = AgentAndRouters::new(setup);
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.advance_seconds(1.0);
-    assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+    assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(142)));
     assert_eq!(pair.registered_care_of_address(), None);
 }
 

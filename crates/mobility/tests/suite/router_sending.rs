@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_base::{Interface, Time};
 use carnet_mobility::MobilityDrop;
 use carnet_mobility::mobile_router::{RegistrationMode, State};
-use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption};
+use carnet_wire::mobility::{BindingUpdateFlags, MobilityHeaderBuilder, MobilityOption};
 
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, Link, PairSetup, addresses};
@@ -330,7 +330,12 @@ fn acknowledgements_without_a_right_mac_are_ignored() {
 }
 
 fn binding_error_packet(status: u8, home: &str) -> Vec<u8> {
-    control_packet(addr(AGENT), addr(CARE_OF), None, &mut Builder::binding_error(status, addr(home)).finish())
+    control_packet(
+        addr(AGENT),
+        addr(CARE_OF),
+        None,
+        &mut MobilityHeaderBuilder::binding_error(status, addr(home)).finish(),
+    )
 }
 
 /// A Binding Error is only a hint: it makes the router register again, first at once and then at growing
@@ -410,7 +415,7 @@ fn router_follows_first_binding_error_at_once_after_five_quiet_minutes() {
         pair.clear_records();
         for _ in 0..200 {
             let care_of = pair.path_of_first_router().expect("a path");
-            let mut error = Builder::binding_error(1, addr(HOME)).finish();
+            let mut error = MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish();
             let _ = pair.deliver_to_router(0, &control_packet(addr(AGENT), care_of, None, &mut error));
             pair.advance_seconds(0.1);
         }
@@ -504,7 +509,7 @@ fn forged_binding_errors_do_not_delay_icmp_errors_that_quote_a_packet() {
     pair.register_router();
     for _ in 0..2000 {
         let care_of = pair.path_of_first_router().expect("a path");
-        let mut error = Builder::binding_error(1, addr(HOME)).finish();
+        let mut error = MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish();
         let _ = pair.deliver_to_router(0, &control_packet(addr(AGENT), care_of, None, &mut error));
         pair.advance_seconds(0.1);
     }

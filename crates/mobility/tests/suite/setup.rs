@@ -124,7 +124,8 @@ impl PairSetup {
 
 /// Returns a Router Advertisement with these prefixes, as `source` multicasts it.
 pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) -> LinkMessage {
-    let mut message = vec![icmpv6::types::ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut message =
+        vec![icmpv6::message_type::ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
     for prefix in prefixes {
         let prefix = net(prefix);
         message.extend([3, 4, prefix.prefix_len(), 0xc0]);

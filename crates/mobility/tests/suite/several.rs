@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_base::Endpoint;
-use carnet_wire::mobility::flow::{FlowActionOption, emit_sub_options};
-use carnet_wire::mobility::selector::{Ipv6Selector, Range, TrafficSelector};
-use carnet_wire::mobility::{BindingUpdateFlags, Message, MobilityHeader, MobilityOption};
+use carnet_wire::mobility::flow_identification::{FlowActionOption, emit_sub_options};
+use carnet_wire::mobility::traffic_selector::{Ipv6Selector, TrafficSelector, ValueRange};
+use carnet_wire::mobility::{BindingUpdateFlags, MobilityHeader, MobilityOption, ParsedMobilityMessage};
 
 use crate::agent::TestAgent;
 use crate::craft::*;
@@ -56,21 +56,23 @@ impl TestUpdate {
     }
 
     pub fn with_flow_summary(self, fids: &[u16]) -> TestUpdate {
-        let octets: &'static [u8] = carnet_wire::mobility::flow::emit_identifiers(fids).leak();
-        let fids = carnet_wire::mobility::flow::Identifiers::parse(octets, "fids").expect("fids");
+        let octets: &'static [u8] =
+            carnet_wire::mobility::flow_identification::emit_binding_identifiers(fids).leak();
+        let fids = carnet_wire::mobility::flow_identification::BindingIdentifiers::parse(octets, "fids")
+            .expect("fids");
         self.with_option(MobilityOption::FlowSummary(fids))
     }
 
     pub fn with_flow_action(self, action: &FlowActionOption) -> TestUpdate {
         let data: &'static [u8] = action.emit().leak();
-        self.with_option(FlowActionOption::vendor_option(data))
+        self.with_option(FlowActionOption::vendor_specific_option(data))
     }
 }
 
 pub fn udp_selector(port: u16) -> TrafficSelector {
     TrafficSelector::Ipv6(Ipv6Selector {
-        next_header: Some(Range::single(17)),
-        destination_port: Some(Range::single(port)),
+        next_header: Some(ValueRange::single(17)),
+        destination_port: Some(ValueRange::single(port)),
         ..Ipv6Selector::default()
     })
 }
@@ -91,7 +93,7 @@ pub struct AcknowledgementOptions {
 pub fn acknowledgement_options(seen: &ReceivedPacket) -> AcknowledgementOptions {
     let mut said = AcknowledgementOptions::default();
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
-    let Ok(Message::BindingAcknowledgement(acknowledgement)) = header.message() else {
+    let Ok(ParsedMobilityMessage::BindingAcknowledgement(acknowledgement)) = header.message() else {
         panic!("expected an acknowledgement, found {seen:?}")
     };
     for option in acknowledgement.options.iter() {
@@ -110,9 +112,9 @@ pub fn acknowledgement_options(seen: &ReceivedPacket) -> AcknowledgementOptions 
                 said.ipv4_answers.push((status, address));
             }
             MobilityOption::FlowIdentification { fid, status, .. } => said.flow_statuses.push((fid, status)),
-            option => {
-                said.flow_actions.extend(FlowActionOption::read(&option).map(|read| read.expect("fine")))
-            }
+            option => said
+                .flow_actions
+                .extend(FlowActionOption::from_mobility_option(&option).map(|read| read.expect("fine"))),
         }
     }
     said

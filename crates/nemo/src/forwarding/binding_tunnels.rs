@@ -144,7 +144,7 @@ mod tests {
             name: String::new(),
             breaks_out,
             flow_selectors: vec![TrafficSelector::Ipv6(Ipv6Selector {
-                source_port: Some(carnet_mobility::flow::Range::single(port)),
+                source_port: Some(carnet_mobility::flow::ValueRange::single(port)),
                 ..Ipv6Selector::default()
             })],
             lan_interfaces: Vec::new(),

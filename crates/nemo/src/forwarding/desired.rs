@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use carnet_base::{Endpoint, pop_and_shrink};
 use carnet_mobility::SessionPeer;
-pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, TrafficSelector, ValueRange};
 use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use hashbrown::HashTable;

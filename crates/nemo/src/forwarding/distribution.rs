@@ -28,7 +28,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_mobility::flow::{Flow, FlowAction};
+use carnet_mobility::flow::{FlowAction, FlowFields};
 use carnet_wire::extension::find_upper_layer;
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::ipv4;
@@ -75,7 +75,7 @@ pub struct FlowDistributor {
     rules: Vec<Rule>,
     /// Secret key of the flow hash. It prevents a sender from selecting a tunnel by its addresses and ports.
     flow_hash_key: u64,
-    fragmented_flows: HashMap<FragmentedPacketId, (Time, Flow)>,
+    fragmented_flows: HashMap<FragmentedPacketId, (Time, FlowFields)>,
     /// Keys of the fragmented packets, in the order of arrival.
     fragment_arrival_order: VecDeque<(Time, FragmentedPacketId)>,
 }
@@ -189,7 +189,7 @@ impl FlowDistributor {
 
     /// Returns a keyed hash of the flow: addresses, protocol and ports. Both directions have the same hash,
     /// so two ends with the same key choose the same tunnel.
-    fn conversation_hash(&self, flow: &Flow) -> u64 {
+    fn conversation_hash(&self, flow: &FlowFields) -> u64 {
         let ports = flow.ports.map_or(0, |(one, other)| u64::from(one) << 16 | u64::from(other));
         let rest = u64::from(flow.next_header) << 32 | ports;
         let mut hash = self.flow_hash_key;
@@ -201,8 +201,8 @@ impl FlowDistributor {
     }
 
     /// Returns the fields of a packet that selectors compare.
-    fn flow_of_packet(&mut self, now: Time, header: &Header, packet: &[u8]) -> Flow {
-        let mut flow = Flow {
+    fn flow_of_packet(&mut self, now: Time, header: &Header, packet: &[u8]) -> FlowFields {
+        let mut flow = FlowFields {
             source: header.source,
             destination: header.destination,
             traffic_class: header.traffic_class,
@@ -240,7 +240,7 @@ impl FlowDistributor {
         flow
     }
 
-    fn remember_fragmented_flow(&mut self, now: Time, name: FragmentedPacketId, flow: Flow) {
+    fn remember_fragmented_flow(&mut self, now: Time, name: FragmentedPacketId, flow: FlowFields) {
         while let Some((since, oldest)) = self.fragment_arrival_order.front().copied() {
             if self.fragment_arrival_order.len() < MAX_FRAGMENTED_PACKETS
                 && now.saturating_since(since) < FRAGMENT_FLOW_LIFETIME

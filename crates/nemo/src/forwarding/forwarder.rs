@@ -34,9 +34,10 @@ use std::time::Duration;
 use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
 use carnet_mobility::SessionPeer;
 use carnet_wire::extension::{
-    Extensions, SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
+    ExtensionHeaders, SEQUENCE_OPTIONS_HEADER_LEN, emit_encapsulation_limit_options_header,
+    emit_sequence_options_header,
 };
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use foldhash::quality::FixedState;
@@ -249,8 +250,8 @@ pub struct Forwarder {
 impl Forwarder {
     /// Creates a forwarder without tunnels. Takes two random numbers from `rng`.
     pub fn new(rng: &mut Rng) -> Self {
-        let secret = rng.u64();
-        let identifications = rng.u64();
+        let secret = rng.random_u64();
+        let identifications = rng.random_u64();
         Forwarder {
             paths_by_ends: HashMap::new(),
             bindings: HashMap::new(),
@@ -416,7 +417,7 @@ impl Forwarder {
             // RFC 2473 4.1.1 (b): the Parameter Problem points at the option.
             let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
             let speaker = self.error_source_address(header, sender.home_address);
-            self.send_error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, packet);
+            self.send_error(now, speaker, Icmpv6ErrorMessage::ParameterProblem { code: 0, pointer }, packet);
             return self.count_drop(TunnelDropReason::Nesting);
         }
         let mut ends = sender.ends;
@@ -450,7 +451,8 @@ impl Forwarder {
         // sessions cannot carry it.
         let session = path.session_of(sender.home_address);
         let limit = limit.filter(|_| ends.0.ipv6().is_some() && session.is_none());
-        let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
+        let option =
+            limit.map(|(limit, _)| emit_encapsulation_limit_options_header(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
         if length > mtu.max(min_mtu) {
             if inner_packet::may_fragment(packet) {
@@ -629,7 +631,7 @@ impl Forwarder {
         path.traffic.count_sent(inner.len());
         let mtu = path.mtu;
         let session = path.session_of(home_address);
-        let length = inner.len() + SEQUENCE_DESTINATION_LEN;
+        let length = inner.len() + SEQUENCE_OPTIONS_HEADER_LEN;
         let between = match ends {
             (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => (local, remote),
             _ => between,
@@ -638,7 +640,7 @@ impl Forwarder {
             return;
         };
         let outer = Header { next_header: protocol::DESTINATION_OPTIONS, ..outer };
-        let option = sequence_destination(inner_packet::protocol_of(inner), sequence);
+        let option = emit_sequence_options_header(inner_packet::protocol_of(inner), sequence);
         let packet = [&outer.emit()[..], &option, inner].concat();
         let fits = inner.len() + extra_header_octets(ends, session) <= mtu;
         if ends.0.ipv6().is_none() || session.is_some() {
@@ -665,7 +667,7 @@ impl Forwarder {
     ) -> ForwardingVerdict {
         let mtu = u32::try_from(mtu.max(inner_packet::min_mtu(buffer.as_slice()))).unwrap_or(u32::MAX);
         let speaker = self.error_source_address(header, otherwise);
-        self.send_error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
+        self.send_error(now, speaker, Icmpv6ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
         self.count_drop(TunnelDropReason::TooBig)
     }
 
@@ -826,9 +828,9 @@ impl Forwarder {
 
     /// Sends an ICMPv6 error about the packet `invoking`, or the corresponding ICMP error about an IPv4
     /// packet. Sends none if RFC 4443 or RFC 1122 forbids it, or if the rate limit is reached.
-    pub fn send_error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
+    pub fn send_error(&mut self, now: Time, source: Ipv6Addr, error: Icmpv6ErrorMessage, invoking: &[u8]) {
         let limiter = match error {
-            ErrorMessage::PacketTooBig { .. } => &mut self.too_big_limiter,
+            Icmpv6ErrorMessage::PacketTooBig { .. } => &mut self.too_big_limiter,
             _ => &mut self.error_limiter,
         };
         if inner_packet::is_ipv4(invoking) {
@@ -838,7 +840,7 @@ impl Forwarder {
             return;
         }
         let Ok(header) = Header::parse(invoking) else { return };
-        if icmpv6::may_answer_with(error, invoking) && limiter.try_take_token(now) {
+        if icmpv6::may_send_error(error, invoking) && limiter.try_take_token(now) {
             let message = icmpv6::error_packet(source, header.source, error, invoking);
             self.caused_packets.push_back(CausedPacket::Packet(message));
         }
@@ -856,7 +858,7 @@ impl Forwarder {
         let Some(source) = self.own_error_source(header) else {
             return self.count_drop(TunnelDropReason::NoTunnel);
         };
-        let unreachable = ErrorMessage::DestinationUnreachable { code: 3 };
+        let unreachable = Icmpv6ErrorMessage::DestinationUnreachable { code: 3 };
         self.send_error(now, source, unreachable, buffer.as_slice());
         self.count_drop(TunnelDropReason::NotRegistered)
     }
@@ -913,7 +915,7 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
         _ if inner_packet::is_ipv4(packet) => false,
         protocol::DESTINATION_OPTIONS => {
-            Extensions::parse(packet).is_ok_and(|extensions| extensions.sequence.is_some())
+            ExtensionHeaders::parse(packet).is_ok_and(|extensions| extensions.sequence.is_some())
         }
         protocol::FRAGMENT => packet.get(HEADER_LEN) == Some(&protocol::DESTINATION_OPTIONS),
         _ => false,
@@ -924,8 +926,8 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
 /// or in a session the number also needs an IPv6 header.
 fn extra_header_octets(ends: TunnelEnds, session: Option<SessionPeer>) -> usize {
     match ends.0 {
-        Endpoint::Ipv6(_) if session.is_none() => SEQUENCE_DESTINATION_LEN,
-        Endpoint::Ipv6(_) | Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_DESTINATION_LEN,
+        Endpoint::Ipv6(_) if session.is_none() => SEQUENCE_OPTIONS_HEADER_LEN,
+        Endpoint::Ipv6(_) | Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_OPTIONS_HEADER_LEN,
     }
 }
 

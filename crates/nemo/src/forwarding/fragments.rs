@@ -228,7 +228,7 @@ pub fn cut_into_fragments(packet: &[u8], mtu: usize, identification: u32) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carnet_wire::extension::Extensions;
+    use carnet_wire::extension::ExtensionHeaders;
     use proptest::prelude::*;
 
     fn packet(length: usize) -> Vec<u8> {
@@ -252,7 +252,7 @@ mod tests {
         packet: &[u8],
     ) -> Result<Option<Vec<u8>>, &'static str> {
         let header = Header::parse(packet).expect("header");
-        let extensions = Extensions::parse(packet).expect("extensions");
+        let extensions = ExtensionHeaders::parse(packet).expect("extensions");
         let fragment = extensions.fragment.expect("fragment header");
         reassembler.handle_fragment(
             now,

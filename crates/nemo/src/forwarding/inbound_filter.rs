@@ -143,7 +143,7 @@ fn host_rate_rules(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
 fn exception_rules(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule> {
     let icmp_type = match allowed.protocol {
         ipv4::ICMP => Some(IPV4_ECHO_REQUEST),
-        protocol::ICMPV6 => Some(icmpv6::types::ECHO_REQUEST),
+        protocol::ICMPV6 => Some(icmpv6::message_type::ECHO_REQUEST),
         _ => None,
     };
     // The kernel must not accept ICMP inside IPv6, or ICMPv6 inside IPv4.

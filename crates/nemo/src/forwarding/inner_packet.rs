@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carnet_base::Endpoint;
-use carnet_wire::icmpv6::ErrorMessage;
+use carnet_wire::icmpv6::Icmpv6ErrorMessage;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use carnet_wire::{Error, ipv4, ipv6};
 
@@ -50,7 +50,7 @@ pub(crate) fn protocol_of(packet: &[u8]) -> u8 {
 /// Returns the size in octets up to which a packet always passes the tunnel, in outer fragments if necessary.
 #[inline]
 pub(crate) fn min_mtu(packet: &[u8]) -> usize {
-    if is_ipv4(packet) { ipv4::MIN_PACKET } else { MIN_MTU }
+    if is_ipv4(packet) { ipv4::MIN_REASSEMBLY_SIZE } else { MIN_MTU }
 }
 
 /// Returns whether source and destination of a packet are routable unicast addresses.
@@ -105,21 +105,23 @@ pub(crate) fn may_fragment(packet: &[u8]) -> bool {
 /// Returns the packet with the ICMP error about an IPv4 packet that corresponds to an ICMPv6 error; `None` if
 /// RFC 1122 3.2.2 forbids it. `source` is in IPv4-mapped form; the source of an error of a node without an
 /// IPv4 address is [`ipv4::DUMMY_ADDRESS`].
-pub(crate) fn icmp_error(source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn icmp_error(source: Ipv6Addr, error: Icmpv6ErrorMessage, invoking: &[u8]) -> Option<Vec<u8>> {
     let header = ipv4::Header::parse(invoking).ok()?;
-    if !ipv4::may_answer(invoking) {
+    if !ipv4::may_send_error(invoking) {
         return None;
     }
     // RFC 792, RFC 1812 5.2.7.1: code 1 is "host unreachable", 3 "port unreachable".
     let error = match error {
-        ErrorMessage::DestinationUnreachable { code: 4 } => ipv4::ErrorMessage::Unreachable { code: 3 },
-        ErrorMessage::DestinationUnreachable { .. } => ipv4::ErrorMessage::Unreachable { code: 1 },
-        ErrorMessage::PacketTooBig { .. } if !header.dont_fragment => return None,
-        ErrorMessage::PacketTooBig { mtu } => {
-            ipv4::ErrorMessage::FragmentationNeeded { mtu: u16::try_from(mtu).unwrap_or(u16::MAX) }
+        Icmpv6ErrorMessage::DestinationUnreachable { code: 4 } => {
+            ipv4::IcmpErrorMessage::Unreachable { code: 3 }
         }
-        ErrorMessage::TimeExceeded { code } => ipv4::ErrorMessage::TimeExceeded { code },
-        ErrorMessage::ParameterProblem { .. } => return None,
+        Icmpv6ErrorMessage::DestinationUnreachable { .. } => ipv4::IcmpErrorMessage::Unreachable { code: 1 },
+        Icmpv6ErrorMessage::PacketTooBig { .. } if !header.dont_fragment => return None,
+        Icmpv6ErrorMessage::PacketTooBig { mtu } => {
+            ipv4::IcmpErrorMessage::FragmentationNeeded { mtu: u16::try_from(mtu).unwrap_or(u16::MAX) }
+        }
+        Icmpv6ErrorMessage::TimeExceeded { code } => ipv4::IcmpErrorMessage::TimeExceeded { code },
+        Icmpv6ErrorMessage::ParameterProblem { .. } => return None,
     };
     let source: Ipv4Addr = source.to_ipv4_mapped().unwrap_or(ipv4::DUMMY_ADDRESS);
     Some(ipv4::error_packet(source, header.source, error, invoking))

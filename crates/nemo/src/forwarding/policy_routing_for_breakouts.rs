@@ -30,7 +30,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_mobility::MobileRouter;
-use carnet_mobility::flow::{Range, TrafficSelector};
+use carnet_mobility::flow::{TrafficSelector, ValueRange};
 use carnet_wire::ipv6::protocol;
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -463,7 +463,7 @@ pub(super) fn counting_rule(packets: PacketMatch, traffic: CountedTraffic) -> Pa
 /// Returns the conditions on packets from hosts on board that a selector makes.
 fn packet_matches_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
     let selector = selector.as_ipv6();
-    let only_ipv6 = selector.next_header == Some(Range::single(protocol::ICMPV6));
+    let only_ipv6 = selector.next_header == Some(ValueRange::single(protocol::ICMPV6));
     let source = selector.destination.and_then(prefix_of_range);
     let destination = selector.source.and_then(prefix_of_range);
     let families = match source.or(destination) {
@@ -471,8 +471,9 @@ fn packet_matches_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
         None if only_ipv6 => vec![Some(Ipv6Net::default())],
         None => vec![Some(Ipv6Net::default()), Some(ALL_IPV4_PREFIX)],
     };
-    let ports =
-        |range: Option<Range<u16>>| range.map(|range| PortRange { first: range.first, last: range.last });
+    let ports = |range: Option<ValueRange<u16>>| {
+        range.map(|range| PortRange { first: range.first, last: range.last })
+    };
     let has_ports = selector.source_port.or(selector.destination_port).is_some();
     let protocols = match selector.next_header {
         Some(range) => vec![Some(range.first)],
@@ -493,7 +494,7 @@ fn packet_matches_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
 }
 
 /// Returns the prefix with exactly the addresses of this range; `None` if there is no such prefix.
-fn prefix_of_range(range: Range<Ipv6Addr>) -> Option<Ipv6Net> {
+fn prefix_of_range(range: ValueRange<Ipv6Addr>) -> Option<Ipv6Net> {
     let length = (u128::from(range.first) ^ u128::from(range.last)).leading_zeros();
     let prefix = Ipv6Net::new(range.first, u8::try_from(length).ok()?).ok()?;
     (prefix.network() == range.first && prefix.broadcast() == range.last).then_some(prefix)
@@ -512,15 +513,15 @@ mod tests {
     fn address_range_equal_to_a_prefix_becomes_this_prefix() {
         for text in ["2001:db8::/32", "::/0", "::ffff:10.42.7.0/120", "2001:db8::1/128"] {
             let net: Ipv6Net = text.parse().expect("a prefix");
-            assert_eq!(prefix_of_range(Range::new(net.network(), net.broadcast())), Some(net));
+            assert_eq!(prefix_of_range(ValueRange::new(net.network(), net.broadcast())), Some(net));
         }
         let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
-        assert_eq!(prefix_of_range(Range::new(address("2001:db8::1"), address("2001:db8::2"))), None);
+        assert_eq!(prefix_of_range(ValueRange::new(address("2001:db8::1"), address("2001:db8::2"))), None);
     }
 
     #[test]
     fn selector_without_addresses_selects_packets_of_both_families() {
-        let ports = Some(Range::new(5000, 5010));
+        let ports = Some(ValueRange::new(5000, 5010));
         let any = Ipv6Selector::default();
         let found = packet_matches_of(&TrafficSelector::Ipv6(Ipv6Selector { source_port: ports, ..any }));
         let port = Some(PortRange { first: 5000, last: 5010 });
@@ -532,7 +533,7 @@ mod tests {
         };
         let all = "::ffff:0.0.0.0/96";
         assert_eq!(found, [of("::/0", 6), of("::/0", 17), of(all, 6), of(all, 17)]);
-        let next_header = Some(Range::single(58));
+        let next_header = Some(ValueRange::single(58));
         let icmpv6 = packet_matches_of(&TrafficSelector::Ipv6(Ipv6Selector { next_header, ..any }));
         assert_eq!(
             icmpv6,
@@ -542,13 +543,13 @@ mod tests {
 
     #[test]
     fn breakout_match_swaps_source_and_destination_of_the_selector() {
-        let range = |first: [u8; 4], last: [u8; 4]| Some(Range::new(first.into(), last.into()));
+        let range = |first: [u8; 4], last: [u8; 4]| Some(ValueRange::new(first.into(), last.into()));
         let selector = Ipv4Selector {
             source: range([192, 0, 2, 0], [192, 0, 2, 255]),
             destination: range([10, 42, 7, 0], [10, 42, 7, 255]),
-            destination_port: Some(Range::single(443)),
-            differentiated_services: Some(Range::single(46 << 2)),
-            protocol: Some(Range::single(6)),
+            destination_port: Some(ValueRange::single(443)),
+            differentiated_services: Some(ValueRange::single(46 << 2)),
+            protocol: Some(ValueRange::single(6)),
             ..Ipv4Selector::default()
         };
         let expected = PacketMatch {

@@ -35,7 +35,7 @@ impl DataPath {
         DataPath {
             desired_state: DesiredState::new(),
             forwarder: Forwarder::new(rng),
-            path_mtus: PathMtus::new(Rng::new(rng.u64())),
+            path_mtus: PathMtus::new(Rng::new(rng.random_u64())),
             reassembler: Reassembler::default(),
             fast_path_traffic: Vec::new(),
             outputs: VecDeque::new(),

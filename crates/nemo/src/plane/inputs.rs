@@ -193,7 +193,7 @@ impl Nemo {
 
     /// Handles an ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
     pub fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
-        if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
+        if message.message.first().is_some_and(|kind| *kind < icmpv6::message_type::ECHO_REQUEST) {
             // The message may be an ICMPv6 error about a packet that this station has sent from a care-of
             // address.
             if icmpv6::verify_checksum(message.source, message.destination, &message.message).is_ok()
@@ -206,12 +206,12 @@ impl Nemo {
         // A router on the link answers an Echo Request of the mobile router from its link-local address. Only
         // answers from other addresses may be answers to path MTU probes.
         let is_link_local = message.source.is_unicast_link_local();
-        if message.message.first() == Some(&icmpv6::types::ECHO_REPLY) && !is_link_local {
+        if message.message.first() == Some(&icmpv6::message_type::ECHO_REPLY) && !is_link_local {
             handle_echo_reply(&mut self.roles, &mut self.data_path, now, message);
             return;
         }
         let mut results = Vec::new();
-        if message.message.first() == Some(&icmpv6::types::DHAAD_REPLY) {
+        if message.message.first() == Some(&icmpv6::message_type::DHAAD_REPLY) {
             *self.message_counters.received_by_name.entry(DISCOVERY_REPLY_NAME).or_default() += 1;
         }
         if let Some(agent) = &mut self.roles.agent_role {

@@ -28,7 +28,9 @@ use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
 use carnet_mobility::{Authentication, Event, HOP_LIMIT, MobilityDrop};
-use carnet_wire::extension::{Extensions, home_address_destination, home_address_routing};
+use carnet_wire::extension::{
+    ExtensionHeaders, emit_home_address_options_header, emit_home_address_routing_header,
+};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{ControlPacket, message_type};
 
@@ -95,7 +97,7 @@ impl IpsecProtection {
 
     /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
     pub(super) fn output_for_packet(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
-        let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
+        let (Ok(header), Ok(extensions)) = (Header::parse(&packet), ExtensionHeaders::parse(&packet)) else {
             return Output::Packet(packet);
         };
         let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
@@ -147,7 +149,7 @@ impl IpsecProtection {
         {
             return None;
         }
-        let extensions = Extensions::parse(buffer.as_slice()).ok()?;
+        let extensions = ExtensionHeaders::parse(buffer.as_slice()).ok()?;
         if extensions.protocol != protocol::ESP || extensions.fragment.is_some() {
             return None;
         }
@@ -175,10 +177,10 @@ impl IpsecProtection {
         let by_router = roles.is_own_home_address(header.source);
         let extension = if by_router && away != header.source {
             (outer.source, outer.next_header) = (away, protocol::DESTINATION_OPTIONS);
-            Some(home_address_destination(protocol::ESP, header.source))
+            Some(emit_home_address_options_header(protocol::ESP, header.source))
         } else if !by_router && away != header.destination {
             (outer.destination, outer.next_header) = (away, protocol::ROUTING);
-            Some(home_address_routing(protocol::ESP, header.destination))
+            Some(emit_home_address_routing_header(protocol::ESP, header.destination))
         } else {
             None
         };
@@ -197,7 +199,7 @@ impl IpsecProtection {
         roles: &Roles,
         forwarder: &mut Forwarder,
         header: &Header,
-        extensions: &Extensions,
+        extensions: &ExtensionHeaders,
         (local, remote): (Ipv6Addr, Ipv6Addr),
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
@@ -257,12 +259,12 @@ impl IpsecProtection {
             true => ControlPacket {
                 source: away,
                 home_address: (away != source).then_some(source),
-                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
+                ..ControlPacket::without_home_address(source, destination, HOP_LIMIT, &mut message)
             },
             false => ControlPacket {
                 destination: away,
                 routing_home_address: (away != destination).then_some(destination),
-                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
+                ..ControlPacket::without_home_address(source, destination, HOP_LIMIT, &mut message)
             },
         };
         Some(packet.emit())

@@ -77,7 +77,7 @@ impl NeighbourRoutes {
         Some(match old {
             Some(old) if is_same(&old) => old,
             _ => {
-                let machine = Mnpp::new(config, Rng::new(rng.u64()));
+                let machine = Mnpp::new(config, Rng::new(rng.random_u64()));
                 NeighbourRoutes { state_machine: machine, interface, diverted_packets: 0 }
             }
         })

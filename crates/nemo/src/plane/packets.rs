@@ -6,8 +6,8 @@ use std::net::Ipv6Addr;
 use carnet_base::{DropReason, Endpoint, Time, WallTime};
 use carnet_mobility::home_agent::CARE_OF_TEST_LEN;
 use carnet_mobility::{MobilityDrop, MobilityMessage};
-use carnet_wire::extension::Extensions;
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::extension::ExtensionHeaders;
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::message_type;
 
@@ -206,7 +206,7 @@ impl Nemo {
         if matches!(header.next_header, protocol::IPV6 | protocol::IPV4) {
             return self.decapsulate(at, tunnel, None, HEADER_LEN, buffer);
         }
-        let extensions = match Extensions::parse(buffer.as_slice()) {
+        let extensions = match ExtensionHeaders::parse(buffer.as_slice()) {
             Ok(extensions) => extensions,
             Err(error) => {
                 if let Some(problem) = error.parameter_problem(HEADER_LEN)
@@ -291,7 +291,7 @@ impl Nemo {
                     } else if machine.home_address_without_binding(ends.1, inner.source).is_some() {
                         // RFC 6275 10.4.5: drop the packet. 9.3.3 demands a Binding Error only for a Home
                         // Address option. So answer like a machine without such a tunnel (RFC 4443 3.1).
-                        let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
+                        let no_tunnel = Icmpv6ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
                         self.data_path.forwarder.send_error(now, address, no_tunnel, buffer.as_slice());
                     }
@@ -333,7 +333,7 @@ impl Nemo {
         {
             return false;
         }
-        let Some(reply) = icmpv6::echo_reply(inner) else { return false };
+        let Some(reply) = icmpv6::answer_echo_request(inner) else { return false };
         self.data_path.forwarder.send_own_packet(ends, &reply);
         true
     }
@@ -370,14 +370,16 @@ impl Nemo {
         &mut self,
         now: Time,
         header: &Header,
-        extensions: &Extensions,
+        extensions: &ExtensionHeaders,
         packet: &[u8],
     ) -> ForwardingVerdict {
         let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         let Some(agent) = &mut self.roles.agent_role else {
             return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         };
-        if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::DHAAD_REQUEST) {
+        if extensions.protocol != protocol::ICMPV6
+            || message.first() != Some(&icmpv6::message_type::DHAAD_REQUEST)
+        {
             return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         *self.message_counters.received_by_name.entry("home_agent_discovery_request").or_default() += 1;
@@ -391,12 +393,12 @@ impl Nemo {
         &mut self,
         now: Time,
         header: &Header,
-        extensions: &Extensions,
+        extensions: &ExtensionHeaders,
         packet: &[u8],
     ) -> Option<ForwardingVerdict> {
         let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         let kind = (extensions.protocol == protocol::ICMPV6).then(|| message.first()).flatten();
-        if kind != Some(&icmpv6::types::MOBILE_PREFIX_SOLICITATION) {
+        if kind != Some(&icmpv6::message_type::MOBILE_PREFIX_SOLICITATION) {
             return None;
         }
         let (agent, home_address) = (self.roles.agent_role.as_mut()?, extensions.home_address?);
@@ -430,14 +432,16 @@ impl Nemo {
         &mut self,
         now: Time,
         header: &Header,
-        extensions: &Extensions,
+        extensions: &ExtensionHeaders,
         packet: &[u8],
     ) -> bool {
         let (Some(home_address), Some(agent)) = (extensions.home_address, &self.roles.agent_role) else {
             return false;
         };
         let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
-        if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::ECHO_REPLY) {
+        if extensions.protocol != protocol::ICMPV6
+            || message.first() != Some(&icmpv6::message_type::ECHO_REPLY)
+        {
             return false;
         }
         // RFC 6275 9.3.1: the Home Address option counts only if a binding to that care-of address exists.
@@ -471,7 +475,7 @@ impl Nemo {
         now: Time,
         wall: WallTime,
         header: &Header,
-        extensions: &Extensions,
+        extensions: &ExtensionHeaders,
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
         let packet = buffer.as_slice();
@@ -512,7 +516,7 @@ impl Nemo {
                     .bindings()
                     .bindings_of(home_address)
                     .any(|bound| bound.care_of_address == sender)
-                && let Some(reply) = icmpv6::echo_reply_to_home(header, message, home_address)
+                && let Some(reply) = icmpv6::emit_echo_reply_to_home_address(header, message, home_address)
             {
                 buffer.copy_from(&reply);
                 return ForwardingVerdict::Forward;
@@ -527,7 +531,7 @@ impl Nemo {
             return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         if extensions.protocol == protocol::ICMPV6 {
-            if let Some(reply) = icmpv6::echo_reply(packet) {
+            if let Some(reply) = icmpv6::answer_echo_request(packet) {
                 if self.data_path.answer_in_fragments(&reply) {
                     return ForwardingVerdict::Consumed;
                 }
@@ -542,7 +546,7 @@ impl Nemo {
                 return ForwardingVerdict::Consumed;
             }
         } else if matches!(extensions.protocol, protocol::TCP | protocol::UDP) {
-            let closed = ErrorMessage::DestinationUnreachable { code: 4 };
+            let closed = Icmpv6ErrorMessage::DestinationUnreachable { code: 4 };
             self.data_path.forwarder.send_error(now, header.destination, closed, packet);
         }
         self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer)
@@ -556,7 +560,7 @@ impl Nemo {
         wall: WallTime,
         source: Ipv6Addr,
         local: Ipv6Addr,
-        error: ErrorMessage,
+        error: Icmpv6ErrorMessage,
         invoking: &[u8],
     ) -> bool {
         match self.data_path.forwarder.handle_error(now, source, local, error, invoking) {
@@ -591,7 +595,7 @@ impl Nemo {
             self.message_counters.verdict_on_message(Err(MobilityDrop::NotProtected));
             return;
         };
-        if let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet))
+        if let (Ok(header), Ok(extensions)) = (Header::parse(&packet), ExtensionHeaders::parse(&packet))
             && let Some(message) = MobilityMessage::new(&packet, &header, &extensions)
         {
             self.handle_mobility_message(now, wall, message.under_ipsec());

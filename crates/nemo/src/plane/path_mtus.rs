@@ -101,7 +101,7 @@ pub(super) fn is_probe_answer(
 pub(super) fn handle_echo_reply(roles: &mut Roles, data_path: &mut DataPath, now: Time, reply: &LinkMessage) {
     let LinkMessage { source, destination, message, .. } = reply;
     if icmpv6::verify_checksum(*source, *destination, message).is_ok() {
-        let packet = icmpv6::packet(*source, *destination, reply.hop_limit, message.clone());
+        let packet = icmpv6::emit_packet(*source, *destination, reply.hop_limit, message.clone());
         for ends in data_path.path_mtus.paths_towards(*source) {
             if is_probe_answer(roles, &mut data_path.path_mtus, now, ends, &packet) {
                 return;

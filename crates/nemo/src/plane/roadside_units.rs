@@ -108,7 +108,7 @@ impl RoadsideUnits {
     ) -> Option<Vec<u8>> {
         self.solicitation_limiter.try_take_token(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
-            icmpv6::packet(link_local, nd::ALL_ROUTERS, nd::HOP_LIMIT, message)
+            icmpv6::emit_packet(link_local, nd::ALL_ROUTERS, nd::HOP_LIMIT, message)
         })
     }
 

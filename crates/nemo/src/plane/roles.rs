@@ -257,7 +257,7 @@ impl HomeAgentRole {
     fn new(config: HomeAgentConfig, rng: &mut Rng, tokens: Rng) -> HomeAgentRole {
         // Take the secret from a copy of the generator: the further random numbers stay the same, so that
         // older recordings can be replayed.
-        let secret = !rng.clone().u64();
+        let secret = !rng.clone().random_u64();
         // A home agent that knows no other home agents sends no random numbers to other nodes, so it needs no
         // secret.
         if config.other_agents == OtherAgents::default() {
@@ -269,9 +269,9 @@ impl HomeAgentRole {
             let home_agent = Some(home_link_offer(&config));
             let (prefixes, hosts) = (Vec::new(), HostConfiguration::default());
             let config = AdvertiserConfig { interface, prefixes, mtu: None, host_values: hosts, home_agent };
-            RouterAdvertiser::new(config, Rng::new(rng.u64()))
+            RouterAdvertiser::new(config, Rng::new(rng.random_u64()))
         });
-        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
+        let machine = HomeAgent::new(config).with_rng(Rng::new(rng.random_u64()));
         let machine = machine.with_secret(secret).with_tokens(tokens);
         HomeAgentRole { state_machine: machine, home_link_advertiser: advertiser }
     }
@@ -340,7 +340,7 @@ impl RouterRole {
         } else if settings.agents.discovers_agents {
             settings.router.home_agent = Ipv6Addr::UNSPECIFIED;
         }
-        let chance = if settings.agents == AgentsConfig::default() { 0 } else { rng.u64() };
+        let chance = if settings.agents == AgentsConfig::default() { 0 } else { rng.random_u64() };
         let mut prefixes: BTreeMap<String, Vec<ipnet::Ipv6Net>> = BTreeMap::new();
         for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
             prefixes.entry(interface).or_default().push(prefix);
@@ -355,7 +355,7 @@ impl RouterRole {
                 let (mtu, hosts) = (lan.mtu, lan.host_configuration.clone());
                 let config =
                     AdvertiserConfig { interface, prefixes, mtu, host_values: hosts, home_agent: None };
-                Some(RouterAdvertiser::new(config, Rng::new(rng.u64())))
+                Some(RouterAdvertiser::new(config, Rng::new(rng.random_u64())))
             })
             .collect();
         let lan: Vec<String> = settings.lan.iter().map(|lan| lan.interface.clone()).collect();
@@ -381,7 +381,7 @@ impl RouterRole {
             lan_mtu: AdvertisedMtu::default(),
             // Take the seed from a copy of the generator: the further random numbers stay the same, so that
             // older recordings can be replayed.
-            nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),
+            nesting: Nesting::new(nesting, Rng::new(!rng.clone().random_u64())),
         }
     }
 

@@ -21,8 +21,8 @@ use carnet_security::{
 };
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{
-    BasicHeader, BasicNextHeader, CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime,
-    LongPositionVector, Packet, Shape, StationType, Timestamp,
+    BasicHeader, BasicNextHeader, CommonNextHeader, ExtendedHeader, GeoArea, GeoAreaShape, GnAddress,
+    Lifetime, LongPositionVector, Packet, StationType, Timestamp,
 };
 
 /// Position at which the tests' stations are.
@@ -301,7 +301,7 @@ pub fn btp_packet(port: u16, message: &[u8]) -> Vec<u8> {
 
 pub fn circle_around_home(radius: u16) -> GeoArea {
     GeoArea {
-        shape: Shape::Circle,
+        shape: GeoAreaShape::Circle,
         latitude: HOME_POSITION.latitude,
         longitude: HOME_POSITION.longitude,
         distance_a: radius,

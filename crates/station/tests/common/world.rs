@@ -133,7 +133,7 @@ impl<N: NetworkBehaviour> TestNetwork<N> {
                     N::handle_output(self, from, output);
                 }
             }
-            let Some((to, input)) = self.inputs_in_transit.pop_due(self.now) else { return };
+            let Some((to, input)) = self.inputs_in_transit.pop_due_event(self.now) else { return };
             self.pass_input(to, input);
         }
         panic!("the stations never come to rest");
@@ -144,7 +144,8 @@ impl<N: NetworkBehaviour> TestNetwork<N> {
     pub fn advance_to_next_event(&mut self, end: Time) -> bool {
         self.run_until_quiet();
         let timers = self.stations.iter().filter_map(Station::poll_timeout);
-        let Some(next) = timers.chain(self.inputs_in_transit.next_time()).min().filter(|next| *next <= end)
+        let Some(next) =
+            timers.chain(self.inputs_in_transit.next_event_at()).min().filter(|next| *next <= end)
         else {
             return false;
         };

@@ -6,7 +6,7 @@ use carnet_station::io::Input;
 use carnet_wire::icmpv6;
 use carnet_wire::nd::{
     self, AddressRegistration, NdOption, NeighborAdvertisement, NeighborSolicitation, NestingInformation,
-    RouterAdvertisementRepr, option::option_type,
+    RouterAdvertisementRepr, nd_option::option_type,
 };
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
@@ -391,14 +391,14 @@ fn nested_router_ignores_nesting_offer_of_its_own_network() {
     let said = world.sent_neighbor_messages;
     let prefixes = ["2001:db8:1:a::", "2001:db8:1::", "ff02::", "fe80::"].map(address).to_vec();
     let path = vec![address("2001:db8:77::1")];
-    let information = NestingInformation { grounded: true, prefixes, path };
+    let information = NestingInformation { grounded: true, prefixes, path_home_addresses: path };
     let data = information.emit_data();
     let options = [
         NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
         NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },
     ];
     let repr = RouterAdvertisementRepr { router_lifetime: 1800, options: &options, ..Default::default() };
-    world.send_to_all_nodes("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
+    world.send_to_all_nodes("mr1", "w0", address("fe80::ffff"), nd::emit_router_advertisement(&repr));
     world.advance_seconds(5);
     assert_eq!(world.uplink_state(1, "w0"), "active");
     // In five seconds the router sends at most four Neighbor Discovery messages: it does not try to register

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRepr, option::option_type};
+use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRepr, nd_option::option_type};
 
 use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of};
 
@@ -90,7 +90,7 @@ fn advertisement_with(information: &NestingInformation) -> Vec<u8> {
         NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
         NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },
     ];
-    nd::router_advertisement(&RouterAdvertisementRepr {
+    nd::emit_router_advertisement(&RouterAdvertisementRepr {
         router_lifetime: 1800,
         options: &options,
         ..RouterAdvertisementRepr::default()
@@ -102,20 +102,21 @@ fn chain_of_nested_routers_is_bounded() {
     let mut world = NestedNetwork::new(1);
     world.add_router(1, &[("w0", "v1")], true);
     world.advance_seconds(5);
-    let mut information = NestingInformation { grounded: true, prefixes: vec![], path: vec![] };
+    let mut information =
+        NestingInformation { grounded: true, prefixes: vec![], path_home_addresses: vec![] };
     for n in 0..8_u16 {
-        information.path.push(format!("2001:db8:77::{n:x}").parse().expect("an address"));
+        information.path_home_addresses.push(format!("2001:db8:77::{n:x}").parse().expect("an address"));
     }
     let router = address("fe80::ffff");
     world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
     world.advance_seconds(1);
     assert_eq!(world.uplink_state(1, "w0"), "down: too many mobile routers behind each other");
-    information.path.truncate(7);
+    information.path_home_addresses.truncate(7);
     world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
     world.advance_seconds(1);
     assert_eq!(world.uplink_state(1, "w0"), "active");
     // A property that a parent router has announced once and does not repeat is no longer valid.
-    information.path[3] = address("2001:db8:1::1234");
+    information.path_home_addresses[3] = address("2001:db8:1::1234");
     world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
     world.advance_seconds(1);
     assert_eq!(world.uplink_state(1, "w0"), "down: the default router is itself behind this mobile router");

@@ -203,7 +203,7 @@ fn advertised_mtu_fits_into_all_tunnels() {
             .filter_map(|arrived| {
                 let message = arrived.packet.get(40..)?;
                 match carnet_wire::icmpv6::parse_error(message).ok()?.0 {
-                    carnet_wire::icmpv6::ErrorMessage::PacketTooBig { mtu } => Some(mtu),
+                    carnet_wire::icmpv6::Icmpv6ErrorMessage::PacketTooBig { mtu } => Some(mtu),
                     _ => None,
                 }
             })

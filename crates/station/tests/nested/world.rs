@@ -24,7 +24,7 @@ use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station,
 use carnet_virtual::{Timeline, configured_address, running_interface};
 pub use carnet_virtual::{address, filled_packet as data, prefix as net};
 use carnet_wire::extension::find_upper_layer;
-use carnet_wire::icmpv6::{self, types};
+use carnet_wire::icmpv6::{self, message_type};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{
     self, AddressRegistration, NdOption, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement,
@@ -426,8 +426,8 @@ impl NestedNetwork {
     fn answer_as_access_router(&mut self, name: &str, link: &str, message: &LinkMessage) {
         let Some(visited) = self.visited_links.get_mut(link) else { return };
         match message.message.first() {
-            Some(&types::ROUTER_SOLICITATION) => self.send_access_advertisement(link),
-            Some(&types::NEIGHBOR_SOLICITATION) => {
+            Some(&message_type::ROUTER_SOLICITATION) => self.send_access_advertisement(link),
+            Some(&message_type::NEIGHBOR_SOLICITATION) => {
                 let solicitation = NeighborSolicitation::parse(&message.message).expect("well formed");
                 if visited.taken_addresses.contains(&solicitation.target) {
                     let advertisement = NeighborAdvertisement {
@@ -441,7 +441,7 @@ impl NestedNetwork {
                     self.send_to_all_nodes(name, &message.interface, address("fe80::9"), text);
                 }
             }
-            Some(&types::NEIGHBOR_ADVERTISEMENT) => {
+            Some(&message_type::NEIGHBOR_ADVERTISEMENT) => {
                 let advertisement = NeighborAdvertisement::parse(&message.message).expect("well formed");
                 let who = (name.to_owned(), message.interface.clone());
                 self.address_owners.insert((link.to_owned(), advertisement.target), who);
@@ -487,7 +487,7 @@ impl NestedNetwork {
             options: &options,
             ..RouterAdvertisementRepr::default()
         };
-        let message = nd::router_advertisement(&repr);
+        let message = nd::emit_router_advertisement(&repr);
         for (name, interface) in self.other_nodes_on(link, ("", "")) {
             self.send_to_all_nodes(&name, &interface, address(ACCESS_ROUTER), message.clone());
         }
@@ -655,7 +655,8 @@ impl NestedNetwork {
                     source_link_address: Some(ACCESS_ROUTER_LINK),
                 };
                 let mut message = solicitation.emit();
-                let (source, group) = (address(ACCESS_ROUTER), nd::solicited_node(header.destination));
+                let (source, group) =
+                    (address(ACCESS_ROUTER), nd::solicited_node_address(header.destination));
                 icmpv6::set_checksum(&mut message, source, group);
                 for (name, interface) in self.other_nodes_on(link, ("", "")) {
                     let said = LinkMessage {
@@ -766,9 +767,9 @@ impl NestedNetwork {
             steps += 1;
             assert!(steps < 1_000_000, "the stations never come to rest");
             let timeouts = self.nodes.values().filter_map(|node| node.station.poll_timeout());
-            let due = timeouts.chain(self.messages_underway.next_time()).chain([end]).min().expect("one");
+            let due = timeouts.chain(self.messages_underway.next_event_at()).chain([end]).min().expect("one");
             self.now = due.max(self.now);
-            while let Some(flight) = self.messages_underway.pop_due(self.now) {
+            while let Some(flight) = self.messages_underway.pop_due_event(self.now) {
                 self.handle_arrival(flight);
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();

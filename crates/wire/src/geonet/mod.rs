@@ -12,7 +12,7 @@
 //! undefined header type or subtype, and a payload length that does not fit the frame. It leaves other faults
 //! to the router, because the standard drops such packets later or not at all:
 //!
-//! * an RHL above the MHL ([`Packet::exceeds_hop_limit`]),
+//! * an RHL above the MHL ([`Packet::exceeds_maximum_hop_limit`]),
 //!
 //! * a payload of an undefined kind ([`Packet::check_next_header`]),
 //!
@@ -28,25 +28,25 @@
 //! All fields are big-endian; offsets are in octets from the Basic Header.
 
 mod address;
-mod area;
-mod basic;
-mod common;
-mod edit;
+mod basic_header;
+mod common_header;
 mod error;
-mod extended;
+mod extended_header;
 mod fields;
+mod geographical_area;
+mod header_edit;
 mod lifetime;
 mod packet;
 mod position;
 mod time;
 
 pub use address::{GnAddress, ParseStationTypeError, StationType};
-pub use area::{GeoArea, Shape};
-pub use basic::{BasicHeader, BasicNextHeader};
-pub use common::{CommonHeader, CommonNextHeader, HeaderType, TrafficClass};
-pub use edit::{set_destination, set_lifetime, set_remaining_hop_limit};
+pub use basic_header::{BasicHeader, BasicNextHeader};
+pub use common_header::{CommonHeader, CommonNextHeader, HeaderType, TrafficClass};
 pub use error::Error;
-pub use extended::ExtendedHeader;
+pub use extended_header::ExtendedHeader;
+pub use geographical_area::{GeoArea, GeoAreaShape};
+pub use header_edit::{set_destination, set_lifetime, set_remaining_hop_limit};
 pub use lifetime::Lifetime;
 pub use packet::{Frame, Packet, SecuredPacket};
 pub use position::{LongPositionVector, ShortPositionVector};

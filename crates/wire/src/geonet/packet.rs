@@ -23,7 +23,7 @@ impl<'a> Frame<'a> {
         let basic = BasicHeader::parse(octets)?;
         if basic.next_header == BasicNextHeader::Secured {
             let envelope = octets.get(BasicHeader::LEN..).unwrap_or_default();
-            return Ok(Frame::Secured(SecuredPacket { basic, envelope }));
+            return Ok(Frame::Secured(SecuredPacket { basic, secured_message: envelope }));
         }
         Packet::parse(octets).map(Frame::Plain)
     }
@@ -35,7 +35,7 @@ pub struct SecuredPacket<'a> {
     /// The Basic Header, which the signature does not cover.
     pub basic: BasicHeader,
     /// All octets behind the Basic Header; the link may have padded their end.
-    pub envelope: &'a [u8],
+    pub secured_message: &'a [u8],
 }
 
 /// A packet: parsed headers, and a reference to the payload in the received octets.
@@ -136,7 +136,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Returns whether RHL is above MHL: a receiver discards such a packet (clause 10.3.5).
-    pub const fn exceeds_hop_limit(&self) -> bool {
+    pub const fn exceeds_maximum_hop_limit(&self) -> bool {
         self.basic.remaining_hop_limit > self.common.maximum_hop_limit
     }
 

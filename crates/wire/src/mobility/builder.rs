@@ -23,15 +23,15 @@ pub const MAX_LEN: usize = 256 * 8;
 
 /// A Mobility Header under construction.
 #[derive(Debug, Clone)]
-pub struct Builder {
+pub struct MobilityHeaderBuilder {
     octets: Vec<u8>,
     omitted_option_type: Option<u8>,
 }
 
-impl Builder {
+impl MobilityHeaderBuilder {
     /// Begins a Binding Update (RFC 6275 6.1.7); the lifetime is in units of 4 seconds.
-    pub fn binding_update(sequence: u16, flags: BindingUpdateFlags, lifetime: u16) -> Builder {
-        let mut builder = Builder::new(message_type::BINDING_UPDATE);
+    pub fn binding_update(sequence: u16, flags: BindingUpdateFlags, lifetime: u16) -> MobilityHeaderBuilder {
+        let mut builder = MobilityHeaderBuilder::new(message_type::BINDING_UPDATE);
         builder.octets.extend_from_slice(&sequence.to_be_bytes());
         builder.octets.extend_from_slice(&flags.bits().to_be_bytes());
         builder.octets.extend_from_slice(&lifetime.to_be_bytes());
@@ -45,7 +45,7 @@ impl Builder {
         mobile_router: bool,
         sequence: u16,
         lifetime: u16,
-    ) -> Builder {
+    ) -> MobilityHeaderBuilder {
         let mut flags = 0;
         if key_management {
             flags |= ACKNOWLEDGEMENT_KEY_MANAGEMENT;
@@ -53,7 +53,7 @@ impl Builder {
         if mobile_router {
             flags |= ACKNOWLEDGEMENT_MOBILE_ROUTER;
         }
-        let mut builder = Builder::new(message_type::BINDING_ACKNOWLEDGEMENT);
+        let mut builder = MobilityHeaderBuilder::new(message_type::BINDING_ACKNOWLEDGEMENT);
         builder.octets.extend_from_slice(&[status, flags]);
         builder.octets.extend_from_slice(&sequence.to_be_bytes());
         builder.octets.extend_from_slice(&lifetime.to_be_bytes());
@@ -61,57 +61,61 @@ impl Builder {
     }
 
     /// Begins a Binding Refresh Request (RFC 6275 6.1.2).
-    pub fn binding_refresh_request() -> Builder {
-        let mut builder = Builder::new(message_type::BINDING_REFRESH_REQUEST);
+    pub fn binding_refresh_request() -> MobilityHeaderBuilder {
+        let mut builder = MobilityHeaderBuilder::new(message_type::BINDING_REFRESH_REQUEST);
         builder.octets.extend_from_slice(&[0, 0]);
         builder
     }
 
     /// Begins a Binding Error (RFC 6275 6.1.9). If the packet had no Home Address option, the home address is
     /// the unspecified address (RFC 6275 9.3.3).
-    pub fn binding_error(status: u8, home_address: Ipv6Addr) -> Builder {
-        let mut builder = Builder::new(message_type::BINDING_ERROR);
+    pub fn binding_error(status: u8, home_address: Ipv6Addr) -> MobilityHeaderBuilder {
+        let mut builder = MobilityHeaderBuilder::new(message_type::BINDING_ERROR);
         builder.octets.extend_from_slice(&[status, 0]);
         builder.octets.extend_from_slice(&home_address.octets());
         builder
     }
 
     /// Begins a Heartbeat request (RFC 5847 3.3).
-    pub fn heartbeat_request(sequence: u32) -> Builder {
-        Builder::heartbeat(0, sequence)
+    pub fn heartbeat_request(sequence: u32) -> MobilityHeaderBuilder {
+        MobilityHeaderBuilder::heartbeat(0, sequence)
     }
 
     /// Begins the Heartbeat response to the request with this sequence number (RFC 5847 3.3).
-    pub fn heartbeat_response(sequence: u32) -> Builder {
-        Builder::heartbeat(HEARTBEAT_RESPONSE, sequence)
+    pub fn heartbeat_response(sequence: u32) -> MobilityHeaderBuilder {
+        MobilityHeaderBuilder::heartbeat(HEARTBEAT_RESPONSE, sequence)
     }
 
     /// Begins an unsolicited Heartbeat response, which announces a restart; its sequence number has no
     /// meaning.
-    pub fn unsolicited_heartbeat() -> Builder {
-        Builder::heartbeat(HEARTBEAT_RESPONSE | HEARTBEAT_UNSOLICITED, 0)
+    pub fn unsolicited_heartbeat() -> MobilityHeaderBuilder {
+        MobilityHeaderBuilder::heartbeat(HEARTBEAT_RESPONSE | HEARTBEAT_UNSOLICITED, 0)
     }
 
     /// Begins a Home Agent Switch message (RFC 5142 4) with the first [`MAX_ADDRESSES`] of these addresses.
-    pub fn home_agent_switch(addresses: &[Ipv6Addr]) -> Builder {
+    pub fn home_agent_switch(addresses: &[Ipv6Addr]) -> MobilityHeaderBuilder {
         let count = addresses.len().min(MAX_ADDRESSES);
-        let mut builder = Builder::new(message_type::HOME_AGENT_SWITCH);
+        let mut builder = MobilityHeaderBuilder::new(message_type::HOME_AGENT_SWITCH);
         builder.octets.extend_from_slice(&[count as u8, 0]);
         builder.octets.extend(addresses.iter().take(count).flat_map(Ipv6Addr::octets));
         builder
     }
 
     /// Begins a Binding Revocation Indication or Acknowledgement (RFC 5846 5).
-    pub fn binding_revocation(kind: RevocationKind, sequence: u16, flags: RevocationFlags) -> Builder {
-        let mut builder = Builder::new(message_type::BINDING_REVOCATION);
-        builder.octets.extend_from_slice(&kind.octets());
+    pub fn binding_revocation(
+        kind: RevocationKind,
+        sequence: u16,
+        flags: RevocationFlags,
+    ) -> MobilityHeaderBuilder {
+        let mut builder = MobilityHeaderBuilder::new(message_type::BINDING_REVOCATION);
+        builder.octets.extend_from_slice(&kind.type_and_code_octets());
         builder.octets.extend_from_slice(&sequence.to_be_bytes());
         builder.octets.extend_from_slice(&flags.bits().to_be_bytes());
         builder
     }
 
-    fn heartbeat(flags: u16, sequence: u32) -> Builder {
-        let mut builder = Builder::new(message_type::HEARTBEAT);
+    fn heartbeat(flags: u16, sequence: u32) -> MobilityHeaderBuilder {
+        let mut builder = MobilityHeaderBuilder::new(message_type::HEARTBEAT);
         builder.octets.extend_from_slice(&flags.to_be_bytes());
         builder.octets.extend_from_slice(&sequence.to_be_bytes());
         builder
@@ -119,22 +123,22 @@ impl Builder {
 
     /// Returns the length so far in octets, without options that did not fit and without the padding at the
     /// end.
-    pub fn length(&self) -> usize {
+    pub fn header_length(&self) -> usize {
         self.octets.len()
     }
 
     /// Begins a header with its first six octets; Header Len and checksum are zero.
-    fn new(message_type: u8) -> Builder {
+    fn new(message_type: u8) -> MobilityHeaderBuilder {
         let mut octets = Vec::with_capacity(64);
         octets.extend_from_slice(&[protocol::NO_NEXT_HEADER, 0, message_type, 0, 0, 0]);
-        Builder { octets, omitted_option_type: None }
+        MobilityHeaderBuilder { octets, omitted_option_type: None }
     }
 
     /// Appends an option at the next offset that its alignment allows.
     ///
     /// Omits an option that does not fit: more than 255 octets of data, or beyond [`MAX_LEN`].
-    /// [`Builder::try_finish`] then returns an error.
-    pub fn option(mut self, option: &MobilityOption<'_>) -> Builder {
+    /// [`MobilityHeaderBuilder::try_finish`] then returns an error.
+    pub fn option(mut self, option: &MobilityOption<'_>) -> MobilityHeaderBuilder {
         let length = option.data_length();
         let (unit, offset) = option.alignment();
         let padding = (offset + unit - self.octets.len() % unit) % unit;
@@ -152,8 +156,8 @@ impl Builder {
 
     /// Pads to a multiple of 8, sets Header Len, and returns the octets; the checksum is zero.
     ///
-    /// [`Builder::finish`] does not report an option that did not fit. If the number of options has no known
-    /// limit, call [`Builder::try_finish`].
+    /// [`MobilityHeaderBuilder::finish`] does not report an option that did not fit. If the number of options
+    /// has no known limit, call [`MobilityHeaderBuilder::try_finish`].
     pub fn finish(mut self) -> Vec<u8> {
         self.append_padding((8 - self.octets.len() % 8) % 8);
         let units = u8::try_from(self.octets.len() / 8 - 1).unwrap_or(u8::MAX);
@@ -163,7 +167,7 @@ impl Builder {
         self.octets
     }
 
-    /// Finishes like [`Builder::finish`], but returns an error if an option did not fit.
+    /// Finishes like [`MobilityHeaderBuilder::finish`], but returns an error if an option did not fit.
     ///
     /// # Errors
     /// [`Error::Value`] with the type of the first option that did not fit.

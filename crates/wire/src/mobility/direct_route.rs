@@ -242,8 +242,8 @@ impl DirectRoute {
     }
 
     /// Returns an IPv6 packet with the message.
-    pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
-        ControlPacket::plain(source, destination, hop_limit, &mut self.octets()).emit()
+    pub fn emit_packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
+        ControlPacket::without_home_address(source, destination, hop_limit, &mut self.octets()).emit()
     }
 }
 
@@ -286,15 +286,15 @@ mod tests {
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
         for kind in KINDS {
             let message = example_message(kind);
-            let packet = message.packet(source, destination, 64);
+            let packet = message.emit_packet(source, destination, 64);
             assert_eq!(packet.len(), HEADER_LEN + FIXED_PART_LEN + 2 * PREFIX_LEN);
             assert_eq!(parse_packet(&packet), Ok(message));
             let with_key = DirectRoute { public_key: Some([7; PUBLIC_KEY_LEN]), ..example_message(kind) };
-            let packet = with_key.packet(source, destination, 64);
+            let packet = with_key.emit_packet(source, destination, 64);
             assert_eq!(packet.len(), HEADER_LEN + FIXED_PART_LEN + 2 * PREFIX_LEN + PUBLIC_KEY_LEN);
             assert_eq!(parse_packet(&packet), Ok(with_key));
             let empty = DirectRoute::new(kind);
-            assert_eq!(parse_packet(&empty.packet(source, destination, 64)), Ok(empty));
+            assert_eq!(parse_packet(&empty.emit_packet(source, destination, 64)), Ok(empty));
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
     fn direct_route_parser_refuses_other_and_malformed_messages() {
         let (source, destination) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
-        let packet = example_message(DirectRouteKind::BindingUpdate).packet(source, destination, 64);
+        let packet = example_message(DirectRouteKind::BindingUpdate).emit_packet(source, destination, 64);
         let changed = |at: usize, value: u8| {
             let mut octets = packet[HEADER_LEN..].to_vec();
             octets[at] = value;

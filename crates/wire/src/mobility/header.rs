@@ -11,7 +11,7 @@
 //! octets.
 
 use super::fixed_part_length;
-use super::message::Message;
+use super::message::ParsedMobilityMessage;
 use crate::ipv6::protocol;
 use crate::octets::{array_at, slice_at, u16_at};
 use crate::{Error, checksum};
@@ -120,16 +120,16 @@ impl<'a> MobilityHeader<'a> {
 
     /// Reads the message and checks the structure of its options.
     ///
-    /// Returns [`Message::Other`] for a type that this module does not read. The caller decides whether to
-    /// send a Binding Error (RFC 6275 9.2), for example by [`MobilityHeader::is_known_type`].
+    /// Returns [`ParsedMobilityMessage::Other`] for a type that this module does not read. The caller decides
+    /// whether to send a Binding Error (RFC 6275 9.2), for example by [`MobilityHeader::is_known_type`].
     ///
     /// # Errors
     /// [`Error::Truncated`] if an option exceeds the message.
-    pub fn message(&self) -> Result<Message<'a>, Error> {
-        Message::parse(self.message_type, self.octets)
+    pub fn message(&self) -> Result<ParsedMobilityMessage<'a>, Error> {
+        ParsedMobilityMessage::parse(self.message_type, self.octets)
     }
 
-    /// Returns whether RFC 6275 defines the MH Type or [`Message`] has a variant for it.
+    /// Returns whether RFC 6275 defines the MH Type or [`ParsedMobilityMessage`] has a variant for it.
     pub fn is_known_type(&self) -> bool {
         fixed_part_length(self.message_type).is_some()
     }

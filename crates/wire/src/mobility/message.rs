@@ -7,7 +7,7 @@
 
 use super::home_agent_switch::HomeAgentSwitch;
 use super::message_type;
-use super::options::Options;
+use super::options::MobilityOptions;
 use super::revocation::BindingRevocation;
 use crate::Error;
 use crate::octets::{address_at, octets_from, u8_at, u16_at, u32_at};
@@ -25,7 +25,7 @@ pub(crate) const HEARTBEAT_RESPONSE: u16 = 0x0001;
 
 /// A message of the Mobility Header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Message<'a> {
+pub enum ParsedMobilityMessage<'a> {
     /// Asks the mobile node to renew its binding.
     BindingRefreshRequest(BindingRefreshRequest<'a>),
     /// Creates, renews or ends a binding.
@@ -44,16 +44,16 @@ pub enum Message<'a> {
     Other(u8),
 }
 
-impl<'a> Message<'a> {
+impl<'a> ParsedMobilityMessage<'a> {
     /// Reads the message of a type from a whole Mobility Header.
     pub(crate) fn parse(message_type: u8, octets: &'a [u8]) -> Result<Self, Error> {
         const NAME_IN_ERRORS: &str = "mobility message";
-        let options = |offset| Options::parse(octets_from(octets, offset, NAME_IN_ERRORS)?);
+        let options = |offset| MobilityOptions::parse(octets_from(octets, offset, NAME_IN_ERRORS)?);
         Ok(match message_type {
             message_type::BINDING_REFRESH_REQUEST => {
-                Message::BindingRefreshRequest(BindingRefreshRequest { options: options(8)? })
+                ParsedMobilityMessage::BindingRefreshRequest(BindingRefreshRequest { options: options(8)? })
             }
-            message_type::BINDING_UPDATE => Message::BindingUpdate(BindingUpdate {
+            message_type::BINDING_UPDATE => ParsedMobilityMessage::BindingUpdate(BindingUpdate {
                 sequence: u16_at(octets, 6, NAME_IN_ERRORS)?,
                 flags: BindingUpdateFlags::from_bits(u16_at(octets, 8, NAME_IN_ERRORS)?),
                 lifetime: u16_at(octets, 10, NAME_IN_ERRORS)?,
@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
             }),
             message_type::BINDING_ACKNOWLEDGEMENT => {
                 let flags = u8_at(octets, 7, NAME_IN_ERRORS)?;
-                Message::BindingAcknowledgement(BindingAcknowledgement {
+                ParsedMobilityMessage::BindingAcknowledgement(BindingAcknowledgement {
                     status: u8_at(octets, 6, NAME_IN_ERRORS)?,
                     key_management: flags & ACKNOWLEDGEMENT_KEY_MANAGEMENT != 0,
                     mobile_router: flags & ACKNOWLEDGEMENT_MOBILE_ROUTER != 0,
@@ -73,23 +73,27 @@ impl<'a> Message<'a> {
             message_type::BINDING_ERROR => {
                 // No document defines options for a Binding Error; the parser still checks their structure.
                 options(24)?;
-                Message::BindingError(BindingError {
+                ParsedMobilityMessage::BindingError(BindingError {
                     status: u8_at(octets, 6, NAME_IN_ERRORS)?,
                     home_address: address_at(octets, 8, NAME_IN_ERRORS)?,
                 })
             }
             message_type::HEARTBEAT => {
                 let flags = u16_at(octets, 6, NAME_IN_ERRORS)?;
-                Message::Heartbeat(Heartbeat {
+                ParsedMobilityMessage::Heartbeat(Heartbeat {
                     unsolicited: flags & HEARTBEAT_UNSOLICITED != 0,
                     response: flags & HEARTBEAT_RESPONSE != 0,
                     sequence: u32_at(octets, 8, NAME_IN_ERRORS)?,
                     options: options(12)?,
                 })
             }
-            message_type::HOME_AGENT_SWITCH => Message::HomeAgentSwitch(HomeAgentSwitch::parse(octets)?),
-            message_type::BINDING_REVOCATION => Message::BindingRevocation(BindingRevocation::parse(octets)?),
-            other => Message::Other(other),
+            message_type::HOME_AGENT_SWITCH => {
+                ParsedMobilityMessage::HomeAgentSwitch(HomeAgentSwitch::parse(octets)?)
+            }
+            message_type::BINDING_REVOCATION => {
+                ParsedMobilityMessage::BindingRevocation(BindingRevocation::parse(octets)?)
+            }
+            other => ParsedMobilityMessage::Other(other),
         })
     }
 }
@@ -98,7 +102,7 @@ impl<'a> Message<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingRefreshRequest<'a> {
     /// The mobility options; no document defines options for this message.
-    pub options: Options<'a>,
+    pub options: MobilityOptions<'a>,
 }
 
 /// Binding Update (RFC 6275 6.1.7, RFC 3963 4.1).
@@ -111,13 +115,13 @@ pub struct BindingUpdate<'a> {
     /// Requested lifetime, units of 4 seconds; 0 ends the binding.
     pub lifetime: u16,
     /// The mobility options.
-    pub options: Options<'a>,
+    pub options: MobilityOptions<'a>,
 }
 
 /// Binding Acknowledgement (RFC 6275 6.1.8, RFC 3963 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindingAcknowledgement<'a> {
-    /// Status of the Binding Update: see [`super::Status`].
+    /// Status of the Binding Update: see [`super::BindingStatus`].
     pub status: u8,
     /// K: the key management protocol survives a movement of the mobile node.
     pub key_management: bool,
@@ -128,7 +132,7 @@ pub struct BindingAcknowledgement<'a> {
     /// Granted lifetime, units of 4 seconds; undefined if the home agent rejected the Binding Update.
     pub lifetime: u16,
     /// The mobility options.
-    pub options: Options<'a>,
+    pub options: MobilityOptions<'a>,
 }
 
 /// Binding Error (RFC 6275 6.1.9).
@@ -157,7 +161,7 @@ pub struct Heartbeat<'a> {
     /// Sequence number of the request.
     pub sequence: u32,
     /// The mobility options; a response carries the Restart Counter.
-    pub options: Options<'a>,
+    pub options: MobilityOptions<'a>,
 }
 
 /// The flags of a Binding Update.

@@ -2,21 +2,22 @@
 //! Further options are those of RFC 5094, RFC 5648 4 and RFC 6088.
 //!
 //! To read a message, call [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`) and
-//! [`MobilityHeader::message`], then read the message's [`Options`]. To write a message, use a [`Builder`],
-//! write the MAC to the field that [`authentication_field`] finds if the message has one, then use a
-//! [`ControlPacket`]. The control packet adds the headers and the checksum.
+//! [`MobilityHeader::message`], then read the message's [`MobilityOptions`]. To write a message, use a
+//! [`MobilityHeaderBuilder`], write the MAC to the field that [`authentication_field`] finds if the message
+//! has one, then use a [`ControlPacket`]. The control packet adds the headers and the checksum.
 //!
 //! The module reads the messages of home agent and mobile router in full: Binding Refresh Request, Binding
 //! Update, Binding Acknowledgement, Binding Error, Heartbeat (RFC 5847), Home Agent Switch (RFC 5142) and
 //! Binding Revocation (RFC 5846). It reads the options of multiple care-of addresses (RFC 5648), flow
-//! bindings (RFC 6089, [`flow`] and [`selector`]) and dual stack (RFC 5555). [`prefix_test`] and
-//! [`direct_route`] hold the messages between mobile routers. The module knows the lengths of return
-//! routability messages, and only the types of all other messages.
+//! bindings (RFC 6089, [`flow_identification`] and [`traffic_selector`]) and dual stack (RFC 5555).
+//! [`prefix_test`] and [`direct_route`] hold the messages between mobile routers. The module knows the
+//! lengths of return routability messages, and only the types of all other messages.
 
 pub mod authentication;
+pub mod binding_status;
 pub mod builder;
 pub mod direct_route;
-pub mod flow;
+pub mod flow_identification;
 pub mod header;
 pub mod home_agent_switch;
 pub mod message;
@@ -24,23 +25,22 @@ pub mod options;
 pub mod packet;
 pub mod prefix_test;
 pub mod revocation;
-pub mod selector;
-pub mod status;
+pub mod traffic_selector;
 
 pub use authentication::{AuthenticationField, authentication_field};
-pub use builder::{Builder, set_checksum};
+pub use binding_status::BindingStatus;
+pub use builder::{MobilityHeaderBuilder, set_checksum};
 pub use direct_route::{DirectRoute, DirectRouteKind};
 pub use header::MobilityHeader;
 pub use home_agent_switch::HomeAgentSwitch;
 pub use message::{
     BindingAcknowledgement, BindingError, BindingRefreshRequest, BindingUpdate, BindingUpdateFlags,
-    Heartbeat, Message,
+    Heartbeat, ParsedMobilityMessage,
 };
-pub use options::{MobilityOption, Options};
+pub use options::{MobilityOption, MobilityOptions};
 pub use packet::ControlPacket;
 pub use prefix_test::{PrefixTest, PrefixTestKind};
 pub use revocation::{BindingRevocation, RevocationFlags, RevocationKind};
-pub use status::Status;
 
 /// Values of the MH Type field (IANA "Mobility Header Types").
 pub mod message_type {

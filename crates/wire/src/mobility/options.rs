@@ -2,11 +2,13 @@
 //! RFC 5555 3, RFC 5648 4.3, RFC 5847 3.4 and RFC 6089 4.
 //!
 //! The parser checks the type-length-value structure once: an option that exceeds the message makes the whole
-//! message invalid. [`Options::iter`] reads the contents. If an option of a known type has a wrong length or
-//! field, only this option is an error. The iterator returns unknown options unchanged (RFC 6275 6.2.1: a
-//! receiver skips them) and leaves out Pad1 and PadN.
+//! message invalid. [`MobilityOptions::iter`] reads the contents. If an option of a known type has a wrong
+//! length or field, only this option is an error. The iterator returns unknown options unchanged (RFC 6275
+//! 6.2.1: a receiver skips them) and leaves out Pad1 and PadN.
 
-use super::flow::{self, EXAMPLE_VENDOR, FLOW_ACTION_SUBTYPE, FlowActionOption, Identifiers};
+use super::flow_identification::{
+    self, BindingIdentifiers, EXAMPLE_VENDOR, FLOW_ACTION_SUBTYPE, FlowActionOption,
+};
 use crate::Error;
 use crate::octets::{address_at, array_at, octets_from, slice_at, u8_at, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -96,7 +98,8 @@ pub enum MobilityOption<'a> {
     },
     /// A time stamp against replay, in NTP format: seconds since 1900, then fractions of 2^-32.
     MessageIdentifier(u64),
-    /// An option that a vendor has defined; [`flow::FlowActionOption`] is the option of carnet.
+    /// An option that a vendor has defined; [`flow_identification::FlowActionOption`] is the option of
+    /// carnet.
     VendorSpecific {
         /// Enterprise number of the vendor.
         vendor: u32,
@@ -150,16 +153,16 @@ pub enum MobilityOption<'a> {
         care_of_address: Option<IpAddr>,
     },
     /// Identifiers of flows that stay unchanged.
-    FlowSummary(Identifiers<'a>),
+    FlowSummary(BindingIdentifiers<'a>),
     /// A flow that the mobile node adds or changes.
     FlowIdentification {
         /// The identifier (FID); 0 is reserved.
         fid: u16,
         /// FID-PRI: the lower value wins; 0 is reserved.
         priority: u16,
-        /// Status in an acknowledgement: see [`flow::flow_status`].
+        /// Status in an acknowledgement: see [`flow_identification::flow_status`].
         status: u8,
-        /// Octets of the sub-options, for [`flow::SubOptions::parse`].
+        /// Octets of the sub-options, for [`flow_identification::FlowSubOptions::parse`].
         sub_options: &'a [u8],
     },
     /// An option of another type.
@@ -291,15 +294,23 @@ impl<'a> MobilityOption<'a> {
                 })
             }
             option_type::FLOW_SUMMARY => {
-                Ok(MobilityOption::FlowSummary(Identifiers::parse(data, "flow summary option")?))
+                Ok(MobilityOption::FlowSummary(BindingIdentifiers::parse(data, "flow summary option")?))
             }
             option_type::FLOW_IDENTIFICATION => {
-                at_least("flow identification option", flow::FLOW_OPTION_FIXED_LENGTH, "at least 6")?;
+                at_least(
+                    "flow identification option",
+                    flow_identification::FLOW_OPTION_FIXED_LENGTH,
+                    "at least 6",
+                )?;
                 Ok(MobilityOption::FlowIdentification {
                     fid: u16_at(data, 0, NAME_IN_ERRORS)?,
                     priority: u16_at(data, 2, NAME_IN_ERRORS)?,
                     status: u8_at(data, 5, NAME_IN_ERRORS)?,
-                    sub_options: octets_from(data, flow::FLOW_OPTION_FIXED_LENGTH, NAME_IN_ERRORS)?,
+                    sub_options: octets_from(
+                        data,
+                        flow_identification::FLOW_OPTION_FIXED_LENGTH,
+                        NAME_IN_ERRORS,
+                    )?,
                 })
             }
             _ => Ok(MobilityOption::Unknown { option_type, data }),
@@ -350,7 +361,7 @@ impl<'a> MobilityOption<'a> {
             },
             MobilityOption::FlowSummary(fids) => fids.octets().len(),
             MobilityOption::FlowIdentification { sub_options, .. } => {
-                flow::FLOW_OPTION_FIXED_LENGTH + sub_options.len()
+                flow_identification::FLOW_OPTION_FIXED_LENGTH + sub_options.len()
             }
             MobilityOption::Unknown { data, .. } => data.len(),
         }
@@ -454,7 +465,7 @@ impl FlowActionOption {
     ///
     /// # Errors
     /// [`Error::Length`] and [`Error::Value`] for invalid data.
-    pub fn read(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
+    pub fn from_mobility_option(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
         match option {
             MobilityOption::VendorSpecific {
                 vendor: EXAMPLE_VENDOR,
@@ -466,7 +477,7 @@ impl FlowActionOption {
     }
 
     /// Returns the Vendor Specific option with `data`, which comes from [`Self::emit`].
-    pub fn vendor_option(data: &[u8]) -> MobilityOption<'_> {
+    pub fn vendor_specific_option(data: &[u8]) -> MobilityOption<'_> {
         MobilityOption::VendorSpecific { vendor: EXAMPLE_VENDOR, sub_type: FLOW_ACTION_SUBTYPE, data }
     }
 }
@@ -478,11 +489,11 @@ fn ipv4_at(data: &[u8], offset: usize) -> Result<Ipv4Addr, Error> {
 
 /// The mobility options of a message, whose structure has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options<'a> {
+pub struct MobilityOptions<'a> {
     octets: &'a [u8],
 }
 
-impl<'a> Options<'a> {
+impl<'a> MobilityOptions<'a> {
     /// Checks the structure of all options. `octets` are the octets behind the message's fixed part.
     ///
     /// # Errors
@@ -492,7 +503,7 @@ impl<'a> Options<'a> {
         while at < octets.len() {
             at = RawOption::parse_at(octets, at)?.next_option_offset;
         }
-        Ok(Options { octets })
+        Ok(MobilityOptions { octets })
     }
 
     /// Returns the options in the order of the message, without padding.
@@ -503,11 +514,11 @@ impl<'a> Options<'a> {
         OptionsIter { octets: self.octets, next_offset: 0 }
     }
 
-    /// Returns the items of [`Options::iter`], each with its Option Type, so that the caller knows the type
-    /// of a wrong option.
+    /// Returns the items of [`MobilityOptions::iter`], each with its Option Type, so that the caller knows
+    /// the type of a wrong option.
     pub fn iter_with_types(&self) -> impl Iterator<Item = (u8, Result<MobilityOption<'a>, Error>)> {
         let mut iter = self.iter();
-        std::iter::from_fn(move || iter.next_raw())
+        std::iter::from_fn(move || iter.next_raw_option())
             .map(|option| (option.option_type, MobilityOption::parse_data(option.option_type, option.data)))
     }
 
@@ -517,7 +528,7 @@ impl<'a> Options<'a> {
     }
 }
 
-impl<'a> IntoIterator for Options<'a> {
+impl<'a> IntoIterator for MobilityOptions<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
     type IntoIter = OptionsIter<'a>;
 
@@ -526,7 +537,7 @@ impl<'a> IntoIterator for Options<'a> {
     }
 }
 
-impl<'a> IntoIterator for &Options<'a> {
+impl<'a> IntoIterator for &MobilityOptions<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
     type IntoIter = OptionsIter<'a>;
 
@@ -535,7 +546,7 @@ impl<'a> IntoIterator for &Options<'a> {
     }
 }
 
-/// Iterates over [`Options`].
+/// Iterates over [`MobilityOptions`].
 #[derive(Debug, Clone)]
 pub struct OptionsIter<'a> {
     octets: &'a [u8],
@@ -546,13 +557,13 @@ impl<'a> Iterator for OptionsIter<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_raw().map(|option| MobilityOption::parse_data(option.option_type, option.data))
+        self.next_raw_option().map(|option| MobilityOption::parse_data(option.option_type, option.data))
     }
 }
 
 impl<'a> OptionsIter<'a> {
     /// Returns the next option that is not padding; `None` after the last one.
-    fn next_raw(&mut self) -> Option<RawOption<'a>> {
+    fn next_raw_option(&mut self) -> Option<RawOption<'a>> {
         while self.next_offset < self.octets.len() {
             let option = RawOption::parse_at(self.octets, self.next_offset).ok()?;
             self.next_offset = option.next_option_offset;

@@ -6,7 +6,7 @@
 //! neither of the two.
 
 use super::builder::set_checksum;
-use crate::extension::{home_address_destination, home_address_routing};
+use crate::extension::{emit_home_address_options_header, emit_home_address_routing_header};
 use crate::ipv6::{HEADER_LEN, Header, protocol};
 use std::net::Ipv6Addr;
 
@@ -29,7 +29,7 @@ pub struct ControlPacket<'a> {
 
 impl<'a> ControlPacket<'a> {
     /// Returns a packet with a Mobility Header only, without Home Address option and routing header.
-    pub fn plain(
+    pub fn without_home_address(
         source: Ipv6Addr,
         destination: Ipv6Addr,
         hop_limit: u8,
@@ -50,11 +50,12 @@ impl<'a> ControlPacket<'a> {
         );
         // Build the headers from the last to the first, because each header names the next one.
         let mut next = protocol::MOBILITY;
-        let options = self.home_address.map(|address| home_address_destination(next, address));
+        let options = self.home_address.map(|address| emit_home_address_options_header(next, address));
         if options.is_some() {
             next = protocol::DESTINATION_OPTIONS;
         }
-        let routing = self.routing_home_address.map(|address| home_address_routing(next, address));
+        let routing =
+            self.routing_home_address.map(|address| emit_home_address_routing_header(next, address));
         if routing.is_some() {
             next = protocol::ROUTING;
         }

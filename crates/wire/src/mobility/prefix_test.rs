@@ -121,7 +121,7 @@ impl PrefixTest {
     }
 
     /// Returns an IPv6 packet with the message.
-    pub fn packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
+    pub fn emit_packet(&self, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
         let mut octets = [0; MESSAGE_LEN];
         let mut put = |at: usize, field: &[u8]| {
             for (octet, value) in octets.iter_mut().skip(at).zip(field) {
@@ -135,7 +135,7 @@ impl PrefixTest {
         put(26, &self.responder);
         put(34, &self.requester);
         put(40, &self.prefix.octets());
-        ControlPacket::plain(source, destination, hop_limit, &mut octets).emit()
+        ControlPacket::without_home_address(source, destination, hop_limit, &mut octets).emit()
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
             [PrefixTestKind::Init, PrefixTestKind::Test, PrefixTestKind::Probe, PrefixTestKind::Answer]
         {
             let test = PrefixTest { kind, ..example_test() };
-            let packet = test.packet(source, test.prefix, 64);
+            let packet = test.emit_packet(source, test.prefix, 64);
             assert_eq!(packet.len(), HEADER_LEN + MESSAGE_LEN);
             assert_eq!(parse_packet(&packet), Ok(test));
         }
@@ -179,7 +179,7 @@ mod tests {
     fn prefix_test_parser_refuses_other_and_malformed_messages() {
         let source = "2001:db8:1::1234".parse().expect("address");
         let destination = "2001:db8:b::".parse().expect("address");
-        let packet = example_test().packet(source, destination, 64);
+        let packet = example_test().emit_packet(source, destination, 64);
         let changed = |at: usize, value: u8| {
             let mut octets = packet[HEADER_LEN..].to_vec();
             octets[at] = value;

@@ -6,7 +6,7 @@
 //!  12: mobility options
 //! ```
 
-use super::options::Options;
+use super::options::MobilityOptions;
 use crate::Error;
 use crate::octets::{octets_from, u8_at, u16_at};
 
@@ -20,7 +20,7 @@ pub struct BindingRevocation<'a> {
     /// The flags; an acknowledgement copies those of the indication.
     pub flags: RevocationFlags,
     /// The mobility options: Binding Identifiers of the revoked bindings.
-    pub options: Options<'a>,
+    pub options: MobilityOptions<'a>,
 }
 
 /// Type of a Binding Revocation message.
@@ -28,7 +28,7 @@ pub struct BindingRevocation<'a> {
 pub enum RevocationKind {
     /// A Binding Revocation Indication.
     Indication {
-        /// Reason of the revocation: see [`trigger`].
+        /// Reason of the revocation: see [`revocation_trigger`].
         trigger: u8,
     },
     /// A Binding Revocation Acknowledgement.
@@ -50,7 +50,7 @@ pub struct RevocationFlags {
 }
 
 /// Values of the Revocation Trigger field; values of 128 and above require the G flag.
-pub mod trigger {
+pub mod revocation_trigger {
     /// Unspecified.
     pub const UNSPECIFIED: u8 = 0;
     /// Administrative reason.
@@ -93,7 +93,7 @@ pub(crate) const OPTIONS_OFFSET: usize = 12;
 
 impl RevocationKind {
     /// Returns the two octets after the checksum: B.R. Type, and the trigger or the status.
-    pub(crate) fn octets(self) -> [u8; 2] {
+    pub(crate) fn type_and_code_octets(self) -> [u8; 2] {
         match self {
             RevocationKind::Indication { trigger } => [INDICATION_TYPE, trigger],
             RevocationKind::Acknowledgement { status } => [ACKNOWLEDGEMENT_TYPE, status],
@@ -136,7 +136,7 @@ impl<'a> BindingRevocation<'a> {
             kind,
             sequence: u16_at(octets, 8, NAME_IN_ERRORS)?,
             flags: RevocationFlags::from_bits(u16_at(octets, 10, NAME_IN_ERRORS)?),
-            options: Options::parse(octets_from(octets, OPTIONS_OFFSET, NAME_IN_ERRORS)?)?,
+            options: MobilityOptions::parse(octets_from(octets, OPTIONS_OFFSET, NAME_IN_ERRORS)?)?,
         })
     }
 }
@@ -144,12 +144,15 @@ impl<'a> BindingRevocation<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mobility::{Builder, Message, MobilityHeader};
+    use crate::mobility::{MobilityHeader, MobilityHeaderBuilder, ParsedMobilityMessage};
 
     #[test]
     fn binding_revocation_is_encoded_and_decoded() {
         for (kind, flags) in [
-            (RevocationKind::Indication { trigger: trigger::ADMINISTRATIVE }, RevocationFlags::default()),
+            (
+                RevocationKind::Indication { trigger: revocation_trigger::ADMINISTRATIVE },
+                RevocationFlags::default(),
+            ),
             (
                 RevocationKind::Acknowledgement { status: revocation_status::NO_BINDING },
                 RevocationFlags { proxy: true, ipv4_only: true, global: true },
@@ -159,12 +162,14 @@ mod tests {
                 RevocationFlags { global: true, ..Default::default() },
             ),
         ] {
-            let octets = Builder::binding_revocation(kind, 0x1234, flags).finish();
+            let octets = MobilityHeaderBuilder::binding_revocation(kind, 0x1234, flags).finish();
             // RFC 5846 5.1: without options "4 octets of padding are necessary and the Header Len field ...
             // 1".
             assert_eq!((octets.len(), octets[1]), (16, 1));
             let header = MobilityHeader::parse(&octets).expect("a header");
-            let Ok(Message::BindingRevocation(read)) = header.message() else { panic!("another message") };
+            let Ok(ParsedMobilityMessage::BindingRevocation(read)) = header.message() else {
+                panic!("another message")
+            };
             assert_eq!((read.kind, read.sequence, read.flags), (kind, 0x1234, flags));
         }
     }
@@ -172,7 +177,8 @@ mod tests {
     #[test]
     fn unknown_binding_revocation_type_is_refused() {
         let kind = RevocationKind::Indication { trigger: 0 };
-        let mut octets = Builder::binding_revocation(kind, 1, RevocationFlags::default()).finish();
+        let mut octets =
+            MobilityHeaderBuilder::binding_revocation(kind, 1, RevocationFlags::default()).finish();
         octets[6] = 3;
         assert!(MobilityHeader::parse(&octets).expect("a header").message().is_err());
     }

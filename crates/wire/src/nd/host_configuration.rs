@@ -18,19 +18,19 @@ use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
 
-use super::option::{NdOption, option_type};
+use super::nd_option::{NdOption, option_type};
 use crate::octets::{address_at, array_at, octets_from, u8_at, u16_at, u32_at};
 
 /// Octets after type and length in the longest option, whose length is 255 units of 8 octets.
 const MAX_OPTION_DATA: usize = 255 * 8 - 2;
 /// Length in octets of the reserved field and the lifetime, which the two DNS options have in common.
-const DNS_HEAD_LEN: usize = 6;
+const DNS_OPTION_HEAD_LEN: usize = 6;
 /// The most addresses that one Recursive DNS Server option holds.
-pub const MAX_SERVERS: usize = (MAX_OPTION_DATA - DNS_HEAD_LEN) / 16;
+pub const MAX_DNS_SERVERS: usize = (MAX_OPTION_DATA - DNS_OPTION_HEAD_LEN) / 16;
 /// The most octets of a domain name, with the length of each label and the root.
-const MAX_NAME_LEN: usize = 255;
+const MAX_DOMAIN_NAME_LEN: usize = 255;
 /// The most octets of a label.
-const MAX_LABEL_LEN: usize = 63;
+const MAX_DOMAIN_LABEL_LEN: usize = 63;
 /// The prefix lengths of RFC 8781 4, in the order of their codes.
 const PREF64_LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 /// The longest lifetime of a PREF64 option, seconds.
@@ -50,8 +50,8 @@ pub struct RecursiveDnsServers {
 impl RecursiveDnsServers {
     /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
-        let data = data_of_type(option, option_type::RECURSIVE_DNS_SERVER)?;
-        let addresses = octets_from(data, DNS_HEAD_LEN, NAME_IN_ERRORS).ok()?;
+        let data = option_data_of_type(option, option_type::RECURSIVE_DNS_SERVER)?;
+        let addresses = octets_from(data, DNS_OPTION_HEAD_LEN, NAME_IN_ERRORS).ok()?;
         // RFC 8106 5.3.1: an odd length, and at least 3.
         if addresses.is_empty() || !addresses.len().is_multiple_of(16) {
             return None;
@@ -63,10 +63,10 @@ impl RecursiveDnsServers {
         })
     }
 
-    /// Returns the octets behind the option's length: at most [`MAX_SERVERS`] addresses.
+    /// Returns the octets behind the option's length: at most [`MAX_DNS_SERVERS`] addresses.
     pub fn emit_data(&self) -> Vec<u8> {
-        let mut data = emit_dns_head(self.lifetime);
-        data.extend(self.servers.iter().take(MAX_SERVERS).flat_map(Ipv6Addr::octets));
+        let mut data = emit_dns_option_head(self.lifetime);
+        data.extend(self.servers.iter().take(MAX_DNS_SERVERS).flat_map(Ipv6Addr::octets));
         data
     }
 }
@@ -84,9 +84,9 @@ pub struct DnsSearchList {
 impl DnsSearchList {
     /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
-        let data = data_of_type(option, option_type::DNS_SEARCH_LIST)?;
+        let data = option_data_of_type(option, option_type::DNS_SEARCH_LIST)?;
         let mut domains = Vec::new();
-        let mut left = octets_from(data, DNS_HEAD_LEN, NAME_IN_ERRORS).ok()?;
+        let mut left = octets_from(data, DNS_OPTION_HEAD_LEN, NAME_IN_ERRORS).ok()?;
         while left.first().is_some_and(|length| *length != 0) {
             let (domain, behind) = parse_domain_name(left)?;
             domains.push(domain);
@@ -99,7 +99,7 @@ impl DnsSearchList {
     /// Returns the octets behind the option's length. It omits a name that has no encoding, and every name
     /// that does not fit into the option.
     pub fn emit_data(&self) -> Vec<u8> {
-        let mut data = emit_dns_head(self.lifetime);
+        let mut data = emit_dns_option_head(self.lifetime);
         for name in self.domains.iter().filter_map(|domain| encode_domain_name(domain)) {
             if data.len() + name.len() <= MAX_OPTION_DATA {
                 data.extend(name);
@@ -113,13 +113,13 @@ impl DnsSearchList {
 pub fn encode_domain_name(domain: &str) -> Option<Vec<u8>> {
     let mut name = Vec::new();
     for label in domain.split('.') {
-        let is_label =
-            (1..=MAX_LABEL_LEN).contains(&label.len()) && label.bytes().all(|it| it.is_ascii_graphic());
+        let is_label = (1..=MAX_DOMAIN_LABEL_LEN).contains(&label.len())
+            && label.bytes().all(|it| it.is_ascii_graphic());
         name.push(u8::try_from(label.len()).ok().filter(|_| is_label)?);
         name.extend_from_slice(label.as_bytes());
     }
     name.push(0);
-    (name.len() <= MAX_NAME_LEN).then_some(name)
+    (name.len() <= MAX_DOMAIN_NAME_LEN).then_some(name)
 }
 
 /// Reads a domain name, and returns it with the octets behind it; `None` if the encoding is invalid.
@@ -130,10 +130,10 @@ fn parse_domain_name(octets: &[u8]) -> Option<(String, &[u8])> {
         let length = usize::from(u8_at(left, 0, NAME_IN_ERRORS).ok()?);
         let behind = octets_from(left, 1, NAME_IN_ERRORS).ok()?;
         if length == 0 {
-            let is_short = octets.len() - behind.len() <= MAX_NAME_LEN;
+            let is_short = octets.len() - behind.len() <= MAX_DOMAIN_NAME_LEN;
             return is_short.then(|| (labels.join("."), behind));
         }
-        let label = behind.get(..length).filter(|_| length <= MAX_LABEL_LEN)?;
+        let label = behind.get(..length).filter(|_| length <= MAX_DOMAIN_LABEL_LEN)?;
         if !label.iter().all(|octet| octet.is_ascii_graphic() && *octet != b'.') {
             return None;
         }
@@ -171,7 +171,7 @@ impl Pref64 {
 
     /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
-        let data = data_of_type(option, option_type::PREF64)?;
+        let data = option_data_of_type(option, option_type::PREF64)?;
         let scaled = u16_at(data, 0, NAME_IN_ERRORS).ok()?;
         let length = PREF64_LENGTHS.get(usize::from(scaled & 7))?;
         let mut octets = [0; 16];
@@ -203,7 +203,7 @@ impl CaptivePortal {
 
     /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
-        let data = data_of_type(option, option_type::CAPTIVE_PORTAL)?;
+        let data = option_data_of_type(option, option_type::CAPTIVE_PORTAL)?;
         let end = data.iter().rposition(|octet| *octet != 0)? + 1;
         let uri = String::from_utf8(data.get(..end)?.to_vec()).ok()?;
         uri.bytes().all(|octet| octet.is_ascii_graphic()).then_some(CaptivePortal { uri })
@@ -216,7 +216,7 @@ impl CaptivePortal {
 }
 
 /// Returns the octets behind the length of an option of this type; `None` for another type.
-fn data_of_type<'a>(option: &NdOption<'a>, wanted: u8) -> Option<&'a [u8]> {
+fn option_data_of_type<'a>(option: &NdOption<'a>, wanted: u8) -> Option<&'a [u8]> {
     match *option {
         NdOption::Unknown { option_type, data } if option_type == wanted => Some(data),
         _ => None,
@@ -224,7 +224,7 @@ fn data_of_type<'a>(option: &NdOption<'a>, wanted: u8) -> Option<&'a [u8]> {
 }
 
 /// Returns the reserved octets and the lifetime of a DNS option.
-fn emit_dns_head(lifetime: u32) -> Vec<u8> {
+fn emit_dns_option_head(lifetime: u32) -> Vec<u8> {
     let mut data = vec![0; 2];
     data.extend(lifetime.to_be_bytes());
     data

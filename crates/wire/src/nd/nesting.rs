@@ -15,7 +15,7 @@
 //! The highest bit of the flags, G, says that a path out of the nested mobile network exists. The sender sets
 //! the other bits to 0.
 
-use super::option::{NdOption, option_type};
+use super::nd_option::{NdOption, option_type};
 use crate::octets::{address_at, array_at, u8_at};
 use std::net::Ipv6Addr;
 
@@ -24,7 +24,7 @@ pub const MAGIC_NUMBER: [u8; 4] = *b"NEMO";
 /// The most prefixes that the sender writes.
 pub const MAX_PREFIXES: usize = 4;
 /// The most home addresses that the sender writes. A deeper nesting of routers is a fault.
-pub const MAX_PATH_LEN: usize = 8;
+pub const MAX_ROUTERS_IN_PATH: usize = 8;
 const GROUNDED_FLAG: u8 = 0x80;
 const FIXED_PART_LEN: usize = 6;
 const NAME_IN_ERRORS: &str = "nesting option";
@@ -38,7 +38,7 @@ pub struct NestingInformation {
     /// in these prefixes.
     pub prefixes: Vec<Ipv6Addr>,
     /// Home addresses: the sender's, then those of the mobile routers above it, the nearest first.
-    pub path: Vec<Ipv6Addr>,
+    pub path_home_addresses: Vec<Ipv6Addr>,
 }
 
 impl NestingInformation {
@@ -64,15 +64,15 @@ impl NestingInformation {
         Some(NestingInformation {
             grounded: u8_at(data, 4, NAME_IN_ERRORS).ok()? & GROUNDED_FLAG != 0,
             prefixes,
-            path,
+            path_home_addresses: path,
         })
     }
 
-    /// Returns the octets behind the option's length: at most [`MAX_PREFIXES`] prefixes and [`MAX_PATH_LEN`]
-    /// home addresses.
+    /// Returns the octets behind the option's length: at most [`MAX_PREFIXES`] prefixes and
+    /// [`MAX_ROUTERS_IN_PATH`] home addresses.
     pub fn emit_data(&self) -> Vec<u8> {
         let prefixes = self.prefixes.get(..MAX_PREFIXES).unwrap_or(&self.prefixes);
-        let path = self.path.get(..MAX_PATH_LEN).unwrap_or(&self.path);
+        let path = self.path_home_addresses.get(..MAX_ROUTERS_IN_PATH).unwrap_or(&self.path_home_addresses);
         let mut data = MAGIC_NUMBER.to_vec();
         data.push(if self.grounded { GROUNDED_FLAG } else { 0 });
         data.push(u8::try_from(prefixes.len()).unwrap_or(u8::MAX));

@@ -5,15 +5,16 @@
 use std::hint::black_box;
 use std::net::Ipv6Addr;
 
-use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest};
-use carnet_wire::extension::{self, Extensions};
+use carnet_wire::discovery::{HomeAgentDiscoveryReply, HomeAgentDiscoveryRequest};
+use carnet_wire::extension::{self, ExtensionHeaders};
 use carnet_wire::fragment::FragmentHeader;
-use carnet_wire::icmpv6::{self, ErrorMessage};
+use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::Header;
 use carnet_wire::mld;
-use carnet_wire::mobility::flow::{FlowActionOption, Identifiers, SubOptions};
+use carnet_wire::mobility::flow_identification::{BindingIdentifiers, FlowActionOption, FlowSubOptions};
 use carnet_wire::mobility::{
-    DirectRoute, Message, MobilityHeader, MobilityOption, Options, PrefixTest, authentication_field,
+    DirectRoute, MobilityHeader, MobilityOption, MobilityOptions, ParsedMobilityMessage, PrefixTest,
+    authentication_field,
 };
 use carnet_wire::nd::{
     AddressRegistration, NdOptions, NeighborAdvertisement, NeighborSolicitation, NestingInformation,
@@ -29,13 +30,13 @@ pub fn parse_packet(octets: &[u8]) {
         assert_eq!(Header::parse(&header.emit()), Ok(header));
         let _ = black_box(check_header(&header, payload));
     }
-    let _ = black_box(icmpv6::echo_reply(octets));
-    let _ = black_box(icmpv6::may_answer(octets));
+    let _ = black_box(icmpv6::answer_echo_request(octets));
+    let _ = black_box(icmpv6::may_send_any_error(octets));
     if let Some((_, offset, _)) = extension::find_upper_layer(octets) {
         assert!(offset <= octets.len());
     }
-    match mld::Message::parse_packet(octets) {
-        Some(Ok((_, mld::Message::Report(records)))) => {
+    match mld::MldMessage::parse_packet(octets) {
+        Some(Ok((_, mld::MldMessage::Report(records)))) => {
             let sources: usize = records.iter().map(|record| record.sources.iter().count()).sum();
             assert!(sources * 16 <= octets.len());
         }
@@ -43,7 +44,7 @@ pub fn parse_packet(octets: &[u8]) {
             let _ = black_box(other);
         }
     }
-    match Extensions::parse(octets) {
+    match ExtensionHeaders::parse(octets) {
         Ok(extensions) => {
             assert!(extensions.upper_layer_offset <= octets.len());
             if let Some(at) = extensions.home_address_offset {
@@ -56,11 +57,11 @@ pub fn parse_packet(octets: &[u8]) {
         Err(error) => {
             let _ = black_box(error.to_string());
             if let Some(problem) = error.parameter_problem(40) {
-                let ErrorMessage::ParameterProblem { pointer, .. } = problem else {
+                let Icmpv6ErrorMessage::ParameterProblem { pointer, .. } = problem else {
                     panic!("not a parameter problem: {problem:?}")
                 };
                 assert!((pointer as usize) < octets.len());
-                let _ = black_box(icmpv6::may_answer_with(problem, octets));
+                let _ = black_box(icmpv6::may_send_error(problem, octets));
                 let a = Ipv6Addr::LOCALHOST;
                 assert!(icmpv6::error_packet(a, a, problem, octets).len() <= 1280);
             }
@@ -76,7 +77,7 @@ pub fn parse_icmpv6(octets: &[u8]) {
     let _ = black_box(NeighborSolicitation::parse(octets));
     let _ = black_box(NeighborAdvertisement::parse(octets));
     let _ = black_box(AddressRegistration::from_message(octets));
-    let _ = black_box(DiscoveryRequest::parse(octets));
+    let _ = black_box(HomeAgentDiscoveryRequest::parse(octets));
     let _ = black_box(PrefixSolicitation::parse(octets));
     if let Ok(advertisement) = RouterAdvertisement::parse(octets) {
         assert!(advertisement.options().count() * 8 <= octets.len());
@@ -96,7 +97,7 @@ pub fn parse_icmpv6(octets: &[u8]) {
             assert_eq!(read, Some(option));
         }
     }
-    if let Ok(reply) = DiscoveryReply::parse(octets) {
+    if let Ok(reply) = HomeAgentDiscoveryReply::parse(octets) {
         assert_eq!(reply.addresses().count() * 16 + 8, octets.len());
     }
 }
@@ -105,12 +106,13 @@ pub fn parse_icmpv6(octets: &[u8]) {
 pub fn parse_mobility_header(octets: &[u8]) {
     let local = Ipv6Addr::LOCALHOST;
     let _ = black_box(MobilityHeader::parse_verified(octets, local, local));
-    if let Ok(options) = Options::parse(octets) {
-        read_options(options);
+    if let Ok(options) = MobilityOptions::parse(octets) {
+        parse_options(options);
     }
-    let _ = black_box(SubOptions::parse(octets));
-    let _ = black_box(Identifiers::parse(octets, "identifiers").map(|list| list.iter().count()));
-    let _ = black_box(FlowActionOption::read(&FlowActionOption::vendor_option(octets)));
+    let _ = black_box(FlowSubOptions::parse(octets));
+    let _ = black_box(BindingIdentifiers::parse(octets, "identifiers").map(|list| list.iter().count()));
+    let _ =
+        black_box(FlowActionOption::from_mobility_option(&FlowActionOption::vendor_specific_option(octets)));
     if let Ok(header) = MobilityHeader::parse(octets) {
         assert!(header.octets().len().is_multiple_of(8));
         let _ = black_box(header.verify_checksum(local, local));
@@ -120,17 +122,19 @@ pub fn parse_mobility_header(octets: &[u8]) {
             assert_eq!(DirectRoute::parse(&again), Ok(message));
         }
         if let Ok(test) = PrefixTest::parse(&header) {
-            let again = test.packet(local, local, 64);
+            let again = test.emit_packet(local, local, 64);
             let again = MobilityHeader::parse(&again[40..]).expect("just written");
             assert_eq!(PrefixTest::parse(&again), Ok(test));
         }
         match header.message() {
-            Ok(Message::BindingUpdate(update)) => read_options(update.options),
-            Ok(Message::BindingAcknowledgement(acknowledgement)) => read_options(acknowledgement.options),
-            Ok(Message::Heartbeat(heartbeat)) => read_options(heartbeat.options),
-            Ok(Message::BindingRefreshRequest(request)) => read_options(request.options),
-            Ok(Message::BindingRevocation(revocation)) => read_options(revocation.options),
-            Ok(Message::HomeAgentSwitch(switch)) => {
+            Ok(ParsedMobilityMessage::BindingUpdate(update)) => parse_options(update.options),
+            Ok(ParsedMobilityMessage::BindingAcknowledgement(acknowledgement)) => {
+                parse_options(acknowledgement.options)
+            }
+            Ok(ParsedMobilityMessage::Heartbeat(heartbeat)) => parse_options(heartbeat.options),
+            Ok(ParsedMobilityMessage::BindingRefreshRequest(request)) => parse_options(request.options),
+            Ok(ParsedMobilityMessage::BindingRevocation(revocation)) => parse_options(revocation.options),
+            Ok(ParsedMobilityMessage::HomeAgentSwitch(switch)) => {
                 assert!(switch.addresses().count() * 16 <= octets.len());
             }
             other => {
@@ -146,11 +150,15 @@ pub fn parse_mobility_header(octets: &[u8]) {
     }
 }
 
-fn read_options(options: Options<'_>) {
+fn parse_options(options: MobilityOptions<'_>) {
     for option in options.iter().flatten() {
-        let _ = black_box((option.option_type(), option.data_length(), FlowActionOption::read(&option)));
+        let _ = black_box((
+            option.option_type(),
+            option.data_length(),
+            FlowActionOption::from_mobility_option(&option),
+        ));
         if let MobilityOption::FlowIdentification { sub_options, .. } = option {
-            let _ = black_box(SubOptions::parse(sub_options));
+            let _ = black_box(FlowSubOptions::parse(sub_options));
         }
     }
 }

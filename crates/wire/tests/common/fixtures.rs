@@ -8,7 +8,7 @@
 //! `GOLDEN_*`: Mobility Headers made by hand; scapy 2.8.0 and tshark 4.0.17 both read them as intended.
 //! Care-of address 2001:db8:f1::10, home address 2001:db8:1::1234, home agent 2001:db8:1::1.
 
-use super::hex;
+use super::parse_hex;
 use carnet_wire::mobility::ControlPacket;
 use std::net::Ipv6Addr;
 
@@ -95,7 +95,7 @@ pub fn golden_packet(mobility_header: &str) -> Vec<u8> {
         hop_limit: 64,
         home_address: Some(HOME_ADDRESS),
         routing_home_address: None,
-        mobility_header: &mut hex(mobility_header),
+        mobility_header: &mut parse_hex(mobility_header),
     }
     .emit()
 }
@@ -117,5 +117,5 @@ pub fn all_packets() -> Vec<Vec<u8>> {
         UMIP_DISCOVERY_REPLY,
     ];
     let golden = [GOLDEN_EXPLICIT, GOLDEN_BINDING_IDENTIFIER, GOLDEN_AUTHENTICATED];
-    captured.into_iter().map(hex).chain(golden.into_iter().map(golden_packet)).collect()
+    captured.into_iter().map(parse_hex).chain(golden.into_iter().map(golden_packet)).collect()
 }

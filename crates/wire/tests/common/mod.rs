@@ -9,7 +9,7 @@ pub mod tools;
 use std::net::Ipv6Addr;
 
 /// Returns the octets of hex digits; ignores white space.
-pub fn hex(text: &str) -> Vec<u8> {
+pub fn parse_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .chars()
         .filter(|c| !c.is_whitespace())
@@ -25,7 +25,7 @@ pub fn to_hex(octets: &[u8]) -> String {
 }
 
 /// Parses an IPv6 address.
-pub fn address(text: &str) -> Ipv6Addr {
+pub fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
@@ -47,7 +47,7 @@ impl RandomNumbers {
     }
 
     /// Returns the next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -55,7 +55,7 @@ impl RandomNumbers {
     }
 
     /// Returns the next number below a limit other than 0.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 33) as usize % limit
+    pub fn number_below(&mut self, limit: usize) -> usize {
+        (self.next_u64() >> 33) as usize % limit
     }
 }

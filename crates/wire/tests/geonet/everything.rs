@@ -22,7 +22,7 @@ pub fn parse_everything(octets: &[u8]) -> bool {
         }
     }
     match Frame::parse(octets) {
-        Ok(Frame::Secured(secured)) => assert_eq!(secured.envelope, &octets[4..]),
+        Ok(Frame::Secured(secured)) => assert_eq!(secured.secured_message, &octets[4..]),
         Ok(Frame::Plain(packet)) => {
             assert_eq!(Packet::parse(octets), Ok(packet));
             assert!(packet.len() <= octets.len());

@@ -240,9 +240,12 @@ fn well_known_btp_ports_match_the_standard() {
         (2026, "MIM"),
     ];
     for (number, message) in known {
-        assert_eq!(btp::message(number), Some(message));
+        assert_eq!(btp::message_name_of_port(number), Some(message));
     }
-    assert!((2001..=2026).all(|number| btp::message(number).is_some()));
-    assert_eq!((btp::message(2000), btp::message(2027), btp::message(42)), (None, None, None));
+    assert!((2001..=2026).all(|number| btp::message_name_of_port(number).is_some()));
+    assert_eq!(
+        (btp::message_name_of_port(2000), btp::message_name_of_port(2027), btp::message_name_of_port(42)),
+        (None, None, None)
+    );
     assert_eq!((port::CAM, port::DENM, port::SAEM, port::MIM), (2001, 2002, 2005, 2026));
 }

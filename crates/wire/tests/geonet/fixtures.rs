@@ -1,49 +1,49 @@
 //! Packets that no code of carnet made, as hex; each begins with the Basic Header.
 //!
-//! Packets without `VANETZA` in their names are made by hand from the tables of EN 302 636-4-1; tshark 4.0.17
-//! reads them as intended. `VANETZA_*` are frames of vanetza v26.02's socktap, sent on 2026-11-21 by two
-//! stations over a veth, without their Ethernet headers. The captures are
+//! Packets without `VANETZA_PACKETS` in their names are made by hand from the tables of EN 302 636-4-1;
+//! tshark 4.0.17 reads them as intended. `VANETZA_*` are frames of vanetza v26.02's socktap, sent on
+//! 2026-11-21 by two stations over a veth, without their Ethernet headers. The captures are
 //! `vanetza-socktap-security-none.pcap` and `-dummy.pcap`; the number of a frame is its number in the
 //! capture. The timestamps of these frames lack the five leap seconds.
 
-use crate::common::hex;
+use crate::common::parse_hex;
 
 /// Beacon, without payload.
-pub const BEACON: &str = "
+pub const BEACON_PACKET: &str = "
     11001a0100100080000001009400020000000001010203041d164a00015ef3c084d20384";
 /// GUC with an IPv6 packet.
-pub const GUC_IPV6: &str = "
+pub const UNICAST_IPV6_PACKET: &str = "
     11001a0a3020008000300a00123400009400020000000001010203041d164a00015ef3c084d20384bc00020000000002
     010203001d17d0a001607a606000000000083a40fe80000000000000000000fffe000001fe80000000000000000000ff
     fe0000028000000000010001";
 /// GAC into a circle, with a BTP port without a name.
-pub const GAC_CIRC: &str = "
+pub const ANYCAST_CIRCLE_PACKET: &str = "
     11001a0a2030008000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400000000000007d1000002020000";
 /// GBC into a rectangle with SCF set, traffic class 2.
-pub const GBC_RECT: &str = "
+pub const BROADCAST_RECTANGLE_PACKET: &str = "
     11001a0a2041828000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400c8002d000007d1000002020000";
 /// GBC into an ellipse with an IPv6 packet.
-pub const GBC_ELIP_IPV6: &str = "
+pub const BROADCAST_ELLIPSE_IPV6_PACKET: &str = "
     11001a0a3042008000300a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400c8002d00006000000000083a40fe80000000000000000000fffe000001fe80000000000000000000fffe000002
     8000000000010001";
 /// SHB with media-dependent octets.
-pub const SHB: &str = "
+pub const SINGLE_HOP_BROADCAST_PACKET: &str = "
     11001a0120500280000801009400020000000001010203041d164a00015ef3c084d203845a3cb80007d1000002020000";
 /// TSB with BTP-A that has made two of its five hops.
-pub const TSB: &str = "
+pub const TOPOLOGICAL_BROADCAST_PACKET: &str = "
     11001a031051028000080500123400009400020000000001010203041d164a00015ef3c084d2038407d109c461626364";
 /// Location Service request.
-pub const LS_REQ: &str = "
+pub const LOCATION_SERVICE_REQUEST: &str = "
     11001a0a0060008000000a00123400009400020000000001010203041d164a00015ef3c084d20384bc00020000000002";
 /// Location Service reply.
-pub const LS_REP: &str = "
+pub const LOCATION_SERVICE_REPLY: &str = "
     11001a0a0061008000000a0012340000bc00020000000002000000011d17d0a001607a60800000009400020000000001
     000000021d164a00015ef3c0";
 /// GBC whose RHL is above its MHL: well-formed, but a receiver must discard it.
-pub const BAD_RHL_GT_MHL: &str = "
+pub const PACKET_WITH_EXCESSIVE_HOP_LIMIT: &str = "
     11001a0b2040008000080a00123400009400020000000001010203041d164a00015ef3c084d203841d170d50015fb710
     01f400000000000007d1000002020000";
 /// Frame 1 of `-none`: station 2, a CAM to BTP-B port 2001.
@@ -86,17 +86,27 @@ pub const VANETZA_SECURED_HELLO_1: &str = "
     000000000000000000000000000000000000000000000000000000000000000000000000";
 
 /// The packets made by hand.
-pub const GOLDEN: [&str; 10] =
-    [BEACON, GUC_IPV6, GAC_CIRC, GBC_RECT, GBC_ELIP_IPV6, SHB, TSB, LS_REQ, LS_REP, BAD_RHL_GT_MHL];
+pub const GOLDEN_PACKETS: [&str; 10] = [
+    BEACON_PACKET,
+    UNICAST_IPV6_PACKET,
+    ANYCAST_CIRCLE_PACKET,
+    BROADCAST_RECTANGLE_PACKET,
+    BROADCAST_ELLIPSE_IPV6_PACKET,
+    SINGLE_HOP_BROADCAST_PACKET,
+    TOPOLOGICAL_BROADCAST_PACKET,
+    LOCATION_SERVICE_REQUEST,
+    LOCATION_SERVICE_REPLY,
+    PACKET_WITH_EXCESSIVE_HOP_LIMIT,
+];
 
 /// The plain packets of vanetza.
-pub const VANETZA: [&str; 4] = [VANETZA_CAM_2, VANETZA_HELLO_2, VANETZA_CAM_1, VANETZA_HELLO_1];
+pub const VANETZA_PACKETS: [&str; 4] = [VANETZA_CAM_2, VANETZA_HELLO_2, VANETZA_CAM_1, VANETZA_HELLO_1];
 
 /// The secured packets of vanetza.
-pub const VANETZA_SECURED: [&str; 4] =
+pub const VANETZA_SECURED_PACKETS: [&str; 4] =
     [VANETZA_SECURED_CAM_2, VANETZA_SECURED_HELLO_2, VANETZA_SECURED_CAM_1, VANETZA_SECURED_HELLO_1];
 
 /// Returns every packet of this file.
 pub fn all_packets() -> Vec<Vec<u8>> {
-    GOLDEN.into_iter().chain(VANETZA).chain(VANETZA_SECURED).map(hex).collect()
+    GOLDEN_PACKETS.into_iter().chain(VANETZA_PACKETS).chain(VANETZA_SECURED_PACKETS).map(parse_hex).collect()
 }

@@ -1,12 +1,12 @@
 //! The golden packets are parsed and emitted bit for bit, and the parser rejects invalid variants.
 
-use crate::common::{hex, to_hex};
+use crate::common::{parse_hex, to_hex};
 use crate::fixtures;
 use carnet_wire::btp::BtpA;
 use carnet_wire::geonet::{
-    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, Error, ExtendedHeader, GeoArea, GnAddress,
-    HeaderType, Lifetime, LongPositionVector, Packet, Shape, ShortPositionVector, StationType, Timestamp,
-    TrafficClass, set_destination, set_lifetime, set_remaining_hop_limit,
+    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, Error, ExtendedHeader, GeoArea,
+    GeoAreaShape, GnAddress, HeaderType, Lifetime, LongPositionVector, Packet, ShortPositionVector,
+    StationType, Timestamp, TrafficClass, set_destination, set_lifetime, set_remaining_hop_limit,
 };
 use std::time::Duration;
 
@@ -37,12 +37,16 @@ fn road_side_position() -> ShortPositionVector {
     }
 }
 
-fn area(shape: Shape, distance_b: u16, angle: u16) -> GeoArea {
+fn example_area(shape: GeoAreaShape, distance_b: u16, angle: u16) -> GeoArea {
     GeoArea { shape, latitude: 488_050_000, longitude: 23_050_000, distance_a: 500, distance_b, angle }
 }
 
 /// Returns a packet of a mobile station with hop limit 10 and lifetime 60 s.
-fn packet<'a>(extended: ExtendedHeader, next_header: CommonNextHeader, payload: &'a [u8]) -> Packet<'a> {
+fn example_packet<'a>(
+    extended: ExtendedHeader,
+    next_header: CommonNextHeader,
+    payload: &'a [u8],
+) -> Packet<'a> {
     let mut packet = Packet::new(extended, next_header, Lifetime(0x1a), 10, payload);
     packet.common.mobile = true;
     packet
@@ -51,7 +55,7 @@ fn packet<'a>(extended: ExtendedHeader, next_header: CommonNextHeader, payload: 
 /// Checks both directions: the emitter makes these octets from the values, and the parser makes these values
 /// from the octets.
 fn check_both_directions(packet: Packet<'_>, golden: &str) {
-    let octets = hex(golden);
+    let octets = parse_hex(golden);
     assert_eq!(to_hex(&packet.emit()), to_hex(&octets));
     assert_eq!(Packet::parse(&octets), Ok(packet));
     assert_eq!(packet.len(), octets.len());
@@ -62,10 +66,11 @@ fn check_both_directions(packet: Packet<'_>, golden: &str) {
 
 #[test]
 fn beacon_equals_recorded_packet() {
-    let mut beacon = packet(ExtendedHeader::Beacon { source: car_position() }, CommonNextHeader::Any, &[]);
+    let mut beacon =
+        example_packet(ExtendedHeader::Beacon { source: car_position() }, CommonNextHeader::Any, &[]);
     beacon.basic.remaining_hop_limit = 1;
     beacon.common.maximum_hop_limit = 1;
-    check_both_directions(beacon, fixtures::BEACON);
+    check_both_directions(beacon, fixtures::BEACON_PACKET);
 }
 
 #[test]
@@ -75,7 +80,10 @@ fn geo_unicast_equals_recorded_packet() {
         source: car_position(),
         destination: road_side_position(),
     };
-    check_both_directions(packet(extended, CommonNextHeader::Ipv6, &hex(IPV6_PACKET)), fixtures::GUC_IPV6);
+    check_both_directions(
+        example_packet(extended, CommonNextHeader::Ipv6, &parse_hex(IPV6_PACKET)),
+        fixtures::UNICAST_IPV6_PACKET,
+    );
 }
 
 #[test]
@@ -83,28 +91,31 @@ fn geo_anycast_to_circle_equals_recorded_packet() {
     let extended = ExtendedHeader::GeoAnycast {
         sequence: 0x1234,
         source: car_position(),
-        area: area(Shape::Circle, 0, 0),
+        area: example_area(GeoAreaShape::Circle, 0, 0),
     };
-    check_both_directions(packet(extended, CommonNextHeader::BtpB, &hex(BTP_B_PACKET)), fixtures::GAC_CIRC);
+    check_both_directions(
+        example_packet(extended, CommonNextHeader::BtpB, &parse_hex(BTP_B_PACKET)),
+        fixtures::ANYCAST_CIRCLE_PACKET,
+    );
 }
 
 #[test]
 fn geo_broadcast_to_rectangle_equals_recorded_packet() {
-    let area = area(Shape::Rectangle, 200, 45);
+    let area = example_area(GeoAreaShape::Rectangle, 200, 45);
     let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car_position(), area };
-    let payload = hex(BTP_B_PACKET);
-    let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
+    let payload = parse_hex(BTP_B_PACKET);
+    let mut packet = example_packet(extended, CommonNextHeader::BtpB, &payload);
     packet.common.traffic_class = TrafficClass { store_carry_forward: true, channel_offload: false, id: 2 };
-    check_both_directions(packet, fixtures::GBC_RECT);
+    check_both_directions(packet, fixtures::BROADCAST_RECTANGLE_PACKET);
 }
 
 #[test]
 fn geo_broadcast_to_ellipse_equals_recorded_packet() {
-    let area = area(Shape::Ellipse, 200, 45);
+    let area = example_area(GeoAreaShape::Ellipse, 200, 45);
     let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car_position(), area };
     check_both_directions(
-        packet(extended, CommonNextHeader::Ipv6, &hex(IPV6_PACKET)),
-        fixtures::GBC_ELIP_IPV6,
+        example_packet(extended, CommonNextHeader::Ipv6, &parse_hex(IPV6_PACKET)),
+        fixtures::BROADCAST_ELLIPSE_IPV6_PACKET,
     );
 }
 
@@ -112,12 +123,12 @@ fn geo_broadcast_to_ellipse_equals_recorded_packet() {
 fn single_hop_broadcast_equals_recorded_packet() {
     let extended =
         ExtendedHeader::SingleHop { source: car_position(), media_dependent: [0x5a, 0x3c, 0xb8, 0x00] };
-    let payload = hex(BTP_B_PACKET);
-    let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
+    let payload = parse_hex(BTP_B_PACKET);
+    let mut packet = example_packet(extended, CommonNextHeader::BtpB, &payload);
     packet.basic.remaining_hop_limit = 1;
     packet.common.maximum_hop_limit = 1;
     packet.common.traffic_class.id = 2;
-    check_both_directions(packet, fixtures::SHB);
+    check_both_directions(packet, fixtures::SINGLE_HOP_BROADCAST_PACKET);
 }
 
 #[test]
@@ -125,11 +136,11 @@ fn topologically_scoped_broadcast_equals_recorded_packet() {
     let mut payload = BtpA { destination_port: 2001, source_port: 2500 }.to_octets().to_vec();
     payload.extend(b"abcd");
     let extended = ExtendedHeader::TopologicallyScoped { sequence: 0x1234, source: car_position() };
-    let mut packet = packet(extended, CommonNextHeader::BtpA, &payload);
+    let mut packet = example_packet(extended, CommonNextHeader::BtpA, &payload);
     packet.basic.remaining_hop_limit = 3;
     packet.common.maximum_hop_limit = 5;
     packet.common.traffic_class.id = 2;
-    check_both_directions(packet, fixtures::TSB);
+    check_both_directions(packet, fixtures::TOPOLOGICAL_BROADCAST_PACKET);
 }
 
 #[test]
@@ -139,7 +150,10 @@ fn location_service_request_equals_recorded_packet() {
         source: car_position(),
         request: road_side_position().address,
     };
-    check_both_directions(packet(extended, CommonNextHeader::Any, &[]), fixtures::LS_REQ);
+    check_both_directions(
+        example_packet(extended, CommonNextHeader::Any, &[]),
+        fixtures::LOCATION_SERVICE_REQUEST,
+    );
 }
 
 #[test]
@@ -155,7 +169,10 @@ fn location_service_reply_equals_recorded_packet() {
     };
     let destination = ShortPositionVector { timestamp: Timestamp(2), ..car_position().to_short() };
     let extended = ExtendedHeader::LocationServiceReply { sequence: 0x1234, source, destination };
-    check_both_directions(packet(extended, CommonNextHeader::Any, &[]), fixtures::LS_REP);
+    check_both_directions(
+        example_packet(extended, CommonNextHeader::Any, &[]),
+        fixtures::LOCATION_SERVICE_REPLY,
+    );
 }
 
 #[test]
@@ -163,16 +180,16 @@ fn parser_accepts_and_reports_hop_limit_above_its_maximum() {
     let extended = ExtendedHeader::GeoBroadcast {
         sequence: 0x1234,
         source: car_position(),
-        area: area(Shape::Circle, 0, 0),
+        area: example_area(GeoAreaShape::Circle, 0, 0),
     };
-    let payload = hex(BTP_B_PACKET);
-    let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
-    assert!(!packet.exceeds_hop_limit());
+    let payload = parse_hex(BTP_B_PACKET);
+    let mut packet = example_packet(extended, CommonNextHeader::BtpB, &payload);
+    assert!(!packet.exceeds_maximum_hop_limit());
     packet.basic.remaining_hop_limit = 11;
-    assert!(packet.exceeds_hop_limit());
-    check_both_directions(packet, fixtures::BAD_RHL_GT_MHL);
-    for golden in &fixtures::GOLDEN[..9] {
-        assert!(!Packet::parse(&hex(golden)).expect("well formed").exceeds_hop_limit());
+    assert!(packet.exceeds_maximum_hop_limit());
+    check_both_directions(packet, fixtures::PACKET_WITH_EXCESSIVE_HOP_LIMIT);
+    for golden in &fixtures::GOLDEN_PACKETS[..9] {
+        assert!(!Packet::parse(&parse_hex(golden)).expect("well formed").exceeds_maximum_hop_limit());
     }
 }
 
@@ -180,8 +197,8 @@ fn parser_accepts_and_reports_hop_limit_above_its_maximum() {
 fn packet_with_negative_position_and_speed_is_encoded() {
     // The position is in Rio de Janeiro. The address is manual, has type 31 and all reserved bits; the speed
     // is 163.84 m/s backwards.
-    let source = hex("ffff 0242ac11 0002 80000001 f25c8d1e e6406a98 c000 0e0f");
-    let mut octets = hex("11001a01 00100000 00000100");
+    let source = parse_hex("ffff 0242ac11 0002 80000001 f25c8d1e e6406a98 c000 0e0f");
+    let mut octets = parse_hex("11001a01 00100000 00000100");
     octets.extend(&source);
     let packet = Packet::parse(&octets).expect("a beacon");
     let ExtendedHeader::Beacon { source } = packet.extended else { panic!("{packet:?}") };
@@ -196,8 +213,8 @@ fn packet_with_negative_position_and_speed_is_encoded() {
 
 #[test]
 fn reserved_bits_are_ignored_and_cleared() {
-    for golden in fixtures::GOLDEN {
-        let golden = hex(golden);
+    for golden in fixtures::GOLDEN_PACKETS {
+        let golden = parse_hex(golden);
         let mut octets = golden.clone();
         let packet = Packet::parse(&golden).expect("golden");
         octets[1] = 0xff;
@@ -217,7 +234,7 @@ fn reserved_bits_are_ignored_and_cleared() {
 
 #[test]
 fn next_header_any_is_read_as_the_common_header() {
-    let mut octets = hex(fixtures::SHB);
+    let mut octets = parse_hex(fixtures::SINGLE_HOP_BROADCAST_PACKET);
     octets[0] = 0x10;
     let packet = Packet::parse(&octets).expect("clause 10.3.3");
     assert_eq!(packet.basic.next_header, BasicNextHeader::Any);
@@ -227,7 +244,7 @@ fn next_header_any_is_read_as_the_common_header() {
 #[test]
 fn parser_keeps_payload_of_unknown_next_header() {
     for value in 0..=15u8 {
-        let mut octets = hex(fixtures::GBC_RECT);
+        let mut octets = parse_hex(fixtures::BROADCAST_RECTANGLE_PACKET);
         octets[4] = value << 4;
         let packet = Packet::parse(&octets).expect("a packet to be forwarded");
         let known = if value < 4 { Ok(()) } else { Err(Error::CommonNextHeader { found: value }) };
@@ -239,7 +256,7 @@ fn parser_keeps_payload_of_unknown_next_header() {
 #[test]
 fn malformed_packet_is_refused_with_reason() {
     let change = |at: usize, value: u8| {
-        let mut octets = hex(fixtures::GBC_RECT);
+        let mut octets = parse_hex(fixtures::BROADCAST_RECTANGLE_PACKET);
         octets[at] = value;
         Packet::parse(&octets).expect_err("not a packet")
     };
@@ -266,7 +283,7 @@ fn malformed_packet_is_refused_with_reason() {
 
 #[test]
 fn octets_after_geonetworking_payload_are_removed() {
-    let beacon = hex(fixtures::BEACON);
+    let beacon = parse_hex(fixtures::BEACON_PACKET);
     let plain = Packet::parse(&beacon).expect("golden");
     for length in beacon.len()..=1500 {
         let mut padded = beacon.clone();
@@ -283,8 +300,8 @@ fn octets_after_geonetworking_payload_are_removed() {
 
 #[test]
 fn packet_truncated_at_any_octet_is_refused() {
-    for golden in fixtures::GOLDEN {
-        let golden = hex(golden);
+    for golden in fixtures::GOLDEN_PACKETS {
+        let golden = parse_hex(golden);
         let headers = Packet::parse(&golden).expect("golden").payload_offset();
         for end in 0..golden.len() {
             let refused = Packet::parse(&golden[..end]).expect_err("not whole");
@@ -319,7 +336,7 @@ fn packet_truncated_at_any_octet_is_refused() {
 
 #[test]
 fn too_large_packet_leaves_buffer_unchanged() {
-    let octets = hex(fixtures::GUC_IPV6);
+    let octets = parse_hex(fixtures::UNICAST_IPV6_PACKET);
     let packet = Packet::parse(&octets).expect("golden");
     for room in 0..octets.len() {
         let mut buffer = vec![0xee; room];
@@ -339,7 +356,7 @@ fn too_large_packet_leaves_buffer_unchanged() {
 
 #[test]
 fn encoder_writes_length_and_type_of_packet() {
-    let octets = hex(fixtures::GBC_RECT);
+    let octets = parse_hex(fixtures::BROADCAST_RECTANGLE_PACKET);
     let mut packet = Packet::parse(&octets).expect("golden");
     packet.common.payload_length = 4711;
     packet.common.header_type = HeaderType::Beacon;
@@ -393,16 +410,16 @@ fn forwarder_changes_only_hop_limit_lifetime_and_destination_position() {
 
 #[test]
 fn packet_without_payload_is_encoded() {
-    let basic = BasicHeader::parse(&hex("1f0050ff")).expect("any next header");
+    let basic = BasicHeader::parse(&parse_hex("1f0050ff")).expect("any next header");
     assert_eq!(basic.next_header, BasicNextHeader::Unknown(15));
     assert_eq!(basic.lifetime.duration(), Duration::from_secs(1));
     assert_eq!(to_hex(&basic.to_octets()), "1f0050ff");
-    let common = CommonHeader::parse(&hex("fffe c1ff ffff ff00")).expect("anything");
+    let common = CommonHeader::parse(&parse_hex("fffe c1ff ffff ff00")).expect("anything");
     assert_eq!(common.next_header, CommonNextHeader::Unknown(15));
     assert_eq!(common.header_type, HeaderType::Unknown(0xfe));
     assert!(common.traffic_class.store_carry_forward && common.traffic_class.channel_offload);
     assert_eq!((common.traffic_class.id, common.mobile), (1, true));
     assert_eq!(to_hex(&common.to_octets()), "f0fec180ffffff00");
     // The other seven bits of the flags octet do not set the mobility flag.
-    assert!(!CommonHeader::parse(&hex("0010007f00000100")).expect("a beacon's").mobile);
+    assert!(!CommonHeader::parse(&parse_hex("0010007f00000100")).expect("a beacon's").mobile);
 }

@@ -5,13 +5,13 @@
 //! code. It reads the media-dependent octets as those of ITS-G5 (EN 302 636-4-2) and shows one bit of each
 //! channel load. It prints no second distance and angle of a circle.
 
-use crate::common::{hex, to_hex, tools};
+use crate::common::{parse_hex, to_hex, tools};
 use crate::fixtures;
 use crate::golden::IPV6_PACKET;
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{
-    CommonNextHeader, ETHERTYPE, ExtendedHeader, Frame, GeoArea, GnAddress, Lifetime, LongPositionVector,
-    Packet, Shape, ShortPositionVector, StationType, Timestamp,
+    CommonNextHeader, ETHERTYPE, ExtendedHeader, Frame, GeoArea, GeoAreaShape, GnAddress, Lifetime,
+    LongPositionVector, Packet, ShortPositionVector, StationType, Timestamp,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,7 +29,7 @@ const WARNING_SEVERITY: u32 = 0x0060_0000;
 
 /// Returns a position in the south and west with a backwards speed. Every bit of its address is set, except
 /// the reserved bits.
-fn source() -> LongPositionVector {
+fn source_position() -> LongPositionVector {
     LongPositionVector {
         address: GnAddress::new(false, StationType::Other(21), [0x02, 0x42, 0xac, 0x11, 0x00, 0x03]),
         timestamp: Timestamp(0xfedc_ba98),
@@ -41,7 +41,7 @@ fn source() -> LongPositionVector {
     }
 }
 
-fn destination() -> ShortPositionVector {
+fn destination_position() -> ShortPositionVector {
     ShortPositionVector {
         address: GnAddress::new(true, StationType::RoadSideUnit, [0x02, 0, 0, 0, 0, 0x02]),
         timestamp: Timestamp(0x0102_0304),
@@ -50,8 +50,8 @@ fn destination() -> ShortPositionVector {
     }
 }
 
-fn area(shape: Shape) -> GeoArea {
-    let (distance_b, angle) = if shape == Shape::Circle { (0, 0) } else { (70, 359) };
+fn example_area(shape: GeoAreaShape) -> GeoArea {
+    let (distance_b, angle) = if shape == GeoAreaShape::Circle { (0, 0) } else { (70, 359) };
     GeoArea { shape, latitude: -1, longitude: 1_799_999_999, distance_a: 60_001, distance_b, angle }
 }
 
@@ -111,7 +111,7 @@ fn unusual_case(
             ("geonw.gxc.longitude", "1799999999".to_owned()),
         ]);
         fields.extend(match area.shape {
-            Shape::Circle => vec![("geonw.gxc.radius", "60001".to_owned())],
+            GeoAreaShape::Circle => vec![("geonw.gxc.radius", "60001".to_owned())],
             _ => vec![
                 ("geonw.gxc.distancea", "60001".to_owned()),
                 ("geonw.gxc.distanceb", "70".to_owned()),
@@ -125,11 +125,11 @@ fn unusual_case(
 
 fn all_cases() -> Vec<DissectionCase> {
     use ExtendedHeader::*;
-    let source = source();
-    let destination = destination();
+    let source = source_position();
+    let destination = destination_position();
     let btp_a = [&BtpA { destination_port: 4711, source_port: 4712 }.to_octets()[..], b"ping"].concat();
     let btp_b = [&BtpB { destination_port: 42, destination_port_info: 43 }.to_octets()[..], b"pong"].concat();
-    let ipv6 = hex(IPV6_PACKET);
+    let ipv6 = parse_hex(IPV6_PACKET);
     let a = (CommonNextHeader::BtpA, &btp_a[..], &[("btpa.dstport", "4711"), ("btpa.srcport", "4712")][..]);
     let b = (CommonNextHeader::BtpB, &btp_b[..], &[("btpb.dstport", "42"), ("btpb.dstportinf", "43")][..]);
     let six = (
@@ -148,9 +148,9 @@ fn all_cases() -> Vec<DissectionCase> {
     add(TopologicallyScoped { sequence, source }, a);
     add(GeoUnicast { sequence, source, destination }, six);
     add(GeoUnicast { sequence, source, destination }, a);
-    for shape in [Shape::Circle, Shape::Rectangle, Shape::Ellipse] {
-        add(GeoBroadcast { sequence, source, area: area(shape) }, b);
-        add(GeoAnycast { sequence, source, area: area(shape) }, six);
+    for shape in [GeoAreaShape::Circle, GeoAreaShape::Rectangle, GeoAreaShape::Ellipse] {
+        add(GeoBroadcast { sequence, source, area: example_area(shape) }, b);
+        add(GeoAnycast { sequence, source, area: example_area(shape) }, six);
     }
     add(LocationServiceReply { sequence, source, destination }, any);
     let request = destination.address;
@@ -302,7 +302,7 @@ fn fields_of_packet(octets: &[u8]) -> Vec<(&'static str, String)> {
 
 #[test]
 fn tshark_decodes_recorded_packets_equally() {
-    let bad = hex(fixtures::BAD_RHL_GT_MHL);
+    let bad = parse_hex(fixtures::PACKET_WITH_EXCESSIVE_HOP_LIMIT);
     let packets = fixtures::all_packets().into_iter().filter(|packet| *packet != bad);
     let cases: Vec<DissectionCase> =
         packets.map(|packet| DissectionCase { fields: fields_of_packet(&packet), packet }).collect();
@@ -313,9 +313,12 @@ fn tshark_decodes_recorded_packets_equally() {
 /// Checks that tshark reports a broken packet as malformed.
 #[test]
 fn tshark_reports_broken_geonetworking_packet() {
-    let cases: Vec<DissectionCase> = [&hex(fixtures::BAD_RHL_GT_MHL)[..], &hex(fixtures::BEACON)[..30]]
-        .map(|packet| DissectionCase { packet: packet.to_vec(), fields: vec![] })
-        .into();
+    let cases: Vec<DissectionCase> = [
+        &parse_hex(fixtures::PACKET_WITH_EXCESSIVE_HOP_LIMIT)[..],
+        &parse_hex(fixtures::BEACON_PACKET)[..30],
+    ]
+    .map(|packet| DissectionCase { packet: packet.to_vec(), fields: vec![] })
+    .into();
     let names = ["_ws.expert.severity", "_ws.malformed"];
     let Some(rows) = dissect_with_tshark(&cases, "wire-geonet-broken.pcap", &names) else { return };
     let severity: u32 = rows[0][0].parse().expect("tshark sees RHL above MHL");

@@ -2,8 +2,8 @@
 
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{
-    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, ExtendedHeader, GeoArea, GnAddress,
-    HeaderType, Lifetime, LongPositionVector, Packet, Shape, ShortPositionVector, StationType, Timestamp,
+    BasicHeader, BasicNextHeader, CommonHeader, CommonNextHeader, ExtendedHeader, GeoArea, GeoAreaShape,
+    GnAddress, HeaderType, Lifetime, LongPositionVector, Packet, ShortPositionVector, StationType, Timestamp,
     TrafficClass, VERSION, set_destination,
 };
 use proptest::collection::vec;
@@ -32,7 +32,8 @@ fn any_short_vector() -> impl Strategy<Value = ShortPositionVector> {
 }
 
 fn any_area() -> impl Strategy<Value = GeoArea> {
-    let shape = prop_oneof![Just(Shape::Circle), Just(Shape::Rectangle), Just(Shape::Ellipse)];
+    let shape =
+        prop_oneof![Just(GeoAreaShape::Circle), Just(GeoAreaShape::Rectangle), Just(GeoAreaShape::Ellipse)];
     (shape, any::<i32>(), any::<i32>(), any::<u16>(), any::<u16>(), any::<u16>()).prop_map(
         |(shape, latitude, longitude, distance_a, distance_b, angle)| GeoArea {
             shape,
@@ -117,7 +118,7 @@ proptest! {
         let mut appended = vec![1, 2, 3];
         packet.append_to(&mut appended);
         prop_assert_eq!(&appended[3..], &octets[..]);
-        prop_assert_eq!(packet.exceeds_hop_limit(), octets[3] > octets[10]);
+        prop_assert_eq!(packet.exceeds_maximum_hop_limit(), octets[3] > octets[10]);
         // The parser rejects the packet if one octet is missing.
         prop_assert!(Packet::parse(&octets[..octets.len() - 1]).is_err());
     }

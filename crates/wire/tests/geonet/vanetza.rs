@@ -1,6 +1,6 @@
 //! The parser reads frames of vanetza's socktap, and the emitter writes the same octets again.
 
-use crate::common::hex;
+use crate::common::parse_hex;
 use crate::fixtures;
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{
@@ -46,8 +46,8 @@ fn check_message(packet: &Packet<'_>) {
 
 #[test]
 fn packets_of_vanetza_are_decoded() {
-    let stations = fixtures::VANETZA.map(|text| {
-        let octets = hex(text);
+    let stations = fixtures::VANETZA_PACKETS.map(|text| {
+        let octets = parse_hex(text);
         let packet = Packet::parse(&octets).expect("vanetza's");
         assert_eq!(Frame::parse(&octets), Ok(Frame::Plain(packet)));
         assert_eq!(packet.emit(), octets);
@@ -63,16 +63,16 @@ fn packets_of_vanetza_are_decoded() {
 
 #[test]
 fn secured_packets_of_vanetza_keep_their_envelope() {
-    for text in fixtures::VANETZA_SECURED {
-        let octets = hex(text);
+    for text in fixtures::VANETZA_SECURED_PACKETS {
+        let octets = parse_hex(text);
         assert_eq!(Packet::parse(&octets), Err(Error::Secured));
         let Ok(Frame::Secured(secured)) = Frame::parse(&octets) else { panic!("{text}") };
         assert_eq!(secured.basic.next_header, BasicNextHeader::Secured);
         assert_eq!(secured.basic.remaining_hop_limit, 1);
-        assert_eq!(secured.envelope, &octets[4..]);
+        assert_eq!(secured.secured_message, &octets[4..]);
         // In these envelopes the content begins at octet 7, and octet 6 is its length.
-        let length = usize::from(secured.envelope[6]);
-        let inside = &secured.envelope[7..7 + length];
+        let length = usize::from(secured.secured_message[6]);
+        let inside = &secured.secured_message[7..7 + length];
         let packet = Packet::parse_after_basic(secured.basic, inside).expect("the packet inside");
         check_common_part(&packet);
         check_message(&packet);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use carnet_fleet::SeatConfig;
+use carnet_fleet::LeadershipConfig;
 use carnet_linux::ProbedNeighbour;
 use nix::net::if_::if_nametoindex;
 use serde::Deserialize;
@@ -282,8 +282,8 @@ impl Config {
     }
 
     /// Returns the settings by which this member takes and gives up the leadership of the home agent.
-    pub fn seat_config(&self) -> SeatConfig {
-        let mut seat = SeatConfig::new(&self.member, self.members.clone());
+    pub fn seat_config(&self) -> LeadershipConfig {
+        let mut seat = LeadershipConfig::new(&self.member, self.members.clone());
         let set = |time: &mut Duration, ms: Option<u64>| {
             if let Some(ms) = ms {
                 *time = Duration::from_millis(ms);
@@ -297,7 +297,7 @@ impl Config {
         // requests, of which four must have no answer. So if one fault cuts off all members, the last member
         // may report it later than the first, by up to twice the silence limit.
         if !self.reach.is_empty() {
-            seat.cut_off_wait = seat.cut_off_wait.max(self.silence_limit() * 2);
+            seat.wait_while_cut_off = seat.wait_while_cut_off.max(self.silence_limit() * 2);
         }
         seat.lease_margin = seat.lease_margin.min(seat.lease_duration / 4);
         seat

@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use carnet_fleet::{
-    Event, LeaderToken, SeatSnapshot, StoreKey, StoreRevision, Transaction, TransactionOutcome,
+    LeaderToken, StoreEvent, StoreKey, StoreRevision, StoreSnapshot, Transaction, TransactionOutcome,
 };
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -422,8 +422,8 @@ impl EtcdConnection {
     ///
     /// # Errors
     /// Returns an error if a read fails.
-    pub async fn read_seat(&mut self, prefix: &KeyPrefix) -> anyhow::Result<SeatSnapshot> {
-        let mut snapshot = SeatSnapshot::default();
+    pub async fn read_seat(&mut self, prefix: &KeyPrefix) -> anyhow::Result<StoreSnapshot> {
+        let mut snapshot = StoreSnapshot::default();
         let (mut from, mut octets) = (prefix.0.clone().into_bytes(), 0_usize);
         loop {
             let mut body = json!({"key": STANDARD.encode(&from), "range_end": prefix.end_of_range(),
@@ -537,7 +537,7 @@ impl SeatWatch {
     ///
     /// # Errors
     /// Returns an error if the watch has ended: the caller must read all keys and begin another watch.
-    pub async fn next(&mut self) -> anyhow::Result<BTreeMap<StoreRevision, Vec<Event>>> {
+    pub async fn next(&mut self) -> anyhow::Result<BTreeMap<StoreRevision, Vec<StoreEvent>>> {
         loop {
             let found = self.unread_octets[self.searched_octets..].iter().position(|octet| *octet == b'\n');
             if let Some(end) = found.map(|end| self.searched_octets + end) {
@@ -562,7 +562,7 @@ impl SeatWatch {
         }
     }
 
-    fn parse_changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<StoreRevision, Vec<Event>>> {
+    fn parse_changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<StoreRevision, Vec<StoreEvent>>> {
         let watched: WatchMessage = serde_json::from_slice(line)?;
         let Some(found) = watched.result else {
             bail!("etcd refused to watch the keys: {}", printable_text(&String::from_utf8_lossy(line)))
@@ -573,11 +573,11 @@ impl SeatWatch {
             found.compact_revision.0,
             printable_text(&found.cancel_reason)
         );
-        let mut changes: BTreeMap<StoreRevision, Vec<Event>> = BTreeMap::new();
+        let mut changes: BTreeMap<StoreRevision, Vec<StoreEvent>> = BTreeMap::new();
         for changed in found.events {
             let Some(key) = self.prefix.parse_key(&changed.kv.key)? else { continue };
             let value = (changed.kind != "DELETE").then(|| decode_base64(&changed.kv.value)).transpose()?;
-            changes.entry(changed.kv.mod_revision.0).or_default().push(Event { key, value });
+            changes.entry(changed.kv.mod_revision.0).or_default().push(StoreEvent { key, value });
         }
         Ok(changes)
     }

@@ -1,5 +1,5 @@
-//! Executes the decisions of [`Seat`] about the leadership of a home agent: writes them to the store, and
-//! starts and stops the home agent's process.
+//! Executes the decisions of [`Leadership`] about the leadership of a home agent: writes them to the store,
+//! and starts and stops the home agent's process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use carnet_base::Time;
 use carnet_fleet::{
-    Event, LeaderToken, Output, Presence, RequestId, Role, Seat, SeatConfig, SeatSnapshot, StoreKey,
-    StoreRevision, Transaction, TransactionOutcome,
+    LeaderToken, Leadership, LeadershipConfig, Output, Presence, RequestId, Role, StoreEvent, StoreKey,
+    StoreRevision, StoreSnapshot, Transaction, TransactionOutcome,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -36,8 +36,8 @@ const MAX_PARALLEL_ATTEMPTS: usize = 4;
 #[derive(Debug)]
 enum StoreMessage {
     Outcome(RequestId, TransactionOutcome),
-    Snapshot(u64, SeatSnapshot),
-    Events(u64, BTreeMap<StoreRevision, Vec<Event>>),
+    Snapshot(u64, StoreSnapshot),
+    Events(u64, BTreeMap<StoreRevision, Vec<StoreEvent>>),
     Lost(u64, String),
 }
 
@@ -66,7 +66,7 @@ enum AgentProcessState {
 /// Executes the decisions about one home agent (seat), with the store and the home agent's process.
 pub struct SeatKeeper {
     name: String,
-    seat_state: Seat,
+    seat_state: Leadership,
     /// Random number of this carnet-fleet process. It differs from the numbers of earlier processes of this
     /// member.
     process_number: u64,
@@ -106,7 +106,7 @@ impl SeatKeeper {
     /// Creates a keeper; `links` has the present verdict on this member's links to its neighbouring routers.
     pub fn new(
         name: String,
-        config: SeatConfig,
+        config: LeadershipConfig,
         process: u64,
         place: StoreLocation,
         recipe: AgentParameters,
@@ -123,9 +123,9 @@ impl SeatKeeper {
             from_store.clone(),
         ));
         SeatKeeper {
-            member_name: config.member.clone(),
+            member_name: config.own_member_name.clone(),
             watch_timeout: WATCH_SILENCE_LIMIT + config.keep_alive_interval * 2,
-            seat_state: Seat::new(config, process, Time::ZERO),
+            seat_state: Leadership::new(config, process, Time::ZERO),
             process_number: process,
             name,
             started_at: Instant::now(),
@@ -196,7 +196,7 @@ impl SeatKeeper {
     /// Compares the private key with that of the fleet if the record has changed. While the keys differ,
     /// repeats the comparison each second, because the operator may have copied the key file.
     fn compare_keys(&mut self) {
-        let record = self.seat_state.record(agent::SESSIONS_RECORD);
+        let record = self.seat_state.stored_record(agent::SESSIONS_RECORD);
         let is_due = self.keys.next.is_some_and(|next| next <= Instant::now());
         if !is_due && record == self.keys.record.as_deref() {
             return;
@@ -206,7 +206,7 @@ impl SeatKeeper {
         self.keys.next = compared.is_err().then(|| Instant::now() + KEY_COMPARISON_INTERVAL);
         let difference = compared.err();
         let now = self.now();
-        self.seat_state.handle_key(now, difference.is_none());
+        self.seat_state.handle_key_comparison(now, difference.is_none());
         if difference != self.keys.difference {
             match &difference {
                 Some(why) => error!(
@@ -312,7 +312,7 @@ impl SeatKeeper {
 
     /// Warns if two machines use the same member name. Other members would take them for one member, and
     /// would not notice the failure of one of them.
-    fn check_for_second_process(&mut self, events: &[Event]) {
+    fn check_for_second_process(&mut self, events: &[StoreEvent]) {
         let mut processes = events.iter().filter_map(|event| {
             let value = event.value.as_deref()?;
             match &event.key {
@@ -502,7 +502,8 @@ async fn follow_store(
 ) -> anyhow::Result<std::convert::Infallible> {
     let snapshot = EtcdConnection::connect_to(server).await?.read_seat(prefix).await?;
     let known = snapshot.revision;
-    // The watch begins before [`Seat`] gets the snapshot of all keys, so that the watch misses no change.
+    // The watch begins before [`Leadership`] gets the snapshot of all keys, so that the watch misses no
+    // change.
     let mut watch = EtcdConnection::connect_to(server).await?.watch_seat(prefix, known).await?;
     tell.send(StoreMessage::Snapshot(number, snapshot))?;
     loop {
@@ -514,9 +515,9 @@ async fn follow_store(
     }
 }
 
-/// Executes the transactions one after the other. If a transaction takes too long, `Seat` repeats it, and
-/// this task tries the next server. Earlier attempts continue, because a slow store may answer each of them
-/// late.
+/// Executes the transactions one after the other. If a transaction takes too long, `Leadership` repeats it,
+/// and this task tries the next server. Earlier attempts continue, because a slow store may answer each of
+/// them late.
 async fn execute_transactions(
     name: String,
     place: StoreLocation,

@@ -117,7 +117,7 @@ impl LinkWatchers {
                 answered?;
                 (self.unanswered_requests, self.neighbour_answers) = (0, Some(true));
             }
-            changed = self.carrier_watch.carrier_changed() => changed?,
+            changed = self.carrier_watch.wait_for_carrier_change() => changed?,
             _ = self.request_interval.tick() => if let Some(echoes) = &mut self.echo_requests {
                 if self.unanswered_requests >= UNANSWERED_REQUEST_LIMIT {
                     self.neighbour_answers = Some(false);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use carnet_fleet::store::TokenState;
-use carnet_fleet::{Event, LeaderToken, MEMBER_TIMEOUT, Presence, SeatConfig, StoreKey};
+use carnet_fleet::{LeaderToken, LeadershipConfig, MEMBER_TIMEOUT, Presence, StoreEvent, StoreKey};
 use serde::Serialize;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -112,7 +112,7 @@ struct LocalMember {
 /// State that the store has sent so far.
 #[derive(Debug)]
 struct ReceivedState {
-    seat_config: SeatConfig,
+    seat_config: LeadershipConfig,
     /// Leader's entry; `None` if the store has none. The inner value is `None` if another version of this
     /// program wrote the entry.
     leader_entry: Option<Option<LeaderToken>>,
@@ -122,7 +122,7 @@ struct ReceivedState {
 }
 
 impl ReceivedState {
-    fn new(seat: SeatConfig, overview: &SeatOverview) -> ReceivedState {
+    fn new(seat: LeadershipConfig, overview: &SeatOverview) -> ReceivedState {
         let owner = overview.owner_value.as_deref().map(LeaderToken::from_text);
         ReceivedState {
             seat_config: seat,
@@ -132,7 +132,7 @@ impl ReceivedState {
         }
     }
 
-    fn handle_event(&mut self, event: Event) {
+    fn handle_event(&mut self, event: StoreEvent) {
         match (event.key, event.value) {
             (StoreKey::Owner, value) => {
                 (self.leader_entry, self.leader_wrote_lately) =
@@ -169,7 +169,7 @@ impl ReceivedState {
     fn has_received_all(&self) -> bool {
         let owner = self.leader_name();
         let heard = |name: &String| owner == Some(name) || self.present_members.contains_key(name);
-        owner.is_some() && self.seat_config.members.iter().all(heard)
+        owner.is_some() && self.seat_config.member_names.iter().all(heard)
     }
 
     /// Returns for how long the command waits for writes.
@@ -184,12 +184,12 @@ impl ReceivedState {
     /// Returns the members of the config, and further members that have written.
     fn member_list(&self) -> Vec<Member> {
         let owner = self.leader_name();
-        let listed = |name: &str| self.seat_config.members.iter().any(|one| one == name);
+        let listed = |name: &str| self.seat_config.member_names.iter().any(|one| one == name);
         let mut others: Vec<&str> = self.present_members.keys().map(String::as_str).chain(owner).collect();
         others.retain(|name| !listed(name));
         others.sort_unstable();
         others.dedup();
-        let all = self.seat_config.members.iter().map(String::as_str).chain(others);
+        let all = self.seat_config.member_names.iter().map(String::as_str).chain(others);
         all.map(|name| {
             let present = self.present_members.get(name);
             let state = match present {
@@ -275,7 +275,7 @@ async fn within_time_limit<T>(answer: impl Future<Output = anyhow::Result<T>>) -
 async fn receive_seat_state(
     server: &StoreServer,
     prefix: &KeyPrefix,
-    seat: SeatConfig,
+    seat: LeadershipConfig,
     overview: &SeatOverview,
 ) -> anyhow::Result<ReceivedState> {
     let watch =
@@ -400,7 +400,7 @@ mod tests {
     use super::*;
 
     fn received_state(owner: Option<&str>) -> ReceivedState {
-        let seat = SeatConfig::new("anna", vec!["anna".into(), "bruno".into()]);
+        let seat = LeadershipConfig::new("anna", vec!["anna".into(), "bruno".into()]);
         ReceivedState::new(
             seat,
             &SeatOverview { store_revision: 7, owner_value: owner.map(str::to_owned), node_count: 0 },
@@ -433,11 +433,11 @@ mod tests {
             None,
             "no leader: anna was the last one, and no longer writes to the store\n",
         );
-        listener.handle_event(Event { key: StoreKey::Owner, value: Some(working) });
+        listener.handle_event(StoreEvent { key: StoreKey::Owner, value: Some(working) });
         assert_state_and_leader(&listener, Some("anna"), "anna, whose home agent works\n");
         assert!(!listener.has_received_all());
         let waits = Presence { process: 1, cut_off: true, has_other_key: false }.to_text();
-        listener.handle_event(Event { key: StoreKey::Member("bruno".into()), value: Some(waits) });
+        listener.handle_event(StoreEvent { key: StoreKey::Member("bruno".into()), value: Some(waits) });
         assert!(listener.has_received_all());
         assert_state_and_leader(
             &listener,
@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT);
         listener.seat_config.lease_duration = MEMBER_TIMEOUT * 2;
         assert_eq!(listener.time_to_wait(), MEMBER_TIMEOUT * 2);
-        listener.handle_event(Event {
+        listener.handle_event(StoreEvent {
             key: StoreKey::Owner,
             value: Some(token_value("bruno", TokenState::Starting)),
         });
@@ -465,15 +465,15 @@ mod tests {
     fn status_names_no_leader_after_handing_over() {
         let mut listener = received_state(Some(&token_value("anna", TokenState::Free(Some("bruno".into())))));
         assert_state_and_leader(&listener, None, "no leader: anna gives the leadership to bruno\n");
-        listener.handle_event(Event {
+        listener.handle_event(StoreEvent {
             key: StoreKey::Owner,
             value: Some(token_value("anna", TokenState::Free(None))),
         });
         assert_state_and_leader(&listener, None, "no leader: anna has given the leadership up\n");
         assert!(!listener.has_received_all());
-        listener.handle_event(Event { key: StoreKey::Owner, value: None });
+        listener.handle_event(StoreEvent { key: StoreKey::Owner, value: None });
         assert_state_and_leader(&listener, None, "nobody yet\n");
-        listener.handle_event(Event { key: StoreKey::Owner, value: Some("of another version".into()) });
+        listener.handle_event(StoreEvent { key: StoreKey::Owner, value: Some("of another version".into()) });
         assert_state_and_leader(
             &listener,
             None,
@@ -485,12 +485,12 @@ mod tests {
     #[test]
     fn status_lists_unconfigured_members_that_write() {
         let mut listener = received_state(None);
-        listener.handle_event(Event {
+        listener.handle_event(StoreEvent {
             key: StoreKey::Owner,
             value: Some(token_value("dora", TokenState::Working)),
         });
         let waits = Presence::default().to_text();
-        listener.handle_event(Event { key: StoreKey::Member("carla".into()), value: Some(waits) });
+        listener.handle_event(StoreEvent { key: StoreKey::Member("carla".into()), value: Some(waits) });
         assert_state_and_leader(
             &listener,
             Some("dora"),

@@ -305,7 +305,7 @@ fn key_is_read_as_it_was_written() {
         RecordKey::Session(PublicKey(octets)),
     ];
     for _ in 0..200 {
-        octets.fill_with(|| rng.u64() as u8);
+        octets.fill_with(|| rng.random_u64() as u8);
         keys.push(RecordKey::Session(PublicKey(octets)));
     }
     for key in &keys {

@@ -22,7 +22,7 @@ type TrafficValue = [AtomicU64; 4];
 pub(super) struct TrafficMemory {
     first_value: NonNull<TrafficValue>,
     /// Number of counters that each of the `processors` processors has.
-    counters: usize,
+    counter_count: usize,
     processor_count: usize,
 }
 
@@ -40,7 +40,7 @@ impl TrafficMemory {
         };
         let mut memory = TrafficMemory {
             first_value: NonNull::dangling(),
-            counters: counters as usize,
+            counter_count: counters as usize,
             processor_count: processors as usize,
         };
         // SAFETY: the kernel chooses the address, and refuses a length beyond the map's.
@@ -66,7 +66,7 @@ impl TrafficMemory {
     }
 
     fn mapping_length(&self) -> usize {
-        self.counters * self.processor_count * size_of::<TrafficValue>()
+        self.counter_count * self.processor_count * size_of::<TrafficValue>()
     }
 
     /// Returns the sum of a counter over all processors.
@@ -74,11 +74,12 @@ impl TrafficMemory {
         // SAFETY: this number of counters is mapped until the value is dropped. The programs write the eight
         // octets of a value at once, as an atomic write of another thread does.
         let values = unsafe {
-            std::slice::from_raw_parts(self.first_value.as_ptr(), self.counters * self.processor_count)
+            std::slice::from_raw_parts(self.first_value.as_ptr(), self.counter_count * self.processor_count)
         };
-        let own = values.iter().skip(counter as usize).step_by(self.counters.max(1));
+        let own = values.iter().skip(counter as usize).step_by(self.counter_count.max(1));
         let mut sum = [0; 4];
-        for value in own.take(if (counter as usize) < self.counters { self.processor_count } else { 0 }) {
+        for value in own.take(if (counter as usize) < self.counter_count { self.processor_count } else { 0 })
+        {
             for (sum, number) in sum.iter_mut().zip(value) {
                 *sum += number.load(Ordering::Relaxed);
             }
@@ -122,21 +123,25 @@ const SLOTS_PER_CALL: u32 = 2048;
 
 impl LoadedPrograms {
     /// Returns the counters of a slot, in the order of the binding's paths.
-    pub(super) fn counters_of_slot(&self, slot: u32) -> std::ops::Range<u32> {
+    pub(super) fn counter_range_of_slot(&self, slot: u32) -> std::ops::Range<u32> {
         slot * self.counters_per_slot..(slot + 1) * self.counters_per_slot
     }
 
     /// Returns the ends of tunnels into which packets went since the last check. Each call checks the next
     /// [`SLOTS_PER_CALL`] slots; successive calls check all slots in turn.
     pub(in crate::fast_path) fn used(&mut self) -> Vec<TunnelEnds> {
-        let slots = self.table.used_slots();
+        let slots = self.binding_table.used_slot_count();
         let turn: Vec<u32> =
             (0..slots.min(SLOTS_PER_CALL)).map(|step| (self.next_slot_to_check + step) % slots).collect();
         self.next_slot_to_check = turn.last().map_or(0, |last| last + 1);
         let mut used = Vec::new();
         for slot in turn {
-            for (ends, counter) in
-                self.table.sending_ends(slot).collect::<Vec<_>>().into_iter().zip(self.counters_of_slot(slot))
+            for (ends, counter) in self
+                .binding_table
+                .transmitting_ends(slot)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .zip(self.counter_range_of_slot(slot))
             {
                 let packets = self.traffic_memory.sum_of_counter(counter).encapsulated_packets;
                 let before = self.counters_at_last_check.insert(counter, packets).unwrap_or_default();
@@ -160,7 +165,7 @@ impl LoadedPrograms {
             None => self.tunnel_by_counter.remove(&counter),
         };
         if let Some((ends, since)) = before
-            && self.table.has_tunnel(ends)
+            && self.binding_table.has_tunnel(ends)
         {
             self.traffic_in_reused_counters.entry(ends).or_default().add_difference(now, since);
         }
@@ -180,7 +185,7 @@ impl LoadedPrograms {
 
     pub(in crate::fast_path) fn counters_per_processor(&self) -> FastPathCounters {
         let mut total = TunnelTraffic::default();
-        for counter in 0..self.table.used_slots() * self.counters_per_slot {
+        for counter in 0..self.binding_table.used_slot_count() * self.counters_per_slot {
             let traffic = self.traffic_memory.sum_of_counter(counter);
             total.encapsulated_packets += traffic.encapsulated_packets;
             total.encapsulated_octets += traffic.encapsulated_octets;

@@ -37,8 +37,8 @@ pub(super) struct StateValue {
     pub(super) mtu: u32,
     pub(super) duplicate_list_length: u32,
     pub(super) mac: [u8; 6],
-    pub(super) zero: [u8; 2],
-    pub(super) identifier: [u8; 8],
+    pub(super) padding: [u8; 2],
+    pub(super) interface_identifier: [u8; 8],
     pub(super) position_vector: [u8; 24],
 }
 
@@ -54,7 +54,7 @@ pub(super) struct OwnPacketPathValue {
     pub(super) valid_until: u64,
     pub(super) counter_slot: u32,
     pub(super) next_hop: [u8; 6],
-    pub(super) zero: [u8; 2],
+    pub(super) padding: [u8; 2],
     pub(super) frame_headers: [u8; 60],
 }
 
@@ -66,26 +66,26 @@ pub(super) struct ForwardingPathValue {
     counter_slot: u32,
     next_hop: [u8; 6],
     flags: u8,
-    zero: u8,
+    padding: u8,
     position_octets: [u8; 8],
     known_fields: [u8; 12],
 }
 
 impl ForwardingPathValue {
-    const FLAG_POSITION: u8 = 1;
-    const FLAG_KNOWN: u8 = 2;
+    const FLAG_HAS_POSITION: u8 = 1;
+    const FLAG_HAS_KNOWN_FIELDS: u8 = 2;
 
     pub(super) fn new(onward: &ForwardingPath, slot: u32, until: u64) -> ForwardingPathValue {
         let (mut flags, mut place, mut known) = (0, [0; 8], [0; 12]);
         if let Some((latitude, longitude)) = onward.place {
-            flags |= Self::FLAG_POSITION;
+            flags |= Self::FLAG_HAS_POSITION;
             let (first, second) = place.split_at_mut(4);
             first.copy_from_slice(&latitude.to_be_bytes());
             second.copy_from_slice(&longitude.to_be_bytes());
         }
         // In a source position vector (SPV), TST, latitude and longitude follow the address.
         if let Some(octets) = onward.known.get(8..20) {
-            flags |= Self::FLAG_KNOWN;
+            flags |= Self::FLAG_HAS_KNOWN_FIELDS;
             known.copy_from_slice(octets);
         }
         ForwardingPathValue {
@@ -93,7 +93,7 @@ impl ForwardingPathValue {
             counter_slot: slot,
             next_hop: onward.next_hop,
             flags,
-            zero: 0,
+            padding: 0,
             position_octets: place,
             known_fields: known,
         }
@@ -105,13 +105,13 @@ impl ForwardingPathValue {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SourceValue {
     spin_lock: u32,
-    next: u32,
-    seen_since: u64,
-    pub(super) packets: u32,
-    pub(super) octets: u32,
-    pub(super) direct_packets: u32,
-    taken_mask: u16,
-    used_count: u16,
+    next_sequence_index: u32,
+    first_seen_at: u64,
+    pub(super) packet_count: u32,
+    pub(super) octet_count: u32,
+    pub(super) direct_packet_count: u32,
+    taken_sequence_mask: u16,
+    used_sequence_count: u16,
     taken_sequence_numbers: [u16; SourceValue::SEQUENCES_PER_SOURCE],
     pub(super) position_vector: [u8; 24],
 }
@@ -142,13 +142,13 @@ impl SourceValue {
         numbers.iter_mut().zip(kept).for_each(|(to, from)| *to = *from);
         SourceValue {
             spin_lock: 0,
-            next: (kept.len() % Self::SEQUENCES_PER_SOURCE) as u32,
-            seen_since: since,
-            packets: 0,
-            octets: 0,
-            direct_packets: 0,
-            taken_mask: 0,
-            used_count: kept.len() as u16,
+            next_sequence_index: (kept.len() % Self::SEQUENCES_PER_SOURCE) as u32,
+            first_seen_at: since,
+            packet_count: 0,
+            octet_count: 0,
+            direct_packet_count: 0,
+            taken_sequence_mask: 0,
+            used_sequence_count: kept.len() as u16,
             taken_sequence_numbers: numbers,
             position_vector: [0; 24],
         }
@@ -156,9 +156,9 @@ impl SourceValue {
 
     /// Returns the sequence numbers of the source's packets that the programs handled, oldest first.
     pub(super) fn recorded_sequence_numbers(&self) -> Vec<u16> {
-        let used = usize::from(self.used_count).min(Self::SEQUENCES_PER_SOURCE);
-        let next = (self.next as usize).min(used);
-        let taken = (next..used).chain(0..next).filter(|at| self.taken_mask >> at & 1 != 0);
+        let used = usize::from(self.used_sequence_count).min(Self::SEQUENCES_PER_SOURCE);
+        let next = (self.next_sequence_index as usize).min(used);
+        let taken = (next..used).chain(0..next).filter(|at| self.taken_sequence_mask >> at & 1 != 0);
         taken.filter_map(|at| self.taken_sequence_numbers.get(at).copied()).collect()
     }
 }
@@ -211,12 +211,12 @@ impl SharedCounters {
     }
 
     /// Draws the sequence number of the next packet.
-    pub(super) fn draw_sequence_number(&self) -> u16 {
+    pub(super) fn next_sequence_number(&self) -> u16 {
         self.counter_at(0).load(Ordering::Relaxed) as u16
     }
 
     /// Returns the number of packets to the destination in a slot.
-    pub(super) fn packets_to_slot(&self, slot: u32) -> u64 {
+    pub(super) fn packets_sent_in_slot(&self, slot: u32) -> u64 {
         self.counter_at(1 + slot as usize).load(Ordering::Relaxed)
     }
 }

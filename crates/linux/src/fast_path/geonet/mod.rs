@@ -1,9 +1,9 @@
 //! The fast path of IPv6 over GeoNetworking: `bpf/geonet.bpf.c`.
 //!
 //! The programs are attached to the radio and to the virtual interface by index; both interfaces may come and
-//! go. The router tells the programs which packets to handle ([`GeonetPath::apply_update`]), and reads which
-//! packets they have handled ([`GeonetPath::take_report`]). The programs stop if the router has sent no
-//! update for [`UPDATE_TIMEOUT`]. So their data, for example the position, is never older than
+//! go. The router tells the programs which packets to handle ([`GeonetBpfPath::apply_update`]), and reads
+//! which packets they have handled ([`GeonetBpfPath::take_report`]). The programs stop if the router has
+//! sent no update for [`UPDATE_TIMEOUT`]. So their data, for example the position, is never older than
 //! [`UPDATE_TIMEOUT`].
 //!
 //! Behind the virtual interface stands a pair of virtual Ethernet devices, see `pair`. Both devices have the
@@ -35,8 +35,8 @@ use self::maps::{
 use self::veth_pair::VethPair;
 use super::PAIR_DEVICE_GROUP;
 use super::bpf_programs::find_program;
-use super::errors::error_with_causes;
-use super::hook::{ProgramHook, TC_FILTER_PRIORITY};
+use super::error_text::format_error_with_causes;
+use super::program_hook::{ProgramHook, TC_FILTER_PRIORITY};
 use crate::clock;
 use crate::error::Result;
 use crate::memory::return_free_memory;
@@ -98,11 +98,11 @@ pub fn remove_leftovers() -> Result<()> {
 }
 
 /// Counters of the programs, by name.
-pub type GeonetPathCounters = [(&'static str, u64); 5];
+pub type GeonetBpfPathCounters = [(&'static str, u64); 5];
 
 /// The loaded programs of the fast path, attached or not.
 #[derive(Debug)]
-pub struct GeonetPath {
+pub struct GeonetBpfPath {
     ebpf: Ebpf,
     shared_counters: SharedCounters,
     requests: NetlinkRequests,
@@ -138,12 +138,12 @@ impl DestinationSlots {
         }
     }
 
-    fn slot_of(&mut self, shared: &SharedCounters, destination: [u8; 6]) -> Option<u32> {
+    fn assign_slot(&mut self, shared: &SharedCounters, destination: [u8; 6]) -> Option<u32> {
         if let Some((slot, _)) = self.by_destination.get(&destination) {
             return Some(*slot);
         }
         let slot = self.free_slots.pop()?;
-        self.by_destination.insert(destination, (slot, shared.packets_to_slot(slot)));
+        self.by_destination.insert(destination, (slot, shared.packets_sent_in_slot(slot)));
         Some(slot)
     }
 
@@ -157,7 +157,7 @@ impl DestinationSlots {
     fn used_destinations(&mut self, shared: &SharedCounters) -> Vec<[u8; 6]> {
         let mut used = Vec::new();
         for (destination, (slot, before)) in &mut self.by_destination {
-            let now = shared.packets_to_slot(*slot);
+            let now = shared.packets_sent_in_slot(*slot);
             if std::mem::replace(before, now) != now {
                 used.push(*destination);
             }
@@ -169,16 +169,16 @@ impl DestinationSlots {
 /// Programs that a thread loads while the station still runs on the slow path. The thread has the rights of
 /// its creator ([`crate::sandbox`]).
 #[derive(Debug)]
-pub struct GeonetPathLoading {
+pub struct GeonetBpfPathLoading {
     programs: oneshot::Receiver<std::result::Result<Box<Ebpf>, String>>,
 }
 
-impl GeonetPathLoading {
+impl GeonetBpfPathLoading {
     /// Starts the loading thread.
     ///
     /// # Errors
     /// Fails if the kernel creates no thread, or this program was built without BPF.
-    pub fn begin_loading() -> std::result::Result<GeonetPathLoading, String> {
+    pub fn begin_loading() -> std::result::Result<GeonetBpfPathLoading, String> {
         if !cfg!(feature = "bpf") {
             return Err(super::NO_BPF_PROGRAMS.to_owned());
         }
@@ -191,7 +191,7 @@ impl GeonetPathLoading {
             .name("bpf-loader".into())
             .spawn(load)
             .map_err(|error| format!("cannot start the thread that loads BPF programs: {error}"))?;
-        Ok(GeonetPathLoading { programs })
+        Ok(GeonetBpfPathLoading { programs })
     }
 
     /// Waits until the thread has loaded the programs, and returns the fast path. The future may be dropped.
@@ -201,40 +201,41 @@ impl GeonetPathLoading {
     /// # Errors
     ///
     /// Returns why the kernel refuses the programs, in one line.
-    pub async fn finish_loading(&mut self) -> std::result::Result<GeonetPath, String> {
+    pub async fn finish_loading(&mut self) -> std::result::Result<GeonetBpfPath, String> {
         let failed = |_| Err("the thread that loads BPF programs has failed".into());
         let ebpf = (&mut self.programs).await.unwrap_or_else(failed)?;
-        GeonetPath::from_loaded_programs(*ebpf)
+        GeonetBpfPath::from_loaded_programs(*ebpf)
     }
 }
 
 /// Loads the programs into the kernel, which verifies them. This takes seconds on a slow processor.
 fn load_programs() -> std::result::Result<Ebpf, String> {
-    let mut ebpf =
-        EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| error_with_causes(&error))?;
+    let mut ebpf = EbpfLoader::new()
+        .load(&carnet_bpf::GEONET.unpack())
+        .map_err(|error| format_error_with_causes(&error))?;
     for name in ["in", "out", "wrap"] {
         let program: &mut SchedClassifier = find_program(&mut ebpf, name)?;
-        program.load().map_err(|error| error_with_causes(&error))?;
+        program.load().map_err(|error| format_error_with_causes(&error))?;
     }
     Ok(ebpf)
 }
 
-impl GeonetPath {
+impl GeonetBpfPath {
     /// Loads the programs. Works in the network namespace of the calling thread.
     ///
     /// # Errors
     /// Returns why the kernel refuses the programs, in one line.
     #[cfg(test)]
-    fn open() -> std::result::Result<GeonetPath, String> {
-        GeonetPath::from_loaded_programs(load_programs()?)
+    fn open() -> std::result::Result<GeonetBpfPath, String> {
+        GeonetBpfPath::from_loaded_programs(load_programs()?)
     }
 
-    fn from_loaded_programs(ebpf: Ebpf) -> std::result::Result<GeonetPath, String> {
+    fn from_loaded_programs(ebpf: Ebpf) -> std::result::Result<GeonetBpfPath, String> {
         return_free_memory();
         let shared =
             SharedCounters::map_into_memory(ebpf.map("SHARED").ok_or("the BPF object has no map SHARED")?)?;
         let requests = NetlinkRequests::open().map_err(|error| error.to_string())?;
-        Ok(GeonetPath {
+        Ok(GeonetBpfPath {
             ebpf,
             shared_counters: shared,
             requests,
@@ -304,7 +305,7 @@ impl GeonetPath {
     }
 
     /// Returns whether the programs are attached to interfaces.
-    pub fn is_attached(&self) -> bool {
+    pub fn is_attached_to_interfaces(&self) -> bool {
         self.interfaces.is_some()
     }
 
@@ -388,21 +389,21 @@ impl GeonetPath {
             Accelerate::Way(way) => self.set_own_packet_path(way, monotonic(way.until)),
             Accelerate::NoWay(destination) => {
                 self.own_packet_slots.remove(*destination);
-                self.remove::<OwnPacketPathValue>("WAYS", *destination)
+                self.remove_map_value::<OwnPacketPathValue>("WAYS", *destination)
             }
             Accelerate::Onward(onward) => self.set_forwarding_path(onward, monotonic(onward.until)),
             Accelerate::NoOnward(destination) => {
                 self.forwarding_slots.remove(*destination);
-                self.remove::<ForwardingPathValue>("ONWARDS", *destination)
+                self.remove_map_value::<ForwardingPathValue>("ONWARDS", *destination)
             }
             Accelerate::Source { station, sequences } => {
                 let since = (clock::monotonic_time() + NEW_STATION_DELAY).as_nanos();
                 self.last_source_counters.insert(*station, [0; 3]);
-                self.insert("SOURCES", *station, SourceValue::new(since, sequences))
+                self.insert_map_value("SOURCES", *station, SourceValue::new(since, sequences))
             }
             Accelerate::NoSource(station) => {
                 self.last_source_counters.remove(station);
-                self.remove::<SourceValue>("SOURCES", *station)
+                self.remove_map_value::<SourceValue>("SOURCES", *station)
             }
         };
         if done.is_none() {
@@ -437,37 +438,37 @@ impl GeonetPath {
             mtu: general.mtu,
             duplicate_list_length: general.duplicate_packet_list_length.clamp(1, 16),
             mac: places.address,
-            zero: [0; 2],
-            identifier: maps::interface_identifier_of(places.address),
+            padding: [0; 2],
+            interface_identifier: maps::interface_identifier_of(places.address),
             position_vector: *general.vector.first_chunk()?,
         };
         self.map_mut::<u32, StateValue>("STATE")?.insert(0, value, 0).ok()
     }
 
     fn set_own_packet_path(&mut self, way: &OwnPacketPath, until: u64) -> Option<()> {
-        let slot = self.own_packet_slots.slot_of(&self.shared_counters, way.destination)?;
+        let slot = self.own_packet_slots.assign_slot(&self.shared_counters, way.destination)?;
         let headers = *way.headers.first_chunk()?;
         let value = OwnPacketPathValue {
             valid_until: until,
             counter_slot: slot,
             next_hop: way.next_hop,
-            zero: [0; 2],
+            padding: [0; 2],
             frame_headers: headers,
         };
-        self.insert("WAYS", way.destination, value)
+        self.insert_map_value("WAYS", way.destination, value)
     }
 
     fn set_forwarding_path(&mut self, onward: &ForwardingPath, until: u64) -> Option<()> {
-        let slot = self.forwarding_slots.slot_of(&self.shared_counters, onward.destination)?;
+        let slot = self.forwarding_slots.assign_slot(&self.shared_counters, onward.destination)?;
         let value = ForwardingPathValue::new(onward, slot, until);
-        self.insert("ONWARDS", onward.destination, value)
+        self.insert_map_value("ONWARDS", onward.destination, value)
     }
 
-    fn insert<V: Pod>(&mut self, map: &str, station: [u8; 6], value: V) -> Option<()> {
+    fn insert_map_value<V: Pod>(&mut self, map: &str, station: [u8; 6], value: V) -> Option<()> {
         self.map_mut::<u64, V>(map)?.insert(map_key_of(station), value, 0).ok()
     }
 
-    fn remove<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
+    fn remove_map_value<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
         // Ignore an error: if the map was full, carnet could not add the entry, and now has nothing to
         // remove.
         let _ = self.map_mut::<u64, V>(map)?.remove(&map_key_of(station));
@@ -485,7 +486,7 @@ impl GeonetPath {
         let [sent, delivered, forwarded, duplicates, _] =
             std::array::from_fn(|at| counts[at].saturating_sub(before[at]));
         FastPathReport {
-            next_sequence: self.shared_counters.draw_sequence_number(),
+            next_sequence: self.shared_counters.next_sequence_number(),
             sent,
             delivered,
             forwarded,
@@ -503,16 +504,16 @@ impl GeonetPath {
             for (station, before) in &mut sources {
                 let Ok(value) = map.get(&map_key_of(*station), ATOMIC_READ_FLAG) else { continue };
                 let [packets, octets, direct] = *before;
-                if value.packets == packets {
+                if value.packet_count == packets {
                     continue;
                 }
                 samples.push(SourceSummary {
                     vector: LongPositionVector::from_octets(&value.position_vector),
-                    direct: value.direct_packets != direct,
-                    octets: value.octets.wrapping_sub(octets) as usize,
+                    direct: value.direct_packet_count != direct,
+                    octets: value.octet_count.wrapping_sub(octets) as usize,
                     sequences: value.recorded_sequence_numbers(),
                 });
-                *before = [value.packets, value.octets, value.direct_packets];
+                *before = [value.packet_count, value.octet_count, value.direct_packet_count];
             }
         }
         self.last_source_counters = sources;
@@ -528,7 +529,7 @@ impl GeonetPath {
     }
 
     /// Returns the programs' counters since the start.
-    pub fn counters(&self) -> GeonetPathCounters {
+    pub fn counters(&self) -> GeonetBpfPathCounters {
         let counts = self.counter_values();
         std::array::from_fn(|at| (COUNTER_NAMES[at], counts[at]))
     }
@@ -543,7 +544,7 @@ impl GeonetPath {
 #[cfg(test)]
 mod tests;
 
-impl Drop for GeonetPath {
+impl Drop for GeonetBpfPath {
     fn drop(&mut self) {
         self.detach_programs();
     }

@@ -23,7 +23,7 @@ use carnet_wire::geonet::{
 use carnet_wire::ipv6::{Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 
-use super::{AttachedInterface, FastPathInterfaces, GeonetPath, UPDATE_TIMEOUT};
+use super::{AttachedInterface, FastPathInterfaces, GeonetBpfPath, UPDATE_TIMEOUT};
 use crate::clock;
 use crate::fast_path::bpf_programs::find_program;
 use crate::netlink::NetlinkRequests;
@@ -122,7 +122,7 @@ fn frame_from_radio(from: [u8; 6], packet: &[u8]) -> Vec<u8> {
 }
 
 struct TestBench {
-    path: GeonetPath,
+    path: GeonetBpfPath,
     station: Station,
     now: Time,
     interface_indices: BTreeMap<String, u32>,
@@ -134,7 +134,9 @@ fn run_on_bench(body: impl FnOnce(&mut TestBench) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
             Err(error) => Some(format!("cannot make a network namespace: {error}")),
-            Ok(()) => GeonetPath::open().err().map(|why| format!("the kernel takes no BPF programs: {why}")),
+            Ok(()) => {
+                GeonetBpfPath::open().err().map(|why| format!("the kernel takes no BPF programs: {why}"))
+            }
         };
         if let Some(reason) = obstacle {
             assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
@@ -189,7 +191,7 @@ impl TestBench {
             AttachedInterface { name: name.into(), index }
         };
         let (radio, virtual_interface) = (place("radio"), place("gn0"));
-        let mut path = GeonetPath::open().unwrap();
+        let mut path = GeonetBpfPath::open().unwrap();
         path.attach_to(Some(FastPathInterfaces {
             radio_interface: radio,
             virtual_interface: Some(virtual_interface),
@@ -432,7 +434,7 @@ fn fast_path_sends_own_packets_like_the_router() {
                     0x86dd,
                     &udp_packet(host_address(1), host_address(2), length),
                 );
-                let before = bench.path.shared_counters.draw_sequence_number();
+                let before = bench.path.shared_counters.next_sequence_number();
                 let fast = bench.sent_by_fast_path(&frame).unwrap();
                 let slow = bench.sent_by_slow_path(&frame).remove(0);
                 assert_eq!((sequence_number_of(&fast), sequence_number_of(&slow)), (before, before + 1));

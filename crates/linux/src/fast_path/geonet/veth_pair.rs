@@ -11,8 +11,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::AttachedInterface;
 use crate::error::{Error, Result};
+use crate::kernel_settings;
 use crate::netlink::{LinkInfo, NetlinkRequests};
-use crate::settings;
 
 /// Maximum length of an interface name in octets.
 const MAX_INTERFACE_NAME_LENGTH: usize = 15;
@@ -88,9 +88,12 @@ impl VethPair {
 fn configure(requests: &mut NetlinkRequests, near: &str, far: &str) -> Result<VethPair> {
     disable_checksum_offload(near)?;
     let mut up = |name: &str| -> Result<AttachedInterface> {
-        settings::disable_ipv6(name)?;
+        kernel_settings::disable_ipv6(name)?;
         let link: LinkInfo = requests.link_requests().find_link(name)?.ok_or_else(|| {
-            Error::kernel_refusal(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
+            Error::from_kernel_refusal(
+                format!("look up {name}"),
+                std::io::Error::from_raw_os_error(libc::ENODEV),
+            )
         })?;
         requests.link_requests().set_up(&link, true)?;
         Ok(AttachedInterface { name: link.name, index: link.index })
@@ -109,7 +112,7 @@ struct EthtoolValue {
 /// Makes the kernel complete checksums before it gives packets to this device.
 fn disable_checksum_offload(name: &str) -> Result<()> {
     let failed = |error: std::io::Error| {
-        Error::kernel_refusal(format!("turn off transmit checksum offload of {name}"), error)
+        Error::from_kernel_refusal(format!("turn off transmit checksum offload of {name}"), error)
     };
     let socket = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .map_err(|error| failed(error.into()))?;

@@ -59,7 +59,7 @@ use crate::error::{Error, Result};
 use crate::netlink::{
     AddressInfo, ChangedParts, IPV6_MINIMUM_MTU, LinkInfo, NetlinkRequests, NewIp6Tunnel, effective_metric,
 };
-use crate::{clock, settings};
+use crate::{clock, kernel_settings};
 use plan::{
     DesiredTunnels, KernelEntryKey, KernelEntryValue, TABLE_HOME_AGENT, TUNNEL_ROUTE_METRIC, TunnelAddresses,
     plan_entries,
@@ -72,7 +72,7 @@ const MAX_TUNNEL_DEVICES: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
 const TUNNEL_HOP_LIMIT: u8 = 64;
 /// Tunnel ends that no node uses (RFC 6666), to test whether the kernel supports tunnel devices.
-const UNUSED_ENDS: TunnelAddresses =
+const UNUSED_TUNNEL_ADDRESSES: TunnelAddresses =
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
 /// Lowest MTU of a path that carries an inner packet of 1280 octets.
@@ -99,7 +99,7 @@ pub(crate) struct KernelTunnels {
     device_names: BTreeMap<TunnelAddresses, String>,
     device_indices: BTreeMap<TunnelAddresses, u32>,
     /// Tunnel ends for which the kernel refused a device.
-    refused_ends: BTreeSet<TunnelAddresses>,
+    refused_tunnel_addresses: BTreeSet<TunnelAddresses>,
     /// Tunnel ends whose path is too narrow for a device: outer packets would have to be fragmented. The
     /// value is the time at which carnet tries a device again.
     narrow_paths: BTreeMap<TunnelAddresses, Time>,
@@ -120,7 +120,7 @@ struct FastPathCounts {
 }
 
 impl FastPathCounts {
-    fn add(&mut self, other: FastPathCounts) {
+    fn add_counts(&mut self, other: FastPathCounts) {
         self.tunnel_traffic.encapsulated_packets += other.tunnel_traffic.encapsulated_packets;
         self.tunnel_traffic.encapsulated_octets += other.tunnel_traffic.encapsulated_octets;
         self.tunnel_traffic.decapsulated_packets += other.tunnel_traffic.decapsulated_packets;
@@ -148,7 +148,7 @@ impl KernelTunnels {
         let probe = |requests: &mut NetlinkRequests| {
             let links = requests.link_requests().list_links()?;
             let name = free_device_name(|name| links.iter().any(|link| link.name == name));
-            let (local, remote) = UNUSED_ENDS;
+            let (local, remote) = UNUSED_TUNNEL_ADDRESSES;
             let device = NewIp6Tunnel {
                 name: &name,
                 device_group: DEVICE_GROUP,
@@ -173,7 +173,7 @@ impl KernelTunnels {
             slow_path_routes: BTreeSet::new(),
             device_names: BTreeMap::new(),
             device_indices: BTreeMap::new(),
-            refused_ends: BTreeSet::new(),
+            refused_tunnel_addresses: BTreeSet::new(),
             narrow_paths: BTreeMap::new(),
             installed_entries: BTreeMap::new(),
             needs_update: false,
@@ -188,8 +188,8 @@ impl KernelTunnels {
         self.needs_update = true;
     }
 
-    pub(super) fn remove(&mut self, tunnel: &Ipv6Tunnel) {
-        self.desired_tunnels.remove(tunnel);
+    pub(super) fn remove_tunnel(&mut self, tunnel: &Ipv6Tunnel) {
+        self.desired_tunnels.remove_tunnel(tunnel);
         self.needs_update = true;
     }
 
@@ -198,14 +198,14 @@ impl KernelTunnels {
         self.needs_update = true;
     }
 
-    pub(super) fn set_ports(&mut self, ports: InterfaceRoles) {
+    pub(super) fn set_interface_roles(&mut self, ports: InterfaceRoles) {
         self.needs_update |= self.interface_roles != ports;
         self.interface_roles = ports;
     }
 
     /// Returns whether this path has, or will have, rules with a priority before that of the `local` table.
     pub(super) fn has_early_rules(&self) -> bool {
-        !self.installed_entries.is_empty() || !self.desired_tunnels.device_ends().is_empty()
+        !self.installed_entries.is_empty() || !self.desired_tunnels.addresses_of_devices().is_empty()
     }
 
     /// Changes the kernel's state to the desired tunnels. `slow` has the present routes into the TUN device;
@@ -233,11 +233,11 @@ impl KernelTunnels {
                 &self.slow_path_routes,
                 &self.interface_roles.uplinks,
             );
-            match self.install_missing(requests, &wanted) {
+            match self.install_missing_entries(requests, &wanted) {
                 Ok(()) => break self.remove_all_except(requests, &wanted).map_err(|error| error.to_string()),
                 // Retry without the device that the kernel refused. Each retry excludes one more device, so
                 // the loop ends.
-                Err((Some(ends), error)) if self.refused_ends.insert(ends) => {
+                Err((Some(ends), error)) if self.refused_tunnel_addresses.insert(ends) => {
                     tracing::warn!(
                         "{error}; tunnel packets between {} and {} take the slow path",
                         ends.0,
@@ -250,18 +250,20 @@ impl KernelTunnels {
     }
 
     fn usable_devices(&self) -> BTreeMap<TunnelAddresses, String> {
-        let wide = self.desired_tunnels.ends_of_wide_paths();
+        let wide = self.desired_tunnels.addresses_of_wide_paths();
         let usable = self.device_names.iter().filter(|(ends, _)| {
-            wide.contains(ends) && !self.refused_ends.contains(ends) && !self.narrow_paths.contains_key(ends)
+            wide.contains(ends)
+                && !self.refused_tunnel_addresses.contains(ends)
+                && !self.narrow_paths.contains_key(ends)
         });
         usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
 
     /// Finds a name for each new device, and forgets the names of removed tunnels.
     fn assign_device_names(&mut self, requests: &mut NetlinkRequests) -> Result<()> {
-        let ends = self.desired_tunnels.device_ends();
+        let ends = self.desired_tunnels.addresses_of_devices();
         self.device_names.retain(|known, _| ends.contains(known));
-        self.refused_ends.retain(|known| ends.contains(known));
+        self.refused_tunnel_addresses.retain(|known| ends.contains(known));
         self.narrow_paths.retain(|known, _| ends.contains(known));
         if ends.len() == self.device_names.len() {
             return Ok(());
@@ -291,7 +293,7 @@ impl KernelTunnels {
 
     /// Installs missing entries, in the order of [`KernelEntryKey`]. An error contains the tunnel ends whose
     /// entry the kernel refused; `None` for an entry of no tunnel.
-    fn install_missing(
+    fn install_missing_entries(
         &mut self,
         requests: &mut NetlinkRequests,
         wanted: &BTreeMap<KernelEntryKey, KernelEntryValue>,
@@ -323,16 +325,16 @@ impl KernelTunnels {
         replace: bool,
     ) -> Result<()> {
         match key {
-            KernelEntryKey::AgentRoute => requests.routes().set_route(
+            KernelEntryKey::AgentRoute => requests.route_requests().set_route(
                 &route_to_home_agent_table(),
                 Some(self.tunnel_device_index),
                 replace,
             ),
             KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
-                requests.rules().add_rule_with_action(rule, *action, ROUTE_PROTOCOL)
+                requests.rule_requests().add_rule_with_action(rule, *action, ROUTE_PROTOCOL)
             }
             KernelEntryKey::Address(address) => {
-                match requests.addresses().add_deprecated_address(
+                match requests.address_requests().add_deprecated_address(
                     self.tunnel_device_index,
                     TUNNEL_DEVICE,
                     *address,
@@ -345,7 +347,7 @@ impl KernelTunnels {
             KernelEntryKey::Route(table, destination) => {
                 let index = self.device_index(&value.device_name);
                 let route = route_into_device(*table, *destination, &value.device_name);
-                requests.routes().set_route(&route, index, replace)
+                requests.route_requests().set_route(&route, index, replace)
             }
         }
     }
@@ -379,13 +381,13 @@ impl KernelTunnels {
                 };
                 requests.link_requests().add_ip6_tunnel(&device)?;
                 let link = requests.link_requests().find_link(name)?.ok_or_else(|| {
-                    Error::kernel_refusal(
+                    Error::from_kernel_refusal(
                         format!("look up {name}"),
                         std::io::Error::from_raw_os_error(libc::ENODEV),
                     )
                 })?;
                 self.device_indices.insert(ends, link.index);
-                settings::enable_ipv6(name, &mut self.setting_writes)?;
+                kernel_settings::enable_ipv6(name, &mut self.setting_writes)?;
                 link.index
             }
         };
@@ -420,24 +422,27 @@ impl KernelTunnels {
         match key {
             KernelEntryKey::AgentRoute => {
                 let route = route_to_home_agent_table();
-                requests.routes().delete_route(route.table, route.destination, route.metric)
+                requests.route_requests().delete_route(route.table, route.destination, route.metric)
             }
             KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
-                requests.rules().delete_rule_with_action(rule, *action, ROUTE_PROTOCOL)
+                requests.rule_requests().delete_rule_with_action(rule, *action, ROUTE_PROTOCOL)
             }
-            KernelEntryKey::Address(address) => {
-                requests.addresses().delete_address(self.tunnel_device_index, TUNNEL_DEVICE, *address, 128)
-            }
+            KernelEntryKey::Address(address) => requests.address_requests().delete_address(
+                self.tunnel_device_index,
+                TUNNEL_DEVICE,
+                *address,
+                128,
+            ),
             KernelEntryKey::Device(ends) => {
                 self.deleted_device_counts
-                    .add(counts_of_device(&read_device_statistics(), &value.device_name));
+                    .add_counts(parse_device_counts(&read_device_statistics(), &value.device_name));
                 match self.device_indices.remove(ends) {
                     Some(index) => requests.link_requests().delete_link(index),
                     None => Ok(()),
                 }
             }
             KernelEntryKey::Route(table, destination) => {
-                requests.routes().delete_route(*table, *destination, TUNNEL_ROUTE_METRIC)
+                requests.route_requests().delete_route(*table, *destination, TUNNEL_ROUTE_METRIC)
             }
         }
     }
@@ -464,8 +469,8 @@ impl KernelTunnels {
         {
             return Ok(0);
         }
-        let routes = requests.routes().list_routes(None, Some(ROUTE_PROTOCOL))?;
-        let rules = requests.rules().list_rules()?;
+        let routes = requests.route_requests().list_routes(None, Some(ROUTE_PROTOCOL))?;
+        let rules = requests.rule_requests().list_rules()?;
         let is_there = |key: &KernelEntryKey, value: &KernelEntryValue| match key {
             KernelEntryKey::AgentRoute => routes.iter().any(|route| route.table == TABLE_HOME_AGENT),
             KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
@@ -482,7 +487,7 @@ impl KernelTunnels {
             KernelEntryKey::Route(table, destination) => routes.iter().any(|route| {
                 (route.table, route.destination, route.metric) == (*table, *destination, TUNNEL_ROUTE_METRIC)
                     && matches!(route.next_hops.as_slice(),
-                        [hop] if links.get(&value.device_name).is_some_and(|link| link.index == hop.index))
+[hop] if links.get(&value.device_name).is_some_and(|link| link.index == hop.index))
             }),
         };
         let before = self.installed_entries.len();
@@ -493,7 +498,10 @@ impl KernelTunnels {
             .map(|(key, _)| key.clone())
             .collect();
         for key in &lost {
-            tracing::debug!(?key, "lost");
+            tracing::debug!(
+                ?key,
+                "the kernel has lost this entry of the fast path: carnet installs it again"
+            );
             self.installed_entries.remove(key);
         }
         self.needs_update |= !lost.is_empty();
@@ -503,8 +511,8 @@ impl KernelTunnels {
     /// Returns whether a packet is an ICMPv6 error about a packet that a tunnel device has sent. The caller
     /// writes such an error back into the TUN device, so that the kernel gets it.
     pub(super) fn is_error_about_device(&mut self, packet: &[u8]) -> bool {
-        let Some((destination, message)) = icmpv6_of(packet) else { return false };
-        let concerns = quoted_ends(destination, message)
+        let Some((destination, message)) = parse_icmpv6_packet(packet) else { return false };
+        let concerns = quoted_tunnel_addresses(destination, message)
             .is_some_and(|ends| self.installed_entries.contains_key(&KernelEntryKey::Device(ends)));
         concerns && {
             self.handle_icmpv6(destination, message);
@@ -515,8 +523,8 @@ impl KernelTunnels {
     /// Handles an ICMPv6 message to an address of this machine. If it reports a path MTU that is too small
     /// for a tunnel device, the next commit removes the device.
     pub(super) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
-        let Some(ends) = quoted_ends(destination, message) else { return };
-        if let Some(mtu) = narrow_mtu(message)
+        let Some(ends) = quoted_tunnel_addresses(destination, message) else { return };
+        if let Some(mtu) = parse_narrow_mtu(message)
             && self.installed_entries.contains_key(&KernelEntryKey::Device(ends))
             && self.narrow_paths.insert(ends, clock::monotonic_time() + NARROW_PATH_LIFETIME).is_none()
         {
@@ -539,7 +547,7 @@ impl KernelTunnels {
     }
 
     /// Returns whether a device carries the packets between these ends.
-    pub(super) fn carries_between(&self, ends: TunnelAddresses) -> bool {
+    pub(super) fn has_device_between(&self, ends: TunnelAddresses) -> bool {
         self.installed_entries.contains_key(&KernelEntryKey::Device(ends))
     }
 
@@ -549,7 +557,7 @@ impl KernelTunnels {
         let devices = self.installed_entries.iter().filter_map(|(key, value)| match key {
             KernelEntryKey::Device((local, remote)) => Some((
                 ((*local).into(), (*remote).into()),
-                counts_of_device(&text, &value.device_name).tunnel_traffic,
+                parse_device_counts(&text, &value.device_name).tunnel_traffic,
             )),
             _ => None,
         });
@@ -560,7 +568,7 @@ impl KernelTunnels {
         let (text, mut sum) = (read_device_statistics(), self.deleted_device_counts);
         for (key, value) in &self.installed_entries {
             if let KernelEntryKey::Device(_) = key {
-                sum.add(counts_of_device(&text, &value.device_name));
+                sum.add_counts(parse_device_counts(&text, &value.device_name));
             }
         }
         FastPathCounters {
@@ -572,7 +580,7 @@ impl KernelTunnels {
 
 /// Returns the MTU in a Packet Too Big if it is too low for an inner packet of 1280 octets. A message with an
 /// MTU below 1280 is discarded, because every IPv6 path carries that much (RFC 8201 4).
-fn narrow_mtu(message: &[u8]) -> Option<u32> {
+fn parse_narrow_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
     Some(u32::from_be_bytes([a, b, c, d]))
         .filter(|mtu| (IPV6_MINIMUM_MTU..LOWEST_SUFFICIENT_MTU).contains(mtu))
@@ -604,14 +612,14 @@ fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
 
 /// Returns destination and message of an ICMPv6 packet without extension headers; ICMPv6 errors have none.
 /// Returns `None` for any other packet.
-fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
+fn parse_icmpv6_packet(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
     (*packet.get(6)? == PROTOCOL_ICMPV6)
         .then_some((address_at(packet, 24)?, packet.get(IPV6_HEADER_LENGTH..)?))
 }
 
 /// Returns the tunnel ends in the packet that an ICMPv6 error quotes. Returns `None` if the error was not
 /// sent to the source of that packet.
-fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<TunnelAddresses> {
+fn quoted_tunnel_addresses(destination: Ipv6Addr, message: &[u8]) -> Option<TunnelAddresses> {
     // Types 1 to 4 are errors (RFC 4443 3).
     let is_error = (1..=4).contains(message.first()?);
     let quoted = message.get(ICMPV6_HEADER_LENGTH..)?;
@@ -631,7 +639,7 @@ fn read_device_statistics() -> String {
 
 /// Returns the packet counts of a device from the text of the kernel's statistics. A line is `NAME: octets
 /// packets errs drop ...`: 8 columns for received packets, then 8 columns for sent packets.
-fn counts_of_device(statistics: &str, device: &str) -> FastPathCounts {
+fn parse_device_counts(statistics: &str, device: &str) -> FastPathCounts {
     let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let numbers: Vec<u64> = line
         .map(|rest| rest.split_whitespace().map(|number| number.parse().unwrap_or(0)).collect())

@@ -120,7 +120,7 @@ impl DesiredTunnels {
     }
 
     /// Removes a tunnel.
-    pub(crate) fn remove(&mut self, tunnel: &Ipv6Tunnel) {
+    pub(crate) fn remove_tunnel(&mut self, tunnel: &Ipv6Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
         self.tunnels.remove(&(ends, tunnel.home_address));
         let name = (is_home_agent_tunnel(tunnel), tunnel.home_address);
@@ -138,7 +138,7 @@ impl DesiredTunnels {
     }
 
     /// Returns the ends of all tunnels that may have devices.
-    pub(crate) fn device_ends(&self) -> BTreeSet<TunnelAddresses> {
+    pub(crate) fn addresses_of_devices(&self) -> BTreeSet<TunnelAddresses> {
         let is_held = |tunnel: &Ipv6Tunnel| {
             self.slow_path_bindings.contains(&(is_home_agent_tunnel(tunnel), tunnel.home_address))
         };
@@ -152,8 +152,8 @@ impl DesiredTunnels {
     }
 
     /// Returns the tunnel ends on whose path an inner packet of 1280 octets fits without fragmentation.
-    pub(crate) fn ends_of_wide_paths(&self) -> BTreeSet<TunnelAddresses> {
-        let mut ends = self.device_ends();
+    pub(crate) fn addresses_of_wide_paths(&self) -> BTreeSet<TunnelAddresses> {
+        let mut ends = self.addresses_of_devices();
         for ((narrow, _), tunnel) in &self.tunnels {
             if tunnel.mtu < IPV6_MINIMUM_MTU {
                 ends.remove(narrow);
@@ -199,7 +199,7 @@ pub(crate) fn plan_entries(
             KernelRuleAction::Nothing,
         )));
         let input_interface = Some(device.clone());
-        for prefix in tunnel.inner.iter().copied().map(Some) {
+        for prefix in tunnel.inner_prefixes.iter().copied().map(Some) {
             let (from, to) = if is_home_agent_tunnel(tunnel) { (prefix, None) } else { (None, prefix) };
             let rule = Rule {
                 input_interface: input_interface.clone(),
@@ -291,7 +291,9 @@ pub(crate) fn plan_entries(
             TunnelEnd::MobileRouter => vec![(TABLE_TUNNEL, Ipv6Net::default())],
             // Tunnels of direct routes have no devices, see `Ipv6Tunnel::from_desired`.
             TunnelEnd::Direct => Vec::new(),
-            TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
+            TunnelEnd::HomeAgent => {
+                tunnel.inner_prefixes.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect()
+            }
         };
         // Route into the device only the packets that would otherwise take the slow path. At home, for
         // example, no packet takes the slow path.

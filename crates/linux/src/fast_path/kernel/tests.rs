@@ -9,27 +9,27 @@ const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
 const HOME_ADDRESS: &str = "2001:db8:1::1234";
 const MOBILE_NETWORK_PREFIX: &str = "2001:db8:a::/64";
 
-fn address(text: &str) -> Ipv6Addr {
+fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-fn ipv6_net(text: &str) -> Ipv6Net {
+fn parse_ipv6_net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
 fn new_tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Ipv6Tunnel {
-    let (agent, care_of_address) = (address(HOME_AGENT_ADDRESS), address(care_of_address));
+    let (agent, care_of_address) = (parse_address(HOME_AGENT_ADDRESS), parse_address(care_of_address));
     let (local, remote) = match end {
         TunnelEnd::HomeAgent | TunnelEnd::Direct => (agent, care_of_address),
         TunnelEnd::MobileRouter => (care_of_address, agent),
     };
-    let inner = vec![Ipv6Net::from(address(HOME_ADDRESS)), ipv6_net(MOBILE_NETWORK_PREFIX)];
+    let inner = vec![Ipv6Net::from(parse_address(HOME_ADDRESS)), parse_ipv6_net(MOBILE_NETWORK_PREFIX)];
     Ipv6Tunnel {
         end,
-        home_address: address(HOME_ADDRESS),
+        home_address: parse_address(HOME_ADDRESS),
         local,
         remote,
-        inner,
+        inner_prefixes: inner,
         may_transmit: transmit,
         mtu: 1460,
     }
@@ -37,10 +37,10 @@ fn new_tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Ipv6Tunn
 
 /// Returns the entries in the notation of `ip`, in order of installation.
 fn planned_entries(tunnels: &DesiredTunnels, slow: &[(u32, &str)]) -> Vec<String> {
-    let numbers = tunnels.device_ends().into_iter().enumerate();
+    let numbers = tunnels.addresses_of_devices().into_iter().enumerate();
     let devices: BTreeMap<TunnelAddresses, String> =
         numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
-    let slow = slow.iter().map(|(table, prefix)| (*table, ipv6_net(prefix))).collect();
+    let slow = slow.iter().map(|(table, prefix)| (*table, parse_ipv6_net(prefix))).collect();
     let plan = plan_entries(tunnels, &devices, &slow, &["wlan0".to_owned()]);
     plan.iter().map(|(key, value)| describe_entry(key, value)).collect()
 }
@@ -142,7 +142,7 @@ fn handover_replaces_routes_and_old_device_still_receives() {
     assert_eq!(gone, ["2001:db8:a::/64 dev cn0 table 254"]);
     assert!(after.contains(&"2001:db8:a::/64 dev cn1 table 254".to_owned()));
     // After the old tunnel is removed, the entries are those of a registration from the new care-of address.
-    tunnels.remove(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
+    tunnels.remove_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
     let mut fresh = DesiredTunnels::default();
     fresh.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
     assert_eq!(planned_entries(&tunnels, &routes), planned_entries(&fresh, &routes));
@@ -168,8 +168,8 @@ fn bindings_with_one_care_of_address_share_a_tunnel_device() {
     let mut tunnels = DesiredTunnels::default();
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let mut other = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true);
-    other.home_address = address("2001:db8:1::5678");
-    other.inner = vec![ipv6_net("2001:db8:b::/64")];
+    other.home_address = parse_address("2001:db8:1::5678");
+    other.inner_prefixes = vec![parse_ipv6_net("2001:db8:b::/64")];
     other.mtu = 1300;
     tunnels.set_tunnel(&other);
     let routes = [(TABLE_MAIN, MOBILE_NETWORK_PREFIX), (TABLE_MAIN, "2001:db8:b::/64")];
@@ -179,17 +179,17 @@ fn bindings_with_one_care_of_address_share_a_tunnel_device() {
     assert!(lines.contains(&"90: iif cn0 from 2001:db8:b::/64 goto 94".to_owned()));
     assert!(lines.contains(&"2001:db8:b::/64 dev cn0 table 254".to_owned()));
     // Tunnel ends have no device if outer packets between them must be fragmented.
-    assert_eq!(tunnels.ends_of_wide_paths(), tunnels.device_ends());
+    assert_eq!(tunnels.addresses_of_wide_paths(), tunnels.addresses_of_devices());
     other.mtu = 1279;
     tunnels.set_tunnel(&other);
-    assert_eq!(tunnels.ends_of_wide_paths(), BTreeSet::new());
+    assert_eq!(tunnels.addresses_of_wide_paths(), BTreeSet::new());
 }
 
 #[test]
 fn slow_path_handles_tunnel_without_a_device() {
     let mut tunnels = DesiredTunnels::default();
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    let slow = BTreeSet::from([(TABLE_MAIN, ipv6_net(MOBILE_NETWORK_PREFIX))]);
+    let slow = BTreeSet::from([(TABLE_MAIN, parse_ipv6_net(MOBILE_NETWORK_PREFIX))]);
     assert!(plan_entries(&tunnels, &BTreeMap::new(), &slow, &[]).is_empty());
 }
 
@@ -204,7 +204,7 @@ fn device_statistics_are_read() {
                 face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop\n\
                 \x20  cn1: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n\
                 \x20  cn0: 100 1 2 3 0 0 0 0 200 5 6 7 0 0 0 0\n";
-    let found = counts_of_device(text, "cn0");
+    let found = parse_device_counts(text, "cn0");
     let expected = TunnelTraffic {
         encapsulated_packets: 5,
         encapsulated_octets: 200,
@@ -212,14 +212,14 @@ fn device_statistics_are_read() {
         decapsulated_octets: 100,
     };
     assert_eq!(found, FastPathCounts { tunnel_traffic: expected, failed_packets: 2 + 3 + 6 + 7 });
-    assert_eq!(counts_of_device(text, "cn"), FastPathCounts::default());
+    assert_eq!(parse_device_counts(text, "cn"), FastPathCounts::default());
 }
 
 /// Returns an ICMPv6 message to `to` that quotes a packet.
 fn icmpv6_error_quoting(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 0, 58, 64];
-    packet.extend(address("2001:db8:f0::1").octets());
-    packet.extend(address(to).octets());
+    packet.extend(parse_address("2001:db8:f0::1").octets());
+    packet.extend(parse_address(to).octets());
     packet.extend([kind, 0, 0, 0, 0, 0, 5, 0]);
     packet.extend(quoted);
     packet
@@ -227,30 +227,36 @@ fn icmpv6_error_quoting(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
 
 fn outer_packet(next_header: u8, source: &str, destination: &str) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 0, next_header, 64];
-    packet.extend(address(source).octets());
-    packet.extend(address(destination).octets());
+    packet.extend(parse_address(source).octets());
+    packet.extend(parse_address(destination).octets());
     packet
 }
 
-fn quoted_ends_of(packet: &[u8]) -> Option<TunnelAddresses> {
-    let (destination, message) = icmpv6_of(packet)?;
-    quoted_ends(destination, message)
+fn quoted_addresses_of_packet(packet: &[u8]) -> Option<TunnelAddresses> {
+    let (destination, message) = parse_icmpv6_packet(packet)?;
+    quoted_tunnel_addresses(destination, message)
 }
 
 #[test]
 fn icmp_errors_about_outer_packets_are_recognised() {
-    let ends = (address(HOME_AGENT_ADDRESS), address("2001:db8:f1::10"));
+    let ends = (parse_address(HOME_AGENT_ADDRESS), parse_address("2001:db8:f1::10"));
     let quoted = outer_packet(41, HOME_AGENT_ADDRESS, "2001:db8:f1::10");
     for kind in 1..=4 {
-        assert_eq!(quoted_ends_of(&icmpv6_error_quoting(kind, HOME_AGENT_ADDRESS, &quoted)), Some(ends));
+        assert_eq!(
+            quoted_addresses_of_packet(&icmpv6_error_quoting(kind, HOME_AGENT_ADDRESS, &quoted)),
+            Some(ends)
+        );
     }
     for kind in [0, 5, 128, 129, 135] {
-        assert_eq!(quoted_ends_of(&icmpv6_error_quoting(kind, HOME_AGENT_ADDRESS, &quoted)), None);
+        assert_eq!(
+            quoted_addresses_of_packet(&icmpv6_error_quoting(kind, HOME_AGENT_ADDRESS, &quoted)),
+            None
+        );
     }
     // No tunnel ends result if the quoted packet is a Binding Acknowledgement, another host's packet, or
     // truncated.
     assert_eq!(
-        quoted_ends_of(&icmpv6_error_quoting(
+        quoted_addresses_of_packet(&icmpv6_error_quoting(
             2,
             HOME_AGENT_ADDRESS,
             &outer_packet(43, HOME_AGENT_ADDRESS, "2001:db8:f1::10")
@@ -258,7 +264,7 @@ fn icmp_errors_about_outer_packets_are_recognised() {
         None
     );
     assert_eq!(
-        quoted_ends_of(&icmpv6_error_quoting(
+        quoted_addresses_of_packet(&icmpv6_error_quoting(
             2,
             HOME_AGENT_ADDRESS,
             &outer_packet(41, HOME_ADDRESS, "2001:db8:f1::10")
@@ -267,7 +273,7 @@ fn icmp_errors_about_outer_packets_are_recognised() {
     );
     let whole = icmpv6_error_quoting(2, HOME_AGENT_ADDRESS, &quoted);
     for length in 0..whole.len() {
-        assert_eq!(quoted_ends_of(&whole[..length]), None);
+        assert_eq!(quoted_addresses_of_packet(&whole[..length]), None);
     }
 }
 
@@ -275,8 +281,8 @@ fn icmp_errors_about_outer_packets_are_recognised() {
 #[test]
 fn only_packet_too_big_with_mtu_from_1280_to_1319_marks_a_narrow_path() {
     let narrow =
-        |kind: u8, mtu: u32| narrow_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
+        |kind: u8, mtu: u32| parse_narrow_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
     assert_eq!([1280, 1300, 1319].map(|mtu| narrow(2, mtu)), [Some(1280), Some(1300), Some(1319)]);
     assert_eq!([0, 68, 1279, 1320, 1500].map(|mtu| narrow(2, mtu)), [None; 5]);
-    assert_eq!((narrow(3, 1300), narrow_mtu(&[2, 0, 0, 0, 0, 0, 5])), (None, None));
+    assert_eq!((narrow(3, 1300), parse_narrow_mtu(&[2, 0, 0, 0, 0, 0, 5])), (None, None));
 }

@@ -77,7 +77,7 @@ fn has_queue_entry(steering: &SteeringProgram, source: &str) -> bool {
 fn sender_changes_tun_queue_after_its_packets_left_the_old_one() {
     let Some((steering, mut known)) = loaded_program(0) else { return };
     let router = tunnel_to(ROUTER.parse::<Ipv6Addr>().unwrap().into());
-    let before = now();
+    let before = monotonic_nanoseconds();
     let asks = || selected_queue(&steering, &packet(ROUTER, 135));
     assert_eq!(selected_queues(&steering, ROUTER, &CONTROL_PROTOCOLS), [QUEUE_OTHER_SENDERS; 6]);
     assert_eq!(selected_queues(&steering, ROUTER, &DATA_PROTOCOLS), [QUEUE_FORWARDED; 6]);
@@ -86,13 +86,13 @@ fn sender_changes_tun_queue_after_its_packets_left_the_old_one() {
     // The station has handled all packets from the queue for unknown senders that arrived before this sender
     // became known.
     steering.set_read_until(DeviceQueue::OtherSenders, before);
-    steering.set_read_until(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, monotonic_nanoseconds());
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
-    let between = now();
+    let between = monotonic_nanoseconds();
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
     steering.set_read_until(DeviceQueue::OtherSenders, between);
     assert_eq!(asks(), QUEUE_OTHER_SENDERS, "the one before may wait still");
-    steering.set_read_until(DeviceQueue::OtherSenders, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, monotonic_nanoseconds());
     assert_eq!(selected_queues(&steering, ROUTER, &CONTROL_PROTOCOLS), [QUEUE_KNOWN_SENDERS; 6]);
     assert_eq!(selected_queues(&steering, ROUTER, &DATA_PROTOCOLS), [QUEUE_FORWARDED; 6]);
     assert_eq!(selected_queues(&steering, UNKNOWN_SENDER, &CONTROL_PROTOCOLS), [QUEUE_OTHER_SENDERS; 6]);
@@ -100,18 +100,18 @@ fn sender_changes_tun_queue_after_its_packets_left_the_old_one() {
     known.add(&router, true);
     known.add(&router, false);
     known.remove(&router);
-    steering.set_read_until(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, monotonic_nanoseconds());
     assert_eq!(asks(), QUEUE_KNOWN_SENDERS);
     // The second router's tunnel ends as well. Its packets in the second queue must be handled before it
     // changes its queue.
     known.remove(&router);
     assert_eq!(asks(), QUEUE_KNOWN_SENDERS);
-    steering.set_read_until(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, monotonic_nanoseconds());
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
     // The router has a tunnel again.
     known.add(&router, true);
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
-    steering.set_read_until(DeviceQueue::OtherSenders, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, monotonic_nanoseconds());
     assert_eq!(asks(), QUEUE_KNOWN_SENDERS);
 }
 
@@ -120,14 +120,14 @@ fn removed_sender_keeps_its_tun_queue_until_its_last_packet() {
     let Some((steering, mut known)) = loaded_program(0) else { return };
     let router = tunnel_to(ROUTER.parse::<Ipv6Addr>().unwrap().into());
     known.add(&router, true);
-    steering.set_read_until(DeviceQueue::OtherSenders, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, monotonic_nanoseconds());
     assert_eq!(selected_queue(&steering, &packet(ROUTER, 135)), QUEUE_KNOWN_SENDERS);
     known.remove(&router);
     let wait = || std::thread::sleep(std::time::Duration::from_nanos(MAX_QUEUEING_DELAY_NS));
     wait();
     known.free_removed_entries();
     assert!(has_queue_entry(&steering, ROUTER), "a message of his may wait");
-    steering.set_read_until(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, monotonic_nanoseconds());
     known.free_removed_entries();
     assert!(has_queue_entry(&steering, ROUTER), "looked at too early");
     wait();
@@ -180,7 +180,7 @@ fn senders_beyond_map_size_remain_unknown() {
     for number in 0..2010 {
         known.add(&tunnel_to(at(number).into()), true);
     }
-    steering.set_read_until(DeviceQueue::OtherSenders, now());
+    steering.set_read_until(DeviceQueue::OtherSenders, monotonic_nanoseconds());
     let queues = |steering: &SteeringProgram| -> Vec<u32> {
         (0..2010).map(|number| selected_queue(steering, &packet(&at(number).to_string(), 135))).collect()
     };
@@ -189,7 +189,7 @@ fn senders_beyond_map_size_remain_unknown() {
     for number in 0..2010 {
         known.remove(&tunnel_to(at(number).into()));
     }
-    steering.set_read_until(DeviceQueue::Known, now());
+    steering.set_read_until(DeviceQueue::Known, monotonic_nanoseconds());
     assert_eq!(queues(&steering), [QUEUE_OTHER_SENDERS; 2010]);
 }
 
@@ -244,7 +244,7 @@ proptest! {
             if let QueueStep::Read(count) = step {
                 (0..count.min(queue.len())).for_each(|_| {
                     queue.pop_front();
-                    progress.count_read();
+                    progress.count_packet_read();
                 });
                 if let Some(before) = progress.handled_until(now, QUEUE_CAPACITY, || queue.is_empty()) {
                     let left: Vec<u64> =

@@ -256,7 +256,7 @@ fn volume_state_stays_small_during_a_long_run() {
 fn volume_is_exact_after_random_clock_errors_and_restarts() {
     for seed in 0..2000_u64 {
         let mut rng = Rng::from_seed(Seed::Number(seed));
-        let below = |rng: &mut Rng, end: u64| rng.u64() % end;
+        let below = |rng: &mut Rng, end: u64| rng.random_u64() % end;
         let kinds = [MONTH, VolumePeriod::Week, VolumePeriod::Day, VolumePeriod::Month { first_day: 17 }];
         let kind = kinds[below(&mut rng, 4) as usize];
         let mut truth = (19_768 + below(&mut rng, 400)) * DAY_S;
@@ -291,8 +291,11 @@ fn volume_is_exact_after_random_clock_errors_and_restarts() {
                 9 => {
                     // The clock is set to a wrong time, by minutes to years.
                     let by = 120 << below(&mut rng, 22);
-                    machine.wall_s =
-                        if rng.u64().is_multiple_of(2) { truth + by } else { truth.saturating_sub(by) };
+                    machine.wall_s = if rng.random_u64().is_multiple_of(2) {
+                        truth + by
+                    } else {
+                        truth.saturating_sub(by)
+                    };
                     machine.count_octets(0);
                     (always_right, unknown) = (false, false);
                 }

@@ -303,7 +303,7 @@ fn session_of_a_stranger_opens_no_route() {
         public_key: Some(key_of(2)),
         ..DirectRoute::new(DirectRouteKind::BindingUpdate)
     };
-    let octets = update.packet(care_of_address_of(2, 0), care_of_address_of(0, 0), 64);
+    let octets = update.emit_packet(care_of_address_of(2, 0), care_of_address_of(0, 0), 64);
     let session = Some(SessionKeys { sender: key_of(2), receiver: key_of(0) });
     world.send_packet(PacketUnderway { from: 2, packet_path: PacketPath::Straight, session, octets });
     world.advance_time(SECOND);

@@ -305,17 +305,20 @@ impl DirectRouteNetwork {
             let next = self.now + self.step_duration;
             while self.now < next {
                 let timers = self.routers.iter().filter_map(DirectRouteState::poll_timeout).min();
-                let arrivals =
-                    self.packets_underway.next_time().into_iter().chain(self.data_underway.next_time());
+                let arrivals = self
+                    .packets_underway
+                    .next_event_at()
+                    .into_iter()
+                    .chain(self.data_underway.next_event_at());
                 let at = timers.into_iter().chain(arrivals).min().unwrap_or(next);
                 self.now = at.clamp(self.now, next);
                 if at > next {
                     break;
                 }
-                while let Some(data) = self.data_underway.pop_due(self.now) {
+                while let Some(data) = self.data_underway.pop_due_event(self.now) {
                     self.receive_data(&data);
                 }
-                while let Some(packet) = self.packets_underway.pop_due(self.now) {
+                while let Some(packet) = self.packets_underway.pop_due_event(self.now) {
                     self.deliver_packet(packet);
                 }
                 for number in 0..self.routers.len() {

@@ -1,7 +1,7 @@
 //! The tunnel of each flow, and the flows that move when tunnels or weights change.
 
 use carnet_base::Rng;
-use carnet_mobility::flow::{Ipv6Selector, Range, TrafficSelector};
+use carnet_mobility::flow::{Ipv6Selector, TrafficSelector, ValueRange};
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
@@ -126,7 +126,7 @@ fn new_address_of_a_member_moves_no_flow() {
 fn failover_rule_uses_first_working_tunnel_then_next_rule() {
     let port = |port| {
         Some(TrafficSelector::Ipv6(Ipv6Selector {
-            source_port: Some(Range::single(port)),
+            source_port: Some(ValueRange::single(port)),
             ..Default::default()
         }))
     };
@@ -185,8 +185,8 @@ fn malformed_packets_still_get_a_tunnel() {
     for length in 40..200 {
         for _ in 0..50 {
             let mut packet = udp_packet(9, &[0; 200]);
-            packet[6] = rng.u64() as u8;
-            packet[40..].iter_mut().for_each(|octet| *octet = rng.u64() as u8);
+            packet[6] = rng.random_u64() as u8;
+            packet[40..].iter_mut().for_each(|octet| *octet = rng.random_u64() as u8);
             packet.truncate(length);
             assert!(matches!(choose_tunnels(&mut one, &packet, &[1, 2]), TunnelChoice::One(_)));
         }

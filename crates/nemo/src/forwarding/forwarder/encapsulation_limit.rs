@@ -10,7 +10,7 @@
 //! This station does not add the option itself: it would cost 8 octets of every packet, and the count of
 //! nested headers is enough.
 
-use carnet_wire::extension::Extensions;
+use carnet_wire::extension::ExtensionHeaders;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -83,13 +83,13 @@ pub(super) fn encapsulation_limit_of(header: &Header, packet: &[u8]) -> Option<(
     if header.next_header != protocol::DESTINATION_OPTIONS || inner_packet::is_ipv4(packet) {
         return None;
     }
-    let extensions = Extensions::parse(packet).ok()?;
+    let extensions = ExtensionHeaders::parse(packet).ok()?;
     extensions.tunnel_encapsulation_limit.zip(extensions.tunnel_encapsulation_limit_offset)
 }
 
 #[cfg(test)]
 mod tests {
-    use carnet_wire::extension::encapsulation_limit_destination;
+    use carnet_wire::extension::emit_encapsulation_limit_options_header;
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
     fn nesting_counter_counts_headers_after_options_and_in_fragments() {
         let deep = [
             extension_header(protocol::DESTINATION_OPTIONS),
-            encapsulation_limit_destination(protocol::IPV6, 3).to_vec(),
+            emit_encapsulation_limit_options_header(protocol::IPV6, 3).to_vec(),
             extension_header(protocol::FRAGMENT),
             first_fragment_header(false),
             extension_header(protocol::IPV6),

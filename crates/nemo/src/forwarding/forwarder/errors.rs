@@ -3,9 +3,9 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{Endpoint, Time};
-use carnet_wire::extension::SEQUENCE_DESTINATION_LEN;
+use carnet_wire::extension::SEQUENCE_OPTIONS_HEADER_LEN;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
-use carnet_wire::icmpv6::ErrorMessage;
+use carnet_wire::icmpv6::Icmpv6ErrorMessage;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol, tunnel_flow_label};
 
 use super::{ErrorOutcome, FORGERY_ERROR_INTERVAL, Forwarder};
@@ -30,7 +30,7 @@ impl Forwarder {
         now: Time,
         source: Ipv6Addr,
         local: Ipv6Addr,
-        error: ErrorMessage,
+        error: Icmpv6ErrorMessage,
         invoking: &[u8],
     ) -> ErrorOutcome {
         let Ok(outer) = Header::parse(invoking) else { return ErrorOutcome::Foreign };
@@ -54,12 +54,14 @@ impl Forwarder {
         });
         let (outcome, relayed) = match error {
             // RFC 8201 4: ignore an MTU below 1280, because it is invalid.
-            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.ignore_too_big_until => {
+            Icmpv6ErrorMessage::PacketTooBig { mtu }
+                if mtu < MIN_MTU as u32 || now < self.ignore_too_big_until =>
+            {
                 return ErrorOutcome::Handled;
             }
-            ErrorMessage::PacketTooBig { mtu } => {
+            Icmpv6ErrorMessage::PacketTooBig { mtu } => {
                 let room = mtu - HEADER_LEN as u32;
-                let relayed = ErrorMessage::PacketTooBig { mtu: room.max(min_mtu as u32) };
+                let relayed = Icmpv6ErrorMessage::PacketTooBig { mtu: room.max(min_mtu as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
             }
             // While an attacker guesses flow labels, the forwarder ignores the error. If the direct route is
@@ -69,14 +71,15 @@ impl Forwarder {
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
             }
             // RFC 2473 8.3: after any error inside the tunnel the inner destination is unreachable.
-            ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
-                (self.judge_error(now, source, ends, error), ErrorMessage::DestinationUnreachable { code: 3 })
-            }
-            ErrorMessage::ParameterProblem { .. } => return self.judge_error(now, source, ends, error),
+            Icmpv6ErrorMessage::DestinationUnreachable { .. } | Icmpv6ErrorMessage::TimeExceeded { .. } => (
+                self.judge_error(now, source, ends, error),
+                Icmpv6ErrorMessage::DestinationUnreachable { code: 3 },
+            ),
+            Icmpv6ErrorMessage::ParameterProblem { .. } => return self.judge_error(now, source, ends, error),
         };
         if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
             let fits = inner_packet::read_truncated_header(quoted).is_ok_and(|(_, length)| length <= min_mtu);
-            if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
+            if !(fits && matches!(relayed, Icmpv6ErrorMessage::PacketTooBig { .. })) {
                 let speaker = self.error_source_address(&inner, local);
                 self.send_error(now, speaker, relayed, quoted);
             }
@@ -92,11 +95,12 @@ impl Forwarder {
         now: Time,
         source: Ipv6Addr,
         ends: TunnelEnds,
-        error: ErrorMessage,
+        error: Icmpv6ErrorMessage,
     ) -> ErrorOutcome {
         let says_so = matches!(
             error,
-            ErrorMessage::DestinationUnreachable { code: 4 } | ErrorMessage::ParameterProblem { code: 1, .. }
+            Icmpv6ErrorMessage::DestinationUnreachable { code: 4 }
+                | Icmpv6ErrorMessage::ParameterProblem { code: 1, .. }
         );
         let by_home_agent =
             self.tunnel_end_of(ends) == Some(TunnelEnd::MobileRouter) && ends.1 == Endpoint::Ipv6(source);
@@ -140,7 +144,7 @@ impl Forwarder {
             protocol::DESTINATION_OPTIONS
                 if matches!(rest.first(), Some(&(protocol::IPV6 | protocol::IPV4))) =>
             {
-                rest.get(SEQUENCE_DESTINATION_LEN..)?
+                rest.get(SEQUENCE_OPTIONS_HEADER_LEN..)?
             }
             _ => return None,
         };

@@ -7,7 +7,7 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use carnet_base::Few;
+use carnet_base::SmallList;
 use carnet_mobility::SessionPeer;
 use carnet_wire::ipv6::MIN_MTU;
 use ipnet::Ipv6Net;
@@ -47,7 +47,7 @@ impl TunnelTraffic {
 /// Path between two tunnel ends. All bindings with this care-of address share it.
 #[derive(Debug)]
 pub(super) struct TunnelPath {
-    pub(super) tunnels_of_bindings: Few<Arc<Tunnel>>,
+    pub(super) tunnels_of_bindings: SmallList<Arc<Tunnel>>,
     /// Smallest MTU of the bindings on the path.
     pub(super) mtu: usize,
     /// Whether the forwarder reports the next packet that enters the path.
@@ -61,7 +61,7 @@ pub(super) struct TunnelPath {
 impl TunnelPath {
     fn new() -> TunnelPath {
         TunnelPath {
-            tunnels_of_bindings: Few::new(),
+            tunnels_of_bindings: SmallList::new(),
             mtu: MIN_MTU,
             is_watched: false,
             last_fragment_identification: None,
@@ -209,7 +209,7 @@ impl BindingTunnels {
 pub(super) struct FullBinding {
     /// Address of the home agent, as the distribution names it.
     home_agent: Ipv6Addr,
-    tunnels: Few<Arc<Tunnel>>,
+    tunnels: SmallList<Arc<Tunnel>>,
     /// Tunnel that was last set as transmitting; `None` if no tunnel transmits.
     last_transmitting_tunnel: Option<Arc<Tunnel>>,
     /// Tunnel that the prefix tables have for the prefixes of the binding; `None` if they have none.
@@ -223,7 +223,7 @@ impl Default for FullBinding {
     fn default() -> FullBinding {
         FullBinding {
             home_agent: Ipv6Addr::UNSPECIFIED,
-            tunnels: Few::new(),
+            tunnels: SmallList::new(),
             last_transmitting_tunnel: None,
             tunnel_in_prefix_table: None,
             distributor: None,
@@ -312,7 +312,7 @@ impl Forwarder {
     /// Sets the rules that select the tunnel of each packet.
     pub fn set_distribution(&mut self, distribution: &FlowDistribution) {
         let name = (distribution.end, distribution.home_address);
-        let sequence = self.rng.u64() as u32;
+        let sequence = self.rng.random_u64() as u32;
         // Continue the sequence of numbers although all other state of the binding is new: the other end
         // still has the last numbers in its window.
         self.duplication_states

@@ -162,16 +162,16 @@ fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
     let local = address("2001:db8:f1::10");
     let broken = ErrorOutcome::Broken(tunnel_ends("2001:db8:f1::10", "2001:db8:f2::20"));
     for error in [
-        ErrorMessage::DestinationUnreachable { code: 0 },
-        ErrorMessage::TimeExceeded { code: 0 },
-        ErrorMessage::ParameterProblem { code: 1, pointer: 6 },
+        Icmpv6ErrorMessage::DestinationUnreachable { code: 0 },
+        Icmpv6ErrorMessage::TimeExceeded { code: 0 },
+        Icmpv6ErrorMessage::ParameterProblem { code: 1, pointer: 6 },
     ] {
         assert_eq!(router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice()), broken);
         assert_eq!(next_caused_packet(&mut router), None);
     }
     // The error quotes a packet with another flow label, which this router has not sent.
     buffer.as_mut_slice()[3] ^= 1;
-    let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
+    let unreachable = Icmpv6ErrorMessage::DestinationUnreachable { code: 0 };
     assert_eq!(
         router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice()),
         ErrorOutcome::Handled
@@ -196,14 +196,16 @@ fn icmp_error_from_home_agent_about_own_packet_is_a_refusal() {
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let (local, agent) = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
     let refused = ErrorOutcome::Refused(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"));
-    let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
-    let no_protocol = ErrorMessage::ParameterProblem { code: 1, pointer: 6 };
+    let no_tunnel = Icmpv6ErrorMessage::DestinationUnreachable { code: 4 };
+    let no_protocol = Icmpv6ErrorMessage::ParameterProblem { code: 1, pointer: 6 };
     for error in [no_tunnel, no_protocol] {
         assert_eq!(router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice()), refused);
         let elsewhere = router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice());
         assert_eq!(elsewhere, ErrorOutcome::Handled);
     }
-    for error in [ErrorMessage::DestinationUnreachable { code: 1 }, ErrorMessage::TimeExceeded { code: 0 }] {
+    for error in
+        [Icmpv6ErrorMessage::DestinationUnreachable { code: 1 }, Icmpv6ErrorMessage::TimeExceeded { code: 0 }]
+    {
         let other = router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice());
         assert_eq!(other, ErrorOutcome::Handled);
     }
@@ -284,7 +286,7 @@ fn unregistered_router_answers_hosts_with_icmp_errors() {
     let (header, message) = Header::parse_packet(&answer).expect("packet");
     assert_eq!(header.destination, address("2001:db8:a::5"));
     let (error, _) = icmpv6::parse_error(message).expect("error");
-    assert_eq!(error, ErrorMessage::DestinationUnreachable { code: 3 });
+    assert_eq!(error, Icmpv6ErrorMessage::DestinationUnreachable { code: 3 });
     let mut stranger = packet("2001:db8:77::5", "2001:db8:99::1", 100);
     assert_eq!(encapsulate(&mut router, &mut stranger), ForwardingVerdict::from(TunnelDropReason::NoTunnel));
     assert_eq!(router.poll_output(), None);
@@ -297,7 +299,7 @@ fn forwarder_answers_large_packets_with_packet_too_big() {
         let answer = next_caused_packet(forwarder)?;
         let (_, message) = Header::parse_packet(&answer).ok()?;
         match icmpv6::parse_error(message).ok()?.0 {
-            ErrorMessage::PacketTooBig { mtu } => Some(mtu),
+            Icmpv6ErrorMessage::PacketTooBig { mtu } => Some(mtu),
             _ => None,
         }
     };
@@ -316,7 +318,7 @@ fn forwarder_answers_large_packets_with_packet_too_big() {
         Time::ZERO,
         ROUTER_ON_PATH,
         local,
-        ErrorMessage::PacketTooBig { mtu: 1300 },
+        Icmpv6ErrorMessage::PacketTooBig { mtu: 1300 },
         &outer,
     );
     assert_eq!(outcome, ErrorOutcome::PathMtu(ends, 1260));
@@ -377,7 +379,13 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
     encapsulate(&mut router, &mut buffer);
     let outer = buffer.as_slice().to_vec();
     let mut tell = |invoking: &[u8], mtu| {
-        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, ErrorMessage::PacketTooBig { mtu }, invoking)
+        router.handle_error(
+            Time::ZERO,
+            ROUTER_ON_PATH,
+            local,
+            Icmpv6ErrorMessage::PacketTooBig { mtu },
+            invoking,
+        )
     };
     let learnt = ErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
     // RFC 8201 4: the forwarder ignores an MTU below the minimum.
@@ -405,7 +413,7 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
     }
     assert_eq!(tell(&outer, 1300), ErrorOutcome::Handled, "somebody is guessing");
     let later = Time::ZERO + FORGERY_ERROR_INTERVAL;
-    let message = ErrorMessage::PacketTooBig { mtu: 1300 };
+    let message = Icmpv6ErrorMessage::PacketTooBig { mtu: 1300 };
     assert_eq!(router.handle_error(later, ROUTER_ON_PATH, local, message, &outer), learnt);
 }
 
@@ -429,7 +437,7 @@ fn forwarder_ignores_packet_too_big_that_quotes_only_a_fragment_number() {
         let mut quoted = seen[..HEADER_LEN].to_vec();
         quoted[6] = protocol::FRAGMENT;
         quoted.extend_from_slice(&forged.emit());
-        let message = ErrorMessage::PacketTooBig { mtu: 1280 };
+        let message = Icmpv6ErrorMessage::PacketTooBig { mtu: 1280 };
         let outcome = agent.handle_error(Time::ZERO, ROUTER_ON_PATH, local, message, &quoted);
         assert_eq!(outcome, ErrorOutcome::Handled, "{identification}");
     }
@@ -522,7 +530,8 @@ fn forwarder_obeys_tunnel_encapsulation_limit() {
     let limited = |limit: u8, length: usize| {
         let mut octets = packet("2001:db8:a::5", "2001:db8:99::1", length).as_slice().to_vec();
         octets[6] = protocol::DESTINATION_OPTIONS;
-        octets[40..48].copy_from_slice(&encapsulation_limit_destination(protocol::NO_NEXT_HEADER, limit));
+        octets[40..48]
+            .copy_from_slice(&emit_encapsulation_limit_options_header(protocol::NO_NEXT_HEADER, limit));
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(&octets);
         buffer
@@ -531,7 +540,7 @@ fn forwarder_obeys_tunnel_encapsulation_limit() {
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let outer = Header::parse(buffer.as_slice()).expect("header");
     assert_eq!((outer.next_header, usize::from(outer.payload_length)), (protocol::DESTINATION_OPTIONS, 108));
-    let extensions = carnet_wire::extension::Extensions::parse(buffer.as_slice()).expect("extensions");
+    let extensions = carnet_wire::extension::ExtensionHeaders::parse(buffer.as_slice()).expect("extensions");
     assert_eq!((extensions.tunnel_encapsulation_limit, extensions.upper_layer_offset), (Some(1), 48));
     let ends = (outer.destination.into(), outer.source.into());
     agent.decapsulate(ends, 0, None, extensions.upper_layer_offset, &mut buffer).expect("comes out");
@@ -541,14 +550,14 @@ fn forwarder_obeys_tunnel_encapsulation_limit() {
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::Nesting));
     let error = next_caused_packet(&mut router).expect("an error");
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
-    assert_eq!(said, ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
+    assert_eq!(said, Icmpv6ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
 
     // The Tunnel Encapsulation Limit option takes 8 octets of the tunnel's MTU.
     let mut buffer = limited(1, 1460);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
     let error = next_caused_packet(&mut router).expect("an error");
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
-    assert_eq!(said, ErrorMessage::PacketTooBig { mtu: 1452 });
+    assert_eq!(said, Icmpv6ErrorMessage::PacketTooBig { mtu: 1452 });
 }
 
 #[test]

@@ -431,7 +431,7 @@ impl PathMtus {
                 let (target, current) = (path.target_size(now), path.effective_mtu());
                 let known = path.unproven_mtu.take().map_or(current, NonZeroU32::get);
                 let limits = SizeLimits::for_path(ends.1, path.is_encrypted);
-                let search = PathMtuSearch::new(self.rng.u64(), limits, target, known);
+                let search = PathMtuSearch::new(self.rng.random_u64(), limits, target, known);
                 path.search = Some(Box::new(search));
             }
             let Some(search) = path.search.as_mut() else { continue };

@@ -8,7 +8,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
-use carnet_wire::icmpv6::{self, types};
+use carnet_wire::icmpv6::{self, message_type};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
 /// Octets of Type, Code, Checksum, Identifier and Sequence Number.
@@ -29,7 +29,7 @@ pub(super) struct ProbeAnswer {
 /// search tries).
 pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: ProbeAnswer) -> Vec<u8> {
     let ProbeAnswer { token, round, size } = probe;
-    let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
+    let mut message = vec![message_type::ECHO_REQUEST, 0, 0, 0];
     // The Identifier has no meaning, because the token identifies the probe.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&round.to_be_bytes());
@@ -37,7 +37,7 @@ pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: ProbeAnswer) 
     message.extend_from_slice(&size.to_be_bytes());
     let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(HEADER_LEN);
     message.resize(length.clamp(message.len(), usize::from(u16::MAX)), 0);
-    icmpv6::packet(source, destination, icmpv6::DEFAULT_HOP_LIMIT, message)
+    icmpv6::emit_packet(source, destination, icmpv6::DEFAULT_HOP_LIMIT, message)
 }
 
 /// Reads an Echo Reply, or its first fragment, as the answer to a probe; `None` for another packet. The
@@ -54,7 +54,7 @@ pub(super) fn parse_answer(packet: &[u8]) -> Option<ProbeAnswer> {
         next_header = fragment.next_header;
         message = message.get(FRAGMENT_HEADER_LEN..)?;
     }
-    if next_header != protocol::ICMPV6 || message.first() != Some(&types::ECHO_REPLY) {
+    if next_header != protocol::ICMPV6 || message.first() != Some(&message_type::ECHO_REPLY) {
         return None;
     }
     let round = u16::from_be_bytes(message.get(6..ECHO_LEN)?.try_into().ok()?);
@@ -76,7 +76,7 @@ mod tests {
         let request = emit(here, there, probe);
         assert_eq!(request.len(), 1460);
         assert_eq!(parse_answer(&request), None, "a request is no answer");
-        let reply = icmpv6::echo_reply(&request).expect("a valid request");
+        let reply = icmpv6::answer_echo_request(&request).expect("a valid request");
         assert_eq!(parse_answer(&reply), Some(probe));
         let pieces = cut_into_fragments(&reply, 1280, 9);
         assert_eq!(pieces.iter().map(|p| parse_answer(p)).collect::<Vec<_>>(), [Some(probe), None]);

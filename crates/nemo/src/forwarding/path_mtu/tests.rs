@@ -138,7 +138,7 @@ fn unproven_mtu_starts_search_and_lowers_nothing() {
             .collect()
     };
     mtus.send_due_probes(Time::ZERO);
-    let answer = carnet_wire::icmpv6::echo_reply(&sizes(&mut mtus)[0]).expect("a probe");
+    let answer = carnet_wire::icmpv6::answer_echo_request(&sizes(&mut mtus)[0]).expect("a probe");
     assert!(mtus.handle_inner_packet(Time::ZERO, path, &answer));
     assert_eq!(mtus.effective_mtu(path), Some(1472));
     for mtu in [1500, 1501, u32::MAX] {
@@ -152,7 +152,7 @@ fn unproven_mtu_starts_search_and_lowers_nothing() {
     let probes = sizes(&mut mtus);
     assert_eq!(probes.iter().map(Vec::len).collect::<Vec<_>>(), [1472, 1272]);
     // The ICMP message was wrong: the path still carries the larger size.
-    let answer = carnet_wire::icmpv6::echo_reply(&probes[0]).expect("a probe");
+    let answer = carnet_wire::icmpv6::answer_echo_request(&probes[0]).expect("a probe");
     assert!(mtus.handle_inner_packet(Time::ZERO, path, &answer));
     assert_eq!(mtus.effective_mtu(path), Some(1472));
     // The ICMP message was right: the path carries only the smaller size.
@@ -161,7 +161,7 @@ fn unproven_mtu_starts_search_and_lowers_nothing() {
     for _ in 0..10 {
         mtus.handle_timeout(now);
         for probe in sizes(&mut mtus).iter().filter(|probe| probe.len() <= 1272) {
-            let answer = carnet_wire::icmpv6::echo_reply(probe).expect("a probe");
+            let answer = carnet_wire::icmpv6::answer_echo_request(probe).expect("a probe");
             assert!(mtus.handle_inner_packet(now, path, &answer));
         }
         now += Duration::from_millis(500);

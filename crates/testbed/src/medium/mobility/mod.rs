@@ -184,7 +184,7 @@ mod tests {
             ["1e308", "-1e308", "NaN", "inf", "1e-308", "\"", "<", ">", "/", "-->", "4294967296", "\u{e9}"];
         let origin = MapOrigin::new(48.8375, 2.1008);
         let mut rng = carnet_base::Rng::new(7);
-        let mut below = |count: usize| usize::from(rng.u16()) % count.max(1);
+        let mut below = |count: usize| usize::from(rng.random_u16()) % count.max(1);
         let mut taken = 0;
         for round in 0..20_000 {
             let mut text = (if round % 2 == 0 { FCD_FILE } else { NS2_FILE }).to_owned();
@@ -206,8 +206,9 @@ mod tests {
                         let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.position_at(seconds));
                         let trace = track.position_trace(&origin, 1_700_000_000.0);
                         // Count the traces that the station accepts; it refuses a place off the globe.
-                        taken +=
-                            usize::from(carnet_linux::position::trace::PositionTrace::parse(&trace).is_ok());
+                        taken += usize::from(
+                            carnet_linux::position::position_trace::PositionTrace::parse(&trace).is_ok(),
+                        );
                     }
                 }
                 Err(mistake) => {

@@ -315,7 +315,7 @@ async fn events_of_an_ending_process_do_not_count_for_the_next() {
         socket_directory: "/nonexistent".into(),
         name: "north".into(),
     };
-    let config = SeatConfig::new("anna", vec!["anna".into()]);
+    let config = LeadershipConfig::new("anna", vec!["anna".into()]);
     let mut keeper =
         SeatKeeper::new("north".into(), config, 1, place, recipe.clone(), watch::channel(Ok(())).1);
     let (transactions, mut made) = unbounded_channel();
@@ -323,12 +323,12 @@ async fn events_of_an_ending_process_do_not_count_for_the_next() {
     keeper.carry_out_actions();
     keeper.handle_store_message(StoreMessage::Snapshot(
         1,
-        SeatSnapshot { revision: 5, ..SeatSnapshot::default() },
+        StoreSnapshot { revision: 5, ..StoreSnapshot::default() },
     ));
     keeper.carry_out_actions();
     let (id, taking) = made.try_recv().expect("nobody has the seat");
     keeper.handle_store_message(StoreMessage::Outcome(id, TransactionOutcome::Done(6)));
-    let event = Event { key: StoreKey::Owner, value: Some(taking.token.to_text()) };
+    let event = StoreEvent { key: StoreKey::Owner, value: Some(taking.token.to_text()) };
     keeper.handle_store_message(StoreMessage::Events(1, BTreeMap::from([(6, vec![event])])));
     keeper.carry_out_actions();
     assert!(

@@ -16,10 +16,10 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 
-use super::packets::{address, inside_ipv4};
+use super::packets::{encapsulated_in_ipv4, parse_address};
 use crate::fast_path::bpf_programs::{AttachmentKind, LoadedPrograms, find_program, load_program};
-use crate::fast_path::policy::RoutingKnowledge;
-use crate::fast_path::{FastPathConfig, InterfaceRoles, rules};
+use crate::fast_path::routing_knowledge::RoutingKnowledge;
+use crate::fast_path::{FastPathConfig, InterfaceRoles, flow_rules};
 use crate::netlink::{LinkInfo, NetlinkRequests, RoutingFields};
 
 pub(super) const HOME_AGENT: &str = "2001:db8:1::1";
@@ -84,7 +84,7 @@ pub(super) const HOME_AGENT_SETUP: &str = "
 
 /// Treatment of a packet by a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ProgramAction {
+pub(super) enum ProgramOutcome {
     /// The program sent this frame.
     Sent(Vec<u8>),
     /// The program left the packet unchanged. The value is the name of the counter that it incremented.
@@ -101,7 +101,7 @@ fn set_sysctl(switch: &str, value: &str) {
 }
 
 /// Returns whether this machine cannot run the programs, and prints why.
-fn is_unable_to_run() -> bool {
+fn has_reason_to_skip() -> bool {
     static SKIP_REASON: LazyLock<Option<String>> = LazyLock::new(|| {
         let refusal = std::thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)
@@ -124,7 +124,7 @@ fn is_unable_to_run() -> bool {
 /// network namespace. For a home agent, `body` runs also with cached next hops. If the machine cannot create
 /// a namespace, prints that the test is skipped.
 pub(super) fn run_on_every_bench(body: impl Fn(&mut TestBench) + Copy + Send + 'static) {
-    if is_unable_to_run() {
+    if has_reason_to_skip() {
         return;
     }
     for kind in [AttachmentKind::Tc, AttachmentKind::Xdp] {
@@ -208,7 +208,7 @@ impl TestBench {
             set_sysctl("wan0/forwarding", "0");
             set_sysctl("wan1/forwarding", "0");
         }
-        crate::settings::forward_ipv4_from("carnet0").unwrap();
+        crate::kernel_settings::forward_ipv4_from("carnet0").unwrap();
         let mut requests = NetlinkRequests::open().unwrap();
         let links: BTreeMap<_, _> = requests
             .link_requests()
@@ -223,11 +223,11 @@ impl TestBench {
             TunnelEnd::MobileRouter => InterfaceRoles {
                 lan_interfaces: vec!["lan0".into()],
                 uplinks: vec!["wan0".into(), "wan1".into()],
-                home_agent: false,
+                is_home_agent: false,
                 direct_routes_enabled: false,
             },
             TunnelEnd::HomeAgent | TunnelEnd::Direct => {
-                InterfaceRoles { home_agent: true, ..InterfaceRoles::default() }
+                InterfaceRoles { is_home_agent: true, ..InterfaceRoles::default() }
             }
         };
         let forwarder = Forwarder::new(&mut Rng::new(77));
@@ -249,7 +249,7 @@ impl TestBench {
             routing_knowledge: None,
             requests,
         };
-        bench.set_tunnel(bench.tunnel_over(0, true));
+        bench.set_tunnel(bench.ipv6_tunnel_over_uplink(0, true));
         bench
     }
 
@@ -257,7 +257,7 @@ impl TestBench {
     /// next hops.
     fn record_routing_fields(&mut self) {
         let mut routing = RoutingKnowledge::default();
-        routing.read_all_routing(&mut self.programs, &mut self.requests).unwrap();
+        routing.read_all_routes_and_rules(&mut self.programs, &mut self.requests).unwrap();
         self.routing_knowledge = Some(routing);
     }
 
@@ -272,7 +272,7 @@ impl TestBench {
         heard.removed_source_or_multipath_route = true;
         routing.handle_changes(&mut self.programs, &mut self.requests, heard).unwrap();
         if routing.may_remove_obstacle() {
-            routing.read_all_routing(&mut self.programs, &mut self.requests).unwrap();
+            routing.read_all_routes_and_rules(&mut self.programs, &mut self.requests).unwrap();
         }
     }
 
@@ -281,15 +281,15 @@ impl TestBench {
     }
 
     /// Returns the binding's IPv6 tunnel over the care-of address with index `way`.
-    pub(super) fn tunnel_over(&self, way: usize, transmit: bool) -> Tunnel {
-        let ends = (address(CARE_OF_ADDRESSES[way]), address(HOME_AGENT));
+    pub(super) fn ipv6_tunnel_over_uplink(&self, way: usize, transmit: bool) -> Tunnel {
+        let ends = (parse_address(CARE_OF_ADDRESSES[way]), parse_address(HOME_AGENT));
         let (local, remote) = match self.station_end {
             TunnelEnd::MobileRouter => ends,
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (ends.1, ends.0),
         };
         Tunnel {
             end: self.station_end,
-            home_address: address(HOME_ADDRESS),
+            home_address: parse_address(HOME_ADDRESS),
             bid: u16::try_from(way + 1).ok(),
             local: local.into(),
             remote: remote.into(),
@@ -303,7 +303,7 @@ impl TestBench {
     }
 
     /// Returns a tunnel inside IPv4 or UDP over the care-of address with index `way`, and opens its socket.
-    pub(super) fn tunnel_in_ipv4(&mut self, udp: bool, way: usize, transmit: bool) -> Tunnel {
+    pub(super) fn ipv4_tunnel_over_uplink(&mut self, udp: bool, way: usize, transmit: bool) -> Tunnel {
         let end = |udp_end: String, plain: &str| match udp {
             true => Endpoint::Udp(udp_end.parse().unwrap()),
             false => Endpoint::Ipv4(plain.parse().unwrap()),
@@ -319,27 +319,27 @@ impl TestBench {
             TunnelEnd::MobileRouter => self.interface_index(["wan0", "wan1"][way]),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => 0,
         };
-        self.programs.table.set_socket(local, Some(index));
-        Tunnel { local, remote, ..self.tunnel_over(way, transmit) }
+        self.programs.binding_table.set_socket_interface(local, Some(index));
+        Tunnel { local, remote, ..self.ipv6_tunnel_over_uplink(way, transmit) }
     }
 
-    pub(super) fn distribute(&mut self, distribution: &FlowDistribution) {
+    pub(super) fn set_distribution(&mut self, distribution: &FlowDistribution) {
         let key = self.slow_path.flow_label_key();
-        let rules = rules::rules(&FlowDistributor::new(distribution, None, key));
+        let rules = flow_rules::flow_rules_of(&FlowDistributor::new(distribution, None, key));
         let binding = (distribution.end, distribution.home_address);
-        self.programs.table.set_distribution(binding, Some(rules));
+        self.programs.binding_table.set_distribution(binding, Some(rules));
         self.programs.commit_entries().unwrap();
         self.slow_path.set_distribution(distribution);
     }
 
     pub(super) fn set_tunnel(&mut self, tunnel: Tunnel) {
-        self.programs.table.set_tunnel(&tunnel.clone().into());
+        self.programs.binding_table.set_tunnel(&tunnel.clone().into());
         self.programs.commit_entries().unwrap();
         self.slow_path.set_tunnel(tunnel);
     }
 
-    pub(super) fn remove(&mut self, tunnel: &Tunnel) {
-        self.programs.table.remove(tunnel);
+    pub(super) fn remove_tunnel(&mut self, tunnel: &Tunnel) {
+        self.programs.binding_table.remove_tunnel(tunnel);
         self.programs.commit_entries().unwrap();
         self.slow_path.remove_tunnel(tunnel);
     }
@@ -429,7 +429,7 @@ impl TestBench {
     }
 
     /// Runs a program and returns its action. Panics if verdict, frame and counters contradict each other.
-    pub(super) fn program_action(&mut self, program: &str, interface: &str, frame: &[u8]) -> ProgramAction {
+    pub(super) fn program_outcome(&mut self, program: &str, interface: &str, frame: &[u8]) -> ProgramOutcome {
         let (verdict, out) = self.run_program(program, interface, frame);
         let reason = self.last_counted_reason();
         let (pass, redirect) = match self.kind {
@@ -438,11 +438,11 @@ impl TestBench {
         };
         if verdict == pass {
             assert_eq!(out, frame, "{program} changed what it left alone");
-            return ProgramAction::Left(reason);
+            return ProgramOutcome::Left(reason);
         }
         assert_eq!(verdict, redirect, "{program}: verdict for {frame:x?}");
         assert_eq!(reason, "", "{program} counted what it sent on");
-        ProgramAction::Sent(out)
+        ProgramOutcome::Sent(out)
     }
 
     /// Returns the reason for which the programs left a packet to the slow path: the counter that increased
@@ -493,7 +493,7 @@ impl TestBench {
                     buffer.as_slice().to_vec()
                 }
                 ForwardingVerdict::Encapsulate { local, remote, may_fragment: false, .. } => {
-                    inside_ipv4(local, remote, header.traffic_class, buffer.as_slice())
+                    encapsulated_in_ipv4(local, remote, header.traffic_class, buffer.as_slice())
                 }
                 _ => return None,
             }
@@ -537,14 +537,14 @@ impl TestBench {
         (local, remote): (Endpoint, Endpoint),
         class: u8,
         inner: &[u8],
-    ) -> ProgramAction {
-        let packet = inside_ipv4(remote, local, class, inner);
-        let did = self.program_action(
+    ) -> ProgramOutcome {
+        let packet = encapsulated_in_ipv4(remote, local, class, inner);
+        let did = self.program_outcome(
             self.exit_program_and_interface().0,
             interface,
             &super::packets::ethernet_frame(0x0800, &packet),
         );
-        if let ProgramAction::Sent(sent) = &did {
+        if let ProgramOutcome::Sent(sent) = &did {
             let expected = self.expected_ipv4_packet((local, remote), class, inner);
             assert_eq!(Some(&sent[14..]), expected.as_deref(), "{inner:x?}");
         }
@@ -552,13 +552,13 @@ impl TestBench {
     }
 
     /// Runs the program for packets that go into the tunnel on an IPv6 packet.
-    pub(super) fn run_on_packet_into_tunnel(&mut self, packet: &[u8]) -> ProgramAction {
+    pub(super) fn run_on_packet_into_tunnel(&mut self, packet: &[u8]) -> ProgramOutcome {
         let (program, interface) = self.entrance_program_and_interface();
         self.run_and_compare(program, interface, packet, false)
     }
 
     /// Runs the program for packets that come out of the tunnel on a tunnelled packet.
-    pub(super) fn run_on_packet_out_of_tunnel(&mut self, packet: &[u8]) -> ProgramAction {
+    pub(super) fn run_on_packet_out_of_tunnel(&mut self, packet: &[u8]) -> ProgramOutcome {
         let (program, interface) = self.exit_program_and_interface();
         self.run_and_compare(program, interface, packet, true)
     }
@@ -569,9 +569,9 @@ impl TestBench {
         interface: &str,
         packet: &[u8],
         tunnelled: bool,
-    ) -> ProgramAction {
-        let did = self.program_action(program, interface, &super::packets::ethernet_frame(0x86dd, packet));
-        if let ProgramAction::Sent(sent) = &did {
+    ) -> ProgramOutcome {
+        let did = self.program_outcome(program, interface, &super::packets::ethernet_frame(0x86dd, packet));
+        if let ProgramOutcome::Sent(sent) = &did {
             self.assert_equals_slow_path(packet, tunnelled, sent);
         }
         did

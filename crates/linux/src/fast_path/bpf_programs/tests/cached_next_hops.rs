@@ -1,9 +1,9 @@
 //! Tests the cached next hops of a home agent's bindings. A cached next hop must be right for every packet
 //! that uses it, and must become invalid when routes, rules, neighbours or bindings change.
 
-use super::bench::{ProgramAction, TestBench, run_ip, run_on_every_bench};
+use super::bench::{ProgramOutcome, TestBench, run_ip, run_on_every_bench};
 use super::packets::*;
-use super::routing_changes::{is_sent, pin_to_one_processor};
+use super::routing_changes::{is_frame_sent, pin_to_one_processor};
 use crate::fast_path::bpf_programs::AttachmentKind;
 
 /// A second host of the mobile network, besides `HOST_ADDRESS`.
@@ -26,12 +26,12 @@ fn is_next_hop_cached(bench: &mut TestBench, destination: &str) -> bool {
     run_ip(&format!("-6 rule add {rule}"));
     let did = bench.run_on_packet_into_tunnel(&packet_of_new_flow(destination));
     run_ip(&format!("-6 rule del {rule}"));
-    assert!(is_sent(&did) || did == ProgramAction::Left("route"), "{did:?}");
-    is_sent(&did)
+    assert!(is_frame_sent(&did) || did == ProgramOutcome::Left("route"), "{did:?}");
+    is_frame_sent(&did)
 }
 
-fn is_sent_to(bench: &mut TestBench, destination: &str) -> bool {
-    is_sent(&bench.run_on_packet_into_tunnel(&packet_of_new_flow(destination)))
+fn sends_to_destination(bench: &mut TestBench, destination: &str) -> bool {
+    is_frame_sent(&bench.run_on_packet_into_tunnel(&packet_of_new_flow(destination)))
 }
 
 /// A cached next hop serves all flows and hosts of a mobile network, in both directions. One packet creates
@@ -44,31 +44,35 @@ fn cached_next_hop_serves_all_flows_and_hosts_of_network() {
         }
         pin_to_one_processor();
         assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
-        assert!(is_sent_to(bench, HOST_ADDRESS));
+        assert!(sends_to_destination(bench, HOST_ADDRESS));
         assert!(is_next_hop_cached(bench, HOST_ADDRESS) && is_next_hop_cached(bench, SECOND_HOST_ADDRESS));
         // A packet to another address in the /64 of the home address does not belong to the binding.
         let home = super::bench::HOME_ADDRESS;
-        assert!(is_sent_to(bench, home) && is_next_hop_cached(bench, home));
+        assert!(sends_to_destination(bench, home) && is_next_hop_cached(bench, home));
         assert_eq!(
             bench.run_on_packet_into_tunnel(&packet_of_new_flow("2001:db8:1::77")),
-            ProgramAction::Left("")
+            ProgramOutcome::Left("")
         );
         // The home agent accepts packets from a home address only through the tunnel of its care-of address.
         let (from, to) = bench.arriving_outer_addresses(0);
         for source in [HOST_ADDRESS, SECOND_HOST_ADDRESS, home] {
             for _ in 0..2 {
-                assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
+                assert!(is_frame_sent(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(
                     from,
                     to,
                     &udp_packet(source, CORRESPONDENT_ADDRESS, 50)
                 ))));
-                let spoofed =
-                    inside_ipv6("2001:db8:f1::11", to, &udp_packet(source, CORRESPONDENT_ADDRESS, 50));
-                assert_eq!(bench.run_on_packet_out_of_tunnel(&spoofed), ProgramAction::Left("outer_source"));
+                let spoofed = encapsulated_in_ipv6(
+                    "2001:db8:f1::11",
+                    to,
+                    &udp_packet(source, CORRESPONDENT_ADDRESS, 50),
+                );
+                assert_eq!(bench.run_on_packet_out_of_tunnel(&spoofed), ProgramOutcome::Left("outer_source"));
             }
         }
-        let stranger = inside_ipv6(from, to, &udp_packet("2001:db8:1::77", CORRESPONDENT_ADDRESS, 50));
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&stranger), ProgramAction::Left(""));
+        let stranger =
+            encapsulated_in_ipv6(from, to, &udp_packet("2001:db8:1::77", CORRESPONDENT_ADDRESS, 50));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&stranger), ProgramOutcome::Left(""));
     });
 }
 
@@ -83,14 +87,14 @@ fn program_looks_up_next_hop_before_first_packet_to_network() {
         pin_to_one_processor();
         let (from, to) = bench.arriving_outer_addresses(0);
         for _ in 0..2 {
-            assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
+            assert!(is_frame_sent(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(
                 from,
                 to,
                 &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
             ))));
         }
         assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
-        assert!(is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS));
+        assert!(sends_to_destination(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS));
     });
 }
 
@@ -108,12 +112,12 @@ fn foreign_rule_with_other_fields_disables_cached_next_hops() {
             ["ipproto udp dport 9", "from 2001:db8:c::9", "tos 0x10", "fwmark 7", "not to 2001:db8::/32"]
         {
             assert!(
-                is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                sends_to_destination(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
                 "before {rule}"
             );
             run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
-            assert!(is_sent_to(bench, HOST_ADDRESS), "{rule}");
+            assert!(sends_to_destination(bench, HOST_ADDRESS), "{rule}");
             assert!(!is_next_hop_cached(bench, HOST_ADDRESS), "{rule}");
             run_ip(&format!("-6 rule del pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
@@ -124,7 +128,10 @@ fn foreign_rule_with_other_fields_disables_cached_next_hops() {
         for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
             run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
-            assert!(is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS), "{rule}");
+            assert!(
+                sends_to_destination(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                "{rule}"
+            );
             run_ip(&format!("-6 rule del pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
         }
@@ -143,12 +150,12 @@ fn rule_about_inner_sources_is_obeyed() {
         let (from, to) = bench.arriving_outer_addresses(0);
         run_ip("-6 route add unreachable default table 77");
         for _ in 0..2 {
-            assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
+            assert!(is_frame_sent(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(
                 from,
                 to,
                 &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
             ))));
-            assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
+            assert!(is_frame_sent(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(
                 from,
                 to,
                 &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
@@ -156,14 +163,17 @@ fn rule_about_inner_sources_is_obeyed() {
             run_ip(&format!("-6 rule add pref 60 iif carnet0 from {SECOND_HOST_ADDRESS} lookup 77"));
             bench.invalidate_lookups();
             for _ in 0..2 {
-                assert!(is_sent(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(
+                assert!(is_frame_sent(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(
                     from,
                     to,
                     &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
                 ))));
-                let packet =
-                    inside_ipv6(from, to, &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50));
-                assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("route"));
+                let packet = encapsulated_in_ipv6(
+                    from,
+                    to,
+                    &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50),
+                );
+                assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramOutcome::Left("route"));
             }
             run_ip(&format!("-6 rule del pref 60 iif carnet0 from {SECOND_HOST_ADDRESS} lookup 77"));
             bench.invalidate_lookups();
@@ -188,14 +198,14 @@ fn foreign_route_inside_prefix_is_obeyed() {
         ] {
             let all = route.contains("/64");
             assert!(
-                is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, SECOND_HOST_ADDRESS),
+                sends_to_destination(bench, HOST_ADDRESS) && sends_to_destination(bench, SECOND_HOST_ADDRESS),
                 "before {route}"
             );
             run_ip(&format!("-6 route add {route}"));
             bench.invalidate_lookups();
             for _ in 0..2 {
-                assert_eq!(is_sent_to(bench, HOST_ADDRESS), !all, "{route}");
-                assert_eq!(is_sent_to(bench, SECOND_HOST_ADDRESS), !leads_away, "{route}");
+                assert_eq!(sends_to_destination(bench, HOST_ADDRESS), !all, "{route}");
+                assert_eq!(sends_to_destination(bench, SECOND_HOST_ADDRESS), !leads_away, "{route}");
             }
             // If the new route does not contain the destination, the program still caches a next hop for the
             // destination.
@@ -203,7 +213,10 @@ fn foreign_route_inside_prefix_is_obeyed() {
             run_ip(&format!("-6 route del {route}"));
             bench.invalidate_lookups();
             for host in [HOST_ADDRESS, SECOND_HOST_ADDRESS] {
-                assert!(is_sent_to(bench, host) && is_next_hop_cached(bench, host), "after {route}");
+                assert!(
+                    sends_to_destination(bench, host) && is_next_hop_cached(bench, host),
+                    "after {route}"
+                );
             }
         }
     });
@@ -223,16 +236,19 @@ fn multipath_routes_disable_cached_next_hops() {
             "2001:db8:f1::/64 from 2001:db8:1::/64 via 2001:db8:f0::9 dev ha0",
         ] {
             assert!(
-                is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                sends_to_destination(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
                 "before {route}"
             );
             run_ip(&format!("-6 route add {route}"));
             bench.invalidate_lookups();
-            assert!(is_sent_to(bench, HOST_ADDRESS) && !is_next_hop_cached(bench, HOST_ADDRESS), "{route}");
+            assert!(
+                sends_to_destination(bench, HOST_ADDRESS) && !is_next_hop_cached(bench, HOST_ADDRESS),
+                "{route}"
+            );
             run_ip(&format!("-6 route del {route}"));
             bench.invalidate_lookups();
             assert!(
-                is_sent_to(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
+                sends_to_destination(bench, HOST_ADDRESS) && is_next_hop_cached(bench, HOST_ADDRESS),
                 "after {route}"
             );
         }
@@ -248,14 +264,14 @@ fn changed_link_layer_address_updates_cached_next_hops() {
         }
         pin_to_one_processor();
         let home = super::bench::HOME_ADDRESS;
-        assert!(is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, home));
+        assert!(sends_to_destination(bench, HOST_ADDRESS) && sends_to_destination(bench, home));
         run_ip("-6 neigh replace 2001:db8:f0::1 lladdr 02:00:00:00:04:77 dev ha0");
         bench.programs.invalidate_flow_lookups().unwrap();
         let goes_to = |bench: &mut TestBench, host: &str| match bench
             .run_on_packet_into_tunnel(&packet_of_new_flow(host))
         {
-            ProgramAction::Sent(frame) => frame[5],
-            ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
+            ProgramOutcome::Sent(frame) => frame[5],
+            ProgramOutcome::Left(why) => panic!("left to the slow path: {why}"),
         };
         assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
         assert_eq!(goes_to(bench, HOST_ADDRESS), 0x77);
@@ -266,7 +282,7 @@ fn changed_link_layer_address_updates_cached_next_hops() {
         for host in [HOST_ADDRESS, home, SECOND_HOST_ADDRESS] {
             assert_eq!(
                 bench.run_on_packet_into_tunnel(&packet_of_new_flow(host)),
-                ProgramAction::Left("neighbour")
+                ProgramOutcome::Left("neighbour")
             );
         }
     });
@@ -281,25 +297,28 @@ fn changed_bindings_invalidate_cached_next_hops() {
             return;
         }
         pin_to_one_processor();
-        assert!(is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, SECOND_HOST_ADDRESS));
-        let mut other = bench.tunnel_over(1, true);
-        other.home_address = address("2001:db8:1::4321");
+        assert!(
+            sends_to_destination(bench, HOST_ADDRESS) && sends_to_destination(bench, SECOND_HOST_ADDRESS)
+        );
+        let mut other = bench.ipv6_tunnel_over_uplink(1, true);
+        other.home_address = parse_address("2001:db8:1::4321");
         other.inner = vec!["2001:db8:a::42/128".parse().unwrap()];
         bench.set_tunnel(other.clone());
         let goes_to = |bench: &mut TestBench, host: &str| match bench
             .run_on_packet_into_tunnel(&packet_of_new_flow(host))
         {
-            ProgramAction::Sent(frame) => frame[38..54].to_vec(),
-            ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
+            ProgramOutcome::Sent(frame) => frame[38..54].to_vec(),
+            ProgramOutcome::Left(why) => panic!("left to the slow path: {why}"),
         };
-        let [first, second] = super::bench::CARE_OF_ADDRESSES.map(|text| address(text).octets().to_vec());
+        let [first, second] =
+            super::bench::CARE_OF_ADDRESSES.map(|text| parse_address(text).octets().to_vec());
         for _ in 0..2 {
             assert_eq!(
                 (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
                 (first.clone(), second.clone())
             );
         }
-        bench.remove(&other);
+        bench.remove_tunnel(&other);
         for _ in 0..2 {
             assert_eq!(
                 (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
@@ -313,14 +332,14 @@ fn changed_bindings_invalidate_cached_next_hops() {
             bench.set_tunnel(other.clone());
             bench.run_on_packet_into_tunnel(&packet_of_new_flow(super::bench::HOME_ADDRESS));
             assert!(is_next_hop_cached(bench, HOST_ADDRESS));
-            bench.remove(&other);
+            bench.remove_tunnel(&other);
             bench.run_on_packet_into_tunnel(&packet_of_new_flow(super::bench::HOME_ADDRESS));
             assert!(is_next_hop_cached(bench, HOST_ADDRESS));
         }
         // One of two further bindings has the same version number as the first binding. When this binding
         // changes, the programs look up the first binding once more.
         let mut third = other.clone();
-        third.home_address = address("2001:db8:1::4322");
+        third.home_address = parse_address("2001:db8:1::4322");
         third.inner = vec!["2001:db8:c::/64".parse().unwrap()];
         let knows_again = |bench: &mut TestBench| {
             assert!(!is_next_hop_cached(bench, HOST_ADDRESS));
@@ -333,13 +352,13 @@ fn changed_bindings_invalidate_cached_next_hops() {
         bench.set_tunnel(other.clone());
         bench.set_tunnel(third.clone());
         knows_again(bench);
-        bench.remove(&third);
-        bench.remove(&other);
+        bench.remove_tunnel(&third);
+        bench.remove_tunnel(&other);
         knows_again(bench);
         // The mobile router moves to the tunnel over its other care-of address.
-        let old = bench.tunnel_over(0, false);
+        let old = bench.ipv6_tunnel_over_uplink(0, false);
         bench.set_tunnel(old);
-        let new = bench.tunnel_over(1, true);
+        let new = bench.ipv6_tunnel_over_uplink(1, true);
         bench.set_tunnel(new);
         for _ in 0..2 {
             assert_eq!(

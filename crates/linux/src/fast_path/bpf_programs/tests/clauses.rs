@@ -7,7 +7,7 @@ use carnet_nemo::forwarding::desired::TunnelEnd;
 use carnet_wire::ipv6::protocol;
 
 use super::bench::{
-    HOME_ADDRESS, HOME_AGENT, NEIGHBOUR_ADDRESSES, ProgramAction, TUNNEL_MTU, TestBench, run_on_every_bench,
+    HOME_ADDRESS, HOME_AGENT, NEIGHBOUR_ADDRESSES, ProgramOutcome, TUNNEL_MTU, TestBench, run_on_every_bench,
 };
 use super::packets::*;
 use crate::fast_path::bpf_programs::AttachmentKind;
@@ -29,13 +29,13 @@ fn inner_addresses_out_of_tunnel(bench: &TestBench) -> (&'static str, &'static s
 /// Returns a packet that arrives through the tunnel with this inner packet.
 fn tunnelled_packet(bench: &TestBench, inner: &[u8]) -> Vec<u8> {
     let (source, destination) = bench.arriving_outer_addresses(0);
-    inside_ipv6(source, destination, inner)
+    encapsulated_in_ipv6(source, destination, inner)
 }
 
-fn sent_frame(did: &ProgramAction) -> &[u8] {
+fn sent_frame(did: &ProgramOutcome) -> &[u8] {
     match did {
-        ProgramAction::Sent(frame) => frame,
-        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramOutcome::Sent(frame) => frame,
+        ProgramOutcome::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
@@ -52,8 +52,13 @@ fn common_packets_use_fast_path_in_both_directions() {
         }
         for next_header in [protocol::ICMPV6, protocol::NO_NEXT_HEADER, 47, 50, 132] {
             let octets = udp_payload(64);
-            sent_frame(&bench.run_on_packet_into_tunnel(&packet(next_header, source, destination, &octets)));
-            let packet = tunnelled_packet(bench, &packet(next_header, far, near, &octets));
+            sent_frame(&bench.run_on_packet_into_tunnel(&ipv6_packet(
+                next_header,
+                source,
+                destination,
+                &octets,
+            )));
+            let packet = tunnelled_packet(bench, &ipv6_packet(next_header, far, near, &octets));
             sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         }
         // RFC 3963 9: packets to and from the home address belong to the binding, too.
@@ -111,7 +116,7 @@ fn fast_path_merges_every_combination_of_ecn_marks() {
                 let packet = tunnelled_packet(bench, &with_ecn(udp_packet(far, near, 100), inner));
                 let did = bench.run_on_packet_out_of_tunnel(&with_ecn(packet, outer));
                 if (inner, outer) == (0, 3) {
-                    assert_eq!(did, ProgramAction::Left("congestion"));
+                    assert_eq!(did, ProgramOutcome::Left("congestion"));
                     continue;
                 }
                 let expected = match (inner, outer) {
@@ -162,7 +167,7 @@ fn fast_path_decrements_hop_limit_like_slow_path() {
             if hops < 2 {
                 assert_eq!(
                     (entered, arrived),
-                    (ProgramAction::Left("hop_limit"), ProgramAction::Left("hop_limit"))
+                    (ProgramOutcome::Left("hop_limit"), ProgramOutcome::Left("hop_limit"))
                 );
                 continue;
             }
@@ -184,12 +189,12 @@ fn fast_path_leaves_special_addresses_to_slow_path() {
         for special in ["::", "::1", "fe80::1", "febf::1", "ff02::1", "ff0e::1"] {
             for (from, to) in [(special, destination), (source, special)] {
                 let did = bench.run_on_packet_into_tunnel(&udp_packet(from, to, 50));
-                assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
+                assert!(matches!(did, ProgramOutcome::Left("scope" | "")), "{from} to {to}: {did:?}");
             }
             for (from, to) in [(special, near), (far, special)] {
                 let packet = tunnelled_packet(bench, &udp_packet(from, to, 50));
                 let did = bench.run_on_packet_out_of_tunnel(&packet);
-                assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
+                assert!(matches!(did, ProgramOutcome::Left("scope" | "")), "{from} to {to}: {did:?}");
             }
         }
     });
@@ -209,45 +214,45 @@ fn fast_path_checks_inner_source_of_reverse_tunnel() {
         for _ in 0..2 {
             for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
                 assert_eq!(
-                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(source, destination, &inner)),
-                    ProgramAction::Left("outer_source")
+                    bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(source, destination, &inner)),
+                    ProgramOutcome::Left("outer_source")
                 );
             }
             assert_eq!(
-                bench.run_on_packet_out_of_tunnel(&inside_ipv6(other, other_end, &inner)),
-                ProgramAction::Left("outer_source")
+                bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(other, other_end, &inner)),
+                ProgramOutcome::Left("outer_source")
             );
-            sent_frame(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &inner)));
+            sent_frame(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, &inner)));
         }
         match bench.station_end {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => {
                 let spoofed = udp_packet("2001:db8:b::10", near, 50);
                 assert_eq!(
-                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &spoofed)),
-                    ProgramAction::Left("")
+                    bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, &spoofed)),
+                    ProgramOutcome::Left("")
                 );
             }
             TunnelEnd::MobileRouter => {
                 // The packet has a source in the mobile network and a destination outside.
                 let elsewhere = udp_packet(far, "2001:db8:b::10", 50);
                 assert_eq!(
-                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &elsewhere)),
-                    ProgramAction::Left("")
+                    bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, &elsewhere)),
+                    ProgramOutcome::Left("")
                 );
                 let spoofed = udp_packet("2001:db8:a::77", near, 50);
                 assert_eq!(
-                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &spoofed)),
-                    ProgramAction::Left("inner_source")
+                    bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, &spoofed)),
+                    ProgramOutcome::Left("inner_source")
                 );
                 // A packet between two hosts of the mobile network does not go into the tunnel (RFC 3963
                 // 5.5).
                 assert_eq!(
                     bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, "2001:db8:a::77", 50)),
-                    ProgramAction::Left("")
+                    ProgramOutcome::Left("")
                 );
                 assert_eq!(
                     bench.run_on_packet_into_tunnel(&udp_packet("2001:db8:b::10", CORRESPONDENT_ADDRESS, 50)),
-                    ProgramAction::Left("")
+                    ProgramOutcome::Left("")
                 );
             }
         }
@@ -265,17 +270,17 @@ fn fast_path_only_receives_at_previous_care_of_address() {
             (udp_packet(source, destination, 50), tunnelled_packet(bench, &udp_packet(far, near, 50)));
         sent_frame(&bench.run_on_packet_into_tunnel(&packet));
         sent_frame(&bench.run_on_packet_out_of_tunnel(&old));
-        let tunnel = bench.tunnel_over(0, false);
+        let tunnel = bench.ipv6_tunnel_over_uplink(0, false);
         bench.set_tunnel(tunnel.clone());
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("no_path"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("no_path"));
         sent_frame(&bench.run_on_packet_out_of_tunnel(&old));
         // After a handover the station sends from the new care-of address at once. It still accepts packets
         // to the previous care-of address, until the tunnel is removed.
-        let new = bench.tunnel_over(1, true);
+        let new = bench.ipv6_tunnel_over_uplink(1, true);
         bench.set_tunnel(new.clone());
         let octets = |end: carnet_base::Endpoint| end.ipv6().unwrap().octets().to_vec();
         let outer_of =
-            |did: &ProgramAction| (sent_frame(did)[22..38].to_vec(), sent_frame(did)[38..54].to_vec());
+            |did: &ProgramOutcome| (sent_frame(did)[22..38].to_vec(), sent_frame(did)[38..54].to_vec());
         let ends = (octets(new.local), octets(new.remote));
         for port in 0..50 {
             let mut packet = packet.clone();
@@ -285,11 +290,11 @@ fn fast_path_only_receives_at_previous_care_of_address() {
         }
         sent_frame(&bench.run_on_packet_out_of_tunnel(&old));
         // As soon as the previous tunnel is removed, the programs no longer accept its packets.
-        bench.remove(&tunnel);
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&old), ProgramAction::Left("outer_source"));
-        bench.remove(&new);
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left(""));
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&old), ProgramAction::Left(""));
+        bench.remove_tunnel(&tunnel);
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&old), ProgramOutcome::Left("outer_source"));
+        bench.remove_tunnel(&new);
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left(""));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&old), ProgramOutcome::Left(""));
     });
 }
 
@@ -303,14 +308,14 @@ fn fast_path_leaves_packets_above_mtu_to_slow_path() {
         // The programs treat each packet alike in any order of the packets, and also in the second round,
         // with a cached lookup.
         for _ in 0..2 {
-            assert_eq!(bench.run_on_packet_into_tunnel(&larger), ProgramAction::Left("too_big"));
+            assert_eq!(bench.run_on_packet_into_tunnel(&larger), ProgramOutcome::Left("too_big"));
             sent_frame(&bench.run_on_packet_into_tunnel(&fits));
         }
-        let narrow = bench.tunnel_over(0, true);
+        let narrow = bench.ipv6_tunnel_over_uplink(0, true);
         bench.set_tunnel(carnet_nemo::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
         assert_eq!(
             bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1240)),
-            ProgramAction::Left("too_big")
+            ProgramOutcome::Left("too_big")
         );
         sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1239)));
         // The route of the decapsulated packets has an MTU, too.
@@ -321,7 +326,7 @@ fn fast_path_leaves_packets_above_mtu_to_slow_path() {
         let packet = tunnelled_packet(bench, &udp_packet(far, near, 1360));
         sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         let packet = tunnelled_packet(bench, &udp_packet(far, near, 1361));
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("too_big"));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramOutcome::Left("too_big"));
     });
 }
 
@@ -334,42 +339,43 @@ fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
         let (far, near) = inner_addresses_out_of_tunnel(bench);
         let behind = [&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp_payload(30)].concat();
         for next_header in [0, 43, 60, 135] {
-            let did = bench.run_on_packet_into_tunnel(&packet(next_header, source, destination, &behind));
-            assert_eq!(did, ProgramAction::Left("extension"), "{next_header}");
-            let packet = tunnelled_packet(bench, &packet(next_header, far, near, &behind));
+            let did =
+                bench.run_on_packet_into_tunnel(&ipv6_packet(next_header, source, destination, &behind));
+            assert_eq!(did, ProgramOutcome::Left("extension"), "{next_header}");
+            let packet = tunnelled_packet(bench, &ipv6_packet(next_header, far, near, &behind));
             assert_eq!(
                 bench.run_on_packet_out_of_tunnel(&packet),
-                ProgramAction::Left("extension"),
+                ProgramOutcome::Left("extension"),
                 "{next_header}"
             );
             // The programs leave outer packets with extension headers to the slow path.
             let (from, to) = bench.arriving_outer_addresses(0);
-            let outer = super::packets::packet(
+            let outer = super::packets::ipv6_packet(
                 next_header,
                 from,
                 to,
                 &[&[41, 0, 1, 4, 0, 0, 0, 0][..], &packet].concat(),
             );
-            assert_eq!(bench.run_on_packet_out_of_tunnel(&outer), ProgramAction::Left(""), "{next_header}");
+            assert_eq!(bench.run_on_packet_out_of_tunnel(&outer), ProgramOutcome::Left(""), "{next_header}");
         }
         // The programs encapsulate a fragment from a host like any other packet.
-        sent_frame(&bench.run_on_packet_into_tunnel(&packet(
+        sent_frame(&bench.run_on_packet_into_tunnel(&ipv6_packet(
             protocol::FRAGMENT,
             source,
             destination,
             &behind,
         )));
-        let packet = tunnelled_packet(bench, &packet(protocol::FRAGMENT, far, near, &behind));
+        let packet = tunnelled_packet(bench, &ipv6_packet(protocol::FRAGMENT, far, near, &behind));
         sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         // The kernel must first reassemble fragments of outer packets.
         let (from, to) = bench.arriving_outer_addresses(0);
         let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp_packet(far, near, 40)].concat();
-        let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&fragment), ProgramAction::Left(""));
+        let fragment = super::packets::ipv6_packet(protocol::FRAGMENT, from, to, &pieces);
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&fragment), ProgramOutcome::Left(""));
         // The packet contains two tunnels.
-        let inner = inside_ipv6(source, destination, &udp_packet(source, destination, 20));
+        let inner = encapsulated_in_ipv6(source, destination, &udp_packet(source, destination, 20));
         let did = bench.run_on_packet_into_tunnel(&inner);
-        assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
+        assert!(matches!(did, ProgramOutcome::Left("extension" | "")), "{did:?}");
     });
 }
 
@@ -378,13 +384,13 @@ fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
 #[test]
 fn packets_addressed_to_a_tunnel_end_take_the_slow_path() {
     run_on_every_bench(|bench| {
-        let home: Ipv6Addr = address(HOME_ADDRESS);
+        let home: Ipv6Addr = parse_address(HOME_ADDRESS);
         let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
         let routing = [&[135, 2, 2, 1, 0, 0, 0, 0][..], &home.octets(), &mobility].concat();
         let options = [&[135, 2, 1, 2, 0, 0, 0xc9, 16][..], &home.octets(), &mobility].concat();
         let (from, to) = bench.arriving_outer_addresses(0);
         let (far, near) = inner_addresses_out_of_tunnel(bench);
-        let quoted = inside_ipv6(to, from, &udp_packet(near, far, 50));
+        let quoted = encapsulated_in_ipv6(to, from, &udp_packet(near, far, 50));
         let error = [&[2, 0, 0, 0, 0, 0, 5, 0][..], &quoted].concat();
         for (next_header, payload) in [
             (43, &routing[..]),
@@ -396,8 +402,8 @@ fn packets_addressed_to_a_tunnel_end_take_the_slow_path() {
         ] {
             for source in [from, "2001:db8:c::7"] {
                 assert_eq!(
-                    bench.run_on_packet_out_of_tunnel(&packet(next_header, source, to, payload)),
-                    ProgramAction::Left("")
+                    bench.run_on_packet_out_of_tunnel(&ipv6_packet(next_header, source, to, payload)),
+                    ProgramOutcome::Left("")
                 );
             }
         }
@@ -418,7 +424,7 @@ fn tcp_segments_except_syn_use_fast_path() {
             if flags & 2 != 0 {
                 assert_eq!(
                     (entered, arrived),
-                    (ProgramAction::Left("syn"), ProgramAction::Left("syn")),
+                    (ProgramOutcome::Left("syn"), ProgramOutcome::Left("syn")),
                     "{flags:#x}"
                 );
             } else {
@@ -444,25 +450,25 @@ fn packets_with_wrong_length_take_the_slow_path() {
         for (length, why) in [(51, ""), (0, ""), (0xffff, ""), (49, "")] {
             assert_eq!(
                 bench.run_on_packet_into_tunnel(&with_length(packet.clone(), 4, length)),
-                ProgramAction::Left(why),
+                ProgramOutcome::Left(why),
                 "{length}"
             );
         }
         for (length, why) in [(91, ""), (89, ""), (39, ""), (0, ""), (0xffff, "")] {
             assert_eq!(
                 bench.run_on_packet_out_of_tunnel(&with_length(outer.clone(), 4, length)),
-                ProgramAction::Left(why),
+                ProgramOutcome::Left(why),
                 "{length}"
             );
         }
         for length in [51, 49, 0, 0xffff] {
             let did = bench.run_on_packet_out_of_tunnel(&with_length(outer.clone(), 44, length));
-            assert_eq!(did, ProgramAction::Left("malformed"), "{length}");
+            assert_eq!(did, ProgramOutcome::Left("malformed"), "{length}");
         }
         // The outer packet contains 7 more octets after the inner packet.
         let inner = [&udp_packet(far, near, 50)[..], &[0xee; 7]].concat();
         let packet = tunnelled_packet(bench, &inner);
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("malformed"));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramOutcome::Left("malformed"));
     });
 }
 
@@ -484,8 +490,8 @@ fn frames_of_other_ethertypes_take_the_slow_path() {
             (0x86dd, &version),
         ] {
             assert_eq!(
-                bench.program_action(program, interface, &ethernet_frame(ethertype, payload)),
-                ProgramAction::Left(""),
+                bench.program_outcome(program, interface, &ethernet_frame(ethertype, payload)),
+                ProgramOutcome::Left(""),
                 "{ethertype:#x}"
             );
         }
@@ -500,11 +506,11 @@ fn frames_for_other_stations_are_left_to_the_kernel() {
         let (source, destination) = inner_addresses_into_tunnel(bench);
         let (program, interface) = bench.entrance_program_and_interface();
         let mut frame = ethernet_frame(0x86dd, &udp_packet(source, destination, 50));
-        sent_frame(&bench.program_action(program, interface, &frame));
+        sent_frame(&bench.program_outcome(program, interface, &frame));
         frame[5] ^= 1;
-        assert_eq!(bench.program_action(program, interface, &frame), ProgramAction::Left(""));
+        assert_eq!(bench.program_outcome(program, interface, &frame), ProgramOutcome::Left(""));
         frame[..6].fill(0xff);
-        assert_eq!(bench.program_action(program, interface, &frame), ProgramAction::Left(""));
+        assert_eq!(bench.program_outcome(program, interface, &frame), ProgramOutcome::Left(""));
     });
 }
 
@@ -523,20 +529,20 @@ fn truncated_frames_take_the_slow_path() {
             // In a test run of a tc program, the kernel accepts only frames with complete headers.
             for length in bench.shortest_frame_length()..whole.len() {
                 assert_eq!(
-                    bench.program_action(program, interface, &whole[..length]),
-                    ProgramAction::Left(""),
+                    bench.program_outcome(program, interface, &whole[..length]),
+                    ProgramOutcome::Left(""),
                     "{length}"
                 );
             }
-            sent_frame(&bench.program_action(program, interface, &whole));
+            sent_frame(&bench.program_outcome(program, interface, &whole));
             // In this loop, the IPv6 header gives the length of the truncated packet.
             for length in 1..packet.len() - 40 {
                 let mut packet = packet[..40 + length].to_vec();
                 packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
                 let tunnelled = interface == bench.exit_program_and_interface().1;
-                match bench.program_action(program, interface, &ethernet_frame(0x86dd, &packet)) {
-                    ProgramAction::Sent(sent) => bench.assert_equals_slow_path(&packet, tunnelled, &sent),
-                    ProgramAction::Left(_) => {}
+                match bench.program_outcome(program, interface, &ethernet_frame(0x86dd, &packet)) {
+                    ProgramOutcome::Sent(sent) => bench.assert_equals_slow_path(&packet, tunnelled, &sent),
+                    ProgramOutcome::Left(_) => {}
                 }
             }
         }
@@ -551,8 +557,8 @@ fn fast_path_does_not_encapsulate_its_own_outer_packets_again() {
         if bench.station_end != TunnelEnd::HomeAgent {
             return;
         }
-        let own = packet(protocol::FRAGMENT, HOME_AGENT, HOST_ADDRESS, &[41, 0, 0, 1, 0, 0, 0, 9, 1, 2]);
-        assert_eq!(bench.run_on_packet_into_tunnel(&own), ProgramAction::Left("extension"));
+        let own = ipv6_packet(protocol::FRAGMENT, HOME_AGENT, HOST_ADDRESS, &[41, 0, 0, 1, 0, 0, 0, 9, 1, 2]);
+        assert_eq!(bench.run_on_packet_into_tunnel(&own), ProgramOutcome::Left("extension"));
     });
 }
 
@@ -567,8 +573,8 @@ fn changed_role_of_interface_invalidates_cached_lookups() {
         let packet = tunnelled_packet(bench, &udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 50));
         sent_frame(&bench.run_on_packet_out_of_tunnel(&packet));
         assert_eq!(
-            bench.program_action("agent", "lan0", &ethernet_frame(0x86dd, &packet)),
-            ProgramAction::Left("")
+            bench.program_outcome("agent", "lan0", &ethernet_frame(0x86dd, &packet)),
+            ProgramOutcome::Left("")
         );
     });
 }
@@ -584,8 +590,8 @@ fn fast_path_forwards_packets_without_ethernet_header() {
         // The kernel's test run takes octets 12 and 13 of a packet for the EtherType. It does not move octets
         // 0 to 13 when the program removes the outer header. So inner and outer header have equal addresses
         // at these octets.
-        const FAR_ADDRESS: &str = "2001:db8:86dd::1";
-        const NEAR_ADDRESS: &str = "2001:db8:86dd:a::10";
+        const FAR_HOST_ADDRESS: &str = "2001:db8:86dd::1";
+        const NEAR_HOST_ADDRESS: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.station_end {
             TunnelEnd::MobileRouter => {
                 super::bench::run_ip("-6 rule add pref 139 iif lan0 from 2001:db8:86dd:a::/64 lookup 13501");
@@ -593,38 +599,38 @@ fn fast_path_forwards_packets_without_ethernet_header() {
             }
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("agent_bare", "agent_bare"),
         };
-        let mut tunnel = bench.tunnel_over(0, true);
-        bench.remove(&tunnel.clone());
+        let mut tunnel = bench.ipv6_tunnel_over_uplink(0, true);
+        bench.remove_tunnel(&tunnel.clone());
         tunnel.inner.push("2001:db8:86dd:a::/64".parse().unwrap());
-        tunnel.remote = address(FAR_ADDRESS).into();
+        tunnel.remote = parse_address(FAR_HOST_ADDRESS).into();
         bench.set_tunnel(tunnel.clone());
         let (from, to) = match bench.station_end {
-            TunnelEnd::MobileRouter => (NEAR_ADDRESS, CORRESPONDENT_ADDRESS),
+            TunnelEnd::MobileRouter => (NEAR_HOST_ADDRESS, CORRESPONDENT_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:86dd:c::1", HOST_ADDRESS),
         };
         let (far, near) = match bench.station_end {
             TunnelEnd::MobileRouter => ("2001:db8:86dd:c::1", HOST_ADDRESS),
-            TunnelEnd::HomeAgent | TunnelEnd::Direct => (NEAR_ADDRESS, CORRESPONDENT_ADDRESS),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (NEAR_HOST_ADDRESS, CORRESPONDENT_ADDRESS),
         };
         let local = tunnel.local.to_string();
         for length in [20, 100, 1400] {
             let (plain, outer) = (
                 udp_packet(from, to, length),
-                inside_ipv6(FAR_ADDRESS, &local, &udp_packet(far, near, length)),
+                encapsulated_in_ipv6(FAR_HOST_ADDRESS, &local, &udp_packet(far, near, length)),
             );
             for (program, interface, packet, tunnelled) in [
                 (entrance, bench.entrance_program_and_interface().1, &plain, false),
                 (exit, bench.exit_program_and_interface().1, &outer, true),
             ] {
-                let did = bench.program_action(program, interface, packet);
+                let did = bench.program_outcome(program, interface, packet);
                 let expected = bench.expected_packet(packet, tunnelled).unwrap();
                 assert_eq!(sent_frame(&did)[14..], expected, "{program}");
                 for hops in [0, 1] {
                     let mut packet = packet.clone();
                     packet[if tunnelled { 47 } else { 7 }] = hops;
                     assert_eq!(
-                        bench.program_action(program, interface, &packet),
-                        ProgramAction::Left("hop_limit")
+                        bench.program_outcome(program, interface, &packet),
+                        ProgramOutcome::Left("hop_limit")
                     );
                 }
             }

@@ -3,22 +3,22 @@
 
 use carnet_base::{Endpoint, Rng};
 use carnet_nemo::forwarding::desired::{
-    DistributionMember, DistributionRule, FlowAction, FlowDistribution, Ipv6Selector, Range, TrafficSelector,
-    Tunnel, TunnelEnd,
+    DistributionMember, DistributionRule, FlowAction, FlowDistribution, Ipv6Selector, TrafficSelector,
+    Tunnel, TunnelEnd, ValueRange,
 };
 use carnet_wire::ipv6::protocol;
 
-use super::bench::{HOME_ADDRESS, HOME_AGENT, ProgramAction, TestBench, run_on_every_bench};
+use super::bench::{HOME_ADDRESS, HOME_AGENT, ProgramOutcome, TestBench, run_on_every_bench};
 use super::packets::*;
 use crate::fast_path::bpf_programs::AttachmentKind;
 
 /// Creates four tunnels: two in IPv6, one in IPv4, one in UDP.
 fn create_four_tunnels(bench: &mut TestBench) -> Vec<Tunnel> {
     let tunnels = vec![
-        bench.tunnel_over(0, true),
-        bench.tunnel_over(1, true),
-        bench.tunnel_in_ipv4(false, 0, true),
-        bench.tunnel_in_ipv4(true, 1, true),
+        bench.ipv6_tunnel_over_uplink(0, true),
+        bench.ipv6_tunnel_over_uplink(1, true),
+        bench.ipv4_tunnel_over_uplink(false, 0, true),
+        bench.ipv4_tunnel_over_uplink(true, 1, true),
     ];
     let bids = (1..).zip(tunnels).map(|(bid, tunnel)| Tunnel { bid: Some(bid), ..tunnel });
     let tunnels: Vec<Tunnel> = bids.collect();
@@ -38,8 +38,8 @@ fn distribution_member(tunnel: &Tunnel, weight: u16) -> DistributionMember {
 fn new_distribution(bench: &TestBench, rules: Vec<DistributionRule>) -> FlowDistribution {
     FlowDistribution {
         end: bench.station_end,
-        home_address: address(HOME_ADDRESS),
-        home_agent: address(HOME_AGENT),
+        home_address: parse_address(HOME_ADDRESS),
+        home_agent: parse_address(HOME_AGENT),
         rules,
     }
 }
@@ -62,7 +62,7 @@ fn packet_of_random_flow(bench: &TestBench, rng: &mut Rng) -> Vec<u8> {
     let mut packet = if next_header == 6 {
         tcp_segment(source, destination, 0x10)
     } else {
-        super::packets::packet(next_header, source, destination, &udp_payload(60))
+        super::packets::ipv6_packet(next_header, source, destination, &udp_payload(60))
     };
     packet[0] = 0x60 | rng.number_below(16) as u8;
     packet[1] = rng.number_below(256) as u8;
@@ -77,11 +77,11 @@ fn packet_of_random_flow(bench: &TestBench, rng: &mut Rng) -> Vec<u8> {
 /// Returns the outer IP version of a sent packet, and the outer octets that identify its tunnel. In IPv6 they
 /// are the addresses; in IPv4 the protocol, the checksum, the addresses and the next four octets (the UDP
 /// ports).
-fn outer_ends(did: &ProgramAction) -> (u8, Vec<u8>) {
+fn outer_addresses(did: &ProgramOutcome) -> (u8, Vec<u8>) {
     match did {
-        ProgramAction::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
-        ProgramAction::Sent(frame) => (4, frame[23..38].to_vec()),
-        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramOutcome::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
+        ProgramOutcome::Sent(frame) => (4, frame[23..38].to_vec()),
+        ProgramOutcome::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
@@ -97,13 +97,13 @@ fn fast_path_balances_flows_like_the_slow_path() {
             .map(|(tunnel, weight)| distribution_member(tunnel, weight * 100));
         let rules = vec![rule(None, FlowAction::Balance, members.collect())];
         let all = new_distribution(bench, rules);
-        bench.distribute(&all);
+        bench.set_distribution(&all);
         let mut rng = Rng::new(0xba1a);
         let mut counts = std::collections::BTreeMap::<_, u32>::new();
         for _ in 0..2000 {
             let packet = packet_of_random_flow(bench, &mut rng);
             let did = bench.run_on_packet_into_tunnel(&packet);
-            let mut which = outer_ends(&did);
+            let mut which = outer_addresses(&did);
             if which.0 == 4 {
                 // Of an outer IPv4 header, keep only the protocol (41 or UDP) as the tunnel's mark, because
                 // the header checksum differs from packet to packet.
@@ -139,8 +139,8 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
                 let (one, other) = (rng.number_below(1 << bits), rng.number_below(1 << bits));
                 (one.min(other), one.max(other))
             };
-            let ports = |(first, last): (u64, u64)| Some(Range::new(first as u16, last as u16));
-            let octets = |(first, last): (u64, u64)| Some(Range::new(first as u8, last as u8));
+            let ports = |(first, last): (u64, u64)| Some(ValueRange::new(first as u16, last as u16));
+            let octets = |(first, last): (u64, u64)| Some(ValueRange::new(first as u8, last as u8));
             let selectors = [
                 Ipv6Selector { source_port: ports(range(16)), ..Ipv6Selector::default() },
                 Ipv6Selector {
@@ -149,14 +149,23 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
                     ..Ipv6Selector::default()
                 },
                 Ipv6Selector { traffic_class: octets(range(8)), ..Ipv6Selector::default() },
-                Ipv6Selector { spi: Some(Range::new(0x3039_0000, 0x3039_ffff)), ..Ipv6Selector::default() },
                 Ipv6Selector {
-                    flow_label: Some(Range::new(range(19).0 as u32, 0x6_2345)),
+                    spi: Some(ValueRange::new(0x3039_0000, 0x3039_ffff)),
                     ..Ipv6Selector::default()
                 },
                 Ipv6Selector {
-                    source: Some(Range::new(address("2001:db8:c::"), address("2001:db8:c::8000"))),
-                    destination: Some(Range::new(address("2001:db8:a::"), address("2001:db8:a::7fff"))),
+                    flow_label: Some(ValueRange::new(range(19).0 as u32, 0x6_2345)),
+                    ..Ipv6Selector::default()
+                },
+                Ipv6Selector {
+                    source: Some(ValueRange::new(
+                        parse_address("2001:db8:c::"),
+                        parse_address("2001:db8:c::8000"),
+                    )),
+                    destination: Some(ValueRange::new(
+                        parse_address("2001:db8:a::"),
+                        parse_address("2001:db8:a::7fff"),
+                    )),
                     ..Ipv6Selector::default()
                 },
             ];
@@ -172,10 +181,10 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
             }
             rules.push(rule(None, FlowAction::Failover, only(3)));
             let all = new_distribution(bench, rules);
-            bench.distribute(&all);
+            bench.set_distribution(&all);
             for _ in 0..60 {
                 let packet = packet_of_random_flow(bench, &mut rng);
-                outer_ends(&bench.run_on_packet_into_tunnel(&packet));
+                outer_addresses(&bench.run_on_packet_into_tunnel(&packet));
             }
         }
     });
@@ -189,7 +198,7 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
         let tunnels = create_four_tunnels(bench);
         let everywhere: Vec<DistributionMember> =
             tunnels.iter().map(|tunnel| distribution_member(tunnel, 1)).collect();
-        let voice = Ipv6Selector { next_header: Some(Range::single(17)), ..Ipv6Selector::default() };
+        let voice = Ipv6Selector { next_header: Some(ValueRange::single(17)), ..Ipv6Selector::default() };
         let all = new_distribution(
             bench,
             vec![
@@ -197,26 +206,26 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
                 rule(None, FlowAction::Balance, everywhere.clone()),
             ],
         );
-        bench.distribute(&all);
+        bench.set_distribution(&all);
         let (source, destination) = match bench.station_end {
             TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
         };
         assert_eq!(
             bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 50)),
-            ProgramAction::Left("policy")
+            ProgramOutcome::Left("policy")
         );
-        outer_ends(&bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x10)));
+        outer_addresses(&bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x10)));
         let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
-        let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
-        assert_eq!(bench.run_on_packet_into_tunnel(&fragment), ProgramAction::Left("policy"));
+        let fragment = ipv6_packet(protocol::FRAGMENT, source, destination, &fragment);
+        assert_eq!(bench.run_on_packet_into_tunnel(&fragment), ProgramOutcome::Left("policy"));
         // The programs accept packets from each tunnel.
         let back = tcp_segment(destination, source, 0x10);
         for (way, tunnel) in tunnels.iter().enumerate() {
             let did = match tunnel.local {
                 Endpoint::Ipv6(_) => {
                     let (from, to) = bench.arriving_outer_addresses(way);
-                    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &back))
+                    bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, &back))
                 }
                 _ => {
                     let interface = match bench.station_end {
@@ -226,16 +235,17 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
                     bench.run_on_packet_from_ipv4_tunnel(interface, (tunnel.local, tunnel.remote), 0, &back)
                 }
             };
-            assert!(matches!(did, ProgramAction::Sent(_)), "{way}: {did:?}");
+            assert!(matches!(did, ProgramOutcome::Sent(_)), "{way}: {did:?}");
         }
         // A binding has more rules than the programs have room for.
-        let ports = |port| Ipv6Selector { source_port: Some(Range::single(port)), ..Ipv6Selector::default() };
+        let ports =
+            |port| Ipv6Selector { source_port: Some(ValueRange::single(port)), ..Ipv6Selector::default() };
         let many = (0..9).map(|port| rule(Some(ports(port)), FlowAction::Failover, everywhere.clone()));
         let many = new_distribution(bench, many.collect());
-        bench.distribute(&many);
+        bench.set_distribution(&many);
         assert_eq!(
             bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x10)),
-            ProgramAction::Left("no_path")
+            ProgramOutcome::Left("no_path")
         );
         assert!(bench.kind == AttachmentKind::Tc || bench.kind == AttachmentKind::Xdp);
     });

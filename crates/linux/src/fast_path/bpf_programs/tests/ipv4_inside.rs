@@ -9,7 +9,7 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{Header, protocol};
 
-use super::bench::{ProgramAction, TestBench, run_ip, run_on_every_bench};
+use super::bench::{ProgramOutcome, TestBench, run_ip, run_on_every_bench};
 use super::packets::*;
 use crate::fast_path::bpf_programs::AttachmentKind;
 
@@ -58,12 +58,12 @@ fn run_with_outer_headers(outer: &[OuterHeader], body: fn(&mut TestBench, &Tunne
             for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
                 run_ip(&format!("-4 {line}"));
             }
-            let first = bench.tunnel_over(0, true);
-            bench.remove(&first);
+            let first = bench.ipv6_tunnel_over_uplink(0, true);
+            bench.remove_tunnel(&first);
             let tunnel = match outer {
                 OuterHeader::Ipv6 => first,
                 OuterHeader::Ipv4 | OuterHeader::Udp => {
-                    bench.tunnel_in_ipv4(outer == OuterHeader::Udp, 0, true)
+                    bench.ipv4_tunnel_over_uplink(outer == OuterHeader::Udp, 0, true)
                 }
             };
             let inner =
@@ -154,7 +154,7 @@ fn encapsulated_by_slow_path(bench: &mut TestBench, packet: &[u8]) -> Option<Vec
 /// Returns an IPv4 packet in a tunnel inside IPv4 or UDP, or inside IPv6.
 fn tunnelled_packet((from, to): (Endpoint, Endpoint), class: u8, inner: &[u8]) -> Vec<u8> {
     let (Endpoint::Ipv6(source), Endpoint::Ipv6(destination)) = (from, to) else {
-        let mut packet = inside_ipv4(from, to, class, inner);
+        let mut packet = encapsulated_in_ipv4(from, to, class, inner);
         if packet[9] == protocol::IPV6 {
             packet[9] = protocol::IPV4;
         }
@@ -172,19 +172,19 @@ fn tunnelled_packet((from, to): (Endpoint, Endpoint), class: u8, inner: &[u8]) -
     [&header.emit()[..], inner].concat()
 }
 
-fn sent_frame(did: &ProgramAction) -> &[u8] {
+fn sent_frame(did: &ProgramOutcome) -> &[u8] {
     match did {
-        ProgramAction::Sent(frame) => &frame[14..],
-        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramOutcome::Sent(frame) => &frame[14..],
+        ProgramOutcome::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
 /// Runs the program for packets that go into the tunnel on an IPv4 packet. Compares the frame that it sends
 /// with the slow path's.
-fn run_on_packet_into_tunnel(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
+fn run_on_packet_into_tunnel(bench: &mut TestBench, packet: &[u8]) -> ProgramOutcome {
     let (program, interface) = bench.entrance_program_and_interface();
-    let did = bench.program_action(program, interface, &ethernet_frame(0x0800, packet));
-    if let ProgramAction::Sent(sent) = &did {
+    let did = bench.program_outcome(program, interface, &ethernet_frame(0x0800, packet));
+    if let ProgramOutcome::Sent(sent) = &did {
         let expected = encapsulated_by_slow_path(bench, packet);
         assert_eq!(Some(&sent[14..]), expected.as_deref(), "{packet:02x?}");
         let ethertype: [u8; 2] = if sent[14] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
@@ -200,12 +200,12 @@ fn run_on_packet_out_of_tunnel(
     (local, remote): (Endpoint, Endpoint),
     class: u8,
     inner: &[u8],
-) -> ProgramAction {
+) -> ProgramOutcome {
     let (program, interface) = bench.exit_program_and_interface();
     let packet = tunnelled_packet((remote, local), class, inner);
     let ethertype = if packet[0] >> 4 == 6 { 0x86dd } else { 0x0800 };
-    let did = bench.program_action(program, interface, &ethernet_frame(ethertype, &packet));
-    if let ProgramAction::Sent(sent) = &did {
+    let did = bench.program_outcome(program, interface, &ethernet_frame(ethertype, &packet));
+    if let ProgramOutcome::Sent(sent) = &did {
         let expected = decapsulated_by_slow_path(bench, (local, remote), class, inner);
         assert_eq!(Some(&sent[14..]), expected.as_deref(), "{inner:02x?}");
         assert!(bench.kind == AttachmentKind::Tc || sent[12..14] == [8, 0]);
@@ -290,7 +290,7 @@ fn fast_path_copies_dscp_and_merges_ecn_marks_of_ipv4() {
                 let inner = with_changed_header(&ipv4_udp_packet(destination, source, 100), |p| p[1] = class);
                 let did = run_on_packet_out_of_tunnel(bench, ends, outer, &inner);
                 if (class & 3, outer) == (0, 3) {
-                    assert_eq!(did, ProgramAction::Left("congestion"));
+                    assert_eq!(did, ProgramOutcome::Left("congestion"));
                 } else {
                     assert_eq!(sent_frame(&did)[1] >> 2, class >> 2);
                 }
@@ -357,44 +357,44 @@ fn unusual_ipv4_packets_take_the_slow_path() {
             ];
             for (what, why, change) in changes {
                 let did = run_on_packet_into_tunnel(bench, &with_changed_header(&there, change));
-                assert_eq!(did, ProgramAction::Left(why), "{what}");
+                assert_eq!(did, ProgramOutcome::Left(why), "{what}");
                 let did = run_on_packet_out_of_tunnel(bench, ends, 0, &with_changed_header(&back, change));
-                assert_eq!(did, ProgramAction::Left(why), "{what}");
+                assert_eq!(did, ProgramOutcome::Left(why), "{what}");
             }
             for octet in [1, 8, 10, 13] {
                 let mut wrong = there.clone();
                 wrong[octet] ^= 1;
-                assert_eq!(run_on_packet_into_tunnel(bench, &wrong), ProgramAction::Left(""), "checksum");
+                assert_eq!(run_on_packet_into_tunnel(bench, &wrong), ProgramOutcome::Left(""), "checksum");
                 let mut wrong = back.clone();
                 wrong[octet] ^= 1;
                 assert_eq!(
                     run_on_packet_out_of_tunnel(bench, ends, 0, &wrong),
-                    ProgramAction::Left(""),
+                    ProgramOutcome::Left(""),
                     "checksum"
                 );
             }
-            assert_eq!(run_on_packet_into_tunnel(bench, &with_option(&there)), ProgramAction::Left(""));
+            assert_eq!(run_on_packet_into_tunnel(bench, &with_option(&there)), ProgramOutcome::Left(""));
             assert_eq!(
                 run_on_packet_out_of_tunnel(bench, ends, 0, &with_option(&back)),
-                ProgramAction::Left("")
+                ProgramOutcome::Left("")
             );
             assert_eq!(
                 run_on_packet_into_tunnel(bench, &ipv4_tcp_segment(source, destination, 2)),
-                ProgramAction::Left("syn")
+                ProgramOutcome::Left("syn")
             );
             let inner = ipv4_tcp_segment(destination, source, 0x12);
-            assert_eq!(run_on_packet_out_of_tunnel(bench, ends, 0, &inner), ProgramAction::Left("syn"));
+            assert_eq!(run_on_packet_out_of_tunnel(bench, ends, 0, &inner), ProgramOutcome::Left("syn"));
             // The slow path gets nested tunnels and packets with surplus octets after the inner packet.
             for number in [protocol::IPV6, protocol::IPV4] {
                 let did =
                     run_on_packet_into_tunnel(bench, &ipv4_packet(number, source, destination, &[0x45; 40]));
-                assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
+                assert!(matches!(did, ProgramOutcome::Left("extension" | "")), "{did:?}");
             }
             let longer = [&back[..], &[0; 4]].concat();
             let did = run_on_packet_out_of_tunnel(bench, ends, 0, &longer);
-            assert_eq!(did, ProgramAction::Left("malformed"));
+            assert_eq!(did, ProgramOutcome::Left("malformed"));
             let larger = ipv4_udp_packet(source, destination, largest_inner_packet(tunnel) - 19);
-            assert_eq!(run_on_packet_into_tunnel(bench, &larger), ProgramAction::Left("too_big"));
+            assert_eq!(run_on_packet_into_tunnel(bench, &larger), ProgramOutcome::Left("too_big"));
         }
     });
 }
@@ -417,11 +417,11 @@ fn special_ipv4_addresses_take_the_slow_path() {
         for address in special {
             for (from, to) in [(source, address), (address, destination)] {
                 let did = run_on_packet_into_tunnel(bench, &ipv4_udp_packet(from, to, 40));
-                assert!(matches!(did, ProgramAction::Left("scope" | "filter" | "")), "{from} {to}: {did:?}");
+                assert!(matches!(did, ProgramOutcome::Left("scope" | "filter" | "")), "{from} {to}: {did:?}");
             }
             for (from, to) in [(destination, address), (address, source)] {
                 let did = run_on_packet_out_of_tunnel(bench, ends, 0, &ipv4_udp_packet(from, to, 40));
-                assert!(matches!(did, ProgramAction::Left("scope" | "filter" | "")), "{from} {to}: {did:?}");
+                assert!(matches!(did, ProgramOutcome::Left("scope" | "filter" | "")), "{from} {to}: {did:?}");
             }
         }
         if bench.station_end == TunnelEnd::MobileRouter {
@@ -432,7 +432,7 @@ fn special_ipv4_addresses_take_the_slow_path() {
                     0,
                     &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, address, 40),
                 );
-                assert_eq!(did, ProgramAction::Left("route"), "{address}");
+                assert_eq!(did, ProgramOutcome::Left("route"), "{address}");
             }
         }
     });
@@ -459,10 +459,10 @@ fn foreign_ipv4_sources_take_the_slow_path() {
             };
             for address in foreign {
                 let did = run_on_packet_out_of_tunnel(bench, ends, 0, &ipv4_udp_packet(address, source, 40));
-                assert!(matches!(did, ProgramAction::Left("inner_source" | "")), "{address}: {did:?}");
+                assert!(matches!(did, ProgramOutcome::Left("inner_source" | "")), "{address}: {did:?}");
             }
             let stranger = match tunnel.remote {
-                Endpoint::Ipv6(_) => Endpoint::Ipv6(address("2001:db8:f9::66")),
+                Endpoint::Ipv6(_) => Endpoint::Ipv6(parse_address("2001:db8:f9::66")),
                 Endpoint::Ipv4(_) => Endpoint::Ipv4([192, 0, 2, 66].into()),
                 Endpoint::Udp(_) => Endpoint::Udp("192.0.2.66:4191".parse().unwrap()),
             };
@@ -472,20 +472,20 @@ fn foreign_ipv4_sources_take_the_slow_path() {
                 0,
                 &ipv4_udp_packet(destination, source, 40),
             );
-            assert_eq!(did, ProgramAction::Left("outer_source"));
+            assert_eq!(did, ProgramOutcome::Left("outer_source"));
             if bench.station_end == TunnelEnd::MobileRouter {
                 let did = run_on_packet_into_tunnel(
                     bench,
                     &ipv4_udp_packet("10.42.8.5", OUTER_IPV4_CORRESPONDENT, 40),
                 );
-                assert_eq!(did, ProgramAction::Left(""));
+                assert_eq!(did, ProgramOutcome::Left(""));
                 // 10.42.7.1 is the router's own address, and the kernel accepts no packet from it (reverse
                 // path check).
                 let did = run_on_packet_into_tunnel(
                     bench,
                     &ipv4_udp_packet("10.42.7.1", OUTER_IPV4_CORRESPONDENT, 40),
                 );
-                assert_eq!(did, ProgramAction::Left("route"));
+                assert_eq!(did, ProgramOutcome::Left("route"));
             }
         }
     });
@@ -507,7 +507,7 @@ fn ipv4_packets_from_unexpected_interface_take_the_slow_path() {
         bench.invalidate_lookups();
         let did =
             run_on_packet_into_tunnel(bench, &ipv4_udp_packet(OUTER_IPV4_CORRESPONDENT, INNER_IPV4_HOST, 40));
-        assert_eq!(did, ProgramAction::Left("route"));
+        assert_eq!(did, ProgramOutcome::Left("route"));
     });
 }
 
@@ -531,8 +531,8 @@ fn ipv4_packets_that_may_need_nat_take_the_slow_path_of_home_agent() {
                 sent_frame(&entered);
                 sent_frame(&arrived);
             } else {
-                assert_eq!(entered, ProgramAction::Left("filter"));
-                assert_eq!(arrived, ProgramAction::Left("filter"));
+                assert_eq!(entered, ProgramOutcome::Left("filter"));
+                assert_eq!(arrived, ProgramOutcome::Left("filter"));
             }
         }
     });
@@ -548,7 +548,7 @@ fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
         let mut packet = udp_packet(&mapped(source), &mapped(destination), 40);
         // Give this packet the same fields as the IPv4 packet, which has no flow label.
         (packet[1], packet[2], packet[3]) = (packet[1] & 0xf0, 0, 0);
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("scope"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("scope"));
         sent_frame(&run_on_packet_out_of_tunnel(
             bench,
             (tunnel.local, tunnel.remote),
@@ -558,13 +558,14 @@ fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
         let mut inner = udp_packet(&mapped(destination), &mapped(source), 40);
         (inner[1], inner[2], inner[3]) = (inner[1] & 0xf0, 0, 0);
         let did = match (tunnel.local, tunnel.remote) {
-            (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => bench
-                .run_on_packet_out_of_tunnel(&inside_ipv6(&remote.to_string(), &local.to_string(), &inner)),
+            (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => bench.run_on_packet_out_of_tunnel(
+                &encapsulated_in_ipv6(&remote.to_string(), &local.to_string(), &inner),
+            ),
             ends => {
                 bench.run_on_packet_from_ipv4_tunnel(bench.exit_program_and_interface().1, ends, 0, &inner)
             }
         };
-        assert_eq!(did, ProgramAction::Left("scope"));
+        assert_eq!(did, ProgramOutcome::Left("scope"));
     });
 }
 
@@ -579,7 +580,7 @@ fn padding_of_short_frames_does_not_enter_the_tunnel() {
             let mut padded = packet.clone();
             padded.resize(46, 0xee);
             let (program, interface) = bench.entrance_program_and_interface();
-            let did = bench.program_action(program, interface, &ethernet_frame(0x0800, &padded));
+            let did = bench.program_outcome(program, interface, &ethernet_frame(0x0800, &padded));
             let expected = encapsulated_by_slow_path(bench, &packet);
             assert_eq!(Some(sent_frame(&did)), expected.as_deref());
         }
@@ -597,11 +598,11 @@ fn fast_path_ignores_ipv4_packets_without_an_ipv4_prefix() {
         bench.set_tunnel(Tunnel { inner, ..tunnel.clone() });
         assert_eq!(
             run_on_packet_into_tunnel(bench, &ipv4_udp_packet(source, destination, 40)),
-            ProgramAction::Left("")
+            ProgramOutcome::Left("")
         );
         let back = ipv4_udp_packet(destination, source, 40);
         let did = run_on_packet_out_of_tunnel(bench, (tunnel.local, tunnel.remote), 0, &back);
-        assert_eq!(did, ProgramAction::Left(""));
+        assert_eq!(did, ProgramOutcome::Left(""));
     });
 }
 
@@ -637,8 +638,8 @@ fn mutated_ipv4_packets_are_forwarded_correctly_or_left_to_slow_path() {
                 false => run_on_packet_out_of_tunnel(bench, ends, rng.number_below(256) as u8, &packet),
             };
             match did {
-                ProgramAction::Sent(_) => taken += 1,
-                ProgramAction::Left(_) => left += 1,
+                ProgramOutcome::Sent(_) => taken += 1,
+                ProgramOutcome::Left(_) => left += 1,
             }
         }
         assert!(taken > 400 && left > 400, "{taken}, {left}");

@@ -5,7 +5,7 @@ use carnet_base::Rng;
 use carnet_nemo::forwarding::desired::TunnelEnd;
 
 use super::bench::{
-    CARE_OF_ADDRESSES, HOME_ADDRESS, HOME_AGENT, ProgramAction, TestBench, run_on_every_bench,
+    CARE_OF_ADDRESSES, HOME_ADDRESS, HOME_AGENT, ProgramOutcome, TestBench, run_on_every_bench,
 };
 use super::packets::*;
 
@@ -24,10 +24,15 @@ fn seed_packets(bench: &TestBench) -> Vec<Vec<u8>> {
         let plain = [
             udp_packet(source, destination, 40),
             tcp_segment(source, destination, 0x10),
-            packet(58, source, destination, &[128, 0, 0, 0, 1, 2, 3, 4]),
-            packet(44, source, destination, &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(24)].concat()),
+            ipv6_packet(58, source, destination, &[128, 0, 0, 0, 1, 2, 3, 4]),
+            ipv6_packet(
+                44,
+                source,
+                destination,
+                &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(24)].concat(),
+            ),
         ];
-        seeds.extend(plain.iter().map(|packet| inside_ipv6(from, to, packet)));
+        seeds.extend(plain.iter().map(|packet| encapsulated_in_ipv6(from, to, packet)));
         seeds.extend(plain);
     }
     seeds
@@ -65,7 +70,7 @@ fn mutate_packet(rng: &mut Rng, packet: &mut Vec<u8>) {
         4 => packet.extend((0..below(20)).map(|at| at as u8)),
         5 => {
             let at = [8, 24, 48, 64][below(4)];
-            let address = address(TRIED_ADDRESSES[below(TRIED_ADDRESSES.len())]).octets();
+            let address = parse_address(TRIED_ADDRESSES[below(TRIED_ADDRESSES.len())]).octets();
             if let Some(place) = packet.get_mut(at..at + 16) {
                 place.copy_from_slice(&address);
             }
@@ -106,16 +111,16 @@ fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
             }
             let places = [bench.entrance_program_and_interface(), bench.exit_program_and_interface()];
             let (program, interface) = places[rng.number_below(2) as usize];
-            match bench.program_action(program, interface, &ethernet_frame(0x86dd, &packet)) {
-                ProgramAction::Sent(out) => {
+            match bench.program_outcome(program, interface, &ethernet_frame(0x86dd, &packet)) {
+                ProgramOutcome::Sent(out) => {
                     // The packet is compared as a tunnelled one if it is addressed to this end. The home
                     // agent's single program handles both directions.
                     let own = bench.station_end == TunnelEnd::MobileRouter
-                        || packet[24..40] == address(HOME_AGENT).octets();
+                        || packet[24..40] == parse_address(HOME_AGENT).octets();
                     bench.assert_equals_slow_path(&packet, program != "lan" && own, &out);
                     sent += 1;
                 }
-                ProgramAction::Left(_) => left += 1,
+                ProgramOutcome::Left(_) => left += 1,
             }
         }
         println!("{:?} at the {:?}'s end: {sent} sent on, {left} left alone", bench.kind, bench.station_end);

@@ -14,7 +14,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 
 use super::bench::{
-    ENDPOINTS_BEHIND_NAT, HOME_ADDRESS, ProgramAction, TUNNEL_MTU, TestBench, run_ip, run_on_every_bench,
+    ENDPOINTS_BEHIND_NAT, HOME_ADDRESS, ProgramOutcome, TUNNEL_MTU, TestBench, run_ip, run_on_every_bench,
 };
 use super::packets::*;
 use super::routing_changes::pin_to_one_processor;
@@ -26,9 +26,9 @@ fn run_with_both_encapsulations(body: fn(&mut TestBench, &Tunnel)) {
     for udp in [false, true] {
         run_on_every_bench(move |bench| {
             set_ipv4_forwarding(bench, true);
-            let first = bench.tunnel_over(0, true);
-            bench.remove(&first);
-            let tunnel = bench.tunnel_in_ipv4(udp, 0, true);
+            let first = bench.ipv6_tunnel_over_uplink(0, true);
+            bench.remove_tunnel(&first);
+            let tunnel = bench.ipv4_tunnel_over_uplink(udp, 0, true);
             bench.set_tunnel(tunnel.clone());
             body(bench, &tunnel);
         });
@@ -56,10 +56,10 @@ fn uplink_interface(bench: &TestBench) -> &'static str {
     bench.exit_program_and_interface().1
 }
 
-fn sent_frame(did: &ProgramAction) -> &[u8] {
+fn sent_frame(did: &ProgramOutcome) -> &[u8] {
     match did {
-        ProgramAction::Sent(frame) => &frame[14..],
-        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramOutcome::Sent(frame) => &frame[14..],
+        ProgramOutcome::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
@@ -81,11 +81,16 @@ fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
         }
         for next_header in [protocol::ICMPV6, protocol::NO_NEXT_HEADER, 47, 50, 132] {
             let octets = udp_payload(64);
-            sent_frame(&bench.run_on_packet_into_tunnel(&packet(next_header, source, destination, &octets)));
-            let inner = packet(next_header, destination, source, &octets);
+            sent_frame(&bench.run_on_packet_into_tunnel(&ipv6_packet(
+                next_header,
+                source,
+                destination,
+                &octets,
+            )));
+            let inner = ipv6_packet(next_header, destination, source, &octets);
             sent_frame(&bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner));
         }
-        assert!(bench.programs.table.has_tunnel(ends));
+        assert!(bench.programs.binding_table.has_tunnel(ends));
         let traffic = bench.programs.tunnel_traffic()[&ends];
         assert_eq!((traffic.encapsulated_packets, traffic.decapsulated_packets), (10, 10));
     });
@@ -104,7 +109,7 @@ fn fast_path_merges_ecn_marks_inside_ipv4() {
                 let packet = with_ecn(udp_packet(destination, source, 100), inner);
                 let did = bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, outer, &packet);
                 if (inner, outer) == (0, 3) {
-                    assert_eq!(did, ProgramAction::Left("congestion"));
+                    assert_eq!(did, ProgramOutcome::Left("congestion"));
                 } else {
                     sent_frame(&did);
                 }
@@ -144,7 +149,7 @@ fn fast_path_checks_inner_source_inside_ipv4() {
             ));
             for ends in [(local, stranger(remote)), (stranger(local), remote), (remote, local)] {
                 let did = bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner);
-                assert_eq!(did, ProgramAction::Left("outer_source"), "{ends:?}");
+                assert_eq!(did, ProgramOutcome::Left("outer_source"), "{ends:?}");
             }
             // Change the port of the tunnel's remote end.
             let far = if bench.station_end == TunnelEnd::HomeAgent {
@@ -154,7 +159,7 @@ fn fast_path_checks_inner_source_inside_ipv4() {
             };
             assert_eq!(
                 bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), far, 0, &inner),
-                ProgramAction::Left("outer_source")
+                ProgramOutcome::Left("outer_source")
             );
             // The programs refuse a packet that has the tunnel's addresses but not its encapsulation (IPv4 or
             // UDP).
@@ -166,7 +171,7 @@ fn fast_path_checks_inner_source_inside_ipv4() {
             };
             assert_eq!(
                 bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), otherwise, 0, &inner),
-                ProgramAction::Left("outer_source")
+                ProgramOutcome::Left("outer_source")
             );
             let spoofed = match bench.station_end {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => udp_packet_between("2001:db8:b::10", source),
@@ -174,12 +179,12 @@ fn fast_path_checks_inner_source_inside_ipv4() {
             };
             let did =
                 bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), (local, remote), 0, &spoofed);
-            assert!(matches!(did, ProgramAction::Left("inner_source" | "")), "{did:?}");
+            assert!(matches!(did, ProgramOutcome::Left("inner_source" | "")), "{did:?}");
         }
         // A socket that is bound to an interface receives no packets from other interfaces.
         if bench.station_end == TunnelEnd::MobileRouter {
             let did = bench.run_on_packet_from_ipv4_tunnel("wan1", (local, remote), 0, &inner);
-            assert_eq!(did, ProgramAction::Left("outer_source"));
+            assert_eq!(did, ProgramOutcome::Left("outer_source"));
         }
     });
 }
@@ -195,7 +200,7 @@ fn unusual_ipv4_headers_take_the_slow_path() {
         let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
         let inner = udp_packet(destination, source, 50);
-        let packet = inside_ipv4(ends.1, ends.0, 0, &inner);
+        let packet = encapsulated_in_ipv4(ends.1, ends.0, 0, &inner);
         sent_frame(&bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner));
         let (program, interface) = bench.exit_program_and_interface();
         let mut left = |change: &dyn Fn(&mut Vec<u8>), sums: bool, why: &'static str, what: &str| {
@@ -203,8 +208,8 @@ fn unusual_ipv4_headers_take_the_slow_path() {
             change(&mut packet);
             let packet = if sums { fill_in_checksum(packet) } else { packet };
             assert_eq!(
-                bench.program_action(program, interface, &ethernet_frame(0x0800, &packet)),
-                ProgramAction::Left(why),
+                bench.program_outcome(program, interface, &ethernet_frame(0x0800, &packet)),
+                ProgramOutcome::Left(why),
                 "{what}"
             );
         };
@@ -231,13 +236,13 @@ fn unusual_ipv4_headers_take_the_slow_path() {
         packet[6] &= !0x40;
         packet[4] = 7;
         let frame = ethernet_frame(0x0800, &fill_in_checksum(packet));
-        assert!(matches!(bench.program_action(program, interface, &frame), ProgramAction::Sent(_)));
+        assert!(matches!(bench.program_outcome(program, interface, &frame), ProgramOutcome::Sent(_)));
         for length in 14..frame.len() {
             // In a test run of a tc program, the kernel accepts only frames with complete headers.
             if length >= bench.shortest_frame_length() {
                 assert_eq!(
-                    bench.program_action(program, interface, &frame[..length]),
-                    ProgramAction::Left(""),
+                    bench.program_outcome(program, interface, &frame[..length]),
+                    ProgramOutcome::Left(""),
                     "{length}"
                 );
             }
@@ -251,19 +256,19 @@ fn control_messages_take_the_slow_path() {
     run_with_both_encapsulations(|bench, tunnel| {
         let (source, destination) = inner_addresses_into_tunnel(bench);
         let ends = (tunnel.local, tunnel.remote);
-        let inner = packet(135, destination, source, &[59, 1, 6, 0, 0, 0, 0, 0]);
+        let inner = ipv6_packet(135, destination, source, &[59, 1, 6, 0, 0, 0, 0, 0]);
         assert_eq!(
             bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner),
-            ProgramAction::Left("extension")
+            ProgramOutcome::Left("extension")
         );
         assert_eq!(
             bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 2)),
-            ProgramAction::Left("syn")
+            ProgramOutcome::Left("syn")
         );
         let inner = tcp_segment(destination, source, 0x12);
         assert_eq!(
             bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &inner),
-            ProgramAction::Left("syn")
+            ProgramOutcome::Left("syn")
         );
         let (from, to) = match bench.station_end {
             TunnelEnd::MobileRouter => (CORRESPONDENT_ADDRESS, HOME_ADDRESS),
@@ -271,7 +276,7 @@ fn control_messages_take_the_slow_path() {
         };
         let did =
             bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &udp_packet(from, to, 50));
-        assert_eq!(did, ProgramAction::Left("route"));
+        assert_eq!(did, ProgramOutcome::Left("route"));
     });
 }
 
@@ -282,7 +287,7 @@ fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
         for _ in 0..2 {
             assert_eq!(
                 bench.run_on_packet_into_tunnel(&udp_packet(source, destination, TUNNEL_MTU as usize - 39)),
-                ProgramAction::Left("too_big")
+                ProgramOutcome::Left("too_big")
             );
             sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(
                 source,
@@ -293,7 +298,7 @@ fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
         bench.set_tunnel(Tunnel { mtu: 1279, ..tunnel.clone() });
         assert_eq!(
             bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1240)),
-            ProgramAction::Left("too_big")
+            ProgramOutcome::Left("too_big")
         );
         sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, 1239)));
         bench.set_tunnel(tunnel.clone());
@@ -304,7 +309,7 @@ fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
             sent_frame(&bench.run_on_packet_into_tunnel(&udp_packet(source, destination, room)));
             assert_eq!(
                 bench.run_on_packet_into_tunnel(&udp_packet(source, destination, room + 1)),
-                ProgramAction::Left("too_big")
+                ProgramOutcome::Left("too_big")
             );
         }
     });
@@ -321,7 +326,7 @@ fn handover_between_tunnel_kinds_accepts_both() {
         let ends = (tunnel.local, tunnel.remote);
         assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0], 0x45);
         bench.set_tunnel(Tunnel { transmit: false, ..tunnel.clone() });
-        bench.set_tunnel(bench.tunnel_over(1, true));
+        bench.set_tunnel(bench.ipv6_tunnel_over_uplink(1, true));
         for port in 0..50 {
             let mut packet = packet.clone();
             packet[41] = port;
@@ -332,22 +337,22 @@ fn handover_between_tunnel_kinds_accepts_both() {
         // network take.
         assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0] >> 4, 6);
         let (from, to) = bench.arriving_outer_addresses(1);
-        sent_frame(&bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, &back)));
-        bench.remove(tunnel);
+        sent_frame(&bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, &back)));
+        bench.remove_tunnel(tunnel);
         assert_eq!(
             bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &back),
-            ProgramAction::Left("outer_source")
+            ProgramOutcome::Left("outer_source")
         );
         // After the handover back, the socket of the IPv4 tunnel is closed, and its packets belong to no
         // binding.
         bench.set_tunnel(tunnel.clone());
         assert_eq!(sent_frame(&bench.run_on_packet_into_tunnel(&packet))[0], 0x45);
-        bench.programs.table.set_socket(tunnel.local, None);
+        bench.programs.binding_table.set_socket_interface(tunnel.local, None);
         bench.programs.commit_entries().unwrap();
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("no_path"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("no_path"));
         assert_eq!(
             bench.run_on_packet_from_ipv4_tunnel(uplink_interface(bench), ends, 0, &back),
-            ProgramAction::Left("outer_source")
+            ProgramOutcome::Left("outer_source")
         );
     });
 }
@@ -360,11 +365,11 @@ fn fast_path_distinguishes_two_uplinks_with_one_ipv4_address() {
         if bench.station_end == TunnelEnd::HomeAgent || bench.kind == AttachmentKind::Xdp {
             return;
         }
-        let first = bench.tunnel_over(0, true);
-        bench.remove(&first);
-        let one = bench.tunnel_in_ipv4(true, 0, true);
+        let first = bench.ipv6_tunnel_over_uplink(0, true);
+        bench.remove_tunnel(&first);
+        let one = bench.ipv4_tunnel_over_uplink(true, 0, true);
         let end: Endpoint = "udp:192.0.2.10:4192".parse().unwrap();
-        bench.programs.table.set_socket(end, Some(bench.interface_index("wan1")));
+        bench.programs.binding_table.set_socket_interface(end, Some(bench.interface_index("wan1")));
         let other = Tunnel { local: end, ..one.clone() };
         bench.set_tunnel(one.clone());
         bench.set_tunnel(other.clone());
@@ -374,7 +379,7 @@ fn fast_path_distinguishes_two_uplinks_with_one_ipv4_address() {
             sent_frame(&bench.run_on_packet_from_ipv4_tunnel(interface, ends, 0, &inner));
             assert_eq!(
                 bench.run_on_packet_from_ipv4_tunnel(elsewhere, ends, 0, &inner),
-                ProgramAction::Left("outer_source")
+                ProgramOutcome::Left("outer_source")
             );
         }
         let did = bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50));
@@ -394,7 +399,7 @@ fn xdp_needs_ipv4_forwarding_on_uplink() {
         bench.invalidate_lookups();
         assert_eq!(
             bench.run_on_packet_into_tunnel(&udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)),
-            ProgramAction::Left("route")
+            ProgramOutcome::Left("route")
         );
     });
 }
@@ -411,7 +416,8 @@ fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
         let at = if matches!(ends.0, Endpoint::Udp(_)) { 28 } else { 20 };
         let (mut taken, mut left) = (0, 0);
         for number in 0..4000 {
-            let mut packet = inside_ipv4(ends.1, ends.0, rng.number_below(256) as u8, &seeds[number % 2]);
+            let mut packet =
+                encapsulated_in_ipv4(ends.1, ends.0, rng.number_below(256) as u8, &seeds[number % 2]);
             for _ in 0..rng.number_below(3) {
                 let where_to = if rng.number_below(2) == 0 { at + 48 } else { packet.len() };
                 let place = rng.number_below(where_to as u64) as usize;
@@ -427,9 +433,9 @@ fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
                 packet = fill_in_checksum(packet);
             }
             let (program, interface) = bench.exit_program_and_interface();
-            match bench.program_action(program, interface, &ethernet_frame(0x0800, &packet)) {
-                ProgramAction::Left(_) => left += 1,
-                ProgramAction::Sent(sent) => {
+            match bench.program_outcome(program, interface, &ethernet_frame(0x0800, &packet)) {
+                ProgramOutcome::Left(_) => left += 1,
+                ProgramOutcome::Sent(sent) => {
                     let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
                     let address = |at: usize| <[u8; 4]>::try_from(&packet[at..at + 4]).unwrap();
                     let end = |ip: usize, udp: usize| match packet[9] {
@@ -487,7 +493,7 @@ fn fast_path_headers_equal_those_of_sockets() {
             let inner = with_hop_limit(inner.clone(), 63);
             writer.write(local, remote, false, &inner);
             writer.flush();
-            assert_eq!(writer.errors(), 0);
+            assert_eq!(writer.write_error_count(), 0);
         });
         let mut found = Vec::new();
         for _ in 0..200 {

@@ -9,20 +9,20 @@ use carnet_wire::ipv6::{Header, protocol};
 pub(super) const HOST_ADDRESS: &str = "2001:db8:a::10";
 pub(super) const CORRESPONDENT_ADDRESS: &str = "2001:db8:c::1";
 
-pub(super) fn address(text: &str) -> Ipv6Addr {
+pub(super) fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
 /// Returns a packet with this next header, hop limit 64, a flow label and a DSCP.
-pub(super) fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
+pub(super) fn ipv6_packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0xb8,
         flow_label: 0x12345,
         payload_length: u16::try_from(payload.len()).unwrap(),
         next_header,
         hop_limit: 64,
-        source: address(source),
-        destination: address(destination),
+        source: parse_address(source),
+        destination: parse_address(destination),
     };
     [&header.emit()[..], payload].concat()
 }
@@ -36,14 +36,14 @@ pub(super) fn udp_payload(length: usize) -> Vec<u8> {
 }
 
 pub(super) fn udp_packet(source: &str, destination: &str, length: usize) -> Vec<u8> {
-    packet(protocol::UDP, source, destination, &udp_payload(length))
+    ipv6_packet(protocol::UDP, source, destination, &udp_payload(length))
 }
 
 /// Returns a TCP segment with these flags.
 pub(super) fn tcp_segment(source: &str, destination: &str, flags: u8) -> Vec<u8> {
     let mut octets = vec![0x30, 0x39, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0];
     octets.extend(b"some data");
-    packet(protocol::TCP, source, destination, &octets)
+    ipv6_packet(protocol::TCP, source, destination, &octets)
 }
 
 /// Returns the packet with another hop limit.
@@ -59,8 +59,8 @@ pub(super) fn with_ecn(mut packet: Vec<u8>, ecn: u8) -> Vec<u8> {
 }
 
 /// Returns the packet inside another IPv6 header.
-pub(super) fn inside_ipv6(source: &str, destination: &str, inner: &[u8]) -> Vec<u8> {
-    packet(protocol::IPV6, source, destination, inner)
+pub(super) fn encapsulated_in_ipv6(source: &str, destination: &str, inner: &[u8]) -> Vec<u8> {
+    ipv6_packet(protocol::IPV6, source, destination, inner)
 }
 
 /// Returns the packet in an Ethernet frame.
@@ -81,7 +81,7 @@ pub(super) fn fill_in_checksum(mut packet: Vec<u8>) -> Vec<u8> {
 
 /// Returns an IPv6 packet inside IPv4 as a socket sends it, except for the UDP checksum: RFC 4213 3.5, RFC
 /// 5555 4.
-pub(super) fn inside_ipv4(from: Endpoint, to: Endpoint, class: u8, inner: &[u8]) -> Vec<u8> {
+pub(super) fn encapsulated_in_ipv4(from: Endpoint, to: Endpoint, class: u8, inner: &[u8]) -> Vec<u8> {
     let octets = |end: Endpoint| end.ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
     let length = |octets: usize| u16::try_from(octets).unwrap().to_be_bytes();
     let udp = match (from.port(), to.port()) {

@@ -6,10 +6,10 @@ use carnet_nemo::forwarding::desired::TunnelEnd;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::bench::{NEIGHBOUR_ADDRESSES, ProgramAction, TestBench, run_ip, run_on_every_bench, set_polling};
+use super::bench::{NEIGHBOUR_ADDRESSES, ProgramOutcome, TestBench, run_ip, run_on_every_bench, set_polling};
 use super::packets::*;
 use crate::fast_path::InterfaceRoles;
-use crate::fast_path::bpf_programs::{AttachmentKind, expected_programs};
+use crate::fast_path::bpf_programs::{AttachmentKind, programs_to_attach};
 use crate::netlink::LinkInfo;
 
 fn packet_into_tunnel(bench: &TestBench) -> Vec<u8> {
@@ -22,8 +22,8 @@ fn packet_into_tunnel(bench: &TestBench) -> Vec<u8> {
 /// A routing rule of another program, packets that it redirects, and packets that it does not match.
 type RoutingRuleCase<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
 
-pub(super) fn is_sent(did: &ProgramAction) -> bool {
-    matches!(did, ProgramAction::Sent(_))
+pub(super) fn is_frame_sent(did: &ProgramOutcome) -> bool {
+    matches!(did, ProgramOutcome::Sent(_))
 }
 
 /// Binds the thread to one processor, because each processor has its own cache.
@@ -45,13 +45,13 @@ fn foreign_routing_rule_redirects_flow_from_fast_path() {
             if bench.station_end == TunnelEnd::MobileRouter { HOST_ADDRESS } else { CORRESPONDENT_ADDRESS };
         let destination =
             if bench.station_end == TunnelEnd::MobileRouter { CORRESPONDENT_ADDRESS } else { HOST_ADDRESS };
-        let fragment = super::packets::packet(
+        let fragment = super::packets::ipv6_packet(
             44,
             source,
             destination,
             &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(48)].concat(),
         );
-        let sctp = super::packets::packet(132, source, destination, &udp_payload(60));
+        let sctp = super::packets::ipv6_packet(132, source, destination, &udp_payload(60));
         run_ip("-6 route add unreachable default table 77");
         let (packet, other_port, fragment, sctp) = (&packet[..], &other_port[..], &fragment[..], &sctp[..]);
         let cases: [RoutingRuleCase<'_>; 7] = [
@@ -66,15 +66,15 @@ fn foreign_routing_rule_redirects_flow_from_fast_path() {
         for (rule, away, untouched) in cases {
             // The lookups were cached before the rule existed. The programs must not use them any more.
             for packet in away.iter().chain(untouched) {
-                assert!(is_sent(&bench.run_on_packet_into_tunnel(packet)), "before {rule}");
+                assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(packet)), "before {rule}");
             }
             run_ip(&format!("-6 rule add pref 50 {rule} lookup 77"));
             bench.invalidate_lookups();
             for packet in away {
-                assert_eq!(bench.run_on_packet_into_tunnel(packet), ProgramAction::Left("route"), "{rule}");
+                assert_eq!(bench.run_on_packet_into_tunnel(packet), ProgramOutcome::Left("route"), "{rule}");
             }
             for packet in untouched {
-                assert!(is_sent(&bench.run_on_packet_into_tunnel(packet)), "{rule}");
+                assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(packet)), "{rule}");
             }
             run_ip("-6 rule del pref 50");
             bench.invalidate_lookups();
@@ -94,19 +94,19 @@ fn frames_are_not_redirected_to_interface_that_refuses_them() {
         }
         let packet = packet_into_tunnel(bench);
         let exit = "wan0";
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)));
         set_polling(&format!("{exit}x"), false);
         let complaints = bench.programs.update_redirect_targets();
         assert!(
             matches!(&complaints[..], [one] if one.starts_with(&format!("interface {exit} "))),
             "{complaints:?}"
         );
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("neighbour"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("neighbour"));
         // The error is reported only once.
         assert_eq!(bench.programs.update_redirect_targets(), Vec::<String>::new());
         set_polling(&format!("{exit}x"), true);
         assert_eq!(bench.programs.update_redirect_targets(), Vec::<String>::new());
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)));
     });
 }
 
@@ -116,12 +116,12 @@ fn fast_path_uses_changed_route() {
     run_on_every_bench(|bench| {
         pin_to_one_processor();
         let packet = packet_into_tunnel(bench);
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)));
         let rule = "pref 50 to 2001:db8::/32 lookup 77";
         run_ip("-6 route add unreachable default table 77");
         run_ip(&format!("-6 rule add {rule}"));
         bench.invalidate_lookups();
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("route"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("route"));
         // With a rule of another program, the packet takes the slow path even if the rule's table has a
         // route.
         let (gateway, interface) = match bench.station_end {
@@ -129,13 +129,13 @@ fn fast_path_uses_changed_route() {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:f0::1", "ha0"),
         };
         run_ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("route"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("route"));
         run_ip("-6 rule del pref 50");
         // The programs do not cache that the kernel had no route.
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)));
         run_ip(&format!("-6 rule add {rule}"));
         let start = Instant::now();
-        while is_sent(&bench.run_on_packet_into_tunnel(&packet)) {
+        while is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)) {
             assert!(start.elapsed() < Duration::from_secs(5), "remembered for ever");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -152,10 +152,10 @@ fn handover_moves_packets_to_other_uplink() {
         let packet = packet_into_tunnel(bench);
         for (way, interface) in [(0, "wan0"), (1, "wan1"), (0, "wan0")] {
             for number in 0..2 {
-                let tunnel = bench.tunnel_over(number, number == way);
+                let tunnel = bench.ipv6_tunnel_over_uplink(number, number == way);
                 bench.set_tunnel(tunnel);
             }
-            let ProgramAction::Sent(frame) = bench.run_on_packet_into_tunnel(&packet) else {
+            let ProgramOutcome::Sent(frame) = bench.run_on_packet_into_tunnel(&packet) else {
                 panic!("left to the slow path")
             };
             let neighbour = NEIGHBOUR_ADDRESSES.iter().find(|(name, ..)| *name == interface).unwrap().2;
@@ -182,17 +182,17 @@ fn kernel_resolves_unknown_neighbour_of_fast_path() {
         }
         for packet in [&small, &large] {
             match bench.kind {
-                AttachmentKind::Tc => assert!(is_sent(&bench.run_on_packet_into_tunnel(packet))),
+                AttachmentKind::Tc => assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(packet))),
                 AttachmentKind::Xdp => {
-                    assert_eq!(bench.run_on_packet_into_tunnel(packet), ProgramAction::Left("neighbour"))
+                    assert_eq!(bench.run_on_packet_into_tunnel(packet), ProgramOutcome::Left("neighbour"))
                 }
             }
         }
         run_ip(&format!("-6 neigh add {neighbour} lladdr 02:00:00:00:09:00 dev {interface}"));
         bench.invalidate_lookups();
         assert!(
-            is_sent(&bench.run_on_packet_into_tunnel(&small))
-                && is_sent(&bench.run_on_packet_into_tunnel(&large))
+            is_frame_sent(&bench.run_on_packet_into_tunnel(&small))
+                && is_frame_sent(&bench.run_on_packet_into_tunnel(&large))
         );
     });
 }
@@ -207,8 +207,8 @@ fn packets_between_two_tunnels_take_the_slow_path() {
         }
         run_ip("-6 route add 2001:db8:b::/64 dev carnet0");
         let (from, to) = bench.arriving_outer_addresses(0);
-        let packet = inside_ipv6(from, to, &udp_packet(HOST_ADDRESS, "2001:db8:b::1", 50));
-        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramAction::Left("route"));
+        let packet = encapsulated_in_ipv6(from, to, &udp_packet(HOST_ADDRESS, "2001:db8:b::1", 50));
+        assert_eq!(bench.run_on_packet_out_of_tunnel(&packet), ProgramOutcome::Left("route"));
     });
 }
 
@@ -221,13 +221,13 @@ fn removed_role_of_interface_detaches_its_program() {
         }
         pin_to_one_processor();
         let packet = packet_into_tunnel(bench);
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&packet)));
-        bench.programs.interface_roles = InterfaceRoles { home_agent: true, ..InterfaceRoles::default() };
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)));
+        bench.programs.interface_roles = InterfaceRoles { is_home_agent: true, ..InterfaceRoles::default() };
         let links = bench.links_by_name.clone();
         assert!(bench.programs.update_interfaces(&links).is_empty());
         assert_eq!(
-            bench.program_action("agent", "lan0", &ethernet_frame(0x86dd, &packet)),
-            ProgramAction::Left("")
+            bench.program_outcome("agent", "lan0", &ethernet_frame(0x86dd, &packet)),
+            ProgramOutcome::Left("")
         );
     });
 }
@@ -252,9 +252,9 @@ fn programs_of_present_and_configured_interfaces_are_expected() {
     let links =
         [link(1, "lo", true), link(2, "carnet0", true), link(3, "eth0", false), link(4, "wwan0", true)];
     let names = |kind, ports: &InterfaceRoles, links: &[LinkInfo]| -> Vec<&str> {
-        expected_programs(kind, ports, 2, links).into_iter().collect()
+        programs_to_attach(kind, ports, 2, links).into_iter().collect()
     };
-    let agent = InterfaceRoles { home_agent: true, ..InterfaceRoles::default() };
+    let agent = InterfaceRoles { is_home_agent: true, ..InterfaceRoles::default() };
     assert_eq!(names(AttachmentKind::Tc, &agent, &links), ["agent", "agent_bare"]);
     assert_eq!(names(AttachmentKind::Tc, &agent, &links[..3]), ["agent", "agent_bare"]);
     assert_eq!(names(AttachmentKind::Xdp, &agent, &links), ["agent"]);

@@ -4,11 +4,11 @@
 use carnet_nemo::forwarding::desired::TunnelEnd;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
-use super::bench::{ProgramAction, TestBench, run_on_every_bench};
+use super::bench::{ProgramOutcome, TestBench, run_on_every_bench};
 use super::packets::*;
-use super::routing_changes::{is_sent, pin_to_one_processor};
-use crate::fast_path::bpf_programs::{AttachmentKind, NOTE_PROGRAM};
-use crate::fast_path::values::{RuleScope, RulesetValue};
+use super::routing_changes::{is_frame_sent, pin_to_one_processor};
+use crate::fast_path::bpf_programs::{AttachmentKind, CONNTRACK_NOTE_PROGRAM};
+use crate::fast_path::map_values::{RuleScope, RulesetValue};
 use crate::generic_netlink::{
     FLAG_ACKNOWLEDGE, MESSAGE_ERROR, encode_attribute, encode_request, find_attribute, split_attributes,
     split_received,
@@ -36,7 +36,7 @@ const TCP_ESTABLISHED: u8 = 3;
 const TCP_FIN_WAIT: u8 = 4;
 
 const RULESET_OF_FLOWS: RulesetValue = RulesetValue {
-    generation: 1,
+    ruleset_generation: 1,
     ipv4_scope: RuleScope::Flow as u32,
     ipv6_scope: RuleScope::Flow as u32,
     tcp_timeout_ms: 1_000_000,
@@ -78,7 +78,7 @@ fn request_conntrack(kind: u16, flags: u16, attributes: &[u8]) -> std::io::Resul
         socket.recv(&mut buffer, 0)?;
         for answer in split_received(&buffer) {
             if answer.kind == MESSAGE_ERROR {
-                return answer.result().map(|()| found);
+                return answer.check_error().map(|()| found);
             }
             found = answer.attributes().unwrap_or_default().to_vec();
         }
@@ -120,7 +120,7 @@ fn remaining_timeout(packet: &[u8]) -> u32 {
 /// Runs the program at the egress on a packet that the packet filter has accepted.
 fn run_note_program(bench: &mut TestBench, from: &str, to: &str, packet: &[u8]) {
     let kind = std::mem::replace(&mut bench.kind, AttachmentKind::Tc);
-    let verdict = bench.run_program_from(NOTE_PROGRAM, from, to, &ethernet_frame(0x86dd, packet)).0;
+    let verdict = bench.run_program_from(CONNTRACK_NOTE_PROGRAM, from, to, &ethernet_frame(0x86dd, packet)).0;
     bench.kind = kind;
     assert_eq!(verdict, -1);
 }
@@ -145,7 +145,7 @@ fn host_and_correspondent(bench: &TestBench) -> (&'static str, &'static str) {
 /// flows.
 fn run_with_rules(body: impl Fn(&mut TestBench) + Copy + Send + 'static) {
     run_on_every_bench(move |bench| {
-        if let Some(why) = bench.programs.conntrack_obstacle() {
+        if let Some(why) = bench.programs.conntrack_obstacle_message() {
             println!("\nSKIPPED: {why}");
             return;
         }
@@ -156,9 +156,9 @@ fn run_with_rules(body: impl Fn(&mut TestBench) + Copy + Send + 'static) {
 }
 
 /// Runs the program for packets that come out of the tunnel on this packet inside a tunnel.
-fn run_on_packet_out_of_tunnel(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
+fn run_on_packet_out_of_tunnel(bench: &mut TestBench, packet: &[u8]) -> ProgramOutcome {
     let (from, to) = bench.arriving_outer_addresses(0);
-    bench.run_on_packet_out_of_tunnel(&inside_ipv6(from, to, packet))
+    bench.run_on_packet_out_of_tunnel(&encapsulated_in_ipv6(from, to, packet))
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
             back[42..44].copy_from_slice(&there[40..42]);
             back
         };
-        let filter = ProgramAction::Left("filter");
+        let filter = ProgramOutcome::Left("filter");
         assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
         // Without an entry of connection tracking, the program at the egress does not mark the flow as
         // accepted.
@@ -181,23 +181,23 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
         add_conntrack_entry(&there, STATUS_USABLE, 0);
         assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&there)) && remaining_timeout(&there) <= 120);
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&there)) && remaining_timeout(&there) <= 120);
         // The packet filter must accept a packet of the other direction, before the program forwards that
         // direction.
         assert_eq!(run_on_packet_out_of_tunnel(bench, &back), filter);
         run_note_program(bench, "carnet0", outer_interface(bench), &back);
         assert!(
-            is_sent(&run_on_packet_out_of_tunnel(bench, &back))
-                && is_sent(&bench.run_on_packet_into_tunnel(&there))
+            is_frame_sent(&run_on_packet_out_of_tunnel(bench, &back))
+                && is_frame_sent(&bench.run_on_packet_into_tunnel(&there))
         );
         // After a change of the rules (a new generation), the packet filter must accept the flow again.
-        bench.programs.set_ruleset(RulesetValue { generation: 2, ..RULESET_OF_FLOWS }).unwrap();
+        bench.programs.set_ruleset(RulesetValue { ruleset_generation: 2, ..RULESET_OF_FLOWS }).unwrap();
         assert_eq!(
             (bench.run_on_packet_into_tunnel(&there), run_on_packet_out_of_tunnel(bench, &back)),
             (filter.clone(), filter.clone())
         );
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&there)));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&there)));
         delete_conntrack_entry(&there);
         bench.invalidate_lookups();
         assert_eq!(bench.run_on_packet_into_tunnel(&there), filter);
@@ -205,14 +205,21 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
         // each packet.
         add_conntrack_entry(&there, STATUS_USABLE, 0);
         for (ruleset, is) in [
-            (RulesetValue { generation: 2, ..RULESET_OF_FLOWS }, true),
-            (RulesetValue { generation: 0, ..RULESET_OF_FLOWS }, false),
-            (RulesetValue { generation: 2, ipv4_scope: 0, ..RULESET_OF_FLOWS }, true),
-            (RulesetValue { generation: 2, ipv6_scope: RuleScope::Packet as u32, ..RULESET_OF_FLOWS }, false),
+            (RulesetValue { ruleset_generation: 2, ..RULESET_OF_FLOWS }, true),
+            (RulesetValue { ruleset_generation: 0, ..RULESET_OF_FLOWS }, false),
+            (RulesetValue { ruleset_generation: 2, ipv4_scope: 0, ..RULESET_OF_FLOWS }, true),
+            (
+                RulesetValue {
+                    ruleset_generation: 2,
+                    ipv6_scope: RuleScope::Packet as u32,
+                    ..RULESET_OF_FLOWS
+                },
+                false,
+            ),
             (RulesetValue { ipv6_scope: 0, ..RULESET_OF_FLOWS }, true),
         ] {
             bench.programs.set_ruleset(ruleset).unwrap();
-            assert_eq!(is_sent(&bench.run_on_packet_into_tunnel(&there)), is, "{ruleset:?}");
+            assert_eq!(is_frame_sent(&bench.run_on_packet_into_tunnel(&there)), is, "{ruleset:?}");
         }
     });
 }
@@ -233,7 +240,7 @@ fn flows_with_unconfirmed_or_closing_connection_take_the_slow_path() {
             run_note_program(bench, outer_interface(bench), "carnet0", &packet);
             let is = (status, state) == (STATUS_USABLE, TCP_ESTABLISHED);
             bench.invalidate_lookups();
-            assert_eq!(is_sent(&bench.run_on_packet_into_tunnel(&packet)), is, "{status:#x} {state}");
+            assert_eq!(is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)), is, "{status:#x} {state}");
             if !is {
                 delete_conntrack_entry(&packet);
             }
@@ -241,11 +248,11 @@ fn flows_with_unconfirmed_or_closing_connection_take_the_slow_path() {
         // The entry is usable now. But the kernel must see segments whose flags change the TCP state.
         for flags in [0x01, 0x02, 0x04, 0x11, 0x12, 0x14, 0x00, 0x08, 0x19] {
             let packet = tcp_segment(source, destination, flags);
-            assert!(!is_sent(&bench.run_on_packet_into_tunnel(&packet)), "{flags:#x}");
+            assert!(!is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)), "{flags:#x}");
             run_note_program(bench, outer_interface(bench), "carnet0", &packet);
-            assert!(!is_sent(&bench.run_on_packet_into_tunnel(&packet)), "{flags:#x}");
+            assert!(!is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)), "{flags:#x}");
         }
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x18))));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&tcp_segment(source, destination, 0x18))));
     });
 }
 
@@ -254,7 +261,7 @@ fn packets_of_a_connection_under_nat_take_the_slow_path() {
     run_with_rules(|bench| {
         let (source, destination) = host_and_correspondent(bench);
         let packet = udp_packet(source, destination, 100);
-        let new_source = address("2001:db8:f0::99").octets();
+        let new_source = parse_address("2001:db8:f0::99").octets();
         let parts = [
             tuple_attribute(ATTRIBUTE_ORIGINAL_TUPLE, &packet, false),
             tuple_attribute(ATTRIBUTE_REPLY_TUPLE, &packet, true),
@@ -267,7 +274,7 @@ fn packets_of_a_connection_under_nat_take_the_slow_path() {
         ];
         request_conntrack(CTNETLINK_NEW, 0x600, &parts.concat()).unwrap();
         run_note_program(bench, outer_interface(bench), "carnet0", &packet);
-        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramAction::Left("filter"));
+        assert_eq!(bench.run_on_packet_into_tunnel(&packet), ProgramOutcome::Left("filter"));
     });
 }
 
@@ -282,15 +289,15 @@ fn tcp_timeout_depends_on_both_ends() {
         back[42..44].copy_from_slice(&there[40..42]);
         add_conntrack_entry(&there, STATUS_USABLE, TCP_ESTABLISHED);
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
-        assert!(is_sent(&bench.run_on_packet_into_tunnel(&there)));
+        assert!(is_frame_sent(&bench.run_on_packet_into_tunnel(&there)));
         assert!((290..=300).contains(&remaining_timeout(&there)), "{}", remaining_timeout(&there));
         run_note_program(bench, "carnet0", outer_interface(bench), &back);
-        assert!(is_sent(&run_on_packet_out_of_tunnel(bench, &back)));
+        assert!(is_frame_sent(&run_on_packet_out_of_tunnel(bench, &back)));
         assert!((990..=1000).contains(&remaining_timeout(&there)), "{}", remaining_timeout(&there));
         // The kernel handles all packets of ICMPv6 (58) and SCTP (132).
         for protocol in [58, 132] {
-            let packet = packet(protocol, source, destination, &[0; 32]);
-            assert!(!is_sent(&bench.run_on_packet_into_tunnel(&packet)));
+            let packet = ipv6_packet(protocol, source, destination, &[0; 32]);
+            assert!(!is_frame_sent(&bench.run_on_packet_into_tunnel(&packet)));
         }
     });
 }

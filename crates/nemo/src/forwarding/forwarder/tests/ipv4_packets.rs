@@ -315,7 +315,7 @@ fn packet_too_big_is_translated_for_ipv4_host_as_fragmentation_needed() {
     )
     .1;
     let local = address(TUNNEL_ENDS[0].0);
-    let too_big = ErrorMessage::PacketTooBig { mtu: 1400 };
+    let too_big = Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 };
     let quoted = &outer[..600];
     let outcome = router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, too_big, quoted);
     assert_eq!(outcome, ErrorOutcome::PathMtu(tunnel_ends(TUNNEL_ENDS[0].0, TUNNEL_ENDS[0].1), 1360));

@@ -1,6 +1,6 @@
 //! Tunnels inside IPv4, several tunnels at once, and packets that take all of them.
 
-use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_mobility::flow::{FlowAction, Ipv6Selector, TrafficSelector, ValueRange};
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
 
 use super::*;
@@ -98,7 +98,7 @@ fn receive_tunnelled_packet(
     let mut buffer = PacketBuffer::new();
     buffer.copy_from(octets);
     let header = Header::parse(octets).expect("header");
-    let extensions = carnet_wire::extension::Extensions::parse(octets).expect("extensions");
+    let extensions = carnet_wire::extension::ExtensionHeaders::parse(octets).expect("extensions");
     let numbered = header.next_header == protocol::DESTINATION_OPTIONS;
     let offset = if *at == 0 || numbered { extensions.upper_layer_offset } else { 0 };
     let ends = (tunnel.local, tunnel.remote);
@@ -119,7 +119,7 @@ fn udp_packet(source: &str, destination: &str, ports: (u16, u16), content: u32) 
 }
 
 fn ports(port: u16) -> Option<TrafficSelector> {
-    let range = Some(Range::single(port));
+    let range = Some(ValueRange::single(port));
     Some(TrafficSelector::Ipv6(Ipv6Selector { destination_port: range, ..Ipv6Selector::default() }))
 }
 
@@ -320,7 +320,7 @@ fn number_reduces_mtu_of_duplicated_packets() {
     let answer = next_caused_packet(&mut router).expect("Packet Too Big");
     let (_, message) = Header::parse_packet(&answer).expect("packet");
     let (error, _) = icmpv6::parse_error(message).expect("error");
-    assert_eq!(error, ErrorMessage::PacketTooBig { mtu: 1424 });
+    assert_eq!(error, Icmpv6ErrorMessage::PacketTooBig { mtu: 1424 });
     // A packet of 1280 octets passes every tunnel, in fragments if necessary.
     for at in 0..2 {
         router.set_tunnel(Tunnel { mtu: 1240, ..tunnel_at(TunnelEnd::MobileRouter, at, true) });
@@ -352,7 +352,7 @@ fn icmp_error_about_a_copy_is_accepted() {
         Time::ZERO,
         ROUTER_ON_PATH,
         local,
-        ErrorMessage::PacketTooBig { mtu: 1300 },
+        Icmpv6ErrorMessage::PacketTooBig { mtu: 1300 },
         &outer,
     );
     assert_eq!(outcome, ErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", HOME_AGENT_ADDRESS), 1260));
