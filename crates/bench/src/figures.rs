@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::path::Path;
-use carnet_testbed::machine::Machine;
+use carnet_testbed::machine::MachineDescription;
 
 /// Name of the arrangement without a router.
 pub const SOURCE_AND_SINK: &str = "source and sink alone";
@@ -12,7 +12,7 @@ pub const SOURCE_AND_SINK: &str = "source and sink alone";
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Bench {
     /// The machine on which the benchmark ran.
-    pub machine: Machine,
+    pub machine: MachineDescription,
     /// Time when the run began, in UTC.
     pub time: String,
     /// Load averages of the machine before the run.

@@ -100,7 +100,7 @@ fn perform_handovers(router: &Station, handovers: usize) -> anyhow::Result<()> {
     clock::sleep(PAUSE_BETWEEN_HANDOVERS);
     for number in 0..handovers {
         let to = if number % 2 == 0 { "e1" } else { "e0" };
-        router.handover(to, None)?;
+        router.command_handover(to, None)?;
         let until = monotonic_now() + 10 * SECOND;
         while router.active_uplink().as_deref() != Some(to) {
             if has_to_stop() {
@@ -193,7 +193,7 @@ pub fn measure_handovers(
             figures.push(measure_handovers_in_direction(path, world, arrangement, effort, cores)?);
         }
         if let Some(router) = world.stations.last() {
-            router.handover("auto", None)?;
+            router.command_handover("auto", None)?;
             wait_until("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
         }
         bed.check_running()?;

@@ -22,7 +22,7 @@ use super::path::Path;
 use super::world::{HOME_AGENT_ADDRESS, NodeInterface, Programs, TestNetwork, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
-use carnet_testbed::process::Daemon;
+use carnet_testbed::process::BackgroundProgram;
 use carnet_testbed::station::Station;
 use carnet_testbed::{console, topology};
 
@@ -75,7 +75,7 @@ fn resident_memory_octets(process: u32) -> anyhow::Result<f64> {
 }
 
 /// Waits until a station answers. Returns how long that took, in seconds.
-pub fn wait_until_ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
+pub fn wait_until_ready(station: &Station, daemon: &mut BackgroundProgram) -> anyhow::Result<f64> {
     let start = monotonic_now();
     while !station.is_ready() {
         daemon.check_running()?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::world::{CORRESPONDENT_ADDRESS, TestNetwork};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::isolate::{Interrupted, RUN_DIRECTORY, has_to_stop};
-use carnet_testbed::process::{Daemon, command_in_node};
+use carnet_testbed::process::{BackgroundProgram, command_in_node};
 use carnet_testbed::tools;
 
 /// Part of the time limit of a transfer: the limit is twice the transfer's duration plus this time. A longer
@@ -82,7 +82,7 @@ pub fn run_iperf3(
     let iperf3 = tools::path_of_program("iperf3");
     let mut command = command_in_node(server, &iperf3);
     command.args(["-s", "-1", "--forceflush", "-B", address]);
-    let mut listener = Daemon::start("iperf3 -s", &file(server), &mut command)?;
+    let mut listener = BackgroundProgram::start("iperf3 -s", &file(server), &mut command)?;
     let ready = clock::monotonic_now() + START_TIMEOUT;
     while !std::fs::read_to_string(&listener.log_file).unwrap_or_default().contains("listening") {
         listener.check_running()?;
@@ -93,7 +93,7 @@ pub fn run_iperf3(
     }
     let mut command = command_in_node(client, &iperf3);
     command.args(["-J", "-c", address, "--connect-timeout", "2000"]).args(arguments);
-    let mut sender = Daemon::start("iperf3 -c", &file(client), &mut command)?;
+    let mut sender = BackgroundProgram::start("iperf3 -c", &file(client), &mut command)?;
     let end = clock::monotonic_now() + patience;
     while sender.exit_status().is_none() {
         if has_to_stop() {

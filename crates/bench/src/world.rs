@@ -29,7 +29,7 @@ use anyhow::{Context, anyhow, bail};
 use nix::sched::{CloneFlags, setns};
 
 use super::path::Path;
-use carnet_testbed::process::{Daemon, command_in_node, run_for_output, wait_until};
+use carnet_testbed::process::{BackgroundProgram, command_in_node, run_for_output, wait_until};
 use carnet_testbed::station::Station;
 use carnet_testbed::{isolate, tools, topology};
 
@@ -138,7 +138,7 @@ pub struct TestNetwork {
     /// The mobile router and the home agent, if they run carnet.
     pub stations: Vec<Station>,
     /// Processes of [`Self::stations`], in the same order.
-    pub daemons: Vec<Daemon>,
+    pub daemons: Vec<BackgroundProgram>,
 }
 
 impl TestNetwork {

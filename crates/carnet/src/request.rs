@@ -10,7 +10,7 @@ use carnet_api::model::{
     Ldm, Location, Policy, PortalRequest, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest,
     Status, Triggered, Tunnel, Uplink, Vehicle,
 };
-use carnet_station::io::DenmWish;
+use carnet_station::io::DenmAction;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::facilities::{MessageFilter, MessageSubscription};
@@ -147,7 +147,7 @@ pub enum StationRequest {
     /// Command of `POST /v1/denm`, or of a request about an existing event.
     Denm {
         /// Action on the event: trigger, update or terminate.
-        wish: DenmWish,
+        wish: DenmAction,
         /// Content of the event, as a DENM.
         message: Vec<u8>,
         /// Repetition of the DENM, and its destination area.

@@ -9,7 +9,7 @@ pub fn to_degrees(tenths_of_microdegrees: i32) -> f64 {
 }
 
 /// Converts degrees to tenths of a microdegree. The cast saturates, and converts NaN to 0.
-pub fn tenths_of_microdegrees(degrees: f64) -> i32 {
+pub fn to_tenths_of_microdegrees(degrees: f64) -> i32 {
     (degrees * 1e7).round() as i32
 }
 

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use carnet_base::Time;
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::time::Time64;
 use carnet_security::{HandledFrame, SecurityStation, SecurityTime, packet_without_envelope};
 
@@ -37,8 +37,8 @@ thread_local! {
 }
 
 fn sign_packets() -> SentPackets {
-    let mut pki = TestPki::new(Curve::NistP256);
-    let mut car = pki.new_car();
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
+    let mut car = pki.new_car_station();
     let mut packets = Vec::new();
     for round in 0..4 {
         let now = now_at_milliseconds(round * 500);

@@ -125,7 +125,7 @@ impl TunnelNetwork {
             assert!(self.sent_payloads.contains(&payload), "a payload that was not sent");
             assert!(self.received_payloads.insert(payload), "a payload arrives twice");
         }
-        engine.handle_handshakes(self.now, 8);
+        engine.handle_waiting_handshakes(self.now, 8);
         assert!(
             self.router_engine.session_count() <= usize::from(ROUTER_PATHS)
                 && self.home_agent_engine.session_count() <= usize::from(ROUTER_PATHS)

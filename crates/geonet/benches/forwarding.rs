@@ -29,7 +29,7 @@ fn position_at(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME_POSITION).position_at(east, north)
 }
 
-fn address(kind: u8, number: u32) -> GnAddress {
+fn gn_address(kind: u8, number: u32) -> GnAddress {
     let [_, b, c, d] = number.to_be_bytes();
     GnAddress::new(false, StationType::PassengerCar, [2, kind, 0, b, c, d])
 }
@@ -79,7 +79,7 @@ fn router_with_neighbours(neighbours: u32, area_forwarding: AreaForwarding) -> (
         if east.hypot(north) > 900.0 {
             continue;
         }
-        let source = position_vector(address(1, macs.len() as u32), position_at(east, north), 1);
+        let source = position_vector(gn_address(1, macs.len() as u32), position_at(east, north), 1);
         let frame = single_hop_frame(source);
         router
             .handle_frame(
@@ -108,7 +108,7 @@ fn encode_packet(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
     .emit()
 }
 
-fn destination(number: u32, many: bool) -> Position {
+fn destination_position(number: u32, many: bool) -> Position {
     // A single destination lies 5 km to the north-east. Many destinations lie on an arc at a distance of 5
     // km.
     let angle = if many { f64::from(number % SOURCE_COUNT) / f64::from(SOURCE_COUNT) * 1.5 } else { 0.8 };
@@ -131,7 +131,7 @@ fn packets_of_all_sources(extended: impl Fn(u32, LongPositionVector) -> Extended
     (0..SOURCE_COUNT)
         .map(|number| {
             encode_packet(
-                extended(number, position_vector(address(2, number), position_at(-3000.0, -3000.0), 1)),
+                extended(number, position_vector(gn_address(2, number), position_at(-3000.0, -3000.0), 1)),
                 10,
             )
         })
@@ -177,9 +177,9 @@ fn bench_forwarding(c: &mut Criterion) {
         for many in [false, true] {
             let to = if many { "many destinations" } else { "one destination" };
             let guc = packets_of_all_sources(|number, source| {
-                let place = destination(number, many);
+                let place = destination_position(number, many);
                 let destination = ShortPositionVector {
-                    address: address(3, number),
+                    address: gn_address(3, number),
                     timestamp: Timestamp(1),
                     latitude: place.latitude,
                     longitude: place.longitude,
@@ -189,7 +189,7 @@ fn bench_forwarding(c: &mut Criterion) {
             let gbc = packets_of_all_sources(|number, source| ExtendedHeader::GeoBroadcast {
                 sequence: 0,
                 source,
-                area: circular_area(destination(number, many)),
+                area: circular_area(destination_position(number, many)),
             });
             for (name, frames) in [("guc greedy", guc), ("gbc greedy", gbc)] {
                 let (router, senders) = router_with_neighbours(neighbours, AreaForwarding::Simple);
@@ -214,9 +214,9 @@ fn bench_forwarding(c: &mut Criterion) {
         }
     }
     let guc = packets_of_all_sources(|number, source| {
-        let place = destination(number, false);
+        let place = destination_position(number, false);
         let destination = ShortPositionVector {
-            address: address(3, number),
+            address: gn_address(3, number),
             timestamp: Timestamp(1),
             latitude: place.latitude,
             longitude: place.longitude,
@@ -274,7 +274,7 @@ fn bench_reception(c: &mut Criterion) {
             let mut stations: Vec<(Vec<u8>, i32)> = (0..neighbours)
                 .map(|number| {
                     let position = position_at(rng.number_below(900) as f64, rng.number_below(900) as f64);
-                    let source = position_vector(address(1, number), position, 2);
+                    let source = position_vector(gn_address(1, number), position, 2);
                     let frame = if beacon {
                         Packet::new(
                             ExtendedHeader::Beacon { source },

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::MacAddress;
 
 /// Octets of the headers of a GUC (9.2 to 9.8.2).
-pub const GUC_HEADERS_LENGTH: usize = 60;
+pub const UNICAST_HEADERS_LENGTH: usize = 60;
 
 /// Time without use after which the router withdraws a permission from the fast path.
 pub const PERMISSION_IDLE_TIME: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ pub struct OwnPacketPath {
     pub next_hop: MacAddress,
     /// Headers that the router would write. The fast path replaces only the sequence number, the payload
     /// length and the source position vector.
-    pub guc_headers: [u8; GUC_HEADERS_LENGTH],
+    pub guc_headers: [u8; UNICAST_HEADERS_LENGTH],
     /// Time at which the location table removes the destination or the next hop, if no other packet of that
     /// station arrives before.
     pub valid_until: Time,
@@ -113,7 +113,7 @@ pub struct ForwardingPath {
 
 /// Summary of the packets that a fast path has received from one station since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourceSummary {
+pub struct SourceReport {
     /// Newest position vector of the station. A recording writes its 24 octets in hexadecimal.
     #[serde(with = "octets_of")]
     pub vector: LongPositionVector,
@@ -139,7 +139,7 @@ pub struct FastPathReport {
     /// Number of duplicates dropped.
     pub duplicates: u64,
     /// Stations from which the fast path received packets.
-    pub samples: Vec<SourceSummary>,
+    pub samples: Vec<SourceReport>,
     /// Stations to which the fast path sent this station's own packets.
     #[serde(rename = "ways")]
     pub own_packet_destinations: Vec<MacAddress>,

@@ -73,7 +73,7 @@ impl AreaDestination {
 
 /// Reason for which carnet refused to set an area.
 #[derive(Debug, Clone, PartialEq)]
-pub enum AreaRefusal {
+pub enum AreaRefusalReason {
     /// [`MAX_AREAS`] areas exist.
     TooMany,
     /// The area has no inside, or the latitude or longitude of its centre is invalid.
@@ -94,26 +94,26 @@ pub enum AreaRefusal {
     NoStation(GnAddress),
 }
 
-impl fmt::Display for AreaRefusal {
+impl fmt::Display for AreaRefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AreaRefusal::TooMany => write!(
+            AreaRefusalReason::TooMany => write!(
                 f,
                 "this station already has {MAX_AREAS} areas, the largest number: remove an area first"
             ),
-            AreaRefusal::NoArea => {
+            AreaRefusalReason::NoArea => {
                 write!(f, "the area is invalid: expected a latitude, a longitude and distances above 0")
             }
-            AreaRefusal::TooLarge { size, largest } => write!(
+            AreaRefusalReason::TooLarge { size, largest } => write!(
                 f,
                 "the area has {:.2} square kilometres, expected at most {}",
                 size / 1e6,
                 largest / 1e6
             ),
-            AreaRefusal::GroupTaken { by } => {
+            AreaRefusalReason::GroupTaken { by } => {
                 write!(f, "another area, {by:?}, already has this multicast group")
             }
-            AreaRefusal::NoStation(address) => write!(f, "{address} is not a station's GN address"),
+            AreaRefusalReason::NoStation(address) => write!(f, "{address} is not a station's GN address"),
         }
     }
 }
@@ -166,7 +166,7 @@ impl GeoDestinations {
         destination: AreaDestination,
         lifetime: Option<Duration>,
         router: &Router,
-    ) -> Result<(), AreaRefusal> {
+    ) -> Result<(), AreaRefusalReason> {
         self.check_area(name, &destination, router)?;
         let expires = lifetime.map(|lifetime| now + lifetime);
         let entry = AreaEntry {
@@ -186,30 +186,30 @@ impl GeoDestinations {
         name: &str,
         destination: &AreaDestination,
         router: &Router,
-    ) -> Result<(), AreaRefusal> {
+    ) -> Result<(), AreaRefusalReason> {
         if !self.entries.contains_key(name) && self.entries.len() >= MAX_AREAS {
-            return Err(AreaRefusal::TooMany);
+            return Err(AreaRefusalReason::TooMany);
         }
         let place = match destination.centre {
             AreaCentre::Place(place) => place,
             AreaCentre::Station(address) if !is_station_mid(address) => {
-                return Err(AreaRefusal::NoStation(address));
+                return Err(AreaRefusalReason::NoStation(address));
             }
             AreaCentre::Here | AreaCentre::Station(_) => Position::default(),
         };
         let area = destination.area_around(place);
         if !place.is_on_earth() || !geodesy::is_inside(&area, place) {
-            return Err(AreaRefusal::NoArea);
+            return Err(AreaRefusalReason::NoArea);
         }
         let (size, largest) = (geodesy::area_size(&area), router.mib().max_area_size);
         if size > largest {
-            return Err(AreaRefusal::TooLarge { size, largest });
+            return Err(AreaRefusalReason::TooLarge { size, largest });
         }
         let others = self.entries.iter().filter(|(other, _)| *other != name);
         let mut same = others
             .filter(|(_, entry)| destination.group.is_some() && entry.destination.group == destination.group);
         match same.next() {
-            Some((other, _)) => Err(AreaRefusal::GroupTaken { by: other.clone() }),
+            Some((other, _)) => Err(AreaRefusalReason::GroupTaken { by: other.clone() }),
             None => Ok(()),
         }
     }
@@ -267,8 +267,9 @@ impl GeoDestinations {
                 continue;
             }
             let table = router.location_table();
-            let heard =
-                table.find_station(now, mid_key(address)).map(|slot| table.entry(slot).last_received_at());
+            let heard = table
+                .find_slot_of_station(now, mid_key(address))
+                .map(|slot| table.entry(slot).last_received_at());
             if let Some(heard) = heard.filter(|heard| *heard + follow > now) {
                 (entry.last_search_at, entry.search_interval) = (None, follow);
                 at(heard + follow);
@@ -304,7 +305,7 @@ fn resolve_area(now: Time, destination: &AreaDestination, router: &Router) -> Re
         }
         AreaCentre::Station(address) => {
             let table = router.location_table();
-            let slot = table.find_station(now, mid_key(address)).ok_or(UnknownCentre::Of(address))?;
+            let slot = table.find_slot_of_station(now, mid_key(address)).ok_or(UnknownCentre::Of(address))?;
             table.entry(slot).position()
         }
     };

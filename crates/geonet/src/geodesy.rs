@@ -21,9 +21,9 @@ const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 /// Radians per 0.1 microdegree.
 const RADIANS_PER_UNIT: f64 = std::f64::consts::PI / 180.0 * 1e-7;
 /// A full turn in 0.1 microdegree.
-pub(crate) const FULL_TURN: i64 = 3_600_000_000;
+pub(crate) const FULL_TURN_UNITS: i64 = 3_600_000_000;
 /// Angle in radians beyond which the plane uses the exact form instead of the expansion.
-const EXPANSION_LIMIT: f64 = 0.02;
+const MAX_EXPANSION_DISTANCE_RADIANS: f64 = 0.02;
 
 /// A position in 0.1 microdegree, as in position vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -53,10 +53,10 @@ impl Position {
     /// Returns the difference of longitude from `from` to `to` in 0.1 microdegree, by the shorter direction.
     fn longitude_difference(from: i32, to: i32) -> i64 {
         let difference = i64::from(to) - i64::from(from);
-        if difference > FULL_TURN / 2 {
-            difference - FULL_TURN
-        } else if difference < -FULL_TURN / 2 {
-            difference + FULL_TURN
+        if difference > FULL_TURN_UNITS / 2 {
+            difference - FULL_TURN_UNITS
+        } else if difference < -FULL_TURN_UNITS / 2 {
+            difference + FULL_TURN_UNITS
         } else {
             difference
         }
@@ -113,7 +113,7 @@ impl LocalPlane {
             * RADIANS_PER_UNIT;
         let dlon = Position::longitude_difference(self.reference_point.longitude, position.longitude) as f64
             * RADIANS_PER_UNIT;
-        if dlat.abs() > EXPANSION_LIMIT || dlon.abs() > EXPANSION_LIMIT {
+        if dlat.abs() > MAX_EXPANSION_DISTANCE_RADIANS || dlon.abs() > MAX_EXPANSION_DISTANCE_RADIANS {
             return self.offset_of_distant(position);
         }
         let east = dlon
@@ -162,7 +162,8 @@ impl LocalPlane {
             };
             let latitude = i64::from(position.latitude) + (dlat / RADIANS_PER_UNIT).round() as i64;
             let longitude = i64::from(position.longitude) + (dlon / RADIANS_PER_UNIT).round() as i64;
-            let longitude = (longitude + FULL_TURN / 2).rem_euclid(FULL_TURN) - FULL_TURN / 2;
+            let longitude =
+                (longitude + FULL_TURN_UNITS / 2).rem_euclid(FULL_TURN_UNITS) - FULL_TURN_UNITS / 2;
             position = Position::new(latitude.clamp(-900_000_000, 900_000_000) as i32, longitude as i32);
             let (reached_east, reached_north) = self.offset_of(position);
             (missing_east, missing_north) = (east - reached_east, north - reached_north);

@@ -56,7 +56,7 @@ pub struct Request<'a> {
     pub next_header: CommonNextHeader,
     /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
-    /// DCC profile, if it differs from the profile of the traffic class; see [`DccProfile::profile_of`].
+    /// DCC profile, if it differs from the profile of the traffic class; see [`DccProfile::dcc_profile_of`].
     pub profile: Option<DccProfile>,
     /// Longest time that the packet may wait in buffers; `itsGnDefaultPacketLifetime` if `None`.
     pub maximum_lifetime: Option<Duration>,

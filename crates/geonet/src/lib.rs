@@ -48,7 +48,6 @@
 pub mod acceleration;
 pub mod approach;
 mod beacon;
-mod buffers;
 pub mod dcc;
 mod drop_reason;
 mod duplicates;
@@ -61,6 +60,7 @@ pub mod location_table;
 pub mod mib;
 pub mod multicast;
 mod packet;
+mod packet_buffer;
 mod packet_rate;
 pub mod router;
 pub mod spatial_index;

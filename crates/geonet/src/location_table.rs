@@ -30,7 +30,7 @@ use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::duplicates::DuplicatePacketList;
 use crate::geodesy::Position;
-use crate::packet_rate::PacketRate;
+use crate::packet_rate::AveragePacketRate;
 use crate::spatial_index::SpatialIndex;
 use crate::{GeonetDrop, MacAddress, Mib};
 
@@ -42,10 +42,11 @@ pub const MAX_TIMESTAMP_LEAD: Duration = Duration::from_secs(Timestamp::LEAP_SEC
 
 /// Largest memory in octets that one station needs: its entry, its item in the spatial index and its share of
 /// the hash table.
-pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
+pub const ENTRY_OCTETS: usize =
+    size_of::<LocationTableEntry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
 
 /// Index of an entry; it stays valid until the table removes the entry.
-pub type Slot = u32;
+pub type EntrySlot = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StationKind {
@@ -55,7 +56,7 @@ enum StationKind {
 
 /// A location table entry.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct LocationTableEntry {
     position_vector: LongPositionVector,
     /// Time at which the entry expires (T(LocTE)) and the table removes it.
     expires_at: Time,
@@ -66,7 +67,7 @@ pub struct Entry {
     /// Time until which the station's last beacon is valid, if the beacon announced a validity.
     pub(crate) beacon_valid_until: Time,
     /// Packet data rate of the station, PDR (B.2).
-    pub(crate) packet_rate: PacketRate,
+    pub(crate) packet_rate: AveragePacketRate,
     pub(crate) duplicates: DuplicatePacketList,
     previous_in_queue: u32,
     next_in_queue: u32,
@@ -74,7 +75,7 @@ pub struct Entry {
     is_used: bool,
 }
 
-impl Entry {
+impl LocationTableEntry {
     /// Returns the position vector of the station (LPV).
     pub fn position_vector(&self) -> &LongPositionVector {
         &self.position_vector
@@ -120,7 +121,7 @@ impl Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LearnOutcome {
     /// Entry of the station.
-    pub slot: Slot,
+    pub slot: EntrySlot,
     /// Whether the table had no entry of the station before.
     pub is_new: bool,
     /// Whether the station has become a neighbour.
@@ -142,7 +143,7 @@ struct EntryQueue {
 /// The location table.
 #[derive(Debug)]
 pub struct LocationTable {
-    entries: Vec<Entry>,
+    entries: Vec<LocationTableEntry>,
     free_slots: Vec<u32>,
     slot_by_mid: HashMap<u64, u32, SeededHash>,
     /// Queues of the entries: other stations received once, other stations established, neighbours received
@@ -209,22 +210,22 @@ impl LocationTable {
     }
 
     /// Returns all entries.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Entry)> {
+    pub fn iter(&self) -> impl Iterator<Item = (EntrySlot, &LocationTableEntry)> {
         (0u32..).zip(&self.entries).filter(|(_, entry)| entry.is_used)
     }
 
     /// Returns the entry with a MID if it is still valid at `now`.
-    pub fn find_station(&self, now: Time, mid: u64) -> Option<Slot> {
+    pub fn find_slot_of_station(&self, now: Time, mid: u64) -> Option<EntrySlot> {
         let slot = *self.slot_by_mid.get(&mid)?;
         (self.entries[slot as usize].expires_at > now).then_some(slot)
     }
 
     /// Returns the entry in a slot.
-    pub fn entry(&self, slot: Slot) -> &Entry {
+    pub fn entry(&self, slot: EntrySlot) -> &LocationTableEntry {
         &self.entries[slot as usize]
     }
 
-    pub(crate) fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+    pub(crate) fn entry_mut(&mut self, slot: EntrySlot) -> &mut LocationTableEntry {
         &mut self.entries[slot as usize]
     }
 
@@ -279,7 +280,7 @@ impl LocationTable {
         }
         if expired {
             entry.duplicates = DuplicatePacketList::default();
-            entry.packet_rate = PacketRate::default();
+            entry.packet_rate = AveragePacketRate::default();
         }
         let moved =
             (pv.latitude, pv.longitude) != (entry.position_vector.latitude, entry.position_vector.longitude);
@@ -326,7 +327,7 @@ impl LocationTable {
 
     /// Renews the entry of a station that sends the same position vector again, such as a roadside unit with
     /// a measured position. Returns whether the station has become a neighbour.
-    fn is_still_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
+    fn is_still_neighbour(&mut self, now: Time, mib: &Mib, slot: EntrySlot) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.expires_at = now + mib.lifetime_location_entry;
         let (queue, was_neighbour) = (entry.queue_number, entry.is_neighbour());
@@ -348,16 +349,16 @@ impl LocationTable {
         mib: &Mib,
         pv: &LongPositionVector,
         direct: bool,
-    ) -> Result<Slot, GeonetDrop> {
+    ) -> Result<EntrySlot, GeonetDrop> {
         let kind = if direct { StationKind::Neighbour } else { StationKind::Other };
         self.make_room_for_station(now, mib, kind)?;
-        let entry = Entry {
+        let entry = LocationTableEntry {
             position_vector: *pv,
             expires_at: now + mib.lifetime_location_entry,
             last_packet_at: now,
             neighbour_until: Time::ZERO,
             beacon_valid_until: Time::MAX,
-            packet_rate: PacketRate::default(),
+            packet_rate: AveragePacketRate::default(),
             duplicates: DuplicatePacketList::default(),
             previous_in_queue: NO_ENTRY,
             next_in_queue: NO_ENTRY,
@@ -407,7 +408,7 @@ impl LocationTable {
     }
 
     /// Makes the station a neighbour, if the number of neighbours is below its limit.
-    fn make_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
+    fn make_neighbour(&mut self, now: Time, mib: &Mib, slot: EntrySlot) {
         if self.make_room_for_station(now, mib, StationKind::Neighbour).is_ok() {
             // The packet is the station's first direct packet. Forwarded packets before it do not count for
             // the queue of established neighbours.
@@ -416,7 +417,7 @@ impl LocationTable {
         }
     }
 
-    fn mark_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
+    fn mark_neighbour(&mut self, now: Time, mib: &Mib, slot: EntrySlot) {
         let entry = &mut self.entries[slot as usize];
         entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
         self.neighbour_index.set_position(slot, entry.position());
@@ -424,7 +425,7 @@ impl LocationTable {
     }
 
     /// Makes the station a non-neighbour; its entry stays.
-    pub fn remove_neighbour_status(&mut self, now: Time, mib: &Mib, slot: Slot) {
+    pub fn remove_neighbour_status(&mut self, now: Time, mib: &Mib, slot: EntrySlot) {
         let entry = &mut self.entries[slot as usize];
         if !entry.is_neighbour() {
             return;
@@ -440,7 +441,7 @@ impl LocationTable {
     }
 
     /// Removes a station.
-    pub fn remove(&mut self, slot: Slot) {
+    pub fn remove(&mut self, slot: EntrySlot) {
         self.unlink_from_queue(slot);
         let entry = &mut self.entries[slot as usize];
         entry.is_used = false;
@@ -497,12 +498,12 @@ impl LocationTable {
         (0..4).filter_map(due).min()
     }
 
-    fn move_to_queue(&mut self, slot: Slot, queue: u8) {
+    fn move_to_queue(&mut self, slot: EntrySlot, queue: u8) {
         self.unlink_from_queue(slot);
         self.link_to_queue(slot, queue);
     }
 
-    fn link_to_queue(&mut self, slot: Slot, queue: u8) {
+    fn link_to_queue(&mut self, slot: EntrySlot, queue: u8) {
         let list = &mut self.queues[usize::from(queue)];
         let tail = std::mem::replace(&mut list.last_entry, slot);
         if tail == NO_ENTRY {
@@ -516,9 +517,10 @@ impl LocationTable {
         }
     }
 
-    fn unlink_from_queue(&mut self, slot: Slot) {
-        let Entry { previous_in_queue: previous, next_in_queue: next, queue_number: queue, .. } =
-            self.entries[slot as usize];
+    fn unlink_from_queue(&mut self, slot: EntrySlot) {
+        let LocationTableEntry {
+            previous_in_queue: previous, next_in_queue: next, queue_number: queue, ..
+        } = self.entries[slot as usize];
         let list = &mut self.queues[usize::from(queue)];
         list.len -= 1;
         if previous == NO_ENTRY {

@@ -89,8 +89,8 @@ fn location_table_entry_expires() {
         .expect("room");
     assert_eq!(table.next_expiry(), Some(START_TIME + Duration::from_secs(20)));
     let end = START_TIME + Duration::from_secs(20);
-    assert!(table.find_station(end - Duration::from_nanos(1), mid_of_station(1)).is_some());
-    assert!(table.find_station(end, mid_of_station(1)).is_none());
+    assert!(table.find_slot_of_station(end - Duration::from_nanos(1), mid_of_station(1)).is_some());
+    assert!(table.find_slot_of_station(end, mid_of_station(1)).is_none());
     assert!(
         table
             .learn_position(end, &mib, &position_vector(1, 5), true, None)
@@ -136,7 +136,7 @@ fn repeated_timestamp_still_renews_the_entry() {
             .expect("known")
             .is_new_neighbour
     );
-    assert!(table.find_station(later + Duration::from_secs(19), mid_of_station(4)).is_some());
+    assert!(table.find_slot_of_station(later + Duration::from_secs(19), mid_of_station(4)).is_some());
 }
 
 /// A neighbour leaves the radio range, and other stations forward its packets: the table keeps its entry.
@@ -185,7 +185,7 @@ fn fabricated_stations_replace_only_each_other() {
             .expect("room among the far");
         assert!(table.len() <= 150 && table.allocated_entries() <= 151);
     }
-    assert!((0..40).all(|station| table.find_station(START_TIME, mid_of_station(station)).is_some()));
+    assert!((0..40).all(|station| table.find_slot_of_station(START_TIME, mid_of_station(station)).is_some()));
     // During the flood, a real new station sends beacons regularly: the table stores it and does not replace
     // it.
     table.learn_position(START_TIME, &mib, &position_vector(500, 0), true, None).expect("room");
@@ -195,7 +195,7 @@ fn fabricated_stations_replace_only_each_other() {
             .learn_position(START_TIME, &mib, &position_vector(station, 0), true, None)
             .expect("room among the fabricated");
     }
-    assert!(table.find_station(START_TIME, mid_of_station(500)).is_some());
+    assert!(table.find_slot_of_station(START_TIME, mid_of_station(500)).is_some());
 }
 
 /// Fabricated stations that each send two beacons do not replace established neighbours.
@@ -210,7 +210,7 @@ fn flood_does_not_remove_established_neighbours() {
             assert_eq!(learnt.is_ok(), station < 10, "{station}");
         }
     }
-    assert!((0..10).all(|station| table.find_station(START_TIME, mid_of_station(station)).is_some()));
+    assert!((0..10).all(|station| table.find_slot_of_station(START_TIME, mid_of_station(station)).is_some()));
     assert_eq!(
         table.learn_position(START_TIME, &mib, &position_vector(30, 0), true, None),
         Err(GeonetDrop::LocationTableFull)
@@ -232,7 +232,7 @@ fn location_table_lists_stay_consistent_under_random_use() {
         match rng.number_below(10) {
             0 => table.expire_entries(now, &mib),
             1 => {
-                if let Some(slot) = table.find_station(now, mid_of_station(station)) {
+                if let Some(slot) = table.find_slot_of_station(now, mid_of_station(station)) {
                     table.remove_neighbour_status(now, &mib, slot);
                 }
             }

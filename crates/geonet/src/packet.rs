@@ -8,7 +8,7 @@ use crate::geodesy::{DistanceMetric, Position};
 
 /// Destination of a packet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
+pub(crate) enum ForwardingTarget {
     /// GUC and LS reply: the station with this MID, at the position in the packet.
     Station { mid: u64, metric: DistanceMetric },
     /// GBC: all stations in the area.
@@ -19,18 +19,18 @@ pub(crate) enum Target {
     Everybody,
 }
 
-impl Target {
-    pub fn towards_station(mid: u64, position: Position) -> Target {
-        Target::Station { mid, metric: DistanceMetric::new(position) }
+impl ForwardingTarget {
+    pub fn towards_station(mid: u64, position: Position) -> ForwardingTarget {
+        ForwardingTarget::Station { mid, metric: DistanceMetric::new(position) }
     }
 
     /// Returns the metric of the distance to the destination; `None` for packets to all stations.
-    pub fn metric(&self) -> Option<&DistanceMetric> {
+    pub fn distance_metric(&self) -> Option<&DistanceMetric> {
         match self {
-            Target::Station { metric, .. } | Target::Area { metric, .. } | Target::Anybody { metric, .. } => {
-                Some(metric)
-            }
-            Target::Everybody => None,
+            ForwardingTarget::Station { metric, .. }
+            | ForwardingTarget::Area { metric, .. }
+            | ForwardingTarget::Anybody { metric, .. } => Some(metric),
+            ForwardingTarget::Everybody => None,
         }
     }
 }
@@ -40,7 +40,7 @@ impl Target {
 pub(crate) struct PacketProperties {
     /// MID of the source and SN, which identify the packet.
     pub identity: (u64, u16),
-    pub target: Target,
+    pub target: ForwardingTarget,
     pub traffic_class: TrafficClass,
     /// DCC profile that the sender's request named.
     pub profile: Option<DccProfile>,

@@ -4,11 +4,12 @@
 //! beta. The formula of the standard could also mean one sample for each packet. But then two packets in one
 //! millisecond would count as a flood.
 //!
-//! *Yielding packets* ([`is_yielding`]) are IPv6 and packets with DCC profile DP2 or DP3. They may use four
-//! fifths of the limit, so that the last fifth stays free for warnings. Above four fifths a forwarder drops
-//! them. A forwarder counts a yielding packet only if it forwards the packet. It counts every other packet
-//! when it receives the packet. So it stops forwarding for a source or sender above the limit, whatever the
-//! class of its packets. An own yielding packet over more than one hop waits in the [`YieldingPacketShaper`].
+//! *Yielding packets* ([`is_yielding_traffic`]) are IPv6 and packets with DCC profile DP2 or DP3. They may
+//! use four fifths of the limit, so that the last fifth stays free for warnings. Above four fifths a
+//! forwarder drops them. A forwarder counts a yielding packet only if it forwards the packet. It counts every
+//! other packet when it receives the packet. So it stops forwarding for a source or sender above the limit,
+//! whatever the class of its packets. An own yielding packet over more than one hop waits in the
+//! [`YieldingPacketShaper`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,14 +36,14 @@ const AVERAGE_WINDOW: Duration = Duration::from_millis(500);
 
 /// Packet data rate of one station.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PacketRate {
+pub struct AveragePacketRate {
     /// Moving average, octets per second.
     average_octets_per_second: f32,
     octets: u32,
     window_start: Time,
 }
 
-impl PacketRate {
+impl AveragePacketRate {
     /// Returns PDR in octets per second.
     pub fn average_octets_per_second(&self) -> f32 {
         self.average_octets_per_second
@@ -74,7 +75,7 @@ impl PacketRate {
 }
 
 /// Returns whether packets of this kind yield: they leave a fifth of the limit to other packets.
-pub fn is_yielding(next_header: CommonNextHeader, traffic_class: TrafficClass) -> bool {
+pub fn is_yielding_traffic(next_header: CommonNextHeader, traffic_class: TrafficClass) -> bool {
     next_header == CommonNextHeader::Ipv6 || traffic_class.id >= 2
 }
 
@@ -103,7 +104,7 @@ impl fmt::Debug for YieldingPacketShaper {
 
 /// Decision of the shaper about an own packet.
 #[derive(Debug)]
-pub enum ShaperDecision {
+pub enum PacketShaperDecision {
     /// The caller sends the packet now.
     Goes(BufferedPacket),
     /// The packet waits in the shaper. If no other packet waits, the value is the time at which the shaper
@@ -117,28 +118,28 @@ impl YieldingPacketShaper {
     /// Decides whether an own packet leaves now. The packet leaves if the rate permits it and no other packet
     /// waits. An `urgent` packet also leaves if the station is less than half a second ahead of the permitted
     /// rate. Every packet that leaves counts for the rate of later packets.
-    pub fn offer_packet(
+    pub fn shape_packet(
         &mut self,
         now: Time,
         limit: u32,
         urgent: bool,
         packet: BufferedPacket,
-    ) -> ShaperDecision {
+    ) -> PacketShaperDecision {
         let rate = yielding_rate_limit(limit).max(1.0);
         let ahead = self.bucket_empty_at.saturating_since(now).as_secs_f32();
         if (urgent && ahead < MAX_WAIT_S)
             || (self.waiting_packets.is_empty() && self.bucket_has_room_at() <= now)
         {
             self.count_octets(now, rate, packet.frame.len());
-            return ShaperDecision::Goes(packet);
+            return PacketShaperDecision::Goes(packet);
         }
         if (self.octets + packet.frame.len()) as f32 > rate * MAX_WAIT_S {
-            return ShaperDecision::Overflow(packet);
+            return PacketShaperDecision::Overflow(packet);
         }
         let first = self.waiting_packets.is_empty();
         self.octets += packet.frame.len();
         self.waiting_packets.push_back(packet);
-        ShaperDecision::Waits(first.then(|| self.bucket_has_room_at()))
+        PacketShaperDecision::Waits(first.then(|| self.bucket_has_room_at()))
     }
 
     /// Returns the next packet that may leave now. If none may leave, the error is the time at which the
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     fn rate_after(seconds: u64, per_second: u64, octets: usize) -> f32 {
-        let mut rate = PacketRate::default();
+        let mut rate = AveragePacketRate::default();
         let mut last = 0.0;
         for packet in 0..seconds * per_second {
             let now = Time::from_secs(1) + Duration::from_nanos(packet * 1_000_000_000 / per_second);
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn short_burst_passes_rate_limit_and_average_falls_in_silence() {
-        let mut rate = PacketRate::default();
+        let mut rate = AveragePacketRate::default();
         let start = Time::from_secs(1);
         for packet in 0..20 {
             assert!(rate.count_packet(start + Duration::from_micros(packet), 1000, 0.9) < 1.0);

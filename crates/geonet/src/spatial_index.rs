@@ -7,7 +7,7 @@
 //! positions stay in their leaves; their update costs one comparison. The depth is limited to cells of some
 //! 11 m: many stations at the same position make a long list, but not a deep tree.
 
-use crate::geodesy::{DistanceMetric, FULL_TURN, Position};
+use crate::geodesy::{DistanceMetric, FULL_TURN_UNITS, Position};
 
 /// Largest number of items in a leaf; the tree splits a leaf with more items.
 const MAX_LEAF_ITEMS: u32 = 12;
@@ -47,7 +47,7 @@ const ABSENT_ITEM: Item =
 #[derive(Debug)]
 pub struct SpatialIndex {
     nodes: Vec<TreeNode>,
-    free_blocks: Vec<u32>,
+    free_node_blocks: Vec<u32>,
     items: Vec<Item>,
 }
 
@@ -81,7 +81,7 @@ impl Default for SpatialIndex {
             y: 0,
             depth: 0,
         };
-        SpatialIndex { nodes: vec![root], free_blocks: Vec::new(), items: Vec::new() }
+        SpatialIndex { nodes: vec![root], free_node_blocks: Vec::new(), items: Vec::new() }
     }
 }
 
@@ -194,9 +194,9 @@ impl SpatialIndex {
         let mut best = self.search_node::<ANY>(metric, longitude, below, accept);
         // The index does not wrap at the date line. If the search radius reaches the date line, search again
         // with the destination's longitude shifted by a full turn.
-        let reach = |to: i64| ((FULL_TURN / 2 - to) as f64 * metric.metres_per_longitude_unit).powi(2);
+        let reach = |to: i64| ((FULL_TURN_UNITS / 2 - to) as f64 * metric.metres_per_longitude_unit).powi(2);
         for (to_date_line, elsewhere) in
-            [(longitude, longitude - FULL_TURN), (-longitude, longitude + FULL_TURN)]
+            [(longitude, longitude - FULL_TURN_UNITS), (-longitude, longitude + FULL_TURN_UNITS)]
         {
             let bound = best.map_or(below, |(_, squared)| squared);
             if reach(to_date_line) < bound {
@@ -294,7 +294,7 @@ impl SpatialIndex {
             if node.item_count <= MAX_LEAF_ITEMS || node.depth >= MAX_DEPTH {
                 return;
             }
-            let block = self.allocate_block(leaf);
+            let block = self.allocate_node_block(leaf);
             self.nodes[leaf as usize].first_child = block;
             let mut item = std::mem::replace(&mut self.nodes[leaf as usize].first_item, NO_ITEM);
             let mut fullest = block;
@@ -313,11 +313,11 @@ impl SpatialIndex {
     }
 
     /// Returns a block of four empty leaves under `parent`.
-    fn allocate_block(&mut self, parent: u32) -> u32 {
+    fn allocate_node_block(&mut self, parent: u32) -> u32 {
         let above = self.nodes[parent as usize];
         let depth = above.depth + 1;
         let half = (above.side_length() / 2) as u32;
-        let block = self.free_blocks.pop().unwrap_or_else(|| {
+        let block = self.free_node_blocks.pop().unwrap_or_else(|| {
             let block = self.nodes.len() as u32;
             self.nodes.resize(self.nodes.len() + 4, above);
             block
@@ -359,7 +359,7 @@ impl SpatialIndex {
                     item = next;
                 }
             }
-            self.free_blocks.push(block);
+            self.free_node_blocks.push(block);
         }
     }
 

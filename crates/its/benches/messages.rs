@@ -28,7 +28,7 @@ fn path_history(points: usize) -> PathHistory {
 }
 
 /// Returns a car's CAM. If `points` is set, the CAM has a low-frequency container with that number of points.
-fn car_cam(points: Option<usize>) -> Cam {
+fn cam_of_car(points: Option<usize>) -> Cam {
     let mut cam = Cam::default();
     cam.header.message_id = MessageId::CAM;
     cam.header.station_id = StationId(4711);
@@ -62,7 +62,7 @@ fn example_denm() -> Denm {
 fn bench_messages(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("messages");
     group.throughput(Throughput::Elements(1));
-    for (name, cam) in [("CAM", car_cam(None)), ("CAM with 23 points", car_cam(Some(23)))] {
+    for (name, cam) in [("CAM", cam_of_car(None)), ("CAM with 23 points", cam_of_car(Some(23)))] {
         let mut octets = Vec::new();
         encode_into(&cam, &mut octets).expect("a CAM");
         group.bench_function(format!("encode {name}"), |bencher| {

@@ -49,7 +49,7 @@ impl RelevanceDistance {
 impl TimestampIts {
     /// Returns the timestamp of a date. Like the timestamp of a position vector it includes leap seconds.
     /// Unlike that timestamp, it is not reduced modulo 2^32.
-    pub fn of_date(date: WallTime) -> TimestampIts {
+    pub fn from_wall_time(date: WallTime) -> TimestampIts {
         let unix = date.as_unix_nanos() / 1_000_000;
         let before = (Timestamp::EPOCH_UNIX_MILLISECONDS - 1000 * Timestamp::LEAP_SECONDS).unsigned_abs();
         TimestampIts(unix.saturating_sub(before))
@@ -57,7 +57,7 @@ impl TimestampIts {
 
     /// Returns the timestamp that is `span` later.
     #[must_use]
-    pub fn plus_duration(self, span: std::time::Duration) -> TimestampIts {
+    pub fn after_duration(self, span: std::time::Duration) -> TimestampIts {
         TimestampIts(
             self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).min(Self::MOST),
         )

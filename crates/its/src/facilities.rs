@@ -20,7 +20,7 @@ use crate::sa::{self, SaService};
 use crate::{ItsDrop, ItsTime, MessageTransmission};
 
 /// Largest number of CAMs that wait for the application; the facilities drop the oldest ones.
-const MAX_WAITING_CAMS: usize = 64;
+const MAX_UNREAD_CAMS: usize = 64;
 
 /// Parameters of the services.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -35,7 +35,7 @@ pub struct FacilitiesParameters {
     pub sa_parameters: sa::SaParameters,
     /// Whether applications get each received CAM in full. The Local Dynamic Map always stores its main
     /// fields.
-    pub deliver_cams: bool,
+    pub delivers_cams: bool,
 }
 
 /// Action for the caller.
@@ -61,7 +61,7 @@ pub struct Facilities {
     /// The service announcement service.
     pub sa_service: SaService,
     station_id: StationId,
-    deliver_cams: bool,
+    delivers_cams: bool,
     received_cams: VecDeque<Box<Cam>>,
 }
 
@@ -80,7 +80,7 @@ impl Facilities {
             ldm: LocalDynamicMap::new(parameters.ldm_parameters, seed),
             sa_service: SaService::new(parameters.sa_parameters, station_id),
             station_id,
-            deliver_cams: parameters.deliver_cams,
+            delivers_cams: parameters.delivers_cams,
             received_cams: VecDeque::new(),
         }
     }
@@ -133,9 +133,9 @@ impl Facilities {
                     return Err(ItsDrop::OwnMessage);
                 }
                 self.ldm.handle_cam(now.time, octets)?;
-                if self.deliver_cams {
+                if self.delivers_cams {
                     let cam = Box::new(ca::parse_cam(octets)?);
-                    if self.received_cams.len() >= MAX_WAITING_CAMS {
+                    if self.received_cams.len() >= MAX_UNREAD_CAMS {
                         self.received_cams.pop_front();
                     }
                     self.received_cams.push_back(cam);

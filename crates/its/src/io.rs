@@ -48,9 +48,9 @@ impl MessageTransmission {
 }
 
 /// Returns the octets of a message, preceded by the BTP-B header for `port`.
-pub(crate) fn payload(port: u16, message: &impl Uper) -> Result<Vec<u8>, ItsDrop> {
+pub(crate) fn encode_btp_payload(port: u16, message: &impl Uper) -> Result<Vec<u8>, ItsDrop> {
     let mut writer = Writer::new(Vec::with_capacity(256));
-    writer.octets(&BtpB { destination_port: port, destination_port_info: 0 }.to_octets());
+    writer.write_octets(&BtpB { destination_port: port, destination_port_info: 0 }.to_octets());
     message.encode(&mut writer);
     writer.finish().map_err(|_| ItsDrop::NotEncodable)
 }

@@ -173,10 +173,10 @@ impl Uper for ItsAid {
 
     fn decode(reader: &mut Reader<'_>) -> ItsAid {
         let mut longer = 0;
-        while longer < 3 && reader.bit(Self::NAME) {
+        while longer < 3 && reader.read_bit(Self::NAME) {
             longer += 1;
         }
-        if longer == 3 && reader.bit(Self::NAME) {
+        if longer == 3 && reader.read_bit(Self::NAME) {
             // After three ones, a 1 marks a longer form (Ext3). No ITS-AID of this length is assigned.
             reader.store_error(Error::OutOfRange {
                 what: Self::NAME,
@@ -188,7 +188,7 @@ impl Uper for ItsAid {
         }
         let (least, width) = ITS_AID_LENGTHS[longer];
         // The cast is exact: the field has at most 28 bits.
-        ItsAid(least + reader.bits(width, Self::NAME) as u32)
+        ItsAid(least + reader.read_bits(width, Self::NAME) as u32)
     }
 
     fn encode(&self, writer: &mut Writer) {
@@ -205,8 +205,8 @@ impl Uper for ItsAid {
         let (least, width) = ITS_AID_LENGTHS[longer];
         // The prefix has one 1 for each longer form, then a 0. After three ones, this 0 is the extension bit.
         let ones = u64::from((1_u32 << longer) - 1) << 1;
-        writer.bits(ones, longer as u32 + 1);
-        writer.bits(u64::from(self.0 - least), width);
+        writer.write_bits(ones, longer as u32 + 1);
+        writer.write_bits(u64::from(self.0 - least), width);
     }
 }
 
@@ -218,13 +218,13 @@ impl Uper for OpenTypeOctets {
     const NAME: &'static str = "open type";
 
     fn decode(reader: &mut Reader<'_>) -> OpenTypeOctets {
-        let length = reader.length(Self::NAME);
-        OpenTypeOctets(reader.octets(length, Self::NAME))
+        let length = reader.read_length(Self::NAME);
+        OpenTypeOctets(reader.read_octets(length, Self::NAME))
     }
 
     fn encode(&self, writer: &mut Writer) {
-        writer.length(self.0.len(), Self::NAME);
-        writer.octets(&self.0);
+        writer.write_length(self.0.len(), Self::NAME);
+        writer.write_octets(&self.0);
     }
 }
 
@@ -242,12 +242,12 @@ impl Uper for Address {
     const NAME: &'static str = "IPv6Address";
 
     fn decode(reader: &mut Reader<'_>) -> Address {
-        let octets = reader.octets(16, Self::NAME);
+        let octets = reader.read_octets(16, Self::NAME);
         Address(<[u8; 16]>::try_from(octets).map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from))
     }
 
     fn encode(&self, writer: &mut Writer) {
-        writer.octets(&self.0.octets());
+        writer.write_octets(&self.0.octets());
     }
 }
 
@@ -266,7 +266,7 @@ impl<T: Uper> Uper for UnboundedList<T> {
 
     fn decode(reader: &mut Reader<'_>) -> UnboundedList<T> {
         let mut items = Vec::new();
-        for _ in 0..reader.length(T::NAME) {
+        for _ in 0..reader.read_length(T::NAME) {
             items.push(T::decode(reader));
             if reader.error().is_some() {
                 break;
@@ -276,7 +276,7 @@ impl<T: Uper> Uper for UnboundedList<T> {
     }
 
     fn encode(&self, writer: &mut Writer) {
-        writer.length(self.0.len(), T::NAME);
+        writer.write_length(self.0.len(), T::NAME);
         self.0.iter().for_each(|item| item.encode(writer));
     }
 }
@@ -318,9 +318,9 @@ impl UnboundedList<Extension> {
             .or_else(|| self.extension_value(reference::LOCATION_3D))?;
         let mut reader = Reader::new(value);
         // Skip a padding bit.
-        reader.bit("Latitude");
-        let latitude = reader.ranged(-900_000_000, 900_000_001, "Latitude");
-        let longitude = reader.ranged(-1_800_000_000, 1_800_000_001, "Longitude");
+        reader.read_bit("Latitude");
+        let latitude = reader.read_constrained_integer(-900_000_000, 900_000_001, "Latitude");
+        let longitude = reader.read_constrained_integer(-1_800_000_000, 1_800_000_001, "Longitude");
         let position = Position::new(latitude as i32, longitude as i32);
         (reader.error().is_none() && position.is_on_earth()).then_some(position)
     }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use carnet_testbed::commands::CommandLineError;
 use carnet_testbed::isolate::{self, Interrupted, IsolationMode};
-use carnet_testbed::run::SlowStart;
+use carnet_testbed::run::SlowStartError;
 use clap::{Parser, Subcommand};
 
 /// Runs carnet in a testbed of network namespaces and measures it.
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
             eprintln!("carnet-lab: interrupted; everything is cleaned up");
             ExitCode::from(130)
         }
-        Err(e) if e.is::<SlowStart>() => ExitCode::from(isolate::EXIT_CODE_TO_RUN_AGAIN),
+        Err(e) if e.is::<SlowStartError>() => ExitCode::from(isolate::EXIT_CODE_TO_RUN_AGAIN),
         Err(e) => {
             eprintln!("carnet-lab: {e:#}");
             if e.is::<CommandLineError>() { ExitCode::from(2) } else { ExitCode::FAILURE }

@@ -54,7 +54,7 @@ impl DesiredEntries {
     /// interface. An installed entry of another interface has another state, because the index differs.
     fn usual_state(&self, entry: &EntryByKey) -> EntryState {
         let is_on_tunnel_device = matches!(&*entry.0, ForwardingEntry::Route(route)
-if route.is_into_tunnel_device() || *route.action == RouteAction::Local);
+if route.leads_into_tunnel_device() || *route.action == RouteAction::Local);
         EntryState {
             installed_entry: Some(entry.0.clone()),
             interface_index: if is_on_tunnel_device { self.tunnel_index } else { 0 },

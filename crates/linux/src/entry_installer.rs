@@ -549,7 +549,7 @@ impl EntryInstaller {
     fn note_own_change(&mut self, entry: &ForwardingEntry) {
         self.foreign_routing_changed |= match entry {
             _ if is_independent_of_routing(entry) => false,
-            ForwardingEntry::Route(route) => !route.is_into_tunnel_device(),
+            ForwardingEntry::Route(route) => !route.leads_into_tunnel_device(),
             _ => true,
         };
         match entry {
@@ -851,7 +851,7 @@ impl EntryInstaller {
     fn move_local_rule_if_needed(&mut self) -> Result<()> {
         let needed = |entry: &EntryByKey| {
             matches!(&*entry.0, ForwardingEntry::Rule(r)
-            if r.priority < priority::LOCAL_TABLE_RULE)
+if r.priority < priority::LOCAL_TABLE_RULE)
         };
         if self.local_rule_priority != LocalRulePriority::InPlace
             && !self.fast_path.has_early_rules()
@@ -865,7 +865,7 @@ impl EntryInstaller {
     /// Returns table and destination of each route into the TUN device.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
         let routes = self.desired_entries.installed_entries().filter_map(|entry| match entry {
-            ForwardingEntry::Route(route) if route.is_into_tunnel_device() => {
+            ForwardingEntry::Route(route) if route.leads_into_tunnel_device() => {
                 Some((route.table, route.destination))
             }
             _ => None,
@@ -1108,7 +1108,7 @@ impl EntryInstaller {
             let keeps_marks = self.requests.kernel_stores_address_protocol();
             let is_ipv4 = |key: &EntryByKey| {
                 matches!(&*key.0, ForwardingEntry::Address(a)
-                if mapped::is_ipv4(a.address))
+if mapped::is_ipv4(a.address))
             };
             let ipv4 = match self.desired_entries.entries().any(is_ipv4) {
                 true => self.requests.address_requests().list_ipv4()?,
@@ -1152,7 +1152,7 @@ impl EntryInstaller {
             let mut routes = self.requests.route_requests().list_routes(None, Some(ROUTE_PROTOCOL))?;
             let is_ipv4 = |key: &EntryByKey| {
                 matches!(&*key.0, ForwardingEntry::Route(r)
-                if mapped::to_ipv4(r.destination).is_some())
+if mapped::to_ipv4(r.destination).is_some())
             };
             if self.desired_entries.entries().any(is_ipv4) {
                 routes.extend(self.requests.route_requests().list_ipv4_routes(None, Some(ROUTE_PROTOCOL))?);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry};
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, CountedTraffic, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount,
-    PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
+    ConnectionState, CountedTraffic, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch,
+    PacketRule, PortRange, RuleChain, RuleVerdict, TrafficKind,
 };
 use common::{events_until, in_new_namespace, route_entry, run_command, run_ip};
 
-fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
-    PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
+fn rule(order: u32, packets: PacketMatch, verdict: RuleVerdict) -> PacketRule {
+    PacketRule { chain: RuleChain::Forward, order, packets, counts: false, total: None, verdict }
 }
 
 fn set_rule(rule: &PacketRule) -> EntryChange {
@@ -41,7 +41,10 @@ fn table_has_line(line: &str) -> bool {
 fn inbound_filter_rules() -> [PacketRule; 2] {
     let to_lan = PacketMatch { output_interface: Some("lan0".into()), ..PacketMatch::default() };
     let states = vec![ConnectionState::Established, ConnectionState::Related];
-    [rule(1, PacketMatch { states, ..to_lan.clone() }, Verdict::Accept), rule(2, to_lan, Verdict::Drop)]
+    [
+        rule(1, PacketMatch { states, ..to_lan.clone() }, RuleVerdict::Accept),
+        rule(2, to_lan, RuleVerdict::Drop),
+    ]
 }
 
 #[test]
@@ -51,7 +54,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
         let all = PacketMatch::default;
         let prefix = |text: &str| Some(text.parse().unwrap());
         let nat = |order, packets, verdict| PacketRule {
-            chain: Chain::SourceNat,
+            chain: RuleChain::SourceNat,
             order,
             packets,
             counts: true,
@@ -60,7 +63,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
         };
         let mark = Mark { mask: 0xff, value: 5 };
         let destination = |order, source, server: &str| PacketRule {
-            chain: Chain::DestinationNat,
+            chain: RuleChain::DestinationNat,
             order,
             packets: PacketMatch {
                 source,
@@ -70,7 +73,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
             },
             counts: false,
             total: None,
-            verdict: Verdict::DestinationAddress(server.parse().unwrap()),
+            verdict: RuleVerdict::DestinationAddress(server.parse().unwrap()),
         };
         let mut rules = vec![
             (
@@ -84,7 +87,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
                         source_ports: Some(PortRange { first: 1024, last: 2047 }),
                         ..all()
                     },
-                    Verdict::Drop,
+                    RuleVerdict::Drop,
                 ),
                 "iifname \"wan0\" ip daddr 10.0.0.0/9 tcp sport 1024-2047 tcp dport 80-90 drop",
             ),
@@ -97,7 +100,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
                         icmp_type: Some(128),
                         ..all()
                     },
-                    Verdict::Accept,
+                    RuleVerdict::Accept,
                 ),
                 "ip6 daddr 2001:db8:a::77 icmpv6 type 128 accept",
             ),
@@ -105,59 +108,63 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
                 rule(
                     3,
                     PacketMatch { states: inbound_filter_rules()[0].packets.states.clone(), ..all() },
-                    Verdict::Accept,
+                    RuleVerdict::Accept,
                 ),
                 "ct state 0x2,0x4 accept",
             ),
             (
                 PacketRule {
-                    chain: Chain::Prerouting,
+                    chain: RuleChain::Prerouting,
                     ..rule(
                         4,
                         PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), ..all() },
-                        Verdict::SetMark(mark),
+                        RuleVerdict::SetMark(mark),
                     )
                 },
                 "ether saddr 02:00:00:00:00:09 meta mark set meta mark & 0xffffff05 | 0x00000005",
             ),
             (
                 PacketRule {
-                    chain: Chain::Output,
-                    ..rule(5, PacketMatch { mark: Some(mark), ..all() }, Verdict::SetConnectionMark(mark))
+                    chain: RuleChain::Output,
+                    ..rule(5, PacketMatch { mark: Some(mark), ..all() }, RuleVerdict::SetConnectionMark(mark))
                 },
                 "meta mark & 0x000000ff == 0x00000005 ct mark set ct mark & 0xffffff05 | 0x00000005",
             ),
             (
                 PacketRule {
-                    chain: Chain::Prerouting,
+                    chain: RuleChain::Prerouting,
                     ..rule(
                         6,
                         PacketMatch { source: prefix("2001:db8:a::/63"), dscp: Some(46), ..all() },
-                        Verdict::Accept,
+                        RuleVerdict::Accept,
                     )
                 },
                 "ip6 saddr 2001:db8:a::/63 ip6 dscp 0x2e accept",
             ),
             (
                 PacketRule {
-                    chain: Chain::Prerouting,
-                    ..rule(9, PacketMatch { connection_mark: Some(mark), ..all() }, Verdict::Accept)
+                    chain: RuleChain::Prerouting,
+                    ..rule(9, PacketMatch { connection_mark: Some(mark), ..all() }, RuleVerdict::Accept)
                 },
                 "ct mark & 0x000000ff == 0x00000005 accept",
             ),
             (
-                PacketRule { chain: Chain::Early, ..rule(10, all(), Verdict::Zone(13_500)) },
+                PacketRule { chain: RuleChain::Early, ..rule(10, all(), RuleVerdict::Zone(13_500)) },
                 "ct original zone set 13500",
             ),
             (
-                nat(7, PacketMatch { output_interface: Some("wan0".into()), ..all() }, Verdict::Masquerade),
+                nat(
+                    7,
+                    PacketMatch { output_interface: Some("wan0".into()), ..all() },
+                    RuleVerdict::Masquerade,
+                ),
                 "oifname \"wan0\" counter packets 0 bytes 0 masquerade",
             ),
             (
                 nat(
                     8,
                     PacketMatch { source: prefix("fd00:1::/64"), ..all() },
-                    Verdict::SourcePrefix("2001:db8:1::/64".parse().unwrap()),
+                    RuleVerdict::SourcePrefix("2001:db8:1::/64".parse().unwrap()),
                 ),
                 "ip6 saddr fd00:1::/64 counter packets 0 bytes 0 snat ip6 prefix to 2001:db8:1::/64",
             ),
@@ -175,7 +182,7 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
             let source = prefix("::/0").filter(|_| by == HostIdentity::Address);
             let packets =
                 PacketMatch { input_interface: Some("lan0".to_owned()), source, over_rate, ..all() };
-            PacketRule { chain: Chain::Forward, ..rule(13, packets, Verdict::Drop) }
+            PacketRule { chain: RuleChain::Forward, ..rule(13, packets, RuleVerdict::Drop) }
         };
         let rate = "limit rate over 100 kbytes/second burst 64 kbytes";
         let (each, shared) = (
@@ -187,11 +194,11 @@ fn nft_prints_each_kind_of_rule_of_the_table() {
         rules.extend([
             (
                 PacketRule {
-                    chain: Chain::DestinationNat,
+                    chain: RuleChain::DestinationNat,
                     ..rule(
                         14,
                         PacketMatch { destination: prefix("2001:db8:1::/64"), ..all() },
-                        Verdict::DestinationPrefix("fd00:1::/64".parse().unwrap()),
+                        RuleVerdict::DestinationPrefix("fd00:1::/64".parse().unwrap()),
                     )
                 },
                 "ip6 daddr 2001:db8:1::/64 dnat ip6 prefix to fd00:1::/64",
@@ -224,8 +231,12 @@ fn packet_counts_survive_replacement_of_the_nftables_table() {
         let traffic = CountedTraffic { kind, interface: "lo".into(), is_outgoing: true };
         let total = Some(Box::new(traffic.clone()));
         let any = PacketMatch { source: Some("::1/128".parse().unwrap()), ..PacketMatch::default() };
-        let counting =
-            PacketRule { chain: Chain::Input, counts: true, total, ..rule(5, any, Verdict::Continue) };
+        let counting = PacketRule {
+            chain: RuleChain::Input,
+            counts: true,
+            total,
+            ..rule(5, any, RuleVerdict::Continue)
+        };
         platform.apply_change(&set_rule(&counting)).unwrap();
         platform.commit_to_fast_path();
         let line = "ip6 saddr ::1 counter packets 0 bytes 0";

@@ -15,9 +15,9 @@ use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
-const HOME: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
-const CARE_OF: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf1, 0, 0, 0, 0, 0x10);
+const HOME_AGENT_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+const HOME_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x1234);
+const CARE_OF_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf1, 0, 0, 0, 0, 0x10);
 
 fn association() -> SecurityAssociation {
     SecurityAssociation { spi: 300, key: [7; 16].into(), replay: ReplayProtection::Sequence }
@@ -31,19 +31,19 @@ fn binding_update(sequence: u16) -> Vec<u8> {
         ..BindingUpdateFlags::default()
     };
     let mut message = MobilityHeaderBuilder::binding_update(sequence, flags, 15)
-        .option(&MobilityOption::AlternateCareOfAddress(CARE_OF))
+        .option(&MobilityOption::AlternateCareOfAddress(CARE_OF_ADDRESS))
         .option(&MobilityOption::MobileNetworkPrefix {
             prefix: "2001:db8:a::".parse().expect("an address"),
             prefix_length: 64,
         })
-        .option(&association().blank_option())
+        .option(&association().empty_authentication_option())
         .finish();
-    association().sign(&mut message, CARE_OF, HOME);
+    association().sign(&mut message, CARE_OF_ADDRESS, HOME_ADDRESS);
     ControlPacket {
-        source: CARE_OF,
-        destination: AGENT,
+        source: CARE_OF_ADDRESS,
+        destination: HOME_AGENT_ADDRESS,
         hop_limit: 64,
-        home_address: Some(HOME),
+        home_address: Some(HOME_ADDRESS),
         routing_home_address: None,
         mobility_header: &mut message,
     }
@@ -53,7 +53,7 @@ fn binding_update(sequence: u16) -> Vec<u8> {
 fn benchmark_registrations(criterion: &mut Criterion) {
     let mut agent = HomeAgent::new(HomeAgentConfig {
         other_agents: OtherAgents::default(),
-        address: AGENT,
+        address: HOME_AGENT_ADDRESS,
         home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
         home_network: None,
         home_link: None,
@@ -66,7 +66,7 @@ fn benchmark_registrations(criterion: &mut Criterion) {
         nodes: vec![AuthorizedNode {
             nat: true,
             care_of_test: false,
-            home_address: HOME,
+            home_address: HOME_ADDRESS,
             prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
             authentication: Authentication::SharedKey(association()),
         }],
@@ -81,8 +81,8 @@ fn benchmark_registrations(criterion: &mut Criterion) {
     group.bench_function("MAC only", |b| {
         let mut message = updates[0][64..].to_vec();
         b.iter(|| {
-            association().sign(black_box(&mut message), CARE_OF, HOME);
-            association().verify(&message, CARE_OF, HOME)
+            association().sign(black_box(&mut message), CARE_OF_ADDRESS, HOME_ADDRESS);
+            association().verify(&message, CARE_OF_ADDRESS, HOME_ADDRESS)
         });
     });
     group.bench_function("authenticated refresh", |b| {
@@ -103,14 +103,14 @@ fn benchmark_registrations(criterion: &mut Criterion) {
     // home agent drops those above its limit without verification.
     let forged = {
         let mut message = MobilityHeaderBuilder::binding_update(1, BindingUpdateFlags::default(), 15)
-            .option(&MobilityOption::AlternateCareOfAddress(AGENT))
-            .option(&association().blank_option())
+            .option(&MobilityOption::AlternateCareOfAddress(HOME_AGENT_ADDRESS))
+            .option(&association().empty_authentication_option())
             .finish();
-        let (source, home_address) = (Ipv6Addr::new(0x2001, 0xdb8, 0xbad, 0, 0, 0, 0, 1), Some(HOME));
+        let (source, home_address) = (Ipv6Addr::new(0x2001, 0xdb8, 0xbad, 0, 0, 0, 0, 1), Some(HOME_ADDRESS));
         let mobility_header = &mut message;
         ControlPacket {
             source,
-            destination: AGENT,
+            destination: HOME_AGENT_ADDRESS,
             hop_limit: 64,
             home_address,
             routing_home_address: None,

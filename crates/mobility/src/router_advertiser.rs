@@ -35,10 +35,11 @@ use ipnet::Ipv6Net;
 
 use crate::MobilityDrop;
 
-/// Longest interval between advertisements, `MaxRtrAdvInterval`. [`MIN_INTERVAL`] is `MinRtrAdvInterval`.
-/// Both are far below RFC 4861's default of 600 s, because a vehicle's hosts come and go.
-const MAX_INTERVAL: Duration = Duration::from_secs(60);
-const MIN_INTERVAL: Duration = Duration::from_secs(20);
+/// Longest interval between advertisements, `MaxRtrAdvInterval`. [`MIN_ADVERTISEMENT_INTERVAL`] is
+/// `MinRtrAdvInterval`. Both are far below RFC 4861's default of 600 s, because a vehicle's hosts come and
+/// go.
+const MAX_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(60);
+const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(20);
 /// Number of first advertisements that leave at a shorter interval: `MAX_INITIAL_RTR_ADVERTISEMENTS` and
 /// `MAX_INITIAL_RTR_ADVERT_INTERVAL` (RFC 4861 10).
 const INITIAL_ADVERTISEMENTS: u32 = 3;
@@ -51,10 +52,10 @@ const MIN_DELAY_BETWEEN_RAS: Duration = Duration::from_secs(3);
 const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
 /// Minimum time between advertisements of changes for mobile routers: the minimum of `MinDelayBetweenRAs`
 /// (RFC 6275 12).
-const MIN_DELAY_OF_NEWS: Duration = Duration::from_millis(30);
-/// Number of advertisements of a change for mobile routers, [`CHANGE_INTERVAL`] apart.
-const CHANGE_ADVERTISEMENTS: u32 = 3;
-const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_DELAY_AFTER_CHANGE: Duration = Duration::from_millis(30);
+/// Number of advertisements of a change for mobile routers, [`ADVERTISEMENT_INTERVAL_AFTER_CHANGE`] apart.
+const ADVERTISEMENTS_AFTER_CHANGE: u32 = 3;
+const ADVERTISEMENT_INTERVAL_AFTER_CHANGE: Duration = Duration::from_secs(1);
 /// Router lifetime in seconds (`AdvDefaultLifetime`): 30 times the longest interval, so that lost
 /// advertisements do not matter.
 const ROUTER_LIFETIME: u16 = 1800;
@@ -62,9 +63,9 @@ const ROUTER_LIFETIME: u16 = 1800;
 pub(crate) const VALID_LIFETIME: u32 = 2_592_000;
 pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
 /// Lifetime of [`HostConfiguration`]: three times the interval (RFC 8106 5.1, RFC 8781 4.1).
-const HOST_LIFETIME: u32 = 3 * MAX_INTERVAL.as_secs() as u32;
+const HOST_VALUES_LIFETIME: u32 = 3 * MAX_ADVERTISEMENT_INTERVAL.as_secs() as u32;
 /// Time between two reports of other routers on the link.
-const OTHER_ROUTER_INTERVAL: Duration = Duration::from_secs(60);
+const OTHER_ROUTER_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// Length of a Router Advertisement without options, in octets. [`LINK_ADDRESS_OPTION_LEN`] is the length of
 /// a Source Link-Layer Address option.
 const FIXED_PART_LEN: usize = 16;
@@ -241,7 +242,7 @@ impl RouterAdvertiser {
             link_address: None,
             other_router: None,
             new_other_router: None,
-            other_router_limiter: RateLimiter::new(1, OTHER_ROUTER_INTERVAL),
+            other_router_limiter: RateLimiter::new(1, OTHER_ROUTER_REPORT_INTERVAL),
             next_advertisement_at: None,
             last_sent_at: None,
             sent_advertisement_count: 0,
@@ -378,9 +379,9 @@ impl RouterAdvertiser {
             return;
         }
         self.nesting = nesting;
-        self.change_advertisements_left = CHANGE_ADVERTISEMENTS;
+        self.change_advertisements_left = ADVERTISEMENTS_AFTER_CHANGE;
         if self.link_local.is_some() && !self.has_withdrawn_prefixes() {
-            let due = self.last_sent_at.map_or(now, |last| last + MIN_DELAY_OF_NEWS).max(now);
+            let due = self.last_sent_at.map_or(now, |last| last + MIN_DELAY_AFTER_CHANGE).max(now);
             self.next_advertisement_at = Some(self.next_advertisement_at.map_or(due, |next| next.min(due)));
         }
     }
@@ -479,7 +480,7 @@ impl RouterAdvertiser {
     }
 
     /// Returns the options by which a home agent advertises itself.
-    fn offer_options(offer: &HomeAgentOffer) -> [nd::NdOption<'static>; 2] {
+    fn build_home_agent_options(offer: &HomeAgentOffer) -> [nd::NdOption<'static>; 2] {
         let home_prefix = nd::NdOption::PrefixInformation(nd::PrefixInformation {
             prefix: offer.address,
             prefix_length: offer.home_prefix.prefix_len(),
@@ -524,12 +525,12 @@ impl RouterAdvertiser {
         if let Some(data) = &nesting {
             options.push(nd::NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data });
         }
-        for option in offer.iter().flat_map(Self::offer_options) {
+        for option in offer.iter().flat_map(Self::build_home_agent_options) {
             options.push(option);
         }
         // If the router ceases to route, or its prefixes end, hosts no longer reach the advertised servers
         // through it.
-        let host_lifetime = if router_lifetime > 0 { HOST_LIFETIME } else { 0 };
+        let host_lifetime = if router_lifetime > 0 { HOST_VALUES_LIFETIME } else { 0 };
         let hosts = self.host_configuration().options(host_lifetime);
         let forgotten = self.withdrawn_values.options(0);
         for (option_type, data) in forgotten.iter().chain(&hosts) {
@@ -538,7 +539,7 @@ impl RouterAdvertiser {
         let source_link_address = self.link_address.map(nd::NdOption::SourceLinkAddress);
         let link_mtu = self.mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(self.link_mtu);
         let room = link_mtu.clamp(ipv6::MIN_MTU, self.link_mtu) - ipv6::HEADER_LEN - FIXED_PART_LEN;
-        for options in divide_options(source_link_address, &options, room) {
+        for options in divide_options_among_advertisements(source_link_address, &options, room) {
             let mut message = nd::emit_router_advertisement(&nd::RouterAdvertisementRepr {
                 // RFC 4861 4.2: 0 means unspecified.
                 hop_limit: if self.is_home_agent { 0 } else { 64 },
@@ -563,7 +564,7 @@ impl RouterAdvertiser {
         }
         self.last_sent_at = Some(now);
         self.sent_advertisement_count = self.sent_advertisement_count.saturating_add(1);
-        let mut interval = self.rng.duration_between(MIN_INTERVAL, MAX_INTERVAL);
+        let mut interval = self.rng.duration_between(MIN_ADVERTISEMENT_INTERVAL, MAX_ADVERTISEMENT_INTERVAL);
         self.value_withdrawals_left = self.value_withdrawals_left.saturating_sub(1);
         if self.value_withdrawals_left == 0 {
             self.withdrawn_values = HostConfiguration::default();
@@ -576,7 +577,7 @@ impl RouterAdvertiser {
         }
         self.change_advertisements_left = self.change_advertisements_left.saturating_sub(1);
         if self.change_advertisements_left > 0 {
-            interval = interval.min(CHANGE_INTERVAL);
+            interval = interval.min(ADVERTISEMENT_INTERVAL_AFTER_CHANGE);
         }
         self.prefix_withdrawals_left = self.prefix_withdrawals_left.saturating_sub(1);
         self.next_advertisement_at = (!self.has_withdrawn_prefixes()).then_some(now + interval);
@@ -585,7 +586,7 @@ impl RouterAdvertiser {
 
 /// Divides options among advertisements with `room` octets for options each. Each advertisement has the
 /// router's link-layer address; the other options keep their order.
-fn divide_options<'a>(
+fn divide_options_among_advertisements<'a>(
     source_link_address: Option<nd::NdOption<'a>>,
     options: &[nd::NdOption<'a>],
     room: usize,
@@ -738,8 +739,8 @@ mod tests {
             lifetime: ROUTER_LIFETIME,
         })));
         assert!(options.iter().any(|option| matches!(option,
-            nd::NdOption::PrefixInformation(it)
-                if it.prefix == offer.address && it.router_address && !it.autonomous)));
+nd::NdOption::PrefixInformation(it)
+if it.prefix == offer.address && it.router_address && !it.autonomous)));
 
         advertiser.handle_shutdown(Time::from_secs(9));
         let message = advertiser.poll_output().expect("a farewell");

@@ -167,10 +167,10 @@ impl Authentication {
     pub fn for_home_agent(&self, home_agent: Ipv6Addr) -> Authentication {
         match self {
             Authentication::PerAgent(common) => {
-                Authentication::SharedKey(common.derived_for_agent(home_agent))
+                Authentication::SharedKey(common.derive_for_agent(home_agent))
             }
             Authentication::SharedKeys(keys) if keys.derives_key_per_agent => {
-                let made = keys.associations.iter().map(|common| common.derived_for_agent(home_agent));
+                let made = keys.associations.iter().map(|common| common.derive_for_agent(home_agent));
                 let made = SharedKeys { associations: made.collect(), derives_key_per_agent: false };
                 Authentication::SharedKeys(Box::new(made))
             }
@@ -246,7 +246,7 @@ pub struct SecurityAssociation {
 
 impl SecurityAssociation {
     /// Derives the association with one home agent from this common association.
-    fn derived_for_agent(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
+    fn derive_for_agent(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
         SecurityAssociation {
             spi: self.spi,
             key: derive_agent_key(&self.key, home_agent),
@@ -266,11 +266,11 @@ impl SecurityAssociation {
     }
 
     /// Returns an MN-HA option without MAC, as the last option of a message; [`Self::sign`] fills in the MAC.
-    pub fn blank_option(&self) -> MobilityOption<'static> {
+    pub fn empty_authentication_option(&self) -> MobilityOption<'static> {
         MobilityOption::Authentication { subtype: MN_HA, spi: self.spi, data: &[0; MN_HA_DATA_LEN] }
     }
 
-    /// Fills in the MAC of a finished message that ends with [`Self::blank_option`].
+    /// Fills in the MAC of a finished message that ends with [`Self::empty_authentication_option`].
     pub fn sign(&self, message: &mut [u8], care_of_address: Ipv6Addr, home_address: Ipv6Addr) {
         let Ok(Some(field)) = authentication_field(message) else { return };
         let Some(mac) = self.compute_mac(&field, message, care_of_address, home_address) else { return };

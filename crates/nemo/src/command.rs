@@ -7,14 +7,14 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::plane::Roles;
+use crate::plane::StationRoles;
 
 /// Body of `POST /v1/handover`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandoverRequest {
     /// Interface name of the uplink to use; `null` ends an earlier request. The key must be present.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "deserialize_present_option")]
     pub uplink: Option<String>,
     /// Name of the policy whose packets use the uplink; `null` for all packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,9 @@ pub struct HandoverRequest {
 }
 
 /// Reads a value that may be `null`, but whose key must be present.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+fn deserialize_present_option<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)
 }
 
@@ -33,10 +35,10 @@ pub struct PortalRequest {
     /// Interface name of the uplink whose access network has the portal.
     pub uplink: String,
     /// MAC address of the host, `xx:xx:xx:xx:xx:xx`; `null` ends an earlier access. The key must be present.
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "deserialize_present_option")]
     pub host: Option<String>,
     /// Duration of the access in seconds, 1 to 3600.
-    #[serde(default = "five_minutes")]
+    #[serde(default = "default_access_duration_s")]
     pub for_s: u32,
     /// DNS servers of the uplink, at most 4. The first one of each address family gets the host's queries.
     /// Without a server of IPv6, those that Router Advertisements on the uplink name are servers as well.
@@ -44,7 +46,7 @@ pub struct PortalRequest {
     pub dns: Vec<IpAddr>,
 }
 
-fn five_minutes() -> u32 {
+fn default_access_duration_s() -> u32 {
     300
 }
 
@@ -80,9 +82,9 @@ pub struct RevokeRequest {
     pub bids: Vec<u16>,
 }
 
-const NO_HOME_AGENT: &str = "this station is no home agent";
+const NO_HOME_AGENT_ERROR: &str = "this station is no home agent";
 
-impl Roles {
+impl StationRoles {
     /// Uses this uplink and no other uplink, for all packets or for those of a policy; `None` ends an earlier
     /// command of this kind.
     ///
@@ -122,7 +124,7 @@ impl Roles {
         to: &[Ipv6Addr],
         within_s: u32,
     ) -> Result<(), String> {
-        let agent = self.agent_role.as_mut().ok_or(NO_HOME_AGENT)?;
+        let agent = self.agent_role.as_mut().ok_or(NO_HOME_AGENT_ERROR)?;
         agent.state_machine.handle_drain(now, wall, to, Duration::from_secs(within_s.into()))
     }
 
@@ -131,7 +133,7 @@ impl Roles {
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
     pub(crate) fn handle_drain_end(&mut self) -> Result<(), String> {
-        self.agent_role.as_mut().ok_or(NO_HOME_AGENT)?.state_machine.handle_drain_end()
+        self.agent_role.as_mut().ok_or(NO_HOME_AGENT_ERROR)?.state_machine.handle_drain_end()
     }
 
     /// Ends bindings of a mobile node; all bindings of the node if `bids` is empty.
@@ -145,7 +147,7 @@ impl Roles {
         home_address: Ipv6Addr,
         bids: &[u16],
     ) -> Result<(), String> {
-        let agent = self.agent_role.as_mut().ok_or(NO_HOME_AGENT)?;
+        let agent = self.agent_role.as_mut().ok_or(NO_HOME_AGENT_ERROR)?;
         agent.state_machine.handle_revocation(now, wall, home_address, bids)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::agents::HomeAgentSelectionConfig;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mnpp::Authorization;
 use carnet_mobility::mobile_router::MobileRouterConfig;
@@ -29,7 +29,7 @@ pub struct MobileRouterSettings {
     /// Config of the router. If `agents` names candidates, it selects the router's home agent.
     pub router: MobileRouterConfig,
     /// Candidate home agents; if empty, the router uses the home agent that `router` names.
-    pub agents: AgentsConfig,
+    pub agents: HomeAgentSelectionConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<LanSettings>,
     /// Policies for packets that leave without the tunnel, in the order of the config. The list also contains

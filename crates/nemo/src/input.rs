@@ -61,7 +61,7 @@ pub struct DelegatedPrefix {
 
 /// Command that gives a host on board access to the captive portal of an uplink.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortalOrder {
+pub struct PortalAccessRequest {
     /// Interface name of the uplink.
     pub uplink: String,
     /// Interface on board at which the host is.
@@ -77,7 +77,7 @@ pub struct PortalOrder {
 
 /// Returns whether hosts on board may send DNS queries to this address by an uplink. It must be a unicast
 /// address that is valid beyond one link.
-pub fn may_be_dns_server(address: IpAddr) -> bool {
+pub fn is_possible_dns_server(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => carnet_wire::ipv4::is_unicast_routable(address),
         IpAddr::V6(address) => carnet_wire::ipv6::is_unicast_routable(address),

@@ -5,7 +5,7 @@
 //! the slow path. The protocols are in `carnet_mobility`; [`forwarding`] describes the data path.
 //!
 //! The plane knows nothing of GeoNetworking. The station passes it the stations in radio range
-//! ([`input::Stations`]), and carries out its orders to them ([`GeonetOrder`]).
+//! ([`input::Stations`]), and carries out its orders to them ([`GeonetCommand`]).
 #![forbid(unsafe_code)]
 
 pub mod command;
@@ -22,4 +22,4 @@ pub use config::{BreakoutPolicy, LanSettings, MnppSettings, MobileRouterSettings
 pub use drop_reason::TunnelDropReason;
 pub use output::Output;
 pub use persistent_state::{PersistentState, StoredStatePart};
-pub use plane::{GeonetOrder, Nemo};
+pub use plane::{GeonetCommand, Nemo};

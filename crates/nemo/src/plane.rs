@@ -13,7 +13,7 @@ mod outputs;
 mod packets;
 mod path_mtus;
 mod persistence;
-mod portal;
+mod portal_access;
 mod roadside_units;
 mod roles;
 
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, Rng, Time, WallTime, pop_and_shrink};
-use carnet_mobility::agents::Agents;
+use carnet_mobility::agents::HomeAgentSelection;
 use carnet_mobility::home_agent::StoredBinding;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{DirectRouteState, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
@@ -33,17 +33,17 @@ use crate::forwarding::path_mtu::PathMtus;
 use crate::forwarding::{BreakoutPolicy, LanSettings, OwnTraffic};
 use crate::output::Output;
 use crate::persistent_state::PersistentState;
-use data_path::DataPath;
+use data_path::SlowDataPath;
 use direct_routes::DirectRoutes;
 use home_agent_absence::HomeAgentAbsence;
 use ipsec_protection::IpsecProtection;
 use lan_mtu::AdvertisedMtu;
-pub use neighbours::GeonetOrder;
+pub use neighbours::GeonetCommand;
 use neighbours::NeighbourRoutes;
 use packets::MessageCounters;
-pub(crate) use portal::PortalAccess;
+pub(crate) use portal_access::PortalAccess;
 use roadside_units::RoadsideUnits;
-pub(crate) use roles::Roles;
+pub(crate) use roles::StationRoles;
 
 /// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ pub(crate) enum StateOwner {
 pub(crate) struct RouterRole {
     pub(crate) state_machine: MobileRouter,
     /// Selection of the home agent, with the further mobile routers that exist while the home agent changes.
-    pub(crate) home_agent_selection: Agents,
+    pub(crate) home_agent_selection: HomeAgentSelection,
     /// Names of the interfaces of the mobile network.
     pub(crate) lan_interfaces: Vec<String>,
     pub(crate) lan_settings: Vec<LanSettings>,
@@ -97,12 +97,12 @@ pub(crate) struct HomeAgentRole {
 }
 
 /// Stream number of the random generator for the tokens of the home agent.
-const TOKEN_STREAM: u64 = 2;
+const TOKEN_RNG_STREAM: u64 = 2;
 
 /// The NEMO plane: a mobile router, a home agent, or both, with their data path.
 #[derive(Debug)]
 pub struct Nemo {
-    pub(crate) roles: Roles,
+    pub(crate) roles: StationRoles,
     /// Routes to neighbouring mobile networks; `None` if the config has no such routes.
     pub(crate) neighbour_routes: Option<NeighbourRoutes>,
     /// Direct routes to other mobile networks, if configured.
@@ -112,7 +112,7 @@ pub struct Nemo {
     pub(crate) interfaces: BTreeMap<String, Interface>,
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
-    data_path: DataPath,
+    data_path: SlowDataPath,
     /// The host that has access to a captive portal; `None` if no host has access.
     pub(crate) portal_access: Option<PortalAccess>,
     /// Why the kernel has not installed the rules of the packet filter; `None` if it has.
@@ -131,19 +131,19 @@ impl Nemo {
     /// interfaces of IPv6 over GeoNetworking. [`Self::start`] starts the roles.
     pub fn new(mut rng: Rng, virtual_interfaces: Vec<String>) -> Nemo {
         Nemo {
-            roles: Roles::default(),
+            roles: StationRoles::default(),
             neighbour_routes: None,
             direct_routes: DirectRoutes::default(),
             roadside_units: None,
             interfaces: BTreeMap::new(),
             virtual_interfaces,
-            data_path: DataPath::new(&mut rng),
+            data_path: SlowDataPath::new(&mut rng),
             portal_access: None,
             packet_rule_error: None,
             ipsec_protection: None,
             message_counters: MessageCounters::default(),
             // The tokens have a random stream of their own, so that older recordings can still be replayed.
-            token_rng: rng.separate_stream(TOKEN_STREAM),
+            token_rng: rng.separate_stream(TOKEN_RNG_STREAM),
             rng,
         }
     }
@@ -165,7 +165,7 @@ impl Nemo {
     }
 
     /// Returns the mobile router's selection of home agents, if the station is a mobile router.
-    pub fn home_agent_selection(&self) -> Option<&Agents> {
+    pub fn home_agent_selection(&self) -> Option<&HomeAgentSelection> {
         self.roles.router_role.as_ref().map(|router| &router.home_agent_selection)
     }
 

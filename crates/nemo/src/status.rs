@@ -403,11 +403,11 @@ fn encryption_name(is_encrypted: bool) -> &'static str {
     if is_encrypted { "encrypted" } else { "in the clear" }
 }
 
-fn whole_seconds(span: Duration) -> u32 {
+fn to_whole_seconds(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }
 
-fn milliseconds(span: Duration) -> f64 {
+fn to_milliseconds(span: Duration) -> f64 {
     span.as_secs_f64() * 1000.0
 }
 
@@ -496,7 +496,11 @@ impl Nemo {
             },
             home_address: router.config().home_address,
             home_agent: own,
-            breaks_out: self.roles.router_role.as_ref().is_some_and(|router| router.breaks_out_now()),
+            breaks_out: self
+                .roles
+                .router_role
+                .as_ref()
+                .is_some_and(|router| router.is_sending_outside_tunnel()),
             home_agents: if known.is_empty() { vec![own] } else { others.collect() },
             care_of_address: router.registration().map(|r| r.care_of_address),
             care_of_addresses: registrations.map(|r| r.care_of_address).collect(),
@@ -517,7 +521,7 @@ impl Nemo {
         Some(HomeAgentStatus {
             address: agent.config().address,
             bindings: agent.bindings().iter().count() as u64,
-            keys_to_change: agent.keys_to_change().take(16).collect(),
+            keys_to_change: agent.nodes_needing_new_key().take(16).collect(),
             nat: nat_status(&agent.config().nat),
             ndp_proxy: agent.proxied_link().map(|link| NdpProxyStatus {
                 interface: link.interface,
@@ -553,13 +557,13 @@ impl Nemo {
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address.address()),
                 udp_port: binding.care_of_address.port(),
-                stay_s: binding.care_of_address_age.age_at(now).map(whole_seconds),
+                stay_s: binding.care_of_address_age.age_at(now).map(to_whole_seconds),
                 bid: binding.bid,
                 prefixes,
                 ipv4_prefixes,
-                state: if binding.care_of_tested { "registered" } else { "untested" }.into(),
-                lifetime_s: whole_seconds(binding.lifetime),
-                remaining_s: whole_seconds(binding.expires_at.saturating_since(now)),
+                state: if binding.is_care_of_tested { "registered" } else { "untested" }.into(),
+                lifetime_s: to_whole_seconds(binding.lifetime),
+                remaining_s: to_whole_seconds(binding.expires_at.saturating_since(now)),
                 sequence: binding.sequence,
             })
             .collect();
@@ -569,13 +573,13 @@ impl Nemo {
                 home_address: router.config().home_address,
                 care_of_address: registration.map(|r| r.care_of_address),
                 udp_port: None,
-                stay_s: registration.map(|r| whole_seconds(now.saturating_since(r.registered_since))),
+                stay_s: registration.map(|r| to_whole_seconds(now.saturating_since(r.registered_since))),
                 bid,
                 prefixes: router.config().prefixes.clone(),
                 ipv4_prefixes: router.accepted_ipv4_prefixes().collect(),
                 state: state.into(),
-                lifetime_s: registration.map_or(0, |r| whole_seconds(r.lifetime)),
-                remaining_s: registration.map_or(0, |r| whole_seconds(r.expires_at.saturating_since(now))),
+                lifetime_s: registration.map_or(0, |r| to_whole_seconds(r.lifetime)),
+                remaining_s: registration.map_or(0, |r| to_whole_seconds(r.expires_at.saturating_since(now))),
                 sequence: registration.map_or(0, |r| r.sequence),
             };
             // Each registered binding identifier has a binding. Without any, show the binding without
@@ -615,12 +619,12 @@ impl Nemo {
                         (state, _) => state.into(),
                     },
                 },
-                retry_s: if is_foreign { response(index).1.map(whole_seconds) } else { None },
+                retry_s: if is_foreign { response(index).1.map(to_whole_seconds) } else { None },
                 care_of_address: uplink.care_of_addresses().first().copied(),
                 bid: uplink.config.bid,
                 priority: u8::try_from(uplink.config.priority).unwrap_or(u8::MAX),
                 signal_dbm: uplink.signal_dbm,
-                rtt_ms: quality.map(|quality| milliseconds(quality.rtt)),
+                rtt_ms: quality.map(|quality| to_milliseconds(quality.rtt)),
                 loss: quality.map(|quality| quality.loss),
                 capacity_kbit_s: uplink.capacity,
                 captive_portal: uplink.captive_portal().map(str::to_owned),
@@ -632,7 +636,7 @@ impl Nemo {
                 volume_action: uplink.config.volume_action.name().into(),
                 roaming: uplink.is_roaming,
                 active: active == Some(index),
-                full: router.is_full(index),
+                full: router.is_path_saturated(index),
                 silent_router: uplink.silent_router(),
                 obstacle: None,
             }
@@ -647,7 +651,7 @@ impl Nemo {
             host: portal.host_mac.to_string(),
             interface: portal.lan_interface.clone(),
             dns: portal.dns_servers.clone(),
-            remaining_s: whole_seconds(portal.access_ends_at.saturating_since(now)),
+            remaining_s: to_whole_seconds(portal.access_ends_at.saturating_since(now)),
         })
     }
 
@@ -658,8 +662,8 @@ impl Nemo {
         for (index, policy) in
             router.breakout_policies().iter().enumerate().filter(|(_, policy)| policy.breaks_out)
         {
-            let uplink =
-                uplink_of_policy(policy, &router.state_machine).filter(|_| !router.state_machine.is_home());
+            let uplink = uplink_of_policy(policy, &router.state_machine)
+                .filter(|_| !router.state_machine.is_at_home());
             let uplink = uplink.and_then(|uplink| router.state_machine.uplinks().get(uplink));
             let status = Policy {
                 name: policy.name.clone(),
@@ -699,8 +703,10 @@ impl Nemo {
 
     /// Returns the addresses of the uplink by which packets leave past the tunnel because the home agent is
     /// away; none if packets take the tunnel.
-    pub fn addresses_past_tunnel(&self) -> Vec<IpAddr> {
-        let Some(router) = self.roles.router_role.as_ref().filter(|router| router.breaks_out_now()) else {
+    pub fn addresses_reached_outside_tunnel(&self) -> Vec<IpAddr> {
+        let Some(router) =
+            self.roles.router_role.as_ref().filter(|router| router.is_sending_outside_tunnel())
+        else {
             return Vec::new();
         };
         let machine = &router.state_machine;
@@ -768,7 +774,7 @@ impl Nemo {
             .map(|way| Route {
                 prefix: way.prefix,
                 station: Some(MacAddress(way.station).to_string()),
-                rtt_ms: way.rtt.map(milliseconds),
+                rtt_ms: way.rtt.map(to_milliseconds),
                 age_s: Some(now.saturating_since(way.state_since).as_secs_f64()),
                 reason: way.state_reason.into(),
                 ..match way.is_direct {
@@ -787,7 +793,7 @@ impl Nemo {
             for prefix in &route.prefixes {
                 routes.push(Route {
                     prefix: *prefix,
-                    rtt_ms: route.rtt.map(milliseconds),
+                    rtt_ms: route.rtt.map(to_milliseconds),
                     age_s: Some(now.saturating_since(route.state_since).as_secs_f64()),
                     reason: route.reason.into(),
                     ..match route.is_direct {
@@ -882,7 +888,7 @@ impl Nemo {
                 ("announced", counted.sent_announcements),
                 ("received", counted.received_announcements),
                 ("tests", counted.tests),
-                ("tests_answered", counted.tests_answered),
+                ("tests_answered", counted.answered_tests),
                 ("probes", counted.sent_probes),
                 ("met", counted.begun_routes),
                 ("parted", counted.ended_routes),
@@ -898,7 +904,7 @@ impl Nemo {
             let counted = direct.counters();
             for (name, count) in [
                 ("tests", counted.tests),
-                ("tests_answered", counted.tests_answered),
+                ("tests_answered", counted.answered_tests),
                 ("registered", counted.accepted_own_updates),
                 ("bound", counted.accepted_peer_updates),
                 ("heartbeats", counted.sent_heartbeats),

@@ -10,7 +10,7 @@ use clap::Subcommand;
 pub enum Command {
     /// Repeat the measurements of papers about mobile routers, beside plain routing, and show them beside the
     /// papers' figures.
-    Eval(Box<crate::Args>),
+    Eval(Box<crate::EvaluationArgs>),
 }
 
 impl Command {
@@ -19,7 +19,7 @@ impl Command {
     pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::Eval(args) => {
-                if let Some(done) = crate::without_testbed(args)? {
+                if let Some(done) = crate::run_without_testbed(args)? {
                     return Ok(done);
                 }
                 let mode = inside.unwrap_or_else(IsolationMode::of_caller);

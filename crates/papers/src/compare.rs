@@ -16,8 +16,8 @@ use std::fmt::Write;
 
 use anyhow::ensure;
 
-use super::bed::{PLAIN_SERIES, SUBJECT_SERIES};
 use super::results::{CurvePoint, Results};
+use super::test_networks::{PLAIN_SERIES, SUBJECT_SERIES};
 use carnet_bench::table::align_columns;
 use carnet_testbed::expect::format_number;
 
@@ -68,13 +68,13 @@ pub struct ComparisonResult {
     compared_curves: Vec<ComparedCurve>,
     notes: Vec<String>,
     /// Curves of the old run that the new run could not measure.
-    lost_curves: Vec<String>,
+    missing_curves: Vec<String>,
 }
 
 impl ComparisonResult {
     /// Returns whether a curve became slower or could not be measured any more.
     pub fn has_slower_or_lost_curve(&self) -> bool {
-        !self.lost_curves.is_empty()
+        !self.missing_curves.is_empty()
             || self.compared_curves.iter().any(|one| one.change == CurveChange::Slower)
     }
 
@@ -97,7 +97,7 @@ impl ComparisonResult {
         for note in &self.notes {
             let _ = writeln!(text, "NOTE: {note}");
         }
-        for lost in &self.lost_curves {
+        for lost in &self.missing_curves {
             let _ = writeln!(text, "LOST: {lost}");
         }
         let count = |change| self.compared_curves.iter().filter(|one| one.change == change).count();
@@ -109,7 +109,7 @@ impl ComparisonResult {
             count(CurveChange::Faster),
             count(CurveChange::Same),
             count(CurveChange::Unknown),
-            self.lost_curves.len()
+            self.missing_curves.len()
         );
         text
     }
@@ -156,7 +156,8 @@ fn values_of_both_runs(
     };
     // If a repetition is missing and no failure says which, the repetitions of both runs cannot be paired.
     let whole = |run: &Results, sample: &CurvePoint| {
-        sample.values.rounds.len() + run.failures.iter().filter(|one| one.concerns_point(sample)).count()
+        sample.values.rounds.len()
+            + run.failures.iter().filter(|one| one.concerns_curve_point(sample)).count()
     };
     let uneven = |(run, sample): (&Results, &CurvePoint)| {
         let plain = CurvePoint { series: PLAIN_SERIES.into(), ..sample.clone() };
@@ -303,7 +304,7 @@ pub fn compare_runs(old: &Results, new: &Results) -> anyhow::Result<ComparisonRe
         notes.iter().map(|note| format!("\n  {note}")).collect::<String>()
     );
     correct_for_multiple_tests(&mut compared);
-    Ok(ComparisonResult { compared_curves: compared, notes, lost_curves: lost })
+    Ok(ComparisonResult { compared_curves: compared, notes, missing_curves: lost })
 }
 
 /// Returns why the first failed measurement of an experiment's subject failed; `None` if none failed.
@@ -359,7 +360,7 @@ fn compare_curve(
             let failure = new
                 .failures
                 .iter()
-                .find(|one| one.concerns_point(sample))
+                .find(|one| one.concerns_curve_point(sample))
                 .map(|one| one.error_message.as_str());
             match failure.or_else(|| new.reason_for_omission(name.0, name.1)) {
                 Some(why) => lost.push(format!("{}: {why}", point_name(sample))),
@@ -406,12 +407,14 @@ fn correct_for_multiple_tests(compared: &mut [ComparedCurve]) {
     // show a change.
     let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
     let mut order = family.map(able).unwrap_or_default();
-    order.sort_by(|a, b| compared[*a].rank_test.probability.total_cmp(&compared[*b].rank_test.probability));
+    order.sort_by(|a, b| {
+        compared[*a].rank_test.probability_by_chance.total_cmp(&compared[*b].rank_test.probability_by_chance)
+    });
     let mut least = 0.0_f64;
     let many = order.len();
     for (rank, at) in order.into_iter().enumerate() {
         let one = &mut compared[at];
-        least = (one.rank_test.probability * (many - rank) as f64).max(least).min(1.0);
+        least = (one.rank_test.probability_by_chance * (many - rank) as f64).max(least).min(1.0);
         one.corrected_probability = Some(least);
         let small = one.median_ratio.is_some_and(|ratio| (ratio - 1.0).abs() < SMALLEST_REPORTED_CHANGE);
         one.change = match (
@@ -437,7 +440,7 @@ struct RankTest {
     /// Van Elteren's statistic minus its expected value for equal runs: above 0 if the new values are higher.
     direction: f64,
     /// Probability that equal runs differ this much, in either direction.
-    probability: f64,
+    probability_by_chance: f64,
     /// Smallest probability that the test can give for these numbers of values and ties.
     least_possible_probability: f64,
     /// Whether all values of each point are equal, although there are enough of them to show a difference.
@@ -510,7 +513,7 @@ fn rank_test(strata: &[(Vec<f64>, Vec<f64>)]) -> RankTest {
     let alike = variance <= 0.0;
     let normal = RankTest {
         direction,
-        probability: if alike {
+        probability_by_chance: if alike {
             1.0
         } else {
             2.0 * normal_tail_probability(direction.abs() / variance.sqrt())
@@ -542,7 +545,11 @@ fn rank_test(strata: &[(Vec<f64>, Vec<f64>)]) -> RankTest {
         sum.min(1.0)
     };
     let most = all.keys().map(|at| at.abs()).max().unwrap_or(0);
-    RankTest { probability: beyond(found.abs()), least_possible_probability: beyond(most), ..normal }
+    RankTest {
+        probability_by_chance: beyond(found.abs()),
+        least_possible_probability: beyond(most),
+        ..normal
+    }
 }
 
 fn greatest_common_divisor(a: i64, b: i64) -> i64 {
@@ -562,9 +569,9 @@ fn normal_tail_probability(z: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::results::tests::{test_point, test_results};
-    use crate::results::{ExperimentParameters, Failure};
+    use crate::results::{ExperimentParameters, MeasurementFailure};
 
-    fn run_with_values(subject: &[f64], plain: &[f64]) -> Results {
+    fn results_with_values(subject: &[f64], plain: &[f64]) -> Results {
         let mut run = Results::default();
         for (series, values) in [(PLAIN_SERIES, plain), (SUBJECT_SERIES, subject)] {
             for value in values {
@@ -576,13 +583,13 @@ mod tests {
 
     #[test]
     fn comparison_does_not_depend_on_machine_speed() {
-        let old = run_with_values(
+        let old = results_with_values(
             &[90.0, 91.0, 92.0, 90.5, 91.5, 90.2],
             &[100.0, 101.0, 102.0, 100.5, 101.5, 100.2],
         );
         // Plain routing and the subject are both half as fast: no change.
         let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
-        let new = run_with_values(
+        let new = results_with_values(
             &half(&old.curve_points[1].values.rounds),
             &half(&old.curve_points[0].values.rounds),
         );
@@ -594,7 +601,7 @@ mod tests {
         );
         // Only the subject is 10 % slower; plain routing is unchanged.
         let less: Vec<f64> = old.curve_points[1].values.rounds.iter().map(|value| value * 0.9).collect();
-        let verdict = compare_runs(&old, &run_with_values(&less, &old.curve_points[0].values.rounds))
+        let verdict = compare_runs(&old, &results_with_values(&less, &old.curve_points[0].values.rounds))
             .expect("both runs come from the same kind of machine");
         assert!(
             verdict.has_slower_or_lost_curve()
@@ -602,7 +609,7 @@ mod tests {
             "{verdict:?}"
         );
         assert!(verdict.report_text().contains("SLOWER"), "{}", verdict.report_text());
-        let verdict = compare_runs(&run_with_values(&less, &old.curve_points[0].values.rounds), &old)
+        let verdict = compare_runs(&results_with_values(&less, &old.curve_points[0].values.rounds), &old)
             .expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared_curves[0].change, CurveChange::Faster);
     }
@@ -623,14 +630,14 @@ mod tests {
         };
         assert_eq!(found("rtt: ms"), CurveChange::Slower);
         assert_eq!(found("udp-rates"), CurveChange::Same);
-        let few = compare_runs(&run_with_values(&[1.0], &[1.0]), &run_with_values(&[0.5], &[1.0]))
+        let few = compare_runs(&results_with_values(&[1.0], &[1.0]), &results_with_values(&[0.5], &[1.0]))
             .expect("both runs come from the same kind of machine");
         assert_eq!(few.compared_curves[0].change, CurveChange::Unknown);
     }
 
     #[test]
     fn comparison_refuses_a_real_and_an_emulated_machine() {
-        let real = run_with_values(&[1.0], &[1.0]);
+        let real = results_with_values(&[1.0], &[1.0]);
         let mut emulated = real.clone();
         emulated.machine.emulated = true;
         emulated.machine.cpu = "QEMU TCG CPU".into();
@@ -652,7 +659,7 @@ mod tests {
         // this extreme.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
         let found = rank_test(&apart);
-        assert!((found.probability - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
+        assert!((found.probability_by_chance - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
         assert!(
             (found.least_possible_probability - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0,
             "{found:?}"
@@ -661,20 +668,20 @@ mod tests {
         // of 9 ways. The normal distribution would give 0.08.
         let two = [(vec![1.0], vec![2.0, 3.0]), (vec![10.0], vec![20.0, 30.0])];
         let found = rank_test(&two);
-        assert!((found.probability - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
+        assert!((found.probability_by_chance - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
         // With ties the ranks are 1.5, 1.5, 3.5 and 3.5. Of the six ways to choose two ranks, one has the
         // highest sum and one the lowest.
         let ties = rank_test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
-        assert!((ties.probability - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
+        assert!((ties.probability_by_chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
         // With this many values the test uses the normal distribution.
         let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
-        assert!(rank_test(&many).probability < 1e-4, "{:?}", rank_test(&many));
+        assert!(rank_test(&many).probability_by_chance < 1e-4, "{:?}", rank_test(&many));
         let same = rank_test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
-        assert!((same.probability - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
+        assert!((same.probability_by_chance - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
     }
 
     /// Returns a run with this loss at points of plain routing and of the subject.
-    fn run_with_loss(plain: f64, subject: &[f64]) -> Results {
+    fn results_with_loss(plain: f64, subject: &[f64]) -> Results {
         let mut run = Results::default();
         for value in subject {
             run.add(test_point("rtt", PLAIN_SERIES, Some(56.0), "loss", "%"), plain);
@@ -686,7 +693,7 @@ mod tests {
     #[test]
     fn loss_that_rises_from_zero_is_reported() {
         let (old, new) =
-            (run_with_loss(0.0, &[0.0; 7]), run_with_loss(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
+            (results_with_loss(0.0, &[0.0; 7]), results_with_loss(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
         let verdict = compare_runs(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared_curves[0].change, CurveChange::Slower, "{verdict:?}");
         assert!(verdict.report_text().contains("0 -> 3"), "{}", verdict.report_text());
@@ -789,10 +796,16 @@ mod tests {
         new.curve_points.retain(|one| one.x != Some(92.0));
         let told = compare_runs(&old, &new).expect("both runs have a curve in common");
         assert!(!told.has_slower_or_lost_curve(), "{}", told.report_text());
-        new.failures.push(Failure {
+        new.failures.push(MeasurementFailure {
             repetition: 0,
             error_message: "unable to connect".into(),
-            ..Failure::of_sample(&test_point("udp-rates", SUBJECT_SERIES, Some(92.0), "mbit", "Mbit/s"))
+            ..MeasurementFailure::of_sample(&test_point(
+                "udp-rates",
+                SUBJECT_SERIES,
+                Some(92.0),
+                "mbit",
+                "Mbit/s",
+            ))
         });
         let told = compare_runs(&old, &new).expect("both runs have a curve in common");
         assert!(
@@ -800,8 +813,9 @@ mod tests {
             "{}",
             told.report_text()
         );
-        let error =
-            compare_runs(&old, &run_with_loss(0.0, &[0.0])).expect_err("have nothing in common").to_string();
+        let error = compare_runs(&old, &results_with_loss(0.0, &[0.0]))
+            .expect_err("have nothing in common")
+            .to_string();
         assert!(error.starts_with("the two runs have no curve in common"), "{error}");
     }
 
@@ -809,11 +823,11 @@ mod tests {
     fn comparison_drops_repetitions_without_plain_routing_value() {
         let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
         let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
-        let old = run_with_values(&own, &plain);
+        let old = results_with_values(&own, &plain);
         // In one repetition plain routing forwarded nothing, so this pair does not count.
         let mut broken = plain;
         broken[2] = 0.0;
-        let verdict = compare_runs(&old, &run_with_values(&own, &broken))
+        let verdict = compare_runs(&old, &results_with_values(&own, &broken))
             .expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared_curves[0].change, CurveChange::Same, "{verdict:?}");
         assert!(
@@ -822,17 +836,17 @@ mod tests {
             verdict.report_text()
         );
         // One repetition failed: the other repetitions still form pairs.
-        let mut fewer = run_with_values(&own, &plain);
+        let mut fewer = results_with_values(&own, &plain);
         fewer.curve_points[0].values =
             carnet_bench::figures::Series::of_rounds([&plain[..2], &plain[3..]].concat());
-        fewer.failures.push(Failure {
+        fewer.failures.push(MeasurementFailure {
             repetition: 2,
             error_message: "timed out".into(),
-            ..Failure::of_sample(&fewer.curve_points[0])
+            ..MeasurementFailure::of_sample(&fewer.curve_points[0])
         });
         let verdict = compare_runs(&old, &fewer).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared_curves[0].change, CurveChange::Same, "{verdict:?}");
-        let mut without = run_with_values(&own, &plain);
+        let mut without = results_with_values(&own, &plain);
         without.curve_points.retain(|one| one.series == SUBJECT_SERIES);
         let verdict = compare_runs(&old, &without).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared_curves[0].median_ratio, Some(1.0), "{verdict:?}");

@@ -9,34 +9,37 @@
 use anyhow::Context;
 use nix::sys::signal::Signal;
 
-use super::bed::Routers;
+use super::test_networks::TestNetworks;
 use carnet_bench::figures::median;
 use carnet_bench::world::CORRESPONDENT_ADDRESS;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::isolate::{Interrupted, RUN_DIRECTORY, has_to_stop};
-use carnet_testbed::process::{Daemon, command_in_node};
+use carnet_testbed::process::{BackgroundProgram, command_in_node};
 use carnet_testbed::traffic::ping;
 use carnet_testbed::{tools, topology};
 
 /// Time between echoes, in nanoseconds.
 const PING_INTERVAL: u64 = 10 * MILLISECOND;
 /// Time in nanoseconds for which echoes must be answered before a move.
-const TIME_BEFORE_MOVE: u64 = SECOND;
+const TIME_BEFORE_UPLINK_MOVE: u64 = SECOND;
 /// Longest time in nanoseconds within which both pings must be answered, before the first move and after each
 /// move.
 pub const ANSWER_TIMEOUT: u64 = 30 * SECOND;
 /// Time in nanoseconds between a finished move and the next one, so that late effects count for the earlier
 /// move.
-const PAUSE_AFTER_MOVE: u64 = 2 * SECOND;
+const PAUSE_AFTER_UPLINK_MOVE: u64 = 2 * SECOND;
 /// Number of moves in a row without an answer after which the lab stops.
 const MAX_CONSECUTIVE_FAILED_MOVES: usize = 2;
 
 /// Longest gaps of a move in milliseconds: the host's and the router's. `None` if no echo was answered after
 /// the move.
-pub type MoveGaps = [Option<f64>; 2];
+pub type GapsOfUplinkMove = [Option<f64>; 2];
 
 /// Makes `count` moves between the links; fewer if the implementation under test stops answering.
-pub fn make_moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<MoveGaps>> {
+pub fn measure_uplink_moves(
+    routers: &mut TestNetworks,
+    count: usize,
+) -> anyhow::Result<Vec<GapsOfUplinkMove>> {
     if count == 0 {
         return Ok(Vec::new());
     }
@@ -46,39 +49,39 @@ pub fn make_moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<Mov
         "for one in all default f0 f1; do echo 1 > /proc/sys/net/ipv6/conf/$one/keep_addr_on_down; done";
     carnet_testbed::process::run_for_output(command_in_node(&agent, "sh").args(["-ec", keep]))?;
     topology::run_ip_batch(Some(&agent), "link set f1 down\n")?;
-    clock::sleep(PAUSE_AFTER_MOVE);
-    let mut gaps: Vec<MoveGaps> = Vec::new();
+    clock::sleep(PAUSE_AFTER_UPLINK_MOVE);
+    let mut gaps: Vec<GapsOfUplinkMove> = Vec::new();
     for number in 0..count {
         routers.check_running()?;
         let (from, to) = if number % 2 == 0 { ("f0", "f1") } else { ("f1", "f0") };
-        gaps.push(measure_move(routers, &format!("link set {from} down\nlink set {to} up\n"))?);
+        gaps.push(measure_uplink_move(routers, &format!("link set {from} down\nlink set {to} up\n"))?);
         let in_vain = gaps.iter().rev().take_while(|gaps| gaps.contains(&None)).count();
         if in_vain >= MAX_CONSECUTIVE_FAILED_MOVES {
             break;
         }
     }
     topology::run_ip_batch(Some(&agent), "link set f0 up\nlink set f1 up\n")?;
-    clock::sleep(PAUSE_AFTER_MOVE);
+    clock::sleep(PAUSE_AFTER_UPLINK_MOVE);
     Ok(gaps)
 }
 
-fn measure_move(routers: &Routers, commands: &str) -> anyhow::Result<MoveGaps> {
+fn measure_uplink_move(routers: &TestNetworks, commands: &str) -> anyhow::Result<GapsOfUplinkMove> {
     let seconds = format!("{}", PING_INTERVAL as f64 / 1e9);
     let world = &routers.subject_network;
-    let start = |role: &str, source: &[&str]| -> anyhow::Result<Daemon> {
+    let start = |role: &str, source: &[&str]| -> anyhow::Result<BackgroundProgram> {
         let log = std::path::Path::new(RUN_DIRECTORY).join(format!("{role}-handover.log"));
         let mut command = command_in_node(&world.node_name(role), tools::path_of_program("ping"));
         command.args(["-6", "-n", "-D", "-i", &seconds]).args(source).arg(CORRESPONDENT_ADDRESS);
-        Daemon::start(&format!("ping in {role}"), &log, &mut command)
+        BackgroundProgram::start(&format!("ping in {role}"), &log, &mut command)
     };
     let mut pings = [start("mnn", &[])?, start("mr", &["-I", "2001:db8:a::1"])?];
     // If both pings have no answers after the last move, do not move the mobile router again until they have.
     let ready = wait_until_answered(&pings, 0)?;
-    clock::sleep(TIME_BEFORE_MOVE);
+    clock::sleep(TIME_BEFORE_UPLINK_MOVE);
     topology::run_ip_batch(Some(&world.node_name("ha")), commands)?;
     let moved = clock::realtime_now();
     let back = ready && wait_until_answered(&pings, moved)?;
-    clock::sleep(PAUSE_AFTER_MOVE);
+    clock::sleep(PAUSE_AFTER_UPLINK_MOVE);
     let mut gaps = [None, None];
     for (ping, gap) in pings.iter_mut().zip(&mut gaps) {
         ping.stop(Signal::SIGINT);
@@ -87,7 +90,7 @@ fn measure_move(routers: &Routers, commands: &str) -> anyhow::Result<MoveGaps> {
     Ok(gaps)
 }
 
-fn read_answers(ping: &Daemon) -> anyhow::Result<Vec<ping::PingAnswer>> {
+fn read_answers(ping: &BackgroundProgram) -> anyhow::Result<Vec<ping::PingAnswer>> {
     let text = std::fs::read_to_string(&ping.log_file).context("cannot read what ping printed")?;
     Ok(ping::parse_transcript(&text).answers)
 }
@@ -100,7 +103,7 @@ fn request_sent_at_ms(answer: &ping::PingAnswer) -> f64 {
 
 /// Waits until each ping has an answer to a request that was sent after `since` (nanoseconds since 1970), at
 /// most [`ANSWER_TIMEOUT`]. Returns false if a ping has no such answer.
-fn wait_until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
+fn wait_until_answered(pings: &[BackgroundProgram], since: u64) -> anyhow::Result<bool> {
     let until = clock::monotonic_now() + ANSWER_TIMEOUT;
     loop {
         let mut answered = true;

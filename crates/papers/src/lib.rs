@@ -3,28 +3,28 @@
 //! commands set up.
 //!
 //! * `paper` reads the papers: files in `eval/papers`, which describe the experiments.
-//! * `bed` builds the networks, `measure`, `handover` and `packets` measure in them, `runner` executes the
-//!   experiments.
-//! * `results` has the samples, `numbers` and `trace` compute figures from them, `report` and `document` show
-//!   the figures, `compare` compares two runs.
+//! * `test_networks` builds the networks, `measure`, `handover` and `packet_rates` measure in them, `runner`
+//!   executes the experiments.
+//! * `results` has the samples, `figure_numbers` and `trace` compute figures from them, `report` and
+//!   `results_page` show the figures, `compare` compares two runs.
 //!
 //! The speed of a machine drifts. So plain routing and the subject take turns, point by point and repetition
 //! by repetition, and neither is always the first. The results contain every repetition.
 #![forbid(unsafe_code)]
 
-mod bed;
 pub mod commands;
 mod compare;
-mod document;
+mod figure_numbers;
 mod handover;
 mod measure;
-mod numbers;
-mod packets;
+mod packet_rates;
 mod paper;
 mod progress;
 mod report;
 mod results;
+mod results_page;
 mod runner;
+mod test_networks;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-use bed::ImplementationUnderTest;
 use carnet_bench::path::Path as DataPath;
 use carnet_bench::world::Programs;
 use carnet_bench::{cores, figures};
@@ -41,10 +40,11 @@ use carnet_testbed::isolate::{self, IsolationMode};
 use carnet_testbed::{clock, console, machine, scenario, tools};
 use paper::{Effort, Paper};
 use results::{Results, SCHEMA_VERSION};
+use test_networks::ImplementationUnderTest;
 
 /// Arguments of `eval`.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct EvaluationArgs {
     /// The papers: nemo-basic-support, nemo-low-end, nemo-wimax, cargeo6, or all (default).
     papers: Vec<String>,
     /// Folder for eval.json, the reports and the logs.
@@ -88,7 +88,7 @@ pub struct Args {
 
 /// Measurements to make, with their settings.
 #[derive(Debug)]
-pub struct Plan {
+pub struct EvaluationPlan {
     papers: Vec<Paper>,
     effort: Effort,
     implementation: ImplementationUnderTest,
@@ -100,7 +100,7 @@ pub struct Plan {
 
 /// Executes a command that needs no network. Returns its exit status; `None` if the arguments ask for a
 /// measurement.
-pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
+pub fn run_without_testbed(args: &EvaluationArgs) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
         // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.
         let verdict = read_results(old).and_then(|old| compare::compare_runs(&old, &read_results(new)?));
@@ -116,7 +116,7 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
         let results = read_results(results)?;
         let text =
             std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-        write_file(page, &document::fill_tables(&text, &results)?)?;
+        write_file(page, &results_page::fill_tables(&text, &results)?)?;
         return Ok(Some(ExitCode::SUCCESS));
     }
     if let Some(file) = &args.render {
@@ -128,7 +128,7 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
 }
 
 /// Checks the arguments and tools before the run builds any network.
-pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
+pub fn check_before_building(args: &EvaluationArgs, mode: IsolationMode) -> anyhow::Result<EvaluationPlan> {
     let effort = match (args.quick, args.smoke) {
         (true, _) => Effort::Quick,
         (_, true) => Effort::Smoke,
@@ -158,11 +158,11 @@ pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result
         }
         _ => ImplementationUnderTest::Carnet(vec![DataPath::Tun]),
     };
-    Ok(Plan { papers, effort, implementation: contender, carnet, scenarios, out, mode })
+    Ok(EvaluationPlan { papers, effort, implementation: contender, carnet, scenarios, out, mode })
 }
 
 /// Measures inside the lab's namespaces, and writes the reports.
-pub fn run_evaluation(plan: &Plan) -> anyhow::Result<()> {
+pub fn run_evaluation(plan: &EvaluationPlan) -> anyhow::Result<()> {
     let begin = clock::monotonic_now();
     let watch = cores::ProcessorTimeWatch::begin()?;
     let mut results = Results {
@@ -203,7 +203,7 @@ pub fn run_evaluation(plan: &Plan) -> anyhow::Result<()> {
     // Print no PDF on an emulated machine, because the browser takes minutes per page there. `--render` can
     // print it on another machine.
     let written = write_reports(&results, &plan.out, !results.machine.emulated)?;
-    println!("\n{}", document::results_summary(&results)?);
+    println!("\n{}", results_page::results_summary(&results)?);
     for warning in results.warnings_about_machine() {
         console::print_step(&format!("NOTE: {warning}"));
     }
@@ -234,12 +234,12 @@ fn unmeasured_papers(results: &Results) -> Vec<&str> {
 
 /// Returns the file of an unfinished run's results. The eval.json of an earlier run stays until this run
 /// ends.
-fn partial_results_file(plan: &Plan) -> PathBuf {
+fn partial_results_file(plan: &EvaluationPlan) -> PathBuf {
     plan.out.join("eval.json.new")
 }
 
 /// Writes the results of a run that has not finished.
-fn save_results(plan: &Plan, results: &Results) -> anyhow::Result<()> {
+fn save_results(plan: &EvaluationPlan, results: &Results) -> anyhow::Result<()> {
     write_file(&partial_results_file(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
 }
 

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 
-use super::bed::HostPair;
+use super::test_networks::HostPair;
 use carnet_bench::transfer::run_iperf3;
 use carnet_bench::world::run_in_node;
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
@@ -17,15 +17,15 @@ pub type MeasuredValue = (&'static str, &'static str, f64);
 
 /// Reason why a measurement has no value: the error output of the program. Other measurements continue.
 #[derive(Debug)]
-pub struct MeasurementFailed(pub String);
+pub struct MeasurementError(pub String);
 
-impl std::fmt::Display for MeasurementFailed {
+impl std::fmt::Display for MeasurementError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for MeasurementFailed {}
+impl std::error::Error for MeasurementError {}
 
 /// Sends UDP at `mbit` Mbit/s (0: as fast as the sender can) in datagrams of `size` octets.
 pub fn measure_udp(
@@ -50,7 +50,7 @@ pub fn measure_udp(
     };
     match told {
         Ok(told) => parse_udp_result(&told, size).with_context(|| format!("{size} octets at {mbit} Mbit/s")),
-        Err(why) => Err(MeasurementFailed(format!("iperf3: {why}")).into()),
+        Err(why) => Err(MeasurementError(format!("iperf3: {why}")).into()),
     }
 }
 
@@ -143,10 +143,10 @@ pub fn measure_tcp(
 }
 
 fn tcp_values(told: Result<Value, String>) -> anyhow::Result<Vec<MeasuredValue>> {
-    let told = told.map_err(|why| MeasurementFailed(format!("iperf3: {why}")))?;
+    let told = told.map_err(|why| MeasurementError(format!("iperf3: {why}")))?;
     let rate = told["end"]["sum_received"]["bits_per_second"].as_f64();
     let rate =
-        rate.ok_or_else(|| MeasurementFailed("iperf3 told no bits_per_second of what was received".into()))?;
+        rate.ok_or_else(|| MeasurementError("iperf3 told no bits_per_second of what was received".into()))?;
     Ok(vec![("mbit", "Mbit/s", rate / 1e6)])
 }
 
@@ -253,7 +253,7 @@ mod tests {
             (Ok(serde_json::json!({})), "iperf3 told no bits_per_second of what was received"),
         ] {
             let error = tcp_values(told).expect_err("is no value");
-            assert!(error.is::<MeasurementFailed>(), "{error:?}");
+            assert!(error.is::<MeasurementError>(), "{error:?}");
             assert_eq!(error.to_string(), why);
         }
     }

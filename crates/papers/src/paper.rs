@@ -81,7 +81,7 @@ pub enum ExperimentKind {
 pub enum ExperimentNetwork {
     /// Mobile router and home agent.
     #[default]
-    Routers,
+    TestNetworks,
     /// Two vehicles.
     OneHop,
     /// Two vehicles and a relay between them.
@@ -243,7 +243,7 @@ pub struct Value {
     pub better: BetterDirection,
     /// Rule by which our number is computed.
     #[serde(default)]
-    pub ours: Option<Selector>,
+    pub ours: Option<NumberSelector>,
     /// Reason why this run has no number.
     #[serde(default)]
     pub incomparable: Option<String>,
@@ -283,7 +283,7 @@ pub enum NumberConversion {
 /// Rule by which a number is computed from samples.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Selector {
+pub struct NumberSelector {
     /// Which number to take from the curve.
     pub of: CurveNumber,
     /// Name of the curve.

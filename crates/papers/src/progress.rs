@@ -10,7 +10,7 @@ const BAR_WIDTH: usize = 24;
 
 /// Progress of the run, measured in expected seconds of the experiments.
 #[derive(Debug)]
-pub struct Progress {
+pub struct EvaluationProgress {
     expected_seconds: f64,
     done_seconds: f64,
     started_at: u64,
@@ -19,11 +19,11 @@ pub struct Progress {
     label: String,
 }
 
-impl Progress {
+impl EvaluationProgress {
     /// Creates the progress of a run that is expected to take `total` seconds.
-    pub fn new(total: f64) -> Progress {
+    pub fn new(total: f64) -> EvaluationProgress {
         let bar = std::io::stderr().is_terminal();
-        Progress {
+        EvaluationProgress {
             expected_seconds: total,
             done_seconds: 0.0,
             started_at: monotonic_now(),

@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::bed::{IPV4_SERIES, PLAIN_SERIES, ROUTER_SERIES, SUBJECT_SERIES};
-use super::document::{PaperNumber, format_ratio, own_numbers_heading, paper_numbers};
 use super::paper::{Figure, Paper};
 use super::results::{CurvePoint, Results};
+use super::results_page::{PaperNumber, format_ratio, own_numbers_heading, paper_numbers};
+use super::test_networks::{IPV4_SERIES, PLAIN_SERIES, ROUTER_SERIES, SUBJECT_SERIES};
 use super::trace::{SINGLE_MOVE_STEP_SECONDS, Trace, WHOLE_RUN_STEP_SECONDS};
 use carnet_testbed::clock::{SECOND, monotonic_now, sleep};
-use carnet_testbed::report::chart::{Chart, Curve, MarkedValue, draw_chart};
+use carnet_testbed::report::chart::{Chart, ChartCurve, MarkedValue, draw_chart};
 use carnet_testbed::report::{FIGURE_STYLE, PAGE_STYLE, escape_html, put};
 
 /// Widths of pictures for wide and narrow screens, in pixels.
@@ -117,7 +117,7 @@ fn write_table<'a>(
             None => format!(
                 "<td class=\"n\">{}{}</td><td class=\"n {}\">{}</td>",
                 escape_html(&row.measured),
-                spread_cell(row),
+                format_spread_cell(row),
                 row.ratio_css_class(),
                 format_ratio(row.ratio_to_paper)
             ),
@@ -134,7 +134,7 @@ fn write_table<'a>(
 }
 
 /// Returns the range of the measured number, which the table shows below it.
-fn spread_cell(row: &PaperNumber) -> String {
+fn format_spread_cell(row: &PaperNumber) -> String {
     if row.spread.is_empty() {
         String::new()
     } else {
@@ -255,7 +255,7 @@ fn figure_chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Cha
                 (one.x.unwrap_or(0.0), one.values.median, one.values.lowest, one.values.highest)
             };
             let dashed = name == PLAIN_SERIES || name == IPV4_SERIES;
-            curves.push(Curve { label, is_dashed: dashed, points: points.iter().map(point).collect() });
+            curves.push(ChartCurve { label, is_dashed: dashed, points: points.iter().map(point).collect() });
         }
     }
     if curves.is_empty() {
@@ -264,7 +264,7 @@ fn figure_chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Cha
     // If all curves have a single point, an axis would say nothing.
     let single = curves.iter().all(|curve| curve.points.len() == 1);
     let marks = figure.values.iter().filter(|value| {
-        let plain = |ours: &super::paper::Selector| {
+        let plain = |ours: &super::paper::NumberSelector| {
             ours.over.is_none()
                 && ours.minus.is_none()
                 && ours.over_experiment.is_none()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::paper::Effort;
 use super::trace::Trace;
 use carnet_bench::figures::Series;
-use carnet_testbed::machine::Machine;
+use carnet_testbed::machine::MachineDescription;
 
 /// Version of the file's format, as in `eval/carnet_eval/results.schema.json`.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -20,7 +20,7 @@ pub struct Results {
     /// Version of the file's format.
     pub schema_version: u32,
     /// The machine of the run.
-    pub machine: Machine,
+    pub machine: MachineDescription,
     /// Time when the run began, in UTC.
     pub time: String,
     /// Number of points and repetitions.
@@ -35,7 +35,7 @@ pub struct Results {
     /// Reasons why the figures are not reliable; empty for a quiet machine.
     pub disturbed: Vec<String>,
     /// The implementation that was measured beside plain routing (the subject).
-    pub subject: Subject,
+    pub subject: MeasuredSubject,
     /// Names of the papers.
     pub papers: Vec<String>,
     /// Measured samples.
@@ -46,7 +46,7 @@ pub struct Results {
     pub omitted_experiments: Vec<OmittedExperiment>,
     /// Measurements without a value. Absent in files of earlier versions.
     #[serde(default)]
-    pub failures: Vec<Failure>,
+    pub failures: Vec<MeasurementFailure>,
     /// Parameters of the experiments.
     #[serde(default)]
     pub experiments: Vec<ExperimentParameters>,
@@ -57,7 +57,7 @@ pub struct Results {
 
 /// The implementation that was measured beside plain routing (the subject).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Subject {
+pub struct MeasuredSubject {
     /// Name of the implementation under test.
     pub name: String,
     /// Command of the mobile router, if given.
@@ -105,7 +105,7 @@ pub struct OmittedExperiment {
 /// A measurement without a value. It does not count as 0, because the measuring program may have failed and
 /// not the subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct MeasurementFailure {
     /// Name of the paper.
     pub paper: String,
     /// Name of the experiment.
@@ -127,10 +127,10 @@ pub struct Failure {
     pub error_message: String,
 }
 
-impl Failure {
+impl MeasurementFailure {
     /// Returns a failure in the first repetition of a sample's point, for all quantities.
-    pub fn of_sample(sample: &CurvePoint) -> Failure {
-        Failure {
+    pub fn of_sample(sample: &CurvePoint) -> MeasurementFailure {
+        MeasurementFailure {
             paper: sample.paper.clone(),
             experiment: sample.experiment.clone(),
             series: sample.series.clone(),
@@ -143,7 +143,7 @@ impl Failure {
     }
 
     /// Returns whether this failure is a missing repetition of the sample.
-    pub fn concerns_point(&self, sample: &CurvePoint) -> bool {
+    pub fn concerns_curve_point(&self, sample: &CurvePoint) -> bool {
         (&self.paper, &self.experiment, &self.series, &self.second_variable, self.x)
             == (&sample.paper, &sample.experiment, &sample.series, &sample.second_variable, sample.x)
             && self.quantity.as_ref().is_none_or(|quantity| *quantity == sample.quantity)
@@ -181,7 +181,7 @@ impl Results {
     /// Returns the repetitions of a sample with their numbers. Failed repetitions have no value and no entry.
     pub fn values_by_repetition(&self, sample: &CurvePoint) -> Vec<(usize, f64)> {
         let failed = |round: &usize| {
-            self.failures.iter().any(|one| one.repetition == *round && one.concerns_point(sample))
+            self.failures.iter().any(|one| one.repetition == *round && one.concerns_curve_point(sample))
         };
         (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
     }

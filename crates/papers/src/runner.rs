@@ -9,20 +9,22 @@ use std::process::Stdio;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use super::bed::{
-    self, HostPair, ImplementationUnderTest, PLAIN_SERIES, ROUTER_SERIES, Routers, SUBJECT_SERIES,
-};
-use super::measure::MeasurementFailed;
+use super::measure::MeasurementError;
 use super::paper::{Experiment, ExperimentKind, ExperimentNetwork, FigureAxis, Paper};
-use super::progress::Progress;
-use super::results::{CurvePoint, ExperimentParameters, Failure, OmittedExperiment, Results, Subject};
+use super::progress::EvaluationProgress;
+use super::results::{
+    CurvePoint, ExperimentParameters, MeasuredSubject, MeasurementFailure, OmittedExperiment, Results,
+};
+use super::test_networks::{
+    self, HostPair, ImplementationUnderTest, PLAIN_SERIES, ROUTER_SERIES, SUBJECT_SERIES, TestNetworks,
+};
 use super::trace::Trace;
-use super::{Plan, handover, measure, packets};
+use super::{EvaluationPlan, handover, measure, packet_rates};
 use carnet_bench::figures::Series;
 use carnet_bench::rtt::measure_in_turns;
 use carnet_bench::world::Programs;
 use carnet_testbed::isolate::{Interrupted, IsolationMode, has_to_stop};
-use carnet_testbed::process::Daemon;
+use carnet_testbed::process::BackgroundProgram;
 use carnet_testbed::{clock, metrics, radio, run};
 
 /// Expected time to start iperf3 and to wait for its end, in seconds.
@@ -144,18 +146,24 @@ fn experiments_in_order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
 }
 
 /// Executes all experiments of the plan.
-pub fn run_experiments(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
+pub fn run_experiments(
+    plan: &EvaluationPlan,
+    programs: &Programs,
+    results: &mut Results,
+) -> anyhow::Result<()> {
     let experiments = experiments_in_order(&plan.papers);
     results.subject = match &plan.implementation {
-        ImplementationUnderTest::Carnet(_) => Subject { name: "carnet".into(), mr: None, ha: None },
-        ImplementationUnderTest::Commands { mr, ha } => {
-            Subject { name: bed::GIVEN_COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) }
-        }
+        ImplementationUnderTest::Carnet(_) => MeasuredSubject { name: "carnet".into(), mr: None, ha: None },
+        ImplementationUnderTest::Commands { mr, ha } => MeasuredSubject {
+            name: test_networks::GIVEN_COMMANDS_NAME.into(),
+            mr: Some(mr.clone()),
+            ha: Some(ha.clone()),
+        },
     };
     let mut runner = ExperimentRunner {
         plan,
         results,
-        progress: Progress::new(
+        progress: EvaluationProgress::new(
             experiments.iter().map(|(_, experiment)| experiment.expected_seconds()).sum(),
         ),
     };
@@ -168,7 +176,7 @@ pub fn run_experiments(plan: &Plan, programs: &Programs, results: &mut Results) 
         experiments.iter().filter(there).copied().collect::<Vec<_>>()
     };
     let made = runner
-        .measure_with_routers(&at(ExperimentNetwork::Routers), programs)
+        .measure_with_routers(&at(ExperimentNetwork::TestNetworks), programs)
         .and_then(|()| runner.measure_over_platoon(&at(ExperimentNetwork::OneHop), 1))
         .and_then(|()| runner.measure_over_platoon(&at(ExperimentNetwork::TwoHops), 2))
         .and_then(|()| {
@@ -185,9 +193,9 @@ pub fn run_experiments(plan: &Plan, programs: &Programs, results: &mut Results) 
 }
 
 struct ExperimentRunner<'a> {
-    plan: &'a Plan,
+    plan: &'a EvaluationPlan,
     results: &'a mut Results,
-    progress: Progress,
+    progress: EvaluationProgress,
 }
 
 impl ExperimentRunner<'_> {
@@ -250,7 +258,7 @@ impl ExperimentRunner<'_> {
         if experiments.is_empty() {
             return Ok(());
         }
-        let mut routers = Routers::build_networks(&self.plan.implementation, programs)?;
+        let mut routers = TestNetworks::build_networks(&self.plan.implementation, programs)?;
         self.results.subject = routers.subject_description.clone();
         for (paper, experiment) in experiments.iter().copied() {
             self.start_experiment(paper, experiment)?;
@@ -258,7 +266,7 @@ impl ExperimentRunner<'_> {
                 ExperimentKind::Packets => self.measure_packets(paper, experiment, &mut routers),
                 ExperimentKind::Handover => self.measure_handovers(paper, experiment, &mut routers),
                 ExperimentKind::Echo => self.measure_echoes(paper, experiment, &mut routers),
-                _ => routers.set_link(experiment.link.as_deref()).and_then(|()| {
+                _ => routers.set_link_rate(experiment.link.as_deref()).and_then(|()| {
                     let ends = routers.host_pairs(experiment.ipv4);
                     self.measure_curves(paper, experiment, &ends, || routers.check_running())
                 }),
@@ -282,7 +290,7 @@ impl ExperimentRunner<'_> {
             }
             return Ok(());
         }
-        let folder = bed::platoon_scenario_folder(&self.plan.scenarios, hops);
+        let folder = test_networks::platoon_scenario_folder(&self.plan.scenarios, hops);
         let plan = run::RunPlan {
             name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             folder,
@@ -312,8 +320,9 @@ impl ExperimentRunner<'_> {
         };
         for (paper, experiment) in experiments.iter().copied() {
             self.start_experiment(paper, experiment)?;
-            let made = self
-                .measure_curves(paper, experiment, &bed::platoon_host_pairs(), || testbed.check_programs());
+            let made = self.measure_curves(paper, experiment, &test_networks::platoon_host_pairs(), || {
+                testbed.check_programs()
+            });
             self.record_outcome(paper, experiment, made, || testbed.check_programs())?;
         }
         testbed.stop_testbed()
@@ -331,7 +340,7 @@ impl ExperimentRunner<'_> {
         if let (true, Some(point)) = (experiment.warm_up, points.first()) {
             for one in ends {
                 if let Err(error) = measure_or_record_failure(experiment, one, point)
-                    && !error.is::<MeasurementFailed>()
+                    && !error.is::<MeasurementError>()
                 {
                     return Err(error);
                 }
@@ -369,20 +378,20 @@ impl ExperimentRunner<'_> {
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
-        routers: &mut Routers,
+        routers: &mut TestNetworks,
     ) -> anyhow::Result<()> {
         ensure!(
             self.plan.mode == IsolationMode::Root,
             "these experiments need root, because BPF programs send and count the packets"
         );
-        routers.set_link(None)?;
+        routers.set_link_rate(None)?;
         let (plain, subject) = (
             self.curve_point_key(paper, experiment, PLAIN_SERIES),
             self.curve_point_key(paper, experiment, SUBJECT_SERIES),
         );
         let (results, progress) = (&mut *self.results, &mut self.progress);
         let Experiment { sizes, repeat, milliseconds, share, .. } = experiment;
-        packets::measure_packet_rates(
+        packet_rates::measure_packet_rates(
             routers,
             sizes,
             *repeat,
@@ -410,9 +419,9 @@ impl ExperimentRunner<'_> {
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
-        routers: &mut Routers,
+        routers: &mut TestNetworks,
     ) -> anyhow::Result<()> {
-        routers.set_link(None)?;
+        routers.set_link_rate(None)?;
         for _ in 0..experiment.repeat {
             let times = measure_in_turns(
                 &[&routers.plain_network, &routers.subject_network],
@@ -437,10 +446,10 @@ impl ExperimentRunner<'_> {
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
-        routers: &mut Routers,
+        routers: &mut TestNetworks,
     ) -> anyhow::Result<()> {
-        routers.set_link(None)?;
-        let gaps = handover::make_moves(routers, experiment.moves)?;
+        routers.set_link_rate(None)?;
+        let gaps = handover::measure_uplink_moves(routers, experiment.moves)?;
         self.progress.add_finished_work(experiment.expected_seconds());
         let mut lost = 0;
         for (number, gaps) in gaps.iter().enumerate() {
@@ -489,7 +498,7 @@ impl ExperimentRunner<'_> {
             }
             _ => {}
         }
-        let mut lab = Daemon::start(&format!("carnet-lab run {name}"), &log, &mut command)?;
+        let mut lab = BackgroundProgram::start(&format!("carnet-lab run {name}"), &log, &mut command)?;
         let (begin, limit) = (clock::monotonic_now(), 2 * (experiment.expected_seconds() * 1e9) as u64);
         let mut status = None;
         while status.is_none() {
@@ -550,15 +559,15 @@ fn record_values(
     round: usize,
     measured: anyhow::Result<Vec<measure::MeasuredValue>>,
 ) -> anyhow::Result<()> {
-    let failure = |quantity: Option<&str>, said: String| Failure {
+    let failure = |quantity: Option<&str>, said: String| MeasurementFailure {
         quantity: quantity.map(str::to_owned),
         repetition: round,
         error_message: said,
-        ..Failure::of_sample(key)
+        ..MeasurementFailure::of_sample(key)
     };
     let found = match measured {
         Ok(found) => found,
-        Err(error) if error.is::<MeasurementFailed>() => {
+        Err(error) if error.is::<MeasurementError>() => {
             results.failures.push(failure(None, format!("{error:#}")));
             return Ok(());
         }
@@ -653,7 +662,7 @@ mod tests {
         use crate::results::tests::test_point;
         let mut results = Results::default();
         let key = test_point("tcp", SUBJECT_SERIES, None, "", "");
-        let failed = || Err(MeasurementFailed("iperf3: unable to connect".into()).into());
+        let failed = || Err(MeasurementError("iperf3: unable to connect".into()).into());
         record_values(&mut results, &key, ExperimentKind::Tcp, 0, failed()).expect("is kept");
         let told = check_has_values(&results, &key).expect_err("there is no value").to_string();
         assert_eq!(

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::paper::Figure;
 use carnet_bench::figures::Series;
-use carnet_testbed::report::chart::{Chart, Curve, EventMarker, MarkedValue, PointWithRange};
+use carnet_testbed::report::chart::{Chart, ChartCurve, EventMarker, MarkedValue, PointWithRange};
 use carnet_testbed::results::{ActiveUplinkPeriod, NamedSeries, Topology};
 
 /// Time step in the picture of the whole run, in seconds.
@@ -98,10 +98,10 @@ impl Trace {
             title,
             x: Some(x),
             y: figure.y.clone().unwrap_or_default(),
-            curves: vec![Curve {
+            curves: vec![ChartCurve {
                 label: subject.into(),
                 is_dashed: false,
-                points: points_in_steps(echoes, step),
+                points: summarize_in_steps(echoes, step),
             }],
             marks: marks.clone(),
             lost_at: echoes.iter().filter(|echo| echo.1.is_none()).map(|echo| echo.0).collect(),
@@ -151,7 +151,7 @@ fn medium_of_uplink(topology: &Topology, node: &str, uplink: &str) -> String {
 
 /// Returns median, lowest and highest of the answered echoes for each step of time. Leaves out a step without
 /// answers.
-fn points_in_steps(echoes: &[(f64, Option<f64>)], step: f64) -> Vec<PointWithRange> {
+fn summarize_in_steps(echoes: &[(f64, Option<f64>)], step: f64) -> Vec<PointWithRange> {
     let mut steps: std::collections::BTreeMap<i64, Vec<f64>> = std::collections::BTreeMap::new();
     for (at, ms) in echoes {
         if let Some(ms) = ms {
@@ -242,6 +242,6 @@ mod tests {
     fn trace_steps_contain_median_lowest_and_highest_echo() {
         let echoes =
             [(0.01, Some(3.0)), (0.02, Some(1.0)), (0.05, Some(9.0)), (0.15, None), (0.25, Some(5.0))];
-        assert_eq!(points_in_steps(&echoes, 0.1), [(0.05, 3.0, 1.0, 9.0), (0.25, 5.0, 5.0, 5.0)]);
+        assert_eq!(summarize_in_steps(&echoes, 0.1), [(0.05, 3.0, 1.0, 9.0), (0.25, 5.0, 5.0, 5.0)]);
     }
 }

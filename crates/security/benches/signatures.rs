@@ -4,10 +4,15 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-use carnet_security::crypto::{Backend, PortableBackend};
-use carnet_security::keys::Curve;
+use carnet_security::crypto::{CryptoBackend, PortableBackend};
+use carnet_security::keys::EllipticCurve;
 
-fn bench_backend(criterion: &mut Criterion, name: &str, backend: &dyn Backend, curves: &[Curve]) {
+fn bench_backend(
+    criterion: &mut Criterion,
+    name: &str,
+    backend: &dyn CryptoBackend,
+    curves: &[EllipticCurve],
+) {
     for curve in curves {
         let mut group = criterion.benchmark_group(format!("{name} {}", curve.name()));
         group.throughput(Throughput::Elements(1));
@@ -31,13 +36,13 @@ fn bench_backend(criterion: &mut Criterion, name: &str, backend: &dyn Backend, c
 }
 
 fn bench_signatures(criterion: &mut Criterion) {
-    bench_backend(criterion, "portable", &PortableBackend, &Curve::ALL);
+    bench_backend(criterion, "portable", &PortableBackend, &EllipticCurve::ALL);
     #[cfg(feature = "aws-lc-rs")]
     bench_backend(
         criterion,
         "aws-lc-rs",
         &carnet_security::crypto::AwsLc,
-        &[Curve::NistP256, Curve::NistP384],
+        &[EllipticCurve::NistP256, EllipticCurve::NistP384],
     );
 }
 

@@ -32,17 +32,17 @@ pub enum Issuer {
 
 impl Issuer {
     fn decode(reader: &mut Reader<'_>) -> Result<Issuer, Error> {
-        const WHAT: &str = "IssuerIdentifier";
-        Ok(match reader.read_tag(WHAT)? {
+        const TYPE_NAME: &str = "IssuerIdentifier";
+        Ok(match reader.read_tag(TYPE_NAME)? {
             0x80 => Issuer::Digest(HashAlgorithm::Sha256, HashedId8::decode(reader)?),
             0x81 => Issuer::Itself(HashAlgorithm::decode(reader)?),
             0x82 => {
-                let mut inside = reader.open_type(WHAT)?;
+                let mut inside = reader.read_open_type(TYPE_NAME)?;
                 let issuer = Issuer::Digest(HashAlgorithm::Sha384, HashedId8::decode(&mut inside)?);
                 inside.expect_end()?;
                 issuer
             }
-            _ => return Err(reader.unknown_tag_error(WHAT, "a digest by SHA-256 or SHA-384, or self")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "a digest by SHA-256 or SHA-384, or self")),
         })
     }
 
@@ -58,7 +58,7 @@ impl Issuer {
             }
             Issuer::Digest(HashAlgorithm::Sha384, digest) => {
                 writer.write_u8(0x82);
-                writer.open_type(|writer| writer.write_octets(&digest.0));
+                writer.write_open_type(|writer| writer.write_octets(&digest.0));
             }
         }
     }
@@ -97,14 +97,16 @@ const ENCRYPTION_BIT: u8 = 0x01;
 
 impl ToBeSignedCertificate {
     fn decode(reader: &mut Reader<'_>) -> Result<ToBeSignedCertificate, Error> {
-        const WHAT: &str = "ToBeSignedCertificate";
-        let present = reader.read_preamble(8, WHAT)?;
+        const TYPE_NAME: &str = "ToBeSignedCertificate";
+        let present = reader.read_preamble(8, TYPE_NAME)?;
         if present & (REQUESTING_BIT | ROLLOVER_BIT) != 0 {
-            return Err(reader.unknown_tag_error(WHAT, "no certRequestPermissions and no canRequestRollover"));
+            return Err(
+                reader.unknown_tag_error(TYPE_NAME, "no certRequestPermissions and no canRequestRollover")
+            );
         }
         let name = match reader.read_tag("CertificateId")? {
             0x81 => {
-                let octets = reader.octets(0, 255, "Hostname")?;
+                let octets = reader.read_octets_with_length(0, 255, "Hostname")?;
                 let name = std::str::from_utf8(octets);
                 Some(name.map_err(|_| reader.unknown_tag_error("Hostname", "UTF-8"))?.to_owned())
             }
@@ -113,7 +115,7 @@ impl ToBeSignedCertificate {
         };
         // TS 103 097 clause 6: cracaId and crlSeries must be zero.
         if reader.take_array::<3>("cracaId")? != [0; 3] || reader.read_u16("crlSeries")? != 0 {
-            return Err(reader.unknown_tag_error(WHAT, "cracaId 000000 and crlSeries 0"));
+            return Err(reader.unknown_tag_error(TYPE_NAME, "cracaId 000000 and crlSeries 0"));
         }
         let start = Time32(reader.read_u32("Time32")?);
         let unit = reader.read_tag("Duration")?;
@@ -140,7 +142,7 @@ impl ToBeSignedCertificate {
         }
         let verification_key = PublicKey::decode(reader)?;
         if present & EXTENSION_BIT != 0 {
-            reader.skip_additions(WHAT, |_, _| Ok(()))?;
+            reader.skip_additions(TYPE_NAME, |_, _| Ok(()))?;
         }
         Ok(ToBeSignedCertificate {
             name,
@@ -167,7 +169,7 @@ impl ToBeSignedCertificate {
         match &self.name {
             Some(name) => {
                 writer.write_u8(0x81);
-                writer.octets(name.as_bytes());
+                writer.write_octets_with_length(name.as_bytes());
             }
             None => writer.write_u8(0x83),
         }
@@ -227,10 +229,10 @@ impl Certificate {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Certificate, Error> {
-        const WHAT: &str = "Certificate";
+        const TYPE_NAME: &str = "Certificate";
         let start = reader.octets_read();
-        if reader.read_preamble(1, WHAT)? == 0 {
-            return Err(reader.unknown_tag_error(WHAT, "a signature"));
+        if reader.read_preamble(1, TYPE_NAME)? == 0 {
+            return Err(reader.unknown_tag_error(TYPE_NAME, "a signature"));
         }
         if reader.read_u8("version")? != 3 {
             return Err(reader.unknown_tag_error("version", "3"));
@@ -246,7 +248,7 @@ impl Certificate {
         let found = reader.octets_read() - start;
         if found > MAX_CERTIFICATE_OCTETS {
             let (most, found) = (MAX_CERTIFICATE_OCTETS as u64, found as u64);
-            return Err(Error::OutOfRange { what: WHAT, at: start, least: 0, most, found });
+            return Err(Error::OutOfRange { what: TYPE_NAME, at: start, least: 0, most, found });
         }
         let mut octets = reader.octets_since(start).to_vec();
         if let Some(tag) = octets.get_mut(r_tag - start) {

@@ -39,7 +39,7 @@ impl ClockCheck {
 
     /// Stores a message out of time. By the message's generation time this station's clock is `ahead_ms`
     /// milliseconds ahead.
-    pub fn note_message_out_of_time(&mut self, now: Time, ahead_ms: i64) {
+    pub fn record_message_out_of_time(&mut self, now: Time, ahead_ms: i64) {
         if self.early_messages == 0
             || now.saturating_since(self.last_message_at) >= MESSAGE_OUT_OF_TIME_LIFETIME
         {
@@ -50,13 +50,13 @@ impl ClockCheck {
     }
 
     /// Handles a verified message: the own clock is right.
-    pub fn note_verified_message(&mut self) {
+    pub fn record_verified_message(&mut self) {
         self.early_messages = 0;
     }
 
     /// Returns the milliseconds by which the own clock is ahead of the neighbours' clocks, if all recent
     /// messages are out of time; otherwise `None`.
-    pub fn milliseconds_ahead(&self, now: Time) -> Option<i64> {
+    pub fn clock_lead_ms(&self, now: Time) -> Option<i64> {
         let says = self.early_messages >= MIN_MESSAGES_OUT_OF_TIME
             && self.last_message_at.saturating_since(self.first_message_at)
                 >= MIN_TIME_WITHOUT_VERIFIED_MESSAGE

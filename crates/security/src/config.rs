@@ -54,7 +54,7 @@ pub struct SecurityConfig {
     /// Largest number of stored octets of envelopes for forwarding.
     pub max_envelope_octets: usize,
     /// Longest age of a single-hop message.
-    pub single_hop_age: Duration,
+    pub max_single_hop_age: Duration,
     /// Longest age of any other message: `itsGnMaxPacketLifetime`.
     pub max_age: Duration,
     /// Largest accepted lead of a sender's clock over this station's clock.
@@ -63,7 +63,7 @@ pub struct SecurityConfig {
     /// Some stations omit leap seconds, and the frame of a roadside unit in the tests is four minutes off.
     pub max_position_age: Duration,
     /// Largest distance in metres of the sender of a single-hop message.
-    pub single_hop_range: f64,
+    pub max_single_hop_range: f64,
     /// Largest distance between the packet's source and the generation location of the message, metres.
     pub max_displacement: f64,
     /// Strategy for changes of pseudonym. With `None` the station keeps its address and signs with one ticket
@@ -85,11 +85,11 @@ impl Default for SecurityConfig {
             max_replay_entries: 8192,
             max_copy_delay: Duration::from_secs(2),
             max_envelope_octets: 1 << 20,
-            single_hop_age: Duration::from_secs(2),
+            max_single_hop_age: Duration::from_secs(2),
             max_age: Duration::from_secs(600),
             max_clock_lead: Duration::from_millis(500),
             max_position_age: Duration::from_secs(300),
-            single_hop_range: 5_000.0,
+            max_single_hop_range: 5_000.0,
             max_displacement: 5_000.0,
             pseudonym_strategy: None,
         }

@@ -9,28 +9,28 @@ use zeroize::Zeroizing;
 
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
-use crate::crypto::{Backend, SigningKey};
+use crate::crypto::{CryptoBackend, SigningKey};
 use crate::entity::{SecurityStation, SecurityTime, Ticket};
 use crate::ids::HashedId8;
-use crate::keys::Curve;
+use crate::keys::EllipticCurve;
 
 /// A private key that no back end has loaded yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrivateKey {
-    curve: Curve,
+    curve: EllipticCurve,
     scalar: Zeroizing<Vec<u8>>,
 }
 
 impl PrivateKey {
     /// Creates a key from a big-endian scalar; `None` if its length does not match the curve.
-    pub fn new(curve: Curve, scalar: &[u8]) -> Option<PrivateKey> {
+    pub fn new(curve: EllipticCurve, scalar: &[u8]) -> Option<PrivateKey> {
         (scalar.len() == curve.octets()).then(|| PrivateKey { curve, scalar: scalar.to_vec().into() })
     }
 
     /// Reads the line of a key file; `None` if the line has another form.
     pub fn parse(line: &str) -> Option<PrivateKey> {
         let (word, digits) = line.trim_ascii_end().split_once(' ')?;
-        let curve = Curve::ALL.into_iter().find(|curve| curve.name_in_files() == word)?;
+        let curve = EllipticCurve::ALL.into_iter().find(|curve| curve.name_in_files() == word)?;
         if digits.len() != 2 * curve.octets() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
@@ -50,7 +50,7 @@ impl PrivateKey {
 
     /// Returns the key as a signing key of the back end. `None` if the scalar is invalid for the curve, or
     /// the back end does not support the curve.
-    pub fn to_signing_key(&self, backend: &dyn Backend) -> Option<Box<dyn SigningKey>> {
+    pub fn to_signing_key(&self, backend: &dyn CryptoBackend) -> Option<Box<dyn SigningKey>> {
         backend.signing_key(self.curve, &self.scalar)
     }
 }
@@ -91,7 +91,7 @@ impl Credentials {
     pub fn add_credentials(
         &self,
         security: &mut SecurityStation,
-        backend: &dyn Backend,
+        backend: &dyn CryptoBackend,
         now: SecurityTime,
     ) -> Vec<(CredentialName, SecurityDrop)> {
         let mut refused = Vec::new();

@@ -33,7 +33,7 @@ pub struct CheckedMessage<'a> {
 
 /// Returns the application of a packet (TS 102 965). The packet's signer needs the permission for this
 /// application only.
-pub fn application_of(packet: &Packet<'_>) -> Psid {
+pub fn application_of_packet(packet: &Packet<'_>) -> Psid {
     application_of_payload(packet.common.next_header, packet.payload)
 }
 
@@ -75,7 +75,7 @@ pub fn check_frame<'a>(
     if message::version(envelope).is_some_and(|version| version != message::PROTOCOL_VERSION) {
         return Err(SecurityDrop::WrongVersion);
     }
-    let (envelope, length) = Envelope::parse_front(envelope)?;
+    let (envelope, length) = Envelope::parse_at_front(envelope)?;
     let length = BasicHeader::LEN + length;
     let message = match envelope {
         Envelope::Signed(message) => *message,
@@ -100,7 +100,7 @@ pub fn check_frame<'a>(
         return Err(SecurityDrop::ForbiddenHeader);
     }
     let made = header.generation_time.ok_or(SecurityDrop::NoGenerationTime)?;
-    if header.psid != application_of(&packet) {
+    if header.psid != application_of_packet(&packet) {
         return Err(SecurityDrop::WrongApplication);
     }
     check_profile(&message)?;
@@ -124,7 +124,7 @@ pub fn check_frame<'a>(
     check_position_time(config, &packet, made)?;
     if let Some(own) = own
         && is_single_hop(&packet)
-        && own.distance_to(source_place) > config.single_hop_range
+        && own.distance_to(source_place) > config.max_single_hop_range
     {
         return Err(SecurityDrop::TooFarAway);
     }
@@ -165,7 +165,7 @@ fn check_age(
     made: Time64,
     now: Time64,
 ) -> Result<(), SecurityDrop> {
-    let most = if is_single_hop(packet) { config.single_hop_age } else { config.max_age };
+    let most = if is_single_hop(packet) { config.max_single_hop_age } else { config.max_age };
     if now.saturating_since(made) > most {
         return Err(SecurityDrop::TooOld);
     }

@@ -9,7 +9,7 @@ use crate::coer::{Error, Reader, Writer};
 
 /// An elliptic curve of the profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Curve {
+pub enum EllipticCurve {
     /// NIST P-256.
     NistP256,
     /// brainpoolP256r1 (RFC 5639).
@@ -54,10 +54,14 @@ impl HashAlgorithm {
     }
 }
 
-impl Curve {
+impl EllipticCurve {
     /// Every curve, in the order of the tags of its CHOICE.
-    pub const ALL: [Curve; 4] =
-        [Curve::NistP256, Curve::BrainpoolP256r1, Curve::BrainpoolP384r1, Curve::NistP384];
+    pub const ALL: [EllipticCurve; 4] = [
+        EllipticCurve::NistP256,
+        EllipticCurve::BrainpoolP256r1,
+        EllipticCurve::BrainpoolP384r1,
+        EllipticCurve::NistP384,
+    ];
 
     /// Returns the length of a coordinate or a scalar, octets.
     pub const fn octets(self) -> usize {
@@ -67,28 +71,28 @@ impl Curve {
     /// Returns the hash algorithm of the curve.
     pub const fn hash(self) -> HashAlgorithm {
         match self {
-            Curve::NistP256 | Curve::BrainpoolP256r1 => HashAlgorithm::Sha256,
-            Curve::BrainpoolP384r1 | Curve::NistP384 => HashAlgorithm::Sha384,
+            EllipticCurve::NistP256 | EllipticCurve::BrainpoolP256r1 => HashAlgorithm::Sha256,
+            EllipticCurve::BrainpoolP384r1 | EllipticCurve::NistP384 => HashAlgorithm::Sha384,
         }
     }
 
     /// Returns the name of the curve for display.
     pub const fn name(self) -> &'static str {
         match self {
-            Curve::NistP256 => "NIST P-256",
-            Curve::BrainpoolP256r1 => "brainpoolP256r1",
-            Curve::BrainpoolP384r1 => "brainpoolP384r1",
-            Curve::NistP384 => "NIST P-384",
+            EllipticCurve::NistP256 => "NIST P-256",
+            EllipticCurve::BrainpoolP256r1 => "brainpoolP256r1",
+            EllipticCurve::BrainpoolP384r1 => "brainpoolP384r1",
+            EllipticCurve::NistP384 => "NIST P-384",
         }
     }
 
     /// Returns the name of the curve in files and on command lines.
     pub const fn name_in_files(self) -> &'static str {
         match self {
-            Curve::NistP256 => "nist-p256",
-            Curve::BrainpoolP256r1 => "brainpoolp256r1",
-            Curve::BrainpoolP384r1 => "brainpoolp384r1",
-            Curve::NistP384 => "nist-p384",
+            EllipticCurve::NistP256 => "nist-p256",
+            EllipticCurve::BrainpoolP256r1 => "brainpoolp256r1",
+            EllipticCurve::BrainpoolP384r1 => "brainpoolp384r1",
+            EllipticCurve::NistP384 => "nist-p384",
         }
     }
 
@@ -96,15 +100,15 @@ impl Curve {
     /// 384-bit curves are later extensions.
     const fn tag(self) -> u8 {
         match self {
-            Curve::NistP256 => 0x80,
-            Curve::BrainpoolP256r1 => 0x81,
-            Curve::BrainpoolP384r1 => 0x82,
-            Curve::NistP384 => 0x83,
+            EllipticCurve::NistP256 => 0x80,
+            EllipticCurve::BrainpoolP256r1 => 0x81,
+            EllipticCurve::BrainpoolP384r1 => 0x82,
+            EllipticCurve::NistP384 => 0x83,
         }
     }
 
     const fn is_extension(self) -> bool {
-        matches!(self, Curve::BrainpoolP384r1 | Curve::NistP384)
+        matches!(self, EllipticCurve::BrainpoolP384r1 | EllipticCurve::NistP384)
     }
 
     /// Reads the tag of a CHOICE, then calls `content` to read the value. The value of an extension is inside
@@ -112,15 +116,15 @@ impl Curve {
     fn decode_choice<'a, T>(
         reader: &mut Reader<'a>,
         what: &'static str,
-        content: impl FnOnce(&mut Reader<'a>, Curve, usize) -> Result<T, Error>,
+        content: impl FnOnce(&mut Reader<'a>, EllipticCurve, usize) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let tag = reader.read_tag(what)?;
-        let curve = Curve::ALL.into_iter().find(|curve| curve.tag() == tag);
+        let curve = EllipticCurve::ALL.into_iter().find(|curve| curve.tag() == tag);
         let curve = curve.ok_or_else(|| reader.unknown_tag_error(what, "a curve of the profile"))?;
         if !curve.is_extension() {
             return content(reader, curve, 0);
         }
-        let mut inside = reader.open_type(what)?;
+        let mut inside = reader.read_open_type(what)?;
         let base = reader.octets_read() - inside.remaining_octets();
         let value = content(&mut inside, curve, base)?;
         inside.expect_end()?;
@@ -129,7 +133,7 @@ impl Curve {
 
     fn write_choice(self, writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
         writer.write_u8(self.tag());
-        if self.is_extension() { writer.open_type(content) } else { content(writer) }
+        if self.is_extension() { writer.write_open_type(content) } else { content(writer) }
     }
 }
 
@@ -147,7 +151,7 @@ fn to_field_octets(octets: &[u8]) -> FieldOctets {
 /// A public key: a compressed point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey {
-    curve: Curve,
+    curve: EllipticCurve,
     is_odd: bool,
     x: FieldOctets,
 }
@@ -155,7 +159,7 @@ pub struct PublicKey {
 impl PublicKey {
     /// Creates a key from a point in the compressed form of SEC 1 2.3.3: 2 or 3, then the x coordinate.
     /// Returns `None` for octets of another form or length.
-    pub fn from_sec1(curve: Curve, octets: &[u8]) -> Option<PublicKey> {
+    pub fn from_sec1(curve: EllipticCurve, octets: &[u8]) -> Option<PublicKey> {
         match octets.split_first() {
             Some((&sign @ 2..=3, x)) if x.len() == curve.octets() => {
                 Some(PublicKey { curve, is_odd: sign == 3, x: to_field_octets(x) })
@@ -173,7 +177,7 @@ impl PublicKey {
     }
 
     /// Returns the curve of the key.
-    pub const fn curve(&self) -> Curve {
+    pub const fn curve(&self) -> EllipticCurve {
         self.curve
     }
 
@@ -182,19 +186,23 @@ impl PublicKey {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PublicKey, Error> {
-        Curve::decode_choice(reader, "PublicVerificationKey", |reader, curve, _| {
+        EllipticCurve::decode_choice(reader, "PublicVerificationKey", |reader, curve, _| {
             Self::decode_point(reader, curve)
         })
     }
 
-    fn decode_point(reader: &mut Reader<'_>, curve: Curve) -> Result<PublicKey, Error> {
-        const WHAT: &str = "EccCurvePoint";
-        let odd = match reader.read_tag(WHAT)? {
+    fn decode_point(reader: &mut Reader<'_>, curve: EllipticCurve) -> Result<PublicKey, Error> {
+        const TYPE_NAME: &str = "EccCurvePoint";
+        let odd = match reader.read_tag(TYPE_NAME)? {
             0x82 => false,
             0x83 => true,
-            _ => return Err(reader.unknown_tag_error(WHAT, "a compressed point")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "a compressed point")),
         };
-        Ok(PublicKey { curve, is_odd: odd, x: to_field_octets(reader.take_octets(curve.octets(), WHAT)?) })
+        Ok(PublicKey {
+            curve,
+            is_odd: odd,
+            x: to_field_octets(reader.take_octets(curve.octets(), TYPE_NAME)?),
+        })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
@@ -216,8 +224,8 @@ impl EncryptionKey {
             return Err(reader.unknown_tag_error("SymmAlgorithm", "aes128Ccm"));
         }
         let curve = match reader.read_tag("BasePublicEncryptionKey")? {
-            0x80 => Curve::NistP256,
-            0x81 => Curve::BrainpoolP256r1,
+            0x80 => EllipticCurve::NistP256,
+            0x81 => EllipticCurve::BrainpoolP256r1,
             _ => return Err(reader.unknown_tag_error("BasePublicEncryptionKey", "a curve of 256 bits")),
         };
         PublicKey::decode_point(reader, curve).map(EncryptionKey)
@@ -234,7 +242,7 @@ impl EncryptionKey {
 /// An ECDSA signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signature {
-    curve: Curve,
+    curve: EllipticCurve,
     r: FieldOctets,
     s: FieldOctets,
 }
@@ -242,7 +250,7 @@ pub struct Signature {
 impl Signature {
     /// Creates a signature from r followed by s, each with the length of the curve's scalars. Returns `None`
     /// for octets of another length.
-    pub fn from_octets(curve: Curve, octets: &[u8]) -> Option<Signature> {
+    pub fn from_octets(curve: EllipticCurve, octets: &[u8]) -> Option<Signature> {
         let (r, s) = octets.split_at_checked(curve.octets())?;
         (s.len() == curve.octets()).then(|| Signature { curve, r: to_field_octets(r), s: to_field_octets(s) })
     }
@@ -254,21 +262,21 @@ impl Signature {
     }
 
     /// Returns the curve of the signature.
-    pub const fn curve(&self) -> Curve {
+    pub const fn curve(&self) -> EllipticCurve {
         self.curve
     }
 
     /// Reads a signature. Also returns the offset of the tag of r: if r is a compressed point, the canonical
     /// form of the message has another tag there.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
-        const WHAT: &str = "Signature";
-        Curve::decode_choice(reader, WHAT, |reader, curve, base| {
+        const TYPE_NAME: &str = "Signature";
+        EllipticCurve::decode_choice(reader, TYPE_NAME, |reader, curve, base| {
             let at = base + reader.octets_read();
-            if !matches!(reader.read_tag(WHAT)?, 0x80 | 0x82 | 0x83) {
-                return Err(reader.unknown_tag_error(WHAT, "x-only or a compressed point"));
+            if !matches!(reader.read_tag(TYPE_NAME)?, 0x80 | 0x82 | 0x83) {
+                return Err(reader.unknown_tag_error(TYPE_NAME, "x-only or a compressed point"));
             }
-            let r = to_field_octets(reader.take_octets(curve.octets(), WHAT)?);
-            let s = to_field_octets(reader.take_octets(curve.octets(), WHAT)?);
+            let r = to_field_octets(reader.take_octets(curve.octets(), TYPE_NAME)?);
+            let s = to_field_octets(reader.take_octets(curve.octets(), TYPE_NAME)?);
             Ok((Signature { curve, r, s }, at))
         })
     }

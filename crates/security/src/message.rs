@@ -99,8 +99,8 @@ impl<'a> HeaderInfo<'a> {
     }
 
     fn decode(reader: &mut Reader<'a>) -> Result<HeaderInfo<'a>, Error> {
-        const WHAT: &str = "HeaderInfo";
-        let present = reader.read_preamble(7, WHAT)?;
+        const TYPE_NAME: &str = "HeaderInfo";
+        let present = reader.read_preamble(7, TYPE_NAME)?;
         let mut header = HeaderInfo::new(Psid(reader.read_unsigned("Psid")?));
         if present & GENERATION_TIME_BIT != 0 {
             header.generation_time = Some(Time64(reader.read_u64("generationTime")?));
@@ -132,7 +132,7 @@ impl<'a> HeaderInfo<'a> {
             };
         }
         if present & EXTENSION_BIT != 0 {
-            reader.skip_additions(WHAT, |number, mut content| {
+            reader.skip_additions(TYPE_NAME, |number, mut content| {
                 match number {
                     INLINE_REQUEST_ADDITION => {
                         let count =
@@ -180,13 +180,14 @@ impl<'a> HeaderInfo<'a> {
         if extended {
             let bits = bit(!requests.is_empty(), 0x80 >> INLINE_REQUEST_ADDITION)
                 | bit(self.requested_certificate.is_some(), 0x80 >> REQUESTED_CERTIFICATE_ADDITION);
-            writer.octets(&[8 - ADDITION_COUNT, bits]);
+            writer.write_octets_with_length(&[8 - ADDITION_COUNT, bits]);
             if !requests.is_empty() {
-                writer
-                    .open_type(|writer| writer.write_list(requests, |writer, id| writer.write_octets(&id.0)));
+                writer.write_open_type(|writer| {
+                    writer.write_list(requests, |writer, id| writer.write_octets(&id.0))
+                });
             }
             if let Some(certificate) = &self.requested_certificate {
-                writer.open_type(|writer| writer.write_octets(certificate.octets()));
+                writer.write_open_type(|writer| writer.write_octets(certificate.octets()));
             }
         }
     }
@@ -254,7 +255,7 @@ impl<'a> Envelope<'a> {
     ///
     /// An error that names the field and its offset.
     pub fn parse(octets: &'a [u8]) -> Result<Envelope<'a>, Error> {
-        Envelope::parse_front(octets).map(|(envelope, _)| envelope)
+        Envelope::parse_at_front(octets).map(|(envelope, _)| envelope)
     }
 
     /// Reads an envelope and returns its length in octets; the octets behind the envelope are padding of the
@@ -262,20 +263,22 @@ impl<'a> Envelope<'a> {
     ///
     /// # Errors
     /// The errors of [`Self::parse`].
-    pub fn parse_front(octets: &'a [u8]) -> Result<(Envelope<'a>, usize), Error> {
-        const WHAT: &str = "Ieee1609Dot2Data";
+    pub fn parse_at_front(octets: &'a [u8]) -> Result<(Envelope<'a>, usize), Error> {
+        const TYPE_NAME: &str = "Ieee1609Dot2Data";
         let mut reader = Reader::new(octets);
         if reader.read_u8("protocolVersion")? != PROTOCOL_VERSION {
             return Err(reader.unknown_tag_error("protocolVersion", "3"));
         }
-        let envelope = match reader.read_tag(WHAT)? {
-            0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
+        let envelope = match reader.read_tag(TYPE_NAME)? {
+            0x80 => {
+                Envelope::Unsecured(reader.read_octets_with_length(0, usize::from(u16::MAX), TYPE_NAME)?)
+            }
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
             // The station cannot decrypt the message, and the octets do not say where the message ends. So
             // the message counts as the whole input.
             0x82 => return Ok((Envelope::Encrypted, octets.len())),
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
-            _ => return Err(reader.unknown_tag_error(WHAT, "unsecured, signed or encrypted data")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "unsecured, signed or encrypted data")),
         };
         Ok((envelope, reader.octets_read()))
     }
@@ -288,8 +291,8 @@ impl<'a> SignedMessage<'a> {
         let payload = decode_payload(reader)?;
         let header = HeaderInfo::decode(reader)?;
         let to_be_signed = reader.octets_since(start);
-        const WHAT: &str = "SignerIdentifier";
-        let signer = match reader.read_tag(WHAT)? {
+        const TYPE_NAME: &str = "SignerIdentifier";
+        let signer = match reader.read_tag(TYPE_NAME)? {
             0x80 => Signer::Digest(HashedId8::decode(reader)?),
             0x81 => {
                 // TS 103 097 5.2: the signer has exactly one certificate.
@@ -297,7 +300,7 @@ impl<'a> SignedMessage<'a> {
                 Signer::Certificate(Box::new(Certificate::decode(reader)?))
             }
             0x82 => Signer::Itself,
-            _ => return Err(reader.unknown_tag_error(WHAT, "a digest, a certificate or self")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "a digest, a certificate or self")),
         };
         let (signature, _) = Signature::decode(reader)?;
         Ok(SignedMessage { hash, payload, header, signer, signature, to_be_signed })
@@ -305,10 +308,10 @@ impl<'a> SignedMessage<'a> {
 }
 
 fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
-    const WHAT: &str = "SignedDataPayload";
-    let present = reader.read_preamble(3, WHAT)?;
+    const TYPE_NAME: &str = "SignedDataPayload";
+    let present = reader.read_preamble(3, TYPE_NAME)?;
     if present & 0x80 != 0 || present & 0x60 == 0 {
-        return Err(reader.unknown_tag_error(WHAT, "data or extDataHash"));
+        return Err(reader.unknown_tag_error(TYPE_NAME, "data or extDataHash"));
     }
     let mut payload = Payload::External;
     if present & 0x40 != 0 {
@@ -316,14 +319,14 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
             return Err(reader.unknown_tag_error("protocolVersion", "3"));
         }
         payload = match reader.read_tag("Ieee1609Dot2Data")? {
-            0x80 => Payload::Data(reader.octets(0, usize::from(u16::MAX), WHAT)?),
-            _ => return Err(reader.unknown_tag_error(WHAT, "unsecured data")),
+            0x80 => Payload::Data(reader.read_octets_with_length(0, usize::from(u16::MAX), TYPE_NAME)?),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "unsecured data")),
         };
     }
     if present & 0x20 != 0 {
         let octets = match reader.read_tag("HashedData")? {
             0x80 => 32,
-            0x81 => return reader.open_type("HashedData").map(|_| Payload::External),
+            0x81 => return reader.read_open_type("HashedData").map(|_| Payload::External),
             _ => return Err(reader.unknown_tag_error("HashedData", "a hash by SHA-256 or SHA-384")),
         };
         reader.take_octets(octets, "HashedData")?;
@@ -337,7 +340,7 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
 pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedId3]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(payload.len() + 64));
     writer.write_octets(&[0x40, PROTOCOL_VERSION, 0x80]);
-    writer.octets(payload);
+    writer.write_octets_with_length(payload);
     header.encode(&mut writer, requests.get(..MAX_REQUESTED_CERTIFICATES).unwrap_or(requests));
     writer.into_octets()
 }

@@ -19,7 +19,7 @@ pub const SSP_VERSION: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SspBits(pub u32);
 
-const fn bit_mask(number: u32) -> u32 {
+const fn mask_of_bit(number: u32) -> u32 {
     0x80_0000 >> number
 }
 
@@ -55,45 +55,45 @@ fn ssp_bits_of_cam(cam: &Cam) -> u32 {
         HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle)
             if vehicle.cen_dsrc_tolling_zone.is_some() =>
         {
-            bit_mask(0)
+            mask_of_bit(0)
         }
         HighFrequencyContainer::RsuContainerHighFrequency(unit)
             if unit.protected_communication_zones_rsu.is_some() =>
         {
-            bit_mask(0)
+            mask_of_bit(0)
         }
         _ => 0,
     };
     bits |= match &parameters.special_vehicle_container {
         None => 0,
-        Some(SpecialVehicleContainer::PublicTransportContainer(_)) => bit_mask(1),
-        Some(SpecialVehicleContainer::SpecialTransportContainer(_)) => bit_mask(2),
-        Some(SpecialVehicleContainer::DangerousGoodsContainer(_)) => bit_mask(3),
+        Some(SpecialVehicleContainer::PublicTransportContainer(_)) => mask_of_bit(1),
+        Some(SpecialVehicleContainer::SpecialTransportContainer(_)) => mask_of_bit(2),
+        Some(SpecialVehicleContainer::DangerousGoodsContainer(_)) => mask_of_bit(3),
         Some(SpecialVehicleContainer::RoadWorksContainerBasic(works)) => {
-            bit_mask(4) | works.closed_lanes.as_ref().map_or(0, |_| bit_mask(8))
+            mask_of_bit(4) | works.closed_lanes.as_ref().map_or(0, |_| mask_of_bit(8))
         }
-        Some(SpecialVehicleContainer::RescueContainer(_)) => bit_mask(5),
+        Some(SpecialVehicleContainer::RescueContainer(_)) => mask_of_bit(5),
         Some(SpecialVehicleContainer::EmergencyContainer(emergency)) => {
             let asks = |priority| emergency.emergency_priority.is_some_and(|all| all.contains(priority));
-            bit_mask(6)
-                | if asks(EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY) { bit_mask(9) } else { 0 }
+            mask_of_bit(6)
+                | if asks(EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY) { mask_of_bit(9) } else { 0 }
                 | if asks(EmergencyPriority::REQUEST_FOR_FREE_CROSSING_AT_A_TRAFFIC_LIGHT) {
-                    bit_mask(10)
+                    mask_of_bit(10)
                 } else {
                     0
                 }
         }
         Some(SpecialVehicleContainer::SafetyCarContainer(car)) => {
-            bit_mask(7)
+            mask_of_bit(7)
                 | match car.traffic_rule {
-                    Some(TrafficRule::NoPassing) => bit_mask(11),
-                    Some(TrafficRule::NoPassingForTrucks) => bit_mask(12),
+                    Some(TrafficRule::NoPassing) => mask_of_bit(11),
+                    Some(TrafficRule::NoPassingForTrucks) => mask_of_bit(12),
                     _ => 0,
                 }
-                | car.speed_limit.as_ref().map_or(0, |_| bit_mask(13))
+                | car.speed_limit.as_ref().map_or(0, |_| mask_of_bit(13))
         }
         // The SSP bit for a container of a later release is unknown, so demand a bit that no certificate has.
-        Some(SpecialVehicleContainer::Other(_)) => bit_mask(23),
+        Some(SpecialVehicleContainer::Other(_)) => mask_of_bit(23),
     };
     bits
 }
@@ -128,5 +128,5 @@ fn ssp_bits_of_denm(denm: &Denm) -> u32 {
     let Some(situation) = &denm.denm.situation else { return 0 };
     let cause = situation.event_type.cause_code;
     // Every station may send a cause code that has no SSP bit.
-    causes.iter().position(|other| *other == cause).map_or(0, |number| bit_mask(number as u32))
+    causes.iter().position(|other| *other == cause).map_or(0, |number| mask_of_bit(number as u32))
 }

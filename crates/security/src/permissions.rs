@@ -97,21 +97,23 @@ pub struct PsidSsp {
 
 impl PsidSsp {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PsidSsp, Error> {
-        const WHAT: &str = "PsidSsp";
-        let has_ssp = reader.read_preamble(1, WHAT)? != 0;
+        const TYPE_NAME: &str = "PsidSsp";
+        let has_ssp = reader.read_preamble(1, TYPE_NAME)? != 0;
         let psid = Psid(reader.read_unsigned("Psid")?);
         if !has_ssp {
             return Ok(PsidSsp { psid, ssp: None });
         }
         let ssp = match reader.read_tag("ServiceSpecificPermissions")? {
-            0x80 => Ssp::Opaque(reader.octets(0, MAX_OPAQUE_SSP_LENGTH, WHAT)?.to_vec()),
+            0x80 => {
+                Ssp::Opaque(reader.read_octets_with_length(0, MAX_OPAQUE_SSP_LENGTH, TYPE_NAME)?.to_vec())
+            }
             0x81 => {
-                let mut inside = reader.open_type(WHAT)?;
-                let bits = inside.octets(0, MAX_BITMAP_LENGTH, "BitmapSsp")?.to_vec();
+                let mut inside = reader.read_open_type(TYPE_NAME)?;
+                let bits = inside.read_octets_with_length(0, MAX_BITMAP_LENGTH, "BitmapSsp")?.to_vec();
                 inside.expect_end()?;
                 Ssp::Bitmap(bits)
             }
-            _ => return Err(reader.unknown_tag_error(WHAT, "an opaque SSP or a bitmap")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "an opaque SSP or a bitmap")),
         };
         Ok(PsidSsp { psid, ssp: Some(ssp) })
     }
@@ -123,11 +125,11 @@ impl PsidSsp {
             None => {}
             Some(Ssp::Opaque(octets)) => {
                 writer.write_u8(0x80);
-                writer.octets(octets);
+                writer.write_octets_with_length(octets);
             }
             Some(Ssp::Bitmap(bits)) => {
                 writer.write_u8(0x81);
-                writer.open_type(|writer| writer.octets(bits));
+                writer.write_open_type(|writer| writer.write_octets_with_length(bits));
             }
         }
     }
@@ -151,20 +153,20 @@ pub enum SspRange {
 
 impl SspRange {
     fn decode(reader: &mut Reader<'_>) -> Result<SspRange, Error> {
-        const WHAT: &str = "SspRange";
-        Ok(match reader.read_tag(WHAT)? {
-            0x80 => SspRange::Opaque(reader.read_list(1, 32, WHAT, |reader| {
-                reader.octets(0, MAX_OPAQUE_SSP_LENGTH, WHAT).map(<[u8]>::to_vec)
+        const TYPE_NAME: &str = "SspRange";
+        Ok(match reader.read_tag(TYPE_NAME)? {
+            0x80 => SspRange::Opaque(reader.read_list(1, 32, TYPE_NAME, |reader| {
+                reader.read_octets_with_length(0, MAX_OPAQUE_SSP_LENGTH, TYPE_NAME).map(<[u8]>::to_vec)
             })?),
             0x81 => SspRange::All,
             0x82 => {
-                let mut inside = reader.open_type(WHAT)?;
-                let value = inside.octets(1, 32, "sspValue")?.to_vec();
-                let mask = inside.octets(1, 32, "sspBitmask")?.to_vec();
+                let mut inside = reader.read_open_type(TYPE_NAME)?;
+                let value = inside.read_octets_with_length(1, 32, "sspValue")?.to_vec();
+                let mask = inside.read_octets_with_length(1, 32, "sspBitmask")?.to_vec();
                 inside.expect_end()?;
                 SspRange::Bitmap { value, mask }
             }
-            _ => return Err(reader.unknown_tag_error(WHAT, "opaque, all or a bitmap")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "opaque, all or a bitmap")),
         })
     }
 
@@ -172,14 +174,14 @@ impl SspRange {
         match self {
             SspRange::Opaque(list) => {
                 writer.write_u8(0x80);
-                writer.write_list(list, |writer, octets| writer.octets(octets));
+                writer.write_list(list, |writer, octets| writer.write_octets_with_length(octets));
             }
             SspRange::All => writer.write_u8(0x81),
             SspRange::Bitmap { value, mask } => {
                 writer.write_u8(0x82);
-                writer.open_type(|writer| {
-                    writer.octets(value);
-                    writer.octets(mask);
+                writer.write_open_type(|writer| {
+                    writer.write_octets_with_length(value);
+                    writer.write_octets_with_length(mask);
                 });
             }
         }
@@ -265,32 +267,34 @@ pub struct PsidGroupPermissions {
     /// octets) for any number.
     pub chain_length_range: u8,
     /// Permitted use of the end entity's certificate: to sign messages (0x80), to enrol (0x40), or both.
-    pub end_entity: u8,
+    pub end_entity_types: u8,
 }
 
-/// [`PsidGroupPermissions::end_entity`]: for certificates that sign messages.
+/// [`PsidGroupPermissions::end_entity_types`]: for certificates that sign messages.
 pub const END_ENTITY_APP: u8 = 0x80;
-/// [`PsidGroupPermissions::end_entity`]: for certificates that request other certificates.
+/// [`PsidGroupPermissions::end_entity_types`]: for certificates that request other certificates.
 pub const END_ENTITY_ENROL: u8 = 0x40;
 
 impl PsidGroupPermissions {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PsidGroupPermissions, Error> {
-        const WHAT: &str = "PsidGroupPermissions";
-        let present = reader.read_preamble(3, WHAT)?;
+        const TYPE_NAME: &str = "PsidGroupPermissions";
+        let present = reader.read_preamble(3, TYPE_NAME)?;
         let subject = match reader.read_tag("SubjectPermissions")? {
-            0x80 => SubjectPermissions::Explicit(reader.read_list(1, MAX_APPLICATIONS, WHAT, |reader| {
-                let has_range = reader.read_preamble(1, "PsidSspRange")? != 0;
-                let psid = Psid(reader.read_unsigned("Psid")?);
-                let range = if has_range { Some(SspRange::decode(reader)?) } else { None };
-                Ok(PsidSspRange { application_psid: psid, range })
-            })?),
+            0x80 => {
+                SubjectPermissions::Explicit(reader.read_list(1, MAX_APPLICATIONS, TYPE_NAME, |reader| {
+                    let has_range = reader.read_preamble(1, "PsidSspRange")? != 0;
+                    let psid = Psid(reader.read_unsigned("Psid")?);
+                    let range = if has_range { Some(SspRange::decode(reader)?) } else { None };
+                    Ok(PsidSspRange { application_psid: psid, range })
+                })?)
+            }
             0x81 => SubjectPermissions::All,
-            _ => return Err(reader.unknown_tag_error(WHAT, "explicit or all")),
+            _ => return Err(reader.unknown_tag_error(TYPE_NAME, "explicit or all")),
         };
         let min_chain_length =
-            if present & 0x80 != 0 { reader.small_integer(0, 8, "minChainLength")? } else { 1 };
+            if present & 0x80 != 0 { reader.read_small_integer(0, 8, "minChainLength")? } else { 1 };
         let chain_length_range = if present & 0x40 != 0 {
-            match *reader.octets(1, 8, "chainLengthRange")? {
+            match *reader.read_octets_with_length(1, 8, "chainLengthRange")? {
                 [unbounded @ 0xff] => unbounded,
                 [range] if range <= 8 => range,
                 _ => return Err(reader.unknown_tag_error("chainLengthRange", "-1 to 8")),
@@ -298,11 +302,11 @@ impl PsidGroupPermissions {
         } else {
             0
         };
-        let end_entity = if present & 0x20 != 0 { reader.read_u8("eeType")? } else { END_ENTITY_APP };
-        let value = PsidGroupPermissions { subject, min_chain_length, chain_length_range, end_entity };
+        let end_entity_types = if present & 0x20 != 0 { reader.read_u8("eeType")? } else { END_ENTITY_APP };
+        let value = PsidGroupPermissions { subject, min_chain_length, chain_length_range, end_entity_types };
         // X.696 16: a default value must not be encoded.
         if value.preamble_bits() != present {
-            return Err(Error::NotCanonical { what: WHAT, at: reader.octets_read() });
+            return Err(Error::NotCanonical { what: TYPE_NAME, at: reader.octets_read() });
         }
         Ok(value)
     }
@@ -310,7 +314,7 @@ impl PsidGroupPermissions {
     const fn preamble_bits(&self) -> u8 {
         (if self.min_chain_length != 1 { 0x80 } else { 0 })
             | (if self.chain_length_range != 0 { 0x40 } else { 0 })
-            | (if self.end_entity != END_ENTITY_APP { 0x20 } else { 0 })
+            | (if self.end_entity_types != END_ENTITY_APP { 0x20 } else { 0 })
     }
 
     pub(crate) fn encode(writer: &mut Writer, value: &PsidGroupPermissions) {
@@ -330,13 +334,13 @@ impl PsidGroupPermissions {
             SubjectPermissions::All => writer.write_u8(0x81),
         }
         if present & 0x80 != 0 {
-            writer.octets(&[value.min_chain_length]);
+            writer.write_octets_with_length(&[value.min_chain_length]);
         }
         if present & 0x40 != 0 {
-            writer.octets(&[value.chain_length_range]);
+            writer.write_octets_with_length(&[value.chain_length_range]);
         }
         if present & 0x20 != 0 {
-            writer.write_u8(value.end_entity);
+            writer.write_u8(value.end_entity_types);
         }
     }
 
@@ -362,7 +366,7 @@ pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[Psi
     applications.iter().all(|application| {
         issuer.iter().any(|group| {
             group.covers_distance(1)
-                && group.end_entity & END_ENTITY_APP != 0
+                && group.end_entity_types & END_ENTITY_APP != 0
                 && group
                     .range_of(application.psid)
                     .is_some_and(|range| range.permits_ssp(application.ssp.as_ref()))
@@ -378,7 +382,7 @@ pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermi
             let most = group.min_chain_length.saturating_add(group.chain_length_range).saturating_add(1);
             above.covers_distance(group.min_chain_length.saturating_add(1))
                 && above.covers_distance(most)
-                && group.end_entity & !above.end_entity == 0
+                && group.end_entity_types & !above.end_entity_types == 0
                 && match &group.subject {
                     SubjectPermissions::All => above.subject == SubjectPermissions::All,
                     SubjectPermissions::Explicit(list) => list.iter().all(|item| {

@@ -2,12 +2,13 @@
 //!
 //! The certificates have the profile of TS 103 097 7.2.1 to 7.2.4. This crate answers no requests over the
 //! air, and does not implement enrolment and authorization by TS 102 941. [`issue_certificate`] signs any
-//! content, so that tests can make certificates that an authority would not make; [`root_content`],
-//! [`authority_content`] and [`ticket_content`] make valid contents.
+//! content, so that tests can make certificates that an authority would not make;
+//! [`root_certificate_content`], [`authority_certificate_content`] and [`ticket_content`] make valid
+//! contents.
 
 use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use crate::coer::Writer;
-use crate::crypto::{Backend, SigningError, SigningKey, name_of_certificate, signature_input};
+use crate::crypto::{CryptoBackend, SigningError, SigningKey, name_of_certificate, signature_input};
 use crate::keys::{HashAlgorithm, PublicKey};
 use crate::permissions::{
     END_ENTITY_APP, Psid, PsidGroupPermissions, PsidSsp, PsidSspRange, Ssp, SspRange, SubjectPermissions,
@@ -63,7 +64,7 @@ fn test_issuing_permissions(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
         subject: SubjectPermissions::Explicit(list),
         min_chain_length,
         chain_length_range: 0,
-        end_entity: END_ENTITY_APP,
+        end_entity_types: END_ENTITY_APP,
     }]
 }
 
@@ -84,7 +85,7 @@ fn issuing_certificate_content(
 }
 
 /// Returns the content of a root (7.2.3).
-pub fn root_content(
+pub fn root_certificate_content(
     name: &str,
     key: PublicKey,
     validity: ValidityPeriod,
@@ -95,7 +96,7 @@ pub fn root_content(
 }
 
 /// Returns the content of an Authorization Authority (7.2.4).
-pub fn authority_content(
+pub fn authority_certificate_content(
     name: &str,
     key: PublicKey,
     validity: ValidityPeriod,
@@ -129,7 +130,7 @@ pub fn ticket_content(
 ///
 /// The reason why the key could not sign.
 pub fn issue_certificate(
-    backend: &dyn Backend,
+    backend: &dyn CryptoBackend,
     key: &dyn SigningKey,
     issuer: Option<&Certificate>,
     content: ToBeSignedCertificate,

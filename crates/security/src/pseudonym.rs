@@ -2,7 +2,7 @@
 //! long time identifies the vehicle.
 //!
 //! A change protects only if an observer cannot link the old and the new identity of the station. So a change
-//! comes after a random distance and time, and all addresses and numbers change at once. [`Pseudonym`]
+//! comes after a random distance and time, and all addresses and numbers change at once. [`PseudonymChanger`]
 //! decides when the identity changes; [`StationIdentity`] is the new identity. The name of the ticket gives
 //! the MID of the GN address, which is the link-layer address. The facilities derive the station ID from it.
 //! The caller calls [`crate::SecurityStation::poll_identity`] at each position. If it returns a new identity,
@@ -20,8 +20,8 @@
 //! ticket and drops the packet.
 //!
 //! The station keeps its pseudonym while it reports an event (DENM), or while a person is in danger
-//! ([`Pseudonym::set_lock`]). The config limits the time of this lock. TR 103 415 requires the lock, because
-//! the originator is part of an event's identifier.
+//! ([`PseudonymChanger::set_lock`]). The config limits the time of this lock. TR 103 415 requires the lock,
+//! because the originator is part of an event's identifier.
 //!
 //! The defaults are those of the C2C-CC basic system profile. The first change comes after 800 to 1,500 m,
 //! later ones after 800 m and 2 to 6 minutes each. Left out: silent periods and mix zones.
@@ -84,7 +84,7 @@ impl StationIdentity {
 
 /// Decides when the station changes its pseudonym.
 #[derive(Debug)]
-pub struct Pseudonym {
+pub struct PseudonymChanger {
     strategy: PseudonymStrategy,
     rng: Rng,
     last_position: Option<Position>,
@@ -98,13 +98,13 @@ pub struct Pseudonym {
     locked_since: Option<Time>,
 }
 
-impl Pseudonym {
+impl PseudonymChanger {
     /// Creates the state at the start of a journey, before the first change of pseudonym.
-    pub fn new(strategy: PseudonymStrategy, mut rng: Rng) -> Pseudonym {
+    pub fn new(strategy: PseudonymStrategy, mut rng: Rng) -> PseudonymChanger {
         let (least, most) = strategy.first_change_distance;
         let share = rng.number_below(1 << 20) as f64 / (1_u64 << 20) as f64;
         let first = least + (most - least) * share;
-        Pseudonym {
+        PseudonymChanger {
             strategy,
             rng,
             last_position: None,

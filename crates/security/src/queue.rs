@@ -60,7 +60,7 @@ impl MessageRank {
     /// Returns the largest number of messages of each other sender that a message of this rank may overtake.
     pub const fn max_messages_preceded(self) -> u64 {
         match self {
-            MessageRank::AreaHere => MAX_HEAD_START,
+            MessageRank::AreaHere => MAX_VIRTUAL_TIME_LEAD,
             MessageRank::MultiHop => 8,
             MessageRank::SingleHop => 4,
             MessageRank::Management => 0,
@@ -68,7 +68,7 @@ impl MessageRank {
     }
 }
 
-const MAX_HEAD_START: u64 = 16;
+const MAX_VIRTUAL_TIME_LEAD: u64 = 16;
 
 /// Sender of a message, as it appears before verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ fn address_group(address: MacAddress) -> u64 {
 
 /// Cost of one message for each class. The cost is inversely proportional to the class's share: half, a
 /// quarter and a quarter.
-const MESSAGE_COSTS: [u64; 3] = [1, 2, 2];
+const MESSAGE_COST_BY_CLASS: [u64; 3] = [1, 2, 2];
 
 /// A waiting message.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ impl<T> SenderQueue<T> {
     /// Returns `None` if no message of the sender waits.
     fn sort_key(&self) -> Option<u64> {
         self.oldest_most_important_message()
-            .map(|(rank, _)| self.virtual_time + MAX_HEAD_START - rank.max_messages_preceded())
+            .map(|(rank, _)| self.virtual_time + MAX_VIRTUAL_TIME_LEAD - rank.max_messages_preceded())
     }
 }
 
@@ -158,7 +158,7 @@ impl<T> SenderQueue<T> {
 #[derive(Debug)]
 struct SenderClass<T> {
     /// Virtual time of the class: the queue serves the class with the least value next. Each served message
-    /// adds its [`MESSAGE_COSTS`] to this value.
+    /// adds its [`MESSAGE_COST_BY_CLASS`] to this value.
     next: u64,
     /// Present virtual time of the queue: a new sender starts with this value as its `virtual_time`.
     virtual_clock: u64,
@@ -198,7 +198,7 @@ impl<T> SenderClass<T> {
         let (_, message) = turn.waiting_messages.remove(place)?;
         turn.virtual_time += 1;
         self.length -= 1;
-        self.virtual_clock = self.virtual_clock.max(key.saturating_sub(MAX_HEAD_START));
+        self.virtual_clock = self.virtual_clock.max(key.saturating_sub(MAX_VIRTUAL_TIME_LEAD));
         self.remove_idle_senders(most_turns);
         Some(message)
     }
@@ -259,8 +259,11 @@ impl<T> VerificationQueue<T> {
         if self.length <= room {
             return None;
         }
-        let above =
-            self.classes.iter_mut().zip(MESSAGE_COSTS).max_by_key(|(class, cost)| class.length as u64 * cost);
+        let above = self
+            .classes
+            .iter_mut()
+            .zip(MESSAGE_COST_BY_CLASS)
+            .max_by_key(|(class, cost)| class.length as u64 * cost);
         let given_up = above.and_then(|(class, _)| class.drop_least_important(2 * room));
         self.length -= usize::from(given_up.is_some());
         given_up
@@ -269,7 +272,8 @@ impl<T> VerificationQueue<T> {
     /// Removes and returns the next message.
     pub fn pop_message(&mut self) -> Option<QueuedMessage<T>> {
         let most_turns = 2 * self.max_messages;
-        let waiting = self.classes.iter_mut().zip(MESSAGE_COSTS).filter(|(class, _)| class.length > 0);
+        let waiting =
+            self.classes.iter_mut().zip(MESSAGE_COST_BY_CLASS).filter(|(class, _)| class.length > 0);
         let (class, cost) = waiting.min_by_key(|(class, _)| class.next)?;
         let message = class.pop_message(most_turns)?;
         self.virtual_clock = class.next;

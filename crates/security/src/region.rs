@@ -40,7 +40,7 @@ impl IdentifiedRegion {
         }
     }
 
-    fn contains_place(&self, place: &CountryPlace) -> bool {
+    fn contains_place(&self, place: &CountryAndRegion) -> bool {
         self.country() == place.country
             && match self {
                 IdentifiedRegion::CountryOnly(_) => true,
@@ -82,7 +82,7 @@ impl IdentifiedRegion {
 
 /// Country and region in which a position lies, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct CountryPlace {
+pub struct CountryAndRegion {
     /// Number of the country (UN M49).
     pub country: u16,
     /// Region of the country.
@@ -94,19 +94,19 @@ pub struct CountryPlace {
 /// Returns the country of a place.
 pub trait CountryFinder {
     /// Returns the country in which a position lies; `None` if it is unknown.
-    fn country_of(&self, place: Position) -> Option<CountryPlace>;
+    fn country_of(&self, place: Position) -> Option<CountryAndRegion>;
 }
 
 /// Finder for a station that stays in one country: every position lies in this country.
-impl CountryFinder for CountryPlace {
-    fn country_of(&self, _place: Position) -> Option<CountryPlace> {
+impl CountryFinder for CountryAndRegion {
+    fn country_of(&self, _place: Position) -> Option<CountryAndRegion> {
         Some(*self)
     }
 }
 
 /// Finder for a station without a map: the country of every position is unknown.
 impl CountryFinder for () {
-    fn country_of(&self, _place: Position) -> Option<CountryPlace> {
+    fn country_of(&self, _place: Position) -> Option<CountryAndRegion> {
         None
     }
 }
@@ -146,8 +146,8 @@ fn write_position(writer: &mut Writer, place: Position) {
 
 impl GeographicRegion {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<GeographicRegion, Error> {
-        const WHAT: &str = "GeographicRegion";
-        Ok(match reader.read_tag(WHAT)? {
+        const TYPE_NAME: &str = "GeographicRegion";
+        Ok(match reader.read_tag(TYPE_NAME)? {
             0x80 => GeographicRegion::Circular {
                 center: decode_position(reader)?,
                 radius: reader.read_u16("radius")?,
@@ -179,7 +179,11 @@ impl GeographicRegion {
                 "SequenceOfIdentifiedRegion",
                 decode_identified,
             )?),
-            _ => return Err(reader.unknown_tag_error(WHAT, "a circle, rectangles, a polygon or countries")),
+            _ => {
+                return Err(
+                    reader.unknown_tag_error(TYPE_NAME, "a circle, rectangles, a polygon or countries")
+                );
+            }
         })
     }
 
@@ -332,10 +336,10 @@ pub fn is_self_crossing(corners: &[Position]) -> bool {
 }
 
 fn decode_identified(reader: &mut Reader<'_>) -> Result<IdentifiedRegion, Error> {
-    const WHAT: &str = "IdentifiedRegion";
-    let tag = reader.read_tag(WHAT)?;
+    const TYPE_NAME: &str = "IdentifiedRegion";
+    let tag = reader.read_tag(TYPE_NAME)?;
     if !(0x80..=0x82).contains(&tag) {
-        return Err(reader.unknown_tag_error(WHAT, "a country, with or without regions"));
+        return Err(reader.unknown_tag_error(TYPE_NAME, "a country, with or without regions"));
     }
     let country = reader.read_u16("UnCountryId")?;
     Ok(match tag {

@@ -18,7 +18,7 @@ use carnet_geonet::geodesy::Position;
 
 use crate::SecurityDrop;
 use crate::certificate::{Certificate, CertificateRole, Issuer};
-use crate::crypto::{Backend, VerifyingKey, signature_input};
+use crate::crypto::{CryptoBackend, VerifyingKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
 use crate::keys::Signature;
 use crate::permissions::{permits_applications, permits_issuing};
@@ -56,7 +56,7 @@ impl TrustedCertificate {
 
     /// Returns whether the holder signed the message with this hash. The hash must be by the hash algorithm
     /// of the key's curve.
-    pub fn has_signed(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
+    pub fn verifies_signature(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
         self.verifying_key.verify(&[hash_of_data, &self.hash].concat(), signature)
     }
 
@@ -89,7 +89,7 @@ fn check_date(certificate: &Certificate, now: Time64) -> Result<(), SecurityDrop
 #[derive(Debug)]
 pub struct CertificateStore {
     /// Roots and authorities.
-    issuers: BTreeMap<HashedId8, TrustedCertificate>,
+    issuer_certificates: BTreeMap<HashedId8, TrustedCertificate>,
     tickets: BTreeMap<HashedId8, TrustedCertificate>,
     revoked_names: BTreeSet<HashedId8>,
     max_issuers: usize,
@@ -102,7 +102,7 @@ impl CertificateStore {
     /// tickets. The operator may configure more roots and authorities.
     pub const fn new(most_issuers: usize, most_tickets: usize) -> CertificateStore {
         CertificateStore {
-            issuers: BTreeMap::new(),
+            issuer_certificates: BTreeMap::new(),
             tickets: BTreeMap::new(),
             revoked_names: BTreeSet::new(),
             max_issuers: most_issuers,
@@ -120,7 +120,7 @@ impl CertificateStore {
     /// own key has not signed.
     pub fn add_root(
         &mut self,
-        backend: &dyn Backend,
+        backend: &dyn CryptoBackend,
         certificate: Certificate,
     ) -> Result<HashedId8, SecurityDrop> {
         if certificate.certificate_role() != CertificateRole::Root {
@@ -130,7 +130,7 @@ impl CertificateStore {
         if certificate.issuer() != Issuer::Itself(algorithm) {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
-        let root = self.build_trusted(backend, certificate, None)?;
+        let root = self.build_trusted_certificate(backend, certificate, None)?;
         if self.revoked_names.contains(&root.name) {
             return Err(SecurityDrop::Revoked);
         }
@@ -139,7 +139,7 @@ impl CertificateStore {
             return Err(SecurityDrop::BadCertificateSignature);
         }
         let name = root.name;
-        self.issuers.insert(name, TrustedCertificate { is_configured: true, ..root });
+        self.issuer_certificates.insert(name, TrustedCertificate { is_configured: true, ..root });
         Ok(name)
     }
 
@@ -151,7 +151,7 @@ impl CertificateStore {
     /// The errors of [`Self::verify_certificate`].
     pub fn add_authority(
         &mut self,
-        backend: &dyn Backend,
+        backend: &dyn CryptoBackend,
         certificate: Certificate,
         now: Time64,
         countries: &dyn CountryFinder,
@@ -164,10 +164,10 @@ impl CertificateStore {
         let name = authority.name;
         // The limit applies only to authorities from received messages, not to authorities that the operator
         // configured.
-        if !make_room_for_certificate(&mut self.issuers, self.max_issuers) && !pinned {
+        if !make_room_for_certificate(&mut self.issuer_certificates, self.max_issuers) && !pinned {
             return Err(SecurityDrop::UnknownIssuer);
         }
-        self.issuers.insert(name, TrustedCertificate { is_configured: pinned, ..authority });
+        self.issuer_certificates.insert(name, TrustedCertificate { is_configured: pinned, ..authority });
         Ok(name)
     }
 
@@ -192,13 +192,17 @@ impl CertificateStore {
             _ => false,
         };
         // Remove the certificates below the removed one, too.
-        let below: Vec<_> =
-            self.issuers.values().filter(|trusted| issued_by(trusted)).map(|trusted| trusted.name).collect();
+        let below: Vec<_> = self
+            .issuer_certificates
+            .values()
+            .filter(|trusted| issued_by(trusted))
+            .map(|trusted| trusted.name)
+            .collect();
         for issuer in below {
             self.remove(issuer);
         }
         self.tickets.retain(|_, trusted| !issued_by(trusted));
-        self.issuers.remove(&name).is_some() | self.tickets.remove(&name).is_some()
+        self.issuer_certificates.remove(&name).is_some() | self.tickets.remove(&name).is_some()
     }
 
     /// Returns a ticket and marks it as used now.
@@ -227,18 +231,18 @@ impl CertificateStore {
     }
 
     /// Returns whether the store has a ticket.
-    pub fn knows_ticket(&self, name: HashedId8) -> bool {
+    pub fn has_ticket(&self, name: HashedId8) -> bool {
         self.tickets.contains_key(&name)
     }
 
     /// Returns a root or an authority.
     pub fn issuer(&self, name: HashedId8) -> Option<&TrustedCertificate> {
-        self.issuers.get(&name)
+        self.issuer_certificates.get(&name)
     }
 
     /// Returns an authority by the short name that requests for certificates contain.
     pub fn authority_by_short_name(&self, name: HashedId3) -> Option<&TrustedCertificate> {
-        self.issuers.values().find(|trusted| {
+        self.issuer_certificates.values().find(|trusted| {
             trusted.name.last_three_octets() == name
                 && trusted.certificate.certificate_role() == CertificateRole::Authority
         })
@@ -246,7 +250,7 @@ impl CertificateStore {
 
     /// Returns the number of issuers and tickets.
     pub fn len(&self) -> (usize, usize) {
-        (self.issuers.len(), self.tickets.len())
+        (self.issuer_certificates.len(), self.tickets.len())
     }
 
     /// Verifies a certificate that is not a root. The store must have the certificate of its issuer.
@@ -256,7 +260,7 @@ impl CertificateStore {
     /// The reason why the certificate is not trusted.
     pub fn verify_certificate(
         &self,
-        backend: &dyn Backend,
+        backend: &dyn CryptoBackend,
         certificate: Certificate,
         now: Time64,
         countries: &dyn CountryFinder,
@@ -267,7 +271,7 @@ impl CertificateStore {
         if self.revoked_names.contains(&issuer) {
             return Err(SecurityDrop::Revoked);
         }
-        let issuer = self.issuers.get(&issuer).ok_or(SecurityDrop::UnknownIssuer)?;
+        let issuer = self.issuer_certificates.get(&issuer).ok_or(SecurityDrop::UnknownIssuer)?;
         check_date(&certificate, now)?;
         issuer.check_date(now)?;
         if algorithm != issuer.certificate.hash_algorithm()
@@ -276,20 +280,21 @@ impl CertificateStore {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
         check_chain(issuer, &certificate, countries)?;
-        let trusted = self.build_trusted(backend, certificate, issuer.effective_region.as_ref())?;
+        let trusted =
+            self.build_trusted_certificate(backend, certificate, issuer.effective_region.as_ref())?;
         if self.revoked_names.contains(&trusted.name) {
             return Err(SecurityDrop::Revoked);
         }
         let hash_of_data = backend.hash(algorithm, trusted.certificate.signed_octets());
-        if !issuer.has_signed(&hash_of_data, trusted.certificate.signature()) {
+        if !issuer.verifies_signature(&hash_of_data, trusted.certificate.signature()) {
             return Err(SecurityDrop::BadCertificateSignature);
         }
         Ok(trusted)
     }
 
-    fn build_trusted(
+    fn build_trusted_certificate(
         &self,
-        backend: &dyn Backend,
+        backend: &dyn CryptoBackend,
         certificate: Certificate,
         region: Option<&GeographicRegion>,
     ) -> Result<TrustedCertificate, SecurityDrop> {

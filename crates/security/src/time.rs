@@ -124,13 +124,13 @@ impl ValidityPeriod {
     }
 
     /// Returns whether the certificate is valid at a moment.
-    pub fn contains_moment(&self, moment: Time64) -> bool {
+    pub fn contains_time(&self, moment: Time64) -> bool {
         (self.start.start_of_second()..self.first_invalid_time()).contains(&moment)
     }
 
     /// Returns the moment if it is in the period, otherwise the beginning of the period.
-    pub fn nearest_valid_moment(&self, moment: Time64) -> Time64 {
-        if self.contains_moment(moment) { moment } else { self.start.start_of_second() }
+    pub fn nearest_valid_time(&self, moment: Time64) -> Time64 {
+        if self.contains_time(moment) { moment } else { self.start.start_of_second() }
     }
 
     /// Returns whether this period lies within the issuer's period (5.1.2.4).

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_api::config::{self, Auth, Config, FormerKey, Key, SharedKeyAuth};
 use carnet_base::mapped;
-use carnet_mobility::agents::{AgentAddress, AgentsConfig};
+use carnet_mobility::agents::{HomeAgentAddress, HomeAgentSelectionConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, Nat, OtherAgents, PeerHomeAgent};
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
 use carnet_mobility::router_advertiser::HostConfiguration;
@@ -110,7 +110,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
                 })
                 .collect(),
         },
-        agents: AgentsConfig {
+        agents: HomeAgentSelectionConfig {
             prefix_discovery: router.prefix_discovery,
             ..agents_config(&router.home_agents)
         },
@@ -140,16 +140,16 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
 
 /// Returns the candidate home agents of a mobile router; an empty list if the config names a single home
 /// agent.
-fn agents_config(agents: &config::HomeAgents) -> AgentsConfig {
+fn agents_config(agents: &config::HomeAgents) -> HomeAgentSelectionConfig {
     if !agents.discovers_home_agents && agents.addresses.len() < 2 {
-        return AgentsConfig::default();
+        return HomeAgentSelectionConfig::default();
     }
     let ipv4 = agents.ipv4_addresses.iter().copied().map(Some).chain(std::iter::repeat(None));
     let named = agents.addresses.iter().zip(ipv4);
-    AgentsConfig {
-        agents: named.map(|(&address, ipv4_address)| AgentAddress { address, ipv4_address }).collect(),
+    HomeAgentSelectionConfig {
+        agents: named.map(|(&address, ipv4_address)| HomeAgentAddress { address, ipv4_address }).collect(),
         discovers_agents: agents.discovers_home_agents,
-        ..AgentsConfig::default()
+        ..HomeAgentSelectionConfig::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Returns the path of the newest static library that cargo has built beside this test.
-fn built_library() -> Option<PathBuf> {
+fn path_of_built_library() -> Option<PathBuf> {
     let beside = env::current_exe().ok()?;
     let folders = [beside.parent()?, beside.parent()?.parent()?];
     let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -19,7 +19,7 @@ fn built_library() -> Option<PathBuf> {
 #[test]
 fn c_program_runs_two_stations() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = built_library().expect("the static library");
+    let library = path_of_built_library().expect("the static library");
     let program = env::temp_dir().join(format!("carnet-two-stations-{}", std::process::id()));
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])

@@ -18,8 +18,8 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ipnet::Ipv6Net;
 
-const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
-const CORRESPONDENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
+const HOME_AGENT_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+const CORRESPONDENT_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x99, 0, 0, 0, 0, 1);
 const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 
 fn prefix(index: u32) -> Ipv6Net {
@@ -72,7 +72,7 @@ fn home_agent(count: u32) -> Station {
     let config = StationConfig {
         home_agent: Some(HomeAgentConfig {
             other_agents: OtherAgents::default(),
-            address: AGENT,
+            address: HOME_AGENT_ADDRESS,
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
             home_link: None,
@@ -114,13 +114,19 @@ fn bench_forwarder(criterion: &mut Criterion) {
             // Use as many destinations as bindings, so that the processor's caches work as with a fleet's
             // traffic.
             let towards: Vec<Vec<u8>> = (0..bindings)
-                .map(|index| packet(protocol::NO_NEXT_HEADER, CORRESPONDENT, host_address(index), &payload))
+                .map(|index| {
+                    packet(protocol::NO_NEXT_HEADER, CORRESPONDENT_ADDRESS, host_address(index), &payload)
+                })
                 .collect();
             let from: Vec<Vec<u8>> = (0..bindings)
                 .map(|index| {
-                    let inner =
-                        packet(protocol::NO_NEXT_HEADER, host_address(index), CORRESPONDENT, &payload);
-                    packet(protocol::IPV6, care_of_address(index), AGENT, &inner)
+                    let inner = packet(
+                        protocol::NO_NEXT_HEADER,
+                        host_address(index),
+                        CORRESPONDENT_ADDRESS,
+                        &payload,
+                    );
+                    packet(protocol::IPV6, care_of_address(index), HOME_AGENT_ADDRESS, &inner)
                 })
                 .collect();
             let mut buffer = PacketBuffer::new();

@@ -24,7 +24,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTED_HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+const HOME_AGENT_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 
 fn home_address(index: u32) -> Ipv6Addr {
@@ -54,12 +54,12 @@ fn binding_update(index: u32, sequence: u16) -> Vec<u8> {
     let mut message = MobilityHeaderBuilder::binding_update(sequence, flags, 150)
         .option(&MobilityOption::AlternateCareOfAddress(care_of_address(index)))
         .option(&MobilityOption::MobileNetworkPrefix { prefix: prefix(index).network(), prefix_length: 64 })
-        .option(&association().blank_option())
+        .option(&association().empty_authentication_option())
         .finish();
     association().sign(&mut message, care_of_address(index), home_address(index));
     ControlPacket {
         source: care_of_address(index),
-        destination: AGENT,
+        destination: HOME_AGENT_ADDRESS,
         hop_limit: 64,
         home_address: Some(home_address(index)),
         routing_home_address: None,
@@ -85,7 +85,7 @@ fn main() {
     let config = StationConfig {
         home_agent: Some(HomeAgentConfig {
             other_agents: OtherAgents::default(),
-            address: AGENT,
+            address: HOME_AGENT_ADDRESS,
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
             home_link: None,

@@ -39,7 +39,7 @@ impl Station {
             Input::Packet(packet) => {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
-                let (nemo, in_range) = self.nemo_in_range();
+                let (nemo, in_range) = self.nemo_and_stations_in_range();
                 let at = PacketArrival {
                     now,
                     wall_time: wall,
@@ -52,7 +52,7 @@ impl Station {
             Input::Datagram { local, remote, traffic_class, packet } => {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
-                let (nemo, in_range) = self.nemo_in_range();
+                let (nemo, in_range) = self.nemo_and_stations_in_range();
                 let at = PacketArrival {
                     now,
                     wall_time: wall,
@@ -65,7 +65,7 @@ impl Station {
             Input::SessionPacket { session, local, remote, traffic_class, packet } => {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
-                let (nemo, in_range) = self.nemo_in_range();
+                let (nemo, in_range) = self.nemo_and_stations_in_range();
                 let at = PacketArrival {
                     now,
                     wall_time: wall,
@@ -88,11 +88,11 @@ impl Station {
             }
             Input::TunnelUsed { local, remote } => self.nemo.handle_tunnel_used(now, (local, remote)),
             Input::TunnelTraffic(traffic) => self.nemo.handle_tunnel_traffic(traffic),
-            Input::Destinations(destinations) => self.nemo.handle_destinations(now, destinations),
-            Input::PacketRules(error) => self.nemo.handle_packet_rules(error),
+            Input::Destinations(destinations) => self.nemo.handle_used_destinations(now, destinations),
+            Input::PacketRules(error) => self.nemo.handle_packet_rule_result(error),
             Input::Icmpv6(message) => self.nemo.handle_link_message(now, wall, &message),
             Input::Interface(interface) => {
-                let (nemo, in_range) = self.nemo_in_range();
+                let (nemo, in_range) = self.nemo_and_stations_in_range();
                 nemo.handle_interface(now, wall, interface, in_range.as_optional_stations());
             }
             Input::InterfaceGone { name } => self.nemo.handle_interface_gone(now, wall, &name),
@@ -108,7 +108,7 @@ impl Station {
             // The code above has handled all other inputs.
             _ => {}
         }
-        self.complete_outputs(now, wall);
+        self.execute_all_outputs(now, wall);
         result
     }
 
@@ -120,7 +120,7 @@ impl Station {
                 if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_timeout(now);
                 }
-                let (nemo, in_range) = self.nemo_in_range();
+                let (nemo, in_range) = self.nemo_and_stations_in_range();
                 nemo.handle_neighbour_timeout(now, in_range.as_optional_stations());
             }
             Input::Frame(frame) => {
@@ -327,7 +327,7 @@ impl Station {
         handle: impl FnOnce(&mut Nemo, PacketArrival<'_>) -> ForwardingVerdict,
     ) -> ForwardingVerdict {
         self.assert_drained();
-        let (nemo, in_range) = self.nemo_in_range();
+        let (nemo, in_range) = self.nemo_and_stations_in_range();
         let verdict = handle(
             nemo,
             PacketArrival {
@@ -338,7 +338,7 @@ impl Station {
             },
         );
         if matches!(verdict, ForwardingVerdict::Consumed | ForwardingVerdict::Dropped(_)) {
-            self.complete_outputs(now, wall);
+            self.execute_all_outputs(now, wall);
         }
         verdict
     }
@@ -348,7 +348,7 @@ impl Station {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_timeout(now);
         }
-        let (nemo, in_range) = self.nemo_in_range();
+        let (nemo, in_range) = self.nemo_and_stations_in_range();
         nemo.handle_neighbour_timeout(now, in_range.as_optional_stations());
         nemo.handle_access_timeout(now, wall, in_range.as_optional_stations());
     }
@@ -358,11 +358,11 @@ impl Station {
             Command::Handover { uplink, policy } => self.nemo.handle_handover(now, wall, uplink, policy),
             Command::ResetGeonet => {
                 let geonet = self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?;
-                geonet.handle_reset(now);
+                geonet.handle_clock_reset(now);
                 Ok(())
             }
             Command::SetArea(order) => {
-                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_area_order(now, &order)
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_area_command(now, &order)
             }
             Command::RemoveArea { name } => {
                 self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_area_removal(now, &name)
@@ -375,16 +375,16 @@ impl Station {
                 self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_pseudonym_lock(now, span)
             }
             Command::Denm(order) => {
-                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_denm_order(now, &order)
+                self.geonet.get_mut().ok_or(NO_GEONET_ERROR)?.handle_denm_command(now, &order)
             }
             Command::Drain { to, within_s } => self.nemo.handle_drain(now, wall, &to, within_s),
             Command::EndDrain => self.nemo.handle_drain_end(),
             Command::Revoke { home_address, bids } => {
                 self.nemo.handle_revocation(now, wall, home_address, &bids)
             }
-            Command::Portal(order) => self.nemo.handle_portal(now, order),
-            Command::Delegations(delegated) => self.nemo.handle_delegations(&delegated),
-            Command::EndPortal { uplink } => self.nemo.handle_portal_end(now, &uplink),
+            Command::Portal(order) => self.nemo.handle_portal_access_request(now, order),
+            Command::Delegations(delegated) => self.nemo.handle_delegated_prefixes(&delegated),
+            Command::EndPortal { uplink } => self.nemo.handle_portal_access_end(now, &uplink),
             Command::Shutdown => {
                 self.nemo.handle_shutdown(now, wall);
                 Ok(())

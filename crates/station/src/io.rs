@@ -12,10 +12,10 @@ use std::net::Ipv6Addr;
 
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
-pub use carnet_cits::facilities::command::{DenmOrder, DenmWish};
+pub use carnet_cits::facilities::command::{DenmAction, DenmCommand};
 pub use carnet_cits::facilities::output::{ActionId, Message, MessageKind};
 pub use carnet_cits::geonetworking::acceleration::{Accelerate, FastPathReport};
-pub use carnet_cits::geonetworking::command::{AreaCentreOrder, AreaOrder};
+pub use carnet_cits::geonetworking::command::{AreaCentreCommand, AreaCommand};
 pub use carnet_cits::geonetworking::input::{Frame, GeonetRequest, GeonetTransport, VirtualFrame};
 pub use carnet_cits::geonetworking::output::{Delivered, GnPacketType, Output as GeonetOutput, VirtualLink};
 pub use carnet_cits::position::{Area, AreaShape, Position, PositionQuality};
@@ -25,7 +25,7 @@ use carnet_mobility::SessionPeer;
 pub use carnet_mobility::mobile_router::{InterfaceOctets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
-pub use carnet_nemo::input::{DelegatedPrefix, PortalOrder, TunnelTraffic};
+pub use carnet_nemo::input::{DelegatedPrefix, PortalAccessRequest, TunnelTraffic};
 pub use carnet_nemo::{Output as NemoOutput, StoredStatePart};
 
 /// An input to the station.
@@ -217,7 +217,7 @@ pub enum Command {
     /// address. Conformance tests use this command.
     ResetGeonet,
     /// Sets an area at run time; replaces an area with the same name.
-    SetArea(AreaOrder),
+    SetArea(AreaCommand),
     /// Remove an area that an operator has set at run time.
     RemoveArea {
         /// Name of the area.
@@ -231,7 +231,7 @@ pub enum Command {
         for_s: u32,
     },
     /// Trigger, update or terminate an event on the road.
-    Denm(DenmOrder),
+    Denm(DenmCommand),
     /// Moves all mobile nodes away from the home agent, before planned maintenance.
     Drain {
         /// Addresses of the home agents to which the nodes shall go; if empty, any known home agent.
@@ -249,7 +249,7 @@ pub enum Command {
         bids: Vec<u16>,
     },
     /// Gives a host on board access to the captive portal of an uplink.
-    Portal(PortalOrder),
+    Portal(PortalAccessRequest),
     /// Ends the access to a captive portal.
     EndPortal {
         /// Interface name of the uplink.

@@ -6,13 +6,13 @@
 //! lab and in a simulator. [`io`] describes inputs, outputs and the drain rule.
 //!
 //! The station passes each input to its plane: NEMO (`carnet_nemo`), or GeoNetworking with the facilities and
-//! security (`carnet_cits`). `bridge` connects the two planes.
+//! security (`carnet_cits`). `nemo_geonet_bridge` connects the two planes.
 #![forbid(unsafe_code)]
 
-mod bridge;
 mod config;
 mod inputs;
 pub mod io;
+mod nemo_geonet_bridge;
 mod station;
 mod status;
 

@@ -70,7 +70,7 @@ impl Station {
         }
         station.nemo.start(now, wall, config.into_nemo_config(), persistent);
         station.start_station_messages();
-        station.complete_outputs(now, wall);
+        station.execute_all_outputs(now, wall);
         station
     }
 
@@ -79,11 +79,11 @@ impl Station {
     /// settings.
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
-        let (nemo, in_range) = self.nemo_in_range();
+        let (nemo, in_range) = self.nemo_and_stations_in_range();
         nemo.reconfigure(now, wall, config.into_nemo_config(), in_range.as_optional_stations());
         self.start_station_messages();
         self.handle_timeout(now, wall);
-        self.complete_outputs(now, wall);
+        self.execute_all_outputs(now, wall);
     }
 
     /// Creates the GeoNetworking router when its address becomes known, or changes the address.
@@ -140,8 +140,8 @@ impl Station {
     }
 
     /// Returns the multicast proxy, if the station has one.
-    pub fn multicast(&self) -> Option<&MulticastProxy> {
-        self.geonet.get().and_then(Geonet::multicast)
+    pub fn multicast_proxy(&self) -> Option<&MulticastProxy> {
+        self.geonet.get().and_then(Geonet::multicast_proxy)
     }
 
     /// Returns the IPv6 adaptation of GeoNetworking, if the station has it.
@@ -168,7 +168,7 @@ impl Station {
     }
 
     /// Returns the security entity, if the station has one.
-    pub fn security(&self) -> Option<&dyn SecurityEntity> {
+    pub fn security_entity(&self) -> Option<&dyn SecurityEntity> {
         self.security_plane().map(SecurityPlane::entity)
     }
 

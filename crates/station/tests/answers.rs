@@ -29,7 +29,7 @@ fn config() -> StationConfig {
 }
 
 /// Returns an IPv6 packet. `checksum` is the offset of the payload's checksum, if it has one.
-fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut payload: Vec<u8>) -> Vec<u8> {
+fn ipv6_packet(destination: &str, next_header: u8, checksum: Option<usize>, mut payload: Vec<u8>) -> Vec<u8> {
     let (source, destination) = (address(UNKNOWN_SOURCE), address(destination));
     if let Some(at) = checksum {
         payload[at..at + 2].copy_from_slice(&[0, 0]);
@@ -41,7 +41,7 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
 
 /// Returns the number of octets of all packets that a home agent sends because of one packet that it did not
 /// request.
-fn answered_octets(packet: Vec<u8>) -> usize {
+fn octets_of_answers_to(packet: Vec<u8>) -> usize {
     let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
     station.handle_input(Time::ZERO, WALL_TIME, Input::Packet(packet)).expect("accepted");
@@ -71,36 +71,39 @@ fn unauthenticated_packets() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         (
             "Home Agent Address Discovery Request, 9 home agents or more",
-            packet(&anycast, 58, Some(2), discovery),
+            ipv6_packet(&anycast, 58, Some(2), discovery),
         ),
-        ("Mobility Header of an unknown type", packet(AGENT_ADDRESS, 135, Some(4), mobility(99, 0))),
+        ("Mobility Header of an unknown type", ipv6_packet(AGENT_ADDRESS, 135, Some(4), mobility(99, 0))),
         (
             "Mobility Header that is too short for its type",
-            packet(AGENT_ADDRESS, 135, Some(4), mobility(5, 0)),
+            ipv6_packet(AGENT_ADDRESS, 135, Some(4), mobility(5, 0)),
         ),
         (
             "Mobility Header with a Payload Proto other than 59",
-            packet(AGENT_ADDRESS, 135, Some(4), wrong_payload),
+            ipv6_packet(AGENT_ADDRESS, 135, Some(4), wrong_payload),
         ),
         (
             "Heartbeat of somebody without a binding",
-            packet(AGENT_ADDRESS, 135, Some(4), MobilityHeaderBuilder::heartbeat_request(9).finish()),
+            ipv6_packet(AGENT_ADDRESS, 135, Some(4), MobilityHeaderBuilder::heartbeat_request(9).finish()),
         ),
         (
             "UDP to the home agent's address",
-            packet(AGENT_ADDRESS, 17, Some(6), vec![0x10, 0x92, 0, 53, 0, 8, 0, 0]),
+            ipv6_packet(AGENT_ADDRESS, 17, Some(6), vec![0x10, 0x92, 0, 53, 0, 8, 0, 0]),
         ),
-        ("TCP to the home agent's address", packet(AGENT_ADDRESS, 6, Some(16), tcp)),
+        ("TCP to the home agent's address", ipv6_packet(AGENT_ADDRESS, 6, Some(16), tcp)),
         (
             "Destination option that is to be answered",
-            packet(AGENT_ADDRESS, 60, None, vec![59, 0, 0x80 | 0x3e, 4, 0, 0, 0, 0]),
+            ipv6_packet(AGENT_ADDRESS, 60, None, vec![59, 0, 0x80 | 0x3e, 4, 0, 0, 0, 0]),
         ),
         (
             "Routing header of an unknown type",
-            packet(AGENT_ADDRESS, 43, None, vec![59, 0, 200, 1, 0, 0, 0, 0]),
+            ipv6_packet(AGENT_ADDRESS, 43, None, vec![59, 0, 200, 1, 0, 0, 0, 0]),
         ),
-        ("Echo Request", packet(AGENT_ADDRESS, 58, Some(2), vec![128, 0, 0, 0, 0, 1, 0, 1])),
-        ("Tunnelled packet of a node without a binding", packet(AGENT_ADDRESS, protocol::IPV6, None, inner)),
+        ("Echo Request", ipv6_packet(AGENT_ADDRESS, 58, Some(2), vec![128, 0, 0, 0, 0, 1, 0, 1])),
+        (
+            "Tunnelled packet of a node without a binding",
+            ipv6_packet(AGENT_ADDRESS, protocol::IPV6, None, inner),
+        ),
     ]
 }
 
@@ -109,7 +112,7 @@ fn answers_of_home_agent_are_as_long_as_the_page_says() {
     let page = include_str!("../../../docs/threats.md");
     let mut table = vec!["| question | octets | answer | times |".to_owned(), "|---|---|---|---|".to_owned()];
     for (name, question) in unauthenticated_packets() {
-        let (asked, answered) = (question.len(), answered_octets(question));
+        let (asked, answered) = (question.len(), octets_of_answers_to(question));
         let times = answered as f64 / asked as f64;
         table.push(format!("| {name} | {asked} | {answered} | {times:.2} |"));
         assert!(times < 3.7, "{name}: {answered} octets for {asked}");

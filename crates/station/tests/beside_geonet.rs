@@ -65,7 +65,8 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
 /// create later.
 #[test]
 fn geonetworking_packets_are_forwarded_only_into_the_mobile_network() {
-    let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };
+    let ipv6 =
+        Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6_config() };
     let address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let geonet = |ipv6| GeonetSettings { ipv6_config: ipv6, ..common::geonet_settings(address) };
     let inputs = |config| {

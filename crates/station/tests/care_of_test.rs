@@ -19,8 +19,8 @@ use carnet_wire::mobility::flow_identification::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
-    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
-    address, agent_config, data_packet_between, interface, router_config,
+    AGENT_ADDRESS, CORRESPONDENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS,
+    SECOND_CARE_OF_ADDRESS, address, agent_config, data_packet_between, interface, router_config,
 };
 
 /// One-way delay between the stations.
@@ -34,8 +34,8 @@ fn config_with_test(is_tested: bool) -> StationConfig {
     config
 }
 
-const HOME_AGENT: usize = 0;
-const ROUTER: usize = 1;
+const HOME_AGENT_INDEX: usize = 0;
+const ROUTER_INDEX: usize = 1;
 
 /// The network with [`ONE_WAY_DELAY`] between a home agent's station and a mobile router's, and a
 /// correspondent that sends a packet each millisecond.
@@ -57,14 +57,19 @@ type InternetWorld = common::world::TestNetwork<DelayedInternet>;
 impl NetworkBehaviour for DelayedInternet {
     fn handle_output(world: &mut InternetWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.route_from_agent(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT_INDEX => {
+                world.route_from_agent(packet)
+            }
             Output::Nemo(NemoOutput::Packet(packet)) => world.route_from_router(packet),
             Output::Nemo(NemoOutput::Persist(StoredStatePart::Node(node)))
-                if from == HOME_AGENT && node == address(HOME_ADDRESS) =>
+                if from == HOME_AGENT_INDEX && node == address(HOME_ADDRESS) =>
             {
-                let record =
-                    world.stations[HOME_AGENT].nemo().stored_binding(world.now, world.wall_time(), node);
-                world.kernels_and_links.stored_record = serde_json::to_string(&record).expect("a record");
+                let record = world.stations[HOME_AGENT_INDEX].nemo().stored_binding(
+                    world.now,
+                    world.wall_time(),
+                    node,
+                );
+                world.network_behaviour.stored_record = serde_json::to_string(&record).expect("a record");
             }
             _ => {}
         }
@@ -84,50 +89,56 @@ impl InternetWorld {
         let configs = [config_with_test(is_tested), router_config(&["2001:db8:a::/64"])];
         let mut world =
             InternetWorld::with_stations(configs.map(|config| station_at_time_zero(config, 7)), internet);
-        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
-        world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
+        world.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)),
+        );
+        world.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)),
+        );
         world
     }
 
     /// Replaces the home agent by another machine that starts with the stored record.
     fn replace_home_agent_by_standby(&mut self) {
-        let record = serde_json::from_str(&self.kernels_and_links.stored_record).expect("a record");
+        let record = serde_json::from_str(&self.network_behaviour.stored_record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
-        self.restart_station(HOME_AGENT, config_with_test(true), state, 8);
+        self.restart_station(HOME_AGENT_INDEX, config_with_test(true), state, 8);
     }
 
-    fn hand_over_to(&mut self, uplink: &str) {
+    fn order_handover_to(&mut self, uplink: &str) {
         let command = Command::Handover { uplink: Some(uplink.into()), policy: None };
-        self.pass_recorded_input(ROUTER, Input::Command(command));
+        self.pass_recorded_input(ROUTER_INDEX, Input::Command(command));
     }
 
     fn route_from_agent(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let place = header.destination.to_string();
-        if packet.get(HEADER_LEN..) == Some(&data_packet_between(CORRESPONDENT, HOST_ADDRESS)) {
-            *self.kernels_and_links.packets_by_address.entry(header.destination).or_default() += 1;
+        if packet.get(HEADER_LEN..) == Some(&data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS)) {
+            *self.network_behaviour.packets_by_address.entry(header.destination).or_default() += 1;
         }
         if header.destination == address(HOME_ADDRESS) {
-            self.send_now(HOME_AGENT, Input::Packet(packet));
-        } else if self.kernels_and_links.reached_addresses.contains(place.as_str())
-            && !self.kernels_and_links.unreachable_addresses.contains(place.as_str())
+            self.send_now(HOME_AGENT_INDEX, Input::Packet(packet));
+        } else if self.network_behaviour.reached_addresses.contains(place.as_str())
+            && !self.network_behaviour.unreachable_addresses.contains(place.as_str())
         {
-            self.send_after(ONE_WAY_DELAY, ROUTER, Input::Packet(packet));
+            self.send_after(ONE_WAY_DELAY, ROUTER_INDEX, Input::Packet(packet));
         }
     }
 
     fn route_from_router(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         if header.destination == address(AGENT_ADDRESS) {
-            if self.kernels_and_links.reached_addresses.iter().any(|place| header.source == address(place)) {
-                self.send_after(ONE_WAY_DELAY, HOME_AGENT, Input::Packet(packet));
+            if self.network_behaviour.reached_addresses.iter().any(|place| header.source == address(place)) {
+                self.send_after(ONE_WAY_DELAY, HOME_AGENT_INDEX, Input::Packet(packet));
             }
         } else if header.destination == address(HOME_ADDRESS) {
             // The router's kernel answers the Echo Request.
             let reply = icmpv6::answer_echo_request(&packet).expect("nothing but echoes");
-            self.send_now(ROUTER, Input::Packet(reply));
-        } else if packet == data_packet_between(CORRESPONDENT, HOST_ADDRESS) {
-            self.kernels_and_links.arrived_packets += 1;
+            self.send_now(ROUTER_INDEX, Input::Packet(reply));
+        } else if packet == data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS) {
+            self.network_behaviour.arrived_packets += 1;
         }
     }
 
@@ -135,15 +146,18 @@ impl InternetWorld {
     fn advance_time(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
-                self.kernels_and_links.sent_packets += 1;
-                self.pass_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
+                self.network_behaviour.sent_packets += 1;
+                self.pass_input(
+                    HOME_AGENT_INDEX,
+                    Input::Packet(data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS)),
+                );
             }
             self.run_for(Duration::from_millis(1));
         }
     }
 
     fn registration_state(&self) -> String {
-        self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state.clone()
+        self.stations[HOME_AGENT_INDEX].nemo().binding_status(self.now)[0].state.clone()
     }
 
     /// Returns how many packets of the correspondent are lost from half a second before the event `happens`
@@ -153,7 +167,7 @@ impl InternetWorld {
         happens(self);
         self.advance_time(2000, true);
         self.advance_time(100, false);
-        self.kernels_and_links.sent_packets - self.kernels_and_links.arrived_packets
+        self.network_behaviour.sent_packets - self.network_behaviour.arrived_packets
     }
 }
 
@@ -162,37 +176,44 @@ fn home_agent_forwards_nothing_before_first_care_of_test_answer() {
     let mut world = InternetWorld::new(true);
     world.advance_time(ONE_WAY_DELAY.as_millis() as u64 + 1, false);
     assert_eq!(world.registration_state(), "untested");
-    world.pass_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
-    let outputs: Vec<Output> = std::iter::from_fn(|| world.stations[HOME_AGENT].poll_output()).collect();
+    world.pass_input(
+        HOME_AGENT_INDEX,
+        Input::Packet(data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS)),
+    );
+    let outputs: Vec<Output> =
+        std::iter::from_fn(|| world.stations[HOME_AGENT_INDEX].poll_output()).collect();
     assert!(outputs.is_empty(), "an error message would end the correspondent's connection: {outputs:?}");
-    assert_eq!(world.counter(HOME_AGENT, "tunnel.dropped.untested"), 1);
+    assert_eq!(world.counter(HOME_AGENT_INDEX, "tunnel.dropped.untested"), 1);
     world.advance_time(2 * ONE_WAY_DELAY.as_millis() as u64, false);
     assert_eq!(world.registration_state(), "registered");
     assert_eq!(world.count_lost_during(|_| ()), 0);
-    assert_eq!(world.counter(HOME_AGENT, "mobility.care_of_tests_passed"), 1);
+    assert_eq!(world.counter(HOME_AGENT_INDEX, "mobility.care_of_tests_passed"), 1);
 }
 
 #[test]
 fn make_before_break_handover_uses_old_path_until_care_of_test_succeeds() {
     let mut world = InternetWorld::new(true);
     world.advance_time(1000, false);
-    assert_eq!(world.count_lost_during(|world| world.hand_over_to("w1")), 0);
+    assert_eq!(world.count_lost_during(|world| world.order_handover_to("w1")), 0);
     let (old, new) = (
-        world.kernels_and_links.packets_by_address[&address(FIRST_CARE_OF_ADDRESS)],
-        world.kernels_and_links.packets_by_address[&address(SECOND_CARE_OF_ADDRESS)],
+        world.network_behaviour.packets_by_address[&address(FIRST_CARE_OF_ADDRESS)],
+        world.network_behaviour.packets_by_address[&address(SECOND_CARE_OF_ADDRESS)],
     );
     // The home agent sends to the old address until it has received the Binding Update and the Echo Reply.
     // This takes one and a half round trips, which are 60 ms.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
-    assert_eq!(old + new, world.kernels_and_links.sent_packets);
+    assert_eq!(old + new, world.network_behaviour.sent_packets);
 }
 
 #[test]
 fn break_before_make_handover_to_untested_address_costs_a_round_trip() {
     let round_trip = 2 * ONE_WAY_DELAY.as_millis() as usize;
     let break_it = |world: &mut InternetWorld| {
-        world.kernels_and_links.reached_addresses.remove(FIRST_CARE_OF_ADDRESS);
-        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
+        world.network_behaviour.reached_addresses.remove(FIRST_CARE_OF_ADDRESS);
+        world.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)),
+        );
     };
     let mut lost = Vec::new();
     for is_tested in [false, true] {
@@ -203,7 +224,7 @@ fn break_before_make_handover_to_untested_address_costs_a_round_trip() {
     let mut world = InternetWorld::new(true);
     world.advance_time(1000, false);
     for uplink in ["w1", "w0"] {
-        world.hand_over_to(uplink);
+        world.order_handover_to(uplink);
         world.advance_time(1000, false);
     }
     lost.push(world.count_lost_during(break_it));
@@ -222,8 +243,8 @@ fn standby_that_takes_over_sends_nothing_to_untested_care_of_address() {
     for goes_back in [false, true] {
         let mut world = InternetWorld::new(true);
         world.advance_time(1000, false);
-        world.kernels_and_links.unreachable_addresses.insert(SECOND_CARE_OF_ADDRESS);
-        world.hand_over_to("w1");
+        world.network_behaviour.unreachable_addresses.insert(SECOND_CARE_OF_ADDRESS);
+        world.order_handover_to("w1");
         world.advance_time(500, true);
         assert_eq!(world.registration_state(), "untested");
         world.replace_home_agent_by_standby();
@@ -232,26 +253,26 @@ fn standby_that_takes_over_sends_nothing_to_untested_care_of_address() {
         world.advance_time(ONE_WAY_DELAY.as_millis() as u64, false);
         assert_eq!(
             (
-                world.kernels_and_links.arrived_packets,
-                world.kernels_and_links.packets_by_address.get(&address(SECOND_CARE_OF_ADDRESS))
+                world.network_behaviour.arrived_packets,
+                world.network_behaviour.packets_by_address.get(&address(SECOND_CARE_OF_ADDRESS))
             ),
-            (world.kernels_and_links.sent_packets, None)
+            (world.network_behaviour.sent_packets, None)
         );
         if goes_back {
-            world.hand_over_to("w0");
+            world.order_handover_to("w0");
         } else {
-            world.kernels_and_links.unreachable_addresses.clear();
+            world.network_behaviour.unreachable_addresses.clear();
         }
         world.advance_time(2000, true);
         assert_eq!(world.registration_state(), "registered");
         world.advance_time(100, false);
         assert_eq!(
-            world.kernels_and_links.sent_packets - world.kernels_and_links.arrived_packets,
+            world.network_behaviour.sent_packets - world.network_behaviour.arrived_packets,
             0,
             "{goes_back}"
         );
         assert_eq!(
-            world.kernels_and_links.packets_by_address.contains_key(&address(SECOND_CARE_OF_ADDRESS)),
+            world.network_behaviour.packets_by_address.contains_key(&address(SECOND_CARE_OF_ADDRESS)),
             !goes_back
         );
     }
@@ -320,17 +341,17 @@ impl NetworkBehaviour for HalfSilentNetwork {
         let Output::Nemo(NemoOutput::Packet(packet)) = output else { return };
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let inner = packet.get(HEADER_LEN..).unwrap_or_default();
-        let is_data = inner == data_packet_between(CORRESPONDENT, HOST_ADDRESS)
+        let is_data = inner == data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS)
             || inner.windows(60).any(|it| it == [0x55; 60]);
         let is_tunnelled = header.next_header == protocol::IPV6;
-        let net = &mut world.kernels_and_links;
+        let net = &mut world.network_behaviour;
         if u128::from(header.destination) >> 80 == u128::from(address("2001:db8:f1::")) >> 80 {
             net.data_packets_to_answering += usize::from(is_data);
             if let Some(reply) = echo_reply_to(&packet).filter(|_| is_tunnelled) {
                 net.echo_replies += 1;
-                world.send_now(HOME_AGENT, Input::Packet(reply));
+                world.send_now(HOME_AGENT_INDEX, Input::Packet(reply));
             }
-        } else if header.destination != address(CORRESPONDENT) {
+        } else if header.destination != address(CORRESPONDENT_ADDRESS) {
             assert!(!is_data, "{} has never answered", header.destination);
             if is_tunnelled {
                 assert!(packet.len() == 96, "{} octets", packet.len());
@@ -382,9 +403,11 @@ fn silent_care_of_address_gets_bounded_probes_over_random_registrations() {
         }
         updates += 1;
         update_octets += packet.len();
-        world.pass_recorded_input(HOME_AGENT, Input::Packet(packet));
-        world
-            .pass_recorded_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
+        world.pass_recorded_input(HOME_AGENT_INDEX, Input::Packet(packet));
+        world.pass_recorded_input(
+            HOME_AGENT_INDEX,
+            Input::Packet(data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS)),
+        );
         if rng.is_true_with_probability(0.3) {
             world.run_for(Duration::from_millis(rng.number_below(2000)));
         }
@@ -396,7 +419,7 @@ fn silent_care_of_address_gets_bounded_probes_over_random_registrations() {
         unanswered_probes: probes,
         other_packets: others,
         other_octets,
-    } = world.kernels_and_links;
+    } = world.network_behaviour;
     println!(
         "{updates} updates of {update_octets} octets in {seconds} s; to addresses that never answer {probes} \
          probes, {others} answers of {other_octets} octets; {answered} echoes, {data_to_true} packets to \
@@ -412,7 +435,7 @@ fn silent_care_of_address_gets_bounded_probes_over_random_registrations() {
 struct AttackedNetwork {
     config: StationConfig,
     /// Addresses that the attacker really has: they answer Echo Requests. All other addresses never answer.
-    true_endpoints: Vec<Endpoint>,
+    reachable_endpoints: Vec<Endpoint>,
     answered_endpoints: BTreeSet<Endpoint>,
     /// Destination of the last data packet.
     last_data_destination: Option<Endpoint>,
@@ -431,32 +454,32 @@ impl NetworkBehaviour for AttackedNetwork {
             Output::Nemo(NemoOutput::Encapsulated { remote, packet, .. }) => (remote, packet),
             _ => return,
         };
-        if place == endpoint(CORRESPONDENT) {
+        if place == parse_endpoint(CORRESPONDENT_ADDRESS) {
             return;
         }
         if packet.windows(60).any(|octets| octets == [0x55; 60]) {
             assert!(
-                world.kernels_and_links.answered_endpoints.contains(&place),
+                world.network_behaviour.answered_endpoints.contains(&place),
                 "{place} has got data before it has answered"
             );
-            world.kernels_and_links.last_data_destination = Some(place);
-            world.kernels_and_links.data_count += 1;
+            world.network_behaviour.last_data_destination = Some(place);
+            world.network_behaviour.data_count += 1;
         }
-        if !world.kernels_and_links.true_endpoints.contains(&place) {
+        if !world.network_behaviour.reachable_endpoints.contains(&place) {
             return;
         }
         let reply = match place {
             Endpoint::Ipv6(_) => echo_reply_to(&packet).map(Input::Packet),
             _ => icmpv6::answer_echo_request(&packet).map(|packet| Input::Datagram {
-                local: endpoint(AGENT_UDP),
+                local: parse_endpoint(HOME_AGENT_UDP_ENDPOINT),
                 remote: place,
                 traffic_class: 0,
                 packet,
             }),
         };
         if let Some(reply) = reply {
-            world.kernels_and_links.answered_endpoints.insert(place);
-            world.send_now(HOME_AGENT, reply);
+            world.network_behaviour.answered_endpoints.insert(place);
+            world.send_now(HOME_AGENT_INDEX, reply);
         }
     }
 
@@ -464,9 +487,9 @@ impl NetworkBehaviour for AttackedNetwork {
     fn handle_refusal(&mut self, _: &str) {}
 }
 
-const AGENT_UDP: &str = "udp:198.51.100.2:4191";
+const HOME_AGENT_UDP_ENDPOINT: &str = "udp:198.51.100.2:4191";
 
-fn endpoint(text: &str) -> Endpoint {
+fn parse_endpoint(text: &str) -> Endpoint {
     text.parse().expect("an endpoint")
 }
 
@@ -487,7 +510,7 @@ impl AttackedWorld {
         }
         let siege = AttackedNetwork {
             config: config.clone(),
-            true_endpoints: true_places.iter().map(|place| endpoint(place)).collect(),
+            reachable_endpoints: true_places.iter().map(|place| parse_endpoint(place)).collect(),
             answered_endpoints: BTreeSet::new(),
             last_data_destination: None,
             data_count: 0,
@@ -499,29 +522,32 @@ impl AttackedWorld {
 
     fn register_attacker(&mut self) {
         let home_link =
-            self.kernels_and_links.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone());
+            self.network_behaviour.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone());
         if let Some(home_link) = home_link {
             self.pass_recorded_input(
-                HOME_AGENT,
+                HOME_AGENT_INDEX,
                 Input::Interface(interface(&home_link, AGENT_ADDRESS, true)),
             );
         }
     }
 
     fn restart_agent(&mut self, seed: u64) {
-        let kept = self.stations[HOME_AGENT].nemo().persistent_state(self.now, self.wall_time());
+        let kept = self.stations[HOME_AGENT_INDEX].nemo().persistent_state(self.now, self.wall_time());
         let text = serde_json::to_string(&kept).expect("a state");
         let kept = serde_json::from_str(&text).expect("a state");
-        self.restart_station(HOME_AGENT, self.kernels_and_links.config.clone(), kept, seed);
+        self.restart_station(HOME_AGENT_INDEX, self.network_behaviour.config.clone(), kept, seed);
         self.register_attacker();
     }
 
     /// Sends a packet to the mobile network, and returns the outer destination with which it leaves the home
     /// agent.
     fn send_and_get_destination(&mut self, destination: &str) -> Option<Endpoint> {
-        self.kernels_and_links.last_data_destination = None;
-        self.pass_recorded_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, destination)));
-        self.kernels_and_links.last_data_destination
+        self.network_behaviour.last_data_destination = None;
+        self.pass_recorded_input(
+            HOME_AGENT_INDEX,
+            Input::Packet(data_packet_between(CORRESPONDENT_ADDRESS, destination)),
+        );
+        self.network_behaviour.last_data_destination
     }
 
     /// Sends a Binding Update from an address, inside UDP if the address is an IPv4 address.
@@ -538,9 +564,14 @@ impl AttackedWorld {
         .emit();
         let input = match ipv6 {
             Some(_) => Input::Packet(packet),
-            None => Input::Datagram { local: endpoint(AGENT_UDP), remote: from, traffic_class: 0, packet },
+            None => Input::Datagram {
+                local: parse_endpoint(HOME_AGENT_UDP_ENDPOINT),
+                remote: from,
+                traffic_class: 0,
+                packet,
+            },
         };
-        self.pass_recorded_input(HOME_AGENT, input);
+        self.pass_recorded_input(HOME_AGENT_INDEX, input);
     }
 }
 
@@ -562,12 +593,12 @@ fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
         let mut besieged = AttackedWorld::new(&places[..1], None);
         for (sequence, place) in (1..).zip(places) {
             besieged.send_binding_update(
-                endpoint(place),
+                parse_endpoint(place),
                 MobilityHeaderBuilder::binding_update(sequence, update_flags(false), 150),
             );
         }
         for _ in 0..49 {
-            assert_eq!(besieged.send_and_get_destination(HOST_ADDRESS), Some(endpoint(places[0])));
+            assert_eq!(besieged.send_and_get_destination(HOST_ADDRESS), Some(parse_endpoint(places[0])));
             besieged.run_for(Duration::from_millis(100));
         }
         besieged.run_for(Duration::from_millis(100));
@@ -585,7 +616,7 @@ fn home_agent_uses_old_path_for_five_seconds_while_new_address_is_silent() {
         // address.
         for sequence in 3..20 {
             besieged.send_binding_update(
-                endpoint(places[1]),
+                parse_endpoint(places[1]),
                 MobilityHeaderBuilder::binding_update(sequence, update_flags(false), 150),
             );
             assert_eq!(besieged.send_and_get_destination(HOST_ADDRESS), None);
@@ -616,7 +647,7 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
         let mut besieged = AttackedWorld::new(&TRUE_ENDPOINTS, [None, Some("h0")][seed as usize % 2]);
         let place = |rng: &mut Rng| {
             let places = if rng.is_true_with_probability(0.5) { TRUE_ENDPOINTS } else { FALSE_ENDPOINTS };
-            endpoint(places[rng.number_below(places.len() as u64) as usize])
+            parse_endpoint(places[rng.number_below(places.len() as u64) as usize])
         };
         for sequence in 1..=1_500 {
             let from = place(&mut rng);
@@ -678,14 +709,14 @@ fn silent_care_of_address_gets_no_data_over_random_registrations() {
                 besieged.send_and_get_destination(HOST_ADDRESS);
             }
             if rng.is_true_with_probability(0.03) {
-                if let Some(agent) = &mut besieged.kernels_and_links.config.home_agent {
+                if let Some(agent) = &mut besieged.network_behaviour.config.home_agent {
                     agent.max_lifetime = Duration::from_secs(300 + rng.number_below(300));
                 }
-                besieged.reconfigure_station(HOME_AGENT, besieged.kernels_and_links.config.clone());
+                besieged.reconfigure_station(HOME_AGENT_INDEX, besieged.network_behaviour.config.clone());
                 besieged.send_and_get_destination(HOST_ADDRESS);
             }
         }
-        data_count += besieged.kernels_and_links.data_count;
+        data_count += besieged.network_behaviour.data_count;
     }
     println!("{data_count} packets to places that have answered, {restarts} restarts");
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
@@ -710,8 +741,8 @@ fn care_of_test_tokens_do_not_repeat_after_home_agent_is_reconfigured() {
                 mobility_header: &mut builder.finish(),
             }
             .emit();
-            besieged.pass_input(HOME_AGENT, Input::Packet(packet));
-            for output in std::iter::from_fn(|| besieged.stations[HOME_AGENT].poll_output()) {
+            besieged.pass_input(HOME_AGENT_INDEX, Input::Packet(packet));
+            for output in std::iter::from_fn(|| besieged.stations[HOME_AGENT_INDEX].poll_output()) {
                 if let Output::Nemo(NemoOutput::Packet(packet)) = output
                     && packet.len() == 96
                 {
@@ -720,7 +751,7 @@ fn care_of_test_tokens_do_not_repeat_after_home_agent_is_reconfigured() {
             }
         }
         for config in [StationConfig::default(), config_without_key(true)] {
-            besieged.reconfigure_station(HOME_AGENT, config);
+            besieged.reconfigure_station(HOME_AGENT_INDEX, config);
         }
         besieged.run_for(Duration::from_secs(100));
     }

@@ -12,16 +12,16 @@ use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_wire::ipv6::{Header, protocol};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
-    CORRESPONDENT, HOST_ADDRESS, WALL_TIME, address, agent_config, data_packet_between, interface,
+    CORRESPONDENT_ADDRESS, HOST_ADDRESS, WALL_TIME, address, agent_config, data_packet_between, interface,
     router_config,
 };
 
-const AGENT: &str = "udp:198.51.100.2:4191";
-const ROUTER: &str = "udp:10.0.0.10:4191";
+const HOME_AGENT_ENDPOINT: &str = "udp:198.51.100.2:4191";
+const ROUTER_ENDPOINT: &str = "udp:10.0.0.10:4191";
 /// Address and port that the router has behind the NAT.
 const NAT_ENDPOINT: &str = "udp:192.0.2.77:40001";
 
-fn endpoint(text: &str) -> Endpoint {
+fn parse_endpoint(text: &str) -> Endpoint {
     text.parse().expect("an endpoint")
 }
 
@@ -42,21 +42,23 @@ impl NetworkBehaviour for NatNetwork {
     fn handle_output(world: &mut NatWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => {
-                world.kernels_and_links.decapsulated_packets.push((from, packet))
+                world.network_behaviour.decapsulated_packets.push((from, packet))
             }
             Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
                 // The NAT rewrites the router's address, and accepts packets only for its own mapping.
-                let there = [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][from];
-                if (local, remote) == (endpoint(there.0), endpoint(there.1)) {
+                let there =
+                    [(HOME_AGENT_ENDPOINT, NAT_ENDPOINT), (ROUTER_ENDPOINT, HOME_AGENT_ENDPOINT)][from];
+                if (local, remote) == (parse_endpoint(there.0), parse_endpoint(there.1)) {
                     let to = 1 - from;
-                    world.kernels_and_links.packets_on_wire.push((to, packet.clone()));
-                    let seen = [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][to];
+                    world.network_behaviour.packets_on_wire.push((to, packet.clone()));
+                    let seen =
+                        [(HOME_AGENT_ENDPOINT, NAT_ENDPOINT), (ROUTER_ENDPOINT, HOME_AGENT_ENDPOINT)][to];
                     world.send_now(to, datagram_input(seen, packet));
                 }
             }
             Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
                 if let ForwardingEntry::Socket(socket) = &*entry {
-                    world.kernels_and_links.sockets[from].push(socket.local.to_string());
+                    world.network_behaviour.sockets[from].push(socket.local.to_string());
                 }
             }
             _ => {}
@@ -77,7 +79,7 @@ impl NatWorld {
             [agent, router].map(|config| station_at_time_zero(config, 7)),
             NatNetwork::default(),
         );
-        assert!(world.kernels_and_links.packets_on_wire.is_empty());
+        assert!(world.network_behaviour.packets_on_wire.is_empty());
         let ipv4 = |text: &str| -> std::net::Ipv4Addr { text.parse().expect("an address") };
         let uplink = Interface {
             addresses: Vec::new(),
@@ -100,7 +102,7 @@ impl NatWorld {
     /// Returns the packets that have come out of a tunnel, without path MTU probes.
     fn arrived_data(&self) -> Vec<(usize, Vec<u8>)> {
         let data = self
-            .kernels_and_links
+            .network_behaviour
             .decapsulated_packets
             .iter()
             .filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
@@ -109,22 +111,24 @@ impl NatWorld {
 }
 
 fn datagram_input((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
-    Input::Datagram { local: endpoint(local), remote: endpoint(remote), traffic_class: 0, packet }
+    Input::Datagram { local: parse_endpoint(local), remote: parse_endpoint(remote), traffic_class: 0, packet }
 }
 
 #[test]
 fn tunnelled_packets_pass_nat_in_both_directions() {
     let mut world = NatWorld::registered_world();
-    assert_eq!(world.kernels_and_links.sockets[0], ["198.51.100.2", AGENT]);
-    assert_eq!(world.kernels_and_links.sockets[1], ["10.0.0.10", ROUTER]);
+    assert_eq!(world.network_behaviour.sockets[0], ["198.51.100.2", HOME_AGENT_ENDPOINT]);
+    assert_eq!(world.network_behaviour.sockets[1], ["10.0.0.10", ROUTER_ENDPOINT]);
     let tunnels = world.stations[0].nemo().tunnel_status();
     assert_eq!(
         tunnels.iter().map(|((_, remote), t)| (*remote, t.mtu)).collect::<Vec<_>>(),
-        [(endpoint(NAT_ENDPOINT), 1472)]
+        [(parse_endpoint(NAT_ENDPOINT), 1472)]
     );
-    for (from, source, destination) in [(1, HOST_ADDRESS, CORRESPONDENT), (0, CORRESPONDENT, HOST_ADDRESS)] {
+    for (from, source, destination) in
+        [(1, HOST_ADDRESS, CORRESPONDENT_ADDRESS), (0, CORRESPONDENT_ADDRESS, HOST_ADDRESS)]
+    {
         let packet = data_packet_between(source, destination);
-        world.kernels_and_links.decapsulated_packets.clear();
+        world.network_behaviour.decapsulated_packets.clear();
         world.feed_datagram(from, Input::Packet(packet.clone()));
         assert_eq!(world.arrived_data(), [(1 - from, packet)]);
     }
@@ -230,11 +234,13 @@ fn ipv4_table_follows_the_lease_of_its_uplink_and_is_removed_with_it() {
 #[test]
 fn tunnel_packets_of_unknown_senders_are_dropped() {
     let mut world = NatWorld::registered_world();
-    for (from, source, destination) in [(1, HOST_ADDRESS, CORRESPONDENT), (0, CORRESPONDENT, HOST_ADDRESS)] {
+    for (from, source, destination) in
+        [(1, HOST_ADDRESS, CORRESPONDENT_ADDRESS), (0, CORRESPONDENT_ADDRESS, HOST_ADDRESS)]
+    {
         world.feed_datagram(from, Input::Packet(data_packet_between(source, destination)));
     }
-    world.kernels_and_links.decapsulated_packets.clear();
-    let seen = world.kernels_and_links.packets_on_wire.clone();
+    world.network_behaviour.decapsulated_packets.clear();
+    let seen = world.network_behaviour.packets_on_wire.clone();
     assert!(seen.len() >= 4, "a registration and two packets");
     let mut rng = Rng::new(1);
     for round in 0..20_000 {
@@ -247,12 +253,17 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
         if rng.number_below(4) == 0 {
             packet.truncate(rng.number_below(packet.len() as u64 + 1) as usize);
         }
-        let ends = [(AGENT, "udp:192.0.2.77:40002"), (ROUTER, "udp:203.0.113.5:4191")][*to];
-        let before = world.kernels_and_links.decapsulated_packets.len();
+        let ends =
+            [(HOME_AGENT_ENDPOINT, "udp:192.0.2.77:40002"), (ROUTER_ENDPOINT, "udp:203.0.113.5:4191")][*to];
+        let before = world.network_behaviour.decapsulated_packets.len();
         let is_stranger = round % 2 == 0;
-        let ends = if is_stranger { ends } else { [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][*to] };
+        let ends = if is_stranger {
+            ends
+        } else {
+            [(HOME_AGENT_ENDPOINT, NAT_ENDPOINT), (ROUTER_ENDPOINT, HOME_AGENT_ENDPOINT)][*to]
+        };
         world.feed_datagram(*to, datagram_input(ends, packet));
-        let passed = world.kernels_and_links.decapsulated_packets.split_off(before);
+        let passed = world.network_behaviour.decapsulated_packets.split_off(before);
         // The outer addresses of these packets are right, so their inner addresses decide whether the station
         // accepts or drops them.
         for (at, packet) in passed {
@@ -267,8 +278,8 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
         }
     }
     // After the attackers' messages the station still forwards as before.
-    let packet = data_packet_between(HOST_ADDRESS, CORRESPONDENT);
-    world.kernels_and_links.decapsulated_packets.clear();
+    let packet = data_packet_between(HOST_ADDRESS, CORRESPONDENT_ADDRESS);
+    world.network_behaviour.decapsulated_packets.clear();
     world.feed_datagram(1, Input::Packet(packet.clone()));
     assert_eq!(world.arrived_data(), [(0, packet)]);
 }

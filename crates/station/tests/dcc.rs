@@ -21,9 +21,9 @@ use carnet_wire::geonet::{
 use common::WALL_TIME;
 use common::world::{NetworkBehaviour, station_at_time_zero};
 
-const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+const STATION_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 /// Index of the only station in the world.
-const STATION: usize = 0;
+const STATION_INDEX: usize = 0;
 
 /// A radio channel with one station only, and the frames that this station has sent.
 struct SingleStationChannel {
@@ -43,17 +43,17 @@ impl NetworkBehaviour for SingleStationChannel {
     fn handle_output(world: &mut ChannelWorld, _: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
-                let [_, _, source @ ..] = world.kernels_and_links.address.0.to_be_bytes();
+                let [_, _, source @ ..] = world.network_behaviour.address.0.to_be_bytes();
                 assert_eq!(frame.source, source);
                 world
-                    .kernels_and_links
+                    .network_behaviour
                     .sent_frames
                     .push((world.now, *frame.packet.last().expect("a packet")));
-                world.kernels_and_links.frame_profiles.push(frame.profile);
-                world.kernels_and_links.frame_lifetimes.push(Lifetime(frame.packet[2]).duration());
+                world.network_behaviour.frame_profiles.push(frame.profile);
+                world.network_behaviour.frame_lifetimes.push(Lifetime(frame.packet[2]).duration());
             }
             Output::Nemo(NemoOutput::Event(Event::Warning { message })) => {
-                world.kernels_and_links.warnings.push(message)
+                world.network_behaviour.warnings.push(message)
             }
             _ => {}
         }
@@ -70,7 +70,7 @@ impl ChannelWorld {
         facilities: Option<FacilitiesSettings>,
         security: Option<Box<dyn SecurityEntity>>,
     ) -> ChannelWorld {
-        let address = GnAddress::new(false, StationType::PassengerCar, MAC);
+        let address = GnAddress::new(false, StationType::PassengerCar, STATION_MAC);
         let settings = GeonetSettings {
             // A long interval keeps the station from sending beacons, because each single-hop broadcast
             // restarts the beacon timer.
@@ -96,9 +96,9 @@ impl ChannelWorld {
         world.set_standing_position(488_375_000);
         // Wait until the station has sent the packets of its start.
         world.run_for(Duration::from_secs(10));
-        world.kernels_and_links.sent_frames.clear();
-        world.kernels_and_links.frame_lifetimes.clear();
-        world.kernels_and_links.frame_profiles.clear();
+        world.network_behaviour.sent_frames.clear();
+        world.network_behaviour.frame_lifetimes.clear();
+        world.network_behaviour.frame_profiles.clear();
         world
     }
 
@@ -111,7 +111,7 @@ impl ChannelWorld {
             speed: 0,
             heading: 0,
         };
-        self.pass_recorded_input(STATION, Input::Position(position));
+        self.pass_recorded_input(STATION_INDEX, Input::Position(position));
     }
 
     fn send_packet(&mut self, traffic_class: u8, lifetime_ms: u64, content: u8) {
@@ -124,11 +124,11 @@ impl ChannelWorld {
             hop_limit: None,
             payload: vec![content],
         };
-        self.pass_recorded_input(STATION, Input::Geonet(request));
+        self.pass_recorded_input(STATION_INDEX, Input::Geonet(request));
     }
 
     fn counter_value(&self, name: &str) -> u64 {
-        self.counter(STATION, name)
+        self.counter(STATION_INDEX, name)
     }
 
     /// Lets the station drive so fast that its movement causes a CAM every 100 ms. `tenths` is the duration
@@ -136,7 +136,7 @@ impl ChannelWorld {
     fn drive_under_load(&mut self, tenths: u16, busy: u16, mut often: impl FnMut(&mut ChannelWorld)) {
         for tenth in 0..i32::from(tenths) {
             self.set_standing_position(488_375_000 + 1000 * tenth);
-            self.pass_recorded_input(STATION, Input::ChannelBusy(busy));
+            self.pass_recorded_input(STATION_INDEX, Input::ChannelBusy(busy));
             often(self);
             self.run_for(Duration::from_millis(100));
         }
@@ -144,7 +144,7 @@ impl ChannelWorld {
 
     /// Returns the last octet of each packet sent since `start`, with its time in milliseconds after `start`.
     fn sent_since(&mut self, start: Time) -> Vec<(u128, u8)> {
-        let sent = std::mem::take(&mut self.kernels_and_links.sent_frames).into_iter();
+        let sent = std::mem::take(&mut self.network_behaviour.sent_frames).into_iter();
         sent.map(|(at, content)| (at.saturating_since(start).as_millis(), content)).collect()
     }
 }
@@ -160,18 +160,18 @@ fn dcc_gate_releases_waiting_packets_in_order_of_their_profiles() {
     // Packets without a traffic class have class 0.
     assert_eq!(world.sent_since(start), [(0, 30), (100, 10), (200, 20), (300, 21), (400, 1)]);
     // The frames carry the profile of their traffic class.
-    assert_eq!(world.kernels_and_links.frame_profiles, [3, 1, 2, 2, 3].map(Some));
+    assert_eq!(world.network_behaviour.frame_profiles, [3, 1, 2, 2, 3].map(Some));
     // Ten times a second, the radio reports a channel load of 90 %.
     for _ in 0..10 {
-        world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+        world.pass_recorded_input(STATION_INDEX, Input::ChannelBusy(900));
         world.run_for(Duration::from_millis(100));
     }
-    let gate = world.stations[STATION].congestion_gate().expect("a gate");
+    let gate = world.stations[STATION_INDEX].congestion_gate().expect("a gate");
     assert_eq!(
         (gate.reactive_state_name(), gate.busy_ratio_reading(world.now).map(|(_, ratio)| ratio)),
         (Some("restrictive"), Some(0.9))
     );
-    let counters = world.stations[STATION].counters();
+    let counters = world.stations[STATION_INDEX].counters();
     let named = |name: &str| counters.iter().find(|(counter, _)| counter == name).map(|(_, count)| *count);
     assert_eq!((named("geonet.dcc.sent.dp2"), named("geonet.dcc.held")), (Some(2), Some(4)));
     assert_eq!((named("geonet.dcc.sent.dp0"), named("geonet.dcc.stale")), (Some(0), Some(0)));
@@ -186,7 +186,7 @@ fn gate_drops_packet_that_waits_beyond_its_lifetime() {
     world.send_packet(2, 60_000, 3);
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.sent_since(start), [(0, 1), (100, 3)]);
-    let counters = world.stations[STATION].congestion_gate().expect("a gate").counters();
+    let counters = world.stations[STATION_INDEX].congestion_gate().expect("a gate").counters();
     assert_eq!(counters.dropped(DccDrop::LifetimeExpired), 1);
 }
 
@@ -196,7 +196,7 @@ fn reset_station_has_no_waiting_packets() {
     let start = world.now;
     world.send_packet(2, 60_000, 1);
     world.send_packet(2, 60_000, 2);
-    world.pass_recorded_input(STATION, Input::Command(Command::ResetGeonet));
+    world.pass_recorded_input(STATION_INDEX, Input::Command(Command::ResetGeonet));
     world.run_for(Duration::from_secs(1));
     assert!(world.sent_since(start).iter().all(|(_, content)| *content != 2));
 }
@@ -209,11 +209,12 @@ fn station_without_gate_sends_at_once_and_refuses_channel_reports() {
         world.send_packet(2, 60_000, content);
     }
     assert_eq!(world.sent_since(start).len(), 20);
-    assert_eq!(world.kernels_and_links.frame_profiles, [None; 20]);
-    let refused = world.try_recorded_input(STATION, Input::ChannelBusy(1)).expect_err("no gate");
+    assert_eq!(world.network_behaviour.frame_profiles, [None; 20]);
+    let refused = world.try_recorded_input(STATION_INDEX, Input::ChannelBusy(1)).expect_err("no gate");
     assert!(refused.contains("no [geonet.dcc]"), "{refused}");
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
-    let refused = world.try_recorded_input(STATION, Input::ChannelBusy(1001)).expect_err("more than always");
+    let refused =
+        world.try_recorded_input(STATION_INDEX, Input::ChannelBusy(1001)).expect_err("more than always");
     assert!(refused.contains("1001") && refused.contains("0 to 1000"), "{refused}");
 }
 
@@ -274,7 +275,7 @@ fn dcc_wait_reduces_lifetime_and_single_hop_packet_waits_a_second() {
         world.send_packet(2, 1000, content);
     }
     world.run_for(Duration::from_secs(1));
-    assert_eq!(world.kernels_and_links.frame_lifetimes, [1000, 900, 800, 700].map(Duration::from_millis));
+    assert_eq!(world.network_behaviour.frame_lifetimes, [1000, 900, 800, 700].map(Duration::from_millis));
     let mut world =
         ChannelWorld::new(Some(dcc::GateConfig { queue_length: 20, ..dcc::GateConfig::default() }));
     for content in 0..15 {
@@ -283,7 +284,7 @@ fn dcc_wait_reduces_lifetime_and_single_hop_packet_waits_a_second() {
     world.run_for(Duration::from_secs(5));
     assert_eq!(
         (
-            world.kernels_and_links.sent_frames.len(),
+            world.network_behaviour.sent_frames.len(),
             world.counter_value("geonet.dcc.dropped.lifetime_expired")
         ),
         (10, 5)
@@ -309,7 +310,7 @@ fn traffic_class_of_forwarded_packet_does_not_raise_its_priority() {
     packet.common.traffic_class = TrafficClass { id: 1, ..TrafficClass::default() };
     let frame =
         Frame { source: [2, 0, 0, 0, 0, 9], destination: [255; 6], profile: None, packet: packet.emit() };
-    world.pass_recorded_input(STATION, Input::Frame(frame));
+    world.pass_recorded_input(STATION_INDEX, Input::Frame(frame));
     world.send_packet(2, 60_000, 2);
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.sent_since(start), [(0, 1), (100, 2), (200, 99)]);
@@ -321,7 +322,7 @@ fn traffic_class_of_forwarded_packet_does_not_raise_its_priority() {
 fn packet_forwarded_by_another_station_leaves_the_queue() {
     for (copy, expected) in [(false, vec![(0, 1), (1000, 99)]), (true, vec![(0, 1)])] {
         let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
-        world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+        world.pass_recorded_input(STATION_INDEX, Input::ChannelBusy(900));
         world.run_for(Duration::from_millis(100));
         let start = world.now;
         // A packet of this station closes the gate for a second. The contention for the next packet ends
@@ -352,18 +353,18 @@ fn packet_forwarded_by_another_station_leaves_the_queue() {
             profile: None,
             packet: packet.emit(),
         };
-        world.pass_recorded_input(STATION, Input::Frame(frame(9, &packet)));
+        world.pass_recorded_input(STATION_INDEX, Input::Frame(frame(9, &packet)));
         for _ in 0..5 {
-            world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+            world.pass_recorded_input(STATION_INDEX, Input::ChannelBusy(900));
             world.run_for(Duration::from_millis(100));
         }
         assert_eq!(world.counter_value("geonet.dcc.held"), 1);
         packet.basic.remaining_hop_limit -= 1;
         if copy {
-            world.pass_recorded_input(STATION, Input::Frame(frame(8, &packet)));
+            world.pass_recorded_input(STATION_INDEX, Input::Frame(frame(8, &packet)));
         }
         for _ in 0..10 {
-            world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+            world.pass_recorded_input(STATION_INDEX, Input::ChannelBusy(900));
             world.run_for(Duration::from_millis(100));
         }
         assert_eq!(world.sent_since(start), expected);
@@ -377,8 +378,8 @@ fn address_change_drops_waiting_packets_of_the_old_address() {
     let start = world.now;
     world.send_packet(2, 60_000, 1);
     world.send_packet(2, 60_000, 2);
-    world.kernels_and_links.address = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 7]);
-    world.pass_recorded_input(STATION, Input::GeonetAddress(world.kernels_and_links.address.0));
+    world.network_behaviour.address = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 7]);
+    world.pass_recorded_input(STATION_INDEX, Input::GeonetAddress(world.network_behaviour.address.0));
     world.send_packet(2, 60_000, 3);
     world.run_for(Duration::from_secs(1));
     assert_eq!(world.sent_since(start), [(0, 1), (100, 3)]);
@@ -389,21 +390,24 @@ fn address_change_drops_waiting_packets_of_the_old_address() {
 fn end_of_channel_reports_is_logged_once() {
     let mut world = ChannelWorld::new(Some(dcc::GateConfig::default()));
     for _ in 0..2 {
-        world.pass_recorded_input(STATION, Input::ChannelBusy(900));
+        world.pass_recorded_input(STATION_INDEX, Input::ChannelBusy(900));
         world.run_for(Duration::from_secs(3));
     }
     assert_eq!(
-        (world.kernels_and_links.warnings.len(), world.counter_value("geonet.dcc.stale")),
+        (world.network_behaviour.warnings.len(), world.counter_value("geonet.dcc.stale")),
         (1, 2),
         "{:?}",
-        world.kernels_and_links.warnings
+        world.network_behaviour.warnings
     );
 }
 
 #[test]
 fn cam_rate_follows_dcc_gate() {
-    let mut world =
-        ChannelWorld::world_with(Some(dcc::GateConfig::default()), Some(common::passenger_car()), None);
+    let mut world = ChannelWorld::world_with(
+        Some(dcc::GateConfig::default()),
+        Some(common::facilities_of_passenger_car()),
+        None,
+    );
     for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
         // Drive until congestion control has reached its new state and the CAM interval of the previous state
         // has ended.
@@ -418,11 +422,14 @@ fn cam_rate_follows_dcc_gate() {
 
 #[test]
 fn newer_cam_replaces_waiting_cam() {
-    let mut world =
-        ChannelWorld::world_with(Some(dcc::GateConfig::default()), Some(common::passenger_car()), None);
+    let mut world = ChannelWorld::world_with(
+        Some(dcc::GateConfig::default()),
+        Some(common::facilities_of_passenger_car()),
+        None,
+    );
     world.drive_under_load(50, 100, |world| {
         world.send_packet(1, 1000, 1);
-        assert!(world.stations[STATION].congestion_gate().expect("a gate").queue_lengths()[2] <= 1);
+        assert!(world.stations[STATION_INDEX].congestion_gate().expect("a gate").queue_lengths()[2] <= 1);
     });
     assert!(world.counter_value("geonet.dcc.dropped.replaced") > 20);
 }

@@ -17,13 +17,13 @@ use carnet_its::sa::AnnouncedService;
 use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_station::io::{
-    ActionId, Command, DenmOrder, DenmWish, GeonetOutput, Input, Message, MessageKind, Output, Position,
+    ActionId, Command, DenmAction, DenmCommand, GeonetOutput, Input, Message, MessageKind, Output, Position,
     PositionQuality,
 };
 use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
 
-use common::passenger_car;
+use common::facilities_of_passenger_car;
 use common::world::NetworkBehaviour;
 
 const START_UNIX_MILLISECONDS: u64 = 1_800_000_000_000;
@@ -54,10 +54,10 @@ impl NetworkBehaviour for RadioLink {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => pair.send_now(1 - from, Input::Frame(frame)),
             Output::Geonet(GeonetOutput::Message(message)) if from == 1 => {
-                pair.kernels_and_links.received_messages.push(message)
+                pair.network_behaviour.received_messages.push(message)
             }
             Output::Geonet(GeonetOutput::Triggered(_)) | Output::Geonet(GeonetOutput::EventOver(_)) => {
-                pair.kernels_and_links.other_outputs.push(output)
+                pair.network_behaviour.other_outputs.push(output)
             }
             _ => {}
         }
@@ -67,8 +67,10 @@ impl NetworkBehaviour for RadioLink {
 impl StationPair {
     /// Returns two stations in range of each other.
     fn new(first: FacilitiesSettings) -> StationPair {
-        let stations =
-            [station_with_facilities(1, Some(first)), station_with_facilities(2, Some(passenger_car()))];
+        let stations = [
+            station_with_facilities(1, Some(first)),
+            station_with_facilities(2, Some(facilities_of_passenger_car())),
+        ];
         let mut pair = StationPair::with_stations(stations, RadioLink::default());
         pair.now = Time::from_secs(5);
         pair.set_position(1, 0);
@@ -91,13 +93,18 @@ impl StationPair {
     }
 
     fn take_cams(&mut self) -> Vec<Cam> {
-        let messages = std::mem::take(&mut self.kernels_and_links.received_messages);
+        let messages = std::mem::take(&mut self.network_behaviour.received_messages);
         let cams = messages.iter().filter(|message| message.kind == MessageKind::Cam);
         cams.map(|message| uper::decode(&message.octets).expect("a CAM")).collect()
     }
 
-    fn order_denm(&mut self, index: usize, wish: DenmWish, denm: &Denm) -> Result<Option<ActionId>, String> {
-        let order = DenmOrder {
+    fn order_denm(
+        &mut self,
+        index: usize,
+        wish: DenmAction,
+        denm: &Denm,
+    ) -> Result<Option<ActionId>, String> {
+        let order = DenmCommand {
             wish,
             denm: uper::encode(denm).expect("encodes"),
             repetition_duration_ms: None,
@@ -106,7 +113,7 @@ impl StationPair {
             traffic_class: None,
         };
         self.try_recorded_input(index, Input::Command(Command::Denm(order)))?;
-        Ok(self.kernels_and_links.other_outputs.drain(..).find_map(|output| match output {
+        Ok(self.network_behaviour.other_outputs.drain(..).find_map(|output| match output {
             Output::Geonet(GeonetOutput::Triggered(action)) => Some(action),
             _ => None,
         }))
@@ -135,7 +142,7 @@ fn low_frequency_of(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerL
 
 #[test]
 fn cam_contains_position_and_movement_of_vehicle() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
     pair.pass_recorded_input(0, Input::PositionQuality(quality));
@@ -163,7 +170,7 @@ fn cam_contains_position_and_movement_of_vehicle() {
     assert_eq!((high.speed.speed_value.0, high.heading.heading_value.0), (2000, 900));
     assert_eq!((high.vehicle_length.vehicle_length_value.0, high.vehicle_width.0), (43, 18));
     // The time in the CAM is the time of the position, in TAI as the standard requires.
-    let date = TimestampIts::of_date(wall_time_at(Time::from_millis(5900)));
+    let date = TimestampIts::from_wall_time(wall_time_at(Time::from_millis(5900)));
     assert_eq!(last.cam.generation_delta_time.0, date.0 as u16);
     let with_path = cams.iter().filter_map(low_frequency_of).next_back().expect("a low-frequency container");
     assert!(!with_path.path_history.0.is_empty());
@@ -177,7 +184,7 @@ fn cam_contains_position_and_movement_of_vehicle() {
 
 #[test]
 fn movement_from_application_is_valid_for_two_seconds() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     let mut cam = Cam::default();
     let HighFrequencyContainer::BasicVehicleContainerHighFrequency(told) =
         &mut cam.cam.cam_parameters.high_frequency_container
@@ -220,7 +227,7 @@ fn movement_from_application_is_valid_for_two_seconds() {
 
 #[test]
 fn cams_end_two_seconds_after_loss_of_position() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     pair.set_position(0, 0);
     pair.run_for(Duration::from_millis(100));
     pair.take_cams();
@@ -242,7 +249,7 @@ fn station_without_ca_service_still_receives_cams() {
     let mut pair = StationPair::new(FacilitiesSettings {
         sends_cams: false,
         station_id: Some(StationId(77)),
-        ..passenger_car()
+        ..facilities_of_passenger_car()
     });
     for step in 0..10 {
         pair.set_position(0, 5 * step);
@@ -255,24 +262,24 @@ fn station_without_ca_service_still_receives_cams() {
 
 #[test]
 fn event_is_sent_at_station_position_and_ends() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     pair.set_position(0, 0);
     pair.set_position(0, 40);
     let mut denm = Denm::default();
     denm.denm.situation = Some(SituationContainer::default());
     denm.denm.management.relevance_distance = Some(RelevanceDistance::LessThan500m);
-    let action = pair.order_denm(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    let action = pair.order_denm(0, DenmAction::Trigger, &denm).expect("told").expect("a name");
     assert_eq!(action, ActionId { originating_station_id: 1, sequence_number: 0 });
     assert_eq!(pair.event_count(), 1);
     let heard = pair
-        .kernels_and_links
+        .network_behaviour
         .received_messages
         .iter()
         .find(|message| message.kind == MessageKind::Denm)
         .expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
-    let detected = TimestampIts::of_date(wall_time_at(pair.now));
+    let detected = TimestampIts::from_wall_time(wall_time_at(pair.now));
     assert_eq!(told.denm.management.detection_time, detected);
     // The trace that leads to the event contains the path of the station.
     let traces = told.denm.location.expect("a location").traces.0;
@@ -283,27 +290,27 @@ fn event_is_sent_at_station_position_and_ends() {
         sequence_number: Default::default(),
     };
     for (index, wish, expected) in [
-        (1, DenmWish::Cancel, "event 1:0 does not belong to this station"),
-        (0, DenmWish::Negate, "event 1:0 belongs to this station"),
-        (1, DenmWish::Update, "event 1:0 does not exist, or it has ended"),
+        (1, DenmAction::Cancel, "event 1:0 does not belong to this station"),
+        (0, DenmAction::Negate, "event 1:0 belongs to this station"),
+        (1, DenmAction::Update, "event 1:0 does not exist, or it has ended"),
     ] {
         let refused = pair.order_denm(index, wish, &denm).expect_err("refused");
         assert!(refused.contains(expected), "{refused}");
     }
     pair.run_for(Duration::from_millis(50));
-    pair.order_denm(0, DenmWish::Update, &denm).expect("told");
+    pair.order_denm(0, DenmAction::Update, &denm).expect("told");
     assert_eq!((pair.event_count(), pair.counter(1, "facilities.denm.received")), (1, 2));
     pair.run_for(Duration::from_millis(50));
-    pair.order_denm(0, DenmWish::Cancel, &denm).expect("told");
+    pair.order_denm(0, DenmAction::Cancel, &denm).expect("told");
     assert_eq!((pair.event_count(), pair.counter(1, "facilities.denm.received")), (0, 3));
 }
 
 /// Triggers an event at the first station, and returns the location that the second station receives.
 fn received_location(pair: &mut StationPair, denm: &Denm) -> LocationContainer {
-    pair.kernels_and_links.received_messages.clear();
-    pair.order_denm(0, DenmWish::Trigger, denm).expect("told");
+    pair.network_behaviour.received_messages.clear();
+    pair.order_denm(0, DenmAction::Trigger, denm).expect("told");
     let heard = pair
-        .kernels_and_links
+        .network_behaviour
         .received_messages
         .iter()
         .find(|message| message.kind == MessageKind::Denm)
@@ -319,7 +326,7 @@ fn event_with_speed_or_heading_keeps_its_trace() {
     let heading = Some(Heading { heading_value: HeadingValue(900), ..Heading::default() });
     let without_points = Traces(vec![PathHistory::default()]);
     for (event_speed, event_position_heading) in [(speed, None), (None, heading), (speed, heading)] {
-        let mut pair = StationPair::new(passenger_car());
+        let mut pair = StationPair::new(facilities_of_passenger_car());
         pair.set_position(0, 0);
         pair.set_position(0, 40);
         let location = LocationContainer {
@@ -353,43 +360,43 @@ fn event_with_speed_or_heading_keeps_its_trace() {
 
 #[test]
 fn event_ends_by_negation_or_expiry() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     pair.set_position(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
     // Now the second station triggers an event. The applications of the first station have not subscribed to
     // events.
-    let action = pair.order_denm(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    let action = pair.order_denm(1, DenmAction::Trigger, &denm).expect("told").expect("a name");
     pair.run_for(Duration::from_secs(4));
     let over = |output: &Output| *output == Output::Geonet(GeonetOutput::EventOver(action));
     assert!(
-        pair.kernels_and_links.other_outputs.iter().any(over),
+        pair.network_behaviour.other_outputs.iter().any(over),
         "{:?}",
-        pair.kernels_and_links.other_outputs
+        pair.network_behaviour.other_outputs
     );
 
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(60);
     pair.set_position(0, 10);
     pair.set_position(1, 10);
-    pair.order_denm(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    pair.order_denm(0, DenmAction::Trigger, &denm).expect("told").expect("a name");
     assert_eq!(pair.event_count(), 1);
     denm.denm.management.action_id.originating_station_id = StationId(1);
-    pair.order_denm(1, DenmWish::Negate, &denm).expect("told");
+    pair.order_denm(1, DenmAction::Negate, &denm).expect("told");
     let sent = pair.counter(0, "facilities.dropped.own_message");
     assert_eq!(sent, 1, "its end is the originator's business");
 }
 
 #[test]
 fn station_without_facilities_refuses_events_and_ignores_messages() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     pair.stations[1] = station_with_facilities(2, None);
     pair.set_position(1, 0);
     pair.set_position(0, 0);
-    assert!(pair.kernels_and_links.received_messages.is_empty() && pair.stations[1].facilities().is_none());
+    assert!(pair.network_behaviour.received_messages.is_empty() && pair.stations[1].facilities().is_none());
     for input in [
         Input::Vehicle(uper::encode(&Cam::default()).expect("encodes")),
-        Input::Command(Command::Denm(DenmOrder {
-            wish: DenmWish::Trigger,
+        Input::Command(Command::Denm(DenmCommand {
+            wish: DenmAction::Trigger,
             denm: uper::encode(&Denm::default()).expect("encodes"),
             repetition_duration_ms: None,
             repetition_interval_ms: None,
@@ -405,7 +412,7 @@ fn station_without_facilities_refuses_events_and_ignores_messages() {
 
 #[test]
 fn event_with_too_large_area_is_refused_at_once() {
-    let mut pair = StationPair::new(passenger_car());
+    let mut pair = StationPair::new(facilities_of_passenger_car());
     pair.set_position(0, 0);
     let area = carnet_station::io::Area {
         shape: carnet_station::io::AreaShape::Circle,
@@ -415,8 +422,8 @@ fn event_with_too_large_area_is_refused_at_once() {
         distance_b: 0,
         angle: 0,
     };
-    let order = DenmOrder {
-        wish: DenmWish::Trigger,
+    let order = DenmCommand {
+        wish: DenmAction::Trigger,
         denm: uper::encode(&Denm::default()).expect("encodes"),
         repetition_duration_ms: None,
         repetition_interval_ms: None,
@@ -439,7 +446,7 @@ fn station_lists_services_while_they_are_announced() {
     let announcing = FacilitiesSettings {
         announced_services: vec![service.clone()],
         advertiser_name: Some("kiosk".into()),
-        ..passenger_car()
+        ..facilities_of_passenger_car()
     };
     let mut pair = StationPair::new(announcing);
     pair.set_position(0, 0);

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_cits::geonetworking::{echo, hops_taken};
+use carnet_cits::geonetworking::{echo, travelled_hops};
 use carnet_geonet::BROADCAST;
 use carnet_station::StationConfig;
 use carnet_station::io::{
@@ -43,7 +43,7 @@ impl NetworkBehaviour for NeighbourRadio {
                 }
             }
             Output::Geonet(GeonetOutput::Delivered(delivered)) => {
-                air.kernels_and_links.delivered_payloads.push((from, delivered))
+                air.network_behaviour.delivered_payloads.push((from, delivered))
             }
             _ => {}
         }
@@ -54,7 +54,7 @@ fn mac_of_station(index: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, (index + 1) as u8]
 }
 
-fn address(index: usize) -> u64 {
+fn gn_address_of_station(index: usize) -> u64 {
     GnAddress::new(false, StationType::PassengerCar, mac_of_station(index)).0
 }
 
@@ -62,7 +62,7 @@ impl RadioWorld {
     /// Returns a row of `count` stations, one every 800 m northwards.
     fn new(count: usize) -> RadioWorld {
         let station = |index| {
-            let settings = common::geonet_settings(GnAddress(address(index)));
+            let settings = common::geonet_settings(GnAddress(gn_address_of_station(index)));
             station_at_time_zero(
                 StationConfig { geonet: Some(settings), ..StationConfig::default() },
                 index as u64,
@@ -95,7 +95,7 @@ impl RadioWorld {
         next_header: u8,
         payload: Vec<u8>,
     ) {
-        self.kernels_and_links.delivered_payloads.clear();
+        self.network_behaviour.delivered_payloads.clear();
         let request = GeonetRequest {
             transport,
             next_header,
@@ -114,11 +114,19 @@ impl RadioWorld {
 fn gnping_over_three_hops_reports_three_hops() {
     let mut air = RadioWorld::new(4);
     let request = echo::EchoMessage { is_reply: false, hop_count: 0, identifier: 7, sequence: 1 };
-    air.request_payload(0, GeonetTransport::GeoUnicast(address(3)), echo::BTP_B_NEXT_HEADER, request.emit());
-    let [(0, reply)] = &air.kernels_and_links.delivered_payloads[..] else {
-        panic!("{:?}", air.kernels_and_links.delivered_payloads)
+    air.request_payload(
+        0,
+        GeonetTransport::GeoUnicast(gn_address_of_station(3)),
+        echo::BTP_B_NEXT_HEADER,
+        request.emit(),
+    );
+    let [(0, reply)] = &air.network_behaviour.delivered_payloads[..] else {
+        panic!("{:?}", air.network_behaviour.delivered_payloads)
     };
-    assert_eq!((reply.source, reply.kind, hops_taken(reply)), (address(3), GnPacketType::Guc, 3));
+    assert_eq!(
+        (reply.source, reply.kind, travelled_hops(reply)),
+        (gn_address_of_station(3), GnPacketType::Guc, 3)
+    );
     let echo = echo::EchoMessage::parse(&reply.payload).expect("an echo");
     assert_eq!(echo, echo::EchoMessage { is_reply: true, hop_count: 3, ..request });
 }
@@ -136,14 +144,14 @@ fn broadcast_reaches_only_stations_in_area() {
     };
     air.request_payload(0, GeonetTransport::GeoBroadcast(area), 0, vec![1, 2, 3]);
     let mut reached: Vec<usize> =
-        air.kernels_and_links.delivered_payloads.iter().map(|(index, _)| *index).collect();
+        air.network_behaviour.delivered_payloads.iter().map(|(index, _)| *index).collect();
     reached.sort_unstable();
     assert_eq!(reached, [3, 4]);
     assert!(
-        air.kernels_and_links
+        air.network_behaviour
             .delivered_payloads
             .iter()
-            .all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0))
+            .all(|(_, d)| d.payload == [1, 2, 3] && d.source == gn_address_of_station(0))
     );
 }
 
@@ -152,7 +160,7 @@ fn broadcast_reaches_only_stations_in_area() {
 fn unacknowledged_frame_takes_another_next_hop() {
     let mut air = RadioWorld::new(2);
     let request = GeonetRequest {
-        transport: GeonetTransport::GeoUnicast(address(1)),
+        transport: GeonetTransport::GeoUnicast(gn_address_of_station(1)),
         next_header: 0,
         store_carry_forward: false,
         traffic_class: 0,
@@ -165,14 +173,14 @@ fn unacknowledged_frame_takes_another_next_hop() {
         panic!("a frame")
     };
     assert_eq!(sent.destination, mac_of_station(1));
-    air.kernels_and_links.delivered_payloads.clear();
+    air.network_behaviour.delivered_payloads.clear();
     air.pass_recorded_input(0, Input::Unacknowledged(sent));
     let counters = air.stations[0].geonet().expect("GeoNetworking").counters();
     assert_eq!((counters.unacknowledged_frames, counters.rerouted_frames), (1, 1));
     assert!(
-        matches!(&air.kernels_and_links.delivered_payloads[..], [(1, delivered)] if delivered.payload == [1]),
+        matches!(&air.network_behaviour.delivered_payloads[..], [(1, delivered)] if delivered.payload == [1]),
         "{:?}",
-        air.kernels_and_links.delivered_payloads
+        air.network_behaviour.delivered_payloads
     );
 }
 
@@ -184,7 +192,7 @@ fn reset_clears_geonetworking_state() {
     assert_eq!(known(&air), 1);
     // Another station uses the address of this station, so this station changes its address.
     let pv = LongPositionVector {
-        address: GnAddress(address(0)),
+        address: GnAddress(gn_address_of_station(0)),
         timestamp: Timestamp(7),
         ..LongPositionVector::default()
     };
@@ -193,10 +201,10 @@ fn reset_clears_geonetworking_state() {
     let packet = Packet::new(extended, CommonNextHeader::Any, lifetime, 1, &[]).emit();
     let beacon = Frame { source: mac_of_station(7), profile: None, destination: BROADCAST, packet };
     air.pass_recorded_input(0, Input::Frame(beacon));
-    assert_ne!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
+    assert_ne!(air.stations[0].geonet().expect("GeoNetworking").address().0, gn_address_of_station(0));
     air.pass_recorded_input(0, Input::Command(Command::ResetGeonet));
     assert_eq!(known(&air), 0);
-    assert_eq!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
+    assert_eq!(air.stations[0].geonet().expect("GeoNetworking").address().0, gn_address_of_station(0));
     air.run_for(Duration::from_secs(5));
     assert_eq!(known(&air), 1, "beacons are heard and sent again");
     let refusal = station_at_time_zero(StationConfig::default(), 1).handle_input(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{
-    AreaCentreOrder, AreaOrder, AreaShape, Command, Frame, GeonetOutput, Input, Output, Position,
+    AreaCentreCommand, AreaCommand, AreaShape, Command, Frame, GeonetOutput, Input, Output, Position,
     VirtualFrame, VirtualLink,
 };
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
@@ -23,19 +23,21 @@ const START_TIME: Time = Time::from_secs(100);
 const A: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
-fn address(mac: [u8; 6]) -> GnAddress {
+fn gn_address_of_mac(mac: [u8; 6]) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, mac)
 }
 
 fn station_config(address: Option<GnAddress>) -> StationConfig {
-    let geonet =
-        GeonetSettings { ipv6_config: Some(common::geonet_ipv6()), ..common::geonet_settings(address) };
+    let geonet = GeonetSettings {
+        ipv6_config: Some(common::geonet_ipv6_config()),
+        ..common::geonet_settings(address)
+    };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 
 fn new_station(mac: [u8; 6]) -> Station {
     Station::new(
-        station_config(Some(address(mac))),
+        station_config(Some(gn_address_of_mac(mac))),
         PersistentState::default(),
         Rng::new(7),
         START_TIME,
@@ -72,7 +74,7 @@ fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
 }
 
 /// Passes the frames of one station to the other station, and returns the outputs of that station.
-fn carry_frames(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
+fn deliver_frames(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
     let frames = outputs.into_iter().filter_map(|output| match output {
         Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame),
         _ => None,
@@ -97,9 +99,9 @@ fn host_packet_leaves_virtual_interface_of_destination_station() {
         VirtualFrame { link: 0, destination: B, source: A, ether_type: 0x86dd, payload: data.clone() };
     // The first packet waits for the reply of the Location Service.
     let asked = feed_and_collect(&mut a, Input::VirtualFrame(frame));
-    let answered = carry_frames(asked, &mut b);
-    let sent = carry_frames(answered, &mut a);
-    let arrived = carry_frames(sent, &mut b);
+    let answered = deliver_frames(asked, &mut b);
+    let sent = deliver_frames(answered, &mut a);
+    let arrived = deliver_frames(sent, &mut b);
     let [Output::Geonet(GeonetOutput::Ipv6 { link: 0, destination, source, delivered })] = &arrived[..]
     else {
         panic!("{arrived:?}")
@@ -119,10 +121,10 @@ fn virtual_interfaces_follow_station_address() {
     let mut station =
         Station::new(station_config(None), PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME);
     assert_eq!(station.poll_output(), None);
-    let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(A).0));
+    let outputs = feed_and_collect(&mut station, Input::GeonetAddress(gn_address_of_mac(A).0));
     assert_eq!(created_links(&outputs)[0].address, A);
     // An operator or an address conflict changes the address of the station.
-    let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(B).0));
+    let outputs = feed_and_collect(&mut station, Input::GeonetAddress(gn_address_of_mac(B).0));
     let [link] = created_links(&outputs)[..] else { panic!("{outputs:?}") };
     assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local_address(B)));
     // The radio now carries only smaller frames.
@@ -169,7 +171,7 @@ fn station_answers_solicitations_and_knows_host_addresses() {
         payload: udp_packet(mine, group),
     };
     let sent = feed_and_collect(&mut liar, Input::VirtualFrame(lie));
-    let heard = carry_frames(sent, &mut station);
+    let heard = deliver_frames(sent, &mut station);
     assert!(
         !heard.iter().any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. }))),
         "{heard:?}"
@@ -180,19 +182,23 @@ fn station_answers_solicitations_and_knows_host_addresses() {
 /// earlier ones have arrived, up to the time limit.
 #[test]
 fn packets_that_overtook_others_wait_for_them() {
-    let mut config = station_config(Some(address(B)));
+    let mut config = station_config(Some(gn_address_of_mac(B)));
     if let Some(GeonetSettings { ipv6_config: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.reorder_wait = Duration::from_millis(50);
     }
     let mut b = Station::new(config, PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME);
     while b.poll_output().is_some() {}
     feed_and_collect(&mut b, position_input(0));
-    let place =
-        LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
+    let place = LongPositionVector {
+        address: gn_address_of_mac(A),
+        latitude: 488_375_000,
+        ..LongPositionVector::default()
+    };
     let data = udp_packet(addresses::link_local_address(A), addresses::link_local_address(B));
     // Returns a frame with this sequence number whose hop limits say that it came over `hops` hops.
     let frame = |sequence: u16, hops: u8| {
-        let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
+        let destination =
+            ShortPositionVector { address: gn_address_of_mac(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let mut packet = Packet::new(extended, CommonNextHeader::Ipv6, lifetime, 10, &data).emit();
@@ -263,18 +269,19 @@ fn sent_ipv6_packets(outputs: Vec<Output>) -> Vec<Vec<u8>> {
 fn receiver_knowing_sender(
     configure: impl FnOnce(&mut Ipv6Config),
 ) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
-    let mut settings = station_config(Some(address(B)));
+    let mut settings = station_config(Some(gn_address_of_mac(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6_config.as_mut()).expect("IPv6"));
     let mut b = Station::new(settings, PersistentState::default(), Rng::new(7), START_TIME, WALL_TIME);
     while b.poll_output().is_some() {}
     feed_and_collect(&mut b, position_input(0));
     let frame = |sequence: u16, hops: u8, data: &[u8]| {
         let source = LongPositionVector {
-            address: address(A),
+            address: gn_address_of_mac(A),
             latitude: 488_375_000,
             ..LongPositionVector::default()
         };
-        let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
+        let destination =
+            ShortPositionVector { address: gn_address_of_mac(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source, destination };
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let mut packet = Packet::new(extended, CommonNextHeader::Ipv6, lifetime, 10, data).emit();
@@ -360,9 +367,9 @@ fn packets_to_group_go_to_present_position_of_its_moving_area() {
         feed_and_collect(station, position_input(place));
     }
     let group: Ipv6Addr = "ff1e::42".parse().expect("an address");
-    let order = AreaOrder {
+    let order = AreaCommand {
         name: "convoy".into(),
-        around: AreaCentreOrder::Station(address(B).0),
+        around: AreaCentreCommand::Station(gn_address_of_mac(B).0),
         shape: AreaShape::Circle,
         distance_a: 300,
         distance_b: 0,
@@ -395,16 +402,16 @@ fn packets_to_group_go_to_present_position_of_its_moving_area() {
         station.counters().into_iter().find(|(known, _)| known == name).map(|(_, count)| count)
     };
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
-    let answered = carry_frames(asked, &mut b);
-    carry_frames(answered, &mut a);
+    let answered = deliver_frames(asked, &mut b);
+    deliver_frames(answered, &mut a);
     assert_eq!(send(&mut a), Some((21_008_000 + 1000, 300)));
 
-    let refused = |a: &mut Station, order: AreaOrder| {
+    let refused = |a: &mut Station, order: AreaCommand| {
         a.handle_input(START_TIME, WALL_TIME, Input::Command(Command::SetArea(order))).expect_err("refused")
     };
-    let local = AreaOrder { group: Some("ff02::42".parse().expect("an address")), ..order.clone() };
+    let local = AreaCommand { group: Some("ff02::42".parse().expect("an address")), ..order.clone() };
     assert_eq!(refused(&mut a, local), "ff02::42 is no multicast group with more than link scope");
-    let second = AreaOrder { name: "second".into(), ..order };
+    let second = AreaCommand { name: "second".into(), ..order };
     assert_eq!(refused(&mut a, second), "another area, \"convoy\", already has this multicast group");
     // The area of the group is removed: packets to the group now go to all stations in range.
     feed_and_collect(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
@@ -415,7 +422,7 @@ fn packets_to_group_go_to_present_position_of_its_moving_area() {
 /// Returns a station with this MAC address. `fragments` says whether it fragments and reassembles packets
 /// over GeoNetworking.
 fn fragmenting_station(mac: [u8; 6], fragments: bool) -> Station {
-    let mut config = station_config(Some(address(mac)));
+    let mut config = station_config(Some(gn_address_of_mac(mac)));
     if let Some(GeonetSettings { ipv6_config: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.fragments_large_packets = fragments;
     }
@@ -430,7 +437,7 @@ fn exchange_until_quiet(a: &mut Station, b: &mut Station, outputs: Vec<Output>) 
         let (frames, rest): (Vec<Output>, Vec<Output>) =
             outputs.into_iter().partition(|output| matches!(output, Output::Geonet(GeonetOutput::Frame(_))));
         said[usize::from(!from_a)].extend(rest);
-        outputs = carry_frames(frames, if from_a { b } else { a });
+        outputs = deliver_frames(frames, if from_a { b } else { a });
         from_a = !from_a;
     }
     said

@@ -65,7 +65,7 @@ impl DesiredEntries {
     }
 
     /// Returns the interfaces that have the mobile node's home address.
-    fn home_address_on(&self) -> Vec<&str> {
+    fn interfaces_with_home_address(&self) -> Vec<&str> {
         let addresses = self.0.iter().filter_map(|entry| match entry {
             ForwardingEntry::Address(own) if own.address == address(HOME_ADDRESS) => {
                 Some(own.interface.as_str())
@@ -103,7 +103,7 @@ fn mobile_node_sends_from_home_address_into_tunnel() {
         .expect("accepted");
     wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL]);
-    assert_eq!(wanted.home_address_on(), [TUNNEL_DEVICE]);
+    assert_eq!(wanted.interfaces_with_home_address(), [TUNNEL_DEVICE]);
     let into_tunnel = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
     let routes = wanted.routes_to(TABLE_TUNNEL, "::/0");
     let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
@@ -138,7 +138,7 @@ fn mobile_node_at_home_sends_by_home_link() {
     station.handle_input(Time::ZERO, WALL_TIME, Input::Packet(answer)).expect("accepted");
     wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_UPLINK]);
-    let mut on = wanted.home_address_on();
+    let mut on = wanted.interfaces_with_home_address();
     on.sort_unstable();
     assert_eq!(on, [TUNNEL_DEVICE, "w0"]);
     for destination in ["2001:db8:1::/64", "::/0"] {

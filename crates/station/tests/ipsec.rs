@@ -23,7 +23,7 @@ use common::{
     interface, router_config,
 };
 
-const PREFIX: &str = "2001:db8:a::/64";
+const MOBILE_NETWORK_PREFIX: &str = "2001:db8:a::/64";
 
 fn config_with_ipsec(mut config: StationConfig) -> StationConfig {
     if let Some(agent) = &mut config.home_agent {
@@ -72,7 +72,7 @@ impl NetworkBehaviour for SimulatedKernels {
         match output {
             Output::Nemo(NemoOutput::Protect { source, destination, label, message }) => {
                 let (source, destination) = (source.to_string(), destination.to_string());
-                let packet = match world.kernels_and_links.has_no_associations {
+                let packet = match world.network_behaviour.has_no_associations {
                     false => esp_packet(&source, &destination, label, &message),
                     true => ipv6_packet(&source, &destination, label, protocol::MOBILITY, &message),
                 };
@@ -92,16 +92,16 @@ impl NetworkBehaviour for SimulatedKernels {
                         .contains(&header.destination)
                     || who == 1 && header.destination == address(AGENT_ADDRESS)
                 {
-                    world.kernels_and_links.sent_packets.push(packet.clone());
+                    world.network_behaviour.sent_packets.push(packet.clone());
                     world.send_now(1 - who, Input::Packet(packet));
                 }
             }
             Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
                 if let ForwardingEntry::Rule(rule) = &*entry {
-                    world.kernels_and_links.rules.push((**rule).clone());
+                    world.network_behaviour.rules.push((**rule).clone());
                 }
             }
-            Output::Nemo(NemoOutput::Event(event)) => world.kernels_and_links.events.push(event),
+            Output::Nemo(NemoOutput::Event(event)) => world.network_behaviour.events.push(event),
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ impl NetworkBehaviour for SimulatedKernels {
 
 impl IpsecWorld {
     fn new() -> IpsecWorld {
-        let configs = [agent_config(&[PREFIX]), router_config(&[PREFIX])];
+        let configs = [agent_config(&[MOBILE_NETWORK_PREFIX]), router_config(&[MOBILE_NETWORK_PREFIX])];
         IpsecWorld::with_stations(
             configs.map(|config| station_at_time_zero(config_with_ipsec(config), 7)),
             SimulatedKernels::default(),
@@ -120,7 +120,7 @@ impl IpsecWorld {
     /// tunnel.
     fn take_protocols(&mut self) -> Vec<u8> {
         let all = self
-            .kernels_and_links
+            .network_behaviour
             .sent_packets
             .drain(..)
             .map(|packet| ExtensionHeaders::parse(&packet).expect("a packet").protocol);
@@ -155,7 +155,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
             header.is_ok_and(|it| it.destination == address(to))
                 && extensions.is_ok_and(|it| it.protocol == protocol::ESP)
         };
-        world.kernels_and_links.sent_packets.iter().find(is).expect("a message under ESP")
+        world.network_behaviour.sent_packets.iter().find(is).expect("a message under ESP")
     };
     let (update, acknowledgement) = (protected(AGENT_ADDRESS), protected(FIRST_CARE_OF_ADDRESS));
     let (header, extensions) =
@@ -181,7 +181,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     // The stations must have requested these policy rules, so that the kernels can apply IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
-        world.kernels_and_links.rules.iter().any(|rule| {
+        world.network_behaviour.rules.iter().any(|rule| {
             rule.table == table
                 && rule.from == host(from)
                 && rule.to == host(to)
@@ -191,10 +191,10 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     assert!(
         is(TABLE_PROTECTED_BY_IPSEC, "", AGENT_ADDRESS, protocol::ESP),
         "{:?}",
-        world.kernels_and_links.rules
+        world.network_behaviour.rules
     );
-    assert!(is(TABLE_CAPTURE, AGENT_ADDRESS, "", protocol::MOBILITY), "{:?}", world.kernels_and_links.rules);
-    assert!(is(TABLE_CAPTURE, AGENT_ADDRESS, "", protocol::ESP), "{:?}", world.kernels_and_links.rules);
+    assert!(is(TABLE_CAPTURE, AGENT_ADDRESS, "", protocol::MOBILITY), "{:?}", world.network_behaviour.rules);
+    assert!(is(TABLE_CAPTURE, AGENT_ADDRESS, "", protocol::ESP), "{:?}", world.network_behaviour.rules);
 }
 
 /// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option, also under ESP.
@@ -203,7 +203,7 @@ fn mobile_router_returns_home_with_esp_only() {
     let mut world = IpsecWorld::new();
     world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
-    world.kernels_and_links.sent_packets.clear();
+    world.network_behaviour.sent_packets.clear();
     world.pass_recorded_input(1, Input::Interface(interface("w0", "2001:db8:1::99", true)));
     world.run_for(Duration::from_secs(2));
     assert!(world.registered_addresses().is_empty(), "the router has de-registered");
@@ -213,7 +213,7 @@ fn mobile_router_returns_home_with_esp_only() {
         let is_plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         (extensions.protocol == protocol::ESP).then_some((header.source, header.destination, is_plain))
     };
-    let sent: Vec<_> = world.kernels_and_links.sent_packets.iter().filter_map(between).collect();
+    let sent: Vec<_> = world.network_behaviour.sent_packets.iter().filter_map(between).collect();
     assert_eq!(
         sent,
         [
@@ -232,20 +232,20 @@ fn mobile_router_returns_home_with_esp_only() {
 #[test]
 fn without_security_association_messages_are_dropped_and_logged() {
     let mut world = IpsecWorld::new();
-    world.kernels_and_links.has_no_associations = true;
+    world.network_behaviour.has_no_associations = true;
     world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     world.run_for(Duration::from_secs(10));
-    assert!(world.kernels_and_links.sent_packets.is_empty());
+    assert!(world.network_behaviour.sent_packets.is_empty());
     assert!(world.dropped_packets(1) > 1);
     let told =
         |event: &&Event| matches!(event, Event::Warning { message } if message.contains("IPsec policy"));
     assert_eq!(
-        world.kernels_and_links.events.iter().filter(told).count(),
+        world.network_behaviour.events.iter().filter(told).count(),
         1,
         "{:?}",
-        world.kernels_and_links.events
+        world.network_behaviour.events
     );
-    world.kernels_and_links.has_no_associations = false;
+    world.network_behaviour.has_no_associations = false;
     world.run_for(Duration::from_secs(40));
     assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
 }
@@ -324,7 +324,7 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
 #[test]
 fn router_under_ipsec_rejects_unprotected_acknowledgement() {
     let mut world = IpsecWorld::new();
-    world.kernels_and_links.has_no_associations = true;
+    world.network_behaviour.has_no_associations = true;
     world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     let before = world.dropped_packets(1);
     let mut message = MobilityHeaderBuilder::binding_acknowledgement(0, false, true, 0, 15).finish();
@@ -348,7 +348,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     world.pass_recorded_input(1, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     world.pass_recorded_input(1, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
     assert_eq!(world.registered_addresses(), [FIRST_CARE_OF_ADDRESS]);
-    world.kernels_and_links.events.clear();
+    world.network_behaviour.events.clear();
     let mut rng = Rng::new(30);
     let revocation = |kind, sequence| {
         MobilityHeaderBuilder::binding_revocation(kind, sequence, RevocationFlags::default())
@@ -396,7 +396,7 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
         }
     }
     let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
-    assert_eq!(world.kernels_and_links.events.iter().find(is_about_bindings), None);
+    assert_eq!(world.network_behaviour.events.iter().find(is_about_bindings), None);
     assert!(world.dropped_packets(0) > 0 && world.dropped_packets(1) > 0);
     // Both stations still communicate after the forged messages.
     world.pass_recorded_input(

@@ -56,7 +56,7 @@ fn vehicle_config(who: usize, authorization: Authorization) -> StationConfig {
             max_communication_range: RADIO_RANGE,
             ..Mib::default()
         },
-        ipv6_config: Some(common::geonet_ipv6()),
+        ipv6_config: Some(common::geonet_ipv6_config()),
         ..common::geonet_settings(GnAddress::new(false, StationType::PassengerCar, mac_of_vehicle(who)))
     });
     config.mnpp = Some(MnppSettings {
@@ -70,7 +70,7 @@ fn vehicle_config(who: usize, authorization: Authorization) -> StationConfig {
 }
 
 /// Index of the home agent's station; the stations of the two vehicles have the indices 0 and 1.
-const HOME_AGENT: usize = 2;
+const HOME_AGENT_INDEX: usize = 2;
 
 /// The radio, the Internet and the kernels. The second vehicle drives past the first.
 #[derive(Default)]
@@ -97,8 +97,8 @@ impl NetworkBehaviour for RadioAndInternet {
     fn handle_output(world: &mut NeighbourWorld, who: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.route_packet(who, packet),
-            Output::Nemo(NemoOutput::Forwarding(change)) if who != HOME_AGENT => {
-                let wanted = &mut world.kernels_and_links.kernel_entries[who];
+            Output::Nemo(NemoOutput::Forwarding(change)) if who != HOME_AGENT_INDEX => {
+                let wanted = &mut world.network_behaviour.kernel_entries[who];
                 match change {
                     EntryChange::Set(entry) => {
                         wanted.insert(format!("{:?}", entry.key()), ForwardingEntry::clone(&entry));
@@ -112,13 +112,13 @@ impl NetworkBehaviour for RadioAndInternet {
                 let group = frame.destination[0] & 1 != 0;
                 let other = 1 - who;
                 if who == 0 {
-                    world.kernels_and_links.overheard_frames.push(frame.clone());
+                    world.network_behaviour.overheard_frames.push(frame.clone());
                 }
-                let heard = !world.kernels_and_links.is_radio_broken
-                    && world.kernels_and_links.distance_east.abs() <= RADIO_RANGE;
+                let heard = !world.network_behaviour.is_radio_broken
+                    && world.network_behaviour.distance_east.abs() <= RADIO_RANGE;
                 if heard && (group || frame.destination == mac_of_vehicle(other)) {
                     world.send_now(other, Input::Frame(frame));
-                } else if world.kernels_and_links.reports_unacknowledged && !group {
+                } else if world.network_behaviour.reports_unacknowledged && !group {
                     world.send_now(who, Input::Unacknowledged(frame));
                 }
             }
@@ -156,7 +156,7 @@ impl NeighbourWorld {
     fn route_packet(&mut self, from: usize, packet: Vec<u8>) {
         let to = Header::parse(&packet).expect("an IPv6 packet").destination;
         if to == address(AGENT_ADDRESS) {
-            return self.send_now(HOME_AGENT, Input::Packet(packet));
+            return self.send_now(HOME_AGENT_INDEX, Input::Packet(packet));
         }
         for who in [0, 1] {
             if to == address(&care_of_address_of(who)) {
@@ -168,7 +168,7 @@ impl NeighbourWorld {
             if inside && from == who {
                 return self.deliver_to_host(who, &packet, false);
             } else if inside {
-                return self.send_now(HOME_AGENT, Input::Packet(packet));
+                return self.send_now(HOME_AGENT_INDEX, Input::Packet(packet));
             }
         }
     }
@@ -177,13 +177,13 @@ impl NeighbourWorld {
         let header = Header::parse(packet).expect("an IPv6 packet");
         if header.destination == host_address_of(who) {
             let number = packet[HEADER_LEN..].first_chunk().expect("a number");
-            self.kernels_and_links.arrived_packets[who].push((u32::from_be_bytes(*number), straight));
+            self.network_behaviour.arrived_packets[who].push((u32::from_be_bytes(*number), straight));
         }
     }
 
     /// Returns the next hop of a vehicle's kernel for a neighbouring mobile network.
     fn direct_next_hop(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        self.kernels_and_links.kernel_entries[who].values().find_map(|entry| match entry {
+        self.network_behaviour.kernel_entries[who].values().find_map(|entry| match entry {
             ForwardingEntry::Route(route)
                 if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) =>
             {
@@ -200,8 +200,8 @@ impl NeighbourWorld {
     fn send_from_host(&mut self, who: usize) {
         let (from, to) = (host_address_of(who), host_address_of(1 - who));
         let packet =
-            carnet_virtual::data_packet(from, to, &self.kernels_and_links.sent_packets.to_be_bytes());
-        self.kernels_and_links.sent_packets += 1;
+            carnet_virtual::data_packet(from, to, &self.network_behaviour.sent_packets.to_be_bytes());
+        self.network_behaviour.sent_packets += 1;
         let input = match self.direct_next_hop(who, to) {
             Some(gateway) => Input::VirtualFrame(VirtualFrame {
                 link: 0,
@@ -218,12 +218,12 @@ impl NeighbourWorld {
     /// Lets 10 ms pass.
     fn advance_ten_milliseconds(&mut self) {
         self.now += Duration::from_millis(10);
-        self.kernels_and_links.distance_east += self.kernels_and_links.speed * 0.01;
+        self.network_behaviour.distance_east += self.network_behaviour.speed * 0.01;
         let millis = (self.now.as_nanos() / 1_000_000) as u32;
         for who in [0, 1] {
             if millis.is_multiple_of(200) {
                 let (metres, speed) =
-                    [(0.0, 0.0), (self.kernels_and_links.distance_east, self.kernels_and_links.speed)][who];
+                    [(0.0, 0.0), (self.network_behaviour.distance_east, self.network_behaviour.speed)][who];
                 let position = Position {
                     timestamp: 1_000_000 + millis,
                     latitude: 488_375_000,
@@ -238,8 +238,8 @@ impl NeighbourWorld {
                 self.pass_recorded_input(who, Input::Timeout);
             }
         }
-        if self.stations[HOME_AGENT].poll_timeout().is_some_and(|due| due <= self.now) {
-            self.pass_recorded_input(HOME_AGENT, Input::Timeout);
+        if self.stations[HOME_AGENT_INDEX].poll_timeout().is_some_and(|due| due <= self.now) {
+            self.pass_recorded_input(HOME_AGENT_INDEX, Input::Timeout);
         }
     }
 
@@ -256,12 +256,12 @@ impl NeighbourWorld {
     /// duplicates.
     fn take_packet_counts(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> =
-            self.kernels_and_links.arrived_packets.iter_mut().flat_map(std::mem::take).collect();
+            self.network_behaviour.arrived_packets.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
         let all = arrived.len();
         arrived.sort();
         arrived.dedup_by_key(|(number, _)| *number);
-        let lost = std::mem::take(&mut self.kernels_and_links.sent_packets) - arrived.len() as u32;
+        let lost = std::mem::take(&mut self.network_behaviour.sent_packets) - arrived.len() as u32;
         (lost, straight, all - arrived.len())
     }
 }
@@ -269,7 +269,7 @@ impl NeighbourWorld {
 #[test]
 fn passing_vehicles_lose_no_packet_on_direct_route() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-    (world.kernels_and_links.distance_east, world.kernels_and_links.speed) = (600.0, -50.0);
+    (world.network_behaviour.distance_east, world.network_behaviour.speed) = (600.0, -50.0);
     world.exchange_packets(24.0);
     let (lost, straight, twice) = world.take_packet_counts();
     assert_eq!((lost, twice), (0, 0));
@@ -292,15 +292,15 @@ fn passing_vehicles_lose_no_packet_on_direct_route() {
 fn silent_radio_failure_costs_half_a_second() {
     for feedback in [false, true] {
         let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-        world.kernels_and_links.reports_unacknowledged = feedback;
-        world.kernels_and_links.distance_east = 50.0;
+        world.network_behaviour.reports_unacknowledged = feedback;
+        world.network_behaviour.distance_east = 50.0;
         world.exchange_packets(5.0);
         let (lost, straight, _) = world.take_packet_counts();
         assert_eq!(lost, 0);
         assert!(straight > 300, "{straight}");
         let routes = world.stations[0].nemo().route_status(world.now);
         assert_eq!((routes[0].path.as_str(), routes[0].interface.as_deref()), ("direct", Some("gn0")));
-        world.kernels_and_links.is_radio_broken = true;
+        world.network_behaviour.is_radio_broken = true;
         world.exchange_packets(10.0);
         let (lost, _, twice) = world.take_packet_counts();
         assert_eq!(twice, 0);
@@ -310,7 +310,7 @@ fn silent_radio_failure_costs_half_a_second() {
             // In the outage at least one packet is lost. Each of the two hosts loses at most 66 packets.
             assert!((1..=132).contains(&lost), "{lost}");
         }
-        world.kernels_and_links.is_radio_broken = false;
+        world.network_behaviour.is_radio_broken = false;
         world.exchange_packets(40.0);
         let (lost, straight, _) = world.take_packet_counts();
         assert_eq!(lost, 0);
@@ -321,7 +321,7 @@ fn silent_radio_failure_costs_half_a_second() {
 #[test]
 fn proven_neighbouring_network_adds_exactly_one_route() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-    let before = world.kernels_and_links.kernel_entries[0].clone();
+    let before = world.network_behaviour.kernel_entries[0].clone();
     let rule = |priority, table| {
         let rules = before.values().filter(|entry| {
             matches!(entry, ForwardingEntry::Rule(rule)
@@ -333,9 +333,9 @@ fn proven_neighbouring_network_adds_exactly_one_route() {
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
     // In this test the interface to neighbours is not an uplink, so this rule does not exist.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
-    world.kernels_and_links.distance_east = 50.0;
+    world.network_behaviour.distance_east = 50.0;
     world.exchange_packets(5.0);
-    let mut after = world.kernels_and_links.kernel_entries[0].clone();
+    let mut after = world.network_behaviour.kernel_entries[0].clone();
     let is_new = |key: &String| !before.contains_key(key);
     let new: Vec<String> = after.keys().filter(|key| is_new(key)).cloned().collect();
     assert_eq!(new.len(), 1, "{new:?}");
@@ -343,14 +343,14 @@ fn proven_neighbouring_network_adds_exactly_one_route() {
     assert_eq!(after, before);
     // A station that shuts down sends a last message, which removes the routes to it at its neighbours.
     world.pass_recorded_input(1, Input::Command(Command::Shutdown));
-    assert_eq!(world.kernels_and_links.kernel_entries[0], before);
+    assert_eq!(world.network_behaviour.kernel_entries[0], before);
 }
 
 /// A station does not see the packets of a fast path; the fast path reports them ten times a second.
 #[test]
 fn packets_of_fast_path_keep_direct_route_in_use() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
-    world.kernels_and_links.distance_east = 50.0;
+    world.network_behaviour.distance_east = 50.0;
     world.exchange_packets(3.0);
     let probes = |world: &NeighbourWorld| {
         let counters: BTreeMap<String, u64> = world.stations[0].counters().into_iter().collect();
@@ -411,7 +411,7 @@ fn router_that_announces_foreign_network_gets_no_traffic() {
             for frame in std::mem::take(&mut frames) {
                 world.pass_recorded_input(0, Input::Frame(frame));
             }
-            for frame in std::mem::take(&mut world.kernels_and_links.overheard_frames) {
+            for frame in std::mem::take(&mut world.network_behaviour.overheard_frames) {
                 liar.handle_input(world.now, world.wall_time(), Input::Frame(frame)).expect("accepted");
                 frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(self::frame_of));
             }

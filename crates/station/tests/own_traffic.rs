@@ -11,7 +11,7 @@ use carnet_station::io::Input;
 use carnet_station::{OwnTraffic, PersistentState, Station, StationConfig};
 use common::{AGENT_ADDRESS, HOME_ADDRESS, WALL_TIME, interface, router_config};
 
-const CARE_OF: &str = "2001:db8:f1::10";
+const CARE_OF_ADDRESS: &str = "2001:db8:f1::10";
 
 /// Returns a station with this setting for the router's own packets, one uplink and one interface on board.
 fn station_with_own_traffic(own_traffic: OwnTraffic) -> Station {
@@ -19,7 +19,7 @@ fn station_with_own_traffic(own_traffic: OwnTraffic) -> Station {
     config.mobile_router.as_mut().expect("a mobile router").own_traffic = own_traffic;
     let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL_TIME);
     while station.poll_output().is_some() {}
-    let mut uplink = interface("w0", CARE_OF, true);
+    let mut uplink = interface("w0", CARE_OF_ADDRESS, true);
     uplink.ipv4_addresses = vec!["192.0.2.10/24".parse().expect("an address")];
     for interface in [uplink, interface("i0", "2001:db8:a::1", true)] {
         station.handle_input(Time::ZERO, WALL_TIME, Input::Interface(interface)).expect("accepted");
@@ -58,7 +58,7 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
     let outside = priority::OWN_TRAFFIC_OUTSIDE_TUNNEL;
     let mut expected = vec![
         format!("{outside} any {AGENT_ADDRESS}/128 {TABLE_MAIN}"),
-        format!("{outside} {CARE_OF}/128 any {TABLE_MAIN}"),
+        format!("{outside} {CARE_OF_ADDRESS}/128 any {TABLE_MAIN}"),
         // Without an IPv4 network on board, IPv4 packets of the router's own programs stay outside the
         // tunnel. Answers from 192.0.2.10 stay outside in any case.
         format!("{outside} 192.0.2.10/32 any {TABLE_MAIN}"),
@@ -76,7 +76,7 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
             ForwardingEntry::Route(route) if route.table == TABLE_OWN_TRAFFIC => Some(route),
             _ => None,
         })
-        .map(|route| (route.is_into_tunnel_device(), route.source.clone()))
+        .map(|route| (route.leads_into_tunnel_device(), route.source.clone()))
         .collect();
     let home = Some(Box::new(HOME_ADDRESS.parse().expect("an address")));
     assert!(sources.contains(&(true, home)) && sources.contains(&(false, None)), "{sources:?}");

@@ -18,14 +18,14 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::{
-    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
-    address, agent_config, interface, router_config,
+    AGENT_ADDRESS, CORRESPONDENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS,
+    SECOND_CARE_OF_ADDRESS, address, agent_config, interface, router_config,
 };
 
 /// Index of the home agent's station.
-const HOME_AGENT: usize = 0;
+const HOME_AGENT_INDEX: usize = 0;
 /// Index of the mobile router's station.
-const ROUTER: usize = 1;
+const ROUTER_INDEX: usize = 1;
 
 /// Path from one uplink through the network to the home agent.
 #[derive(Debug, Clone, Copy)]
@@ -71,13 +71,13 @@ type MtuWorld = common::world::TestNetwork<MtuInternet>;
 impl NetworkBehaviour for MtuInternet {
     fn handle_output(world: &mut MtuWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.handle_decapsulated(from, packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.handle_decapsulated_packet(from, packet),
             Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
                 if let ForwardingEntry::Tunnel(t) = &*entry
                     && t.transmit
                 {
-                    let care_of = if from == HOME_AGENT { t.remote } else { t.local };
-                    world.kernels_and_links.set_mtus.push((world.now, from, care_of.to_string(), t.mtu));
+                    let care_of = if from == HOME_AGENT_INDEX { t.remote } else { t.local };
+                    world.network_behaviour.set_mtus.push((world.now, from, care_of.to_string(), t.mtu));
                 }
             }
             Output::Nemo(NemoOutput::Icmpv6(LinkMessage { message, .. }))
@@ -86,7 +86,7 @@ impl NetworkBehaviour for MtuInternet {
                 let advertisement = RouterAdvertisement::parse(&message).expect("valid");
                 for option in advertisement.options() {
                     if let NdOption::Mtu(mtu) = option {
-                        world.kernels_and_links.advertised_mtus.push((world.now, mtu));
+                        world.network_behaviour.advertised_mtus.push((world.now, mtu));
                     }
                 }
             }
@@ -129,32 +129,32 @@ impl MtuWorld {
         for interface in
             [lan, interface("w0", FIRST_CARE_OF_ADDRESS, true), interface("w1", SECOND_CARE_OF_ADDRESS, true)]
         {
-            self.pass_recorded_input(ROUTER, Input::Interface(interface));
+            self.pass_recorded_input(ROUTER_INDEX, Input::Interface(interface));
         }
     }
 
     /// Simulates the kernel for a packet from the tunnel device: forwards or delivers the packet.
-    fn handle_decapsulated(&mut self, side: usize, packet: Vec<u8>) {
+    fn handle_decapsulated_packet(&mut self, side: usize, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
         let outer = |at: &std::net::Ipv6Addr| {
             [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS].into_iter().find(|f| address(f) == *at)
         };
         match (side, outer(&header.source), outer(&header.destination)) {
-            (ROUTER, Some(care_of), _) => self.transmit_outer(side, care_of, packet),
-            (HOME_AGENT, _, Some(care_of)) => match self.kernels_and_links.echo_reply_source {
+            (ROUTER_INDEX, Some(care_of), _) => self.transmit_outer(side, care_of, packet),
+            (HOME_AGENT_INDEX, _, Some(care_of)) => match self.network_behaviour.echo_reply_source {
                 Some(source) if is_echo_reply(&packet[HEADER_LEN..]) => {
                     self.answer_echo_directly(care_of, source, &packet[HEADER_LEN..]);
                 }
                 _ => self.transmit_outer(side, care_of, packet),
             },
-            (ROUTER, ..) if destination == HOME_ADDRESS => {
+            (ROUTER_INDEX, ..) if destination == HOME_ADDRESS => {
                 if let (true, Some(reply)) =
-                    (self.kernels_and_links.answers_echo, icmpv6::answer_echo_request(&packet))
+                    (self.network_behaviour.answers_echo, icmpv6::answer_echo_request(&packet))
                 {
-                    match self.kernels_and_links.route_optimization {
+                    match self.network_behaviour.route_optimization {
                         true => {
-                            let source = if self.kernels_and_links.sends_errors_directly {
+                            let source = if self.network_behaviour.sends_errors_directly {
                                 SECOND_CARE_OF_ADDRESS
                             } else {
                                 FIRST_CARE_OF_ADDRESS
@@ -169,32 +169,33 @@ impl MtuWorld {
                     }
                 }
             }
-            (HOME_AGENT, ..) if destination == HOME_ADDRESS || destination == AGENT_ADDRESS => {
+            (HOME_AGENT_INDEX, ..) if destination == HOME_ADDRESS || destination == AGENT_ADDRESS => {
                 self.send_now(side, Input::Packet(packet));
             }
-            _ => self.kernels_and_links.arrived_packets.push(packet),
+            _ => self.network_behaviour.arrived_packets.push(packet),
         }
     }
 
     fn transmit_outer(&mut self, side: usize, care_of: &'static str, packet: Vec<u8>) {
-        self.kernels_and_links.sent_packets.push((self.now, side, packet.len()));
-        let way = self.kernels_and_links.paths_by_address[care_of];
-        let (mtu, other) = if side == ROUTER { (way.mtu[0], HOME_AGENT) } else { (way.mtu[1], ROUTER) };
+        self.network_behaviour.sent_packets.push((self.now, side, packet.len()));
+        let way = self.network_behaviour.paths_by_address[care_of];
+        let (mtu, other) =
+            if side == ROUTER_INDEX { (way.mtu[0], HOME_AGENT_INDEX) } else { (way.mtu[1], ROUTER_INDEX) };
         let header = Header::parse(&packet).expect("a packet");
         if packet.len() > 1000 && header.next_header == protocol::IPV6 {
-            self.kernels_and_links.quotable_packet = Some(packet.clone());
+            self.network_behaviour.quotable_packet = Some(packet.clone());
         }
         if !way.is_passable
             || self
-                .kernels_and_links
+                .network_behaviour
                 .rng
-                .is_true_with_probability(self.kernels_and_links.link_conditions.loss_probability)
+                .is_true_with_probability(self.network_behaviour.link_conditions.loss_probability)
         {
             return;
         }
-        let delay = self.kernels_and_links.rng.duration_between(
-            self.kernels_and_links.link_conditions.delay_range.0,
-            self.kernels_and_links.link_conditions.delay_range.1,
+        let delay = self.network_behaviour.rng.duration_between(
+            self.network_behaviour.link_conditions.delay_range.0,
+            self.network_behaviour.link_conditions.delay_range.1,
         );
         if packet.len() <= mtu {
             let inner = packet.get(HEADER_LEN..).unwrap_or_default();
@@ -202,7 +203,7 @@ impl MtuWorld {
                 [AGENT_ADDRESS, HOME_ADDRESS].contains(&inner.destination.to_string().as_str())
             };
             let packet = match Header::parse(inner) {
-                Ok(header) if self.kernels_and_links.is_decapsulated_outside && for_end(&header) => {
+                Ok(header) if self.network_behaviour.is_decapsulated_outside && for_end(&header) => {
                     inner.to_vec()
                 }
                 _ => packet,
@@ -219,7 +220,7 @@ impl MtuWorld {
     /// router's link.
     fn answer_echo_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
-        let way = self.kernels_and_links.paths_by_address[care_of];
+        let way = self.network_behaviour.paths_by_address[care_of];
         if !way.is_passable || packet.len() + HOME_ADDRESS_ROUTING_HEADER_LEN > way.mtu[1] {
             return;
         }
@@ -233,18 +234,18 @@ impl MtuWorld {
             hop_limit: 60,
             message,
         };
-        let delay = self.kernels_and_links.rng.duration_between(
-            self.kernels_and_links.link_conditions.delay_range.0,
-            self.kernels_and_links.link_conditions.delay_range.1,
+        let delay = self.network_behaviour.rng.duration_between(
+            self.network_behaviour.link_conditions.delay_range.0,
+            self.network_behaviour.link_conditions.delay_range.1,
         );
-        self.send_after(delay, ROUTER, Input::Icmpv6(message));
+        self.send_after(delay, ROUTER_INDEX, Input::Icmpv6(message));
     }
 
     /// Delivers an ICMPv6 error to a tunnel end.
     fn deliver_error(&mut self, delay: Duration, side: usize, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let input = match side {
-            HOME_AGENT => Input::Packet(packet.to_vec()),
+            HOME_AGENT_INDEX => Input::Packet(packet.to_vec()),
             _ => Input::Icmpv6(LinkMessage {
                 interface: "w0".into(),
                 peer: None,
@@ -266,19 +267,22 @@ impl MtuWorld {
     }
 
     fn exchange_packets(&mut self, length: usize) {
-        self.pass_recorded_input(ROUTER, Input::Packet(data_packet_of(HOST_ADDRESS, CORRESPONDENT, length)));
         self.pass_recorded_input(
-            HOME_AGENT,
-            Input::Packet(data_packet_of(CORRESPONDENT, HOST_ADDRESS, length)),
+            ROUTER_INDEX,
+            Input::Packet(data_packet_of(HOST_ADDRESS, CORRESPONDENT_ADDRESS, length)),
+        );
+        self.pass_recorded_input(
+            HOME_AGENT_INDEX,
+            Input::Packet(data_packet_of(CORRESPONDENT_ADDRESS, HOST_ADDRESS, length)),
         );
     }
 
     /// Sends a packet of this length in each direction. Returns how many of the two arrive.
     fn count_passing(&mut self, length: usize) -> usize {
-        self.kernels_and_links.arrived_packets.clear();
+        self.network_behaviour.arrived_packets.clear();
         self.exchange_packets(length);
         self.run_for(Duration::from_millis(200));
-        self.kernels_and_links.arrived_packets.iter().filter(|packet| packet.len() == length).count()
+        self.network_behaviour.arrived_packets.iter().filter(|packet| packet.len() == length).count()
     }
 
     /// Returns the MTU of the transmitting tunnel, at each of its two ends.
@@ -291,11 +295,11 @@ impl MtuWorld {
                 .find(|(tunnel, _)| tunnel.transmit)
                 .map_or(0, |(_, mtu)| mtu)
         };
-        (mtu(&self.stations[ROUTER]), mtu(&self.stations[HOME_AGENT]))
+        (mtu(&self.stations[ROUTER_INDEX]), mtu(&self.stations[HOME_AGENT_INDEX]))
     }
 
-    fn octets_since(&self, since: Time) -> usize {
-        self.kernels_and_links
+    fn octets_sent_since(&self, since: Time) -> usize {
+        self.network_behaviour
             .sent_packets
             .iter()
             .filter(|(at, ..)| *at >= since)
@@ -325,18 +329,24 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
         let counters: BTreeMap<String, u64> = station.counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
-    assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
+    assert_eq!(
+        (probes(&world.stations[ROUTER_INDEX]), probes(&world.stations[HOME_AGENT_INDEX])),
+        ((1, 1), (1, 1))
+    );
     // The path is idle: for an hour the stations send only the registration.
     world.run_for(Duration::from_secs(3600));
-    assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
+    assert_eq!(
+        (probes(&world.stations[ROUTER_INDEX]), probes(&world.stations[HOME_AGENT_INDEX])),
+        ((1, 1), (1, 1))
+    );
     // The station confirms the MTU of a used path from time to time.
     world.exchange_for(600);
-    let (sent, answered) = probes(&world.stations[ROUTER]);
+    let (sent, answered) = probes(&world.stations[ROUTER_INDEX]);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
     assert!(
-        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        world.network_behaviour.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
         "{:?}",
-        world.kernels_and_links.set_mtus
+        world.network_behaviour.set_mtus
     );
 }
 
@@ -358,11 +368,11 @@ fn to_route_optimized_packet(care_of: &str, packet: &[u8]) -> Vec<u8> {
 #[test]
 fn home_agent_accepts_probe_answers_with_a_home_address_option() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.kernels_and_links.route_optimization = true;
+    world.network_behaviour.route_optimization = true;
     world.start_stations();
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT_INDEX].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
     assert_eq!(counters.get("tunnel.dropped.upper_layer").copied().unwrap_or_default(), 0);
 }
@@ -371,12 +381,12 @@ fn home_agent_accepts_probe_answers_with_a_home_address_option() {
 #[test]
 fn home_agent_drops_probe_answers_from_an_address_without_binding() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.kernels_and_links.route_optimization = true;
-    world.kernels_and_links.sends_errors_directly = true;
+    world.network_behaviour.route_optimization = true;
+    world.network_behaviour.sends_errors_directly = true;
     world.start_stations();
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1460));
-    let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT_INDEX].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
 }
 
@@ -390,11 +400,11 @@ fn is_echo_reply(packet: &[u8]) -> bool {
 #[test]
 fn router_accepts_probe_answers_with_a_routing_header() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.kernels_and_links.echo_reply_source = Some(AGENT_ADDRESS);
+    world.network_behaviour.echo_reply_source = Some(AGENT_ADDRESS);
     world.start_stations();
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[ROUTER_INDEX].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
 }
 
@@ -402,11 +412,11 @@ fn router_accepts_probe_answers_with_a_routing_header() {
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.kernels_and_links.echo_reply_source = Some(CORRESPONDENT);
+    world.network_behaviour.echo_reply_source = Some(CORRESPONDENT_ADDRESS);
     world.start_stations();
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1460, 1360));
-    let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
+    let counters: BTreeMap<String, u64> = world.stations[ROUTER_INDEX].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
     assert!(counters["tunnel.dropped.upper_layer"] > 0, "{counters:?}");
 }
@@ -414,7 +424,7 @@ fn router_drops_probe_answers_of_others_with_a_routing_header() {
 #[test]
 fn probing_works_if_kernel_decapsulates() {
     let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
-    world.kernels_and_links.is_decapsulated_outside = true;
+    world.network_behaviour.is_decapsulated_outside = true;
     world.start_stations();
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
@@ -434,24 +444,24 @@ fn mtu_black_hole_is_found_within_a_second() {
         if expected >= 1280 {
             assert_eq!(world.count_passing(expected + 1), 0);
             assert!(
-                world.kernels_and_links.arrived_packets.iter().any(|packet| packet[6] == protocol::ICMPV6),
+                world.network_behaviour.arrived_packets.iter().any(|packet| packet[6] == protocol::ICMPV6),
                 "Packet Too Big"
             );
         }
         // After the search, the station confirms the MTU about once a minute, and searches for a larger size
         // seven times in the hour. No other probes cost traffic.
-        let before = (world.now, world.kernels_and_links.set_mtus.len());
+        let before = (world.now, world.network_behaviour.set_mtus.len());
         world.exchange_for(3600);
         assert_eq!(
-            world.kernels_and_links.set_mtus.len(),
+            world.network_behaviour.set_mtus.len(),
             before.1,
             "{:?}",
-            world.kernels_and_links.set_mtus
+            world.network_behaviour.set_mtus
         );
-        let octets = world.octets_since(before.0) - 2 * 3600 * 140;
+        let octets = world.octets_sent_since(before.0) - 2 * 3600 * 140;
         assert!(octets < 1_000_000, "{octets}");
         // If the path changes to a larger MTU, the station uses it after ten minutes or a little more.
-        world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
+        world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
         world.exchange_for(800);
         assert_eq!(world.tunnel_mtus(), (1460, 1460), "{mtu}");
     }
@@ -467,15 +477,15 @@ fn packet_too_big_sets_mtu_within_a_round_trip() {
     world.exchange_for(590);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     // A probe tests the path before the MTU of the Packet Too Big expires, so hosts see no change.
-    let changes = world.kernels_and_links.set_mtus.len();
+    let changes = world.network_behaviour.set_mtus.len();
     world.exchange_for(1800);
     assert_eq!(
-        (world.tunnel_mtus(), world.kernels_and_links.set_mtus.len()),
+        (world.tunnel_mtus(), world.network_behaviour.set_mtus.len()),
         ((1360, 1360), changes),
         "{:?}",
-        world.kernels_and_links.set_mtus
+        world.network_behaviour.set_mtus
     );
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.exchange_for(620);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
@@ -486,7 +496,7 @@ fn packet_too_big_expires_on_idle_path() {
     world.start_stations();
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.run_for(Duration::from_secs(590));
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     world.run_for(Duration::from_secs(15));
@@ -497,8 +507,8 @@ fn packet_too_big_expires_on_idle_path() {
 fn without_probe_answers_only_packet_too_big_changes_mtu() {
     let mut world = MtuWorld::new(network_path(1500, true), WIDE_PATH);
     // From now on, the answers of the home agent's kernel to the probes are lost on their way back.
-    world.kernels_and_links.answers_echo = false;
-    world.kernels_and_links.paths_by_address.insert(
+    world.network_behaviour.answers_echo = false;
+    world.network_behaviour.paths_by_address.insert(
         FIRST_CARE_OF_ADDRESS,
         NetworkPath { mtu: [1500, 0], reports_too_big: false, is_passable: true },
     );
@@ -507,15 +517,16 @@ fn without_probe_answers_only_packet_too_big_changes_mtu() {
     // No answers arrive over this path, so the router does not register over it. No tunnel gets an MTU other
     // than 1460.
     assert!(
-        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        world.network_behaviour.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
         "{:?}",
-        world.kernels_and_links.set_mtus
+        world.network_behaviour.set_mtus
     );
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.exchange_for(120);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     let agent_probes = |world: &MtuWorld| {
-        let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> =
+            world.stations[HOME_AGENT_INDEX].counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
     // Each search for a larger MTU fails, and the pauses between the searches grow.
@@ -525,13 +536,13 @@ fn without_probe_answers_only_packet_too_big_changes_mtu() {
     assert_eq!(after.1, 0);
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
     // RFC 8201: the station uses the MTU of a Packet Too Big for ten minutes, then the MTU of the link again.
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, true));
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, true));
     for _ in 0..3 {
         world.exchange_packets(1460);
         world.run_for(ONE_SECOND);
     }
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, WIDE_PATH);
     world.exchange_for(620);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
@@ -541,9 +552,9 @@ fn loss_and_reordering_do_not_disturb_mtu_search() {
     for seed in 0..40 {
         for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
             let mut world = MtuWorld::new(network_path(mtu, false), WIDE_PATH);
-            world.kernels_and_links.rng = Rng::new(seed);
-            world.kernels_and_links.link_conditions.loss_probability = 0.1;
-            world.kernels_and_links.link_conditions.delay_range =
+            world.network_behaviour.rng = Rng::new(seed);
+            world.network_behaviour.link_conditions.loss_probability = 0.1;
+            world.network_behaviour.link_conditions.delay_range =
                 (Duration::from_millis(10), Duration::from_millis(60));
             world.start_stations();
             world.exchange_for(60);
@@ -551,7 +562,7 @@ fn loss_and_reordering_do_not_disturb_mtu_search() {
                 world.tunnel_mtus(),
                 (expected, expected),
                 "seed {seed}, {mtu}: {:?}",
-                world.kernels_and_links.set_mtus
+                world.network_behaviour.set_mtus
             );
         }
     }
@@ -575,15 +586,15 @@ fn each_direction_has_its_own_path_mtu() {
 #[test]
 fn slow_round_trips_do_not_lower_mtu() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
-    world.kernels_and_links.link_conditions.delay_range =
+    world.network_behaviour.link_conditions.delay_range =
         (Duration::from_millis(500), Duration::from_millis(900));
     world.start_stations();
     world.exchange_for(120);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     assert!(
-        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        world.network_behaviour.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
         "{:?}",
-        world.kernels_and_links.set_mtus
+        world.network_behaviour.set_mtus
     );
 }
 
@@ -593,27 +604,27 @@ fn handover_changes_mtu_and_advertises_it_at_once() {
     world.start_stations();
     world.exchange_for(20);
     assert_eq!(
-        world.kernels_and_links.advertised_mtus.last().map(|(_, mtu)| *mtu),
+        world.network_behaviour.advertised_mtus.last().map(|(_, mtu)| *mtu),
         Some(1460),
         "{:?}",
-        world.kernels_and_links.advertised_mtus
+        world.network_behaviour.advertised_mtus
     );
     world.pass_recorded_input(
-        ROUTER,
+        ROUTER_INDEX,
         Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
     );
     world.run_for(ONE_SECOND);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
     world.exchange_for(10);
     assert_eq!(
-        world.kernels_and_links.advertised_mtus.last().map(|(_, mtu)| *mtu),
+        world.network_behaviour.advertised_mtus.last().map(|(_, mtu)| *mtu),
         Some(1360),
         "{:?}",
-        world.kernels_and_links.advertised_mtus
+        world.network_behaviour.advertised_mtus
     );
     let before = world.now;
     world.pass_recorded_input(
-        ROUTER,
+        ROUTER_INDEX,
         Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }),
     );
     world.run_for(Duration::from_millis(200));
@@ -621,7 +632,7 @@ fn handover_changes_mtu_and_advertises_it_at_once() {
     world.exchange_for(900);
     // The MTU in Router Advertisements rises only after the path has had the larger MTU for some time.
     let told: BTreeSet<u32> = world
-        .kernels_and_links
+        .network_behaviour
         .advertised_mtus
         .iter()
         .filter(|t| t.0 < before + Duration::from_secs(600))
@@ -629,7 +640,7 @@ fn handover_changes_mtu_and_advertises_it_at_once() {
         .collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
     let after = world
-        .kernels_and_links
+        .network_behaviour
         .advertised_mtus
         .iter()
         .filter(|t| t.0 >= before)
@@ -643,7 +654,7 @@ fn smaller_path_mtu_is_detected_while_the_path_is_in_use() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
     world.start_stations();
     world.exchange_for(100);
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, false));
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, false));
     world.exchange_for(80);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
@@ -653,7 +664,7 @@ fn idle_path_is_probed_when_used_again() {
     let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
     world.start_stations();
     world.run_for(Duration::from_secs(1000));
-    world.kernels_and_links.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, false));
+    world.network_behaviour.paths_by_address.insert(FIRST_CARE_OF_ADDRESS, network_path(1400, false));
     world.run_for(Duration::from_secs(1000));
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     world.exchange_packets(100);
@@ -667,11 +678,12 @@ fn probing_of_unreachable_node_ends() {
     world.start_stations();
     world.run_for(ONE_SECOND);
     world
-        .kernels_and_links
+        .network_behaviour
         .paths_by_address
         .insert(FIRST_CARE_OF_ADDRESS, NetworkPath { is_passable: false, ..WIDE_PATH });
     let agent = |world: &MtuWorld| {
-        let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
+        let counters: BTreeMap<String, u64> =
+            world.stations[HOME_AGENT_INDEX].counters().into_iter().collect();
         counters["tunnel.probes"]
     };
     let before = agent(&world);
@@ -685,11 +697,11 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
     world.start_stations();
     world.exchange_for(5);
     world.exchange_packets(1400);
-    let quotable = world.kernels_and_links.quotable_packet.clone().expect("a packet");
+    let quotable = world.network_behaviour.quotable_packet.clone().expect("a packet");
     let mut rng = Rng::new(9);
-    for side in [ROUTER, HOME_AGENT] {
+    for side in [ROUTER_INDEX, HOME_AGENT_INDEX] {
         let (local, remote) = match side {
-            ROUTER => (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS)),
+            ROUTER_INDEX => (address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS)),
             _ => (address(AGENT_ADDRESS), address(FIRST_CARE_OF_ADDRESS)),
         };
         for round in 0..2000_u32 {
@@ -711,9 +723,9 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
     world.exchange_for(200);
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     assert!(
-        world.kernels_and_links.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
+        world.network_behaviour.set_mtus.iter().all(|(.., mtu)| *mtu == 1460),
         "{:?}",
-        world.kernels_and_links.set_mtus
+        world.network_behaviour.set_mtus
     );
 }
 
@@ -736,7 +748,7 @@ fn forged_probe_answers_do_not_hide_black_hole() {
             &reply,
         );
         for packet in [reply, outer] {
-            world.send_now(HOME_AGENT, Input::Packet(packet));
+            world.send_now(HOME_AGENT_INDEX, Input::Packet(packet));
         }
         world.run_for(Duration::from_millis(25));
     }

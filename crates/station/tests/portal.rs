@@ -8,12 +8,12 @@ use std::time::Duration;
 use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
 use carnet_base::{Rng, Time};
 use carnet_nemo::forwarding::desired::{ForwardingEntry, TABLE_BREAKOUT, TABLE_UNREACHABLE, priority};
-use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule, TrafficKind, Verdict};
-use carnet_station::io::{Command, Event, Input, NemoOutput, Output, PortalOrder};
+use carnet_nemo::forwarding::packet_rules::{PacketRule, RuleChain, RuleVerdict, TrafficKind};
+use carnet_station::io::{Command, Event, Input, NemoOutput, Output, PortalAccessRequest};
 use carnet_station::{PersistentState, Station, StationConfig};
 use common::{FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS, WALL_TIME, interface, router_config};
 
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORTAL_MARK: u32 = 0x7e00_0000;
 
 fn config() -> StationConfig {
@@ -67,7 +67,7 @@ impl PortalBench {
         result
     }
 
-    fn command_portal(&mut self, order: PortalOrder) -> Result<(), String> {
+    fn command_portal(&mut self, order: PortalAccessRequest) -> Result<(), String> {
         self.feed_input(Input::Command(Command::Portal(order)))
     }
 
@@ -128,7 +128,7 @@ impl PortalBench {
         uplinks.iter().any(|uplink| uplink.portal_access.is_some())
     }
 
-    fn last_reason(&self) -> &str {
+    fn last_reason_for_end(&self) -> &str {
         match self.events.last() {
             Some(Event::PortalAccessEnded { reason, .. }) => reason,
             other => panic!("{other:?}"),
@@ -136,10 +136,10 @@ impl PortalBench {
     }
 }
 
-fn portal_order() -> PortalOrder {
+fn portal_order() -> PortalAccessRequest {
     let dns = ["192.0.2.53", "2001:db8:f1::53"].map(|it| it.parse().expect("an address"));
-    let host = carnet_wire::address::MacAddress(MAC);
-    PortalOrder { uplink: "w0".into(), lan: "i0".into(), host, for_s: 300, dns: dns.into() }
+    let host = carnet_wire::address::MacAddress(HOST_MAC);
+    PortalAccessRequest { uplink: "w0".into(), lan: "i0".into(), host, for_s: 300, dns: dns.into() }
 }
 
 #[test]
@@ -162,19 +162,19 @@ fn portal_host_uses_the_uplink_and_its_dns_servers() {
     let rules = bench.packet_rules();
     // The mark is set only on packets with the host's MAC address, and on answers of their connections.
     let marks = |rule: &&PacketRule| {
-        matches!(rule.verdict, Verdict::SetMark(mark) if mark.value == PORTAL_MARK)
+        matches!(rule.verdict, RuleVerdict::SetMark(mark) if mark.value == PORTAL_MARK)
             && rule.packets.connection_mark.is_none()
     };
     let marking: Vec<_> = rules.iter().filter(marks).collect();
     assert_eq!(marking.len(), 6, "two families, each with all packets and with queries by TCP and UDP");
     for rule in marking {
-        assert_eq!((rule.packets.link_source, rule.chain), (Some(MAC), Chain::Early));
+        assert_eq!((rule.packets.link_source, rule.chain), (Some(HOST_MAC), RuleChain::Early));
         assert_eq!(rule.packets.input_interface.as_deref(), Some("i0"));
     }
     let servers: std::collections::BTreeSet<_> = rules
         .iter()
         .filter_map(|rule| match rule.verdict {
-            Verdict::DestinationAddress(server) => {
+            RuleVerdict::DestinationAddress(server) => {
                 let source = rule.packets.source.expect("a family");
                 assert_eq!(server.is_ipv4(), ALL_IPV4_PREFIX.contains(&source), "{rule:?}");
                 assert_eq!(rule.packets.mark.map(|mark| mark.value), Some(PORTAL_MARK));
@@ -198,7 +198,7 @@ fn portal_host_uses_the_uplink_and_its_dns_servers() {
     assert!(matches!(bench.events.last(), Some(Event::PortalAccess { for_s: 300, .. })));
     // The station drops answers of the portal that arrive on another interface than the portal's uplink.
     let drops = |rule: &&PacketRule| {
-        rule.verdict == Verdict::Drop
+        rule.verdict == RuleVerdict::Drop
             && rule.packets.connection_mark.is_some_and(|it| it.value == PORTAL_MARK)
     };
     let refused: Vec<_> =
@@ -213,12 +213,12 @@ fn portal_access_expires_and_removes_all_its_entries() {
     bench.command_portal(portal_order()).expect("accepted");
     bench.advance_until(Time::from_secs(200));
     // A new order for the same host replaces the old one, so its time starts again.
-    bench.command_portal(PortalOrder { for_s: 120, ..portal_order() }).expect("accepted");
+    bench.command_portal(PortalAccessRequest { for_s: 120, ..portal_order() }).expect("accepted");
     bench.advance_until(Time::from_secs(319));
     assert!(bench.has_access());
     bench.advance_until(Time::from_secs(321));
     assert!(!bench.has_access());
-    assert_eq!(bench.last_reason(), "its time is over");
+    assert_eq!(bench.last_reason_for_end(), "its time is over");
     assert_eq!((bench.packet_rules(), bench.describe_routing()), (Vec::new(), Vec::new()));
     assert!(!bench.forwards_ipv4_of_uplinks());
     assert_eq!(bench.station.nemo().desired_entries().count(), before);
@@ -229,10 +229,10 @@ fn portal_access_ends_by_command_uplink_loss_filter_loss_or_reload() {
     let mut bench = PortalBench::new();
     bench.command_portal(portal_order()).expect("accepted");
     bench.end_portal("w0").expect("accepted");
-    assert_eq!(bench.last_reason(), "an operator has ended it");
+    assert_eq!(bench.last_reason_for_end(), "an operator has ended it");
     bench.command_portal(portal_order()).expect("accepted");
     bench.feed_input(Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false))).expect("accepted");
-    assert_eq!(bench.last_reason(), "the uplink has no address with a default router");
+    assert_eq!(bench.last_reason_for_end(), "the uplink has no address with a default router");
     assert!(bench.packet_rules().is_empty());
     bench.feed_input(uplink_input("w0", FIRST_CARE_OF_ADDRESS, Some("192.0.2.10/24"))).expect("accepted");
     bench.command_portal(portal_order()).expect("accepted");
@@ -249,7 +249,7 @@ fn portal_access_ends_by_command_uplink_loss_filter_loss_or_reload() {
     bench.collect_outputs();
     bench.command_portal(portal_order()).expect("accepted");
     bench.feed_input(Input::PacketRules(Some("no nf_tables".into()))).expect("accepted");
-    assert_eq!(bench.last_reason(), "no nf_tables");
+    assert_eq!(bench.last_reason_for_end(), "no nf_tables");
     assert!(bench.command_portal(portal_order()).expect_err("refused").ends_with("no nf_tables"));
 }
 
@@ -261,23 +261,31 @@ fn refused_portal_order_names_found_and_expected_values() {
         assert!(error.contains(expected), "{error}");
         assert!(!bench.has_access());
     };
-    let other = |uplink: &str| PortalOrder { uplink: uplink.into(), ..portal_order() };
+    let other = |uplink: &str| PortalAccessRequest { uplink: uplink.into(), ..portal_order() };
     refused(&mut bench, other("w9"), "cannot find the uplink w9, expected one of: w0, w1");
     for for_s in [0, 3601, u32::MAX] {
         let expected = format!("found a duration of {for_s} s, expected 1 s to 3600 s");
-        refused(&mut bench, PortalOrder { for_s, ..portal_order() }, &expected);
+        refused(&mut bench, PortalAccessRequest { for_s, ..portal_order() }, &expected);
     }
     for octets in [[0xff; 6], [0; 6], [1, 0, 0x5e, 0, 0, 1]] {
         let host = carnet_wire::address::MacAddress(octets);
-        refused(&mut bench, PortalOrder { host, ..portal_order() }, "expected its own MAC address");
+        refused(&mut bench, PortalAccessRequest { host, ..portal_order() }, "expected its own MAC address");
     }
-    refused(&mut bench, PortalOrder { lan: "w1".into(), ..portal_order() }, "found the host at w1");
+    refused(&mut bench, PortalAccessRequest { lan: "w1".into(), ..portal_order() }, "found the host at w1");
     for server in ["0.0.0.0", "255.255.255.255", "127.0.0.1", "ff02::fb", "::1", "fe80::1"] {
         let dns = vec![server.parse().expect("an address")];
-        refused(&mut bench, PortalOrder { dns, ..portal_order() }, &format!("found the DNS server {server}"));
+        refused(
+            &mut bench,
+            PortalAccessRequest { dns, ..portal_order() },
+            &format!("found the DNS server {server}"),
+        );
     }
     let dns = vec![portal_order().dns[0]; 5];
-    refused(&mut bench, PortalOrder { dns, ..portal_order() }, "found 5 DNS servers, expected at most 4");
+    refused(
+        &mut bench,
+        PortalAccessRequest { dns, ..portal_order() },
+        "found 5 DNS servers, expected at most 4",
+    );
     assert!(bench.end_portal("w0").expect_err("refused").contains("no host has access to it"));
     assert!(bench.end_portal("w9").expect_err("refused").contains("cannot find the uplink w9"));
     bench.feed_input(Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, false))).expect("accepted");
@@ -286,7 +294,7 @@ fn refused_portal_order_names_found_and_expected_values() {
     // Only one host at a time has access.
     bench.command_portal(portal_order()).expect("accepted");
     let host = carnet_wire::address::MacAddress([2, 0, 0, 0, 0, 7]);
-    let error = bench.command_portal(PortalOrder { host, ..portal_order() }).expect_err("refused");
+    let error = bench.command_portal(PortalAccessRequest { host, ..portal_order() }).expect_err("refused");
     assert!(error.contains("02:00:00:00:00:09 has access to that of w0 for 300 s more"), "{error}");
     assert!(bench.end_portal("w1").expect_err("refused").contains("no host has access to it"));
     let status = bench.station.nemo().uplink_status(bench.now);

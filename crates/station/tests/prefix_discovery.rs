@@ -15,8 +15,8 @@ use carnet_wire::prefix_discovery::{PrefixSolicitation, emit_prefix_advertisemen
 use common::world::{NetworkBehaviour, station_at_time_zero};
 use common::*;
 
-const HOME_AGENT: usize = 0;
-const ROUTER: usize = 1;
+const HOME_AGENT_INDEX: usize = 0;
+const ROUTER_INDEX: usize = 1;
 
 /// The network between the stations, and the messages that the test records.
 struct RecordingInternet {
@@ -32,18 +32,18 @@ type DiscoveryWorld = common::world::TestNetwork<RecordingInternet>;
 impl NetworkBehaviour for RecordingInternet {
     fn handle_output(world: &mut DiscoveryWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => {
+            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT_INDEX => {
                 if let Some(input) = router_input(packet) {
-                    world.send_now(ROUTER, input);
+                    world.send_now(ROUTER_INDEX, input);
                 }
             }
             Output::Nemo(NemoOutput::Packet(packet))
-                if world.kernels_and_links.is_passed_to_agent(&packet) =>
+                if world.network_behaviour.is_passed_to_agent(&packet) =>
             {
-                world.send_now(HOME_AGENT, Input::Packet(packet));
+                world.send_now(HOME_AGENT_INDEX, Input::Packet(packet));
             }
-            Output::Nemo(NemoOutput::Event(Event::Warning { message })) if from == ROUTER => {
-                world.kernels_and_links.warnings.push(message)
+            Output::Nemo(NemoOutput::Event(Event::Warning { message })) if from == ROUTER_INDEX => {
+                world.network_behaviour.warnings.push(message)
             }
             _ => {}
         }
@@ -84,7 +84,10 @@ impl DiscoveryWorld {
         };
         let mut world =
             DiscoveryWorld::with_stations(configs.map(|config| station_at_time_zero(config, 7)), internet);
-        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+        world.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)),
+        );
         world.advance_seconds(1);
         world
     }
@@ -107,7 +110,7 @@ impl DiscoveryWorld {
         let mut message = emit_prefix_advertisement(identifier, &[information]);
         icmpv6::set_checksum(&mut message, address(from), address(to));
         self.pass_recorded_input(
-            ROUTER,
+            ROUTER_INDEX,
             Input::Icmpv6(received_message(address(from), address(to), message)),
         );
     }
@@ -135,59 +138,59 @@ fn received_message(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -
 #[test]
 fn router_solicits_prefixes_after_registration_and_daily() {
     let mut world = DiscoveryWorld::new(true, false);
-    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 1);
+    assert_eq!(world.network_behaviour.solicitation_identifiers.len(), 1);
     world.advance_seconds(3600);
-    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 1, "it was answered");
+    assert_eq!(world.network_behaviour.solicitation_identifiers.len(), 1, "it was answered");
     world.advance_seconds(24 * 3600);
-    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 2);
+    assert_eq!(world.network_behaviour.solicitation_identifiers.len(), 2);
     assert_ne!(
-        world.kernels_and_links.solicitation_identifiers[0],
-        world.kernels_and_links.solicitation_identifiers[1]
+        world.network_behaviour.solicitation_identifiers[0],
+        world.network_behaviour.solicitation_identifiers[1]
     );
-    assert!(world.kernels_and_links.warnings.is_empty(), "{:?}", world.kernels_and_links.warnings);
+    assert!(world.network_behaviour.warnings.is_empty(), "{:?}", world.network_behaviour.warnings);
 }
 
 #[test]
 fn router_sends_no_solicitation_unless_configured() {
     let mut world = DiscoveryWorld::new(false, false);
     world.advance_seconds(3600);
-    assert!(world.kernels_and_links.solicitation_identifiers.is_empty());
+    assert!(world.network_behaviour.solicitation_identifiers.is_empty());
 }
 
 #[test]
 fn router_sends_three_solicitations_without_answer() {
     let mut world = DiscoveryWorld::new(true, true);
     world.advance_seconds(2 * 3600);
-    assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), 3);
+    assert_eq!(world.network_behaviour.solicitation_identifiers.len(), 3);
 }
 
 /// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
 fn router_accepts_only_its_home_agents_answer_to_its_last_solicitation() {
     let mut world = DiscoveryWorld::new(true, true);
-    let identifier = world.kernels_and_links.solicitation_identifiers[0];
+    let identifier = world.network_behaviour.solicitation_identifiers[0];
     world.send_advertisement("2001:db8:1::9", HOME_ADDRESS, identifier, 0, 0);
     world.send_advertisement(AGENT_ADDRESS, FIRST_CARE_OF_ADDRESS, identifier, 0, 0);
     world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, identifier.wrapping_add(1), 0, 0);
-    assert!(world.kernels_and_links.warnings.is_empty());
+    assert!(world.network_behaviour.warnings.is_empty());
     world.advance_seconds(4);
-    let [before, last] = world.kernels_and_links.solicitation_identifiers[..] else {
-        panic!("{:?}", world.kernels_and_links.solicitation_identifiers)
+    let [before, last] = world.network_behaviour.solicitation_identifiers[..] else {
+        panic!("{:?}", world.network_behaviour.solicitation_identifiers)
     };
     world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, before, 0, 0);
-    assert!(world.kernels_and_links.warnings.is_empty());
+    assert!(world.network_behaviour.warnings.is_empty());
     world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, last, 0, 0);
-    assert_eq!(world.kernels_and_links.warnings.len(), 1);
+    assert_eq!(world.network_behaviour.warnings.len(), 1);
     assert!(
-        world.kernels_and_links.warnings[0].contains("no longer advertises"),
+        world.network_behaviour.warnings[0].contains("no longer advertises"),
         "{}",
-        world.kernels_and_links.warnings[0]
+        world.network_behaviour.warnings[0]
     );
     // A second copy of the answer belongs to no outstanding solicitation.
     world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, last, 600, 600);
-    assert_eq!(world.kernels_and_links.warnings.len(), 1);
+    assert_eq!(world.network_behaviour.warnings.len(), 1);
     assert!(
-        world.stations[ROUTER].mobile_router().expect("a router").registration().is_some(),
+        world.stations[ROUTER_INDEX].mobile_router().expect("a router").registration().is_some(),
         "nothing is given up for it"
     );
 }
@@ -196,27 +199,27 @@ fn router_accepts_only_its_home_agents_answer_to_its_last_solicitation() {
 fn changed_home_prefix_is_reported_to_operator() {
     let mut world = DiscoveryWorld::new(true, true);
     for (valid, preferred) in [(600, 600), (600, 0), (600, 0), (0, 0), (600, 600)] {
-        let identifier = *world.kernels_and_links.solicitation_identifiers.last().expect("a question");
+        let identifier = *world.network_behaviour.solicitation_identifiers.last().expect("a question");
         world.send_advertisement(AGENT_ADDRESS, HOME_ADDRESS, identifier, valid, preferred);
-        let asked = world.kernels_and_links.solicitation_identifiers.len();
+        let asked = world.network_behaviour.solicitation_identifiers.len();
         world.advance_seconds(59);
-        assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), asked, "not too soon");
+        assert_eq!(world.network_behaviour.solicitation_identifiers.len(), asked, "not too soon");
         (0..300).for_each(|_| {
-            if world.kernels_and_links.solicitation_identifiers.len() == asked {
+            if world.network_behaviour.solicitation_identifiers.len() == asked {
                 world.advance_seconds(1)
             }
         });
-        assert_eq!(world.kernels_and_links.solicitation_identifiers.len(), asked + 1);
+        assert_eq!(world.network_behaviour.solicitation_identifiers.len(), asked + 1);
     }
     let told: Vec<bool> = ["has deprecated", "no longer", "again"]
         .iter()
-        .zip(&world.kernels_and_links.warnings)
+        .zip(&world.network_behaviour.warnings)
         .map(|(word, warning)| warning.contains(word))
         .collect();
     assert_eq!(
-        (told, world.kernels_and_links.warnings.len()),
+        (told, world.network_behaviour.warnings.len()),
         (vec![true; 3], 3),
         "{:?}",
-        world.kernels_and_links.warnings
+        world.network_behaviour.warnings
     );
 }

@@ -23,14 +23,14 @@ const RADIO_RANGE: f64 = 250.0;
 const UNITS_PER_METRE: f64 = 136.4;
 const BUS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
-fn unit_mac(number: usize) -> [u8; 6] {
+fn mac_of_roadside_unit(number: usize) -> [u8; 6] {
     [2, 0, 0, 0, 1, number as u8]
 }
 
 fn geonet_settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
     GeonetSettings {
         router_parameters: Mib { max_communication_range: RADIO_RANGE, ..Mib::default() },
-        ipv6_config: Some(Ipv6Config { hop_limit: Some(1), ..common::geonet_ipv6() }),
+        ipv6_config: Some(Ipv6Config { hop_limit: Some(1), ..common::geonet_ipv6_config() }),
         ..common::geonet_settings(GnAddress::new(false, station_type, mac))
     }
 }
@@ -55,7 +55,7 @@ impl NetworkBehaviour for StreetNetwork {
         match (from.checked_sub(1), output) {
             (None, Output::Geonet(GeonetOutput::Frame(frame))) => {
                 for unit in [0, 1] {
-                    if road.kernels_and_links.distance_to_unit(unit) <= RADIO_RANGE {
+                    if road.network_behaviour.distance_to_unit(unit) <= RADIO_RANGE {
                         road.send_now(1 + unit, Input::Frame(frame.clone()));
                     }
                 }
@@ -67,7 +67,7 @@ impl NetworkBehaviour for StreetNetwork {
                 answer_neighbour_solicitation(road, &message)
             }
             (Some(unit), Output::Geonet(GeonetOutput::Frame(frame)))
-                if road.kernels_and_links.distance_to_unit(unit) <= RADIO_RANGE =>
+                if road.network_behaviour.distance_to_unit(unit) <= RADIO_RANGE =>
             {
                 road.send_now(BUS_STATION, Input::Frame(frame));
             }
@@ -78,7 +78,7 @@ impl NetworkBehaviour for StreetNetwork {
                     && nd::RouterSolicitation::parse(solicitation).is_ok()
                 {
                     nd::check_header(&header, solicitation).expect("as RFC 4861 wants it");
-                    road.kernels_and_links.solicitation_counts[unit] += 1;
+                    road.network_behaviour.solicitation_counts[unit] += 1;
                     send_advertisement(road, unit);
                 }
             }
@@ -107,7 +107,7 @@ fn road_with_uplinks(uplinks: &[&str]) -> RoadsideWorld {
     }
     config.geonet = Some(geonet_settings(BUS_MAC, StationType::Bus));
     let unit = |number| {
-        let geonet = Some(geonet_settings(unit_mac(number), StationType::RoadSideUnit));
+        let geonet = Some(geonet_settings(mac_of_roadside_unit(number), StationType::RoadSideUnit));
         station_at_time_zero(StationConfig { geonet, ..StationConfig::default() }, number as u64)
     };
     let interface = Interface {
@@ -134,8 +134,8 @@ fn road_with_uplinks(uplinks: &[&str]) -> RoadsideWorld {
 fn answer_neighbour_solicitation(road: &mut RoadsideWorld, message: &LinkMessage) {
     let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
     for number in [0, 1] {
-        if asked.target == addresses::link_local_address(unit_mac(number))
-            && road.kernels_and_links.distance_to_unit(number) <= RADIO_RANGE
+        if asked.target == addresses::link_local_address(mac_of_roadside_unit(number))
+            && road.network_behaviour.distance_to_unit(number) <= RADIO_RANGE
         {
             let answer = nd::NeighborAdvertisement {
                 target: asked.target,
@@ -151,7 +151,7 @@ fn answer_neighbour_solicitation(road: &mut RoadsideWorld, message: &LinkMessage
 
 /// Sends an ICMPv6 message of the kernel of a unit.
 fn send_from_unit(road: &mut RoadsideWorld, number: usize, destination: Ipv6Addr, message: &[u8]) {
-    let source = addresses::link_local_address(unit_mac(number));
+    let source = addresses::link_local_address(mac_of_roadside_unit(number));
     let request = GeonetRequest {
         transport: GeonetTransport::SingleHop,
         next_header: 3,
@@ -194,12 +194,12 @@ fn handle_advertisement(road: &mut RoadsideWorld, packet: &[u8]) {
         nd::NdOption::PrefixInformation(it) => Some(it.prefix),
         _ => None,
     });
-    let known = &mut road.kernels_and_links.interface;
+    let known = &mut road.network_behaviour.interface;
     if advertisement.is_ok_and(|it| it.router_lifetime > 0)
         && known.routers.iter().all(|router| router.gateway != header.source)
     {
         known.routers.push(header.source.into());
-        known.addresses.extend(prefix.map(|prefix| autoconfigured_address(address_in(prefix))));
+        known.addresses.extend(prefix.map(|prefix| autoconfigured_address(host_address_in(prefix))));
     }
     let updated = known.clone();
     let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
@@ -224,9 +224,9 @@ fn position_input(now: Time, metres: f64, speed: f64) -> Input {
 fn drive_for(road: &mut RoadsideWorld, seconds: f64) {
     for _ in 0..(seconds * 100.0) as u32 {
         road.run_for(Duration::from_millis(10));
-        road.kernels_and_links.bus_place += road.kernels_and_links.speed * 0.01;
+        road.network_behaviour.bus_place += road.network_behaviour.speed * 0.01;
         if (road.now.as_nanos() / 1_000_000).is_multiple_of(200) {
-            let StreetNetwork { bus_place: place, speed, .. } = road.kernels_and_links;
+            let StreetNetwork { bus_place: place, speed, .. } = road.network_behaviour;
             road.pass_recorded_input(BUS_STATION, position_input(road.now, place, speed));
             for unit in [0, 1] {
                 road.pass_recorded_input(1 + unit, position_input(road.now, 300.0 * unit as f64, 0.0));
@@ -256,23 +256,23 @@ fn prefix(number: usize) -> Ipv6Addr {
 }
 
 fn care_of_address_at(number: usize) -> Ipv6Addr {
-    address_in(prefix(number))
+    host_address_in(prefix(number))
 }
 
-fn address_in(prefix: Ipv6Addr) -> Ipv6Addr {
+fn host_address_in(prefix: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(prefix) | u128::from(addresses::interface_identifier(BUS_MAC)))
 }
 
 #[test]
 fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     let mut road = new_road();
-    road.kernels_and_links.speed = 30.0;
+    road.network_behaviour.speed = 30.0;
     let (mut changes, mut before) = (Vec::new(), None);
-    while road.kernels_and_links.bus_place < 700.0 {
+    while road.network_behaviour.bus_place < 700.0 {
         drive_for(&mut road, 0.1);
         let now = care_of_address(&road);
         if now != before {
-            changes.push((road.kernels_and_links.bus_place, now));
+            changes.push((road.network_behaviour.bus_place, now));
             before = now;
         }
     }
@@ -290,7 +290,7 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     // The bus uses its roadside unit until it receives no more frames of the unit.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
-        road.kernels_and_links.solicitation_counts,
+        road.network_behaviour.solicitation_counts,
         [2, 1],
         "each was asked when it came into range; the first heard both questions"
     );
@@ -306,12 +306,12 @@ fn other_uplink_takes_over_before_leaving_radio_range() {
         BUS_STATION,
         Input::Interface(common::interface("w0", common::FIRST_CARE_OF_ADDRESS, true)),
     );
-    road.kernels_and_links.speed = 30.0;
+    road.network_behaviour.speed = 30.0;
     let mut there = Vec::new();
-    while road.kernels_and_links.bus_place < 700.0 {
+    while road.network_behaviour.bus_place < 700.0 {
         drive_for(&mut road, 0.1);
         if care_of_address(&road).is_some() {
-            there.push(road.kernels_and_links.bus_place);
+            there.push(road.network_behaviour.bus_place);
         }
     }
     let (first, last) = (there.first().expect("one"), there.last().expect("one"));
@@ -323,13 +323,13 @@ fn other_uplink_takes_over_before_leaving_radio_range() {
 #[test]
 fn vehicle_between_two_roadside_units_keeps_one() {
     let mut road = new_road();
-    (road.kernels_and_links.bus_place, road.kernels_and_links.speed) = (140.0, 0.0);
+    (road.network_behaviour.bus_place, road.network_behaviour.speed) = (140.0, 0.0);
     drive_for(&mut road, 8.0);
     let chosen = care_of_address(&road);
     assert!(chosen.is_some());
     // The bus moves to and fro around the point between both units.
     for place in [155.0, 140.0, 160.0, 145.0] {
-        road.kernels_and_links.bus_place = place;
+        road.network_behaviour.bus_place = place;
         drive_for(&mut road, 5.0);
         assert_eq!(care_of_address(&road), chosen, "{place}");
     }
@@ -368,7 +368,7 @@ fn forged_advertisement(road: &RoadsideWorld, number: u8, transport: GeonetTrans
         payload,
     };
     for input in
-        [position_input(road.now, road.kernels_and_links.bus_place + 200.0, 0.0), Input::Geonet(request)]
+        [position_input(road.now, road.network_behaviour.bus_place + 200.0, 0.0), Input::Geonet(request)]
     {
         while station.poll_output().is_some() {}
         station.handle_input(road.now, WALL_TIME, input).expect("accepted");
@@ -387,7 +387,7 @@ fn forged_prefix(number: u8) -> Ipv6Addr {
 #[test]
 fn forged_routers_do_not_replace_router_in_use() {
     let mut road = new_road();
-    road.kernels_and_links.bus_place = -500.0;
+    road.network_behaviour.bus_place = -500.0;
     drive_for(&mut road, 1.0);
     let flood = |road: &mut RoadsideWorld, numbers: std::ops::Range<u8>| {
         for number in numbers {
@@ -401,35 +401,35 @@ fn forged_routers_do_not_replace_router_in_use() {
     flood(&mut road, 0..80);
     assert!(care_of_address(&road).is_some());
     // The real unit advertises last, and is the nearest.
-    road.kernels_and_links.bus_place = 20.0;
+    road.network_behaviour.bus_place = 20.0;
     drive_for(&mut road, 5.0);
     assert_eq!(care_of_address(&road), Some(care_of_address_at(0).into()));
     flood(&mut road, 80..200);
     assert_eq!(care_of_address(&road), Some(care_of_address_at(0).into()));
     // After the flood, the table of routers still has room for the next real router.
-    road.kernels_and_links.speed = 30.0;
+    road.network_behaviour.speed = 30.0;
     drive_for(&mut road, 10.0);
     assert_eq!(
         care_of_address(&road),
         Some(care_of_address_at(1).into()),
         "{}",
-        road.kernels_and_links.bus_place
+        road.network_behaviour.bus_place
     );
 }
 
 #[test]
 fn advertisement_of_distant_station_is_ignored() {
     let transports = [
-        (GeonetTransport::SingleHop, Some(address_in(forged_prefix(7)).into())),
+        (GeonetTransport::SingleHop, Some(host_address_in(forged_prefix(7)).into())),
         (GeonetTransport::TopologicallyScoped, None),
     ];
     for (transport, expected) in transports {
         let mut road = new_road();
-        road.kernels_and_links.bus_place = -2000.0;
+        road.network_behaviour.bus_place = -2000.0;
         drive_for(&mut road, 1.0);
         let frame = forged_advertisement(&road, 7, transport);
         road.pass_recorded_input(BUS_STATION, frame);
-        assert_eq!(road.kernels_and_links.interface.routers.len(), 1, "the kernel heard it");
+        assert_eq!(road.network_behaviour.interface.routers.len(), 1, "the kernel heard it");
         drive_for(&mut road, 0.5);
         assert_eq!(care_of_address(&road), expected);
     }

@@ -15,8 +15,8 @@ use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::{CredentialName, Credentials, PrivateKey};
-use carnet_security::crypto::{Backend, PortableBackend, SigningKey, name_of_certificate};
-use carnet_security::keys::Curve;
+use carnet_security::crypto::{CryptoBackend, PortableBackend, SigningKey, name_of_certificate};
+use carnet_security::keys::EllipticCurve;
 use carnet_security::message::Envelope;
 use carnet_security::permissions::{Psid, PsidSsp};
 use carnet_security::pseudonym::{PseudonymStrategy, StationIdentity};
@@ -25,7 +25,7 @@ use carnet_security::{
     SecurityConfig, SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime, packet_without_envelope, pki,
 };
 use carnet_station::io::{
-    Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetOutput, GeonetRequest,
+    Area, AreaShape, Command, Delivered, DenmAction, DenmCommand, Event, Frame, GeonetOutput, GeonetRequest,
     GeonetTransport, Input, NemoOutput, Output, Position,
 };
 use carnet_station::{GeonetSettings, Station, StationConfig};
@@ -35,7 +35,7 @@ use carnet_wire::geonet::{GnAddress, Packet, StationType as GnStationType};
 use common::world::NetworkBehaviour;
 
 const START_UNIX_MILLISECONDS: u64 = 1_800_000_000_000;
-const BROADCAST: [u8; 6] = [0xff; 6];
+const BROADCAST_MAC: [u8; 6] = [0xff; 6];
 
 fn wall_time_at(now: Time) -> WallTime {
     WallTime::from_unix_nanos(START_UNIX_MILLISECONDS * 1_000_000 + now.as_nanos())
@@ -55,13 +55,13 @@ fn validity_until(seconds: u16) -> ValidityPeriod {
 }
 
 fn key_scalar(number: u8) -> Vec<u8> {
-    let mut scalar = vec![number; Curve::NistP256.octets()];
+    let mut scalar = vec![number; EllipticCurve::NistP256.octets()];
     scalar[0] = 1;
     scalar
 }
 
 fn signing_key(number: u8) -> Box<dyn SigningKey> {
-    PortableBackend.signing_key(Curve::NistP256, &key_scalar(number)).expect("a scalar of the curve")
+    PortableBackend.signing_key(EllipticCurve::NistP256, &key_scalar(number)).expect("a scalar of the curve")
 }
 
 /// A root certificate and an authority; `number` distinguishes several pairs.
@@ -74,10 +74,16 @@ struct TestPki {
 impl TestPki {
     fn new(root: u8, authority: u8) -> TestPki {
         let (root_key, authority_key) = (signing_key(root), signing_key(authority));
-        let content = pki::root_content("root", root_key.public_key(), validity_until(20_000), None);
+        let content =
+            pki::root_certificate_content("root", root_key.public_key(), validity_until(20_000), None);
         let root =
             pki::issue_certificate(&PortableBackend, root_key.as_ref(), None, content).expect("signed");
-        let content = pki::authority_content("aa", authority_key.public_key(), validity_until(20_000), None);
+        let content = pki::authority_certificate_content(
+            "aa",
+            authority_key.public_key(),
+            validity_until(20_000),
+            None,
+        );
         let authority = pki::issue_certificate(&PortableBackend, root_key.as_ref(), Some(&root), content)
             .expect("signed");
         TestPki { root, authority, authority_key }
@@ -96,7 +102,8 @@ impl TestPki {
             Some(&self.authority),
             content,
         );
-        let key = PrivateKey::new(Curve::NistP256, &key_scalar(number)).expect("as long as the curve's");
+        let key =
+            PrivateKey::new(EllipticCurve::NistP256, &key_scalar(number)).expect("as long as the curve's");
         (issued.expect("signed"), key)
     }
 
@@ -153,7 +160,7 @@ fn strict_entity(credentials: &Credentials) -> Option<Box<SecurityStation>> {
     Some(security)
 }
 
-fn address(index: usize) -> GnAddress {
+fn gn_address_of_station(index: usize) -> GnAddress {
     GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index as u8 + 1])
 }
 
@@ -174,9 +181,9 @@ fn station_with(
     let geonet = GeonetSettings {
         facilities_settings: Some(FacilitiesSettings {
             announced_services: services,
-            ..common::passenger_car()
+            ..common::facilities_of_passenger_car()
         }),
-        ..common::geonet_settings(address(index))
+        ..common::geonet_settings(gn_address_of_station(index))
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     let mut station = common::world::station_at_time_zero(config, index as u64);
@@ -205,18 +212,18 @@ impl NetworkBehaviour for RecordingRadio {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
                 for to in 0..road.stations.len() {
                     let mac = road.stations[to].geonet().expect("a router").address().mid();
-                    let is_meant = frame.destination == BROADCAST || frame.destination == mac;
-                    if to != from && is_meant && (road.kernels_and_links.can_receive)(from, to) {
+                    let is_meant = frame.destination == BROADCAST_MAC || frame.destination == mac;
+                    if to != from && is_meant && (road.network_behaviour.can_receive)(from, to) {
                         road.send_now(to, Input::Frame(frame.clone()));
                     }
                 }
-                road.kernels_and_links.sent_frames.push((from, frame));
+                road.network_behaviour.sent_frames.push((from, frame));
             }
             Output::Geonet(GeonetOutput::Delivered(delivered)) => {
-                road.kernels_and_links.delivered_payloads.push((from, delivered))
+                road.network_behaviour.delivered_payloads.push((from, delivered))
             }
             Output::Nemo(NemoOutput::Event(Event::Warning { message })) => {
-                road.kernels_and_links.warnings.push(message)
+                road.network_behaviour.warnings.push(message)
             }
             _ => {}
         }
@@ -237,7 +244,7 @@ impl LineOfStations {
 
     /// Moves all stations for some tenths of a second, by 5 m in each tenth. The stations drive 100 m apart
     /// from each other.
-    fn drive_tenths(&mut self, tenths: usize) {
+    fn drive_for_tenths_of_second(&mut self, tenths: usize) {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
             for index in 0..self.stations.len() {
@@ -265,7 +272,7 @@ impl LineOfStations {
 
     /// Returns the frames that the first station has sent since index `since`, each with the packet in it.
     fn frames_of_first_since(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
-        let own = self.kernels_and_links.sent_frames[since..].iter().filter(|(from, _)| *from == 0);
+        let own = self.network_behaviour.sent_frames[since..].iter().filter(|(from, _)| *from == 0);
         own.map(|(_, frame)| (frame, packet_without_envelope(&frame.packet).expect("it is signed"))).collect()
     }
 
@@ -273,8 +280,8 @@ impl LineOfStations {
     fn report_event(&mut self, seconds: u32) {
         let mut denm = Denm::default();
         denm.denm.management.validity_duration = cdd::ValidityDuration(seconds);
-        let order = DenmOrder {
-            wish: DenmWish::Trigger,
+        let order = DenmCommand {
+            wish: DenmAction::Trigger,
             denm: uper::encode(&denm).expect("encodes"),
             repetition_duration_ms: None,
             repetition_interval_ms: None,
@@ -290,13 +297,14 @@ impl LineOfStations {
         let table = self.stations[index].geonet().expect("a router").location_table();
         let map = &self.stations[index].facilities().expect("facilities").services().ldm;
         let all = 0..self.stations.len();
-        let located = |other: &usize| table.iter().any(|(_, entry)| entry.mac() == address(*other).mid());
+        let located =
+            |other: &usize| table.iter().any(|(_, entry)| entry.mac() == gn_address_of_station(*other).mid());
         let mapped = |other: &usize| map.station(StationId(*other as u32 + 1)).is_some();
         (all.clone().filter(located).collect(), all.filter(mapped).collect())
     }
 }
 
-const fn reach_everybody(_: usize, _: usize) -> bool {
+const fn can_always_receive(_: usize, _: usize) -> bool {
     true
 }
 
@@ -305,19 +313,19 @@ fn signed_messages_are_accepted() {
     let pki = TestPki::new(1, 2);
     let mut road = LineOfStations::new(
         vec![strict_entity(&pki.station_credentials(11)), strict_entity(&pki.station_credentials(12))],
-        reach_everybody,
+        can_always_receive,
     );
-    road.drive_tenths(30);
+    road.drive_for_tenths_of_second(30);
     assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     assert_eq!(road.known_stations(1), (vec![0], vec![0]));
     // NH field of the Basic Header: every packet on the air must be a secured packet (EN 302 636-4-1 9.6.1).
-    assert!(road.kernels_and_links.sent_frames.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
+    assert!(road.network_behaviour.sent_frames.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
     // TS 103 097 7.1.1: once a second a CAM contains the certificate; all other CAMs contain its digest.
     let whole = road.counter(0, "security.with_certificate");
     assert!((3..=8).contains(&whole), "{whole} of {signed}");
-    assert!(road.kernels_and_links.warnings.is_empty(), "{:?}", road.kernels_and_links.warnings);
+    assert!(road.network_behaviour.warnings.is_empty(), "{:?}", road.network_behaviour.warnings);
 }
 
 #[test]
@@ -340,28 +348,28 @@ fn unsigned_messages_are_rejected() {
         strict_entity(&with_ticket_until(10)),
     ];
     let mut road = LineOfStations::new(all, |from, to| to == 0 && from < 5);
-    road.drive_tenths(49);
+    road.drive_for_tenths_of_second(49);
     // Station 5 sends its last frames while its ticket is still valid; one of them contains the ticket. The
     // frames arrive one second later, when the ticket has expired.
     let last: Vec<Frame> = road
-        .kernels_and_links
+        .network_behaviour
         .sent_frames
         .iter()
         .filter(|(from, _)| *from == 5)
         .map(|(_, frame)| frame.clone())
         .collect();
-    road.drive_tenths(10);
+    road.drive_for_tenths_of_second(10);
     for frame in last.into_iter().rev().take(11) {
         road.pass_recorded_input(0, Input::Frame(frame));
     }
-    road.drive_tenths(20);
+    road.drive_for_tenths_of_second(20);
     assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     for reason in ["unsecured", "unknown_issuer", "revoked", "certificate_expired"] {
         assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
     }
     // Without a valid ticket the station sends nothing, and warns once.
     assert_eq!(
-        road.kernels_and_links.warnings,
+        road.network_behaviour.warnings,
         ["the station sends nothing: this station has no ticket that is valid at its position now"]
     );
 }
@@ -374,9 +382,9 @@ fn changed_and_replayed_messages_are_rejected() {
         vec![strict_entity(&pki.station_credentials(11)), strict_entity(&pki.station_credentials(12))],
         |_, _| false,
     );
-    road.drive_tenths(12);
+    road.drive_for_tenths_of_second(12);
     let frames: Vec<Frame> = road
-        .kernels_and_links
+        .network_behaviour
         .sent_frames
         .iter()
         .filter(|(from, _)| *from == 1)
@@ -402,7 +410,7 @@ fn changed_and_replayed_messages_are_rejected() {
     let believed = road.counter(0, "security.verified");
     road.pass_recorded_input(0, Input::Frame(fresh));
     assert_eq!((dropped(&road, "replayed"), road.counter(0, "security.verified")), (1, believed));
-    road.drive_tenths(25);
+    road.drive_for_tenths_of_second(25);
     let late = frames.first().expect("frames").clone();
     road.pass_recorded_input(0, Input::Frame(late));
     assert_eq!((dropped(&road, "too_old"), road.counter(0, "security.verified")), (1, believed));
@@ -413,7 +421,7 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
     let pki = TestPki::new(1, 2);
     let all = (11..14).map(|ticket| strict_entity(&pki.station_credentials(ticket))).collect();
     let mut road = LineOfStations::new(all, |from, to| from.abs_diff(to) == 1);
-    road.drive_tenths(15);
+    road.drive_for_tenths_of_second(15);
     let area = Area {
         shape: AreaShape::Circle,
         latitude: 488_375_000,
@@ -422,7 +430,7 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         distance_b: 0,
         angle: 0,
     };
-    let before = road.kernels_and_links.sent_frames.len();
+    let before = road.network_behaviour.sent_frames.len();
     let request = GeonetRequest {
         transport: GeonetTransport::GeoBroadcast(area),
         next_header: 0,
@@ -433,9 +441,9 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         payload: b"beware".to_vec(),
     };
     road.pass_recorded_input(0, Input::Geonet(request));
-    road.drive_tenths(10);
+    road.drive_for_tenths_of_second(10);
     let heard: Vec<_> = road
-        .kernels_and_links
+        .network_behaviour
         .delivered_payloads
         .iter()
         .filter(|(_, it)| it.payload == b"beware")
@@ -445,13 +453,13 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
     assert!(road.counter(1, "security.forwarded") > 0);
     // An attacker replays a message late. The receiver must not accept it as a copy that another station
     // forwarded.
-    let copy = road.kernels_and_links.sent_frames[before..]
+    let copy = road.network_behaviour.sent_frames[before..]
         .iter()
         .find(|(from, _)| *from == 0)
         .expect("the packet")
         .1
         .clone();
-    road.drive_tenths(30);
+    road.drive_for_tenths_of_second(30);
     road.pass_recorded_input(1, Input::Frame(copy));
     assert_eq!(road.counter(1, "security.dropped.replayed"), 1);
 }
@@ -463,7 +471,7 @@ fn station_with_lax_policy_still_rejects_invalid_signatures() {
     assert_eq!(refused, []);
     let all = vec![Some(lenient), None, strict_entity(&strangers.station_credentials(12))];
     let mut road = LineOfStations::new(all, |_, to| to == 0);
-    road.drive_tenths(30);
+    road.drive_for_tenths_of_second(30);
     assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     assert!(road.counter(0, "security.plain") > 0);
 }
@@ -485,7 +493,7 @@ fn with_applications(pki: &TestPki, number: u8, applications: Vec<PsidSsp>) -> C
         pki::ticket_content(signing_key(number).public_key(), validity_until(10_000), None, applications);
     let issued =
         pki::issue_certificate(&PortableBackend, pki.authority_key.as_ref(), Some(&pki.authority), content);
-    let own = PrivateKey::new(Curve::NistP256, &key_scalar(number)).expect("as long as the curve's");
+    let own = PrivateKey::new(EllipticCurve::NistP256, &key_scalar(number)).expect("as long as the curve's");
     Credentials { tickets: vec![(issued.expect("signed"), own)], ..pki.station_credentials(number) }
 }
 
@@ -495,10 +503,10 @@ fn station_signs_each_message_with_its_application_identifier() {
     let sender = with_applications(&pki, 11, pki::test_applications(true));
     let mut road = LineOfStations::new(
         vec![strict_entity(&sender), strict_entity(&pki.station_credentials(12))],
-        reach_everybody,
+        can_always_receive,
     );
     road.stations[0] = station_with(0, strict_entity(&sender), vec![announced_service()]);
-    road.drive_tenths(20);
+    road.drive_for_tenths_of_second(20);
     assert!(road.counter(0, "facilities.saem.sent") > 0);
     assert!(road.counter(1, "facilities.saem.received") > 0);
     for (port, application) in [
@@ -514,13 +522,13 @@ fn station_signs_each_message_with_its_application_identifier() {
         (port::RTCMEM, 540_802),
         (4000, 141),
     ] {
-        let before = road.kernels_and_links.sent_frames.len();
+        let before = road.network_behaviour.sent_frames.len();
         road.pass_recorded_input(0, Input::Geonet(request_to_port(port, b"anything")));
-        let frame = &road.kernels_and_links.sent_frames[before].1;
+        let frame = &road.network_behaviour.sent_frames[before].1;
         let Ok(Envelope::Signed(message)) = Envelope::parse(&frame.packet[4..]) else { panic!("{port}") };
         assert_eq!(message.header.psid, Psid(application), "port {port}");
         assert!(
-            road.kernels_and_links
+            road.network_behaviour
                 .delivered_payloads
                 .iter()
                 .any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
@@ -538,10 +546,10 @@ fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
     let few = with_applications(&pki, 11, few.collect());
     let mut road = LineOfStations::new(
         vec![strict_entity(&few), strict_entity(&pki.station_credentials(12))],
-        reach_everybody,
+        can_always_receive,
     );
     road.stations[0] = station_with(0, strict_entity(&few), vec![announced_service()]);
-    road.drive_tenths(20);
+    road.drive_for_tenths_of_second(20);
     assert_eq!(
         (road.counter(0, "facilities.saem.sent"), road.counter(1, "facilities.saem.received")),
         (0, 0)
@@ -559,8 +567,8 @@ fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
     let mut situation = SituationContainer::default();
     situation.event_type.cause_code = cdd::CauseCodeType::ROADWORKS;
     denm.denm.situation = Some(situation);
-    let order = DenmOrder {
-        wish: DenmWish::Trigger,
+    let order = DenmCommand {
+        wish: DenmAction::Trigger,
         denm: uper::encode(&denm).expect("encodes"),
         repetition_duration_ms: None,
         repetition_interval_ms: None,
@@ -571,8 +579,8 @@ fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
     assert!(reason.contains("application 37 (DENM)"), "{reason}");
     assert_eq!(road.counter(0, "facilities.denm.sent"), 0);
     let told =
-        road.kernels_and_links.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
-    assert_eq!(told, 1, "{:?}", road.kernels_and_links.warnings);
+        road.network_behaviour.warnings.iter().filter(|warning| warning.contains("540801 (SAEM)")).count();
+    assert_eq!(told, 1, "{:?}", road.network_behaviour.warnings);
 }
 
 #[test]
@@ -582,32 +590,32 @@ fn wrong_clock_of_station_is_reported() {
         vec![strict_entity(&pki.station_credentials(11)), strict_entity(&pki.station_credentials(12))],
         |_, _| false,
     );
-    road.drive_tenths(100);
+    road.drive_for_tenths_of_second(100);
     // The second station's frames arrive a minute late, so the first station must suspect that its own clock
     // is fast.
     let frames: Vec<Frame> = road
-        .kernels_and_links
+        .network_behaviour
         .sent_frames
         .iter()
         .filter(|(from, _)| *from == 1)
         .map(|(_, frame)| frame.clone())
         .collect();
-    assert!(road.kernels_and_links.warnings.is_empty(), "{:?}", road.kernels_and_links.warnings);
+    assert!(road.network_behaviour.warnings.is_empty(), "{:?}", road.network_behaviour.warnings);
     road.now += Duration::from_secs(50);
     for frame in frames {
         road.now += Duration::from_millis(100);
         road.pass_recorded_input(0, Input::Frame(frame));
     }
-    let [warning] = &road.kernels_and_links.warnings[..] else {
-        panic!("{:?}", road.kernels_and_links.warnings)
+    let [warning] = &road.network_behaviour.warnings[..] else {
+        panic!("{:?}", road.network_behaviour.warnings)
     };
     assert!(warning.contains("clock seems to be") && warning.contains("ahead of their clocks"), "{warning}");
     let state = road.stations[0].security_status(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
     // A message with the right time ends the clock warning.
-    road.kernels_and_links.can_receive = reach_everybody;
-    road.drive_tenths(20);
-    assert_eq!(road.kernels_and_links.warnings.len(), 2, "{:?}", road.kernels_and_links.warnings);
+    road.network_behaviour.can_receive = can_always_receive;
+    road.drive_for_tenths_of_second(20);
+    assert_eq!(road.network_behaviour.warnings.len(), 2, "{:?}", road.network_behaviour.warnings);
     assert_eq!(road.stations[0].security_status(road.now).expect("security").clock_ahead_ms, None);
 }
 
@@ -663,9 +671,9 @@ fn vehicle_changes_its_pseudonym_while_driving() {
         tickets.iter().map(|(ticket, _)| name_of_certificate(&PortableBackend, ticket)).collect();
     let known: Vec<_> = names.iter().map(|name| StationIdentity::of_ticket(*name).mid).collect();
     let all = vec![vehicle_entity(&pki, tickets, 255), strict_entity(&pki.station_credentials(21))];
-    let mut road = LineOfStations::new(all, reach_everybody);
+    let mut road = LineOfStations::new(all, can_always_receive);
     assert!(known.contains(&road.mid_of_first_station()), "from the start");
-    road.drive_tenths(100);
+    road.drive_for_tenths_of_second(100);
     let mut lives: Vec<[u8; 6]> = Vec::new();
     for (frame, packet) in road.frames_of_first_since(0) {
         let parsed = Packet::parse(&packet).expect("a packet");
@@ -706,34 +714,34 @@ fn own_active_event_delays_pseudonym_change() {
     let pki = TestPki::new(1, 2);
     let tickets =
         || (11..14).map(|number| pki.new_ticket(number, validity_until(10_000))).collect::<Vec<_>>();
-    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 255), None], reach_everybody);
+    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 255), None], can_always_receive);
     let first = road.mid_of_first_station();
-    road.drive_tenths(5);
+    road.drive_for_tenths_of_second(5);
     road.report_event(6);
-    road.drive_tenths(55);
+    road.drive_for_tenths_of_second(55);
     assert_eq!(road.mid_of_first_station(), first, "an event goes on");
-    road.drive_tenths(10);
+    road.drive_for_tenths_of_second(10);
     let second = road.mid_of_first_station();
     assert_ne!(second, first, "it is over");
     // An application locks the pseudonym, and then ends the lock.
     road.pass_recorded_input(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
-    road.drive_tenths(50);
+    road.drive_for_tenths_of_second(50);
     assert_eq!(road.mid_of_first_station(), second);
     road.pass_recorded_input(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
-    road.drive_tenths(1);
+    road.drive_for_tenths_of_second(1);
     let third = road.mid_of_first_station();
     assert_ne!(third, second);
     // A command changes the pseudonym at once. A lock ends at the latest after the longest permitted time.
     road.report_event(600);
     road.pass_recorded_input(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.mid_of_first_station(), third);
-    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 5), None], reach_everybody);
+    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 5), None], can_always_receive);
     let first = road.mid_of_first_station();
-    road.drive_tenths(5);
+    road.drive_for_tenths_of_second(5);
     road.report_event(600);
-    road.drive_tenths(48);
+    road.drive_for_tenths_of_second(48);
     assert_eq!(road.mid_of_first_station(), first);
-    road.drive_tenths(5);
+    road.drive_for_tenths_of_second(5);
     assert_ne!(road.mid_of_first_station(), first);
 }
 
@@ -745,16 +753,16 @@ fn echo_of_former_pseudonym_is_recognised() {
         vec![vehicle_entity(&pki, tickets, 255), strict_entity(&pki.station_credentials(21))],
         |_, _| false,
     );
-    road.drive_tenths(10);
-    let before = road.kernels_and_links.sent_frames.len();
+    road.drive_for_tenths_of_second(10);
+    let before = road.network_behaviour.sent_frames.len();
     road.report_event(600);
     let told = road.frames_of_first_since(before).first().expect("a DENM").0.clone();
     road.pass_recorded_input(0, Input::Command(Command::ChangePseudonym));
     // Another station forwards back a message that the first station sent under its old pseudonym.
-    road.pass_recorded_input(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
+    road.pass_recorded_input(0, Input::Frame(Frame { source: gn_address_of_station(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);
-    assert!(road.kernels_and_links.delivered_payloads.is_empty());
+    assert!(road.network_behaviour.delivered_payloads.is_empty());
     assert_eq!(road.stations[0].geonet().expect("a router").location_table().iter().count(), 0);
 }
 
@@ -764,10 +772,10 @@ fn station_without_another_ticket_keeps_its_pseudonym() {
     let one = vec![pki.new_ticket(11, validity_until(10_000))];
     let mut road = LineOfStations::new(
         vec![vehicle_entity(&pki, one, 255), strict_entity(&pki.station_credentials(21))],
-        reach_everybody,
+        can_always_receive,
     );
     let first = road.mid_of_first_station();
-    road.drive_tenths(50);
+    road.drive_for_tenths_of_second(50);
     assert_eq!((road.mid_of_first_station(), road.counter(0, "security.pseudonyms")), (first, 0));
     let now = road.now;
     let mut order = |index: usize, command| {
@@ -786,16 +794,16 @@ fn station_without_another_ticket_keeps_its_pseudonym() {
         .iter()
         .map(|(ticket, _)| StationIdentity::of_ticket(name_of_certificate(&PortableBackend, ticket)).mid)
         .collect();
-    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, two, 255), None], reach_everybody);
+    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, two, 255), None], can_always_receive);
     road.pass_recorded_input(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
-    road.drive_tenths(150);
+    road.drive_for_tenths_of_second(150);
     for (frame, packet) in road.frames_of_first_since(0) {
         assert_eq!(frame.source, Packet::parse(&packet).expect("a packet").extended.source().address.mid());
         assert!(ends.contains(&frame.source));
     }
     assert_eq!(road.mid_of_first_station(), ends[1]);
     assert_eq!(
-        road.kernels_and_links.warnings,
+        road.network_behaviour.warnings,
         ["the station sends nothing: this station has no ticket that is valid at its position now"]
     );
 }

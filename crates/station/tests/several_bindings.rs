@@ -15,15 +15,15 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::flow_identification::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption};
 use common::{
-    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
-    WALL_TIME, address, agent_config,
+    AGENT_ADDRESS, CORRESPONDENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS,
+    SECOND_CARE_OF_ADDRESS, WALL_TIME, address, agent_config,
 };
 
 const AGENT_ENDPOINT: &str = "udp:10.0.0.1:4191";
 const NAT_ENDPOINT: &str = "udp:198.51.100.9:40123";
 const NEW_NAT_ENDPOINT: &str = "udp:198.51.100.9:51000";
 
-fn endpoint(text: &str) -> Endpoint {
+fn parse_endpoint(text: &str) -> Endpoint {
     text.parse().expect("an end of a tunnel")
 }
 
@@ -83,8 +83,8 @@ fn receive_inside_udp(station: &mut Station, remote: &str, packet: Vec<u8>) -> V
     feed_input(
         station,
         Input::Datagram {
-            local: endpoint(AGENT_ENDPOINT),
-            remote: endpoint(remote),
+            local: parse_endpoint(AGENT_ENDPOINT),
+            remote: parse_endpoint(remote),
             traffic_class: 0,
             packet,
         },
@@ -111,7 +111,7 @@ fn udp_packet(source: &str, destination: &str, port: u16) -> Vec<u8> {
 
 /// Returns the care-of address of the tunnel that a packet for the host took.
 fn tunnel_of_packet(station: &mut Station, port: u16) -> Option<Endpoint> {
-    let outputs = receive_over_ipv6(station, udp_packet(CORRESPONDENT, HOST_ADDRESS, port));
+    let outputs = receive_over_ipv6(station, udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, port));
     if let Some((_, remote, _)) = encapsulated_packets(&outputs).pop() {
         return Some(remote);
     }
@@ -170,16 +170,16 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     assert_eq!(
         describe_tunnels(&station),
         [
-            (Some(1), endpoint(NAT_ENDPOINT), true),
-            (Some(2), endpoint(FIRST_CARE_OF_ADDRESS), false),
-            (Some(3), endpoint(SECOND_CARE_OF_ADDRESS), false)
+            (Some(1), parse_endpoint(NAT_ENDPOINT), true),
+            (Some(2), parse_endpoint(FIRST_CARE_OF_ADDRESS), false),
+            (Some(3), parse_endpoint(SECOND_CARE_OF_ADDRESS), false)
         ]
     );
     assert_eq!(distribution_of(&station), None);
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NAT_ENDPOINT)));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(parse_endpoint(NAT_ENDPOINT)));
     // The home agent accepts tunnelled packets from both care-of addresses.
     for source in [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS] {
-        let inner = udp_packet(HOST_ADDRESS, CORRESPONDENT, 1);
+        let inner = udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1);
         let outer = carnet_virtual::packet(address(source), address(AGENT_ADDRESS), protocol::IPV6, &inner);
         let outputs = receive_over_ipv6(&mut station, outer);
         assert!(matches!(
@@ -187,7 +187,8 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
             Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == inner[8..]
         ));
     }
-    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT, 1));
+    let outputs =
+        receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1));
     assert!(matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))));
     // When the preferred binding ends, packets go through the tunnel of the next one.
     let end_of = MobilityOption::BindingIdentifier {
@@ -208,13 +209,13 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
         mobility_header: &mut header,
     };
     receive_over_ipv6(&mut station, packet.emit());
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(FIRST_CARE_OF_ADDRESS)));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(parse_endpoint(FIRST_CARE_OF_ADDRESS)));
     assert_eq!(
         describe_tunnels(&station),
         [
-            (None, endpoint(NAT_ENDPOINT), false),
-            (Some(2), endpoint(FIRST_CARE_OF_ADDRESS), true),
-            (Some(3), endpoint(SECOND_CARE_OF_ADDRESS), false)
+            (None, parse_endpoint(NAT_ENDPOINT), false),
+            (Some(2), parse_endpoint(FIRST_CARE_OF_ADDRESS), true),
+            (Some(3), parse_endpoint(SECOND_CARE_OF_ADDRESS), false)
         ],
         "what is on its way is still let in"
     );
@@ -236,8 +237,8 @@ fn flow_uses_the_binding_of_its_policy() {
         &mut station,
         binding_update(4, FIRST_CARE_OF_ADDRESS, &[identifier_option(2, FIRST_CARE_OF_ADDRESS), flow]),
     );
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(SECOND_CARE_OF_ADDRESS)));
-    assert_eq!(tunnel_of_packet(&mut station, 5001), Some(endpoint(NAT_ENDPOINT)));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(parse_endpoint(SECOND_CARE_OF_ADDRESS)));
+    assert_eq!(tunnel_of_packet(&mut station, 5001), Some(parse_endpoint(NAT_ENDPOINT)));
     let rules = &distribution_of(&station).expect("a distribution").rules;
     assert_eq!(rules.len(), 2);
     assert_eq!((rules[0].action, rules[0].members[0].bid), (FlowAction::Failover, Some(3)));
@@ -245,7 +246,7 @@ fn flow_uses_the_binding_of_its_policy() {
         &mut station,
         binding_update(5, FIRST_CARE_OF_ADDRESS, &[identifier_option(2, FIRST_CARE_OF_ADDRESS)]),
     );
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NAT_ENDPOINT)));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(parse_endpoint(NAT_ENDPOINT)));
     assert_eq!(distribution_of(&station), None);
 }
 
@@ -255,12 +256,15 @@ fn flow_uses_the_binding_of_its_policy() {
 fn changed_nat_mapping_moves_the_tunnel() {
     let mut station = agent_with_three_bindings();
     let before = describe_tunnels(&station);
-    let outputs =
-        receive_inside_udp(&mut station, NEW_NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT, 1));
+    let outputs = receive_inside_udp(
+        &mut station,
+        NEW_NAT_ENDPOINT,
+        udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1),
+    );
     assert_eq!(describe_tunnels(&station), before);
     let said = encapsulated_packets(&outputs);
     assert_eq!(said.len(), 1, "{outputs:?}");
-    assert_eq!((said[0].0, said[0].1), (endpoint(AGENT_ENDPOINT), endpoint(NEW_NAT_ENDPOINT)));
+    assert_eq!((said[0].0, said[0].1), (parse_endpoint(AGENT_ENDPOINT), parse_endpoint(NEW_NAT_ENDPOINT)));
     assert!(
         !outputs.iter().any(|output| matches!(output, Output::Nemo(NemoOutput::Packet(_)))),
         "nothing passes"
@@ -271,9 +275,13 @@ fn changed_nat_mapping_moves_the_tunnel() {
         binding_update(4, HOME_ADDRESS, &[identifier_option(1, "192.0.2.77")]),
     );
     let acknowledgement = &encapsulated_packets(&outputs)[0];
-    assert_eq!((acknowledgement.1, acknowledgement.2[6]), (endpoint(NEW_NAT_ENDPOINT), protocol::MOBILITY));
-    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NEW_NAT_ENDPOINT)));
-    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT, 1));
+    assert_eq!(
+        (acknowledgement.1, acknowledgement.2[6]),
+        (parse_endpoint(NEW_NAT_ENDPOINT), protocol::MOBILITY)
+    );
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(parse_endpoint(NEW_NAT_ENDPOINT)));
+    let outputs =
+        receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1));
     assert!(
         matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))),
         "what was on its way is let in"
@@ -299,7 +307,7 @@ fn heartbeats_are_answered_over_each_path() {
     let [Output::Nemo(NemoOutput::Packet(packet))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(packet[24..40], address(FIRST_CARE_OF_ADDRESS).octets());
     let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, request(HOME_ADDRESS));
-    assert_eq!(encapsulated_packets(&outputs)[0].1, endpoint(NAT_ENDPOINT));
+    assert_eq!(encapsulated_packets(&outputs)[0].1, parse_endpoint(NAT_ENDPOINT));
     let counters = station.counters();
     assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
 }
@@ -312,7 +320,7 @@ fn status_and_stored_state_contain_every_binding() {
     let mut station = agent_with_three_bindings();
     let shown: Vec<_> =
         station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
-    let at = |text| Some(endpoint(text).address());
+    let at = |text| Some(parse_endpoint(text).address());
     assert_eq!(
         shown,
         [
@@ -338,19 +346,22 @@ fn status_and_stored_state_contain_every_binding() {
     let station = start_station(serde_json::from_str(old).expect("an old file"));
     assert_eq!(
         describe_tunnels(&station),
-        [(None, endpoint(FIRST_CARE_OF_ADDRESS), true), (None, endpoint(SECOND_CARE_OF_ADDRESS), false)]
+        [
+            (None, parse_endpoint(FIRST_CARE_OF_ADDRESS), true),
+            (None, parse_endpoint(SECOND_CARE_OF_ADDRESS), false)
+        ]
     );
 }
 
-const SECOND_HOME: &str = "2001:db8:1::5678";
+const SECOND_HOME_ADDRESS: &str = "2001:db8:1::5678";
 
 /// Returns a home agent with two nodes; the prefix of the second node is `2001:db8:b::/64`.
-fn start_for_two() -> Station {
+fn start_station_for_two_nodes() -> Station {
     let mut config = config();
     if let Some(agent) = &mut config.home_agent {
         let prefixes = ["2001:db8:b::/64"].iter().map(|prefix| prefix.parse().expect("a prefix"));
         agent.nodes.push(carnet_mobility::home_agent::AuthorizedNode {
-            home_address: address(SECOND_HOME),
+            home_address: address(SECOND_HOME_ADDRESS),
             prefixes: prefixes.collect(),
             ..agent.nodes[0].clone()
         });
@@ -362,7 +373,7 @@ fn start_for_two() -> Station {
 
 /// Returns a Binding Update of this node with these care-of addresses, and one flow binding that copies
 /// packets to all of them.
-fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
+fn update_with_care_of_addresses(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
     let octets = emit_sub_options(Some(&selector), &bids);
@@ -413,18 +424,19 @@ fn count_outputs_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usiz
 
 #[test]
 fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
-    let mut station = start_for_two();
+    let mut station = start_station_for_two_nodes();
     let at_victim: Vec<String> = (1..=16).map(|n| format!("2001:db8:f1::{n:x}")).collect();
-    receive_over_ipv6(&mut station, update_to_all(1, HOME_ADDRESS, &at_victim));
+    receive_over_ipv6(&mut station, update_with_care_of_addresses(1, HOME_ADDRESS, &at_victim));
     // The care-of addresses of the second node are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
-    receive_over_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
+    receive_over_ipv6(&mut station, update_with_care_of_addresses(1, SECOND_HOME_ADDRESS, &in_the_first));
     assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(32));
     let later = Time::from_secs(1);
     station.handle_input(later, WALL_TIME, Input::Timeout).expect("accepted");
     while station.poll_output().is_some() {}
     for (to, most) in [("2001:db8:a::5", 4), ("2001:db8:b::5", 4)] {
-        let (packets, _) = count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT, to, 5000));
+        let (packets, _) =
+            count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT_ADDRESS, to, 5000));
         assert!((1..=most).contains(&packets), "{packets} packets for one to {to}");
     }
     let counted = |station: &Station, name: &str| {
@@ -434,7 +446,9 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     assert_eq!(counted(&station, "tunnel.not_duplicated"), Some(4));
     // The home agent limits how many copies it sends during a flood.
     let flood: usize = (0..10_000)
-        .map(|_| count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
+        .map(|_| {
+            count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT_ADDRESS, "2001:db8:a::5", 5000)).0
+        })
         .sum();
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
@@ -444,7 +458,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
 #[test]
 fn received_packet_causes_at_most_four_over_random_registrations() {
     let mut rng = Rng::new(21);
-    let mut station = start_for_two();
+    let mut station = start_station_for_two_nodes();
     let mut now = Time::ZERO;
     let places = ["2001:db8:f1::", "2001:db8:a::", "2001:db8:b::", "2001:db8:f2::"];
     let mut own = 0;
@@ -453,8 +467,8 @@ fn received_packet_causes_at_most_four_over_random_registrations() {
         let count = rng.number_below(16) + 1;
         let care_of_addresses: Vec<String> =
             (0..count).map(|_| format!("{place}{:x}", rng.number_below(99) + 1)).collect();
-        let home_address = if rng.is_true_with_probability(0.5) { HOME_ADDRESS } else { SECOND_HOME };
-        let mut packet = update_to_all(round, home_address, &care_of_addresses);
+        let home_address = if rng.is_true_with_probability(0.5) { HOME_ADDRESS } else { SECOND_HOME_ADDRESS };
+        let mut packet = update_with_care_of_addresses(round, home_address, &care_of_addresses);
         if rng.is_true_with_probability(0.3) {
             let at = rng.number_below(packet.len() as u64 - 64) as usize + 64;
             packet[at] ^= 1 << rng.number_below(8);
@@ -479,7 +493,8 @@ fn received_packet_causes_at_most_four_over_random_registrations() {
             })
             .count();
         let to = ["2001:db8:a::5", "2001:db8:b::5"][rng.number_below(2) as usize];
-        let (packets, octets) = count_outputs_for(&mut station, now, udp_packet(CORRESPONDENT, to, 5000));
+        let (packets, octets) =
+            count_outputs_for(&mut station, now, udp_packet(CORRESPONDENT_ADDRESS, to, 5000));
         assert!(packets <= 4, "{packets} packets for one");
         assert!(octets <= 4 * (100 + 6 * 56), "{octets} octets for 100");
         if rng.is_true_with_probability(0.3) {

@@ -13,12 +13,12 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use common::world::{NetworkBehaviour, station_at_time_zero, through_recording_format};
 use common::{
-    AGENT_ADDRESS, CORRESPONDENT, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS, SECOND_CARE_OF_ADDRESS,
-    WALL_TIME, address, agent_config, data_packet_between, interface, router_config,
+    AGENT_ADDRESS, CORRESPONDENT_ADDRESS, FIRST_CARE_OF_ADDRESS, HOME_ADDRESS, HOST_ADDRESS,
+    SECOND_CARE_OF_ADDRESS, WALL_TIME, address, agent_config, data_packet_between, interface, router_config,
 };
 
-const HOME_AGENT: usize = 0;
-const ROUTER: usize = 1;
+const HOME_AGENT_INDEX: usize = 0;
+const ROUTER_INDEX: usize = 1;
 
 /// The Internet between the two stations, their kernels, and what the test records.
 #[derive(Default)]
@@ -35,19 +35,19 @@ struct RecordingInternet {
 
 impl NetworkBehaviour for RecordingInternet {
     fn record_input(&mut self, now: Time, to: usize, input: &Input) {
-        if to == ROUTER {
+        if to == ROUTER_INDEX {
             self.router_inputs.push((now, input.clone()));
         }
     }
 
     fn handle_output(world: &mut TwoStationWorld, from: usize, output: Output) {
-        if from == ROUTER {
-            world.kernels_and_links.router_outputs.push(output.clone());
+        if from == ROUTER_INDEX {
+            world.network_behaviour.router_outputs.push(output.clone());
         }
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.route_packet(packet, from),
-            Output::Nemo(NemoOutput::Forwarding(change)) => world.kernels_and_links.changes.push(change),
-            Output::Nemo(NemoOutput::Event(event)) => world.kernels_and_links.events.push(event),
+            Output::Nemo(NemoOutput::Forwarding(change)) => world.network_behaviour.changes.push(change),
+            Output::Nemo(NemoOutput::Event(event)) => world.network_behaviour.events.push(event),
             _ => {}
         }
     }
@@ -67,16 +67,22 @@ impl TwoStationWorld {
     /// Returns a world in which both uplinks are up and the router has registered.
     fn registered_world() -> TwoStationWorld {
         let mut world = TwoStationWorld::new();
-        world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
-        world.pass_recorded_input(ROUTER, Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)));
-        let events = std::mem::take(&mut world.kernels_and_links.events);
+        world.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)),
+        );
+        world.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Interface(interface("w1", SECOND_CARE_OF_ADDRESS, true)),
+        );
+        let events = std::mem::take(&mut world.network_behaviour.events);
         assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
-        world.kernels_and_links.changes.clear();
+        world.network_behaviour.changes.clear();
         world
     }
 
     fn agent_station(&self) -> &Station {
-        &self.stations[HOME_AGENT]
+        &self.stations[HOME_AGENT_INDEX]
     }
 
     /// Returns the state of the router's registration, as operators see it.
@@ -90,7 +96,7 @@ impl TwoStationWorld {
     }
 
     fn router_station(&self) -> &Station {
-        &self.stations[ROUTER]
+        &self.stations[ROUTER_INDEX]
     }
 
     /// Simulates the kernels and the Internet for a packet that a station has written.
@@ -98,41 +104,47 @@ impl TwoStationWorld {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let mut deliver = |to, packet| self.send_now(to, Input::Packet(packet));
         if header.destination == address(AGENT_ADDRESS) {
-            deliver(HOME_AGENT, packet);
+            deliver(HOME_AGENT_INDEX, packet);
         } else if [FIRST_CARE_OF_ADDRESS, SECOND_CARE_OF_ADDRESS].map(address).contains(&header.destination) {
-            deliver(ROUTER, packet);
+            deliver(ROUTER_INDEX, packet);
         } else if header.destination == address(HOME_ADDRESS) {
             // The router's kernel has the home address and answers echoes. The home agent's kernel routes the
             // packet into the tunnel.
             match (from, icmpv6::answer_echo_request(&packet)) {
-                (ROUTER, Some(reply)) => deliver(ROUTER, reply),
-                (ROUTER, None) => self.kernels_and_links.arrived_packets.push(packet),
+                (ROUTER_INDEX, Some(reply)) => deliver(ROUTER_INDEX, reply),
+                (ROUTER_INDEX, None) => self.network_behaviour.arrived_packets.push(packet),
                 _ => deliver(from, packet),
             }
         } else {
-            self.kernels_and_links.arrived_packets.push(packet);
+            self.network_behaviour.arrived_packets.push(packet);
         }
     }
 
     /// Sends a packet from the LAN; returns how many times it arrives.
     fn send_from_host(&mut self) -> usize {
-        self.kernels_and_links.arrived_packets.clear();
-        self.pass_recorded_input(ROUTER, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT)));
-        self.kernels_and_links
+        self.network_behaviour.arrived_packets.clear();
+        self.pass_recorded_input(
+            ROUTER_INDEX,
+            Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT_ADDRESS)),
+        );
+        self.network_behaviour
             .arrived_packets
             .iter()
-            .filter(|packet| **packet == data_packet_between(HOST_ADDRESS, CORRESPONDENT))
+            .filter(|packet| **packet == data_packet_between(HOST_ADDRESS, CORRESPONDENT_ADDRESS))
             .count()
     }
 
     /// Sends a packet to the LAN; returns how many times it arrives.
     fn send_from_correspondent(&mut self) -> usize {
-        self.kernels_and_links.arrived_packets.clear();
-        self.pass_recorded_input(HOME_AGENT, Input::Packet(data_packet_between(CORRESPONDENT, HOST_ADDRESS)));
-        self.kernels_and_links
+        self.network_behaviour.arrived_packets.clear();
+        self.pass_recorded_input(
+            HOME_AGENT_INDEX,
+            Input::Packet(data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS)),
+        );
+        self.network_behaviour
             .arrived_packets
             .iter()
-            .filter(|packet| **packet == data_packet_between(CORRESPONDENT, HOST_ADDRESS))
+            .filter(|packet| **packet == data_packet_between(CORRESPONDENT_ADDRESS, HOST_ADDRESS))
             .count()
     }
 }
@@ -141,7 +153,7 @@ impl TwoStationWorld {
 fn packets_of_registered_router_pass_in_both_directions() {
     let mut world = TwoStationWorld::new();
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (0, 0), "nothing passes before");
-    assert_eq!(world.kernels_and_links.arrived_packets.len(), 1, "the correspondent is told");
+    assert_eq!(world.network_behaviour.arrived_packets.len(), 1, "the correspondent is told");
     let mut world = TwoStationWorld::registered_world();
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     assert_eq!(world.registration_state(), "registered");
@@ -153,12 +165,12 @@ fn twenty_refreshes_change_nothing_on_the_data_path() {
     let mut world = TwoStationWorld::registered_world();
     world.run_for(Duration::from_secs(60 * 20));
     let refreshes = world
-        .kernels_and_links
+        .network_behaviour
         .events
         .iter()
         .filter(|e| matches!(e, Event::Registered { refresh: true, .. }));
-    assert!(refreshes.count() >= 20, "{:?}", world.kernels_and_links.events);
-    assert_eq!(world.kernels_and_links.changes, []);
+    assert!(refreshes.count() >= 20, "{:?}", world.network_behaviour.events);
+    assert_eq!(world.network_behaviour.changes, []);
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
@@ -166,7 +178,7 @@ fn twenty_refreshes_change_nothing_on_the_data_path() {
 fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     let mut world = TwoStationWorld::registered_world();
     world.pass_recorded_input(
-        ROUTER,
+        ROUTER_INDEX,
         Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
     );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
@@ -181,20 +193,20 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     // A handover changes tunnels, but no kernel route.
     let is_tunnel = |c: &EntryChange| {
         matches!(c, EntryChange::Set(entry)
-        if matches!(**entry, ForwardingEntry::Tunnel(_)))
+if matches!(**entry, ForwardingEntry::Tunnel(_)))
     };
-    assert!(world.kernels_and_links.changes.iter().all(is_tunnel), "{:?}", world.kernels_and_links.changes);
+    assert!(world.network_behaviour.changes.iter().all(is_tunnel), "{:?}", world.network_behaviour.changes);
     // For some time after the handover, both ends accept packets on the old path.
-    let old = data_packet_between(HOST_ADDRESS, CORRESPONDENT);
+    let old = data_packet_between(HOST_ADDRESS, CORRESPONDENT_ADDRESS);
     let late =
         carnet_virtual::packet(address(FIRST_CARE_OF_ADDRESS), address(AGENT_ADDRESS), protocol::IPV6, &old);
-    world.kernels_and_links.arrived_packets.clear();
-    world.pass_recorded_input(HOME_AGENT, Input::Packet(late.clone()));
-    assert_eq!(world.kernels_and_links.arrived_packets, [old]);
+    world.network_behaviour.arrived_packets.clear();
+    world.pass_recorded_input(HOME_AGENT_INDEX, Input::Packet(late.clone()));
+    assert_eq!(world.network_behaviour.arrived_packets, [old]);
     world.run_for(Duration::from_secs(6));
-    world.kernels_and_links.arrived_packets.clear();
-    world.pass_recorded_input(HOME_AGENT, Input::Packet(late));
-    assert_eq!(world.kernels_and_links.arrived_packets, Vec::<Vec<u8>>::new(), "but not for ever");
+    world.network_behaviour.arrived_packets.clear();
+    world.pass_recorded_input(HOME_AGENT_INDEX, Input::Packet(late));
+    assert_eq!(world.network_behaviour.arrived_packets, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
 /// Both ends know when the care-of address last changed. A renewal of the binding does not change this time.
@@ -210,7 +222,7 @@ fn both_ends_know_time_at_present_care_of_address() {
     world.run_for(Duration::from_secs(200));
     assert_eq!(stays(&world), [Some(200); 2]);
     world.pass_recorded_input(
-        ROUTER,
+        ROUTER_INDEX,
         Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }),
     );
     world.run_for(Duration::from_secs(7));
@@ -220,10 +232,10 @@ fn both_ends_know_time_at_present_care_of_address() {
 #[test]
 fn lost_uplink_moves_traffic_at_once() {
     let mut world = TwoStationWorld::registered_world();
-    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
+    world.pass_recorded_input(ROUTER_INDEX, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     let returned = interface("w0", FIRST_CARE_OF_ADDRESS, true);
-    world.pass_recorded_input(ROUTER, Input::Interface(returned));
+    world.pass_recorded_input(ROUTER_INDEX, Input::Interface(returned));
     assert!(
         world
             .router_station()
@@ -248,7 +260,7 @@ fn lost_uplink_moves_traffic_at_once() {
 /// Restarts the home agent without its state.
 fn forget_bindings(world: &mut TwoStationWorld) {
     let config = agent_config(&["2001:db8:a::/64"]);
-    world.restart_station(HOME_AGENT, config, PersistentState::default(), 8);
+    world.restart_station(HOME_AGENT_INDEX, config, PersistentState::default(), 8);
 }
 
 #[test]
@@ -270,9 +282,9 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
     forget_bindings(&mut world);
     // The test withholds the tunnelled packet from the home agent, and itself builds the ICMPv6 errors of the
     // home agent's machine.
-    world.pass_input(ROUTER, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT)));
+    world.pass_input(ROUTER_INDEX, Input::Packet(data_packet_between(HOST_ADDRESS, CORRESPONDENT_ADDRESS)));
     let mut tunnelled = None;
-    while let Some(output) = world.stations[ROUTER].poll_output() {
+    while let Some(output) = world.stations[ROUTER_INDEX].poll_output() {
         if let Output::Nemo(NemoOutput::Packet(packet)) = output {
             tunnelled = Some(packet);
         }
@@ -293,10 +305,10 @@ fn icmpv6_error_about_tunnelled_packet_makes_router_register_again() {
         })
     };
     tunnelled[3] ^= 1;
-    world.pass_recorded_input(ROUTER, error(&tunnelled));
+    world.pass_recorded_input(ROUTER_INDEX, error(&tunnelled));
     assert_eq!(world.agent_station().nemo().binding_status(world.now).len(), 0, "a guess");
     tunnelled[3] ^= 1;
-    world.pass_recorded_input(ROUTER, error(&tunnelled));
+    world.pass_recorded_input(ROUTER_INDEX, error(&tunnelled));
     assert_eq!(world.agent_station().nemo().binding_status(world.now).len(), 1, "registered");
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
@@ -307,7 +319,7 @@ fn stored_state_needs_no_new_registration() {
     let state = world.agent_station().nemo().persistent_state(world.now, world.wall_time());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    world.restart_station(HOME_AGENT, agent_config(&["2001:db8:a::/64"]), state, 8);
+    world.restart_station(HOME_AGENT_INDEX, agent_config(&["2001:db8:a::/64"]), state, 8);
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
@@ -315,12 +327,12 @@ fn stored_state_needs_no_new_registration() {
 fn unauthorized_prefix_gets_no_traffic() {
     let mut world = TwoStationWorld::registered_world();
     let thief = router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]);
-    world.restart_station(ROUTER, thief, PersistentState::default(), 9);
-    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
+    world.restart_station(ROUTER_INDEX, thief, PersistentState::default(), 9);
+    world.pass_recorded_input(ROUTER_INDEX, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, true)));
     assert!(
-        world.kernels_and_links.events.iter().any(|e| matches!(e, Event::Rejected { status: 142 | 135, .. })),
+        world.network_behaviour.events.iter().any(|e| matches!(e, Event::Rejected { status: 142 | 135, .. })),
         "{:?}",
-        world.kernels_and_links.events
+        world.network_behaviour.events
     );
     assert_eq!(world.registration_state(), "refused");
     assert_eq!(
@@ -333,62 +345,62 @@ fn unauthorized_prefix_gets_no_traffic() {
 #[test]
 fn equal_inputs_give_equal_outputs() {
     let mut world = TwoStationWorld::registered_world();
-    world.pass_recorded_input(ROUTER, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
+    world.pass_recorded_input(ROUTER_INDEX, Input::Interface(interface("w0", FIRST_CARE_OF_ADDRESS, false)));
     world.send_from_host();
     world.run_for(Duration::from_secs(200));
-    world.pass_recorded_input(ROUTER, Input::Command(Command::Shutdown));
+    world.pass_recorded_input(ROUTER_INDEX, Input::Command(Command::Shutdown));
     let mut replayed = Vec::new();
     let mut station = station_at_time_zero(router_config(&["2001:db8:a::/64"]), 7);
     let mut drain = |station: &mut Station| replayed.extend(std::iter::from_fn(|| station.poll_output()));
     drain(&mut station);
-    for (time, input) in &world.kernels_and_links.router_inputs {
+    for (time, input) in &world.network_behaviour.router_inputs {
         let wall = WALL_TIME + time.saturating_since(Time::ZERO);
         let read = through_recording_format(input);
         assert_eq!(read, *input);
         station.handle_input(*time, wall, read).expect("accepted");
         drain(&mut station);
     }
-    assert_eq!(replayed, world.kernels_and_links.router_outputs);
+    assert_eq!(replayed, world.network_behaviour.router_outputs);
 }
 
 #[test]
 fn reload_applies_only_config_differences() {
     let mut world = TwoStationWorld::registered_world();
-    world.reconfigure_station(HOME_AGENT, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
+    world.reconfigure_station(HOME_AGENT_INDEX, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     let prefix = "2001:db8:b::/64".parse().expect("a prefix");
     assert!(
-        matches!(&world.kernels_and_links.changes[..], [EntryChange::Set(entry)]
-            if matches!(&**entry, ForwardingEntry::Route(route)
-            if route.destination == prefix && route.table == TABLE_MAIN
-                && *route.action == RouteAction::Unreachable)),
+        matches!(&world.network_behaviour.changes[..], [EntryChange::Set(entry)]
+if matches!(&**entry, ForwardingEntry::Route(route)
+if route.destination == prefix && route.table == TABLE_MAIN
+&& *route.action == RouteAction::Unreachable)),
         "{:?}",
-        world.kernels_and_links.changes
+        world.network_behaviour.changes
     );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 
-    world.kernels_and_links.changes.clear();
-    world.reconfigure_station(ROUTER, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
+    world.network_behaviour.changes.clear();
+    world.reconfigure_station(ROUTER_INDEX, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     assert!(
-        !world.kernels_and_links.changes.iter().any(|c| matches!(c, EntryChange::Remove(_))),
+        !world.network_behaviour.changes.iter().any(|c| matches!(c, EntryChange::Remove(_))),
         "{:?}",
-        world.kernels_and_links.changes
+        world.network_behaviour.changes
     );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     assert_eq!(world.agent_station().nemo().binding_status(world.now)[0].prefixes.len(), 2);
     assert!(
-        !world.kernels_and_links.events.iter().any(|e| matches!(e, Event::Handover { .. })),
+        !world.network_behaviour.events.iter().any(|e| matches!(e, Event::Handover { .. })),
         "{:?}",
-        world.kernels_and_links.events
+        world.network_behaviour.events
     );
 
-    world.reconfigure_station(HOME_AGENT, StationConfig::default());
+    world.reconfigure_station(HOME_AGENT_INDEX, StationConfig::default());
     assert_eq!(world.agent_station().nemo().desired_entries().count(), 0);
 }
 
 #[test]
 fn shutdown_deregisters_at_home_agent() {
     let mut world = TwoStationWorld::registered_world();
-    world.pass_recorded_input(ROUTER, Input::Command(Command::Shutdown));
+    world.pass_recorded_input(ROUTER_INDEX, Input::Command(Command::Shutdown));
     assert!(world.router_station().is_quiescent());
     assert_eq!(world.binding_count(), 0);
     assert_eq!(world.send_from_host(), 0);

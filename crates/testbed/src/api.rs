@@ -110,7 +110,7 @@ mod tests {
 
     /// Runs `ask` against a server that sends `answer`. Returns the request that the server received, and the
     /// result of `ask`.
-    fn answer_once<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
+    fn serve_one_answer<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
         let name = format!("carnet-lab-api-{}-{}", std::process::id(), answer.len());
         let socket = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&socket).expect("a socket");
@@ -131,11 +131,11 @@ mod tests {
 
     #[test]
     fn api_answers_are_parsed_and_refusals_reported() {
-        let (head, got) = answer_once("HTTP/1.0 200 OK\r\nx: y\r\n\r\n[1]", |s| get(s, "/v1/counters"));
+        let (head, got) = serve_one_answer("HTTP/1.0 200 OK\r\nx: y\r\n\r\n[1]", |s| get(s, "/v1/counters"));
         assert!(head.starts_with("GET /v1/counters HTTP/1.0\r\n"), "{head}");
         assert_eq!(got.expect("is JSON"), serde_json::json!([1]));
         let answer = "HTTP/1.0 422 Unprocessable Entity\r\n\r\n{\"error\":\"too far\"}";
-        let (_, told) = answer_once(answer, |s| post_json(s, "/v1/gnsend", &serde_json::json!({})));
+        let (_, told) = serve_one_answer(answer, |s| post_json(s, "/v1/gnsend", &serde_json::json!({})));
         let told = told.expect_err("is refused");
         assert!(told.to_string().contains("too far"));
         let refused = told.downcast_ref::<RequestRefused>().expect("an answer");
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn event_stream_lines_are_parsed() {
         let answer = "HTTP/1.0 200 OK\r\n\r\n: hello\n\ndata: {\"a\":1}\n\ndata:{\"a\":2}\n\n";
-        let (_, all) = answer_once(answer, |s| {
+        let (_, all) = serve_one_answer(answer, |s| {
             follow_events(s, "/v1/gnrecv").expect("a stream").map(|e| e["a"].as_u64()).collect::<Vec<_>>()
         });
         assert_eq!(all, [Some(1), Some(2)]);

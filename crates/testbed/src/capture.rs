@@ -11,11 +11,11 @@ use nix::sys::signal::Signal;
 use crate::clock::{self, MILLISECOND};
 use crate::console;
 use crate::isolate::IsolationMode;
-use crate::process::{Daemon, command_in_node, run_for_output};
-use crate::scenario::{End, Node, Scenario};
+use crate::process::{BackgroundProgram, command_in_node, run_for_output};
+use crate::scenario::{LinkEnd, Node, Scenario};
 use crate::tools;
 
-mod outer;
+mod outer_headers;
 
 /// Number of octets that a capture keeps of each packet. Every header and every mobility message fits, but
 /// not the payload of transfers.
@@ -41,7 +41,7 @@ pub fn capture_program(mode: IsolationMode) -> (&'static str, &'static str) {
 /// All running captures, each with its interface and its file.
 #[derive(Debug)]
 pub struct Captures {
-    running_captures: Vec<(End, PathBuf, Daemon)>,
+    running_captures: Vec<(LinkEnd, PathBuf, BackgroundProgram)>,
 }
 
 impl Captures {
@@ -58,7 +58,7 @@ impl Captures {
         let mut running = Vec::new();
         let radio = |(node, n): (&String, &Node)| {
             let interface = n.radio.as_ref()?.get_ref().interface.clone();
-            Some(End { node: node.clone(), interface })
+            Some(LinkEnd { node: node.clone(), interface })
         };
         let links = scenario.links.iter().flat_map(|l| &l.ends).map(|e| e.get_ref().clone());
         let ends = links.chain(scenario.nodes.iter().filter_map(radio));
@@ -73,7 +73,7 @@ impl Captures {
             };
             command.args(options).args(["-s", SNAP_LENGTH, "-i", &end.interface, "-w"]).arg(&file);
             let log = logs.join(format!("{program}-{}-{}.log", end.node, end.interface));
-            let daemon = Daemon::start(&format!("{program} on {end}"), &log, &mut command)?;
+            let daemon = BackgroundProgram::start(&format!("{program} on {end}"), &log, &mut command)?;
             running.push((end, file, daemon));
         }
         clock::sleep(500 * MILLISECOND);
@@ -95,7 +95,7 @@ impl Captures {
         }
         let Some(tshark) = tools::find_program("tshark") else { return Ok(Vec::new()) };
         let mut counts: Vec<(String, f64)> = Vec::new();
-        for (End { node, interface }, file, _) in &self.running_captures {
+        for (LinkEnd { node, interface }, file, _) in &self.running_captures {
             // Reading a capture takes long, so read it only if the scenario uses one of its metrics.
             let mut wanted =
                 METRIC_FILTERS.map(|(name, filter)| (format!("capture.{node}.{name}"), filter)).to_vec();
@@ -123,9 +123,9 @@ impl Captures {
         Ok(counts)
     }
 
-    /// `capture.NODE.INTERFACE.PING.outer` is the median number of header octets around the Echo Requests
-    /// that passed this interface. `capture.PING.home_agents` is the number of home agents that at least half
-    /// of the requests passed.
+    /// `capture.NODE.INTERFACE.PING.outer_headers` is the median number of header octets around the Echo
+    /// Requests that passed this interface. `capture.PING.home_agents` is the number of home agents that at
+    /// least half of the requests passed.
     fn measure_around_pings(
         &self,
         scenario: &Scenario,
@@ -136,7 +136,7 @@ impl Captures {
         let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (end, file, _) in &self.running_captures {
             let octets = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            let requests = outer::outer_headers_of_echo_requests(&octets);
+            let requests = outer_headers::outer_headers_of_echo_requests(&octets);
             for ping in &scenario.traffic.ping {
                 let (from, to) = (addresses.get(ping.from.get_ref()), addresses.get(ping.to.get_ref()));
                 let (Some(from), Some(to)) = (from, to) else { continue };

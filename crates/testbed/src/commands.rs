@@ -49,10 +49,10 @@ pub enum Command {
     },
     /// Test an implementation against the clauses of the standards, from outside.
     #[command(display_order = HELP_POSITION_AFTER_OTHER_CRATES)]
-    Conformance(conformance::Args),
+    Conformance(conformance::ConformanceArgs),
     /// Make certificates and keys for signed messages, or list those in a folder.
     #[command(display_order = HELP_POSITION_AFTER_OTHER_CRATES)]
-    Pki(pki::Args),
+    Pki(pki::PkiArgs),
     /// Run one end of a one-way probe; the lab starts this command itself.
     #[command(hide = true)]
     Probe(traffic::probe::ProbeArgs),

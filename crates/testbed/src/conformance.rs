@@ -12,7 +12,7 @@ use crate::tools;
 
 /// Implementation under test.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum Target {
+pub enum ConformanceTarget {
     /// RFC 6275, 3963, 5648, 6089, 5555 and 4285: the home agent's side.
     HomeAgent,
     /// RFC 6275 and 3963: the mobile router's side.
@@ -22,10 +22,10 @@ pub enum Target {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ConformanceArgs {
     /// Implementation under test.
     #[arg(long, value_enum)]
-    target: Target,
+    target: ConformanceTarget,
     /// Path of the carnet program (default: next to carnet-lab, otherwise in PATH).
     #[arg(long, value_name = "PATH")]
     carnet: Option<PathBuf>,
@@ -37,13 +37,13 @@ pub struct Args {
 
 /// Replaces this process by the conformance suite, whose exit status becomes that of carnet-lab. Returns only
 /// if that fails.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &ConformanceArgs) -> anyhow::Result<()> {
     let (suite, target) = match args.target {
-        Target::HomeAgent => ("nemo", Some("home-agent")),
-        Target::MobileRouter => ("nemo", Some("mobile-router")),
-        Target::Geonetworking => ("geonetworking", None),
+        ConformanceTarget::HomeAgent => ("nemo", Some("home-agent")),
+        ConformanceTarget::MobileRouter => ("nemo", Some("mobile-router")),
+        ConformanceTarget::Geonetworking => ("geonetworking", None),
     };
-    let program = tools::find_nearby(&format!("conformance/{suite}/run"), Path::is_file)
+    let program = tools::find_beside_this_program(&format!("conformance/{suite}/run"), Path::is_file)
         .with_context(|| format!("no conformance/{suite}/run in this folder or above it"))?;
     let mut command = Command::new(&program);
     command.args(target.map(|target| format!("--target={target}")));

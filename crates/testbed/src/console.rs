@@ -36,7 +36,7 @@ pub fn print_step(text: &str) {
 }
 
 /// Prints an event of the timetable with its time.
-pub fn print_at(seconds: f64, text: &str) {
+pub fn print_at_time(seconds: f64, text: &str) {
     remove_progress_bar();
     println!("  {seconds:6.2} s  {text}");
 }

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Metrics, find_metric};
-use crate::scenario::{Expect, WHOLE_RUN_SECTION};
+use crate::scenario::{Expectation, WHOLE_RUN_SECTION};
 
 /// Outcome of an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub struct RunProperties<'a> {
 
 impl RunProperties<'_> {
     /// Returns why the lab cannot judge an expectation; `None` if it can.
-    fn reason_to_skip(&self, e: &Expect) -> Option<String> {
+    fn reason_to_skip(&self, e: &Expectation) -> Option<String> {
         if let (true, Err(why)) = (e.needs_pcap, self.captures_are_readable) {
             return Some(why.into());
         }
@@ -75,14 +75,14 @@ impl RunProperties<'_> {
 
 /// Judges all expectations.
 pub fn judge_expectations(
-    expectations: &[Expect],
+    expectations: &[Expectation],
     metrics: &Metrics,
     judging: &RunProperties<'_>,
 ) -> Vec<JudgedExpectation> {
     expectations.iter().map(|e| judge_expectation(e, metrics, judging)).collect()
 }
 
-fn judge_expectation(e: &Expect, metrics: &Metrics, judging: &RunProperties<'_>) -> JudgedExpectation {
+fn judge_expectation(e: &Expectation, metrics: &Metrics, judging: &RunProperties<'_>) -> JudgedExpectation {
     let section = e.after.as_ref().map_or(WHOLE_RUN_SECTION, |s| s.get_ref());
     let measured = find_metric(metrics, section, &e.metric);
     let mut judged = JudgedExpectation {
@@ -182,38 +182,38 @@ mod tests {
         m
     }
 
-    const COMPLETE_RUN: RunProperties<'static> = RunProperties {
+    const PROPERTIES_OF_COMPLETE_RUN: RunProperties<'static> = RunProperties {
         captures_are_readable: Ok(()),
         has_feedback: true,
         is_slow_machine: false,
         is_optimised: true,
     };
-    const MINIMAL_RUN: RunProperties<'static> = RunProperties {
+    const PROPERTIES_OF_MINIMAL_RUN: RunProperties<'static> = RunProperties {
         captures_are_readable: Err("no pcap"),
         has_feedback: false,
         is_slow_machine: true,
         is_optimised: false,
     };
 
-    fn outcome_of(e: &Expect) -> ExpectationOutcome {
-        judge_expectation(e, &test_metrics(), &MINIMAL_RUN).outcome
+    fn outcome_of(e: &Expectation) -> ExpectationOutcome {
+        judge_expectation(e, &test_metrics(), &PROPERTIES_OF_MINIMAL_RUN).outcome
     }
 
-    fn expectation_of(metric: &str) -> Expect {
-        Expect { what: "w".into(), metric: metric.into(), ..Expect::default() }
+    fn expectation_of(metric: &str) -> Expectation {
+        Expectation { what: "w".into(), metric: metric.into(), ..Expectation::default() }
     }
 
     #[test]
     fn every_comparison_of_an_expectation_works() {
         let e = expectation_of("lost");
-        assert_eq!(outcome_of(&Expect { equals: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
-        assert_eq!(outcome_of(&Expect { equals: Some(2.0), ..e.clone() }), ExpectationOutcome::Fail);
-        assert_eq!(outcome_of(&Expect { below: Some(3.0), ..e.clone() }), ExpectationOutcome::Fail);
-        assert_eq!(outcome_of(&Expect { below: Some(3.1), ..e.clone() }), ExpectationOutcome::Pass);
-        assert_eq!(outcome_of(&Expect { at_most: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
-        assert_eq!(outcome_of(&Expect { at_least: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expectation { equals: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expectation { equals: Some(2.0), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome_of(&Expectation { below: Some(3.0), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome_of(&Expectation { below: Some(3.1), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expectation { at_most: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expectation { at_least: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
         assert_eq!(
-            outcome_of(&Expect { at_least: Some(1.0), at_most: Some(2.0), ..e }),
+            outcome_of(&Expectation { at_least: Some(1.0), at_most: Some(2.0), ..e }),
             ExpectationOutcome::Fail
         );
     }
@@ -221,30 +221,42 @@ mod tests {
     #[test]
     fn expectation_bound_may_refer_to_a_metric() {
         let after = Some(toml::Spanned::new(0..0, "cut".to_string()));
-        let e = Expect { below: Some(100.0), after, ..expectation_of("outage") };
+        let e = Expectation { below: Some(100.0), after, ..expectation_of("outage") };
         assert_eq!(outcome_of(&e), ExpectationOutcome::Fail);
-        let with = Expect { plus: Some("rtt".into()), ..e.clone() };
+        let with = Expectation { plus: Some("rtt".into()), ..e.clone() };
         assert_eq!(outcome_of(&with), ExpectationOutcome::Pass);
-        assert_eq!(judge_expectation(&with, &test_metrics(), &COMPLETE_RUN).expected, "below 100.5");
-        assert_eq!(outcome_of(&Expect { plus: Some("none".into()), ..e.clone() }), ExpectationOutcome::Fail);
-        // Here the bound is 250 times the metric `rtt`, which is 0.5 ms.
-        let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
-        assert_eq!(judge_expectation(&times, &test_metrics(), &MINIMAL_RUN).expected, "below 125");
-        assert_eq!(outcome_of(&times), ExpectationOutcome::Pass);
         assert_eq!(
-            outcome_of(&Expect { times: Some("none".into()), ..times.clone() }),
+            judge_expectation(&with, &test_metrics(), &PROPERTIES_OF_COMPLETE_RUN).expected,
+            "below 100.5"
+        );
+        assert_eq!(
+            outcome_of(&Expectation { plus: Some("none".into()), ..e.clone() }),
             ExpectationOutcome::Fail
         );
-        let elsewhere = Expect { times: Some("cut/outage".into()), below: Some(1.0), ..times };
-        assert_eq!(judge_expectation(&elsewhere, &test_metrics(), &COMPLETE_RUN).expected, "below 100.2");
+        // Here the bound is 250 times the metric `rtt`, which is 0.5 ms.
+        let times = Expectation { below: Some(250.0), times: Some("rtt".into()), ..e };
+        assert_eq!(
+            judge_expectation(&times, &test_metrics(), &PROPERTIES_OF_MINIMAL_RUN).expected,
+            "below 125"
+        );
+        assert_eq!(outcome_of(&times), ExpectationOutcome::Pass);
+        assert_eq!(
+            outcome_of(&Expectation { times: Some("none".into()), ..times.clone() }),
+            ExpectationOutcome::Fail
+        );
+        let elsewhere = Expectation { times: Some("cut/outage".into()), below: Some(1.0), ..times };
+        assert_eq!(
+            judge_expectation(&elsewhere, &test_metrics(), &PROPERTIES_OF_COMPLETE_RUN).expected,
+            "below 100.2"
+        );
     }
 
     #[test]
     fn expectation_of_unmeasured_metric_fails() {
         let judged = judge_expectation(
-            &Expect { equals: Some(0.0), ..expectation_of("none") },
+            &Expectation { equals: Some(0.0), ..expectation_of("none") },
             &test_metrics(),
-            &COMPLETE_RUN,
+            &PROPERTIES_OF_COMPLETE_RUN,
         );
         assert_eq!((judged.outcome, judged.why.as_deref()), (ExpectationOutcome::Fail, Some("not measured")));
         let mut m = test_metrics();
@@ -257,8 +269,11 @@ mod tests {
             ("all.delay_us.p50", "nothing arrived"),
             ("x.y", "not measured"),
         ] {
-            let judged =
-                judge_expectation(&Expect { equals: Some(0.0), ..expectation_of(metric) }, &m, &COMPLETE_RUN);
+            let judged = judge_expectation(
+                &Expectation { equals: Some(0.0), ..expectation_of(metric) },
+                &m,
+                &PROPERTIES_OF_COMPLETE_RUN,
+            );
             assert_eq!(
                 (judged.outcome, judged.why.as_deref()),
                 (ExpectationOutcome::Fail, Some(why)),
@@ -269,22 +284,25 @@ mod tests {
 
     #[test]
     fn expectations_on_captures_are_skipped_without_capture() {
-        let e = Expect { needs_pcap: true, equals: Some(0.0), ..expectation_of("none") };
+        let e = Expectation { needs_pcap: true, equals: Some(0.0), ..expectation_of("none") };
         assert_eq!(outcome_of(&e), ExpectationOutcome::Skipped);
-        assert_eq!(judge_expectation(&e, &test_metrics(), &COMPLETE_RUN).outcome, ExpectationOutcome::Fail);
+        assert_eq!(
+            judge_expectation(&e, &test_metrics(), &PROPERTIES_OF_COMPLETE_RUN).outcome,
+            ExpectationOutcome::Fail
+        );
     }
 
     #[test]
     fn expectations_that_the_run_cannot_measure_are_skipped() {
-        let e = Expect { below: Some(1.0), ..expectation_of("rtt") };
+        let e = Expectation { below: Some(1.0), ..expectation_of("rtt") };
         for e in [
-            Expect { needs_feedback: true, ..e.clone() },
-            Expect { needs_optimised: true, ..e.clone() },
-            Expect { unit: "ms".into(), ..e.clone() },
+            Expectation { needs_feedback: true, ..e.clone() },
+            Expectation { needs_optimised: true, ..e.clone() },
+            Expectation { unit: "ms".into(), ..e.clone() },
         ] {
             assert_eq!(outcome_of(&e), ExpectationOutcome::Skipped);
             assert_eq!(
-                judge_expectation(&e, &test_metrics(), &COMPLETE_RUN).outcome,
+                judge_expectation(&e, &test_metrics(), &PROPERTIES_OF_COMPLETE_RUN).outcome,
                 ExpectationOutcome::Pass
             );
         }

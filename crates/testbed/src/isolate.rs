@@ -86,7 +86,7 @@ pub const EXIT_CODE_TO_RUN_AGAIN: u8 = 75;
 const WAITING_FACTOR_VARIABLE: &str = "CARNET_LAB_PATIENCE";
 
 /// Returns the patience: a factor for the time that the lab waits for stations before vehicles move.
-pub fn waiting_factor() -> u64 {
+pub fn waiting_time_factor() -> u64 {
     std::env::var(WAITING_FACTOR_VARIABLE)
         .ok()
         .and_then(|times| times.parse().ok())
@@ -144,7 +144,7 @@ pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
         termination_signals().thread_unblock().context("cannot unblock signals")?;
         let mut lab = Command::new(std::env::current_exe()?);
         lab.args(std::env::args_os().skip(1))
-            .env(WAITING_FACTOR_VARIABLE, (waiting_factor() * 3).to_string());
+            .env(WAITING_FACTOR_VARIABLE, (waiting_time_factor() * 3).to_string());
         return Err(lab.exec()).context("cannot start the lab again");
     }
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Machine data that a reader needs to compare numbers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineDescription {
     /// CPU model.
     pub cpu: String,
     /// Whether an emulator executes the instructions, so that times and rates say nothing about real
@@ -35,13 +35,13 @@ pub struct Machine {
 /// QEMU's name for processors that it emulates (TCG is its translator).
 const EMULATOR_NAME: &str = "QEMU TCG";
 
-impl Machine {
+impl MachineDescription {
     /// Returns a text with the processor, and whether it is emulated.
     pub fn processor_text(&self) -> String {
         format!("{}{}, {} cores", self.cpu, if self.emulated { " (emulated)" } else { "" }, self.cores)
     }
 
-    /// Returns [`Machine::mitigations`] in one line.
+    /// Returns [`MachineDescription::mitigations`] in one line.
     pub fn mitigations_text(&self) -> String {
         if self.mitigations.is_empty() { "unknown".into() } else { self.mitigations.join("; ") }
     }
@@ -53,7 +53,7 @@ impl Machine {
 }
 
 /// Describes this machine and the carnet program.
-pub fn describe_machine(carnet: &Path, scenarios: &Path) -> Machine {
+pub fn describe_machine(carnet: &Path, scenarios: &Path) -> MachineDescription {
     let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
     let value = |text: &str, key: &str, by: char| {
         text.lines()
@@ -67,7 +67,7 @@ pub fn describe_machine(carnet: &Path, scenarios: &Path) -> Machine {
     };
     let cpu = value(&read("/proc/cpuinfo"), "model name", ':').unwrap_or_else(|| "unknown".into());
     let memory = value(&read("/proc/meminfo"), "MemTotal", ':').unwrap_or_default();
-    Machine {
+    MachineDescription {
         emulated: cpu.starts_with(EMULATOR_NAME),
         cpu,
         cores: std::thread::available_parallelism().map_or(1, usize::from),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::clock::SECOND;
-use crate::scenario::{Derived, WHOLE_RUN_SECTION};
+use crate::scenario::{DerivedMetric, WHOLE_RUN_SECTION};
 use crate::station::{StationEvent, event_kind};
 use crate::traffic::stats::{FlowStats, percentile};
 use crate::traffic::{ProbeResults, TrafficResults};
@@ -93,7 +93,7 @@ pub fn traffic_metrics(seen: &TrafficResults, sections: &[RunSection]) -> Metric
                     m.insert(format!("{name}.retransmits"), t.retransmits as f64);
                 }
                 m.extend(t.longest_stall().map(|stall| (format!("{name}.stall_s"), stall)));
-                m.insert(format!("{name}.unbroken"), f64::from(u8::from(t.is_unbroken())));
+                m.insert(format!("{name}.unbroken"), f64::from(u8::from(t.has_no_interruption())));
             }
         }
     }
@@ -214,7 +214,7 @@ pub fn find_metric(all: &Metrics, section: &str, name: &str) -> Option<f64> {
 }
 
 /// Computes the derived metrics of the scenario, in the order of the scenario, and adds them.
-pub fn add_derived_metrics(all: &mut Metrics, derived: &[Derived]) {
+pub fn add_derived_metrics(all: &mut Metrics, derived: &[DerivedMetric]) {
     let sections: Vec<String> = all.keys().cloned().collect();
     for d in derived {
         for section in &sections {
@@ -253,7 +253,7 @@ pub fn seconds_since(at: u64, begin: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::geonet::{BroadcastResults, GnPings, MapCounts};
+    use crate::traffic::geonet::{BroadcastResults, GnPings, MapObjectCounts};
     use crate::traffic::ping::PingSeries;
     use crate::traffic::stats::PacketFlow;
 
@@ -314,7 +314,7 @@ mod tests {
                 broadcasts: vec![broadcasts],
                 strangers: vec![("g".into(), Vec::new())],
                 transfers: vec![transfer],
-                map_object_counts: Some(MapCounts::default()),
+                map_object_counts: Some(MapObjectCounts::default()),
                 ..TrafficResults::default()
             };
             traffic_metrics(&seen, &sections_of_run(0, 100, &[])).remove(WHOLE_RUN_SECTION).expect("the run")
@@ -425,13 +425,17 @@ mod tests {
         let mut m = Metrics::new();
         m.entry("run".into()).or_default().extend([("a".to_string(), 3.0), ("b".to_string(), 1.0)]);
         m.entry("x".into()).or_default().extend([("a".to_string(), 8.0), ("b".to_string(), 0.0)]);
-        let made = |name: &str, of: &str| Derived { name: name.into(), of: of.into(), ..Derived::default() };
+        let made = |name: &str, of: &str| DerivedMetric {
+            name: name.into(),
+            of: of.into(),
+            ..DerivedMetric::default()
+        };
         let other = |name: &str| Some(name.to_string());
         let derived = [
-            Derived { minus: other("b"), ..made("c", "a") },
-            Derived { plus: other("c"), ..made("d", "a") },
-            Derived { over: other("b"), ..made("e", "a") },
-            Derived { over: other("run/d"), ..made("f", "a") },
+            DerivedMetric { minus: other("b"), ..made("c", "a") },
+            DerivedMetric { plus: other("c"), ..made("d", "a") },
+            DerivedMetric { over: other("b"), ..made("e", "a") },
+            DerivedMetric { over: other("run/d"), ..made("f", "a") },
         ];
         add_derived_metrics(&mut m, &derived);
         assert_eq!((m["run"]["c"], m["run"]["d"], m["run"]["e"]), (2.0, 5.0, 3.0));

@@ -19,7 +19,7 @@ use crate::process::command_in_node;
 use crate::tools;
 
 /// Loads nftables rules into a node.
-pub fn load_rules(node: &str, rules: &str) -> anyhow::Result<()> {
+pub fn load_nat_rules(node: &str, rules: &str) -> anyhow::Result<()> {
     let mut child = command_in_node(node, tools::path_of_program("nft"))
         .args(["-f", "-"])
         .stdin(Stdio::piped())
@@ -39,20 +39,20 @@ pub fn load_rules(node: &str, rules: &str) -> anyhow::Result<()> {
 }
 
 /// Deletes all NAT mappings in a node.
-pub fn delete_mappings(node: &str) -> anyhow::Result<()> {
+pub fn delete_nat_mappings(node: &str) -> anyhow::Result<()> {
     let namespace = File::open(format!("/run/netns/{node}"))
         .with_context(|| format!("cannot open the namespace {node}"))?;
     let flush = || -> anyhow::Result<()> {
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-        flush_connections()
+        flush_tracked_connections()
     };
     let done = std::thread::scope(|scope| scope.spawn(flush).join());
-    let done = done.unwrap_or_else(|_| bail!("a thread panicked"));
+    let done = done.unwrap_or_else(|_| bail!("bug: the thread in the namespace of the node panicked"));
     done.with_context(|| format!("cannot flush the connection table of node {node}"))
 }
 
 /// Flushes the connection table of this thread's namespace.
-fn flush_connections() -> anyhow::Result<()> {
+fn flush_tracked_connections() -> anyhow::Result<()> {
     let socket = socket(
         AddressFamily::Netlink,
         SockType::Raw,
@@ -78,6 +78,6 @@ fn flush_connections() -> anyhow::Result<()> {
     match word(16) {
         Some(0) => Ok(()),
         Some(error) => Err(std::io::Error::from_raw_os_error(-error).into()),
-        None => bail!("the kernel's answer has {length} octets"),
+        None => bail!("expected an answer of 20 octets or more from the kernel, found {length}"),
     }
 }

@@ -23,7 +23,7 @@ use carnet_security::certificate::{Certificate, CertificateRole, Issuer, ToBeSig
 use carnet_security::config::{SecurityConfig, SecurityPolicy};
 use carnet_security::credentials::PrivateKey;
 use carnet_security::crypto::{PortableBackend, SigningKey, name_of_certificate};
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::permissions::{PsidSsp, Ssp};
 use carnet_security::region::{GeographicRegion, IdentifiedRegion};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
@@ -44,18 +44,18 @@ pub enum CurveName {
 }
 
 impl CurveName {
-    const fn curve(self) -> Curve {
+    const fn curve(self) -> EllipticCurve {
         match self {
-            CurveName::NistP256 => Curve::NistP256,
-            CurveName::BrainpoolP256r1 => Curve::BrainpoolP256r1,
-            CurveName::BrainpoolP384r1 => Curve::BrainpoolP384r1,
-            CurveName::NistP384 => Curve::NistP384,
+            CurveName::NistP256 => EllipticCurve::NistP256,
+            CurveName::BrainpoolP256r1 => EllipticCurve::BrainpoolP256r1,
+            CurveName::BrainpoolP384r1 => EllipticCurve::BrainpoolP384r1,
+            CurveName::NistP384 => EllipticCurve::NistP384,
         }
     }
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct PkiArgs {
     /// The folder, created if absent.
     folder: PathBuf,
     /// List the files of the folder instead, and whether a station would accept each of them.
@@ -79,7 +79,7 @@ pub struct Args {
     everything: bool,
 }
 
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &PkiArgs) -> anyhow::Result<()> {
     if !args.list {
         create_pki(args)?;
     }
@@ -88,11 +88,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Args {
+impl PkiArgs {
     /// Returns the arguments that add this many tickets on NIST P-256, and create the missing parts of the
     /// folder.
-    pub const fn arguments_for_tickets(folder: PathBuf, tickets: u8) -> Args {
-        Args {
+    pub const fn arguments_for_tickets(folder: PathBuf, tickets: u8) -> PkiArgs {
+        PkiArgs {
             folder,
             list: false,
             tickets,
@@ -114,7 +114,7 @@ fn current_time() -> anyhow::Result<SecurityTime> {
 }
 
 /// Creates a new key in a new file.
-fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>> {
+fn create_key_file(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>> {
     let curve = curve.curve();
     let mut random = [0; 48];
     let mut source = fs::File::open("/dev/urandom").context("/dev/urandom")?;
@@ -150,7 +150,7 @@ fn write_certificate(path: &Path, certificate: &Certificate) -> anyhow::Result<(
     fs::write(path, certificate.octets()).with_context(|| path.display().to_string())
 }
 
-fn validity_from(now: SecurityTime, unit: DurationUnit, count: u16) -> ValidityPeriod {
+fn validity_beginning_at(now: SecurityTime, unit: DurationUnit, count: u16) -> ValidityPeriod {
     // Let the validity begin a minute ago, because clocks differ.
     let start = now.certificate_time.saturating_sub(Duration::from_secs(60)).to_seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit, unit_count: count } }
@@ -168,7 +168,7 @@ fn find_or_create_issuer(
     if certificate.exists() {
         return Ok((read_certificate(&certificate)?, read_key(&key)?));
     }
-    let key = new_key(&key, curve)?;
+    let key = create_key_file(&key, curve)?;
     let issued = match above {
         Some((issuer, signs)) => {
             pki::issue_certificate(&PortableBackend, signs.as_ref(), Some(issuer), content(key.as_ref()))
@@ -180,23 +180,23 @@ fn find_or_create_issuer(
 }
 
 /// Creates the missing parts of the folder, and the tickets.
-pub fn create_pki(args: &Args) -> anyhow::Result<()> {
+pub fn create_pki(args: &PkiArgs) -> anyhow::Result<()> {
     let (folder, now) = (&args.folder, current_time()?);
     let tickets = folder.join("tickets");
     fs::create_dir_all(&tickets).with_context(|| tickets.display().to_string())?;
     let root = find_or_create_issuer(folder, "root", args.curve, None, |key| {
-        pki::root_content(
+        pki::root_certificate_content(
             "carnet test root",
             key.public_key(),
-            validity_from(now, DurationUnit::Years, 6),
+            validity_beginning_at(now, DurationUnit::Years, 6),
             None,
         )
     })?;
     let authority = find_or_create_issuer(folder, "aa", args.curve, Some(&root), |key| {
-        pki::authority_content(
+        pki::authority_certificate_content(
             "carnet test aa",
             key.public_key(),
-            validity_from(now, DurationUnit::Years, 3),
+            validity_beginning_at(now, DurationUnit::Years, 3),
             None,
         )
     })?;
@@ -205,10 +205,10 @@ pub fn create_pki(args: &Args) -> anyhow::Result<()> {
     let region = (!countries.is_empty()).then_some(GeographicRegion::Identified(countries));
     for _ in 0..args.tickets {
         let path = tickets.join("new.key");
-        let key = new_key(&path, args.curve)?;
+        let key = create_key_file(&path, args.curve)?;
         let content = pki::ticket_content(
             key.public_key(),
-            validity_from(now, DurationUnit::Hours, args.hours),
+            validity_beginning_at(now, DurationUnit::Hours, args.hours),
             region.clone(),
             pki::test_applications(args.everything),
         );
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn pki_command_writes_certificates_and_keys() {
         let folder = std::env::temp_dir().join(format!("carnet-pki-{}", std::process::id()));
-        let args = Args {
+        let args = PkiArgs {
             folder: folder.clone(),
             list: false,
             tickets: 2,

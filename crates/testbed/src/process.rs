@@ -54,7 +54,7 @@ fn command_line(command: &Command) -> String {
 
 /// A program that runs in the background until the lab ends it.
 #[derive(Debug)]
-pub struct Daemon {
+pub struct BackgroundProgram {
     /// Name of the program, for example `carnet in mr`.
     pub program_name: String,
     /// Log file of its output.
@@ -62,7 +62,7 @@ pub struct Daemon {
     child: Child,
 }
 
-impl Daemon {
+impl BackgroundProgram {
     /// Starts the program with standard output and standard error in `log`.
     pub fn start(what: &str, log: &Path, command: &mut Command) -> anyhow::Result<Self> {
         let file = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
@@ -138,7 +138,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for BackgroundProgram {
     fn drop(&mut self) {
         if self.exit_status().is_none() {
             let _ = self.child.kill();
@@ -164,7 +164,7 @@ pub fn last_log_lines(log: &Path) -> String {
 pub fn wait_until(
     what: &str,
     seconds: u64,
-    daemons: &mut [Daemon],
+    daemons: &mut [BackgroundProgram],
     mut condition: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
     let until = clock::monotonic_now() + seconds * SECOND;
@@ -194,11 +194,11 @@ mod tests {
     use super::*;
 
     /// Starts a shell with this command and waits until it has ended.
-    fn ended_daemon(command: &str) -> Daemon {
+    fn ended_daemon(command: &str) -> BackgroundProgram {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let log = std::env::temp_dir().join(format!("carnet-lab-process-{}-{number}", std::process::id()));
-        let mut daemon = Daemon::start("a shell", &log, Command::new("sh").args(["-c", command]))
+        let mut daemon = BackgroundProgram::start("a shell", &log, Command::new("sh").args(["-c", command]))
             .expect("there is a shell");
         assert!(daemon.wait_at_most(60 * SECOND).is_some());
         daemon

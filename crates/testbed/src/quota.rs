@@ -15,8 +15,8 @@
 //!
 //! A CPU quota would be simpler. But since Linux 6.18 a quota does not stop kernel threads, because it acts
 //! only on the return to user space. So the node's threads are in a control group with a weight, and a rival
-//! thread runs on the same core all the time (`RivalThread`). A thread that often sleeps does not get exactly
-//! its share, so the result also contains the group's run time.
+//! thread runs on the same core all the time (`CompetingThread`). A thread that often sleeps does not get
+//! exactly its share, so the result also contains the group's run time.
 //!
 //! The outer lab answers each request with `done` and a number (threads in the group, or nanoseconds), or
 //! with an error. When the inner lab ends, the outer lab removes the remaining groups.
@@ -62,7 +62,10 @@ impl CgroupHierarchy {
     }
 
     fn create_group(&self, group: &str, share: f64) -> anyhow::Result<PathBuf> {
-        ensure!(share > 0.0 && share < 1.0, "a share of {share}, expected one between 0 and 1");
+        ensure!(
+            share > 0.0 && share < 1.0,
+            "expected a share of processor time between 0 and 1, found {share}"
+        );
         let place = self.hierarchy_folder.join(group);
         std::fs::create_dir(&place)?;
         // Ratio of the group's weight to the weight of the rival thread, which has the default weight.
@@ -97,13 +100,13 @@ impl CgroupHierarchy {
 
 /// A thread that uses a core without pause, as much as the scheduler permits.
 #[derive(Debug)]
-struct RivalThread {
+struct CompetingThread {
     stop: Arc<AtomicBool>,
     join_handle: Option<JoinHandle<()>>,
 }
 
-impl RivalThread {
-    fn start_on_core(core: usize) -> RivalThread {
+impl CompetingThread {
+    fn start_on_core(core: usize) -> CompetingThread {
         let stop = Arc::new(AtomicBool::new(false));
         let own = stop.clone();
         let thread = std::thread::spawn(move || {
@@ -113,11 +116,11 @@ impl RivalThread {
                 }
             }
         });
-        RivalThread { stop, join_handle: Some(thread) }
+        CompetingThread { stop, join_handle: Some(thread) }
     }
 }
 
-impl Drop for RivalThread {
+impl Drop for CompetingThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.join_handle.take() {
@@ -149,7 +152,7 @@ pub struct CpuQuota {
     group_folder: PathBuf,
     core: usize,
     process: Cell<Option<u32>>,
-    _rival: RivalThread,
+    _competing_thread: CompetingThread,
 }
 
 impl CpuQuota {
@@ -164,7 +167,7 @@ impl CpuQuota {
             name,
             core,
             process: Cell::new(None),
-            _rival: RivalThread::start_on_core(core),
+            _competing_thread: CompetingThread::start_on_core(core),
         })
     }
 
@@ -173,7 +176,11 @@ impl CpuQuota {
     pub fn add_members(&self, interfaces: &[&str], process: Option<u32>) -> anyhow::Result<()> {
         let held =
             request_from_outer_lab(&format!("hold {} {} {}", self.name, self.core, interfaces.join(",")))?;
-        ensure!(held >= interfaces.len(), "{held} of the {} interfaces have threads", interfaces.len());
+        ensure!(
+            held >= interfaces.len(),
+            "expected a polling thread of each of the {} interfaces, found {held} threads",
+            interfaces.len()
+        );
         if let Some(process) = process {
             std::fs::write(self.group_folder.join("cgroup.procs"), process.to_string()).with_context(
                 || format!("cannot put process {process} into {}", self.group_folder.display()),
@@ -213,14 +220,14 @@ pub fn handle_answer(line: String) {
 fn request_from_outer_lab(request: &str) -> anyhow::Result<usize> {
     lock_answers().clear();
     nix::unistd::write(std::io::stdin().as_fd(), format!("{request}\n").as_bytes())
-        .context("the outer lab does not listen")?;
+        .context("cannot send a request to the outer lab")?;
     let end = clock::monotonic_now() + 5 * SECOND;
     loop {
         if let Some(answer) = lock_answers().pop() {
             let number = answer.strip_prefix("done ").and_then(|number| number.parse().ok());
-            return number.with_context(|| format!("no share of a core here: {answer}"));
+            return number.with_context(|| format!("cannot limit the processor time of programs: {answer}"));
         }
-        ensure!(clock::monotonic_now() < end, "the outer lab does not answer");
+        ensure!(clock::monotonic_now() < end, "the outer lab has not answered a request for 5 s");
         clock::sleep(MILLISECOND);
     }
 }
@@ -258,7 +265,10 @@ fn handle_request(line: &str, groups: &mut GroupsByName) -> anyhow::Result<usize
     match words[..] {
         ["begin", group, share] => {
             let plain = group.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-            ensure!(group.starts_with(GROUP_NAME_PREFIX) && plain, "no name for a group: {group}");
+            ensure!(
+                group.starts_with(GROUP_NAME_PREFIX) && plain,
+                "expected the name of a control group of the lab, found {group:?}"
+            );
             let hierarchy = CgroupHierarchy::find_hierarchy()?;
             let place = hierarchy.create_group(group, share.parse()?)?;
             let before = polling_kernel_threads()?.into_keys().collect();
@@ -303,7 +313,7 @@ fn handle_request(line: &str, groups: &mut GroupsByName) -> anyhow::Result<usize
             group.hierarchy.remove_group(&group.group_folder);
             Ok(0)
         }
-        _ => bail!("no request: {line}"),
+        _ => bail!("expected a request of the inner lab, found {line:?}"),
     }
 }
 

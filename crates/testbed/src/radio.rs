@@ -27,9 +27,9 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 use crate::clock::{self, MILLISECOND};
-use crate::mark::{PacketMark, find_mark};
 use crate::medium::channel::{Channel, ChannelOutput, MacAddress};
 use crate::medium::stats::Counters;
+use crate::packet_mark::{PacketMark, find_packet_mark};
 use crate::scenario::Scenario;
 use addresses::AddressFollower;
 
@@ -50,9 +50,9 @@ const FRAMES_PER_BATCH: usize = 256;
 /// Maximum length of a frame in octets.
 const MAX_FRAME_LENGTH: usize = 2048;
 /// Size of the socket's receive buffer in octets.
-const RECEIVE_BUFFER: usize = 8 << 20;
+const RECEIVE_BUFFER_SIZE: usize = 8 << 20;
 /// Longest wait of the thread in nanoseconds. After each wait the thread checks whether it has to end.
-const LONGEST_WAIT: u64 = 50 * MILLISECOND;
+const MAX_WAIT_FOR_FRAMES: u64 = 50 * MILLISECOND;
 
 /// Number of transmissions of one packet, by kind of transmission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Medium {
         let (ready, is_ready) = mpsc::channel();
         let (thread_shared, count) = (shared.clone(), nodes.len());
         let thread = std::thread::Builder::new().name("medium".into()).spawn(move || {
-            let open = || -> anyhow::Result<Box<dyn FrameMover>> {
+            let open = || -> anyhow::Result<Box<dyn FrameTransport>> {
                 Ok(match radios {
                     Some(radios) => Box::new(radios),
                     None => Box::new(veth::VethRadios::open_ports(count)?),
@@ -189,9 +189,9 @@ impl Medium {
     }
 
     /// Puts the radio of a node behind a wall, or removes the wall.
-    pub fn set_walled(&self, node: &str, walled: bool) {
+    pub fn set_enclosed(&self, node: &str, walled: bool) {
         if let Some(radio) = self.nodes.iter().position(|name| name == node) {
-            self.lock_state().channel.set_walled(radio, walled);
+            self.lock_state().channel.set_enclosed(radio, walled);
         }
     }
 
@@ -212,7 +212,7 @@ impl Medium {
     }
 
     /// Returns the lateness of the medium's deliveries.
-    pub fn lateness(&self) -> MediumLateness {
+    pub fn measured_lateness(&self) -> MediumLateness {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let shared = &self.shared;
         MediumLateness {
@@ -231,8 +231,10 @@ impl Medium {
             return Ok(());
         }
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => Err(error.context("the medium ended")),
-            _ => Err(anyhow!("the medium ended")),
+            Some(Ok(Err(error))) => {
+                Err(error.context("the thread that simulates the radio medium has ended"))
+            }
+            _ => Err(anyhow!("the thread that simulates the radio medium has ended")),
         }
     }
 }
@@ -247,7 +249,7 @@ impl Drop for Medium {
 }
 
 /// Moves frames between the interfaces of the nodes and the model.
-trait FrameMover {
+trait FrameTransport {
     /// Receives the frames that the nodes have sent, without waiting. Returns how many frames the kernel has
     /// dropped.
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64>;
@@ -260,7 +262,7 @@ trait FrameMover {
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-fn run_until_stopped(mut carrier: Box<dyn FrameMover>, shared: &SharedState) -> anyhow::Result<()> {
+fn run_until_stopped(mut carrier: Box<dyn FrameTransport>, shared: &SharedState) -> anyhow::Result<()> {
     // Sets the timer slack to 1 us, in place of the usual 50 us.
     let _ = nix::sys::prctl::set_timerslack(1000);
     let mut outputs = Vec::new();
@@ -273,7 +275,7 @@ fn run_until_stopped(mut carrier: Box<dyn FrameMover>, shared: &SharedState) -> 
             state.channel.handle_timeout(clock::monotonic_now());
             while let Some(output) = state.channel.poll_output() {
                 if let ChannelOutput::Sent { radio, frame, .. } = &output
-                    && let Some(mark) = find_mark(frame)
+                    && let Some(mark) = find_packet_mark(frame)
                 {
                     let on_air = state.transmissions_by_mark.entry(mark).or_default();
                     on_air.transmissions += 1;
@@ -303,7 +305,9 @@ fn run_until_stopped(mut carrier: Box<dyn FrameMover>, shared: &SharedState) -> 
 
 /// Waits until a frame arrives, at most until the time `due`.
 fn wait_for_frames(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
-    let span = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(clock::monotonic_now()).min(LONGEST_WAIT));
+    let span = due.map_or(MAX_WAIT_FOR_FRAMES, |due| {
+        due.saturating_sub(clock::monotonic_now()).min(MAX_WAIT_FOR_FRAMES)
+    });
     let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
     let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
     match ppoll(&mut fds, Some(timeout), None) {

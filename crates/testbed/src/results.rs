@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{MILLISECOND, SECOND};
 use crate::expect::{ExpectationOutcome, JudgedExpectation};
-use crate::machine::Machine;
+use crate::machine::MachineDescription;
 use crate::metrics::{Metrics, seconds_since};
-use crate::scenario::{End, Node, Scenario};
+use crate::scenario::{LinkEnd, Node, Scenario};
 use crate::station::{StationEvent, event_kind};
 use crate::traffic::geonet::BroadcastResult;
 use crate::traffic::stats::{PacketFlow, percentile};
@@ -41,7 +41,7 @@ pub struct Results {
     /// Length of the timetable in seconds.
     pub duration_s: f64,
     /// The machine of the run.
-    pub machine: Machine,
+    pub machine: MachineDescription,
     /// True if no expectation failed.
     pub passed: bool,
     /// Metrics by section and name.
@@ -438,7 +438,7 @@ pub fn topology_of(scenario: &Scenario, autoconf: &BTreeMap<String, (String, Str
         |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
     let first = |node: &Node| node.series.is_none_or(|number| number == node.first);
     let shown = |name: &String, node: &Node| first(node) && (node.radio.is_none() || linked(name));
-    let is_shown = |end: &End| scenario.nodes.get(&end.node).is_some_and(|node| shown(&end.node, node));
+    let is_shown = |end: &LinkEnd| scenario.nodes.get(&end.node).is_some_and(|node| shown(&end.node, node));
     let shown = scenario.nodes.iter().filter(|(name, node)| shown(name, node));
     let nodes = shown.enumerate().map(|(n, (name, node))| {
         let (x, y) = node.position.unwrap_or((n as f64, 0.0));

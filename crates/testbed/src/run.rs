@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 
 use crate::capture::Captures;
 use crate::clock::{self, MILLISECOND, SECOND};
+use crate::config_preparation;
 use crate::console;
 use crate::dhcp;
 use crate::emulation::link::LinkProperties;
@@ -25,17 +26,16 @@ use crate::isolate::{self, Interrupted, IsolationMode, has_to_stop};
 use crate::machine;
 use crate::metrics::{self, RunSection};
 use crate::nat;
-use crate::prepare;
-use crate::process::{Daemon, command_in_node, run_for_output, wait_until};
+use crate::process::{BackgroundProgram, command_in_node, run_for_output, wait_until};
 use crate::radio::{Medium, RadioKind};
 use crate::results::{self, HeadlineValue, PerformedAction, RecordedEvent, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
-use crate::scenario::{Action, End, Node, Prefix, Scenario, WHOLE_RUN_SECTION};
+use crate::scenario::{Action, LinkEnd, Node, Prefix, Scenario, WHOLE_RUN_SECTION};
+use crate::scenario_pki::ScenarioPki;
 use crate::station::{SharedEvents, Station, StationEvent, StationSettings};
 use crate::tools;
 use crate::topology;
 use crate::traffic::{self, RunningTraffic, TrafficResults};
-use crate::trust::ScenarioPki;
 
 /// The scenario to run, and the settings of the run.
 #[derive(Debug, Clone)]
@@ -83,15 +83,15 @@ const START_TIME_PER_STATION: u64 = 60 * MILLISECOND;
 
 /// Error of a run whose stations were not ready when vehicles began to move.
 #[derive(Debug)]
-pub struct SlowStart;
+pub struct SlowStartError;
 
-impl std::fmt::Display for SlowStart {
+impl std::fmt::Display for SlowStartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the stations were slow to start")
     }
 }
 
-impl std::error::Error for SlowStart {}
+impl std::error::Error for SlowStartError {}
 
 /// A running testbed.
 pub struct Testbed {
@@ -99,7 +99,7 @@ pub struct Testbed {
     medium: Option<Medium>,
     emulator: Option<Emulator>,
     logs: PathBuf,
-    daemons: Vec<Daemon>,
+    daemons: Vec<BackgroundProgram>,
     stations: Vec<Station>,
     events: SharedEvents,
     /// The kernel's count of packets over each uplink, by node and interface. It is the count at the begin of
@@ -179,8 +179,8 @@ impl Testbed {
         };
         if let Some(medium) = &scenario.medium {
             let usual = START_TIME_PER_STATION * scenario.nodes.len() as u64 + medium.settle.0;
-            scenario.epoch = clock::monotonic_now() + usual * isolate::waiting_factor();
-            prepare::write_position_traces(&scenario, &plan.out.join("stations"))?;
+            scenario.epoch = clock::monotonic_now() + usual * isolate::waiting_time_factor();
+            config_preparation::write_position_traces(&scenario, &plan.out.join("stations"))?;
         }
         let medium = Medium::start(&scenario, scenario.epoch, radios)?;
         if let Some(medium) = &medium {
@@ -234,7 +234,11 @@ impl Testbed {
             command.args(["-n", "-m", "stderr", "-C"]).arg(&copy);
             command.arg("-p").arg(Path::new(isolate::RUN_DIRECTORY).join(format!("{name}.radvd.pid")));
             let log = self.logs.join(format!("{name}-radvd.log"));
-            self.daemons.push(Daemon::start(&format!("radvd in node {name}"), &log, &mut command)?);
+            self.daemons.push(BackgroundProgram::start(
+                &format!("radvd in node {name}"),
+                &log,
+                &mut command,
+            )?);
         }
         let trust =
             ScenarioPki::create_for_scenario(&self.scenario, &Path::new(isolate::RUN_DIRECTORY).join("pki"))?;
@@ -242,7 +246,7 @@ impl Testbed {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
             let config = plan.folder.join(config.get_ref());
-            let config = prepare::prepare_config(
+            let config = config_preparation::prepare_config(
                 &self.scenario,
                 name,
                 &config,
@@ -392,15 +396,17 @@ impl Testbed {
         let factor = plan.time_factor.unwrap_or(usual);
         let scaled = |ns: u64| (ns as f64 * factor) as u64;
         let mut samples = Samples::default();
-        let earliest = clock::monotonic_now() + traffic::LEAD_TIME_BEFORE_TIMETABLE;
+        let earliest = clock::monotonic_now() + traffic::TIME_FROM_TRAFFIC_START_TO_TIMETABLE;
         let begin = earliest.max(self.scenario.epoch);
         if self.medium.is_some() && begin > self.scenario.epoch {
             let late = metrics::seconds_since(begin, self.scenario.epoch);
-            if late * 1e3 >= MAX_WAKEUP_DELAY_MS && isolate::waiting_factor() < isolate::MAX_WAITING_FACTOR {
+            if late * 1e3 >= MAX_WAKEUP_DELAY_MS
+                && isolate::waiting_time_factor() < isolate::MAX_WAITING_FACTOR
+            {
                 console::print_step(&format!(
                     "the stations were {late:.1} s late; once more, with more time for them"
                 ));
-                return Err(SlowStart.into());
+                return Err(SlowStartError.into());
             }
             console::print_step(&format!(
                 "the stations were slow to start: they will have moved for {late:.1} s"
@@ -408,7 +414,7 @@ impl Testbed {
             self.late_start_duration = begin - self.scenario.epoch;
         }
         self.sleep_and_sample_until(
-            begin - traffic::LEAD_TIME_BEFORE_TIMETABLE,
+            begin - traffic::TIME_FROM_TRAFFIC_START_TO_TIMETABLE,
             &mut RunningTraffic::default(),
             &mut Samples::default(),
         )?;
@@ -441,7 +447,7 @@ impl Testbed {
             self.record_section_states(done.last(), &mut states);
             let now = clock::monotonic_now();
             samples.sample_section_border(now, self.medium.as_ref(), self.emulator.as_ref());
-            console::print_at(metrics::seconds_since(now, begin), &action.label);
+            console::print_at_time(metrics::seconds_since(now, begin), &action.label);
             self.perform_action(&action)?;
             if action.order.is_some() {
                 let took = (clock::monotonic_now() - now) as f64 / 1e6;
@@ -453,7 +459,7 @@ impl Testbed {
         samples.sample_section_border(clock::monotonic_now(), self.medium.as_ref(), self.emulator.as_ref());
         samples.end_sampling(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
         self.record_section_states(done.last(), &mut states);
-        self.record_kept_addresses(&mut states);
+        self.record_whether_addresses_are_kept(&mut states);
         let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
         Ok(MeasuredData {
             begin,
@@ -501,17 +507,17 @@ impl Testbed {
         let name = action.name.get_ref();
         let scenario = &self.scenario;
         let done = if let Some(end) = &action.link_down {
-            topology::set_link(scenario, end.get_ref(), false)
+            topology::set_link_state(scenario, end.get_ref(), false)
         } else if let Some(end) = &action.link_up {
-            topology::set_link(scenario, end.get_ref(), true)
+            topology::set_link_state(scenario, end.get_ref(), true)
         } else if let Some(end) = &action.carrier_off {
             topology::set_carrier(scenario, end.get_ref(), false)
         } else if let Some(end) = &action.carrier_on {
             topology::set_carrier(scenario, end.get_ref(), true)
         } else if let Some(degrade) = &action.degrade {
             self.change_emulated_link(degrade.link.get_ref(), |now, _| degrade.to.get_ref().applied_to(now))
-        } else if let Some((radio, walled)) = scenario.wall_change(action) {
-            self.medium.iter().for_each(|medium| medium.set_walled(radio, walled));
+        } else if let Some((radio, walled)) = scenario.enclosure_change_of_action(action) {
+            self.medium.iter().for_each(|medium| medium.set_enclosed(radio, walled));
             Ok(())
         } else if let Some(end) = &action.blackhole {
             self.change_emulated_link(end.get_ref(), |now, _| {
@@ -523,10 +529,10 @@ impl Testbed {
             let restored = self.change_emulated_link(end.get_ref(), |_, first| first.clone());
             restored.and_then(|()| topology::set_carrier(scenario, end.get_ref(), true))
         } else if let Some(node) = &action.nat_forget {
-            nat::delete_mappings(node.get_ref())
+            nat::delete_nat_mappings(node.get_ref())
         } else if let Some(order) = &action.handover {
             match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
-                Some(station) => station.handover(&order.uplink, order.policy.as_deref()),
+                Some(station) => station.command_handover(&order.uplink, order.policy.as_deref()),
                 None => Ok(()),
             }
         } else if let Some(order) = &action.order {
@@ -548,7 +554,7 @@ impl Testbed {
 
     fn change_emulated_link(
         &self,
-        end: &End,
+        end: &LinkEnd,
         new: impl FnOnce(&LinkProperties, &LinkProperties) -> LinkProperties,
     ) -> anyhow::Result<()> {
         self.emulator.as_ref().context("no link is emulated")?.change_link(end, new)
@@ -627,7 +633,7 @@ impl Testbed {
 
     /// Records whether each node still has the addresses by autoconfiguration and by DHCP that it had at the
     /// beginning.
-    fn record_kept_addresses(&self, states: &mut Vec<(String, String, f64)>) {
+    fn record_whether_addresses_are_kept(&self, states: &mut Vec<(String, String, f64)>) {
         let leased = self.scenario.nodes.iter().filter_map(|(name, node)| Some((name, node.dhcp.as_ref()?)));
         for (name, interface) in leased {
             let now = dhcp::obtain_lease(name, interface.get_ref(), &self.logs).ok();
@@ -813,8 +819,8 @@ fn check_has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyh
     let known: Vec<&str> = linked.chain(scenario.radio_of(node)).collect();
     anyhow::ensure!(
         known.contains(&wanted),
-        "the station in node {node} wants geonet.interface = {wanted:?}, which its node has not got; it has: \
-         {}",
+        "the config of node {node}: expected one of the node's interfaces ({}) for geonet.interface, found \
+         {wanted:?}",
         if known.is_empty() { "none".to_owned() } else { known.join(", ") }
     );
     Ok(())

@@ -13,7 +13,7 @@ use crate::emulation::way;
 use crate::medium::stats::Counters;
 use crate::metrics::{Metrics, RunSection, seconds_since};
 use crate::radio::{Medium, MediumLateness};
-use crate::scenario::{End, WHOLE_RUN_SECTION};
+use crate::scenario::{LinkEnd, WHOLE_RUN_SECTION};
 use crate::station::Station;
 
 /// Maximum number of nodes for which each node has its own metrics; with more nodes, the lab computes only
@@ -58,7 +58,7 @@ impl Samples {
     /// Takes the samples between two sections.
     pub fn sample_section_border(&mut self, now: u64, medium: Option<&Medium>, emulator: Option<&Emulator>) {
         self.samples_at_section_borders.extend(medium.map(|m| (now, m.counters())));
-        let name = |end: &End| format!("link.{}.{}", end.node, end.interface);
+        let name = |end: &LinkEnd| format!("link.{}.{}", end.node, end.interface);
         let counters = |e: &Emulator| e.counters().into_iter().map(|(end, c)| (name(end), c)).collect();
         self.link_counters_at_borders.extend(emulator.map(counters));
     }
@@ -85,7 +85,7 @@ impl Samples {
         self.usage_at_end =
             stations.iter().filter_map(|s| Some((s.node.clone(), s.processor_time_and_memory()?))).collect();
         let Some(medium) = medium else { return };
-        self.medium_lateness = medium.lateness();
+        self.medium_lateness = medium.measured_lateness();
         for station in stations.iter().filter(|s| !s.is_outsider && medium.nodes.contains(&s.node)) {
             let Ok(counters) = api::get(&station.control_socket, "/v1/counters") else { continue };
             for (name, value) in counters.as_object().into_iter().flatten() {
@@ -176,8 +176,10 @@ impl Samples {
     pub fn channel_load(&self, begin: u64, end: u64) -> Vec<(f64, f64, f64)> {
         let share = |pair: &[(u64, Vec<Counters>)]| {
             let [(from, before), (to, after)] = pair else { return None };
-            let busy =
-                busy_shares(&after.iter().zip(before).map(|(a, b)| *a - *b).collect::<Vec<_>>(), to - from);
+            let busy = channel_busy_shares(
+                &after.iter().zip(before).map(|(a, b)| *a - *b).collect::<Vec<_>>(),
+                to - from,
+            );
             let mean = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
             let middle = seconds_since(from / 2 + to / 2, begin);
             (*from >= begin && *to <= end).then(|| (middle, mean, busy.iter().copied().fold(0.0, f64::max)))
@@ -187,7 +189,7 @@ impl Samples {
 }
 
 /// Returns the share of the time in which each radio finds the medium busy, in per cent.
-fn busy_shares(counters: &[Counters], span: u64) -> Vec<f64> {
+fn channel_busy_shares(counters: &[Counters], span: u64) -> Vec<f64> {
     counters.iter().map(|c| 100.0 * c.busy_nanoseconds as f64 / span.max(1) as f64).collect()
 }
 
@@ -207,7 +209,7 @@ fn add_medium_metrics(m: &mut BTreeMap<String, f64>, nodes: &[String], counters:
         m.insert("medium.received_percent".into(), 100.0 * get("received") / in_reach);
     }
     m.extend(sums.iter().map(|(name, sum)| (format!("medium.{name}"), *sum)));
-    let busy = busy_shares(counters, span);
+    let busy = channel_busy_shares(counters, span);
     m.insert("medium.busy_percent.mean".into(), busy.iter().sum::<f64>() / busy.len().max(1) as f64);
     m.insert("medium.busy_percent.max".into(), busy.iter().copied().fold(0.0, f64::max));
 }

@@ -10,9 +10,9 @@ mod emulation;
 mod metric_names;
 mod radio;
 mod random;
+mod scenario_error;
 mod series;
 mod traffic;
-mod wrong;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,9 +26,9 @@ use crate::emulation::trace::Trace;
 use crate::medium::mobility::Track;
 use crate::tools;
 
-pub use crate::values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
-pub use emulation::{Degrade, Emulation};
-pub use radio::{Medium, Radio};
+pub use crate::scenario_values::{BitRate, Duration, LinkEnd, LinkRate, Metres, Octets, Prefix};
+pub use emulation::{Emulation, LinkDegradation};
+pub use radio::{Medium, NodeRadio};
 pub use random::RandomLinkEvents;
 pub use traffic::{Direction, Family, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
 
@@ -68,13 +68,13 @@ pub struct Scenario {
     pub random: Option<Spanned<RandomLinkEvents>>,
     /// Metrics that the lab computes from other metrics.
     #[serde(default)]
-    pub derived: Vec<Derived>,
+    pub derived: Vec<DerivedMetric>,
     /// Expectations that the lab judges after the run.
     #[serde(default)]
-    pub expect: Vec<Expect>,
+    pub expect: Vec<Expectation>,
     /// The numbers at the head of the report.
     #[serde(default)]
-    pub headline: Vec<Headline>,
+    pub headline: Vec<HeadlineMetric>,
     /// Tracks of the nodes with a radio, by name.
     #[serde(skip)]
     pub tracks: BTreeMap<String, Track>,
@@ -106,7 +106,7 @@ pub struct Node {
     pub series: Option<u32>,
     /// Radio of the node.
     #[serde(default)]
-    pub radio: Option<Spanned<Radio>>,
+    pub radio: Option<Spanned<NodeRadio>>,
     /// Column and row in the topology picture.
     #[serde(default)]
     pub position: Option<(f64, f64)>,
@@ -170,13 +170,13 @@ pub struct Autoconf {
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Ends, written `NODE:INTERFACE`: two, or any number with a bridge.
-    pub ends: Vec<Spanned<End>>,
+    pub ends: Vec<Spanned<LinkEnd>>,
     /// Name of the bridge that joins the ends.
     #[serde(default)]
     pub bridge: Option<String>,
     /// Ends of the bridge that reach all ends except each other.
     #[serde(default)]
-    pub isolated: Vec<Spanned<End>>,
+    pub isolated: Vec<Spanned<LinkEnd>>,
     /// Label of the link, for the topology picture.
     #[serde(default)]
     pub label: String,
@@ -219,25 +219,25 @@ pub struct Action {
     pub nothing: bool,
     /// Set an interface down.
     #[serde(default)]
-    pub link_down: Option<Spanned<End>>,
+    pub link_down: Option<Spanned<LinkEnd>>,
     /// Sets an interface up.
     #[serde(default)]
-    pub link_up: Option<Spanned<End>>,
+    pub link_up: Option<Spanned<LinkEnd>>,
     /// Remove the carrier of an interface that stays up.
     #[serde(default)]
-    pub carrier_off: Option<Spanned<End>>,
+    pub carrier_off: Option<Spanned<LinkEnd>>,
     /// Give an interface its carrier back.
     #[serde(default)]
-    pub carrier_on: Option<Spanned<End>>,
+    pub carrier_on: Option<Spanned<LinkEnd>>,
     /// Change the properties of an emulated link.
     #[serde(default)]
-    pub degrade: Option<Degrade>,
+    pub degrade: Option<LinkDegradation>,
     /// Let an emulated link, named by an end, accept all frames and deliver none. The carrier stays.
     #[serde(default)]
-    pub blackhole: Option<Spanned<End>>,
+    pub blackhole: Option<Spanned<LinkEnd>>,
     /// Gives an emulated link the properties of the scenario again, and its carrier.
     #[serde(default)]
-    pub restore: Option<Spanned<End>>,
+    pub restore: Option<Spanned<LinkEnd>>,
     /// Delete all NAT mappings in a node.
     #[serde(default)]
     pub nat_forget: Option<Spanned<String>>,
@@ -246,7 +246,7 @@ pub struct Action {
     pub handover: Option<Handover>,
     /// Run another `carnet` command on a station.
     #[serde(default)]
-    pub order: Option<Order>,
+    pub order: Option<StationCommand>,
     /// Run any command in a node.
     #[serde(default)]
     pub run: Option<RunCommand>,
@@ -290,7 +290,7 @@ pub struct Handover {
 /// A command of the carnet program to a station, for example `drain`. The lab waits until the command ends.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct StationCommand {
     /// Node of the station.
     pub station: Spanned<String>,
     /// Arguments of `carnet`.
@@ -311,7 +311,7 @@ pub struct RunCommand {
 /// optional keys selects the operation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Derived {
+pub struct DerivedMetric {
     /// Name of the new metric.
     pub name: String,
     /// First metric of the operation.
@@ -330,7 +330,7 @@ pub struct Derived {
 /// An expectation: a metric and its bounds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expect {
+pub struct Expectation {
     /// Description of the expectation.
     pub what: String,
     /// Name of the metric.
@@ -374,7 +374,7 @@ pub struct Expect {
 /// A number at the head of the report.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Headline {
+pub struct HeadlineMetric {
     /// Label of the number.
     pub label: String,
     /// Name of the metric.
@@ -463,7 +463,7 @@ pub fn scenarios_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
         anyhow::ensure!(folder.is_dir(), "there is no folder {}", folder.display());
         return Ok(folder.canonicalize()?);
     }
-    tools::find_nearby("scenarios", |folder| !scenario_names(folder).is_empty())
+    tools::find_beside_this_program("scenarios", |folder| !scenario_names(folder).is_empty())
         .ok_or_else(|| anyhow::anyhow!("no folder with scenarios found; name one with --scenarios"))
 }
 

@@ -27,7 +27,7 @@ after = "cut"
 equals = 0
 "#;
 
-fn error_after_replacing(from: &str, to: &str) -> String {
+fn parse_error_after_replacing(from: &str, to: &str) -> String {
     assert!(VALID_SCENARIO.contains(from), "the good scenario has no {from:?}");
     parse_scenario(Path::new("s.toml"), &VALID_SCENARIO.replacen(from, to, 1))
         .expect_err("is refused")
@@ -38,84 +38,90 @@ fn error_after_replacing(from: &str, to: &str) -> String {
 fn valid_scenario_is_parsed() {
     let s = parse_scenario(Path::new("s.toml"), VALID_SCENARIO).expect("is good");
     assert_eq!(s.actions[0].at, Duration(2_500_000_000));
-    assert_eq!(s.links[0].ends[1].get_ref(), &End { node: "b".into(), interface: "e0".into() });
+    assert_eq!(s.links[0].ends[1].get_ref(), &LinkEnd { node: "b".into(), interface: "e0".into() });
     assert_eq!(s.expect[0].equals, Some(0.0));
 }
 
 #[test]
 fn syntax_errors_have_line_and_column() {
-    let told = error_after_replacing("duration = \"10s\"", "duration = ");
+    let told = parse_error_after_replacing("duration = \"10s\"", "duration = ");
     assert!(told.starts_with("s.toml:10:"), "{told}");
 }
 
 #[test]
 fn unknown_keys_are_errors() {
-    let told = error_after_replacing("label = \"cut\"", "lable = \"cut\"");
+    let told = parse_error_after_replacing("label = \"cut\"", "lable = \"cut\"");
     assert!(told.starts_with("s.toml:13:1: unknown field `lable`"), "{told}");
 }
 
 #[test]
 fn invalid_scenario_time_is_reported_with_line_and_column() {
-    let told = error_after_replacing("2.5s", "soon");
+    let told = parse_error_after_replacing("2.5s", "soon");
     assert_eq!(told, "s.toml:14:6: \"soon\" is no time, expected for example \"20s\"");
 }
 
 #[test]
 fn scenario_error_of_unknown_node_lists_existing_nodes_and_interfaces() {
     assert_eq!(
-        error_after_replacing("\"b:e0\"]", "\"c:e0\"]"),
+        parse_error_after_replacing("\"b:e0\"]", "\"c:e0\"]"),
         "s.toml:8:17: there is no node \"c\"; the nodes are: a, b"
     );
-    let told = error_after_replacing("link_down = \"a:e0\"", "link_down = \"a:e9\"");
+    let told = parse_error_after_replacing("link_down = \"a:e0\"", "link_down = \"a:e9\"");
     assert_eq!(told, "s.toml:15:13: node \"a\" has no interface \"e9\"; it has: e0");
     assert!(
-        error_after_replacing("[\"a:e0\", \"b:e0\"]", "[\"a\", \"b:e0\"]")
+        parse_error_after_replacing("[\"a:e0\", \"b:e0\"]", "[\"a\", \"b:e0\"]")
             .contains("expected \"NODE:INTERFACE\"")
     );
 }
 
 #[test]
 fn scenario_with_an_interface_on_two_links_is_refused() {
-    let told = error_after_replacing("\"b:e0\"]", "\"a:e0\"]");
+    let told = parse_error_after_replacing("\"b:e0\"]", "\"a:e0\"]");
     assert_eq!(told, "s.toml:8:17: a:e0 is on a link already");
 }
 
 #[test]
 fn actions_do_exactly_one_thing_within_the_timetable() {
-    assert!(error_after_replacing("link_down = \"a:e0\"\n", "").contains("exactly one of"));
-    assert!(error_after_replacing("\"2.5s\"", "\"11s\"").starts_with("s.toml:12:8: actions stand in order"));
+    assert!(parse_error_after_replacing("link_down = \"a:e0\"\n", "").contains("exactly one of"));
+    assert!(
+        parse_error_after_replacing("\"2.5s\"", "\"11s\"").starts_with("s.toml:12:8: actions stand in order")
+    );
 }
 
 #[test]
 fn expectations_refer_to_actions_and_have_a_bound() {
-    let told = error_after_replacing("after = \"cut\"", "after = \"cat\"");
+    let told = parse_error_after_replacing("after = \"cut\"", "after = \"cat\"");
     assert_eq!(told, "s.toml:19:9: there is no action \"cat\"; the actions are: cut");
-    assert!(error_after_replacing("equals = 0\n", "").contains("has none of equals"));
+    assert!(parse_error_after_replacing("equals = 0\n", "").contains("has none of equals"));
 }
 
 #[test]
 fn derived_metric_has_exactly_one_definition() {
     let derived = |ways: &str| format!("[[derived]]\nname = \"d\"\nof = \"a\"\n{ways}[[expect]]");
-    let told = error_after_replacing("[[expect]]", &derived("plus = \"b\"\nover = \"c\"\n"));
+    let told = parse_error_after_replacing("[[expect]]", &derived("plus = \"b\"\nover = \"c\"\n"));
     assert!(told.contains("exactly one of plus, minus, over"), "{told}");
-    assert!(error_after_replacing("[[expect]]", &derived("")).contains("exactly one of plus, minus, over"));
+    assert!(
+        parse_error_after_replacing("[[expect]]", &derived("")).contains("exactly one of plus, minus, over")
+    );
 }
 
 #[test]
 fn scenario_with_transfer_that_ends_before_it_begins_is_refused() {
     let tcp = "[[traffic.tcp]]\nname = \"t\"\nclient = \"a\"\nserver = \"b\"\nrate = \"0\"\n";
-    let told =
-        error_after_replacing("[timetable]", &format!("{tcp}begin = \"3s\"\nend = \"2s\"\n[timetable]"));
+    let told = parse_error_after_replacing(
+        "[timetable]",
+        &format!("{tcp}begin = \"3s\"\nend = \"2s\"\n[timetable]"),
+    );
     assert_eq!(told, "s.toml:11:10: the transfer \"t\" ends before it begins");
     assert!(
-        error_after_replacing("[timetable]", &format!("{tcp}begin = \"12s\"\n[timetable]"))
+        parse_error_after_replacing("[timetable]", &format!("{tcp}begin = \"12s\"\n[timetable]"))
             .contains("ends before")
     );
 }
 
 #[test]
 fn config_files_must_exist() {
-    let told = error_after_replacing("[nodes.b]", "[nodes.b]\ncarnet = \"none.toml\"");
+    let told = parse_error_after_replacing("[nodes.b]", "[nodes.b]\ncarnet = \"none.toml\"");
     assert_eq!(told, "s.toml:6:10: there is no file \"none.toml\" beside it");
 }
 
@@ -281,19 +287,19 @@ fn scenarios_of_the_repository_are_valid() {
 
 #[test]
 fn scenario_with_isolated_non_port_or_too_small_probe_is_refused() {
-    let told = error_after_replacing(
+    let told = parse_error_after_replacing(
         "ends = [\"a:e0\", \"b:e0\"]",
         "ends = [\"a:e0\", \"b:e0\"]\nisolated = [\"a:e0\"]",
     );
     assert_eq!(told, "s.toml:9:13: a:e0 is no end of this bridge");
     let bridge = "bridge = \"air\"\nends = [\"a:e0\", \"b:e0\"]\nisolated = ";
-    let told = error_after_replacing("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e1\"]"));
+    let told = parse_error_after_replacing("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e1\"]"));
     assert_eq!(told, "s.toml:10:13: b:e1 is no end of this bridge");
     let good = VALID_SCENARIO.replacen("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e0\"]"), 1);
     parse_scenario(Path::new("s.toml"), &good).expect("is good");
     let probe =
         "[[traffic.probe]]\nname = \"p\"\nbetween = [\"a\", \"b\"]\nrate = 10\nsize = 23\n[timetable]";
-    let told = error_after_replacing("[timetable]", probe);
+    let told = parse_error_after_replacing("[timetable]", probe);
     assert_eq!(told, "s.toml:13:8: a probe has 24 octets at least, \"p\" has fewer");
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::clock;
-use crate::process::{Daemon, command_in_node, run_for_output};
+use crate::process::{BackgroundProgram, command_in_node, run_for_output};
 
 /// An event of a station: time of arrival (monotonic), node, content.
 pub type StationEvent = (u64, String, Value);
@@ -64,14 +64,14 @@ impl StationSettings {
     }
 
     fn parse_settings(text: &str) -> anyhow::Result<StationSettings> {
-        let table: toml::Table = toml::from_str(text).context("no TOML")?;
+        let table: toml::Table = toml::from_str(text).context("expected a config in TOML")?;
         let key = |table_name: &str, key: &str| {
             table.get(table_name).and_then(|t| t.get(key)).and_then(|value| value.as_str()).map(str::to_owned)
         };
         let socket = match (key("station", "socket"), key("station", "name")) {
             (Some(socket), _) => socket.into(),
             (None, Some(name)) => Path::new("/run/carnet").join(format!("{name}.sock")),
-            (None, None) => bail!("neither station.socket nor station.name"),
+            (None, None) => bail!("expected station.socket or station.name in the config, found neither"),
         };
         Ok(StationSettings {
             control_socket: socket,
@@ -91,7 +91,7 @@ impl Station {
         config: &Path,
         verbose: bool,
         log: &Path,
-    ) -> anyhow::Result<(Self, Daemon)> {
+    ) -> anyhow::Result<(Self, BackgroundProgram)> {
         let StationSettings {
             control_socket: socket,
             is_mobile_router: mobile_router,
@@ -104,7 +104,7 @@ impl Station {
             command.env("RUST_LOG", "debug");
         }
         let started = clock::monotonic_now();
-        let daemon = Daemon::start(&format!("carnet in node {node}"), log, &mut command)?;
+        let daemon = BackgroundProgram::start(&format!("carnet in node {node}"), log, &mut command)?;
         let station = Self {
             node: node.into(),
             started_at: started,
@@ -198,7 +198,7 @@ impl Station {
     }
 
     /// Runs `carnet handover UPLINK`, for a policy or for all other packets.
-    pub fn handover(&self, uplink: &str, policy: Option<&str>) -> anyhow::Result<()> {
+    pub fn command_handover(&self, uplink: &str, policy: Option<&str>) -> anyhow::Result<()> {
         let mut command = self.client_command(&["handover", uplink]);
         command.args(policy.iter().flat_map(|name| ["--policy", name]));
         run_for_output(&mut command)?;

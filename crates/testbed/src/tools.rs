@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Programs that every run needs, each with its Debian package.
-const NEEDED_TOOLS: &[(&str, &str)] = &[
+const REQUIRED_TOOLS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("ip", "iproute2"),
@@ -29,7 +29,12 @@ pub fn path_of_program(program: &str) -> PathBuf {
 
 /// Returns the missing programs, each with its package.
 fn missing_tools<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    NEEDED_TOOLS.iter().chain(more).copied().filter(|(program, _)| find_program(program).is_none()).collect()
+    REQUIRED_TOOLS
+        .iter()
+        .chain(more)
+        .copied()
+        .filter(|(program, _)| find_program(program).is_none())
+        .collect()
 }
 
 /// Fails if a program is missing; the error names the package to install. `more` are programs that only this
@@ -69,7 +74,7 @@ pub fn carnet_program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 
 /// Returns the first path with this name for which `is_it` returns true; `None` if no path fits. Searches the
 /// working folder and the folders above it, then the folders above the lab's program.
-pub fn find_nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+pub fn find_beside_this_program(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
     let mut places =
         starts.iter().flatten().flat_map(|start| start.ancestors()).map(|folder| folder.join(name));

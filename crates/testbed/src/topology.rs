@@ -19,7 +19,7 @@ use crate::emulation::runner;
 use crate::nat;
 use crate::process::{command_in_node, run_for_output};
 use crate::radio::{self, hwsim::Hwsim};
-use crate::scenario::{End, Node, Prefix, Scenario};
+use crate::scenario::{LinkEnd, Node, Prefix, Scenario};
 use crate::tools;
 
 /// Builds the nodes and links of a scenario, with radios of this kind. Returns the radios of mac80211_hwsim,
@@ -41,7 +41,7 @@ pub fn build_network(scenario: &Scenario, radios: radio::RadioKind) -> anyhow::R
         // Load the rules before the sysctls: some sysctls, for example timeouts of connections, exist only
         // while rules track connections.
         if let Some(rules) = &node.nft {
-            nat::load_rules(name, rules)?;
+            nat::load_nat_rules(name, rules)?;
         }
         set_sysctls(name, node)?;
     }
@@ -129,7 +129,7 @@ fn link_commands(scenario: &Scenario) -> String {
             let ([.., l1, l0], [.., e1, e0]) = ((l + 1).to_be_bytes(), (e + 1).to_be_bytes());
             format!("02:00:{e1:02x}:{l1:02x}:{l0:02x}:{e0:02x}")
         };
-        let ends: Vec<&End> = link.ends.iter().map(|e| e.get_ref()).collect();
+        let ends: Vec<&LinkEnd> = link.ends.iter().map(|e| e.get_ref()).collect();
         if let Some(bridge) = &link.bridge {
             commands += &format!("link add {bridge} type bridge mcast_snooping 0\nlink set {bridge} up\n");
             for (e, end) in ends.iter().enumerate() {
@@ -224,7 +224,7 @@ fn write_setting(namespace: &str, setting: &str, value: &str) -> anyhow::Result<
         Ok(std::fs::write(format!("/proc/sys/{setting}"), value)?)
     };
     let done = std::thread::scope(|scope| scope.spawn(write).join());
-    let done = done.unwrap_or_else(|_| bail!("a thread panicked"));
+    let done = done.unwrap_or_else(|_| bail!("bug: the thread in the namespace of the node panicked"));
     done.with_context(|| format!("cannot set {setting} in {namespace}"))
 }
 
@@ -312,9 +312,9 @@ fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
 }
 
 /// Sets an interface up or down; the other end of the link gets or loses its carrier.
-pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> {
+pub fn set_link_state(scenario: &Scenario, end: &LinkEnd, up: bool) -> anyhow::Result<()> {
     set_interface_state(Some(&end.node), &end.interface, up)?;
-    match index_of_end(scenario, end) {
+    match link_and_end_index(scenario, end) {
         Some((l, e)) if scenario.links[l].emulation.is_some() => {
             set_interface_state(Some(runner::EMULATION_NAMESPACE), &runner::port_name(l, 1 - e), up)
         }
@@ -323,8 +323,8 @@ pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> 
 }
 
 /// Takes the carrier of an interface away, or restores it, by setting the other end of the link down or up.
-pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<()> {
-    let (l, e) = index_of_end(scenario, end).with_context(|| format!("{end} is on no link"))?;
+pub fn set_carrier(scenario: &Scenario, end: &LinkEnd, on: bool) -> anyhow::Result<()> {
+    let (l, e) = link_and_end_index(scenario, end).with_context(|| format!("{end} is on no link"))?;
     let link = &scenario.links[l];
     match &link.bridge {
         Some(bridge) => set_interface_state(None, &format!("{bridge}.{e}"), on),
@@ -340,7 +340,7 @@ pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<(
 
 /// Returns the index of the link that has this end, and the index of the end in the link. `None` if no link
 /// has the end.
-fn index_of_end(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
+fn link_and_end_index(scenario: &Scenario, end: &LinkEnd) -> Option<(usize, usize)> {
     let mut links = scenario.links.iter().enumerate();
     links.find_map(|(l, link)| Some((l, link.ends.iter().position(|e| e.get_ref() == end)?)))
 }

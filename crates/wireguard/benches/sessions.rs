@@ -47,7 +47,7 @@ fn add_router(engine: &mut SessionEngine, id: u32, public_key: PublicKey) -> Ses
     SessionPath { peer_id: PeerId(id), path_number: PathNumber::UNNUMBERED }
 }
 
-fn route(number: u32) -> DatagramRoute {
+fn datagram_route(number: u32) -> DatagramRoute {
     DatagramRoute { socket: 0, remote: SocketAddr::from((number.to_be_bytes(), 4191)) }
 }
 
@@ -60,25 +60,25 @@ fn open_session(
     number: u32,
 ) {
     let mut buffer = [0; 256];
-    let address = route(0x0a00_0000 + number);
-    router.open_session(now, to_home, route(1));
+    let address = datagram_route(0x0a00_0000 + number);
+    router.open_session(now, to_home, datagram_route(1));
     while !home.is_established(SessionPath { peer_id: PeerId(number), path_number: PathNumber::UNNUMBERED }) {
         while let Some(output) = router.poll_output() {
             if let Output::Send { datagram, .. } = output {
                 home.receive_datagram(now, address, &datagram, &mut buffer);
             }
         }
-        home.handle_handshakes(now, 8);
+        home.handle_waiting_handshakes(now, 8);
         while let Some(output) = home.poll_output() {
             if let Output::Send { datagram, .. } = output {
-                router.receive_datagram(now, route(1), &datagram, &mut buffer);
+                router.receive_datagram(now, datagram_route(1), &datagram, &mut buffer);
             }
         }
-        router.handle_handshakes(now, 8);
+        router.handle_waiting_handshakes(now, 8);
     }
 }
 
-fn resident_octets() -> usize {
+fn resident_memory_octets() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").expect("a file");
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
 }
@@ -93,7 +93,7 @@ fn measure_memory() {
             (router, path)
         })
         .collect();
-    let before = resident_octets();
+    let before = resident_memory_octets();
     let start = Instant::now();
     for (number, (router, path)) in (1..).zip(&mut routers) {
         // One handshake every 5 ms: below the rate from which the home agent demands cookies.
@@ -102,7 +102,7 @@ fn measure_memory() {
     }
     let spent = start.elapsed();
     // Router and home agent have one session each.
-    let each = (resident_octets() - before) / (2 * ROUTER_COUNT as usize);
+    let each = (resident_memory_octets() - before) / (2 * ROUTER_COUNT as usize);
     println!(
         "{ROUTER_COUNT} sessions: {each} octets each, {:?} for a handshake of both ends",
         spent / ROUTER_COUNT
@@ -124,14 +124,14 @@ fn measure_takeover() {
     let mut spent = Duration::ZERO;
     for (number, router) in (1..).zip(&mut routers) {
         let path = SessionPath { peer_id: PeerId(number), path_number: PathNumber::UNNUMBERED };
-        let address = route(0x0a00_0000 + number);
+        let address = datagram_route(0x0a00_0000 + number);
         let begin = Instant::now();
         home.open_session(BENCHMARK_TIME, path, address);
         let initiation = home.poll_output();
         spent += begin.elapsed();
         let Some(Output::Send { datagram, .. }) = initiation else { panic!("no initiation") };
-        router.receive_datagram(BENCHMARK_TIME, route(1), &datagram, &mut buffer);
-        router.handle_handshakes(BENCHMARK_TIME, 8);
+        router.receive_datagram(BENCHMARK_TIME, datagram_route(1), &datagram, &mut buffer);
+        router.handle_waiting_handshakes(BENCHMARK_TIME, 8);
         let mut sent = Vec::new();
         while let Some(output) = router.poll_output() {
             if let Output::Send { datagram, .. } = output {
@@ -142,7 +142,7 @@ fn measure_takeover() {
         for datagram in sent {
             home.receive_datagram(BENCHMARK_TIME, address, &datagram, &mut buffer);
         }
-        home.handle_handshakes(BENCHMARK_TIME, 8);
+        home.handle_waiting_handshakes(BENCHMARK_TIME, 8);
         while home.poll_output().is_some() {}
         spent += begin.elapsed();
         assert!(home.is_established(path));
@@ -174,7 +174,8 @@ fn benchmark_sessions(criterion: &mut Criterion) {
     group.bench_function("send and receive", |bencher| {
         bencher.iter(|| {
             router.send_payload(BENCHMARK_TIME, to_home, &payload, &mut datagram).expect("a session");
-            let received = home.receive_datagram(BENCHMARK_TIME, route(0x0a00_0001), &datagram, &mut buffer);
+            let received =
+                home.receive_datagram(BENCHMARK_TIME, datagram_route(0x0a00_0001), &datagram, &mut buffer);
             assert!(matches!(received, ReceivedDatagram::Payload { .. }));
         });
     });
@@ -219,31 +220,31 @@ fn benchmark_sessions(criterion: &mut Criterion) {
     group.bench_function("forged without the public key", |bencher| {
         bencher.iter(|| {
             number += 1;
-            home.receive_datagram(BENCHMARK_TIME, route(number), &forged, &mut buffer);
-            home.handle_handshakes(BENCHMARK_TIME, 1);
+            home.receive_datagram(BENCHMARK_TIME, datagram_route(number), &forged, &mut buffer);
+            home.handle_waiting_handshakes(BENCHMARK_TIME, 1);
         });
     });
     let mut stranger = new_engine(3);
     let to_home = add_router(&mut stranger, 1, home.public_keys()[0]);
-    stranger.open_session(BENCHMARK_TIME, to_home, route(1));
+    stranger.open_session(BENCHMARK_TIME, to_home, datagram_route(1));
     let Some(Output::Send { datagram, .. }) = stranger.poll_output() else { panic!("no initiation") };
     let mut now = BENCHMARK_TIME;
     group.bench_function("of an unknown key, decrypted", |bencher| {
         bencher.iter(|| {
             // One handshake every 10 ms: below the rate from which the home agent demands cookies.
             now += Duration::from_millis(10);
-            home.receive_datagram(now, route(7), &datagram, &mut buffer);
-            home.handle_handshakes(now, 1);
+            home.receive_datagram(now, datagram_route(7), &datagram, &mut buffer);
+            home.handle_waiting_handshakes(now, 1);
         });
     });
     for _ in 0..1000 {
-        home.receive_datagram(now, route(7), &datagram, &mut buffer);
-        home.handle_handshakes(now, 1);
+        home.receive_datagram(now, datagram_route(7), &datagram, &mut buffer);
+        home.handle_waiting_handshakes(now, 1);
     }
     group.bench_function("of an unknown key, answered with a cookie", |bencher| {
         bencher.iter(|| {
-            home.receive_datagram(now, route(7), &datagram, &mut buffer);
-            home.handle_handshakes(now, 1);
+            home.receive_datagram(now, datagram_route(7), &datagram, &mut buffer);
+            home.handle_waiting_handshakes(now, 1);
             assert!(matches!(home.poll_output(), Some(Output::Send { .. })));
         });
     });

@@ -67,12 +67,12 @@ pub struct KeyPair {
 
 /// Number of a [`KeyPair`] in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PairId(pub u32);
+pub struct KeyPairId(pub u32);
 
 /// Key of a session in the engine: a pair of keys, and the number of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct SessionKey {
-    pair: PairId,
+struct SessionIdentity {
+    pair: KeyPairId,
     number: PathNumber,
 }
 
@@ -85,7 +85,7 @@ pub struct EngineSettings {
     pub random_seed: [u8; 32],
     /// The caller's monotonic time.
     pub now: Time,
-    /// The date of `now` as the time since the UNIX epoch, from [`start_date`].
+    /// The date of `now` as the time since the UNIX epoch, from [`engine_start_date`].
     pub unix_time_at_start: Duration,
 }
 
@@ -93,7 +93,7 @@ pub struct EngineSettings {
 /// timestamp of the last run. `stored` is a value of [`SessionEngine::newest_timestamp`] that the caller
 /// stored at most 60 s before the end of that run. So a router without a battery clock sends no timestamp
 /// twice.
-pub fn start_date(system: Duration, stored: Option<Duration>) -> Duration {
+pub fn engine_start_date(system: Duration, stored: Option<Duration>) -> Duration {
     stored.map_or(system, |stored| system.max(stored.saturating_add(MAX_STORED_TIMESTAMP_AGE)))
 }
 
@@ -112,7 +112,7 @@ pub enum Output {
         /// The path.
         path: SessionPath,
         /// The keys of the session.
-        pair: PairId,
+        pair: KeyPairId,
         /// Route of the path.
         route: DatagramRoute,
     },
@@ -180,25 +180,25 @@ pub enum ReceivedDatagram<'b> {
         /// The path.
         path: SessionPath,
         /// The keys of the session.
-        pair: PairId,
+        pair: KeyPairId,
         /// The payload in the caller's buffer.
         payload: &'b mut [u8],
     },
     /// A protocol message without payload; [`SessionEngine::poll_output`] returns the results.
     Handled,
-    /// A handshake message, which waits until the caller calls [`SessionEngine::handle_handshakes`].
+    /// A handshake message, which waits until the caller calls [`SessionEngine::handle_waiting_handshakes`].
     Queued,
     /// The engine has dropped the datagram.
     Dropped(WireguardDropReason),
 }
 
 /// A private key of this end, with its public key.
-struct OwnKey {
+struct OwnPrivateKey {
     private: PrivateKey,
     public: PublicKey,
     /// Checks MACs and cookies of handshakes to this key, and decrypts initiations. This interface makes no
     /// tunnels, so the library compares no timestamps here: the engine compares them for each session.
-    authenticator: Interface,
+    handshake_authenticator: Interface,
 }
 
 /// Creates the tunnels for all own keys. One interface creates all of them, so that no two tunnels have the
@@ -211,7 +211,7 @@ struct TunnelFactory {
 impl TunnelFactory {
     /// Gives the library's interface the private key for the next tunnel, and returns the interface; `None`
     /// if it is missing.
-    fn interface_with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
+    fn interface_with_key(&mut self, key: &OwnPrivateKey) -> Option<&mut Interface> {
         if self.public != key.public {
             self.interface = self
                 .interface
@@ -224,11 +224,11 @@ impl TunnelFactory {
 }
 
 /// A remote end with its public keys, and the key pairs of its sessions.
-struct RemoteEnd {
+struct RemotePeerState {
     public_keys: Vec<PublicKey>,
     preshared_key: Option<PresharedKey>,
     /// The pairs of each own key and each key of the remote end, the newest keys first.
-    key_pairs: Vec<PairId>,
+    key_pairs: Vec<KeyPairId>,
 }
 
 /// The sessions of one station.
@@ -236,27 +236,27 @@ pub struct SessionEngine {
     handshake_clock: HandshakeClock,
     random: Rng,
     /// The own keys, the newest one first.
-    own_keys: Vec<OwnKey>,
+    own_keys: Vec<OwnPrivateKey>,
     tunnel_factory: TunnelFactory,
-    remote_ends: BTreeMap<PeerId, RemoteEnd>,
+    remote_ends: BTreeMap<PeerId, RemotePeerState>,
     /// The remote end of each public key.
     peer_by_key: HashMap<PublicKey, PeerId>,
-    key_pair_by_id: HashMap<PairId, KeyPair>,
+    key_pair_by_id: HashMap<KeyPairId, KeyPair>,
     /// Number of each key pair, also of pairs that are no longer valid, because their timestamps stay.
-    id_by_key_pair: HashMap<KeyPair, PairId>,
-    next_pair: u32,
-    session_by_key: HashMap<SessionKey, Box<PathSession>>,
+    id_by_key_pair: HashMap<KeyPair, KeyPairId>,
+    next_key_pair_id: u32,
+    session_by_identity: HashMap<SessionIdentity, Box<PathSession>>,
     /// The key pair through whose session each path sends.
-    current_pair_by_path: HashMap<SessionPath, PairId>,
-    session_key_by_tunnel: HashMap<TunnelId, SessionKey>,
+    current_key_pair_by_path: HashMap<SessionPath, KeyPairId>,
+    session_identity_by_tunnel: HashMap<TunnelId, SessionIdentity>,
     /// Number of sessions with each remote address.
     session_count_by_address: HashMap<SocketAddr, u32>,
     /// Timestamp of the newest accepted handshake of each session.
-    accepted_timestamps: BTreeMap<SessionKey, HandshakeTimestamp>,
+    accepted_timestamps: BTreeMap<SessionIdentity, HandshakeTimestamp>,
     /// Timestamps of the last run, by remote key and path number.
     restored_timestamps: BTreeMap<(PublicKey, PathNumber), HandshakeTimestamp>,
     handshake_queue: HandshakeQueue,
-    session_timers: TimerTable<SessionKey>,
+    session_timers: TimerTable<SessionIdentity>,
     outputs: VecDeque<Output>,
     events: Vec<SessionEvent>,
     newest_timestamp: Duration,
@@ -291,10 +291,10 @@ impl SessionEngine {
             peer_by_key: HashMap::new(),
             key_pair_by_id: HashMap::new(),
             id_by_key_pair: HashMap::new(),
-            next_pair: 0,
-            session_by_key: HashMap::new(),
-            current_pair_by_path: HashMap::new(),
-            session_key_by_tunnel: HashMap::new(),
+            next_key_pair_id: 0,
+            session_by_identity: HashMap::new(),
+            current_key_pair_by_path: HashMap::new(),
+            session_identity_by_tunnel: HashMap::new(),
             session_count_by_address: HashMap::new(),
             accepted_timestamps: BTreeMap::new(),
             restored_timestamps: BTreeMap::new(),
@@ -337,9 +337,10 @@ impl SessionEngine {
             let key = match old.iter().position(|key| key.public == public) {
                 Some(index) => old.swap_remove(index),
                 None => {
-                    let authenticator = new_interface(&mut self.random, &self.handshake_clock, &private)
-                        .with_handshake_limit(HANDSHAKE_RATE_WITHOUT_COOKIES);
-                    OwnKey { private, public, authenticator }
+                    let handshake_authenticator =
+                        new_interface(&mut self.random, &self.handshake_clock, &private)
+                            .with_handshake_limit(HANDSHAKE_RATE_WITHOUT_COOKIES);
+                    OwnPrivateKey { private, public, handshake_authenticator }
                 }
             };
             self.own_keys.push(key);
@@ -363,7 +364,7 @@ impl SessionEngine {
             return false;
         }
         let text = |key: &Option<PresharedKey>| key.as_ref().map(PresharedKey::to_text);
-        let is_other = |old: &RemoteEnd| text(&old.preshared_key) != text(&preshared_key);
+        let is_other = |old: &RemotePeerState| text(&old.preshared_key) != text(&preshared_key);
         if self.remote_ends.get(&id).is_some_and(is_other) {
             self.remove_peer(id);
         }
@@ -373,7 +374,7 @@ impl SessionEngine {
         }
         self.peer_by_key.extend(public_keys.iter().map(|key| (*key, id)));
         let pairs = old.map(|old| old.key_pairs).unwrap_or_default();
-        self.remote_ends.insert(id, RemoteEnd { public_keys, preshared_key, key_pairs: pairs });
+        self.remote_ends.insert(id, RemotePeerState { public_keys, preshared_key, key_pairs: pairs });
         self.update_key_pairs(now, id);
         true
     }
@@ -391,9 +392,9 @@ impl SessionEngine {
         for local in &self.own_keys {
             for key in &remote.public_keys {
                 let pair = KeyPair { local: local.public, remote: *key };
-                let next = &mut self.next_pair;
+                let next = &mut self.next_key_pair_id;
                 let number = *self.id_by_key_pair.entry(pair).or_insert_with(|| {
-                    let number = PairId(*next);
+                    let number = KeyPairId(*next);
                     *next = next.wrapping_add(1);
                     number
                 });
@@ -407,7 +408,7 @@ impl SessionEngine {
         let numbers = (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new);
         let opened = numbers.filter_map(|number| {
             let path = SessionPath { peer_id: id, path_number: number };
-            let session = self.session_by_key.get(&self.current_session_key(path)?)?;
+            let session = self.session_by_identity.get(&self.current_session_identity(path)?)?;
             session.route.filter(|_| session.is_opened_by_caller).map(|route| (path, route))
         });
         for (path, route) in opened.collect::<Vec<_>>() {
@@ -418,9 +419,9 @@ impl SessionEngine {
         }
     }
 
-    fn remove_key_pair(&mut self, pair: PairId) {
+    fn remove_key_pair(&mut self, pair: KeyPairId) {
         for number in (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new) {
-            self.remove(SessionKey { pair, number });
+            self.remove(SessionIdentity { pair, number });
         }
         self.key_pair_by_id.remove(&pair);
     }
@@ -443,7 +444,7 @@ impl SessionEngine {
         let keys = remote.public_keys.clone();
         self.remove_peer(id);
         let pairs = self.id_by_key_pair.iter().filter(|(pair, _)| keys.contains(&pair.remote));
-        let gone: Vec<PairId> = pairs.map(|(_, number)| *number).collect();
+        let gone: Vec<KeyPairId> = pairs.map(|(_, number)| *number).collect();
         self.id_by_key_pair.retain(|_, number| !gone.contains(number));
         self.accepted_timestamps.retain(|line, _| !gone.contains(&line.pair));
         self.restored_timestamps.retain(|(key, _), _| !keys.contains(key));
@@ -451,7 +452,7 @@ impl SessionEngine {
 
     /// Returns the own and the remote public key of a pair; `None` if the engine has no pair with this
     /// number.
-    pub fn key_pair(&self, pair: PairId) -> Option<KeyPair> {
+    pub fn key_pair(&self, pair: KeyPairId) -> Option<KeyPair> {
         self.key_pair_by_id.get(&pair).copied()
     }
 
@@ -467,19 +468,21 @@ impl SessionEngine {
     }
 
     /// Returns the key of the session through which a path sends; `None` if the path has no session.
-    fn current_session_key(&self, path: SessionPath) -> Option<SessionKey> {
-        self.current_pair_by_path.get(&path).map(|pair| SessionKey { pair: *pair, number: path.path_number })
+    fn current_session_identity(&self, path: SessionPath) -> Option<SessionIdentity> {
+        self.current_key_pair_by_path
+            .get(&path)
+            .map(|pair| SessionIdentity { pair: *pair, number: path.path_number })
     }
 
     /// Returns the keys of all sessions that a path may have, those of the newest key pair first.
-    fn session_keys_of_path(&self, path: SessionPath) -> Vec<SessionKey> {
+    fn session_identities_of_path(&self, path: SessionPath) -> Vec<SessionIdentity> {
         let remote = self.remote_ends.get(&path.peer_id);
         let pairs = remote.into_iter().flat_map(|remote| &remote.key_pairs);
-        pairs.map(|pair| SessionKey { pair: *pair, number: path.path_number }).collect()
+        pairs.map(|pair| SessionIdentity { pair: *pair, number: path.path_number }).collect()
     }
 
-    fn is_session_established(&self, line: SessionKey) -> bool {
-        self.session_by_key.get(&line).is_some_and(|session| session.is_established())
+    fn is_session_established(&self, line: SessionIdentity) -> bool {
+        self.session_by_identity.get(&line).is_some_and(|session| session.is_established())
     }
 
     /// Opens a session on a path. This end keeps the session alive by handshakes until
@@ -490,15 +493,15 @@ impl SessionEngine {
     pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
         let mut is_carried = false;
         let mut is_open = false;
-        for line in self.session_keys_of_path(path) {
-            let has_session = self.session_by_key.contains_key(&line);
+        for line in self.session_identities_of_path(path) {
+            let has_session = self.session_by_identity.contains_key(&line);
             if is_carried && !has_session || !is_carried && self.session_with_tunnel(now, path, line).is_err()
             {
                 continue;
             }
             is_open = true;
             self.set_session_route(line, route);
-            let Some(session) = self.session_by_key.get_mut(&line) else { continue };
+            let Some(session) = self.session_by_identity.get_mut(&line) else { continue };
             session.is_opened_by_caller = !is_carried;
             is_carried |= session.is_established();
             if session.is_opened_by_caller && !is_carried {
@@ -511,8 +514,8 @@ impl SessionEngine {
     /// Leaves the renewal of a path to the remote end, and follows it to another address. A home agent that
     /// has opened a session by a stored route calls this function when the session is established.
     pub fn release_session(&mut self, path: SessionPath) {
-        for line in self.session_keys_of_path(path) {
-            if let Some(session) = self.session_by_key.get_mut(&line) {
+        for line in self.session_identities_of_path(path) {
+            if let Some(session) = self.session_by_identity.get_mut(&line) {
                 session.is_opened_by_caller = false;
             }
         }
@@ -525,29 +528,29 @@ impl SessionEngine {
 
     /// Ends the sessions of a path.
     pub fn close_session(&mut self, path: SessionPath) {
-        self.session_keys_of_path(path).into_iter().for_each(|line| self.remove(line));
+        self.session_identities_of_path(path).into_iter().for_each(|line| self.remove(line));
     }
 
     /// Begins a handshake on a path whose remote end may have lost its session keys. The session keys of this
     /// end stay in use until the response arrives.
     pub fn renew_handshake(&mut self, now: Time, path: SessionPath) {
-        self.session_keys_of_path(path).into_iter().for_each(|line| self.begin_handshake(now, line));
+        self.session_identities_of_path(path).into_iter().for_each(|line| self.begin_handshake(now, line));
     }
 
     /// Returns whether the path can carry payloads.
     pub fn is_established(&self, path: SessionPath) -> bool {
-        self.current_session_key(path).is_some_and(|line| self.is_session_established(line))
+        self.current_session_identity(path).is_some_and(|line| self.is_session_established(line))
     }
 
     /// Returns the local socket and the remote address to which a path sends; `None` if the path has no
     /// session or no route.
     pub fn route(&self, path: SessionPath) -> Option<DatagramRoute> {
-        self.session_by_key.get(&self.current_session_key(path)?)?.route
+        self.session_by_identity.get(&self.current_session_identity(path)?)?.route
     }
 
     /// Returns the number of sessions, established or not.
     pub fn session_count(&self) -> usize {
-        self.session_by_key.len()
+        self.session_by_identity.len()
     }
 
     /// Returns the number of drops for a reason.
@@ -588,14 +591,18 @@ impl SessionEngine {
         let Some(own) = self.own_keys.first_mut() else {
             return self.drop_datagram(WireguardDropReason::Malformed);
         };
-        match own.authenticator.receive(route.remote, datagram, self.handshake_clock.instant_of(now)) {
+        match own.handshake_authenticator.receive(
+            route.remote,
+            datagram,
+            self.handshake_clock.instant_of(now),
+        ) {
             Ok(Parsed::Message(ReceivedMessage::TransportData(message))) => {
                 self.receive_data(now, route, message, datagram, buffer)
             }
             Ok(Parsed::Message(ReceivedMessage::CookieReply(reply))) => {
-                let line = self.session_key_by_tunnel.get(&reply.tunnel_id()).copied();
+                let line = self.session_identity_by_tunnel.get(&reply.tunnel_id()).copied();
                 let Some((line, session)) =
-                    line.and_then(|line| Some((line, self.session_by_key.get_mut(&line)?)))
+                    line.and_then(|line| Some((line, self.session_by_identity.get_mut(&line)?)))
                 else {
                     return self.drop_datagram(WireguardDropReason::Unexpected);
                 };
@@ -622,8 +629,9 @@ impl SessionEngine {
         datagram: &[u8],
         buffer: &'b mut [u8],
     ) -> ReceivedDatagram<'b> {
-        let line = self.session_key_by_tunnel.get(&message.tunnel_id()).copied();
-        let Some((line, session)) = line.and_then(|line| Some((line, self.session_by_key.get_mut(&line)?)))
+        let line = self.session_identity_by_tunnel.get(&message.tunnel_id()).copied();
+        let Some((line, session)) =
+            line.and_then(|line| Some((line, self.session_by_identity.get_mut(&line)?)))
         else {
             return self.drop_datagram(WireguardDropReason::NoSession);
         };
@@ -640,7 +648,7 @@ impl SessionEngine {
         let counter = u64::from_le_bytes(datagram[8..16].try_into().unwrap_or_default());
         // The initiator does not change its route. The responder changes to the source of the newest message,
         // if a handshake has proved that the initiator receives there.
-        let differs = session.record_if_newest(index, counter)
+        let differs = session.record_newest_data_message(index, counter)
             && !session.is_opened_by_caller
             && session.route != Some(route);
         let proven = differs && session.is_route_proven(index, route);
@@ -648,12 +656,12 @@ impl SessionEngine {
         let was_routed = session.route.is_some();
         let path = session.path;
         let is_data = matches!(committed, Committed::Data { .. });
-        let carries = is_data && !session.is_opened_by_caller && !session.carries_path;
-        session.collect_events(now, &mut self.events);
+        let carries = is_data && !session.is_opened_by_caller && !session.carries_path_traffic;
+        session.collect_session_events(now, &mut self.events);
         // The initiator decides which session carries the data, and the responder sends through the same
         // session.
-        if carries && !self.is_path_wanted(path) {
-            self.use_session(line);
+        if carries && !self.is_path_opened_by_caller(path) {
+            self.send_over_session(line);
         }
         if proven {
             self.set_session_route(line, route);
@@ -664,7 +672,7 @@ impl SessionEngine {
             self.outputs.push_back(Output::Elsewhere { path, route });
         }
         self.apply_session_events(now, line);
-        self.schedule_check(now, line);
+        self.schedule_session_check(now, line);
         match committed {
             Committed::Data { buffer, len } => {
                 ReceivedDatagram::Payload { path, pair: line.pair, payload: &mut buffer[..len] }
@@ -690,7 +698,7 @@ impl SessionEngine {
         if let Err(reason) = result {
             self.count_drop(reason);
             if reason == WireguardDropReason::NotEstablished
-                && let Some(line) = self.current_session_key(path)
+                && let Some(line) = self.current_session_identity(path)
             {
                 self.begin_handshake(now, line);
             }
@@ -708,13 +716,13 @@ impl SessionEngine {
         if payload.is_empty() || datagram.len() < datagram_length(payload.len()) {
             return Err(WireguardDropReason::Length);
         }
-        let line = self.current_session_key(path).ok_or(WireguardDropReason::NotEstablished)?;
-        let session = self.session_by_key.get_mut(&line).ok_or(WireguardDropReason::NotEstablished)?;
+        let line = self.current_session_identity(path).ok_or(WireguardDropReason::NotEstablished)?;
+        let session = self.session_by_identity.get_mut(&line).ok_or(WireguardDropReason::NotEstablished)?;
         let at = self.handshake_clock.instant_of(now);
         let pending =
             session.noise_tunnel.begin_encapsulate(at).map_err(|_| WireguardDropReason::NotEstablished)?;
         let length = pending.encrypt(payload, datagram)?.len();
-        self.schedule_check(now, line);
+        self.schedule_session_check(now, line);
         Ok(length)
     }
 
@@ -736,23 +744,23 @@ impl SessionEngine {
 
     /// Changes the route of a path. The caller has proved that the remote end receives there.
     pub fn set_path_route(&mut self, path: SessionPath, route: DatagramRoute) {
-        if let Some(line) = self.current_session_key(path) {
+        if let Some(line) = self.current_session_identity(path) {
             self.set_session_route(line, route);
         }
     }
 
     /// Returns whether handshake messages wait.
-    pub fn has_handshakes(&self) -> bool {
+    pub fn has_waiting_handshakes(&self) -> bool {
         !self.handshake_queue.is_empty()
     }
 
     /// Handles waiting handshake messages. Stops after it has decrypted `most` of them, or has rejected 16
     /// times this number by the cheap check of their MAC. Between two calls the caller handles data.
-    pub fn handle_handshakes(&mut self, now: Time, most: usize) {
+    pub fn handle_waiting_handshakes(&mut self, now: Time, most: usize) {
         let (mut costly, mut cheap) = (0, 0);
         while costly < most && cheap < most * 16 {
             let Some(waiting) = self.handshake_queue.pop_next() else { return };
-            match self.handle_handshake(now, &waiting) {
+            match self.handle_waiting_handshake(now, &waiting) {
                 Ok(()) => costly += 1,
                 Err(reason) => {
                     self.count_drop(reason);
@@ -767,13 +775,17 @@ impl SessionEngine {
         }
     }
 
-    fn handle_handshake(&mut self, now: Time, waiting: &WaitingHandshake) -> Result<(), WireguardDropReason> {
+    fn handle_waiting_handshake(
+        &mut self,
+        now: Time,
+        waiting: &WaitingHandshake,
+    ) -> Result<(), WireguardDropReason> {
         let route = waiting.route;
         // The first MAC of a handshake message shows for which of the own keys the message is.
         let at = self.handshake_clock.instant_of(now);
         let (mut local, mut parsed) = (None, Err(WireguardDropReason::Mac));
         for own in &mut self.own_keys {
-            let result = own.authenticator.receive(route.remote, waiting.octets(), at);
+            let result = own.handshake_authenticator.receive(route.remote, waiting.octets(), at);
             (local, parsed) = (Some(own.public), result.map_err(WireguardDropReason::from));
             if !matches!(parsed, Err(WireguardDropReason::Mac)) {
                 break;
@@ -814,7 +826,8 @@ impl SessionEngine {
             *self.id_by_key_pair.get(&KeyPair { local, remote }).ok_or(WireguardDropReason::UnknownKey)?;
         let timestamp = HandshakeTimestamp(initiation.timestamp());
         let number = PathNumber::new(timestamp.path_number()).ok_or(WireguardDropReason::PathNumber)?;
-        let (path, line) = (SessionPath { peer_id: peer, path_number: number }, SessionKey { pair, number });
+        let (path, line) =
+            (SessionPath { peer_id: peer, path_number: number }, SessionIdentity { pair, number });
         let floor = self.accepted_timestamps.get(&line).max(self.restored_timestamps.get(&(remote, number)));
         if floor.is_some_and(|&floor| timestamp <= floor) {
             if self.report_limiter.try_take_token(now) {
@@ -827,7 +840,7 @@ impl SessionEngine {
             return Err(WireguardDropReason::Share);
         }
         let at = self.handshake_clock.instant_of(now);
-        let Some(session) = self.session_by_key.get_mut(&line) else {
+        let Some(session) = self.session_by_identity.get_mut(&line) else {
             return Err(WireguardDropReason::NoSession);
         };
         let response = session.noise_tunnel.handle_handshake_initiation(initiation, at)?;
@@ -845,16 +858,16 @@ impl SessionEngine {
     /// Completes a handshake that this end has begun.
     fn handle_response(&mut self, now: Time, response: HandshakeResponse) -> Result<(), WireguardDropReason> {
         let line = self
-            .session_key_by_tunnel
+            .session_identity_by_tunnel
             .get(&response.tunnel_id())
             .copied()
             .ok_or(WireguardDropReason::Unexpected)?;
-        let session = self.session_by_key.get_mut(&line).ok_or(WireguardDropReason::Unexpected)?;
+        let session = self.session_by_identity.get_mut(&line).ok_or(WireguardDropReason::Unexpected)?;
         let keepalive =
             session.noise_tunnel.handle_handshake_response(response, self.handshake_clock.instant_of(now))?;
         session.finish_handshake();
         let route = session.route;
-        session.collect_events(now, &mut self.events);
+        session.collect_session_events(now, &mut self.events);
         if let Some(route) = route {
             self.outputs.push_back(Output::Send { route, datagram: (*keepalive).into() });
         }
@@ -872,8 +885,8 @@ impl SessionEngine {
     pub fn handle_timeout(&mut self, now: Time) {
         for _ in 0..MAX_SESSIONS_PER_TIMEOUT {
             let Some(line) = self.session_timers.pop_expired(now) else { return };
-            let Some(session) = self.session_by_key.get_mut(&line) else { continue };
-            session.is_check_due = false;
+            let Some(session) = self.session_by_identity.get_mut(&line) else { continue };
+            session.is_session_check_due = false;
             session.handle_timeout(&self.handshake_clock, now, &mut self.events);
             self.apply_session_events(now, line);
             self.schedule_next_deadline(now, line);
@@ -886,12 +899,12 @@ impl SessionEngine {
     }
 
     /// Converts the events of a session to outputs.
-    fn apply_session_events(&mut self, now: Time, line: SessionKey) {
+    fn apply_session_events(&mut self, now: Time, line: SessionIdentity) {
         if self.events.is_empty() {
             return;
         }
         for event in std::mem::take(&mut self.events) {
-            let Some(session) = self.session_by_key.get(&line) else { return };
+            let Some(session) = self.session_by_identity.get(&line) else { return };
             let (path, route) = (session.path, session.route);
             match (event, route) {
                 (SessionEvent::Send(datagram), Some(route)) => {
@@ -901,10 +914,10 @@ impl SessionEngine {
                     self.outputs.push_back(Output::Send { route, datagram });
                 }
                 (SessionEvent::Established, Some(route)) => {
-                    self.use_newest_session(path, line);
+                    self.send_over_newest_session(path, line);
                     self.outputs.push_back(Output::Established { path, pair: line.pair, route });
                 }
-                (SessionEvent::NoAnswer, _) => self.report_no_answer(now, path, line),
+                (SessionEvent::NoAnswer, _) => self.report_unanswered_handshake(now, path, line),
                 (SessionEvent::Expired, _) => self.expire_tunnel(now, path, line),
                 (SessionEvent::Send(_) | SessionEvent::Established, None) => {}
             }
@@ -912,55 +925,61 @@ impl SessionEngine {
     }
 
     /// Returns whether this end has opened the session through which the path sends.
-    fn is_path_wanted(&self, path: SessionPath) -> bool {
-        let session = self.current_session_key(path).and_then(|line| self.session_by_key.get(&line));
+    fn is_path_opened_by_caller(&self, path: SessionPath) -> bool {
+        let session =
+            self.current_session_identity(path).and_then(|line| self.session_by_identity.get(&line));
         session.is_some_and(|session| session.is_opened_by_caller)
     }
 
     /// Sends through a session from now on.
-    fn use_session(&mut self, line: SessionKey) {
-        let Some(session) = self.session_by_key.get_mut(&line) else { return };
-        session.carries_path = true;
+    fn send_over_session(&mut self, line: SessionIdentity) {
+        let Some(session) = self.session_by_identity.get_mut(&line) else { return };
+        session.carries_path_traffic = true;
         let path = session.path;
-        if let Some(pair) = self.current_pair_by_path.insert(path, line.pair).filter(|old| *old != line.pair)
-            && let Some(old) = self.session_by_key.get_mut(&SessionKey { pair, number: line.number })
+        if let Some(pair) =
+            self.current_key_pair_by_path.insert(path, line.pair).filter(|old| *old != line.pair)
+            && let Some(old) =
+                self.session_by_identity.get_mut(&SessionIdentity { pair, number: line.number })
         {
-            old.carries_path = false;
+            old.carries_path_traffic = false;
         }
     }
 
     /// If a newly established session has the newest keys, the path sends through this session from now on.
     /// This end no longer renews sessions of older keys.
-    fn use_newest_session(&mut self, path: SessionPath, line: SessionKey) {
-        let is_wanted = self.session_by_key.get(&line).is_some_and(|session| session.is_opened_by_caller);
+    fn send_over_newest_session(&mut self, path: SessionPath, line: SessionIdentity) {
+        let is_wanted =
+            self.session_by_identity.get(&line).is_some_and(|session| session.is_opened_by_caller);
         if !self.is_established(path) {
-            self.use_session(line);
+            self.send_over_session(line);
         }
         if !is_wanted {
             return;
         }
         let newest =
-            self.session_keys_of_path(path).into_iter().find(|line| self.is_session_established(*line));
+            self.session_identities_of_path(path).into_iter().find(|line| self.is_session_established(*line));
         let Some(newest) = newest else { return };
-        self.use_session(newest);
-        for older in self.session_keys_of_path(path).into_iter().skip_while(|line| *line != newest).skip(1) {
-            if let Some(session) = self.session_by_key.get_mut(&older) {
+        self.send_over_session(newest);
+        for older in
+            self.session_identities_of_path(path).into_iter().skip_while(|line| *line != newest).skip(1)
+        {
+            if let Some(session) = self.session_by_identity.get_mut(&older) {
                 session.is_opened_by_caller = false;
             }
         }
     }
 
     /// Reports that the remote end does not answer on a path, and begins handshakes with the other key pairs.
-    fn report_no_answer(&mut self, now: Time, path: SessionPath, line: SessionKey) {
-        if self.current_session_key(path) != Some(line) {
+    fn report_unanswered_handshake(&mut self, now: Time, path: SessionPath, line: SessionIdentity) {
+        if self.current_session_identity(path) != Some(line) {
             return;
         }
         self.outputs.push_back(Output::NoAnswer { path });
         let Some(route) = self.route(path) else { return };
-        for other in self.session_keys_of_path(path).into_iter().filter(|other| *other != line) {
+        for other in self.session_identities_of_path(path).into_iter().filter(|other| *other != line) {
             if self.session_with_tunnel(now, path, other).is_ok() {
                 self.set_session_route(other, route);
-                self.session_by_key
+                self.session_by_identity
                     .get_mut(&other)
                     .into_iter()
                     .for_each(|session| session.is_opened_by_caller = true);
@@ -970,17 +989,17 @@ impl SessionEngine {
     }
 
     /// If the caller has opened the session, replaces its expired tunnel. Otherwise removes the session.
-    fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: SessionKey) {
-        let mut others = self.session_keys_of_path(path).into_iter().filter(|other| *other != line);
+    fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: SessionIdentity) {
+        let mut others = self.session_identities_of_path(path).into_iter().filter(|other| *other != line);
         if !others.any(|other| self.is_session_established(other)) {
             self.outputs.push_back(Output::Ended { path });
         }
-        let wanted = self.session_by_key.get(&line).is_some_and(|session| session.is_opened_by_caller);
+        let wanted = self.session_by_identity.get(&line).is_some_and(|session| session.is_opened_by_caller);
         if !wanted || self.renew_tunnel(now, line).is_err() {
             self.remove(line);
             return;
         }
-        let Some(session) = self.session_by_key.get_mut(&line) else { return };
+        let Some(session) = self.session_by_identity.get_mut(&line) else { return };
         let initiation = session.restart_handshake(&self.handshake_clock, now);
         self.send_initiation(line, initiation);
     }
@@ -989,7 +1008,7 @@ impl SessionEngine {
     fn interface_and_remote_keys(
         &mut self,
         peer: PeerId,
-        pair: PairId,
+        pair: KeyPairId,
     ) -> Result<(&mut Interface, RemoteKeys<'_>), WireguardDropReason> {
         let KeyPair { local, remote } =
             *self.key_pair_by_id.get(&pair).ok_or(WireguardDropReason::UnknownKey)?;
@@ -1002,20 +1021,20 @@ impl SessionEngine {
     }
 
     /// Gives a session a new tunnel.
-    fn renew_tunnel(&mut self, now: Time, line: SessionKey) -> Result<(), WireguardDropReason> {
+    fn renew_tunnel(&mut self, now: Time, line: SessionIdentity) -> Result<(), WireguardDropReason> {
         let clock = self.handshake_clock;
-        let mut session = self.session_by_key.remove(&line).ok_or(WireguardDropReason::NoSession)?;
-        self.session_key_by_tunnel.remove(&session.noise_tunnel.id());
+        let mut session = self.session_by_identity.remove(&line).ok_or(WireguardDropReason::NoSession)?;
+        self.session_identity_by_tunnel.remove(&session.noise_tunnel.id());
         let (interface, remote) = match self.interface_and_remote_keys(session.path.peer_id, line.pair) {
             Ok(found) => found,
             Err(reason) => {
-                self.session_by_key.insert(line, session);
+                self.session_by_identity.insert(line, session);
                 return Err(reason);
             }
         };
         let replaced = session.replace_tunnel(interface, &clock, now, remote);
-        self.session_key_by_tunnel.insert(session.noise_tunnel.id(), line);
-        self.session_by_key.insert(line, session);
+        self.session_identity_by_tunnel.insert(session.noise_tunnel.id(), line);
+        self.session_by_identity.insert(line, session);
         replaced
     }
 
@@ -1025,9 +1044,9 @@ impl SessionEngine {
         &mut self,
         now: Time,
         path: SessionPath,
-        line: SessionKey,
+        line: SessionIdentity,
     ) -> Result<&mut PathSession, WireguardDropReason> {
-        let expired = self.session_by_key.get(&line).map(|session| session.noise_tunnel.is_expired());
+        let expired = self.session_by_identity.get(&line).map(|session| session.noise_tunnel.is_expired());
         match expired {
             Some(false) => {}
             Some(true) => self.renew_tunnel(now, line)?,
@@ -1035,43 +1054,43 @@ impl SessionEngine {
                 let clock = self.handshake_clock;
                 let (interface, remote) = self.interface_and_remote_keys(path.peer_id, line.pair)?;
                 let session = PathSession::new(path, interface, &clock, now, remote)?;
-                self.session_key_by_tunnel.insert(session.noise_tunnel.id(), line);
-                self.session_by_key.insert(line, Box::new(session));
-                if !self.current_pair_by_path.contains_key(&path) {
-                    self.use_session(line);
+                self.session_identity_by_tunnel.insert(session.noise_tunnel.id(), line);
+                self.session_by_identity.insert(line, Box::new(session));
+                if !self.current_key_pair_by_path.contains_key(&path) {
+                    self.send_over_session(line);
                 }
             }
         }
-        self.session_by_key.get_mut(&line).map(Box::as_mut).ok_or(WireguardDropReason::NoSession)
+        self.session_by_identity.get_mut(&line).map(Box::as_mut).ok_or(WireguardDropReason::NoSession)
     }
 
-    fn remove(&mut self, line: SessionKey) {
+    fn remove(&mut self, line: SessionIdentity) {
         self.session_timers.stop_timer(line);
-        let Some(session) = self.session_by_key.remove(&line) else { return };
-        self.session_key_by_tunnel.remove(&session.noise_tunnel.id());
-        self.uncount_remote_address(session.route);
-        if !session.carries_path {
+        let Some(session) = self.session_by_identity.remove(&line) else { return };
+        self.session_identity_by_tunnel.remove(&session.noise_tunnel.id());
+        self.uncount_session_of_address(session.route);
+        if !session.carries_path_traffic {
             return;
         }
         // The path now sends through another session, if possible an established one.
         let path = session.path;
-        self.current_pair_by_path.remove(&path);
-        let mut others = self.session_keys_of_path(path);
-        others.retain(|line| self.session_by_key.contains_key(line));
+        self.current_key_pair_by_path.remove(&path);
+        let mut others = self.session_identities_of_path(path);
+        others.retain(|line| self.session_by_identity.contains_key(line));
         let established = others.iter().find(|line| self.is_session_established(**line));
         if let Some(other) = established.or(others.first()) {
-            self.use_session(*other);
+            self.send_over_session(*other);
         }
     }
 
-    fn set_session_route(&mut self, line: SessionKey, route: DatagramRoute) {
-        let Some(session) = self.session_by_key.get_mut(&line) else { return };
+    fn set_session_route(&mut self, line: SessionIdentity, route: DatagramRoute) {
+        let Some(session) = self.session_by_identity.get_mut(&line) else { return };
         let old = session.route.replace(route);
         *self.session_count_by_address.entry(route.remote).or_default() += 1;
-        self.uncount_remote_address(old);
+        self.uncount_session_of_address(old);
     }
 
-    fn uncount_remote_address(&mut self, route: Option<DatagramRoute>) {
+    fn uncount_session_of_address(&mut self, route: Option<DatagramRoute>) {
         let Some(route) = route else { return };
         if let Some(sessions) = self.session_count_by_address.get_mut(&route.remote) {
             *sessions -= 1;
@@ -1082,8 +1101,8 @@ impl SessionEngine {
     }
 
     /// Begins a handshake of a session that has a route, unless a handshake is in progress.
-    fn begin_handshake(&mut self, now: Time, line: SessionKey) {
-        let Some(session) = self.session_by_key.get_mut(&line).filter(|session| session.route.is_some())
+    fn begin_handshake(&mut self, now: Time, line: SessionIdentity) {
+        let Some(session) = self.session_by_identity.get_mut(&line).filter(|session| session.route.is_some())
         else {
             return;
         };
@@ -1092,24 +1111,24 @@ impl SessionEngine {
         self.schedule_next_deadline(now, line);
     }
 
-    fn send_initiation(&mut self, line: SessionKey, initiation: Option<Box<[u8]>>) {
-        let route = self.session_by_key.get(&line).and_then(|session| session.route);
+    fn send_initiation(&mut self, line: SessionIdentity, initiation: Option<Box<[u8]>>) {
+        let route = self.session_by_identity.get(&line).and_then(|session| session.route);
         if let (Some(datagram), Some(route)) = (initiation, route) {
             self.store_newest_timestamp(line);
             self.outputs.push_back(Output::Send { route, datagram });
         }
     }
 
-    fn store_newest_timestamp(&mut self, line: SessionKey) {
-        let Some(session) = self.session_by_key.get(&line) else { return };
-        let date = self.handshake_clock.unix_time_at(session.last_timestamp());
+    fn store_newest_timestamp(&mut self, line: SessionIdentity) {
+        let Some(session) = self.session_by_identity.get(&line) else { return };
+        let date = self.handshake_clock.unix_time_at(session.last_handshake_timestamp());
         self.newest_timestamp = self.newest_timestamp.max(date);
     }
 
     /// Sets the timer of a session to its next deadline.
-    fn schedule_next_deadline(&mut self, now: Time, line: SessionKey) {
-        let Some(session) = self.session_by_key.get_mut(&line) else { return };
-        session.is_check_due = false;
+    fn schedule_next_deadline(&mut self, now: Time, line: SessionIdentity) {
+        let Some(session) = self.session_by_identity.get_mut(&line) else { return };
+        session.is_session_check_due = false;
         match session.next_deadline(&self.handshake_clock) {
             Some(deadline) => {
                 self.session_timers.set_deadline(line, deadline.max(now + Duration::from_millis(1)))
@@ -1120,11 +1139,13 @@ impl SessionEngine {
 
     /// Schedules a check of the timers of a session that carries data. So the session computes its deadlines
     /// once a second, and not for each packet.
-    fn schedule_check(&mut self, now: Time, line: SessionKey) {
-        let Some(session) = self.session_by_key.get_mut(&line).filter(|session| !session.is_check_due) else {
+    fn schedule_session_check(&mut self, now: Time, line: SessionIdentity) {
+        let Some(session) =
+            self.session_by_identity.get_mut(&line).filter(|session| !session.is_session_check_due)
+        else {
             return;
         };
-        session.is_check_due = true;
+        session.is_session_check_due = true;
         let deadline = session.next_deadline(&self.handshake_clock).unwrap_or(Time::MAX);
         self.session_timers.set_deadline(line, deadline.max(now).min(now + TIMER_CHECK_INTERVAL));
     }
@@ -1144,7 +1165,7 @@ impl std::fmt::Debug for SessionEngine {
         f.debug_struct("SessionEngine")
             .field("public_keys", &self.public_keys())
             .field("peers", &self.remote_ends.len())
-            .field("sessions", &self.session_by_key.len())
+            .field("sessions", &self.session_by_identity.len())
             .field("pairs", &self.id_by_key_pair.len())
             .field("timestamps", &(self.accepted_timestamps.len() + self.restored_timestamps.len()))
             .finish_non_exhaustive()

@@ -32,8 +32,8 @@ impl WaitingHandshake {
 /// The two queues: for messages from remote addresses of sessions, and for all others.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeQueue {
-    from_sessions: VecDeque<WaitingHandshake>,
-    from_others: VecDeque<WaitingHandshake>,
+    waiting_from_sessions: VecDeque<WaitingHandshake>,
+    waiting_from_others: VecDeque<WaitingHandshake>,
 }
 
 impl HandshakeQueue {
@@ -41,8 +41,8 @@ impl HandshakeQueue {
     /// addresses. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, route: DatagramRoute, datagram: &[u8], of_session: bool) -> bool {
         let (queue, most) = match of_session {
-            true => (&mut self.from_sessions, MAX_MESSAGES_FROM_SESSIONS),
-            false => (&mut self.from_others, MAX_MESSAGES_FROM_OTHERS),
+            true => (&mut self.waiting_from_sessions, MAX_MESSAGES_FROM_SESSIONS),
+            false => (&mut self.waiting_from_others, MAX_MESSAGES_FROM_OTHERS),
         };
         if queue.len() >= most || datagram.len() > MAX_HANDSHAKE_LENGTH {
             return false;
@@ -56,11 +56,11 @@ impl HandshakeQueue {
     /// Removes and returns the next message; `None` if both queues are empty. Messages from addresses of
     /// sessions come first.
     pub(crate) fn pop_next(&mut self) -> Option<WaitingHandshake> {
-        self.from_sessions.pop_front().or_else(|| self.from_others.pop_front())
+        self.waiting_from_sessions.pop_front().or_else(|| self.waiting_from_others.pop_front())
     }
 
     /// Returns whether no message waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.from_sessions.is_empty() && self.from_others.is_empty()
+        self.waiting_from_sessions.is_empty() && self.waiting_from_others.is_empty()
     }
 }

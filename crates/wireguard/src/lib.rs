@@ -28,7 +28,8 @@ mod unknown_keys;
 
 pub use drop_reason::WireguardDropReason;
 pub use engine::{
-    EngineSettings, KeyPair, Output, PairId, PeerId, ReceivedDatagram, RemotePeer, SessionEngine, start_date,
+    EngineSettings, KeyPair, KeyPairId, Output, PeerId, ReceivedDatagram, RemotePeer, SessionEngine,
+    engine_start_date,
 };
 pub use key::{KeyError, PresharedKey, PrivateKey, PublicKey};
 pub use path::{PathNumber, SessionPath};

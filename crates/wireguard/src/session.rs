@@ -76,9 +76,9 @@ pub(crate) struct PathSession {
     /// its route by received messages.
     pub(crate) is_opened_by_caller: bool,
     /// Whether the path sends through this session.
-    pub(crate) carries_path: bool,
+    pub(crate) carries_path_traffic: bool,
     /// Whether a check of the session's timers is scheduled within a second.
-    pub(crate) is_check_due: bool,
+    pub(crate) is_session_check_due: bool,
     is_established: bool,
     retransmission: Option<InitiationRetransmission>,
     /// Index and counter in the header of the newest data message; `None` before the first one.
@@ -89,7 +89,7 @@ pub(crate) struct PathSession {
     /// Last route that the engine reported to the caller as unproven; `None` before the first report.
     reported_route: Option<DatagramRoute>,
     /// Time at which the token bucket for handshakes is full again.
-    handshakes_full_at: Time,
+    handshake_bucket_full_at: Time,
     /// Time that the last initiation has in its timestamp.
     last_timestamp: Time,
 }
@@ -109,14 +109,14 @@ impl PathSession {
             noise_tunnel: new_tunnel(interface, clock, now, remote)?,
             route: None,
             is_opened_by_caller: false,
-            carries_path: false,
-            is_check_due: false,
+            carries_path_traffic: false,
+            is_session_check_due: false,
             is_established: false,
             retransmission: None,
             newest_data_message: None,
             answered_handshakes: VecDeque::new(),
             reported_route: None,
-            handshakes_full_at: Time::ZERO,
+            handshake_bucket_full_at: Time::ZERO,
             last_timestamp: Time::ZERO,
         })
     }
@@ -144,7 +144,7 @@ impl PathSession {
 
     /// Takes a token for one handshake from the path's token bucket. Returns false if the bucket is empty.
     pub(crate) fn take_handshake_token(&mut self, now: Time) -> bool {
-        HANDSHAKE_RATE.try_take_tokens(&mut self.handshakes_full_at, now, 1)
+        HANDSHAKE_RATE.try_take_tokens(&mut self.handshake_bucket_full_at, now, 1)
     }
 
     /// Begins a handshake, and returns the initiation; `None` if a handshake is in progress.
@@ -182,13 +182,15 @@ impl PathSession {
     /// Returns the library's time for an initiation. This time is not before `now` and later than that of the
     /// last initiation, and its date contains the path number.
     fn next_initiation_instant(&mut self, clock: &HandshakeClock, now: Time) -> Instant {
-        self.last_timestamp = clock
-            .next_marked_time(now.max(self.last_timestamp + Duration::from_nanos(1)), self.path.path_number);
+        self.last_timestamp = clock.next_time_with_path_number(
+            now.max(self.last_timestamp + Duration::from_nanos(1)),
+            self.path.path_number,
+        );
         clock.instant_of(self.last_timestamp)
     }
 
     /// Returns the time that the last initiation has in its timestamp.
-    pub(crate) fn last_timestamp(&self) -> Time {
+    pub(crate) fn last_handshake_timestamp(&self) -> Time {
         self.last_timestamp
     }
 
@@ -203,7 +205,7 @@ impl PathSession {
 
     /// Stores index and counter of a received data message. Returns whether it is the newest one of its
     /// session.
-    pub(crate) fn record_if_newest(&mut self, index: u32, counter: u64) -> bool {
+    pub(crate) fn record_newest_data_message(&mut self, index: u32, counter: u64) -> bool {
         let newer = self.newest_data_message.is_none_or(|(known, newest)| known != index || counter > newest);
         if newer {
             self.newest_data_message = Some((index, counter));
@@ -261,11 +263,11 @@ impl PathSession {
             }
         }
         self.noise_tunnel.handle_timeout(marked);
-        self.collect_events(now, events);
+        self.collect_session_events(now, events);
     }
 
     /// Converts the library's events to events of the session.
-    pub(crate) fn collect_events(&mut self, now: Time, events: &mut Vec<SessionEvent>) {
+    pub(crate) fn collect_session_events(&mut self, now: Time, events: &mut Vec<SessionEvent>) {
         while let Some(event) = self.noise_tunnel.poll_event() {
             match event {
                 // The library itself begins the renewal of a session.

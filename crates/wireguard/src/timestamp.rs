@@ -78,7 +78,7 @@ impl HandshakeClock {
 
     /// Returns the first time not before `now` at which the date has the mark and `number` in its
     /// nanoseconds. This time is at most 17 ms after `now`, except at the end of a second.
-    pub(crate) fn next_marked_time(&self, now: Time, number: PathNumber) -> Time {
+    pub(crate) fn next_time_with_path_number(&self, now: Time, number: PathNumber) -> Time {
         let date = self.unix_time_at_start + now.saturating_since(self.started_at);
         let low = PATH_NUMBER_MARK | u32::from(number.get());
         let nanos = date.subsec_nanos();
@@ -117,7 +117,10 @@ mod tests {
     fn damaged_stored_date_causes_no_timestamp_overflow() {
         let clock = HandshakeClock::new(Time::ZERO, Duration::MAX);
         let number = PathNumber::new(3).expect("in range");
-        assert!(clock.unix_time_at(clock.next_marked_time(Time::from_secs(1), number)) > LATEST_START_DATE);
+        assert!(
+            clock.unix_time_at(clock.next_time_with_path_number(Time::from_secs(1), number))
+                > LATEST_START_DATE
+        );
     }
 
     proptest! {
@@ -132,7 +135,7 @@ mod tests {
             let (mut now, mut last) = (Time::from_secs(5), Time::ZERO);
             for step in steps {
                 now += Duration::from_nanos(step);
-                let marked = clock.next_marked_time(now, number);
+                let marked = clock.next_time_with_path_number(now, number);
                 prop_assert!(marked >= now && marked >= last);
                 prop_assert!(marked.saturating_since(now) <= Duration::from_millis(30));
                 let date = clock.unix_time_at(marked);

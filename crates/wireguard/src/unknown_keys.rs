@@ -8,16 +8,16 @@ use carnet_base::{RateLimiter, Time};
 use crate::PublicKey;
 
 /// Time for which the engine does not report a key again.
-const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+const KEY_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// Largest number of reports at once. A flood of random keys causes at most 15 log lines in its first minute,
 /// and 6 in each later minute.
 const MAX_REPORTS_AT_ONCE: u32 = 10;
 /// Time after which one more report is possible.
-const TIME_PER_REPORT: Duration = Duration::from_secs(10);
+const MIN_TIME_BETWEEN_REPORTS: Duration = Duration::from_secs(10);
 
 /// Time after which the engine reports an unknown key from an address that has a session. Before, the remote
 /// end may still announce the key inside the session, as its next key.
-const ANNOUNCEMENT_TIME: Duration = Duration::from_secs(10);
+const KEY_ANNOUNCEMENT_TIME: Duration = Duration::from_secs(10);
 /// Largest number of unknown keys of which the engine waits for an announcement.
 const MAX_AWAITED_KEYS: usize = 64;
 
@@ -34,7 +34,7 @@ pub(crate) struct UnknownKeyReports {
 impl UnknownKeyReports {
     pub(crate) fn new() -> UnknownKeyReports {
         UnknownKeyReports {
-            limiter: RateLimiter::new(MAX_REPORTS_AT_ONCE, TIME_PER_REPORT),
+            limiter: RateLimiter::new(MAX_REPORTS_AT_ONCE, MIN_TIME_BETWEEN_REPORTS),
             reported_keys: VecDeque::new(),
             awaited_keys: VecDeque::new(),
         }
@@ -43,12 +43,12 @@ impl UnknownKeyReports {
     /// Returns whether the engine reports this key now. `of_session` says whether a session exists with the
     /// address from which the handshake came.
     pub(crate) fn allow_report(&mut self, now: Time, key: PublicKey, of_session: bool) -> bool {
-        drop_old_keys(&mut self.reported_keys, now);
-        drop_old_keys(&mut self.awaited_keys, now);
+        remove_old_keys(&mut self.reported_keys, now);
+        remove_old_keys(&mut self.awaited_keys, now);
         if self.reported_keys.iter().any(|(_, reported)| *reported == key) {
             return false;
         }
-        if of_session && !self.is_announcement_overdue(now, key) {
+        if of_session && !self.is_key_announcement_overdue(now, key) {
             return false;
         }
         let is_allowed = self.limiter.try_take_token(now);
@@ -60,9 +60,9 @@ impl UnknownKeyReports {
 
     /// Returns whether the first handshake of a key was so long ago that the remote end of the session should
     /// have announced this key.
-    fn is_announcement_overdue(&mut self, now: Time, key: PublicKey) -> bool {
+    fn is_key_announcement_overdue(&mut self, now: Time, key: PublicKey) -> bool {
         if let Some((first_at, _)) = self.awaited_keys.iter().find(|(_, awaited)| *awaited == key) {
-            return now.saturating_since(*first_at) >= ANNOUNCEMENT_TIME;
+            return now.saturating_since(*first_at) >= KEY_ANNOUNCEMENT_TIME;
         }
         self.awaited_keys.push_back((now, key));
         if self.awaited_keys.len() > MAX_AWAITED_KEYS {
@@ -72,9 +72,9 @@ impl UnknownKeyReports {
     }
 }
 
-/// Removes the keys whose stored time is at least [`REPORT_INTERVAL`] ago.
-fn drop_old_keys(keys: &mut VecDeque<(Time, PublicKey)>, now: Time) {
-    while keys.front().is_some_and(|(at, _)| now.saturating_since(*at) >= REPORT_INTERVAL) {
+/// Removes the keys whose stored time is at least [`KEY_REPORT_INTERVAL`] ago.
+fn remove_old_keys(keys: &mut VecDeque<(Time, PublicKey)>, now: Time) {
+    while keys.front().is_some_and(|(at, _)| now.saturating_since(*at) >= KEY_REPORT_INTERVAL) {
         keys.pop_front();
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::PrivateKey;
 
-    fn key(seed: u8) -> PublicKey {
+    fn test_key(seed: u8) -> PublicKey {
         PrivateKey::from_random([seed; 32]).public_key()
     }
 
@@ -92,11 +92,17 @@ mod tests {
     fn key_is_reported_once_a_minute() {
         let mut reports = UnknownKeyReports::new();
         let start = Time::from_secs(100);
-        assert!(reports.allow_report(start, key(1), false) && reports.allow_report(start, key(2), false));
+        assert!(
+            reports.allow_report(start, test_key(1), false)
+                && reports.allow_report(start, test_key(2), false)
+        );
         for second in 0..60 {
-            assert!(!reports.allow_report(start + Duration::from_secs(second), key(1), false), "{second}");
+            assert!(
+                !reports.allow_report(start + Duration::from_secs(second), test_key(1), false),
+                "{second}"
+            );
         }
-        assert!(reports.allow_report(start + Duration::from_secs(60), key(1), false));
+        assert!(reports.allow_report(start + Duration::from_secs(60), test_key(1), false));
     }
 
     #[test]
@@ -106,7 +112,7 @@ mod tests {
         for second in 0..120 {
             for seed in 0..=255 {
                 let now = Time::from_secs(100 + second);
-                count += usize::from(reports.allow_report(now, key(seed ^ second as u8), seed < 128));
+                count += usize::from(reports.allow_report(now, test_key(seed ^ second as u8), seed < 128));
             }
             assert!(reports.reported_keys.len() <= 16, "{}", reports.reported_keys.len());
             assert!(reports.awaited_keys.len() <= MAX_AWAITED_KEYS);
@@ -121,9 +127,12 @@ mod tests {
         let mut reports = UnknownKeyReports::new();
         let start = Time::from_secs(100);
         for second in 0..10 {
-            assert!(!reports.allow_report(start + Duration::from_secs(second), key(1), true), "{second}");
+            assert!(
+                !reports.allow_report(start + Duration::from_secs(second), test_key(1), true),
+                "{second}"
+            );
         }
-        assert!(reports.allow_report(start + Duration::from_secs(10), key(1), true));
-        assert!(!reports.allow_report(start + Duration::from_secs(11), key(1), true));
+        assert!(reports.allow_report(start + Duration::from_secs(10), test_key(1), true));
+        assert!(!reports.allow_report(start + Duration::from_secs(11), test_key(1), true));
     }
 }

@@ -111,7 +111,7 @@ impl TestHost {
             }
         }
         let now = self.now();
-        self.session_engine.handle_handshakes(now, 16);
+        self.session_engine.handle_waiting_handshakes(now, 16);
         self.session_engine.handle_timeout(now);
         self.flush_outputs();
         payload

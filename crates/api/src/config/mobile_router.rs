@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use carnet_mobility::ReplayProtection;
-use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
+use carnet_mobility::mobile_router::{HeartbeatIntervals, RegistrationMode};
 use carnet_nemo::OwnTraffic;
 use carnet_nemo::forwarding::assign_prefixes;
 use carnet_wire::address::MacAddress;
@@ -56,7 +56,7 @@ pub struct MobileRouter {
     /// Whether packets inside IPv4 always go in UDP.
     pub always_uses_udp: bool,
     /// Intervals of heartbeats; `None` if the router sends no heartbeats.
-    pub heartbeat_intervals: Option<Liveness>,
+    pub heartbeat_intervals: Option<HeartbeatIntervals>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
     /// IPv4 prefixes of the mobile network. A mobile node with an IPv4 home address has this address here, as
@@ -1068,11 +1068,11 @@ impl UncheckedMobileRouter {
 
 /// Reads the intervals of heartbeats, on paths that carry traffic and on other paths. Heartbeats are on by
 /// default if any uplink has a BID.
-fn read_heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Liveness>> {
+fn read_heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<HeartbeatIntervals>> {
     let interval = table.read_key(&HEARTBEAT_INTERVAL);
     let idle = table.read_key(&IDLE_HEARTBEAT_INTERVAL)?;
     let interval = interval?.unwrap_or(has_bids.then_some(DEFAULT_HEARTBEAT));
-    Some(interval.map(|busy| Liveness { busy_interval: busy, idle_interval: idle.max(busy) }))
+    Some(interval.map(|busy| HeartbeatIntervals { busy_interval: busy, idle_interval: idle.max(busy) }))
 }
 
 /// Parses the interval of heartbeats.

@@ -50,7 +50,9 @@ pub use carnet_mobility::ReplayProtection;
 pub use carnet_mobility::flow::FlowAction;
 pub use carnet_mobility::home_agent::MultipleCareOfAddresses;
 pub use carnet_mobility::mnpp::Authorization;
-pub use carnet_mobility::mobile_router::{Liveness, RegistrationMode, SignalThresholds, VolumeAction};
+pub use carnet_mobility::mobile_router::{
+    HeartbeatIntervals, RegistrationMode, SignalThresholds, VolumeAction,
+};
 pub use carnet_nemo::OwnTraffic;
 pub use conformance::Conformance;
 pub use dataplane::{Dataplane, DataplanePath};

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use carnet_testbed::clock::SECOND;
 use carnet_testbed::isolate;
-use carnet_testbed::machine::{self, Machine};
+use carnet_testbed::machine::{self, MachineDescription};
 use carnet_testbed::tools;
 
 /// The command line.
@@ -55,7 +55,7 @@ enum Part {
 /// Content of results.json.
 #[derive(Debug, Serialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     /// Load average of one minute, before and after the run.
     #[serde(rename = "load")]
     load_averages: [f64; 2],

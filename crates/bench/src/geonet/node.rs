@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use carnet_testbed::isolate::RUN_DIRECTORY;
-use carnet_testbed::process::{Daemon, command_in_node, run_for_output, wait_until};
+use carnet_testbed::process::{BackgroundProgram, command_in_node, run_for_output, wait_until};
 use carnet_testbed::tools;
 
 /// Runs `ip` in the lab's own namespace, with one command per line.
@@ -68,7 +68,7 @@ pub fn received_frames(interface: &str) -> anyhow::Result<u64> {
 pub struct CarnetStation {
     program_path: PathBuf,
     control_socket: String,
-    daemon: [Daemon; 1],
+    daemon: [BackgroundProgram; 1],
 }
 
 impl CarnetStation {
@@ -93,7 +93,8 @@ impl CarnetStation {
         };
         command.args(["run", "--config", &config]);
         let log = format!("{RUN_DIRECTORY}/{node}.log");
-        let mut daemon = [Daemon::start(&format!("carnet in {node}"), Path::new(&log), &mut command)?];
+        let mut daemon =
+            [BackgroundProgram::start(&format!("carnet in {node}"), Path::new(&log), &mut command)?];
         wait_until(&format!("carnet in {node}"), 20, &mut daemon, || {
             Ok(std::os::unix::net::UnixStream::connect(&socket).is_ok())
         })?;

@@ -27,7 +27,7 @@ use super::super::path::Path;
 use super::super::world::{Programs, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::isolate::{self, Interrupted, has_to_stop};
-use carnet_testbed::process::{Daemon, command_in_node, run_for_output};
+use carnet_testbed::process::{BackgroundProgram, command_in_node, run_for_output};
 use carnet_testbed::{tools, topology};
 
 /// Names of the machines.
@@ -63,7 +63,7 @@ pub struct Member {
     pub machine_index: usize,
     /// Index of the home agent (seat) that the member can lead.
     pub seat_index: usize,
-    daemon: Option<Daemon>,
+    daemon: Option<BackgroundProgram>,
     start_count: usize,
 }
 
@@ -149,7 +149,7 @@ pub struct Machines {
     pub seat_count: usize,
     /// Members of all machines, in the order of machines, then seats.
     pub all_members: Vec<Member>,
-    store_servers: Vec<Option<Daemon>>,
+    store_servers: Vec<Option<BackgroundProgram>>,
     programs: Programs,
     etcd_program: PathBuf,
     log_folder: PathBuf,
@@ -158,7 +158,7 @@ pub struct Machines {
 /// Returns the path of etcd: the program that `tools/setup.sh` has unpacked, otherwise the one in PATH.
 /// `None` if neither exists.
 pub fn find_etcd() -> Option<PathBuf> {
-    tools::find_nearby("out/tools/etcd", File::is_file).or_else(|| tools::find_program("etcd"))
+    tools::find_beside_this_program("out/tools/etcd", File::is_file).or_else(|| tools::find_program("etcd"))
 }
 
 impl Machines {
@@ -328,7 +328,8 @@ impl Machines {
             .args(["--initial-cluster", &all.join(","), "--log-level", "error"])
             .args(["--auto-compaction-retention", "1"]);
         let log = self.log_folder.join(format!("etcd{server}.log"));
-        self.store_servers[server] = Some(Daemon::start(&format!("etcd {server}"), &log, &mut command)?);
+        self.store_servers[server] =
+            Some(BackgroundProgram::start(&format!("etcd {server}"), &log, &mut command)?);
         Ok(())
     }
 
@@ -427,8 +428,11 @@ impl Machines {
             .env_remove("NOTIFY_SOCKET");
         let log = self.log_folder.join(format!("{}.{:03}.log", member.name(), member.start_count));
         member.start_count += 1;
-        member.daemon =
-            Some(Daemon::start(&format!("carnet-fleet of {}", member.name()), &log, &mut command)?);
+        member.daemon = Some(BackgroundProgram::start(
+            &format!("carnet-fleet of {}", member.name()),
+            &log,
+            &mut command,
+        )?);
         Ok(())
     }
 

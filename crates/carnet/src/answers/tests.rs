@@ -17,8 +17,8 @@ use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
 use carnet_nemo::TunnelDropReason;
-use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
-use carnet_security::keys::Curve;
+use carnet_security::crypto::{CryptoBackend, PortableBackend, SigningKey};
+use carnet_security::keys::EllipticCurve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime, Ticket, pki};
 use carnet_station::io::Event;
@@ -120,7 +120,8 @@ fn security_answer_names_only_the_signing_ticket() {
     let today = 1_795_300_000;
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
     let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(wall, 5) };
-    let key = |number: u8| PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
+    let key =
+        |number: u8| PortableBackend.signing_key(EllipticCurve::NistP256, &[number; 32]).expect("a scalar");
     // Returns a validity period of `hours` hours. It begins `begin` hours after the moment 24 hours ago.
     let validity = |begin: u64, hours: u16| {
         let start = Time32(
@@ -136,9 +137,10 @@ fn security_answer_names_only_the_signing_ticket() {
     let root = issue(
         root_key.as_ref(),
         None,
-        pki::root_content("root", root_key.public_key(), validity(0, 900), None),
+        pki::root_certificate_content("root", root_key.public_key(), validity(0, 900), None),
     );
-    let content = pki::authority_content("aa", authority_key.public_key(), validity(0, 800), None);
+    let content =
+        pki::authority_certificate_content("aa", authority_key.public_key(), validity(0, 800), None);
     let authority = issue(root_key.as_ref(), Some(&root), content);
     let config = carnet_security::SecurityConfig {
         policy: SecurityPolicy::Strict,

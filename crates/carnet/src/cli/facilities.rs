@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use carnet_api::config::parse_length;
 use carnet_api::model::{ActionId, Cause, DenmRequest, GnArea, GnCircle, GnPlace};
-use carnet_station::io::DenmWish;
+use carnet_station::io::DenmAction;
 use clap::{Args, Subcommand};
 
 use super::Station;
@@ -101,14 +101,18 @@ pub struct End {
 
 impl EventAction {
     /// Returns the kind of the request, the request, and the station that it goes to.
-    pub fn into_request(self) -> (DenmWish, DenmRequest, Station) {
+    pub fn into_request(self) -> (DenmAction, DenmRequest, Station) {
         let (wish, action_id, event, sending) = match self {
-            EventAction::Trigger(event) => (DenmWish::Trigger, None, event.to_request(), event.sending),
+            EventAction::Trigger(event) => (DenmAction::Trigger, None, event.to_request(), event.sending),
             EventAction::Update { id, event } => {
-                (DenmWish::Update, Some(id), event.to_request(), event.sending)
+                (DenmAction::Update, Some(id), event.to_request(), event.sending)
             }
-            EventAction::Cancel(end) => (DenmWish::Cancel, Some(end.id), DenmRequest::default(), end.sending),
-            EventAction::Negate(end) => (DenmWish::Negate, Some(end.id), DenmRequest::default(), end.sending),
+            EventAction::Cancel(end) => {
+                (DenmAction::Cancel, Some(end.id), DenmRequest::default(), end.sending)
+            }
+            EventAction::Negate(end) => {
+                (DenmAction::Negate, Some(end.id), DenmRequest::default(), end.sending)
+            }
         };
         let request = DenmRequest {
             action_id,

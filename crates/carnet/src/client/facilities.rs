@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use carnet_api::model::Triggered;
-use carnet_station::io::DenmWish;
+use carnet_station::io::DenmAction;
 use serde::Deserialize;
 
 use crate::cli::DenmCommand;
@@ -13,14 +13,14 @@ pub async fn report_event(command: DenmCommand) -> anyhow::Result<()> {
     let (wish, request, station) = command.action.into_request();
     let client = find_station(station)?;
     let path = match wish {
-        DenmWish::Trigger => {
+        DenmAction::Trigger => {
             let answer = client.post_for("/v1/denm", &request).await?;
             let id = Triggered::deserialize(&answer).context(UNEXPECTED_ANSWER)?.action_id;
             return print_escaped(&format!("{}:{}\n", id.originating_station_id, id.sequence_number));
         }
-        DenmWish::Update => "/v1/denm/update",
-        DenmWish::Cancel => "/v1/denm/cancel",
-        DenmWish::Negate => "/v1/denm/negate",
+        DenmAction::Update => "/v1/denm/update",
+        DenmAction::Cancel => "/v1/denm/cancel",
+        DenmAction::Negate => "/v1/denm/negate",
     };
     client.post_json(path, &request).await
 }

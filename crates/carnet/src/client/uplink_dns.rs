@@ -17,7 +17,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use carnet_nemo::input::may_be_dns_server;
+use carnet_nemo::input::is_possible_dns_server;
 use nix::net::if_::if_nametoindex;
 
 /// Maximum number of octets that are read of a file.
@@ -90,7 +90,7 @@ fn servers_of_resolv_conf(text: &str) -> Vec<IpAddr> {
 
 /// Parses the address of a DNS server; `None` if the station would not accept it.
 fn address(text: &str) -> Option<IpAddr> {
-    text.parse().ok().filter(|address| may_be_dns_server(*address))
+    text.parse().ok().filter(|address| is_possible_dns_server(*address))
 }
 
 /// Moves the first server of each address family to the front, and shortens the list to its maximum.

@@ -1,14 +1,14 @@
 //! Converts an application's request about an event on the road to the DENM that the station sends.
 
 use carnet_api::model::DenmRequest;
-use carnet_cits::position::tenths_of_microdegrees;
+use carnet_cits::position::to_tenths_of_microdegrees;
 use carnet_its::cdd::{
     ActionId, CauseCode, CauseCodeType, Heading, HeadingValue, InformationQuality, Latitude, Longitude,
     RelevanceDistance, RelevanceTrafficDirection, SequenceNumber, Speed, SpeedValue, StationId,
     SubCauseCodeType, Temperature, TimestampIts, TransmissionInterval, ValidityDuration,
 };
 use carnet_its::denm::{AlacarteContainer, Denm, LocationContainer, SituationContainer};
-use carnet_station::io::{Area, DenmOrder, DenmWish};
+use carnet_station::io::{Area, DenmAction, DenmCommand};
 
 use super::vehicle_data::{lane_position, scale_value};
 
@@ -28,14 +28,14 @@ const TRAFFIC_DIRECTIONS: [(&str, RelevanceTrafficDirection); 4] = [
 ///
 /// # Errors
 /// Returns the mistake, with the expected value.
-pub fn denm_for_station(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>, String> {
+pub fn denm_for_station(wish: DenmAction, request: &DenmRequest) -> Result<Vec<u8>, String> {
     let mut denm = Denm::default();
     let management = &mut denm.denm.management;
     match (wish, request.action_id) {
-        (DenmWish::Trigger, Some(_)) => {
+        (DenmAction::Trigger, Some(_)) => {
             return Err("a new event gets its action_id from the station, expected none".into());
         }
-        (DenmWish::Trigger, None) => {}
+        (DenmAction::Trigger, None) => {}
         (_, Some(action)) => {
             management.action_id = ActionId {
                 originating_station_id: StationId(action.originating_station_id),
@@ -62,8 +62,8 @@ pub fn denm_for_station(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>
         if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
             return Err(format!("{latitude}, {longitude} is not on the globe"));
         }
-        management.event_position.latitude = Latitude(tenths_of_microdegrees(latitude));
-        management.event_position.longitude = Longitude(tenths_of_microdegrees(longitude));
+        management.event_position.latitude = Latitude(to_tenths_of_microdegrees(latitude));
+        management.event_position.longitude = Longitude(to_tenths_of_microdegrees(longitude));
     }
     if let Some(validity) = request.validity_s {
         if !(1..=ValidityDuration::MOST).contains(&validity) {
@@ -94,7 +94,7 @@ pub fn denm_for_station(wish: DenmWish, request: &DenmRequest) -> Result<Vec<u8>
             Some(known.1)
         }
     };
-    if matches!(wish, DenmWish::Trigger | DenmWish::Update) {
+    if matches!(wish, DenmAction::Trigger | DenmAction::Update) {
         if request.cause.0 == 0 {
             return Err("cause is missing: what happens, a causeCode from 1 to 255?".into());
         }
@@ -152,8 +152,8 @@ fn relevance_distance(metres: u32) -> RelevanceDistance {
 
 /// Returns the order to the station to trigger, update or end the event; `area` is the destination area of
 /// the DENM.
-pub fn denm_order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmOrder {
-    DenmOrder {
+pub fn denm_order(wish: DenmAction, denm: Vec<u8>, request: &DenmRequest, area: Option<Area>) -> DenmCommand {
+    DenmCommand {
         wish,
         denm,
         repetition_duration_ms: request.repetition_duration_ms,
@@ -167,7 +167,7 @@ pub fn denm_order(wish: DenmWish, denm: Vec<u8>, request: &DenmRequest, area: Op
 mod tests {
     use super::*;
 
-    fn denm_from_json(wish: DenmWish, json: &str) -> Result<Denm, String> {
+    fn denm_from_json(wish: DenmAction, json: &str) -> Result<Denm, String> {
         let request: DenmRequest = serde_json::from_str(json).expect("a request");
         denm_for_station(wish, &request).map(|octets| Denm::from_octets(&octets).expect("a DENM"))
     }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn denm_request_is_converted_to_units_of_the_standard() {
         let told = denm_from_json(
-            DenmWish::Trigger,
+            DenmAction::Trigger,
             r#"{"cause": 94, "sub_cause": 2, "information_quality": 3, "validity_s": 60,
                 "position": {"latitude": 48.8375, "longitude": 2.1008}, "relevance_distance_m": 201,
                 "relevance_traffic_direction": "upstream", "repetition_interval_ms": 500,
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn cancelling_an_event_needs_only_its_action_id() {
         let end = r#"{"action_id": {"originating_station_id": 7, "sequence_number": 3}}"#;
-        let told = denm_from_json(DenmWish::Cancel, end).expect("a DENM").denm;
+        let told = denm_from_json(DenmAction::Cancel, end).expect("a DENM").denm;
         assert_eq!(told.management.action_id.sequence_number, SequenceNumber(3));
         assert_eq!((told.situation, told.location), (None, None));
     }
@@ -225,29 +225,33 @@ mod tests {
     fn invalid_denm_requests_are_refused_with_reason() {
         let named = r#"{"cause": 1, "action_id": {"originating_station_id": 7, "sequence_number": 3}}"#;
         for (wish, json, expected) in [
-            (DenmWish::Trigger, "{}", "cause is missing"),
-            (DenmWish::Trigger, named, "a new event gets its action_id from the station"),
-            (DenmWish::Update, r#"{"cause": 1}"#, "action_id is missing"),
+            (DenmAction::Trigger, "{}", "cause is missing"),
+            (DenmAction::Trigger, named, "a new event gets its action_id from the station"),
+            (DenmAction::Update, r#"{"cause": 1}"#, "action_id is missing"),
             (
-                DenmWish::Trigger,
+                DenmAction::Trigger,
                 r#"{"cause": 1, "information_quality": 8}"#,
                 "information_quality is 8, expected 0 to 7",
             ),
-            (DenmWish::Trigger, r#"{"cause": 1, "validity_s": 0}"#, "validity_s is 0, expected 1 to 86400"),
-            (DenmWish::Trigger, r#"{"cause": 1, "detection_time": 0}"#, "detection_time is 0, expected 1 to"),
-            (DenmWish::Trigger, r#"{"cause": 1, "repetition_interval_ms": 100}"#, "go together"),
+            (DenmAction::Trigger, r#"{"cause": 1, "validity_s": 0}"#, "validity_s is 0, expected 1 to 86400"),
             (
-                DenmWish::Trigger,
+                DenmAction::Trigger,
+                r#"{"cause": 1, "detection_time": 0}"#,
+                "detection_time is 0, expected 1 to",
+            ),
+            (DenmAction::Trigger, r#"{"cause": 1, "repetition_interval_ms": 100}"#, "go together"),
+            (
+                DenmAction::Trigger,
                 r#"{"cause": 1, "repetition_interval_ms": 1, "repetition_duration_ms": 100}"#,
                 "repetition_interval_ms is 1, expected 10 to",
             ),
             (
-                DenmWish::Trigger,
+                DenmAction::Trigger,
                 r#"{"cause": 1, "position": {"latitude": 91, "longitude": 0}}"#,
                 "not on the globe",
             ),
             (
-                DenmWish::Trigger,
+                DenmAction::Trigger,
                 r#"{"cause": 1, "relevance_traffic_direction": "left"}"#,
                 "relevance_traffic_direction is \"left\", expected one of all, upstream",
             ),

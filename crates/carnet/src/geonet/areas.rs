@@ -3,9 +3,9 @@
 
 use carnet_api::model::{self, AreaOrigin, AreaRequest, GnAround};
 use carnet_base::Time;
-use carnet_cits::position::tenths_of_microdegrees;
+use carnet_cits::position::to_tenths_of_microdegrees;
 use carnet_station::Station;
-use carnet_station::io::{Area, AreaCentreOrder, AreaOrder, Command};
+use carnet_station::io::{Area, AreaCentreCommand, AreaCommand, Command};
 
 use super::{Geonet, station_address};
 use crate::settings::geonet::area_of_config;
@@ -55,14 +55,14 @@ impl Geonet {
             ));
         }
         let around = match area.around {
-            GnAround::Here => AreaCentreOrder::Here,
-            GnAround::Station(station) => AreaCentreOrder::Station(station_address(station)?),
-            GnAround::Place(place) => AreaCentreOrder::Place {
-                latitude: tenths_of_microdegrees(place.latitude),
-                longitude: tenths_of_microdegrees(place.longitude),
+            GnAround::Here => AreaCentreCommand::Here,
+            GnAround::Station(station) => AreaCentreCommand::Station(station_address(station)?),
+            GnAround::Place(place) => AreaCentreCommand::Place {
+                latitude: to_tenths_of_microdegrees(place.latitude),
+                longitude: to_tenths_of_microdegrees(place.longitude),
             },
         };
-        Ok(Command::SetArea(AreaOrder {
+        Ok(Command::SetArea(AreaCommand {
             name: area.name,
             around,
             shape: area.shape,
@@ -91,7 +91,7 @@ impl Geonet {
     /// have set and that the station has learnt.
     pub fn list_areas(&self, now: Time, station: &Station) -> Vec<model::Area> {
         let plane = station.geonet_plane();
-        let own = plane.and_then(|plane| plane.own_place());
+        let own = plane.and_then(|plane| plane.own_position());
         let configured = self.config.areas.iter().map(|area| model::Area {
             group: area.group,
             prefixes: area.prefix.into_iter().collect(),

@@ -5,7 +5,7 @@
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
 use carnet_base::Time;
-use carnet_cits::position::tenths_of_microdegrees;
+use carnet_cits::position::to_tenths_of_microdegrees;
 use carnet_linux::frame_link::LinkState;
 use carnet_station::Station;
 use carnet_station::io::{Area, AreaShape, GeonetRequest, GeonetTransport};
@@ -73,8 +73,8 @@ impl Geonet {
             GnArea::Name(name) => self.area_by_name(now, name, station),
             GnArea::Circle(circle) => Ok(Area {
                 shape: AreaShape::Circle,
-                latitude: tenths_of_microdegrees(circle.latitude),
-                longitude: tenths_of_microdegrees(circle.longitude),
+                latitude: to_tenths_of_microdegrees(circle.latitude),
+                longitude: to_tenths_of_microdegrees(circle.longitude),
                 distance_a: circle.radius_m,
                 distance_b: 0,
                 angle: 0,

@@ -5,7 +5,7 @@ use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use carnet_api::model::{DenmRequest, missed_events};
-use carnet_station::io::DenmWish;
+use carnet_station::io::DenmAction;
 use futures_util::stream;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -25,10 +25,19 @@ pub(super) fn facilities_router() -> Router<ApiState> {
                 app.command_with_body(body, |vehicle, reply| StationRequest::SetVehicle { vehicle, reply })
             }),
         )
-        .route("/v1/denm", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Trigger, body))))
-        .route("/v1/denm/update", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Update, body))))
-        .route("/v1/denm/cancel", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Cancel, body))))
-        .route("/v1/denm/negate", post_route(|app, body| Box::pin(handle_denm(app, DenmWish::Negate, body))))
+        .route("/v1/denm", post_route(|app, body| Box::pin(handle_denm(app, DenmAction::Trigger, body))))
+        .route(
+            "/v1/denm/update",
+            post_route(|app, body| Box::pin(handle_denm(app, DenmAction::Update, body))),
+        )
+        .route(
+            "/v1/denm/cancel",
+            post_route(|app, body| Box::pin(handle_denm(app, DenmAction::Cancel, body))),
+        )
+        .route(
+            "/v1/denm/negate",
+            post_route(|app, body| Box::pin(handle_denm(app, DenmAction::Negate, body))),
+        )
         .route("/v1/ldm", get_with_query(|app, request| Box::pin(answer_ldm(app, request))))
         .route("/v1/services", get(|app, _| app.query_or_refuse(StationRequest::Services)))
         .route("/v1/messages", get_with_query(|app, request| Box::pin(stream_messages(app, request))))
@@ -39,7 +48,7 @@ fn unprocessable_refusal(mistake: String) -> ApiRefusal {
 }
 
 /// Answers `POST /v1/denm` and the requests about an existing event.
-async fn handle_denm(app: ApiState, wish: DenmWish, body: HttpRequest) -> Result<Response, ApiRefusal> {
+async fn handle_denm(app: ApiState, wish: DenmAction, body: HttpRequest) -> Result<Response, ApiRefusal> {
     let denm: Box<DenmRequest> = read_json_body(body).await?;
     let message = denm_requests::denm_for_station(wish, &denm).map_err(unprocessable_refusal)?;
     let triggered =

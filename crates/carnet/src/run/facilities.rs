@@ -2,7 +2,7 @@
 
 use carnet_api::model::{AnnouncedService, DenmRequest, GnArea, Ldm, Triggered, Vehicle};
 use carnet_linux::clock;
-use carnet_station::io::{Area, Command, DenmWish, Input};
+use carnet_station::io::{Area, Command, DenmAction, Input};
 
 use super::StationRunner;
 use crate::facilities::{ERROR_NO_FACILITIES, MessageFilter, denm_requests, ldm_objects, vehicle_data};
@@ -29,7 +29,7 @@ impl StationRunner {
 
     pub(super) fn trigger_denm(
         &mut self,
-        wish: DenmWish,
+        wish: DenmAction,
         message: Vec<u8>,
         request: &DenmRequest,
     ) -> Answer<Option<Triggered>> {

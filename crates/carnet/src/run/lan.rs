@@ -39,7 +39,7 @@ impl LanEventLimits {
 impl StationRunner {
     /// Passes packets and the time to the services.
     pub(super) fn handle_lan_event(&mut self, event: Option<LanEvent>) {
-        self.lan_services.set_uplink_addresses(self.station.nemo().addresses_past_tunnel());
+        self.lan_services.set_uplink_addresses(self.station.nemo().addresses_reached_outside_tunnel());
         match event {
             Some(LanEvent::Dns(message)) => {
                 let now = clock::now();

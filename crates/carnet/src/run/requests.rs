@@ -7,7 +7,7 @@ use carnet_base::Time;
 use carnet_cits::geonetworking::Geonet as Plane;
 use carnet_linux::signal_strength::PLAUSIBLE_DBM;
 use carnet_linux::{Platform, TunnelWriter, clock};
-use carnet_station::io::{Command, Input, PortalOrder};
+use carnet_station::io::{Command, Input, PortalAccessRequest};
 use carnet_wire::address::{MacAddress, ParseError};
 use tokio::sync::mpsc;
 
@@ -121,7 +121,7 @@ impl StationRunner {
         let host: MacAddress =
             host.parse().map_err(|error: ParseError| format!("cannot read the host: {error}"))?;
         let lan = self.interface_of_host(host)?;
-        let order = PortalOrder { uplink, lan, host, for_s, dns };
+        let order = PortalAccessRequest { uplink, lan, host, for_s, dns };
         self.try_handle_input(Input::Command(Command::Portal(order)))
     }
 

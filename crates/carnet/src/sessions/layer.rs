@@ -19,7 +19,7 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use carnet_wireguard::{
     DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PresharedKey, PrivateKey, PublicKey,
-    ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, start_date,
+    ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, engine_start_date,
 };
 
 mod direct;
@@ -204,7 +204,7 @@ impl Sessions {
             private_key: PrivateKey::from_random(private_key.present_key.octets()),
             random_seed: seed,
             now: seed_time,
-            unix_time_at_start: start_date(system, state.newest_timestamp()),
+            unix_time_at_start: engine_start_date(system, state.newest_timestamp()),
         });
         let mut sessions = Sessions {
             session_engine: engine,
@@ -1028,7 +1028,7 @@ impl Sessions {
 
     /// Returns the time of the next [`Self::handle_due_work`]; `None` if no work is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        if self.session_engine.has_handshakes() || !self.stored_routes.is_empty() {
+        if self.session_engine.has_waiting_handshakes() || !self.stored_routes.is_empty() {
             return Some(Time::ZERO);
         }
         let idle = self.session_slots.iter().map(|slot| slot.last_packet_at + IDLE_SESSION_TIMEOUT).min();
@@ -1038,7 +1038,7 @@ impl Sessions {
     /// Handles the handshakes that wait and the timers that are due. [`Self::poll_datagram`] and
     /// [`Self::poll_message`] return the results.
     pub fn handle_due_work(&mut self, now: Time) {
-        self.session_engine.handle_handshakes(now, HANDSHAKES_PER_TURN);
+        self.session_engine.handle_waiting_handshakes(now, HANDSHAKES_PER_TURN);
         self.open_stored_routes(now);
         if self.session_engine.poll_timeout().is_some_and(|due| due <= now) {
             self.session_engine.handle_timeout(now);

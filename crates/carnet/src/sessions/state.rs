@@ -1,9 +1,9 @@
 //! State of the sessions that outlives a restart: `NAME.sessions` in the state directory, or in a fleet the
 //! records [`RecordKey::Sessions`] and [`RecordKey::Session`] in the store of all members.
 //!
-//! * The newest handshake timestamp of this station. It is stored before it is 60 s old, and a start adds
-//!   60 s ([`carnet_wireguard::start_date`]). So a station without a battery clock sends no timestamp twice,
-//!   and the timestamps of a fleet do not go back when another member leads.
+//! * The newest handshake timestamp of this station. It is stored before it is 60 s old, and a start adds 60
+//!   s ([`carnet_wireguard::engine_start_date`]). So a station without a battery clock sends no timestamp
+//!   twice, and the timestamps of a fleet do not go back when another member leads.
 //! * The newest accepted timestamp of each path, so that a replayed handshake is refused after a
 //!   restart, too. With a file, the home agent writes them once a minute, and when it stops. In a fleet it
 //!   writes each one, and its response waits until the store has the timestamp.
@@ -522,52 +522,52 @@ mod tests {
     }
 
     proptest! {
-        /// The next leader reads the state that a leader has stored.
-        #[test]
-        fn records_carry_the_whole_state(
-            newest in any::<u32>(),
-            timestamps in vec((0..8u8, 0..=PathNumber::MAX_NUMBER, any::<u128>()), 0..30),
-            routes in vec((0..8u8, 0..=PathNumber::MAX_NUMBER, any::<(std::net::IpAddr, u16)>()), 0..30),
-            next in btree_map(0..8u8, 10..20u8, 0..5),
-            adopted in btree_map(0..8u8, Just(()), 0..8),
-        ) {
-            let mut state = shared();
-            state.store_newest(Duration::from_secs(newest.into()));
-            for (seed, path, timestamp) in &timestamps {
-                state.note_accepted(NOW, key(*seed), number(*path), HandshakeTimestamp(*timestamp));
-            }
-            for (seed, path, route) in &routes {
-                state.set_route(NOW, key(*seed), number(*path), Some((*route).into()));
-            }
-            for (seed, next) in &next {
-                state.store_valid_keys(key(*seed), &[key(*next), key(*seed)]);
-            }
-            for seed in adopted.keys() {
-                state.note_adopter(NOW, key(99), key(*seed));
-            }
-            state.prove_key(NOW, key(99), &[key(99)]);
-            let first = records(&mut state);
-            let again = StoredState::of_records(&first).expect("good records");
-            prop_assert_eq!(again.newest_timestamp(), state.newest_timestamp());
-            prop_assert_eq!(&again.content.public_keys, &state.content.public_keys);
-            let mut found = again.adopters_of(key(99));
-            found.sort();
-            let mut wanted: Vec<PublicKey> = adopted.keys().map(|seed| key(*seed)).collect();
-            wanted.sort();
-            prop_assert_eq!(found, wanted);
-            for seed in 0..8 {
-                prop_assert_eq!(again.accepted_timestamps(key(seed)), state.accepted_timestamps(key(seed)));
-                prop_assert_eq!(again.routes(key(seed)), state.routes(key(seed)));
-                prop_assert_eq!(again.valid_keys(key(seed)), state.valid_keys(key(seed)));
-            }
-            // Nothing is left to store.
-            prop_assert_eq!(state.take_changes(), []);
-        }
+    /// The next leader reads the state that a leader has stored.
+    #[test]
+    fn records_carry_the_whole_state(
+    newest in any::<u32>(),
+    timestamps in vec((0..8u8, 0..=PathNumber::MAX_NUMBER, any::<u128>()), 0..30),
+    routes in vec((0..8u8, 0..=PathNumber::MAX_NUMBER, any::<(std::net::IpAddr, u16)>()), 0..30),
+    next in btree_map(0..8u8, 10..20u8, 0..5),
+    adopted in btree_map(0..8u8, Just(()), 0..8),
+    ) {
+    let mut state = shared();
+    state.store_newest(Duration::from_secs(newest.into()));
+    for (seed, path, timestamp) in &timestamps {
+    state.note_accepted(NOW, key(*seed), number(*path), HandshakeTimestamp(*timestamp));
+    }
+    for (seed, path, route) in &routes {
+    state.set_route(NOW, key(*seed), number(*path), Some((*route).into()));
+    }
+    for (seed, next) in &next {
+    state.store_valid_keys(key(*seed), &[key(*next), key(*seed)]);
+    }
+    for seed in adopted.keys() {
+    state.note_adopter(NOW, key(99), key(*seed));
+    }
+    state.prove_key(NOW, key(99), &[key(99)]);
+    let first = records(&mut state);
+    let again = StoredState::of_records(&first).expect("good records");
+    prop_assert_eq!(again.newest_timestamp(), state.newest_timestamp());
+    prop_assert_eq!(&again.content.public_keys, &state.content.public_keys);
+    let mut found = again.adopters_of(key(99));
+    found.sort();
+    let mut wanted: Vec<PublicKey> = adopted.keys().map(|seed| key(*seed)).collect();
+    wanted.sort();
+    prop_assert_eq!(found, wanted);
+    for seed in 0..8 {
+    prop_assert_eq!(again.accepted_timestamps(key(seed)), state.accepted_timestamps(key(seed)));
+    prop_assert_eq!(again.routes(key(seed)), state.routes(key(seed)));
+    prop_assert_eq!(again.valid_keys(key(seed)), state.valid_keys(key(seed)));
+    }
+    // Nothing is left to store.
+    prop_assert_eq!(state.take_changes(), []);
+    }
 
-        #[test]
-        fn random_text_is_no_record_and_causes_no_panic(text in ".{0,200}") {
-            let _ = StoredState::of_records(&[(RecordKey::Sessions, text.clone())]);
-            let _ = StoredState::of_records(&[(RecordKey::Session(ConfigKey([7; 32])), text)]);
-        }
+    #[test]
+    fn random_text_is_no_record_and_causes_no_panic(text in ".{0,200}") {
+    let _ = StoredState::of_records(&[(RecordKey::Sessions, text.clone())]);
+    let _ = StoredState::of_records(&[(RecordKey::Session(ConfigKey([7; 32])), text)]);
+    }
     }
 }

@@ -240,8 +240,8 @@ mod tests {
     use carnet_base::Time;
     use carnet_security::certificate::Certificate;
     use carnet_security::credentials::PrivateKey;
-    use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
-    use carnet_security::keys::Curve;
+    use carnet_security::crypto::{CryptoBackend, PortableBackend, SigningKey};
+    use carnet_security::keys::EllipticCurve;
     use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
     use carnet_security::{SecurityTime, pki};
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     fn signing_key(number: u8) -> Box<dyn SigningKey> {
-        PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar")
+        PortableBackend.signing_key(EllipticCurve::NistP256, &[number; 32]).expect("a scalar")
     }
 
     struct CertificateFiles {
@@ -277,7 +277,7 @@ mod tests {
     impl CertificateFiles {
         fn new(root: ValidityPeriod) -> CertificateFiles {
             let scratch = ScratchFolder::new();
-            let content = pki::root_content("root", signing_key(1).public_key(), root, None);
+            let content = pki::root_certificate_content("root", signing_key(1).public_key(), root, None);
             let root = pki::issue_certificate(&PortableBackend, signing_key(1).as_ref(), None, content)
                 .expect("a certificate");
             fs::write(scratch.path().join("root.cert"), root.octets()).expect("a file");
@@ -288,7 +288,8 @@ mod tests {
         /// Creates an authority with this number, and a ticket that it has issued. Returns the path of the
         /// authority's certificate.
         fn create_authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
-            let content = pki::authority_content("aa", signing_key(number).public_key(), validity, None);
+            let content =
+                pki::authority_certificate_content("aa", signing_key(number).public_key(), validity, None);
             let authority = pki::issue_certificate(
                 &PortableBackend,
                 signing_key(1).as_ref(),
@@ -314,7 +315,7 @@ mod tests {
             .expect("issued");
             let place = self.scratch_folder.path().join("tickets").join(format!("{own}.cert"));
             fs::write(&place, ticket.octets()).expect("a file");
-            let private = PrivateKey::new(Curve::NistP256, &[own; 32]).expect("a scalar");
+            let private = PrivateKey::new(EllipticCurve::NistP256, &[own; 32]).expect("a scalar");
             let place = place.with_extension("key");
             fs::write(&place, private.to_line()).expect("a file");
             fs::set_permissions(&place, fs::Permissions::from_mode(0o600)).expect("a mode");
@@ -387,6 +388,6 @@ mod tests {
             time: Time::ZERO,
             certificate_time: Time64::from_wall_time(date_after_days(0), 5),
         };
-        assert!(validity_of_days(0, 1).contains_moment(now.certificate_time));
+        assert!(validity_of_days(0, 1).contains_time(now.certificate_time));
     }
 }

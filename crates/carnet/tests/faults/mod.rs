@@ -31,7 +31,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use carnet_base::Rng;
-use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::agents::HomeAgentSelectionConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
@@ -119,7 +119,7 @@ fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
                 uplinks: vec![uplink(0), uplink(1)],
             },
             lan: vec!["i0".into()],
-            agents: AgentsConfig::default(),
+            agents: HomeAgentSelectionConfig::default(),
             breakouts: Vec::new(),
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,

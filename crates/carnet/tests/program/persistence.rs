@@ -54,7 +54,7 @@ fn binding_update(number: u16, sequence: u16) -> Vec<u8> {
     let flags = BindingUpdateFlags { acknowledge: true, home_registration: true, ..Default::default() };
     let mut mobility_header = MobilityHeaderBuilder::binding_update(sequence, flags, 100)
         .option(&MobilityOption::AlternateCareOfAddress(care_of_address(number)))
-        .option(&security_association().blank_option())
+        .option(&security_association().empty_authentication_option())
         .finish();
     security_association().sign(&mut mobility_header, care_of_address(number), home_address(number));
     ControlPacket {

@@ -12,7 +12,7 @@ use carnet_security::certificate::Certificate;
 use carnet_security::credentials::PrivateKey;
 use carnet_security::crypto::{PortableBackend, SigningKey, name_of_certificate};
 use carnet_security::ids::HashedId8;
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::pki;
 use carnet_security::pseudonym::StationIdentity;
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
@@ -33,7 +33,7 @@ struct TestPki {
 fn private_key(number: u8) -> PrivateKey {
     let mut scalar = [number; 32];
     scalar[0] = 1;
-    PrivateKey::new(Curve::NistP256, &scalar).expect("as long as the curve's")
+    PrivateKey::new(EllipticCurve::NistP256, &scalar).expect("as long as the curve's")
 }
 
 fn signing_key(number: u8) -> Box<dyn SigningKey> {
@@ -54,9 +54,12 @@ impl TestPki {
             pki::issue_certificate(&PortableBackend, key, issuer, content).expect("signed")
         };
         let (root_key, authority_key) = (signing_key(1), signing_key(2));
-        let root =
-            issue(root_key.as_ref(), None, pki::root_content("root", root_key.public_key(), day, None));
-        let content = pki::authority_content("aa", authority_key.public_key(), day, None);
+        let root = issue(
+            root_key.as_ref(),
+            None,
+            pki::root_certificate_content("root", root_key.public_key(), day, None),
+        );
+        let content = pki::authority_certificate_content("aa", authority_key.public_key(), day, None);
         let authority = issue(root_key.as_ref(), Some(&root), content);
         fs::create_dir_all(folder).expect("a folder");
         fs::write(folder.join("root.cert"), root.octets()).expect("a file");

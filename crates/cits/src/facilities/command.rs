@@ -208,7 +208,7 @@ pub struct Triggered {
 /// Kind of an application's request about an event (EN 302 637-3 5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DenmWish {
+pub enum DenmAction {
     /// AppDENM_trigger: a new event.
     Trigger,
     /// AppDENM_update: new content of an own event.
@@ -221,9 +221,9 @@ pub enum DenmWish {
 
 /// An application's request about an event, with the content of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DenmOrder {
+pub struct DenmCommand {
     /// Kind of the request.
-    pub wish: DenmWish,
+    pub wish: DenmAction,
     /// Content of the event as a DENM: UPER octets, without the BTP header. The station ignores the DENM's
     /// header, reference time and termination, and the action ID of a new event. A detection time of 0 means
     /// now. Without a position the event is at the station.
@@ -242,10 +242,10 @@ pub struct DenmOrder {
 
 impl Facilities {
     /// Executes an application's request about an event. Returns the action ID of a new event.
-    pub(crate) fn handle_order(
+    pub(crate) fn handle_denm_command(
         &mut self,
         now: Time,
-        order: &DenmOrder,
+        order: &DenmCommand,
     ) -> Result<Option<cdd::ActionId>, String> {
         let denm: Denm = Denm::from_octets(&order.denm).map_err(|error| {
             format!(
@@ -256,7 +256,7 @@ impl Facilities {
         let management = denm.denm.management;
         let action_id = management.action_id;
         let at = self.now(now);
-        if management.detection_time > at.timestamp.plus_duration(MAX_DETECTION_LEAD) {
+        if management.detection_time > at.timestamp.after_duration(MAX_DETECTION_LEAD) {
             return Err(format!(
                 "the detection time of the event, {}, is in the future: expected at most {}",
                 management.detection_time.0, at.timestamp.0
@@ -299,18 +299,18 @@ impl Facilities {
         };
         let den = &mut self.services.den_service;
         let result = match order.wish {
-            DenmWish::Trigger => den.trigger_event(at, &request).map(Some),
-            DenmWish::Update => den.update_event(at, action_id, &request).map(|()| None),
-            DenmWish::Cancel if !den.is_own(action_id) => {
+            DenmAction::Trigger => den.trigger_event(at, &request).map(Some),
+            DenmAction::Update => den.update_event(at, action_id, &request).map(|()| None),
+            DenmAction::Cancel if !den.is_own_event(action_id) => {
                 return Err(format!("event {} does not belong to this station", action_id_text(action_id)));
             }
-            DenmWish::Negate if den.is_own(action_id) => {
+            DenmAction::Negate if den.is_own_event(action_id) => {
                 return Err(format!(
                     "event {} belongs to this station: cancel it instead of negating it",
                     action_id_text(action_id)
                 ));
             }
-            DenmWish::Cancel | DenmWish::Negate => {
+            DenmAction::Cancel | DenmAction::Negate => {
                 den.terminate_event(at, action_id, &request).map(|()| None)
             }
         };

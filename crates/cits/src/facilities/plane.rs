@@ -125,7 +125,7 @@ impl Facilities {
 
     /// Returns the services that this and other stations announce; this station's own services come first.
     pub fn service_status(&self, now: Time) -> Vec<AnnouncedService> {
-        AnnouncedService::all_services(&self.services.sa_service, now)
+        AnnouncedService::announced_and_received_services(&self.services.sa_service, now)
     }
 
     /// Returns the counters.
@@ -165,7 +165,7 @@ impl Facilities {
     }
 
     /// Passes to the CA service the shortest interval between CAMs that congestion control permits.
-    pub(crate) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
+    pub(crate) fn handle_dcc_interval(&mut self, now: Time, interval: Duration) {
         let now = self.now(now);
         self.services.ca_service.set_interval_of_dcc(now, interval);
     }
@@ -202,7 +202,7 @@ impl Facilities {
         let (then, wall) = self.last_date;
         ItsTime {
             time: now,
-            timestamp: TimestampIts::of_date(wall).plus_duration(now.saturating_since(then)),
+            timestamp: TimestampIts::from_wall_time(wall).after_duration(now.saturating_since(then)),
         }
     }
 

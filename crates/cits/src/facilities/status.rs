@@ -169,7 +169,7 @@ impl From<&sa::AnnouncedService> for AnnouncedService {
 
 impl AnnouncedService {
     /// Returns the services that this station announces, and those that it has received.
-    pub(super) fn all_services(sa: &SaService, now: Time) -> Vec<AnnouncedService> {
+    pub(super) fn announced_and_received_services(sa: &SaService, now: Time) -> Vec<AnnouncedService> {
         let own = sa.announced_services().iter().map(AnnouncedService::from);
         let known = sa.known_advertisements().flat_map(|station| {
             station.services.iter().map(move |service| AnnouncedService {

@@ -3,7 +3,7 @@
 
 use carnet_base::{Time, hex};
 use carnet_geonet::MacAddress;
-pub use carnet_geonet::acceleration::{FastPathReport, PERMISSION_IDLE_TIME, SequenceNumbers, SourceSummary};
+pub use carnet_geonet::acceleration::{FastPathReport, PERMISSION_IDLE_TIME, SequenceNumbers, SourceReport};
 use serde::{Deserialize, Serialize};
 
 /// Change of the state that the router gives the fast path.

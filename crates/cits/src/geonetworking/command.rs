@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::output::{GnPacketType, Output};
 use super::plane::Geonet;
-use crate::facilities::command::DenmOrder;
+use crate::facilities::command::DenmCommand;
 use crate::facilities::plane::NO_FACILITIES_ERROR;
 use crate::position::{AreaShape, GnArea, GnPlace};
 use crate::security::command::NO_PSEUDONYMS_ERROR;
@@ -278,7 +278,7 @@ pub enum GnNextHeader {
 /// Centre of an area that an operator sets at run time, as recordings store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AreaCentreOrder {
+pub enum AreaCentreCommand {
     /// A fixed place, in tenths of a microdegree, north and east positive.
     Place {
         /// Latitude of the place.
@@ -294,11 +294,11 @@ pub enum AreaCentreOrder {
 
 /// An operator's order to set an area at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AreaOrder {
+pub struct AreaCommand {
     /// Name of the area. An area with the same name is replaced.
     pub name: String,
     /// Centre of the area.
-    pub around: AreaCentreOrder,
+    pub around: AreaCentreCommand,
     /// Shape of the area: circle, rectangle or ellipse.
     pub shape: AreaShape,
     /// Radius, or half the length along the angle, in metres.
@@ -313,15 +313,15 @@ pub struct AreaOrder {
     pub lifetime_ms: Option<u64>,
 }
 
-impl AreaOrder {
-    pub(crate) fn destination(&self) -> AreaDestination {
+impl AreaCommand {
+    pub(crate) fn to_area_destination(&self) -> AreaDestination {
         AreaDestination {
             centre: match self.around {
-                AreaCentreOrder::Place { latitude, longitude } => {
+                AreaCentreCommand::Place { latitude, longitude } => {
                     geo_destinations::AreaCentre::Place(geodesy::Position::new(latitude, longitude))
                 }
-                AreaCentreOrder::Here => geo_destinations::AreaCentre::Here,
-                AreaCentreOrder::Station(address) => {
+                AreaCentreCommand::Here => geo_destinations::AreaCentre::Here,
+                AreaCentreCommand::Station(address) => {
                     geo_destinations::AreaCentre::Station(GnAddress(address))
                 }
             },
@@ -339,19 +339,24 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns the reason, in words for the operator, if the area cannot be set.
-    pub fn handle_area_order(&mut self, now: Time, order: &AreaOrder) -> Result<(), String> {
+    pub fn handle_area_command(&mut self, now: Time, order: &AreaCommand) -> Result<(), String> {
         if let Some(group) = order.group {
             let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
             if !group.is_multicast() || group.octets()[1] & 0x0f <= 2 {
                 return Err(format!("{group} is no multicast group with more than link scope"));
             }
-            if ipv6.is_configured(group) {
+            if ipv6.is_configured_group(group) {
                 return Err(format!("an area of the config already has the multicast group {group}"));
             }
         }
         let lifetime = order.lifetime_ms.map(Duration::from_millis);
-        let set =
-            self.geo_destinations.set_area(now, &order.name, order.destination(), lifetime, &self.router);
+        let set = self.geo_destinations.set_area(
+            now,
+            &order.name,
+            order.to_area_destination(),
+            lifetime,
+            &self.router,
+        );
         set.map_err(|refusal| refusal.to_string())?;
         self.update_areas(now);
         Ok(())
@@ -376,8 +381,8 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns the reason of a failure, in words for the operator.
-    pub fn handle_denm_order(&mut self, now: Time, order: &DenmOrder) -> Result<(), String> {
-        self.check_message(now, port::DENM, &order.denm)?;
+    pub fn handle_denm_command(&mut self, now: Time, order: &DenmCommand) -> Result<(), String> {
+        self.check_permission_for_message(now, port::DENM, &order.denm)?;
         let facilities = self.facilities.as_mut().ok_or(NO_FACILITIES_ERROR)?;
         let largest = self.router.mib().max_area_size;
         if order.area.is_some_and(|area| geodesy::area_size(&area.into()) > largest) {
@@ -386,7 +391,7 @@ impl Geonet {
                 largest / 1e6
             ));
         }
-        let made = facilities.handle_order(now, order)?;
+        let made = facilities.handle_denm_command(now, order)?;
         self.outputs.extend(made.map(|action| Output::Triggered(action.into())));
         self.collect_outputs(now);
         Ok(())

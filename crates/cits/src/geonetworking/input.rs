@@ -93,12 +93,12 @@ impl GeonetRequest {
             },
             maximum_lifetime: self.lifetime_ms.map(Duration::from_millis),
             maximum_hop_limit: self.hop_limit,
-            ..Request::new(transport, next_header(self.next_header), &self.payload)
+            ..Request::new(transport, next_header_of_number(self.next_header), &self.payload)
         }
     }
 }
 
-pub(crate) fn next_header(number: u8) -> CommonNextHeader {
+pub(crate) fn next_header_of_number(number: u8) -> CommonNextHeader {
     match number {
         0 => CommonNextHeader::Any,
         1 => CommonNextHeader::BtpA,

@@ -10,5 +10,5 @@ mod plane;
 pub mod status;
 
 pub use config::GeonetSettings;
-pub use plane::{Geonet, HeldPacket, StationMessage, echo, hops_taken};
+pub use plane::{Geonet, HeldPacket, StationMessage, echo, travelled_hops};
 pub use status::GeoDestination;

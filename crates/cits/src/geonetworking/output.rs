@@ -25,7 +25,7 @@ pub enum Output {
     Message(Message),
     /// An event of another station has expired.
     EventOver(ActionId),
-    /// Action ID of the event that a [`Trigger`](crate::facilities::command::DenmWish::Trigger) has begun.
+    /// Action ID of the event that a [`Trigger`](crate::facilities::command::DenmAction::Trigger) has begun.
     Triggered(ActionId),
     /// The platform must create or change this virtual interface.
     VirtualLink(VirtualLink),

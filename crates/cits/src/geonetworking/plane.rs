@@ -33,18 +33,18 @@ use carnet_geonet::{GeonetDrop, MacAddress, Output as Routed, ReceivedFrame, Rou
 use carnet_wire::geonet::GnAddress;
 
 pub use self::congestion::HeldPacket;
-use self::congestion::{Congestion, LinkSender, NO_CONGESTION_CONTROL_ERROR};
+use self::congestion::{CongestionControl, LinkSender, NO_CONGESTION_CONTROL_ERROR};
 use self::echo::EchoMessage;
 use self::fast_path::complete_acceleration;
 pub use self::stations::StationMessage;
 use self::stations::StationMessages;
 use super::acceleration::{FastPathReport, SequenceNumbers};
 use super::config::GeonetSettings;
-use super::input::{GeonetRequest, GeonetTransport, VirtualFrame, next_header};
+use super::input::{GeonetRequest, GeonetTransport, VirtualFrame, next_header_of_number};
 use super::output::{Delivered, Output};
 use crate::facilities::plane::Facilities;
 use crate::position::Position;
-use crate::security::plane::{SecurityPlane, packet_as_sent};
+use crate::security::plane::{SecurityPlane, packet_without_signature};
 
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Geonet {
     /// Security entity; `None`: the station sends and accepts unsecured packets.
     pub(super) security_plane: Option<SecurityPlane>,
     /// Gate of congestion control; `None`: packets go to the link at once.
-    congestion_control: Option<Box<Congestion>>,
+    congestion_control: Option<Box<CongestionControl>>,
     /// Areas that operators have set at run time.
     pub(super) geo_destinations: GeoDestinations,
     /// Reordering buffer of packets for hosts; `None` without reordering.
@@ -100,7 +100,7 @@ impl Geonet {
                 .map(|(_, rule, wait)| DuplicateAckDelay::new(rule, wait)),
             ipv6: ipv6.map(|config| Ipv6Adaptation::new(config, address)),
             security_plane: None,
-            congestion_control: dcc.map(|config| Box::new(Congestion::new(config, address))),
+            congestion_control: dcc.map(|config| Box::new(CongestionControl::new(config, address))),
             geo_destinations: GeoDestinations::default(),
             echo_reply_limiter: RateLimiter::new(100, Duration::from_millis(10)),
             station_messages: StationMessages::default(),
@@ -202,7 +202,7 @@ impl Geonet {
     /// first.
     fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         if let Some(congestion) = &mut self.congestion_control {
-            congestion.drop_overheard(frame.packet);
+            congestion.drop_overheard_packet(frame.packet);
         }
         // The router counts the frames that it drops.
         let _counted = self.router.handle_frame(now, frame);
@@ -211,15 +211,15 @@ impl Geonet {
 
     /// Handles a frame that this station sent to one other station, which did not acknowledge it.
     pub fn handle_unacknowledged(&mut self, now: Time, destination: MacAddress, packet: &[u8]) {
-        let packet = self.without_envelope(packet);
+        let packet = self.remove_envelope(packet);
         let _counted = self.router.handle_unacknowledged(now, destination, &packet);
         self.collect_outputs(now);
     }
 
     /// Returns a packet that the link returned, without its envelope: as the router sent it. A packet without
     /// an envelope stays unchanged.
-    fn without_envelope<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.security_plane.is_some() { packet_as_sent(packet) } else { Cow::Borrowed(packet) }
+    fn remove_envelope<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.security_plane.is_some() { packet_without_signature(packet) } else { Cow::Borrowed(packet) }
     }
 
     /// Handles the present position of the station.
@@ -244,7 +244,7 @@ impl Geonet {
     }
 
     /// Resets the router to its state after a start.
-    pub fn handle_reset(&mut self, now: Time) {
+    pub fn handle_clock_reset(&mut self, now: Time) {
         self.router.reset_to_initial(now, self.address);
         self.geo_destinations.clear();
         if let Some(ipv6) = &mut self.ipv6 {
@@ -265,7 +265,7 @@ impl Geonet {
 
     /// Returns the congestion gate in front of the radio, if the station has one.
     pub fn congestion_gate(&self) -> Option<&DccGate<HeldPacket>> {
-        self.congestion_control.as_ref().map(|congestion| congestion.gate())
+        self.congestion_control.as_ref().map(|congestion| congestion.dcc_gate())
     }
 
     /// Handles a report of the channel load, in thousandths.
@@ -303,7 +303,7 @@ impl Geonet {
             && self.security_plane.is_none()
             && self.congestion_control.is_none()
             && self.duplicate_ack_delay.is_none()
-            && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.may_mark())
+            && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.may_mark_congestion())
         {
             let hop_limit = self.ipv6.as_ref().and_then(|ipv6| ipv6.hop_limit());
             self.router.start_fast_path(hop_limit);
@@ -335,13 +335,14 @@ impl Geonet {
 
     /// Sends an IPv6 packet to all stations within `hops` hops.
     pub fn send_announcement(&mut self, now: Time, hops: u8, packet: &[u8]) {
-        let _counted = self.router.handle_request(now, stations::announcement_request(hops, packet));
+        let _counted = self.router.handle_request(now, stations::build_announcement_request(hops, packet));
         self.collect_outputs(now);
     }
 
     /// Sends an IPv6 packet to one station.
     pub fn send_to_neighbour(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
-        let _counted = self.router.handle_request(now, stations::unicast_request(hops, station, packet));
+        let _counted =
+            self.router.handle_request(now, stations::build_unicast_request(hops, station, packet));
         self.collect_outputs(now);
     }
 
@@ -360,7 +361,7 @@ impl Geonet {
         octets: &[u8],
         wanted: impl FnOnce(&[u8]) -> bool,
     ) -> Option<Vec<u8>> {
-        let packet = self.without_envelope(octets);
+        let packet = self.remove_envelope(octets);
         self.router.take_back_unacknowledged(now, station, &packet, wanted)
     }
 
@@ -382,7 +383,7 @@ impl Geonet {
     /// Returns the reason of a refusal, in words for the operator.
     pub fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
         if let Some(secured) = &mut self.security_plane {
-            secured.check_own(now, next_header(request.next_header), &request.payload)?;
+            secured.check_own_message(now, next_header_of_number(request.next_header), &request.payload)?;
         }
         let result = self.router.handle_request(now, request.to_request());
         self.collect_outputs(now);
@@ -443,7 +444,7 @@ impl Geonet {
         if delivered.next_header == echo::BTP_B_NEXT_HEADER
             && let Some(request) = EchoMessage::parse(&delivered.payload).filter(|echo| !echo.is_reply)
         {
-            let hops = hops_taken(&delivered);
+            let hops = travelled_hops(&delivered);
             return self.echo_reply_limiter.try_take_token(now).then(|| GeonetRequest {
                 transport: GeonetTransport::GeoUnicast(delivered.source),
                 next_header: echo::BTP_B_NEXT_HEADER,
@@ -460,7 +461,7 @@ impl Geonet {
 }
 
 /// Returns the number of hops that a delivered packet took; 1 means that it came from a neighbour.
-pub fn hops_taken(delivered: &Delivered) -> u8 {
+pub fn travelled_hops(delivered: &Delivered) -> u8 {
     delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1)
 }
 

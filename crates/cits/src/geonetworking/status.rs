@@ -9,7 +9,7 @@ use carnet_geonet::dcc::DccDrop;
 use carnet_geonet::geo_destinations::{AreaCentre, AreaDestination, UnknownCentre};
 use carnet_geonet::geodesy;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
-use carnet_geonet::location_table::Entry;
+use carnet_geonet::location_table::LocationTableEntry;
 use carnet_geonet::multicast::{MulticastDrop, SourceFilter};
 use carnet_wire::address::{MacAddress, Octets};
 use carnet_wire::geonet::{GeoArea, GnAddress, Timestamp};
@@ -307,7 +307,7 @@ impl GeoDestination<'_> {
     }
 }
 
-fn location_of(entry: &Entry, now: Timestamp) -> Location {
+fn location_of(entry: &LocationTableEntry, now: Timestamp) -> Location {
     let vector = entry.position_vector();
     Location {
         gn_address: vector.address,
@@ -349,7 +349,7 @@ impl Geonet {
 
     /// Returns the areas that operators have set and those that the station has learnt.
     pub fn area_status(&self, now: Time) -> Vec<Area> {
-        let own = self.own_place();
+        let own = self.own_position();
         let set = self.geo_destinations(now).map(|set| set.area_status_of(now, own));
         let learnt = self.ipv6().into_iter().flat_map(|ipv6| ipv6.learned_areas()).map(|learnt| {
             let prefixes = learnt.prefixes.iter();
@@ -364,14 +364,14 @@ impl Geonet {
     }
 
     /// Returns the position of this station, if it is known.
-    pub fn own_place(&self) -> Option<geodesy::Position> {
+    pub fn own_position(&self) -> Option<geodesy::Position> {
         let vector = self.router.position_vector()?;
         Some(geodesy::Position::new(vector.latitude, vector.longitude))
     }
 
     /// Returns the multicast groups of the mobile network.
     pub fn group_status(&self, now: Time) -> Vec<Group> {
-        let memberships = self.multicast().into_iter().flat_map(|proxy| proxy.memberships());
+        let memberships = self.multicast_proxy().into_iter().flat_map(|proxy| proxy.memberships());
         let groups = memberships.map(|membership| {
             let (exclude, sources) = match membership.filter {
                 SourceFilter::Include(sources) => (false, sources),
@@ -382,7 +382,7 @@ impl Geonet {
                 interface: membership.interface.to_owned(),
                 exclude,
                 sources: sources.into_iter().collect(),
-                mapped: self.ipv6().is_some_and(|ipv6| ipv6.is_mapped(membership.group)),
+                mapped: self.ipv6().is_some_and(|ipv6| ipv6.has_area_mapping(membership.group)),
                 querier: membership.querier,
                 remaining_s: membership.expires_at.map(|until| until.saturating_since(now).as_secs_f64()),
             }
@@ -401,7 +401,7 @@ impl Geonet {
                 .map(|(at, _)| u64::try_from(now.saturating_since(at).as_millis()).unwrap_or(u64::MAX)),
             state: state.map(str::to_owned),
             duty_cycle_percent: gate.duty_cycle().map(|share| 100.0 * share),
-            closed_ms: 1e3 * gate.opens_at().saturating_since(now).as_secs_f64(),
+            closed_ms: 1e3 * gate.gate_opens_at().saturating_since(now).as_secs_f64(),
             waiting: gate.queue_lengths().map(|count| count as u64).to_vec(),
         })
     }
@@ -492,8 +492,8 @@ impl Geonet {
             for (name, count) in [
                 ("sent", counted.sent_packets),
                 ("received", counted.received_packets),
-                ("settled", counted.locally_answered),
-                ("marked", counted.marked_packets),
+                ("settled", counted.locally_answered_packets),
+                ("marked", counted.congestion_marked_packets),
                 ("fragments.cut", counted.fragmented_packets),
                 ("fragments.joined", counted.reassembled_packets),
                 ("fragments.incomplete", counted.abandoned_packets),
@@ -507,7 +507,7 @@ impl Geonet {
                 ("geonet.ipv6.acknowledgements.held".into(), held),
                 ("geonet.ipv6.acknowledgements.spared".into(), spared),
             ]);
-            if let Some(multicast) = self.multicast() {
+            if let Some(multicast) = self.multicast_proxy() {
                 let counted = multicast.counters();
                 for (name, count) in [
                     ("upstream", counted.sent_upstream),

@@ -52,7 +52,12 @@ pub trait SecurityEntity: Debug + Send {
     ) -> Result<HandledFrame, SecurityDrop>;
     fn poll_verified(&mut self, now: SecurityTime) -> Option<VerifiedPacket>;
     fn secure(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop>;
-    fn check_own(&mut self, _: SecurityTime, _: CommonNextHeader, _: &[u8]) -> Result<(), SecurityDrop> {
+    fn check_own_message(
+        &mut self,
+        _: SecurityTime,
+        _: CommonNextHeader,
+        _: &[u8],
+    ) -> Result<(), SecurityDrop> {
         Ok(())
     }
     fn handle_position(&mut self, position: geodesy::Position, elevation: u16);
@@ -74,7 +79,7 @@ pub trait SecurityEntity: Debug + Send {
         None
     }
     fn lock_pseudonym(&mut self, _: Time, _locked: bool) {}
-    fn clock_ahead(&self, _: Time) -> Option<i64> {
+    fn clock_lead_ms(&self, _: Time) -> Option<i64> {
         None
     }
 }
@@ -96,7 +101,7 @@ impl SecurityEntity for SecurityStation {
         SecurityStation::secure_packet(self, now, frame)
     }
 
-    fn check_own(
+    fn check_own_message(
         &mut self,
         now: SecurityTime,
         next_header: CommonNextHeader,
@@ -145,8 +150,8 @@ impl SecurityEntity for SecurityStation {
         SecurityStation::lock_pseudonym(self, now, locked);
     }
 
-    fn clock_ahead(&self, now: Time) -> Option<i64> {
-        SecurityStation::clock_ahead(self, now)
+    fn clock_lead_ms(&self, now: Time) -> Option<i64> {
+        SecurityStation::clock_lead_ms(self, now)
     }
 
     fn status(&self, now: SecurityTime) -> status::Security {
@@ -164,7 +169,7 @@ impl SecurityEntity for SecurityStation {
                 from: seconds(begin(own)),
                 until: seconds(own.first_invalid_time()),
             }),
-            tickets_now: own.iter().filter(|own| own.contains_moment(now.certificate_time)).count() as u64,
+            tickets_now: own.iter().filter(|own| own.contains_time(now.certificate_time)).count() as u64,
             tickets_later: own.iter().filter(|own| begin(own) > now.certificate_time).count() as u64,
             tickets_until: own
                 .iter()
@@ -180,7 +185,7 @@ impl SecurityEntity for SecurityStation {
             parking: config.max_waiting_for_certificate as u64,
             verifications_per_second: config.verifications_per_second,
             clock_ahead_ms: self
-                .clock_ahead(now.time)
+                .clock_lead_ms(now.time)
                 .map(|ahead| i32::try_from(ahead).unwrap_or(if ahead > 0 { i32::MAX } else { i32::MIN })),
             received: counted.received_packets,
             verified: counted.verified_packets,
@@ -204,7 +209,7 @@ pub struct SecurityPlane {
     /// Last date from an input, and the time of that input.
     last_date: (Time, WallTime),
     encoded_elevation: u16,
-    silence_state: MissingTicketState,
+    missing_ticket_state: MissingTicketState,
     /// Applications that the ticket does not permit, and for which the station has already warned the
     /// operator.
     unpermitted_applications: BTreeSet<Psid>,
@@ -238,7 +243,7 @@ impl SecurityPlane {
             security_entity: entity,
             last_date: (now, wall),
             encoded_elevation: elevation,
-            silence_state: silence,
+            missing_ticket_state: silence,
             unpermitted_applications: BTreeSet::new(),
             has_warned_about_clock: false,
             pending_warnings: VecDeque::new(),
@@ -289,14 +294,14 @@ impl SecurityPlane {
     /// # Errors
     /// Returns the reason if the ticket does not permit the payload, in words for the operator, with the
     /// application's identifier.
-    pub(crate) fn check_own(
+    pub(crate) fn check_own_message(
         &mut self,
         now: Time,
         next_header: CommonNextHeader,
         payload: &[u8],
     ) -> Result<(), String> {
         let application = application_of_payload(next_header, payload);
-        Err(match self.security_entity.check_own(self.now(now), next_header, payload) {
+        Err(match self.security_entity.check_own_message(self.now(now), next_header, payload) {
             Ok(()) => return Ok(()),
             Err(SecurityDrop::NoGenerationLocation) => {
                 "this station cannot sign: it has no position yet".into()
@@ -310,20 +315,20 @@ impl SecurityPlane {
         })
     }
 
-    /// Checks a message of a service, like [`Self::check_own`]. Warns the operator if the ticket does not
-    /// permit it.
-    pub(crate) fn check_service(
+    /// Checks a message of a service, like [`Self::check_own_message`]. Warns the operator if the ticket does
+    /// not permit it.
+    pub(crate) fn check_permission_for_service(
         &mut self,
         now: Time,
         next_header: CommonNextHeader,
         payload: &[u8],
     ) -> Result<(), String> {
-        let result = self.check_own(now, next_header, payload);
+        let result = self.check_own_message(now, next_header, payload);
         let application = application_of_payload(next_header, payload);
         match &result {
             Err(reason) if reason == NO_TICKET_ERROR => {
-                if self.silence_state == MissingTicketState::None {
-                    self.silence_state = MissingTicketState::ToBeTold;
+                if self.missing_ticket_state == MissingTicketState::None {
+                    self.missing_ticket_state = MissingTicketState::ToBeTold;
                 }
             }
             Err(reason) => {
@@ -343,12 +348,17 @@ impl SecurityPlane {
     ///
     /// Returns the reason if it does not. Returns `Ok` without a valid ticket or a position, because the
     /// service decides about these cases.
-    pub(crate) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_permission_for_message(
+        &mut self,
+        now: Time,
+        port: u16,
+        message: &[u8],
+    ) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
-        match self.security_entity.check_own(self.now(now), CommonNextHeader::BtpB, &payload) {
+        match self.security_entity.check_own_message(self.now(now), CommonNextHeader::BtpB, &payload) {
             Ok(()) | Err(SecurityDrop::NoGenerationLocation | SecurityDrop::NoTicket) => Ok(()),
-            Err(_) => self.check_own(now, CommonNextHeader::BtpB, &payload),
+            Err(_) => self.check_own_message(now, CommonNextHeader::BtpB, &payload),
         }
     }
 
@@ -360,7 +370,7 @@ impl SecurityPlane {
         let secured = self.security_entity.secure(self.now(now), packet);
         match secured {
             Ok(secured) => {
-                self.silence_state = MissingTicketState::None;
+                self.missing_ticket_state = MissingTicketState::None;
                 Some(secured)
             }
             Err(reason) => {
@@ -368,7 +378,7 @@ impl SecurityPlane {
                     && let Ok(packet) = Packet::parse(packet)
                 {
                     // Ignore the result: the check has warned the operator.
-                    let _ = self.check_service(now, packet.common.next_header, packet.payload);
+                    let _ = self.check_permission_for_service(now, packet.common.next_header, packet.payload);
                 }
                 None
             }
@@ -411,7 +421,7 @@ impl SecurityPlane {
     /// Queues a warning if the station's clock differs from the clocks of all neighbours that sign. The
     /// caller calls this function after a frame.
     pub(crate) fn warn_about_wrong_clock(&mut self, now: Time) {
-        let ahead = self.security_entity.clock_ahead(now);
+        let ahead = self.security_entity.clock_lead_ms(now);
         if self.has_warned_about_clock == ahead.is_some() {
             return;
         }
@@ -435,8 +445,8 @@ impl SecurityPlane {
     /// Returns the next warning for operators; `None` if no warning waits. While a problem lasts, the station
     /// warns only once.
     pub(crate) fn poll_warning(&mut self) -> Option<String> {
-        if self.silence_state == MissingTicketState::ToBeTold {
-            self.silence_state = MissingTicketState::Told;
+        if self.missing_ticket_state == MissingTicketState::ToBeTold {
+            self.missing_ticket_state = MissingTicketState::Told;
             self.pending_warnings.push_back(format!("the station sends nothing: {NO_TICKET_ERROR}"));
         }
         self.pending_warnings.pop_front()
@@ -451,6 +461,6 @@ fn encode_elevation(altitude_cm: i32) -> u16 {
 
 /// Returns a packet that the link returned, without its envelope: as the router sent it. A packet without an
 /// envelope stays unchanged.
-pub(crate) fn packet_as_sent(packet: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn packet_without_signature(packet: &[u8]) -> Cow<'_, [u8]> {
     packet_without_envelope(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
 }

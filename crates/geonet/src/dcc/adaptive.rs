@@ -145,7 +145,7 @@ impl Limeric {
     /// Returns the time for which the gate is closed from the beginning of a packet. `done` is `Some` if the
     /// gate has already closed for this packet. It holds the time since the beginning of the packet, and the
     /// closing time by the previous call.
-    pub(super) fn closed_time(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
+    pub(super) fn gate_closed_time(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
         let whole = on_air.div_f64(self.duty_cycle);
         match done {
             // B.2: if the closing time changes while the gate is closed, the remaining time changes by the

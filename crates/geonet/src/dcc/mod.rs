@@ -7,12 +7,12 @@
 //! in a queue of its priority. When the gate opens, it releases the first packet of the highest priority.
 //!
 //! * *Priorities* are the DCC profiles DP0 to DP3, which ITS-G5 writes into the traffic class (EN 302
-//!   636-4-2): [`DccProfile::profile_of`]. The gate deviates from the class twice. Class 0 means DP0, but
+//!   636-4-2): [`DccProfile::dcc_profile_of`]. The gate deviates from the class twice. Class 0 means DP0, but
 //!   packets without a class (beacons, pings, IPv6) have class 0, too; only packets that request DP0 get it.
 //!   A forwarded packet always has DP3, whatever class its source wrote.
 //! * *Queues are bounded, and a full one drops its oldest packet*, because the newest position report has the
-//!   most value. A packet that replaces its predecessor ([`GatePacket::replaces_waiting`]) removes it from
-//!   the queue. The gate never sends a packet that has waited longer than its lifetime.
+//!   most value. A packet that replaces its predecessor ([`GatePacket::replaces_waiting_packet`]) removes it
+//!   from the queue. The gate never sends a packet that has waited longer than its lifetime.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
 //!   [`GateConfig::assumed_busy_ratio`] counts. A reading older than a second is stale. If the source has
@@ -41,7 +41,7 @@ use self::reactive::{ReactiveControl, ReactiveTable};
 /// T_CBR: interval at which the gate evaluates the busy ratio (5.2).
 pub const BUSY_RATIO_INTERVAL: Duration = Duration::from_millis(100);
 /// Age in seconds above which a reading of the busy ratio is stale.
-pub const MAX_READING_AGE: Duration = Duration::from_secs(1);
+pub const MAX_BUSY_RATIO_AGE: Duration = Duration::from_secs(1);
 /// Longest time for which a controller closes the gate (B.1; the longest T_off of the tables).
 pub(crate) const MAX_GATE_CLOSED_TIME: Duration = Duration::from_secs(1);
 /// Assumed packet length in octets before the first packet of a profile leaves: about the length of a signed
@@ -87,7 +87,7 @@ impl DccProfile {
     /// Returns the DCC profile of a packet. An own packet has the profile that its request names, otherwise
     /// the profile of its traffic class (EN 302 636-4-2: TC ID 1 to 3). A traffic class alone never gives
     /// DP0. Forwarded packets have DP3, the lowest priority.
-    pub fn profile_of(class: TrafficClass, asked: Option<DccProfile>, own: bool) -> DccProfile {
+    pub fn dcc_profile_of(class: TrafficClass, asked: Option<DccProfile>, own: bool) -> DccProfile {
         match (own, asked, class.id) {
             (true, Some(profile), _) => profile,
             (true, None, 1) => DccProfile::Dp1,
@@ -156,7 +156,7 @@ pub struct GatePacket<T> {
     pub octets: usize,
     /// Whether this packet replaces the waiting packets of its profile whose value of this field is true as
     /// well.
-    pub replaces_waiting: bool,
+    pub replaces_waiting_packet: bool,
     /// The packet itself, in the caller's form.
     pub packet_content: T,
 }
@@ -199,7 +199,7 @@ struct QueuedPacket<T> {
     /// End of the packet's lifetime.
     expires_at: Time,
     octets: usize,
-    replaces_waiting: bool,
+    replaces_waiting_packet: bool,
     packet_content: T,
 }
 
@@ -216,7 +216,7 @@ pub struct DccGate<T> {
     /// Time on air of the last packet of each profile.
     last_air_times: [Duration; 4],
     busy_ratio_reading: Option<(Time, f64)>,
-    is_reading_stale: bool,
+    is_busy_ratio_stale: bool,
     /// Time at which the gate next evaluates the busy ratio.
     next_evaluation_at: Time,
     counters: Counters,
@@ -236,7 +236,7 @@ impl<T> DccGate<T> {
             opens_at: Time::ZERO,
             last_sent: None,
             busy_ratio_reading: None,
-            is_reading_stale: false,
+            is_busy_ratio_stale: false,
             next_evaluation_at: Time::ZERO,
             counters: Counters::default(),
         }
@@ -264,22 +264,22 @@ impl<T> DccGate<T> {
 
     /// Returns for how long the gate would close after a packet of this profile that is as long as the
     /// previous one. A service must not send at a shorter interval (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
-    pub fn interval_after(&self, profile: DccProfile) -> Duration {
+    pub fn min_interval_after(&self, profile: DccProfile) -> Duration {
         let on_air = self.last_air_times[profile as usize];
         match &self.controller {
-            RateController::Reactive(reactive) => reactive.closed_time(on_air),
-            RateController::Adaptive(limeric) => limeric.closed_time(on_air, None),
+            RateController::Reactive(reactive) => reactive.gate_closed_time(on_air),
+            RateController::Adaptive(limeric) => limeric.gate_closed_time(on_air, None),
         }
     }
 
     /// Returns the time at which the gate opens or opened.
-    pub fn opens_at(&self) -> Time {
+    pub fn gate_opens_at(&self) -> Time {
         self.opens_at
     }
 
     /// Returns the last reading of the busy ratio and its time; `None` if the reading is stale.
     pub fn busy_ratio_reading(&self, now: Time) -> Option<(Time, f64)> {
-        self.busy_ratio_reading.filter(|(at, _)| now.saturating_since(*at) <= MAX_READING_AGE)
+        self.busy_ratio_reading.filter(|(at, _)| now.saturating_since(*at) <= MAX_BUSY_RATIO_AGE)
     }
 
     /// Returns the busy ratio from which the controller computes now.
@@ -315,9 +315,14 @@ impl<T> DccGate<T> {
 
     /// Accepts a packet for sending. Returns the packet if it may leave now; otherwise the packet waits in
     /// its queue.
-    pub fn accept_packet(&mut self, now: Time, packet: GatePacket<T>) -> Option<T> {
-        let GatePacket { profile, lifetime, octets, replaces_waiting: replaces, packet_content: content } =
-            packet;
+    pub fn transmit_or_hold_packet(&mut self, now: Time, packet: GatePacket<T>) -> Option<T> {
+        let GatePacket {
+            profile,
+            lifetime,
+            octets,
+            replaces_waiting_packet: replaces,
+            packet_content: content,
+        } = packet;
         if now >= self.opens_at && self.queues_by_profile.iter().all(VecDeque::is_empty) {
             self.record_sent_packet(now, profile, octets);
             return Some(content);
@@ -328,7 +333,7 @@ impl<T> DccGate<T> {
         let before = queue.len();
         queue.retain(|waiting| waiting.expires_at > now);
         let valid = queue.len();
-        queue.retain(|waiting| !(replaces && waiting.replaces_waiting));
+        queue.retain(|waiting| !(replaces && waiting.replaces_waiting_packet));
         let replaced = valid - queue.len();
         let full = queue.len() >= self.config.queue_length.max(1);
         if full {
@@ -337,7 +342,7 @@ impl<T> DccGate<T> {
         queue.push_back(QueuedPacket {
             expires_at: now + lifetime,
             octets,
-            replaces_waiting: replaces,
+            replaces_waiting_packet: replaces,
             packet_content: content,
         });
         self.counters.dropped[DccDrop::LifetimeExpired as usize] += (before - valid) as u64;
@@ -355,7 +360,7 @@ impl<T> DccGate<T> {
 
     /// Handles the timers that are due: evaluates the busy ratio and opens the gate. The caller then calls
     /// [`Self::poll_packet`]. Returns whether the busy ratio was evaluated, which may change
-    /// [`Self::interval_after`].
+    /// [`Self::min_interval_after`].
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if now < self.next_evaluation_at {
             return false;
@@ -367,15 +372,15 @@ impl<T> DccGate<T> {
             now + BUSY_RATIO_INTERVAL
         };
         let stale = self.busy_ratio_reading.is_some() && self.busy_ratio_reading(now).is_none();
-        self.counters.stale_reports += u64::from(stale && !self.is_reading_stale);
-        self.is_reading_stale = stale;
+        self.counters.stale_reports += u64::from(stale && !self.is_busy_ratio_stale);
+        self.is_busy_ratio_stale = stale;
         let ratio = self.busy_ratio(now);
         let changed = match &mut self.controller {
             RateController::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
             RateController::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
         };
         if changed && let Some(last) = self.last_sent {
-            self.opens_at = last.sent_at + self.closed_time(last, Some((now, self.opens_at)));
+            self.opens_at = last.sent_at + self.gate_closed_time(last, Some((now, self.opens_at)));
         }
         true
     }
@@ -400,7 +405,7 @@ impl<T> DccGate<T> {
     }
 
     /// Drops the waiting packets for which `unwanted` returns true, and counts them by `reason`.
-    pub fn discard_waiting(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
+    pub fn discard_waiting_packets(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
         for queue in &mut self.queues_by_profile {
             let before = queue.len();
             queue.retain(|waiting| !unwanted(&waiting.packet_content));
@@ -414,20 +419,20 @@ impl<T> DccGate<T> {
         self.counters.on_air_us += u64::try_from(last.on_air.as_micros()).unwrap_or(u64::MAX);
         self.last_sent = Some(last);
         self.last_air_times[profile as usize] = last.on_air;
-        self.opens_at = now + self.closed_time(last, None);
+        self.opens_at = now + self.gate_closed_time(last, None);
     }
 
     /// Returns the time for which the gate stays closed after the start of the last packet. `since` is `None`
     /// when the packet starts. When the function computes the time again, `since` holds the present time, and
     /// the opening time by the previous call.
-    fn closed_time(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
+    fn gate_closed_time(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
         match &self.controller {
-            RateController::Reactive(reactive) => reactive.closed_time(last.on_air),
+            RateController::Reactive(reactive) => reactive.gate_closed_time(last.on_air),
             RateController::Adaptive(limeric) => {
                 let done = since.map(|(now, opens)| {
                     (now.saturating_since(last.sent_at), opens.saturating_since(last.sent_at))
                 });
-                limeric.closed_time(last.on_air, done)
+                limeric.gate_closed_time(last.on_air, done)
             }
         }
     }

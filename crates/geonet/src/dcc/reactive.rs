@@ -83,7 +83,7 @@ impl ReactiveControl {
     }
 
     /// Returns the time for which the gate is closed from the beginning of a packet.
-    pub(super) fn closed_time(&self, on_air: Duration) -> Duration {
+    pub(super) fn gate_closed_time(&self, on_air: Duration) -> Duration {
         let (_, off_ms) = self.table.state_table()[self.state_index];
         let packets = on_air.as_micros().div_ceil(self.table.longest_off_time().as_micros()).max(1);
         Duration::from_millis(off_ms)

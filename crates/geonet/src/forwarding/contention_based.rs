@@ -30,14 +30,14 @@ pub(crate) type PacketIdentity = (u64, u16);
 
 /// A packet in contention.
 #[derive(Debug)]
-pub(crate) struct Contender {
+pub(crate) struct ContendingPacket {
     pub packet: BufferedPacket,
     /// Link-layer address of the station that sent the packet.
     pub sender: MacAddress,
     /// Number of copies received so far.
     pub copy_count: u32,
     /// Whether the rules of F.4 apply. Without them, the first copy from another station ends the contention.
-    pub is_advanced: bool,
+    pub uses_advanced_forwarding: bool,
     /// Arrival number of the packet; the packet with the smallest number is the oldest in the buffer.
     arrival_number: u64,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Contender {
 /// The packets in contention (`itsGnCbfPacketBufferSize`).
 #[derive(Debug)]
 pub(crate) struct ContentionBuffer {
-    packets: HashMap<PacketIdentity, Contender, SeededHash>,
+    packets: HashMap<PacketIdentity, ContendingPacket, SeededHash>,
     identity_by_arrival: BTreeMap<u64, PacketIdentity>,
     next_arrival_number: u64,
     octets: usize,
@@ -73,7 +73,7 @@ impl ContentionBuffer {
         !self.packets.is_empty() && self.packets.contains_key(&identity)
     }
 
-    pub fn get_mut(&mut self, identity: PacketIdentity) -> Option<&mut Contender> {
+    pub fn get_mut(&mut self, identity: PacketIdentity) -> Option<&mut ContendingPacket> {
         self.packets.get_mut(&identity)
     }
 
@@ -102,18 +102,18 @@ impl ContentionBuffer {
         self.identity_by_arrival.insert(self.next_arrival_number, identity);
         self.packets.insert(
             identity,
-            Contender {
+            ContendingPacket {
                 packet,
                 sender,
                 copy_count: 1,
-                is_advanced: advanced,
+                uses_advanced_forwarding: advanced,
                 arrival_number: self.next_arrival_number,
             },
         );
         self.next_arrival_number += 1;
     }
 
-    pub fn remove(&mut self, identity: PacketIdentity) -> Option<Contender> {
+    pub fn remove(&mut self, identity: PacketIdentity) -> Option<ContendingPacket> {
         let contender = self.packets.remove(&identity)?;
         self.identity_by_arrival.remove(&contender.arrival_number);
         self.octets -= contender.packet.frame.len();

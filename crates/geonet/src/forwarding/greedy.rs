@@ -12,18 +12,18 @@ use std::time::Duration;
 use carnet_base::Time;
 
 use crate::geodesy::{DistanceMetric, Position};
-use crate::location_table::{LocationTable, Slot};
-use crate::packet::Target;
+use crate::location_table::{EntrySlot, LocationTable};
+use crate::packet::ForwardingTarget;
 
 /// Number of cached next hops; a power of two.
-const CACHE_LINES: usize = 256;
+const CACHE_LINE_COUNT: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
 struct CachedNextHop {
     destination: Position,
     table_generation: u64,
     own_position: Position,
-    next_hop: Option<Slot>,
+    next_hop: Option<EntrySlot>,
 }
 
 /// Cache of recently chosen next hops, by destination.
@@ -34,7 +34,7 @@ pub struct NextHopCache {
 
 impl Default for NextHopCache {
     fn default() -> Self {
-        NextHopCache { cached_next_hops: vec![None; CACHE_LINES] }
+        NextHopCache { cached_next_hops: vec![None; CACHE_LINE_COUNT] }
     }
 }
 
@@ -46,7 +46,7 @@ impl NextHopCache {
         table: &LocationTable,
         metric: &DistanceMetric,
         ego: Position,
-    ) -> Option<Slot> {
+    ) -> Option<EntrySlot> {
         let destination = metric.destination;
         let line = &mut self.cached_next_hops[cache_line(position_key(destination))];
         if let Some(cached) = line
@@ -70,31 +70,31 @@ impl NextHopCache {
 
 #[derive(Debug, Clone, Copy)]
 struct RetainedNextHop {
-    target_key: TargetKey,
-    next_hop: Slot,
+    target_key: RetainedTargetKey,
+    next_hop: EntrySlot,
     chosen_at: Time,
 }
 
 /// Key under which the router stores a next hop: the destination station, or the destination position of
 /// packets to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TargetKey {
+enum RetainedTargetKey {
     Station(u64),
     Place(Position),
 }
 
-impl TargetKey {
-    fn key_of_target(target: &Target) -> Option<TargetKey> {
+impl RetainedTargetKey {
+    fn key_of_target(target: &ForwardingTarget) -> Option<RetainedTargetKey> {
         match target {
-            Target::Station { mid, .. } => Some(TargetKey::Station(*mid)),
-            _ => target.metric().map(|metric| TargetKey::Place(metric.destination)),
+            ForwardingTarget::Station { mid, .. } => Some(RetainedTargetKey::Station(*mid)),
+            _ => target.distance_metric().map(|metric| RetainedTargetKey::Place(metric.destination)),
         }
     }
 
     fn cache_line(self) -> usize {
         match self {
-            TargetKey::Station(mid) => cache_line((mid ^ mid >> 24) as u32),
-            TargetKey::Place(place) => cache_line(position_key(place)),
+            RetainedTargetKey::Station(mid) => cache_line((mid ^ mid >> 24) as u32),
+            RetainedTargetKey::Place(place) => cache_line(position_key(place)),
         }
     }
 }
@@ -109,18 +109,18 @@ pub struct RetainedNextHops {
 impl RetainedNextHops {
     /// Returns the next hop to a target that the router chose at most `hold` ago. The caller checks whether
     /// the station can still be a next hop.
-    pub(crate) fn get(&self, now: Time, target: &Target, hold: Duration) -> Option<Slot> {
-        let towards = TargetKey::key_of_target(target)?;
+    pub(crate) fn get(&self, now: Time, target: &ForwardingTarget, hold: Duration) -> Option<EntrySlot> {
+        let towards = RetainedTargetKey::key_of_target(target)?;
         let held = self.retained_next_hops.get(towards.cache_line()).copied().flatten()?;
         let counts = held.target_key == towards && now.saturating_since(held.chosen_at) < hold;
         counts.then_some(held.next_hop)
     }
 
     /// Stores the next hop to a target; [`Self::get`] returns it later.
-    pub(crate) fn store_next_hop(&mut self, now: Time, target: &Target, next_hop: Slot) {
-        let Some(towards) = TargetKey::key_of_target(target) else { return };
+    pub(crate) fn store_next_hop(&mut self, now: Time, target: &ForwardingTarget, next_hop: EntrySlot) {
+        let Some(towards) = RetainedTargetKey::key_of_target(target) else { return };
         if self.retained_next_hops.is_empty() {
-            self.retained_next_hops = vec![None; CACHE_LINES];
+            self.retained_next_hops = vec![None; CACHE_LINE_COUNT];
         }
         self.retained_next_hops[towards.cache_line()] =
             Some(RetainedNextHop { target_key: towards, next_hop, chosen_at: now });
@@ -132,5 +132,5 @@ fn position_key(place: Position) -> u32 {
 }
 
 fn cache_line(key: u32) -> usize {
-    (key.wrapping_mul(0x9e37_79b9) >> 24) as usize % CACHE_LINES
+    (key.wrapping_mul(0x9e37_79b9) >> 24) as usize % CACHE_LINE_COUNT
 }

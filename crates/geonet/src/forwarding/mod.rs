@@ -21,7 +21,7 @@ use crate::mib::UnknownSender;
 
 /// Decision of annex D for a packet to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AreaDecision {
+pub enum AreaForwardingDecision {
     /// This station is inside the area: use the area forwarding algorithm.
     Area,
     /// This station is outside the area: use the non-area forwarding algorithm.
@@ -41,21 +41,21 @@ pub fn decide_for_area(
     is_source: bool,
     sender: Option<&LongPositionVector>,
     unknown_sender: UnknownSender,
-) -> AreaDecision {
+) -> AreaForwardingDecision {
     if geodesy::is_inside(area, ego) {
-        return AreaDecision::Area;
+        return AreaForwardingDecision::Area;
     }
     if is_source {
-        return AreaDecision::NonArea;
+        return AreaForwardingDecision::NonArea;
     }
     match sender.filter(|pv| pv.accurate) {
         Some(pv) if geodesy::is_inside(area, Position::new(pv.latitude, pv.longitude)) => {
-            AreaDecision::Discard
+            AreaForwardingDecision::Discard
         }
-        Some(_) => AreaDecision::NonArea,
+        Some(_) => AreaForwardingDecision::NonArea,
         None => match unknown_sender {
-            UnknownSender::NonAreaForwarding => AreaDecision::NonArea,
-            UnknownSender::Broadcast => AreaDecision::Broadcast,
+            UnknownSender::NonAreaForwarding => AreaForwardingDecision::NonArea,
+            UnknownSender::Broadcast => AreaForwardingDecision::Broadcast,
         },
     }
 }

@@ -34,7 +34,7 @@
 use carnet_wire::geonet::CommonNextHeader;
 
 use crate::geodesy::{DistanceMetric, LocalPlane, Position};
-use crate::location_table::{LocationTable, Slot};
+use crate::location_table::{EntrySlot, LocationTable};
 use crate::mib::Planarisation;
 use crate::{GeonetDrop, MacAddress};
 
@@ -113,9 +113,13 @@ impl RecoveryHeader {
 ///
 /// The function asks the spatial index for neighbours near the middle of each edge, because such a neighbour
 /// removes the edge from the graph. The stations at both ends of an edge come to the same result.
-pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
+pub fn planar_neighbours(
+    table: &LocationTable,
+    ego: Position,
+    planarisation: Planarisation,
+) -> Vec<EntrySlot> {
     let plane = LocalPlane::new(ego);
-    let stays = |slot: Slot, position: Position| {
+    let stays = |slot: EntrySlot, position: Position| {
         let (east, north) = plane.offset_of(position);
         let middle = DistanceMetric::new(plane.position_at(east / 2.0, north / 2.0));
         let length = middle.squared_distance(ego) + middle.squared_distance(position);
@@ -127,7 +131,7 @@ pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Pl
             Planarisation::RelativeNeighbourhood => {
                 let (to_ego, to_other) = (DistanceMetric::new(ego), DistanceMetric::new(position));
                 let edge = to_ego.squared_distance(position).min(to_other.squared_distance(ego));
-                let nearer = |witness: Slot| {
+                let nearer = |witness: EntrySlot| {
                     witness != slot
                         && table.neighbour_index().position(witness).is_some_and(|place| {
                             to_ego.squared_distance(place) < edge && to_other.squared_distance(place) < edge
@@ -149,7 +153,7 @@ fn has_no_neighbour_around(
     table: &LocationTable,
     middle: &DistanceMetric,
     radius: f64,
-    witness: impl Fn(Slot) -> bool,
+    witness: impl Fn(EntrySlot) -> bool,
 ) -> bool {
     !table.neighbour_index().has_item_within(middle, radius * (1.0 - 1e-9), witness)
 }
@@ -157,7 +161,7 @@ fn has_no_neighbour_around(
 /// Position of a neighbour relative to the destination, in metres.
 #[derive(Debug, Clone, Copy)]
 struct RelativeNeighbour {
-    slot: Slot,
+    slot: EntrySlot,
     mac: MacAddress,
     metres_east: f64,
     metres_north: f64,
@@ -178,7 +182,7 @@ impl<'a> PlanarGraphView<'a> {
     /// station's neighbours in the planar graph.
     pub fn new(
         table: &'a LocationTable,
-        neighbours: &[Slot],
+        neighbours: &[EntrySlot],
         mac: MacAddress,
         ego: Position,
         destination: Position,
@@ -201,7 +205,7 @@ impl<'a> PlanarGraphView<'a> {
         &self,
         ego: Position,
         next_header: CommonNextHeader,
-    ) -> Option<(RecoveryHeader, Slot)> {
+    ) -> Option<(RecoveryHeader, EntrySlot)> {
         let next = self.next_counter_clockwise((-self.own_offset.0, -self.own_offset.1))?;
         let first_edge = (self.mac, next.mac);
         Some((
@@ -226,7 +230,7 @@ impl<'a> PlanarGraphView<'a> {
         &self,
         header: &RecoveryHeader,
         sender: Option<Position>,
-    ) -> Result<(RecoveryHeader, Slot), GeonetDrop> {
+    ) -> Result<(RecoveryHeader, EntrySlot), GeonetDrop> {
         let from = match sender {
             Some(sender) => {
                 let (east, north) = self.plane.offset_of(sender);
@@ -289,7 +293,7 @@ impl<'a> PlanarGraphView<'a> {
     }
 
     /// Returns the link-layer address of a neighbour.
-    pub fn mac_of(&self, slot: Slot) -> MacAddress {
+    pub fn mac_of(&self, slot: EntrySlot) -> MacAddress {
         self.table.entry(slot).mac()
     }
 }

@@ -28,7 +28,7 @@ use carnet_base::Time;
 use carnet_wire::geonet::LongPositionVector;
 
 use crate::geodesy::{DistanceMetric, LocalPlane, Position};
-use crate::location_table::{Entry, LocationTable, Slot};
+use crate::location_table::{EntrySlot, LocationTable, LocationTableEntry};
 
 /// Least distance in metres by which a next hop must be nearer to the destination than this station.
 pub const MIN_PROGRESS_METRES: f64 = 1.0;
@@ -73,7 +73,7 @@ impl NeighbourPredictor {
     }
 
     /// Returns the age of a station's vector, seconds.
-    fn age_seconds(&self, entry: &Entry) -> f64 {
+    fn age_seconds(&self, entry: &LocationTableEntry) -> f64 {
         let heard = self.now.saturating_since(entry.last_received_at());
         let told = self.own_vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
         let told = Duration::from_millis(u64::try_from(told).unwrap_or(0));
@@ -82,7 +82,7 @@ impl NeighbourPredictor {
 
     /// Returns the predicted position of a station in metres east and north of this station, and its
     /// velocity.
-    fn extrapolate(&self, entry: &Entry) -> ((f64, f64), (f64, f64)) {
+    fn extrapolate_offset_and_velocity(&self, entry: &LocationTableEntry) -> ((f64, f64), (f64, f64)) {
         let (east, north) = self.plane.offset_of(entry.position());
         let (v_east, v_north) = velocity(entry.position_vector());
         let age = self.age_seconds(entry);
@@ -91,7 +91,7 @@ impl NeighbourPredictor {
 
     /// Returns whether a station at `offset` metres with this relative velocity stays in range for the
     /// required link lifetime.
-    fn does_link_last(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
+    fn does_link_last_long_enough(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
         let is_near =
             |(east, north): (f64, f64)| east * east + north * north <= self.radio_range * self.radio_range;
         let east = offset.0 + (velocity.0 - self.velocity.0) * self.required_link_lifetime;
@@ -102,21 +102,21 @@ impl NeighbourPredictor {
     }
 
     /// Returns whether a station in the table is in range.
-    pub fn is_in_range(&self, entry: &Entry) -> bool {
-        let (offset, velocity) = self.extrapolate(entry);
-        self.does_link_last(offset, velocity)
+    pub fn is_in_range(&self, entry: &LocationTableEntry) -> bool {
+        let (offset, velocity) = self.extrapolate_offset_and_velocity(entry);
+        self.does_link_last_long_enough(offset, velocity)
     }
 
     /// Returns whether a station at this place is in range.
     pub fn is_position_in_range(&self, place: Position) -> bool {
-        self.does_link_last(self.plane.offset_of(place), (0.0, 0.0))
+        self.does_link_last_long_enough(self.plane.offset_of(place), (0.0, 0.0))
     }
 
     /// Returns whether a station is in range and nearer to a packet's destination than this station.
-    pub fn is_in_range_and_nearer(&self, metric: &DistanceMetric, entry: &Entry) -> bool {
-        let (offset, velocity) = self.extrapolate(entry);
+    pub fn is_in_range_and_nearer(&self, metric: &DistanceMetric, entry: &LocationTableEntry) -> bool {
+        let (offset, velocity) = self.extrapolate_offset_and_velocity(entry);
         let own = metric.squared_distance(self.own_position).sqrt();
-        self.does_link_last(offset, velocity)
+        self.does_link_last_long_enough(offset, velocity)
             && metric.squared_distance(self.plane.position_at(offset.0, offset.1)).sqrt()
                 < own - MIN_PROGRESS_METRES
     }
@@ -127,18 +127,19 @@ impl NeighbourPredictor {
         &self,
         table: &LocationTable,
         metric: &DistanceMetric,
-        accept: impl Fn(&Entry) -> bool,
-    ) -> Option<Slot> {
+        accept: impl Fn(&LocationTableEntry) -> bool,
+    ) -> Option<EntrySlot> {
         let own = metric.squared_distance(self.own_position).sqrt();
-        let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - MIN_PROGRESS_METRES).max(0.0).powi(2), None));
+        let best: Cell<(f64, Option<EntrySlot>)> =
+            Cell::new(((own - MIN_PROGRESS_METRES).max(0.0).powi(2), None));
         // Stop the search at a neighbour that is farther from the destination than this station by more than
         // the radio range. Such a neighbour would have to move by more than this range to come nearer, so it
         // cannot be a next hop.
         let bound = (own + self.radio_range).powi(2);
         table.neighbour_index().nearest_item_where(metric, bound, |slot| {
             let entry = table.entry(slot);
-            let (offset, velocity) = self.extrapolate(entry);
-            if self.does_link_last(offset, velocity) && accept(entry) {
+            let (offset, velocity) = self.extrapolate_offset_and_velocity(entry);
+            if self.does_link_last_long_enough(offset, velocity) && accept(entry) {
                 let place = self.plane.position_at(offset.0, offset.1);
                 let squared = metric.squared_distance(place);
                 if squared < best.get().0 {
@@ -197,9 +198,9 @@ mod tests {
     use crate::Mib;
     use carnet_wire::geonet::{GnAddress, Timestamp};
 
-    const HERE_POSITION: Position = Position::new(488_375_000, 21_008_000);
+    const OWN_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
-    /// Returns the position vector of a station `east` and `north` metres from `HERE_POSITION`, with a speed
+    /// Returns the position vector of a station `east` and `north` metres from `OWN_POSITION`, with a speed
     /// in m/s.
     fn position_vector(
         mid: u64,
@@ -209,7 +210,7 @@ mod tests {
         heading: u16,
         at: u32,
     ) -> LongPositionVector {
-        let place = LocalPlane::new(HERE_POSITION).position_at(east, north);
+        let place = LocalPlane::new(OWN_POSITION).position_at(east, north);
         LongPositionVector {
             address: GnAddress(mid),
             timestamp: Timestamp(at),
@@ -237,7 +238,7 @@ mod tests {
     }
 
     fn chosen_next_hop(table: &LocationTable, at: u32) -> Option<u64> {
-        let metric = DistanceMetric::new(LocalPlane::new(HERE_POSITION).position_at(1000.0, 0.0));
+        let metric = DistanceMetric::new(LocalPlane::new(OWN_POSITION).position_at(1000.0, 0.0));
         let slot = predictor_at(at).next_hop(table, &metric, |_| true)?;
         Some(table.entry(slot).address().0)
     }
@@ -277,20 +278,20 @@ mod tests {
         // The timestamp of a vector is an hour old or a day ahead, but the vector has just arrived.
         let old = position_vector(2, 100.0, 0.0, 50.0, 90, 0);
         let table_of_old = location_table(&[(3_600_000, old)]);
-        let offset = predictor_at(3_600_000).extrapolate(table_of_old.entry(0)).0;
+        let offset = predictor_at(3_600_000).extrapolate_offset_and_velocity(table_of_old.entry(0)).0;
         assert!((offset.0 - 150.0).abs() < 0.1, "{offset:?}");
         let new = position_vector(2, 100.0, 0.0, 50.0, 90, 86_400_000);
         let table_of_new = location_table(&[(1000, new)]);
-        let offset = predictor_at(3000).extrapolate(table_of_new.entry(0)).0;
+        let offset = predictor_at(3000).extrapolate_offset_and_velocity(table_of_new.entry(0)).0;
         assert!((offset.0 - 200.0).abs() < 0.1, "two seconds since it was heard: {offset:?}");
         // The router extrapolates a vector by at most 10 s.
-        let offset = predictor_at(18_000).extrapolate(table_of_new.entry(0)).0;
+        let offset = predictor_at(18_000).extrapolate_offset_and_velocity(table_of_new.entry(0)).0;
         assert!((offset.0 - 600.0).abs() < 0.1, "{offset:?}");
     }
 
     #[test]
     fn predictor_recognises_position_in_radio_range() {
-        let plane = LocalPlane::new(HERE_POSITION);
+        let plane = LocalPlane::new(OWN_POSITION);
         assert!(predictor_at(0).is_position_in_range(plane.position_at(249.0, 0.0)));
         assert!(!predictor_at(0).is_position_in_range(plane.position_at(251.0, 0.0)));
     }

@@ -30,7 +30,7 @@ impl Ipv6Adaptation {
     /// # Errors
     ///
     /// The Neighbor Solicitation is malformed.
-    pub(super) fn answer_locally(
+    pub(super) fn answer_neighbor_discovery_locally(
         &mut self,
         at: usize,
         header: &Header,
@@ -46,7 +46,7 @@ impl Ipv6Adaptation {
                 let solicitation = NeighborSolicitation::parse(message).map_err(|_| Ipv6Drop::Malformed)?;
                 Ok(self.answer_solicitation(at, header, solicitation.target))
             }
-            protocol::HOP_BY_HOP if header.destination.is_multicast() => Ok(is_unneeded_report(packet)),
+            protocol::HOP_BY_HOP if header.destination.is_multicast() => Ok(is_unneeded_mld_report(packet)),
             _ => Ok(false),
         }
     }
@@ -81,7 +81,7 @@ impl Ipv6Adaptation {
 
 /// Returns whether a packet is a listener report that must not be sent. All its groups have at most link
 /// scope, or its source is an old address of the station.
-fn is_unneeded_report(packet: &[u8]) -> bool {
+fn is_unneeded_mld_report(packet: &[u8]) -> bool {
     let Some(Ok((_, MldMessage::Report(records)))) = MldMessage::parse_packet(packet) else { return false };
     let of_the_link =
         |record: GroupRecord<'_>| record.group.is_multicast() && record.group.octets()[1] & 0x0f <= 2;

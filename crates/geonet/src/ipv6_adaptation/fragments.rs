@@ -11,9 +11,9 @@
 //!   question: 0x01                                  answer: 0x02
 //! ```
 //!
-//! In the payload, [`FORMAT_MAGIC`] precedes the fragment. The next header is 0, any (EN 302 636-4-1 9.7.2),
-//! because 3 means whole IPv6 packets. Stations before carnet 0.2 sent fragments without the four octets as
-//! next header 3. This station accepts that form until the release after 0.2.
+//! In the payload, [`FRAGMENT_FORMAT_MAGIC`] precedes the fragment. The next header is 0, any (EN 302 636-4-1
+//! 9.7.2), because 3 means whole IPv6 packets. Stations before carnet 0.2 sent fragments without the four
+//! octets as next header 3. This station accepts that form until the release after 0.2.
 //!
 //! Unlike in RFC 4944, the packet follows without a dispatch octet. The sublayer can fragment packets of up
 //! to 2047 octets.
@@ -54,11 +54,11 @@ pub const MAX_INCOMPLETE_PER_STATION: usize = 4;
 pub const MAX_INCOMPLETE_PACKETS: usize = 64;
 
 /// Number that distinguishes payloads of this format from all other payloads with next header 0.
-pub const FORMAT_MAGIC: [u8; 4] = *b"6frg";
+pub const FRAGMENT_FORMAT_MAGIC: [u8; 4] = *b"6frg";
 /// Type of the payload that asks a station whether it can reassemble fragments.
-const ABILITY_REQUEST: u8 = 0x01;
+const FRAGMENTATION_ABILITY_REQUEST: u8 = 0x01;
 /// Type of the payload by which a station answers that it can reassemble fragments.
-const ABILITY_REPLY: u8 = 0x02;
+const FRAGMENTATION_ABILITY_REPLY: u8 = 0x02;
 /// Highest bits of the first octet of a packet's first fragment (RFC 4944 5.3).
 const FIRST_FRAGMENT_DISPATCH: u8 = 0b1100_0000;
 /// Highest bits of the first octet of each later fragment (RFC 4944 5.3).
@@ -68,24 +68,24 @@ const DISPATCH_MASK: u8 = 0b1111_1000;
 /// shorter.
 const NEXT_FRAGMENT_HEADER_LENGTH: usize = 5;
 /// Unit of fragment offsets, octets.
-const OFFSET_UNIT: usize = 8;
+const FRAGMENT_OFFSET_UNIT: usize = 8;
 
 /// Interval at which the sublayer asks a station whether it can reassemble.
-const ABILITY_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
+const FRAGMENTATION_ABILITY_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
 /// Largest number of questions to a station that does not answer.
-const MAX_ABILITY_REQUESTS: u32 = 4;
+const MAX_FRAGMENTATION_ABILITY_REQUESTS: u32 = 4;
 /// Time for which a station counts as able to reassemble after its answer.
-const ABILITY_LIFETIME: Duration = Duration::from_secs(600);
+const FRAGMENTATION_ABILITY_LIFETIME: Duration = Duration::from_secs(600);
 /// Time for which a station that did not answer counts as unable to reassemble.
-const INABILITY_LIFETIME: Duration = Duration::from_secs(60);
+const FRAGMENTATION_INABILITY_LIFETIME: Duration = Duration::from_secs(60);
 /// Largest number of stations whose ability is stored.
-const MAX_PEERS: usize = 256;
+const MAX_STATIONS_WITH_ABILITY: usize = 256;
 /// Largest number of octets that wait for the answer of one station.
 const MAX_WAITING_OCTETS: usize = 16_384;
 
 /// Ability of a station to reassemble packets.
 #[derive(Debug)]
-enum PeerAbility<T> {
+enum FragmentationAbility<T> {
     /// The sublayer has asked, and the station has not answered yet. The packets to the station wait, each
     /// with its context.
     Asked { questions: u32, next: Time, held: Vec<(T, Vec<u8>)> },
@@ -133,7 +133,7 @@ struct IncompletePacket {
 /// Fragments and reassembles packets. `T` is the context of a host packet that waits.
 #[derive(Debug)]
 pub(super) struct Fragments<T> {
-    ability_by_station: BTreeMap<u64, PeerAbility<T>>,
+    ability_by_station: BTreeMap<u64, FragmentationAbility<T>>,
     incomplete_packets: VecDeque<IncompletePacket>,
     next_datagram_tag: u16,
     /// Payloads to send, with their destinations.
@@ -179,7 +179,7 @@ impl<T> Fragments<T> {
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         let questions = self.ability_by_station.values().filter_map(|peer| match peer {
-            PeerAbility::Asked { next, .. } => Some(*next),
+            FragmentationAbility::Asked { next, .. } => Some(*next),
             _ => None,
         });
         questions.chain(self.incomplete_packets.iter().map(|partial| partial.deadline)).min()
@@ -193,16 +193,16 @@ impl<T> Fragments<T> {
             ..
         } = self;
         for (key, peer) in peers.iter_mut() {
-            let PeerAbility::Asked { questions, next, held } = peer else { continue };
+            let FragmentationAbility::Asked { questions, next, held } = peer else { continue };
             if *next > now {
                 continue;
             }
-            if *questions < MAX_ABILITY_REQUESTS {
-                (*questions, *next) = (*questions + 1, now + ABILITY_REQUEST_INTERVAL);
-                outgoing.push_back((mac_of(*key), vec![ABILITY_REQUEST]));
+            if *questions < MAX_FRAGMENTATION_ABILITY_REQUESTS {
+                (*questions, *next) = (*questions + 1, now + FRAGMENTATION_ABILITY_REQUEST_INTERVAL);
+                outgoing.push_back((mac_of(*key), vec![FRAGMENTATION_ABILITY_REQUEST]));
             } else {
                 refused.append(held);
-                *peer = PeerAbility::Unable { until: now + INABILITY_LIFETIME };
+                *peer = FragmentationAbility::Unable { until: now + FRAGMENTATION_INABILITY_LIFETIME };
             }
         }
         let before = self.incomplete_packets.len();
@@ -219,17 +219,17 @@ impl<T> Fragments<T> {
         with: T,
         packet: &[u8],
     ) -> OversizeOutcome {
-        if packet.len() > MAX_PACKET_OCTETS || room < NEXT_FRAGMENT_HEADER_LENGTH + OFFSET_UNIT {
+        if packet.len() > MAX_PACKET_OCTETS || room < NEXT_FRAGMENT_HEADER_LENGTH + FRAGMENT_OFFSET_UNIT {
             return OversizeOutcome::TooBig;
         }
         let key = mac_key(to);
         match self.ability_by_station.get_mut(&key) {
-            Some(PeerAbility::Able { until }) if *until > now => {
+            Some(FragmentationAbility::Able { until }) if *until > now => {
                 self.queue_fragments(to, room, packet);
                 OversizeOutcome::Taken
             }
-            Some(PeerAbility::Unable { until }) if *until > now => OversizeOutcome::TooBig,
-            Some(PeerAbility::Asked { held, .. }) => {
+            Some(FragmentationAbility::Unable { until }) if *until > now => OversizeOutcome::TooBig,
+            Some(FragmentationAbility::Asked { held, .. }) => {
                 if held.iter().map(|(_, packet)| packet.len()).sum::<usize>() + packet.len()
                     > MAX_WAITING_OCTETS
                 {
@@ -240,17 +240,21 @@ impl<T> Fragments<T> {
             }
             _ => {
                 if !self.ability_by_station.contains_key(&key)
-                    && self.ability_by_station.len() >= MAX_PEERS
-                    && !self.make_room_for_ability(now)
+                    && self.ability_by_station.len() >= MAX_STATIONS_WITH_ABILITY
+                    && !self.make_room_for_fragmentation_ability(now)
                 {
                     return OversizeOutcome::TooBig;
                 }
                 let held = vec![(with, packet.to_vec())];
                 self.ability_by_station.insert(
                     key,
-                    PeerAbility::Asked { questions: 1, next: now + ABILITY_REQUEST_INTERVAL, held },
+                    FragmentationAbility::Asked {
+                        questions: 1,
+                        next: now + FRAGMENTATION_ABILITY_REQUEST_INTERVAL,
+                        held,
+                    },
                 );
-                self.outgoing_payloads.push_back((to, vec![ABILITY_REQUEST]));
+                self.outgoing_payloads.push_back((to, vec![FRAGMENTATION_ABILITY_REQUEST]));
                 OversizeOutcome::Taken
             }
         }
@@ -258,30 +262,32 @@ impl<T> Fragments<T> {
 
     /// Handles a station whose position has become unknown. Before the next large packet, the sublayer asks
     /// the station again whether it can reassemble.
-    pub(super) fn forget_ability(&mut self, station: MacAddress) {
+    pub(super) fn remove_fragmentation_ability(&mut self, station: MacAddress) {
         let key = mac_key(station);
-        if matches!(self.ability_by_station.get(&key), Some(PeerAbility::Able { .. })) {
+        if matches!(self.ability_by_station.get(&key), Some(FragmentationAbility::Able { .. })) {
             self.ability_by_station.remove(&key);
         }
     }
 
     /// Makes room for the stored ability of one more station. Returns false if all stored abilities are still
     /// needed.
-    fn make_room_for_ability(&mut self, now: Time) -> bool {
+    fn make_room_for_fragmentation_ability(&mut self, now: Time) -> bool {
         self.ability_by_station.retain(|_, peer| match peer {
-            PeerAbility::Asked { .. } => true,
-            PeerAbility::Able { until } | PeerAbility::Unable { until } => *until > now,
+            FragmentationAbility::Asked { .. } => true,
+            FragmentationAbility::Able { until } | FragmentationAbility::Unable { until } => *until > now,
         });
-        if self.ability_by_station.len() >= MAX_PEERS {
+        if self.ability_by_station.len() >= MAX_STATIONS_WITH_ABILITY {
             // Remove a station that did not answer. The only loss is that the sublayer asks this station
             // again.
-            let silent =
-                self.ability_by_station.iter().find(|(_, peer)| matches!(peer, PeerAbility::Unable { .. }));
+            let silent = self
+                .ability_by_station
+                .iter()
+                .find(|(_, peer)| matches!(peer, FragmentationAbility::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
                 self.ability_by_station.remove(&key);
             }
         }
-        self.ability_by_station.len() < MAX_PEERS
+        self.ability_by_station.len() < MAX_STATIONS_WITH_ABILITY
     }
 
     fn queue_fragments(&mut self, to: MacAddress, room: usize, packet: &[u8]) {
@@ -289,13 +295,13 @@ impl<T> Fragments<T> {
         self.next_datagram_tag = self.next_datagram_tag.wrapping_add(1);
         let size = (packet.len() as u16).to_be_bytes();
         let tag = self.next_datagram_tag.to_be_bytes();
-        let piece = (room - NEXT_FRAGMENT_HEADER_LENGTH) / OFFSET_UNIT * OFFSET_UNIT;
+        let piece = (room - NEXT_FRAGMENT_HEADER_LENGTH) / FRAGMENT_OFFSET_UNIT * FRAGMENT_OFFSET_UNIT;
         for (number, octets) in packet.chunks(piece).enumerate() {
             let kind = if number == 0 { FIRST_FRAGMENT_DISPATCH } else { NEXT_FRAGMENT_DISPATCH };
             let mut payload = Vec::with_capacity(NEXT_FRAGMENT_HEADER_LENGTH + octets.len());
             payload.extend([kind | size[0], size[1], tag[0], tag[1]]);
             if number > 0 {
-                payload.push((number * piece / OFFSET_UNIT) as u8);
+                payload.push((number * piece / FRAGMENT_OFFSET_UNIT) as u8);
             }
             payload.extend_from_slice(octets);
             self.outgoing_payloads.push_back((to, payload));
@@ -312,14 +318,14 @@ impl<T> Fragments<T> {
         payload: &[u8],
     ) -> PayloadOutcome {
         match payload {
-            [ABILITY_REQUEST, ..] => {
-                self.outgoing_payloads.push_back((source, vec![ABILITY_REPLY]));
+            [FRAGMENTATION_ABILITY_REQUEST, ..] => {
+                self.outgoing_payloads.push_back((source, vec![FRAGMENTATION_ABILITY_REPLY]));
                 // A station that asks whether this station can reassemble can itself reassemble.
-                self.record_ability(now, source, room);
+                self.record_fragmentation_ability(now, source, room);
                 PayloadOutcome::Taken
             }
-            [ABILITY_REPLY, ..] => {
-                self.record_ability(now, source, room);
+            [FRAGMENTATION_ABILITY_REPLY, ..] => {
+                self.record_fragmentation_ability(now, source, room);
                 PayloadOutcome::Taken
             }
             [kind, size, high, low, rest @ ..]
@@ -340,10 +346,13 @@ impl<T> Fragments<T> {
 
     /// Stores that a station can reassemble. Ignores an answer to no question, because its entry would take
     /// the room of another station.
-    fn record_ability(&mut self, now: Time, station: MacAddress, room: usize) {
+    fn record_fragmentation_ability(&mut self, now: Time, station: MacAddress, room: usize) {
         let Some(peer) = self.ability_by_station.get_mut(&mac_key(station)) else { return };
-        let before = std::mem::replace(peer, PeerAbility::Able { until: now + ABILITY_LIFETIME });
-        if let PeerAbility::Asked { held, .. } = before {
+        let before = std::mem::replace(
+            peer,
+            FragmentationAbility::Able { until: now + FRAGMENTATION_ABILITY_LIFETIME },
+        );
+        if let FragmentationAbility::Asked { held, .. } = before {
             for (_, packet) in held {
                 self.queue_fragments(station, room, &packet);
             }
@@ -358,9 +367,12 @@ impl<T> Fragments<T> {
         offset: usize,
         octets: &[u8],
     ) -> PayloadOutcome {
-        let (begin, end) = (offset * OFFSET_UNIT, offset * OFFSET_UNIT + octets.len());
+        let (begin, end) = (offset * FRAGMENT_OFFSET_UNIT, offset * FRAGMENT_OFFSET_UNIT + octets.len());
         // Each fragment but the last one must consist of whole 8-octet units.
-        if octets.is_empty() || end > size || (end < size && !octets.len().is_multiple_of(OFFSET_UNIT)) {
+        if octets.is_empty()
+            || end > size
+            || (end < size && !octets.len().is_multiple_of(FRAGMENT_OFFSET_UNIT))
+        {
             return PayloadOutcome::Malformed;
         }
         let at = self
@@ -368,19 +380,19 @@ impl<T> Fragments<T> {
             .iter()
             .position(|partial| (partial.source, partial.datagram_tag) == (source, tag));
         let at = at.unwrap_or_else(|| {
-            self.make_room_for_packet(source);
+            self.make_room_for_incomplete_packet(source);
             self.incomplete_packets.push_back(IncompletePacket {
                 source,
                 datagram_tag: tag,
                 octets: vec![0; size],
                 received_units: [0; 4],
-                missing_units: size.div_ceil(OFFSET_UNIT),
+                missing_units: size.div_ceil(FRAGMENT_OFFSET_UNIT),
                 deadline: now + REASSEMBLY_TIMEOUT,
             });
             self.incomplete_packets.len() - 1
         });
         let Some(partial) = self.incomplete_packets.get_mut(at) else { return PayloadOutcome::Malformed };
-        let units = offset..offset + octets.len().div_ceil(OFFSET_UNIT);
+        let units = offset..offset + octets.len().div_ceil(FRAGMENT_OFFSET_UNIT);
         let is_there = |unit: usize| partial.received_units[unit / 64 % 4] >> (unit % 64) & 1 != 0;
         let fits = partial.octets.len() == size && !units.clone().any(is_there);
         let Some(place) = partial.octets.get_mut(begin..end).filter(|_| fits) else {
@@ -403,7 +415,7 @@ impl<T> Fragments<T> {
     }
 
     /// Makes room for one more incomplete packet of a station.
-    fn make_room_for_packet(&mut self, source: u64) {
+    fn make_room_for_incomplete_packet(&mut self, source: u64) {
         let own = self.incomplete_packets.iter().filter(|partial| partial.source == source).count();
         let oldest = if own >= MAX_INCOMPLETE_PER_STATION {
             self.incomplete_packets.iter().position(|partial| partial.source == source)
@@ -430,7 +442,7 @@ mod tests {
 
     const A: MacAddress = [2, 0, 0, 0, 0, 1];
     const B: MacAddress = [2, 0, 0, 0, 0, 2];
-    const NOW: Time = Time::from_secs(100);
+    const TEST_TIME: Time = Time::from_secs(100);
     const PAYLOAD_ROOM: usize = 500;
 
     fn packet(length: usize) -> Vec<u8> {
@@ -443,15 +455,18 @@ mod tests {
 
     /// Passes payloads of station A to `to`, and returns the results.
     fn receive_all(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<PayloadOutcome> {
-        payloads.iter().map(|payload| to.receive_payload(NOW, A, PAYLOAD_ROOM, payload)).collect()
+        payloads.iter().map(|payload| to.receive_payload(TEST_TIME, A, PAYLOAD_ROOM, payload)).collect()
     }
 
     /// Returns a sender that already knows that station B can reassemble.
     fn sender_knowing_ability() -> Fragments<()> {
         let mut sender = Fragments::default();
-        assert_eq!(sender.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
-        assert_eq!(take_payloads(&mut sender), [[ABILITY_REQUEST]]);
-        assert_eq!(sender.receive_payload(NOW, B, PAYLOAD_ROOM, &[ABILITY_REPLY]), PayloadOutcome::Taken);
+        assert_eq!(sender.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
+        assert_eq!(take_payloads(&mut sender), [[FRAGMENTATION_ABILITY_REQUEST]]);
+        assert_eq!(
+            sender.receive_payload(TEST_TIME, B, PAYLOAD_ROOM, &[FRAGMENTATION_ABILITY_REPLY]),
+            PayloadOutcome::Taken
+        );
         assert_eq!(take_payloads(&mut sender).len(), 2, "the packet that waited");
         sender
     }
@@ -461,7 +476,7 @@ mod tests {
         let (mut from, mut to) = (sender_knowing_ability(), Fragments::default());
         for length in [501, 502, 988, 989, 1500, 2047] {
             let whole = packet(length);
-            assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &whole), OversizeOutcome::Taken);
+            assert_eq!(from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &whole), OversizeOutcome::Taken);
             let mut pieces = take_payloads(&mut from);
             assert!(pieces.iter().all(|piece| piece.len() <= PAYLOAD_ROOM), "{length}");
             assert_eq!(pieces.len(), length.div_ceil((PAYLOAD_ROOM - 5) / 8 * 8), "{length}");
@@ -471,13 +486,13 @@ mod tests {
             assert!(heard.iter().all(|heard| *heard == PayloadOutcome::Taken), "{length}");
         }
         assert_eq!((from.fragmented_packets, to.reassembled_packets, to.abandoned_packets), (7, 6, 0));
-        assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(2048)), OversizeOutcome::TooBig);
+        assert_eq!(from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(2048)), OversizeOutcome::TooBig);
     }
 
     #[test]
     fn fragment_header_has_the_format_of_rfc_4944() {
         let mut from = sender_knowing_ability();
-        from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(1000));
+        from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(1000));
         let pieces = take_payloads(&mut from);
         // The packet length 1000 is 0x3e8. The second fragment begins at 488 = 61 * 8 octets.
         assert_eq!(pieces[0][..5], [0xc3, 0xe8, 0, 2, 0x60]);
@@ -488,8 +503,8 @@ mod tests {
     #[test]
     fn station_without_answer_gets_no_fragments_and_is_asked_again_later() {
         let mut from = Fragments::default();
-        from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600));
-        let mut now = NOW;
+        from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(600));
+        let mut now = TEST_TIME;
         let mut questions = 1;
         take_payloads(&mut from);
         while let Some(due) = from.poll_timeout() {
@@ -497,31 +512,36 @@ mod tests {
             from.handle_timeout(now);
             questions += take_payloads(&mut from).len();
         }
-        assert_eq!((questions, now), (4, NOW + Duration::from_secs(1)));
+        assert_eq!((questions, now), (4, TEST_TIME + Duration::from_secs(1)));
         assert_eq!(from.take_refused_packets(), [((), packet(600))]);
         assert_eq!(from.send_packet(now, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::TooBig);
         assert_eq!(
-            from.send_packet(now + INABILITY_LIFETIME, B, PAYLOAD_ROOM, (), &packet(600)),
+            from.send_packet(now + FRAGMENTATION_INABILITY_LIFETIME, B, PAYLOAD_ROOM, (), &packet(600)),
             OversizeOutcome::Taken
         );
         // The sublayer accepts a late answer, and ignores an unsolicited one.
-        from.receive_payload(now + INABILITY_LIFETIME, B, PAYLOAD_ROOM, &[ABILITY_REPLY]);
+        from.receive_payload(
+            now + FRAGMENTATION_INABILITY_LIFETIME,
+            B,
+            PAYLOAD_ROOM,
+            &[FRAGMENTATION_ABILITY_REPLY],
+        );
         assert_eq!(take_payloads(&mut from).len(), 3);
-        from.receive_payload(now, A, PAYLOAD_ROOM, &[ABILITY_REPLY]);
+        from.receive_payload(now, A, PAYLOAD_ROOM, &[FRAGMENTATION_ABILITY_REPLY]);
         assert!(!from.ability_by_station.contains_key(&mac_key(A)));
     }
 
     #[test]
     fn returning_station_is_asked_again_before_fragments_are_sent() {
         let mut from = sender_knowing_ability();
-        from.forget_ability(B);
-        assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
-        assert_eq!(take_payloads(&mut from), [[ABILITY_REQUEST]]);
+        from.remove_fragmentation_ability(B);
+        assert_eq!(from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
+        assert_eq!(take_payloads(&mut from), [[FRAGMENTATION_ABILITY_REQUEST]]);
         // If the position of the station becomes unknown, packets that wait for its answer continue to wait.
-        from.forget_ability(B);
-        assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(700)), OversizeOutcome::Taken);
+        from.remove_fragmentation_ability(B);
+        assert_eq!(from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(700)), OversizeOutcome::Taken);
         assert_eq!(take_payloads(&mut from).len(), 0);
-        from.receive_payload(NOW, B, PAYLOAD_ROOM, &[ABILITY_REPLY]);
+        from.receive_payload(TEST_TIME, B, PAYLOAD_ROOM, &[FRAGMENTATION_ABILITY_REPLY]);
         assert_eq!(take_payloads(&mut from).len(), 4);
     }
 
@@ -529,15 +549,17 @@ mod tests {
     fn waiting_packets_and_known_stations_are_bounded() {
         let mut from = Fragments::default();
         let taken = (0..100)
-            .filter(|_| from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(2000)) == OversizeOutcome::Taken)
+            .filter(|_| {
+                from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(2000)) == OversizeOutcome::Taken
+            })
             .count();
         assert_eq!(taken, MAX_WAITING_OCTETS / 2000);
         for number in 0..2000u16 {
             let [high, low] = number.to_be_bytes();
-            from.send_packet(NOW, [4, 0, 0, 0, high, low], PAYLOAD_ROOM, (), &packet(600));
+            from.send_packet(TEST_TIME, [4, 0, 0, 0, high, low], PAYLOAD_ROOM, (), &packet(600));
         }
-        assert_eq!(from.ability_by_station.len(), MAX_PEERS);
-        from.handle_timeout(NOW + ABILITY_REQUEST_INTERVAL);
+        assert_eq!(from.ability_by_station.len(), MAX_STATIONS_WITH_ABILITY);
+        from.handle_timeout(TEST_TIME + FRAGMENTATION_ABILITY_REQUEST_INTERVAL);
         // A flood of first fragments from one station replaces only packets of that station.
         let mut to: Fragments<()> = Fragments::default();
         let begin = |tag: u16| {
@@ -545,24 +567,24 @@ mod tests {
             [&[0xc5, 0xdc, high, low][..], &[7; 8]].concat()
         };
         for tag in 0..1000 {
-            assert_eq!(to.receive_payload(NOW, A, PAYLOAD_ROOM, &begin(tag)), PayloadOutcome::Taken);
+            assert_eq!(to.receive_payload(TEST_TIME, A, PAYLOAD_ROOM, &begin(tag)), PayloadOutcome::Taken);
         }
         assert_eq!(
             (to.incomplete_packets.len(), to.abandoned_packets),
             (MAX_INCOMPLETE_PER_STATION, 1000 - MAX_INCOMPLETE_PER_STATION as u64)
         );
         for station in 0..200 {
-            to.receive_payload(NOW, [6, 0, 0, 0, 0, station], PAYLOAD_ROOM, &begin(1));
+            to.receive_payload(TEST_TIME, [6, 0, 0, 0, 0, station], PAYLOAD_ROOM, &begin(1));
         }
         assert_eq!(to.incomplete_packets.len(), MAX_INCOMPLETE_PACKETS);
-        to.handle_timeout(NOW + REASSEMBLY_TIMEOUT);
+        to.handle_timeout(TEST_TIME + REASSEMBLY_TIMEOUT);
         assert!(to.incomplete_packets.is_empty() && to.poll_timeout().is_none());
     }
 
     #[test]
     fn contradicting_fragments_discard_their_packet() {
         let mut from = sender_knowing_ability();
-        from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(1000));
+        from.send_packet(TEST_TIME, B, PAYLOAD_ROOM, (), &packet(1000));
         let pieces = take_payloads(&mut from);
         let mut to = Fragments::default();
         assert_eq!(

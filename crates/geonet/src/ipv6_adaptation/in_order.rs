@@ -19,7 +19,7 @@ use std::time::Duration;
 use carnet_base::Time;
 
 /// Largest number of sources whose packets the buffer orders.
-const MAX_SOURCES: usize = 256;
+const MAX_BUFFERED_SOURCES: usize = 256;
 /// Largest number of waiting packets of one source.
 const MAX_WAITING_PACKETS: usize = 128;
 /// Shortest hold time: the resolution of the timers.
@@ -42,7 +42,7 @@ pub enum ReorderRule {
 impl ReorderRule {
     /// Returns whether a packet that came over `hops` hops must wait, after a packet that came over `before`
     /// hops.
-    pub(super) fn must_wait(self, before: u8, hops: u8) -> bool {
+    pub(super) fn must_packet_wait(self, before: u8, hops: u8) -> bool {
         match self {
             ReorderRule::Shorter => hops < before,
             ReorderRule::Changed => hops != before,
@@ -111,7 +111,7 @@ impl<T> ReorderingBuffer<T> {
         let rule = self.rule;
         let Some(known) = self.sources.get_mut(&source) else {
             self.make_room_for_source();
-            if self.sources.len() >= MAX_SOURCES {
+            if self.sources.len() >= MAX_BUFFERED_SOURCES {
                 // Every source in the table has waiting packets, so the table has no room for another source:
                 // deliver the packet at once.
                 out(item);
@@ -145,12 +145,12 @@ impl<T> ReorderingBuffer<T> {
                 out(item);
             }
             1 => {
-                known.learn_lateness(now);
+                known.update_lateness_average(now);
                 (known.latest_delivered_sequence, known.hop_count) = (sequence, hops);
                 out(item);
                 known.release_packets(None, out);
             }
-            _ if known.waiting_packets.is_empty() && !rule.must_wait(known.hop_count, hops) => {
+            _ if known.waiting_packets.is_empty() && !rule.must_packet_wait(known.hop_count, hops) => {
                 (known.latest_delivered_sequence, known.hop_count) = (sequence, hops);
                 out(item);
             }
@@ -158,7 +158,7 @@ impl<T> ReorderingBuffer<T> {
                 let before = |waiting: &BufferedPacket<T>| sequence_distance(waiting.sequence, sequence) < 0;
                 let at = known.waiting_packets.partition_point(before);
                 if at == 0 && !known.waiting_packets.is_empty() {
-                    known.learn_lateness(now);
+                    known.update_lateness_average(now);
                 }
                 known
                     .waiting_packets
@@ -195,7 +195,7 @@ impl<T> ReorderingBuffer<T> {
     /// If the table is full, removes the source that has been silent for the longest time and has no waiting
     /// packets.
     fn make_room_for_source(&mut self) {
-        if self.sources.len() < MAX_SOURCES {
+        if self.sources.len() < MAX_BUFFERED_SOURCES {
             return;
         }
         let idle = self.sources.iter().filter(|(_, source)| source.waiting_packets.is_empty());
@@ -220,7 +220,7 @@ impl<T> SourceBuffer<T> {
 
     /// Updates SRTT and VAR of the lateness when a missing packet arrives. Its lateness is the time that the
     /// first waiting packet has waited.
-    fn learn_lateness(&mut self, now: Time) {
+    fn update_lateness_average(&mut self, now: Time) {
         let Some(since) = self.waiting_packets.iter().map(|waiting| waiting.arrived_at).min() else { return };
         let late = now.saturating_since(since);
         // The formulas and weights are those of RFC 6298 2.
@@ -371,7 +371,7 @@ mod tests {
         for source in 0..10_000 {
             order.push(time_at_ms(2), source, 1, 1, 1, &mut |_| {});
         }
-        assert!(order.sources.len() <= MAX_SOURCES && order.sources.contains_key(&9999));
+        assert!(order.sources.len() <= MAX_BUFFERED_SOURCES && order.sources.contains_key(&9999));
         let mut rest = 0;
         order.clear(&mut |_| rest += 1);
         assert!(rest > 0 && order.poll_timeout().is_none());

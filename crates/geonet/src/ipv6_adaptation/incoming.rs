@@ -7,9 +7,9 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement};
 
 use super::addresses::{self, ALL_NODES_MAC};
-use super::links::{Link, LinkId, LinkKind};
+use super::links::{Ipv6Link, LinkId, LinkKind};
 use super::outgoing::check_addresses;
-use super::{Ipv6Adaptation, Ipv6Drop, MAX_ROUTERS, numbered_name};
+use super::{Ipv6Adaptation, Ipv6Drop, MAX_ROUTERS, numbered_interface_name};
 use crate::MacAddress;
 use crate::geodesy::Position;
 use crate::io::Delivery;
@@ -181,8 +181,11 @@ impl Ipv6Adaptation {
         if learnt >= self.learnt_links {
             return None;
         }
-        let mut link =
-            Link::new(LinkId(self.next_link_id), self.free_interface_name()?, LinkKind::Geographic(area));
+        let mut link = Ipv6Link::new(
+            LinkId(self.next_link_id),
+            self.unused_interface_name()?,
+            LinkKind::Geographic(area),
+        );
         link.is_learnt = true;
         link.learn_prefixes(now, advertisement);
         link.next_expiry()?;
@@ -198,9 +201,9 @@ impl Ipv6Adaptation {
 
     /// Returns the name of the topological interface with a number appended, which no link has yet; `None`
     /// without a link.
-    fn free_interface_name(&self) -> Option<String> {
+    fn unused_interface_name(&self) -> Option<String> {
         let base = &self.links.first()?.name;
-        let mut names = (1..=self.links.len()).map(|number| numbered_name(base, number));
+        let mut names = (1..=self.links.len()).map(|number| numbered_interface_name(base, number));
         names.find(|name| !self.links.iter().any(|link| link.name == *name))
     }
 
@@ -212,22 +215,22 @@ impl Ipv6Adaptation {
         if self.links.len() == 1 || to == addresses::link_local_address(self.address.mid()) {
             return 0;
         }
-        let subnet = |link: &Link| !to.is_unicast_link_local() && link.is_on_link(to);
+        let subnet = |link: &Ipv6Link| !to.is_unicast_link_local() && link.is_on_link(to);
         if let Some(at) =
             self.only_link_where(|link| link.has_address(to)).or_else(|| self.only_link_where(subnet))
         {
             return at;
         }
         let source = Position::new(delivery.source.latitude, delivery.source.longitude);
-        let around = |link: &Link| link.is_around(source);
-        let on_link = |link: &Link| around(link) && link.is_on_link(header.source);
+        let around = |link: &Ipv6Link| link.is_around(source);
+        let on_link = |link: &Ipv6Link| around(link) && link.is_on_link(header.source);
         self.only_link_where(around)
             .or_else(|| self.longest_lived_link_where(on_link))
             .unwrap_or_else(|| self.link_for_other_areas())
     }
 
     /// Returns the only link for which `test` holds; `None` if none or several do.
-    fn only_link_where(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
+    fn only_link_where(&self, test: impl Fn(&Ipv6Link) -> bool) -> Option<usize> {
         let mut found = self.links.iter().enumerate().filter(|(_, link)| test(link)).map(|(at, _)| at);
         let first = found.next()?;
         found.next().is_none().then_some(first)
@@ -235,7 +238,7 @@ impl Ipv6Adaptation {
 
     /// Returns the link with the longest lifetime for which `test` holds, and the first of links with equal
     /// lifetimes. Returns `None` if `test` holds for no link.
-    fn longest_lived_link_where(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
+    fn longest_lived_link_where(&self, test: impl Fn(&Ipv6Link) -> bool) -> Option<usize> {
         let found = self.links.iter().enumerate().rev().filter(|(_, link)| test(link));
         found.max_by_key(|(_, link)| link.ends_at()).map(|(at, _)| at)
     }

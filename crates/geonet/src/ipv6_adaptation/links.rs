@@ -49,7 +49,7 @@ pub struct VirtualLink {
 
 /// A virtual link.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Ipv6Link {
     pub id: LinkId,
     pub name: String,
     pub kind: LinkKind,
@@ -60,9 +60,9 @@ pub(super) struct Link {
     addresses: Vec<(Ipv6Addr, u8)>,
 }
 
-impl Link {
-    pub fn new(id: LinkId, name: String, kind: LinkKind) -> Link {
-        Link { id, name, kind, is_learnt: false, prefixes: Vec::new(), addresses: Vec::new() }
+impl Ipv6Link {
+    pub fn new(id: LinkId, name: String, kind: LinkKind) -> Ipv6Link {
+        Ipv6Link { id, name, kind, is_learnt: false, prefixes: Vec::new(), addresses: Vec::new() }
     }
 
     pub fn area(&self) -> Option<&GeoArea> {

@@ -71,7 +71,7 @@ pub use addresses::Prefix;
 pub use drop_reason::Ipv6Drop;
 use fragments::Fragments;
 pub use incoming::HostDelivery;
-use links::Link;
+use links::Ipv6Link;
 pub use links::{LinkId, LinkKind, VirtualLink};
 pub use outgoing::HostFrame;
 
@@ -91,7 +91,7 @@ const LINK_CREATION_INTERVAL: Duration = Duration::from_secs(2);
 /// ECN field in the second octet of an IPv6 packet; both bits set mean CE.
 const ECN_MASK: u8 = 0x30;
 /// Largest length of an interface name, octets.
-const MAX_NAME_LENGTH: usize = 15;
+const MAX_INTERFACE_NAME_LENGTH: usize = 15;
 
 /// Returns MTU_GN6 of EN 302 636-6-1: the largest IPv6 packet in octets, at least the minimum MTU of IPv6.
 ///
@@ -165,7 +165,7 @@ impl Ipv6Config {
             // A configured interface may already have a numbered name, so try one more number for each
             // configured name.
             let numbers = 1..=names.len() + self.learnt_links;
-            names.extend(numbers.map(|number| numbered_name(&self.interface, number)));
+            names.extend(numbers.map(|number| numbered_interface_name(&self.interface, number)));
         }
         names
     }
@@ -182,9 +182,9 @@ pub enum ReorderHold {
 }
 
 /// Returns `base` with a number appended, shortened to the maximum length of an interface name.
-fn numbered_name(base: &str, number: usize) -> String {
+fn numbered_interface_name(base: &str, number: usize) -> String {
     let suffix = format!("-{number}");
-    let room = MAX_NAME_LENGTH.saturating_sub(suffix.len());
+    let room = MAX_INTERFACE_NAME_LENGTH.saturating_sub(suffix.len());
     base.chars().take(room).collect::<String>() + &suffix
 }
 
@@ -230,9 +230,9 @@ pub struct Counters {
     pub received_packets: u64,
     /// Number of host packets that did not need the radio: solicitations that the sublayer answered, and
     /// listener reports that no station needs.
-    pub locally_answered: u64,
+    pub locally_answered_packets: u64,
     /// Number of host packets marked as Congestion Experienced.
-    pub marked_packets: u64,
+    pub congestion_marked_packets: u64,
     /// Number of host packets that the sublayer fragmented.
     pub fragmented_packets: u64,
     /// Number of packets of other stations that the sublayer reassembled.
@@ -264,7 +264,7 @@ pub struct Ipv6Adaptation {
     operator_groups: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
     /// Virtual links; the first one is the topological link.
-    links: Vec<Link>,
+    links: Vec<Ipv6Link>,
     next_link_id: u32,
     /// Stations that sent Router Advertisements; the most recent one is the last.
     routers: VecDeque<MacAddress>,
@@ -300,8 +300,8 @@ impl Ipv6Adaptation {
             counters: Counters {
                 sent_packets: 0,
                 received_packets: 0,
-                locally_answered: 0,
-                marked_packets: 0,
+                locally_answered_packets: 0,
+                congestion_marked_packets: 0,
                 fragmented_packets: 0,
                 reassembled_packets: 0,
                 abandoned_packets: 0,
@@ -355,7 +355,7 @@ impl Ipv6Adaptation {
     }
 
     /// Returns whether the sublayer may mark packets.
-    pub fn may_mark(&self) -> bool {
+    pub fn may_mark_congestion(&self) -> bool {
         self.congestion_mark.is_some()
     }
 
@@ -371,7 +371,7 @@ impl Ipv6Adaptation {
         if second & ECN_MASK == 0 || second & ECN_MASK == ECN_MASK {
             return None;
         }
-        self.counters.marked_packets += 1;
+        self.counters.congestion_marked_packets += 1;
         let mut marked = packet.to_vec();
         marked[1] |= ECN_MASK;
         Some(marked)
@@ -408,7 +408,7 @@ impl Ipv6Adaptation {
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let expiries = self.links.iter().filter_map(Link::next_expiry).filter(|due| *due < Time::MAX);
+        let expiries = self.links.iter().filter_map(Ipv6Link::next_expiry).filter(|due| *due < Time::MAX);
         expiries.chain(self.fragments.as_ref().and_then(Fragments::poll_timeout)).min()
     }
 
@@ -478,12 +478,12 @@ impl Ipv6Adaptation {
     }
 
     /// Returns whether the configuration has an area for a group.
-    pub fn is_configured(&self, group: Ipv6Addr) -> bool {
+    pub fn is_configured_group(&self, group: Ipv6Addr) -> bool {
         self.configured_groups.contains_key(&group)
     }
 
     /// Returns whether a group has an area: one of its own, or the area of its prefix.
-    pub fn is_mapped(&self, group: Ipv6Addr) -> bool {
+    pub fn has_area_mapping(&self, group: Ipv6Addr) -> bool {
         self.has_group(group) || self.area_of_group(group).is_some()
     }
 
@@ -496,7 +496,7 @@ impl Ipv6Adaptation {
     fn add_link(&mut self, name: String, kind: LinkKind) -> usize {
         let id = LinkId(self.next_link_id);
         self.next_link_id = self.next_link_id.wrapping_add(1);
-        self.links.push(Link::new(id, name, kind));
+        self.links.push(Ipv6Link::new(id, name, kind));
         self.links.len() - 1
     }
 

@@ -8,8 +8,8 @@ use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 
 use super::addresses::{self, ANYCAST_MAC};
-use super::fragments::{FORMAT_MAGIC, Fragments, OversizeOutcome, PayloadOutcome};
-use super::links::{Link, LinkKind};
+use super::fragments::{FRAGMENT_FORMAT_MAGIC, Fragments, OversizeOutcome, PayloadOutcome};
+use super::links::{Ipv6Link, LinkKind};
 use super::{Ipv6Adaptation, Ipv6Drop, LinkId, Output};
 use crate::MacAddress;
 use crate::io::{Delivery, Request, Transport};
@@ -56,7 +56,7 @@ impl Ipv6Adaptation {
         let result = self.outcome_of_host_frame(now, link, frame);
         match result {
             Ok(HostFrameOutcome::Request(_)) => self.counters.sent_packets += 1,
-            Ok(HostFrameOutcome::Settled) => self.counters.locally_answered += 1,
+            Ok(HostFrameOutcome::Settled) => self.counters.locally_answered_packets += 1,
             // Do not count the packet as sent here: `poll_fragment` counts it when its fragments leave.
             Ok(HostFrameOutcome::Cut) => {}
             Err(reason) => self.count_drop(reason),
@@ -112,11 +112,11 @@ impl Ipv6Adaptation {
         let packet = frame.payload.get(..HEADER_LEN + payload.len()).ok_or(Ipv6Drop::Malformed)?;
         check_addresses(&header)?;
         let too_big = packet.len() > self.mtu as usize;
-        if !too_big && self.answer_locally(at, &header, packet)? {
+        if !too_big && self.answer_neighbor_discovery_locally(at, &header, packet)? {
             return Ok(HostFrameOutcome::Settled);
         }
         let transport = self.transport_for(at, frame.destination, header.destination)?;
-        let room = self.max_payload_octets.saturating_sub(FORMAT_MAGIC.len());
+        let room = self.max_payload_octets.saturating_sub(FRAGMENT_FORMAT_MAGIC.len());
         if packet.len() > self.mtu() as usize
             && let (Some(fragments), Transport::GeoUnicast(station)) = (&mut self.fragments, transport)
             && fragments.send_packet(now, station.mid(), room, link, packet) == OversizeOutcome::Taken
@@ -134,7 +134,7 @@ impl Ipv6Adaptation {
     /// Handles a destination station whose position is unknown.
     pub fn handle_unknown_position(&mut self, station: MacAddress) {
         if let Some(fragments) = &mut self.fragments {
-            fragments.forget_ability(station);
+            fragments.remove_fragmentation_ability(station);
         }
     }
 
@@ -143,7 +143,7 @@ impl Ipv6Adaptation {
         let fragments = self.fragments.as_mut()?;
         let next = fragments
             .poll_payload()
-            .map(|(station, payload)| (station, [&FORMAT_MAGIC[..], &payload].concat()));
+            .map(|(station, payload)| (station, [&FRAGMENT_FORMAT_MAGIC[..], &payload].concat()));
         self.counters.sent_packets += fragments.fragmented_packets - self.counters.fragmented_packets;
         self.counters.fragmented_packets = fragments.fragmented_packets;
         next
@@ -157,9 +157,9 @@ impl Ipv6Adaptation {
     /// The fragment is malformed.
     pub fn handle_fragment(&mut self, now: Time, delivery: Delivery) -> Result<Option<Delivery>, Ipv6Drop> {
         let unicast = delivery.header_type == HeaderType::GeoUnicast;
-        let room = self.max_payload_octets.saturating_sub(FORMAT_MAGIC.len());
+        let room = self.max_payload_octets.saturating_sub(FRAGMENT_FORMAT_MAGIC.len());
         let any = delivery.next_header == CommonNextHeader::Any;
-        let ours = !any || delivery.payload.starts_with(&FORMAT_MAGIC);
+        let ours = !any || delivery.payload.starts_with(&FRAGMENT_FORMAT_MAGIC);
         let Some(fragments) = self.fragments.as_mut().filter(|_| unicast && ours) else {
             if !any || !ours {
                 return Ok(Some(delivery));
@@ -171,7 +171,7 @@ impl Ipv6Adaptation {
         };
         let mut delivery = delivery;
         if any {
-            delivery.payload.drain(..FORMAT_MAGIC.len());
+            delivery.payload.drain(..FRAGMENT_FORMAT_MAGIC.len());
             delivery.next_header = CommonNextHeader::Ipv6;
         }
         let heard = fragments.receive_payload(now, delivery.source.address.mid(), room, &delivery.payload);
@@ -248,8 +248,8 @@ impl Ipv6Adaptation {
     fn area_of_subnet(&self, address: Ipv6Addr) -> Option<&GeoArea> {
         let configured = self.subnets.iter().find(|(prefix, _)| prefix.contains_address(address));
         configured.map(|(_, area)| area).or_else(|| {
-            let on_link = |link: &&Link| !address.is_unicast_link_local() && link.is_on_link(address);
-            self.links.iter().filter(|link| link.area().is_some()).find(on_link).and_then(Link::area)
+            let on_link = |link: &&Ipv6Link| !address.is_unicast_link_local() && link.is_on_link(address);
+            self.links.iter().filter(|link| link.area().is_some()).find(on_link).and_then(Ipv6Link::area)
         })
     }
 
@@ -259,7 +259,7 @@ impl Ipv6Adaptation {
         if !addresses::is_geographic_anycast(address) {
             return None;
         }
-        let own = self.links.get(at).filter(|link| link.is_on_link(address)).and_then(Link::area);
+        let own = self.links.get(at).filter(|link| link.is_on_link(address)).and_then(Ipv6Link::area);
         own.or_else(|| self.area_of_subnet(address))
     }
 

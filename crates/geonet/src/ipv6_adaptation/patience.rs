@@ -28,7 +28,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use super::in_order::ReorderRule;
 
 /// Largest number of flows, and of waiting acknowledgements of one flow.
-const MAX_FLOWS: usize = 256;
+const MAX_TCP_FLOWS: usize = 256;
 const MAX_WAITING_ACKS: usize = 32;
 /// Largest number of stored timestamps of own segments.
 const MAX_STORED_TIMESTAMPS: usize = 32;
@@ -36,15 +36,15 @@ const MAX_STORED_TIMESTAMPS: usize = 32;
 const MIN_ACK_DELAY: Duration = Duration::from_millis(1);
 
 const TCP_HEADER_LENGTH: usize = 20;
-const FLAG_ACK: u8 = 0x10;
+const TCP_FLAG_ACK: u8 = 0x10;
 /// Flags that begin or end a connection: FIN, SYN, RST.
-const CONNECTION_STATE_FLAGS: u8 = 0x07;
+const FLAGS_THAT_CHANGE_CONNECTION: u8 = 0x07;
 /// Flags with which a segment is not a duplicate acknowledgement: all but ACK and PSH.
-const NON_DUPLICATE_FLAGS: u8 = 0xe7;
-const OPTION_END: u8 = 0;
-const OPTION_NOP: u8 = 1;
-const OPTION_SACK: u8 = 5;
-const OPTION_TIMESTAMPS: u8 = 8;
+const FLAGS_OF_NON_DUPLICATE_ACKS: u8 = 0xe7;
+const TCP_OPTION_END: u8 = 0;
+const TCP_OPTION_NOP: u8 = 1;
+const TCP_OPTION_SACK: u8 = 5;
+const TCP_OPTION_TIMESTAMPS: u8 = 8;
 
 /// Address and port of one end of a connection.
 type ConnectionEnd = (Ipv6Addr, u16);
@@ -94,16 +94,16 @@ impl TcpSegment {
         let mut rest = &header[TCP_HEADER_LENGTH..];
         while let [kind, after @ ..] = rest {
             rest = match (*kind, after) {
-                (OPTION_END, _) => break,
-                (OPTION_NOP, _) => after,
+                (TCP_OPTION_END, _) => break,
+                (TCP_OPTION_NOP, _) => after,
                 (kind, &[length, ..]) if length >= 2 => {
                     let Some((value, after)) = rest.split_at_checked(length.into()) else { break };
                     match (kind, &value[2..]) {
-                        (OPTION_TIMESTAMPS, &[v0, v1, v2, v3, e0, e1, e2, e3]) => {
+                        (TCP_OPTION_TIMESTAMPS, &[v0, v1, v2, v3, e0, e1, e2, e3]) => {
                             let [value, echo] = [[v0, v1, v2, v3], [e0, e1, e2, e3]].map(u32::from_be_bytes);
                             segment.timestamps = Some((value, echo));
                         }
-                        (OPTION_SACK, &[b0, b1, b2, b3, ..]) => {
+                        (TCP_OPTION_SACK, &[b0, b1, b2, b3, ..]) => {
                             let begin = u32::from_be_bytes([b0, b1, b2, b3]);
                             segment.reports_duplicate_data = sequence_distance(begin, acknowledgement) < 0;
                         }
@@ -129,7 +129,7 @@ struct ConnectionDirection<T> {
     /// Acknowledgement number and window of the host's last ACK.
     last_ack: Option<(u32, u16)>,
     /// Number of segments beyond the gap whose ACK may wait.
-    acks_that_may_wait: usize,
+    acks_allowed_to_wait: usize,
     waiting_acks: VecDeque<T>,
     /// Time at which the waiting acknowledgements leave.
     release_at: Option<Time>,
@@ -164,7 +164,7 @@ impl<T> ConnectionDirection<T> {
     }
 
     fn release_acknowledged(&mut self) -> usize {
-        (self.acks_that_may_wait, self.release_at) = (0, None);
+        (self.acks_allowed_to_wait, self.release_at) = (0, None);
         let spared = self.waiting_acks.len();
         self.waiting_acks.clear();
         spared
@@ -199,7 +199,7 @@ impl<T> DuplicateAckDelay<T> {
     /// Reads a packet for a host; `hops` is the number of hops of its path.
     pub fn handle_delivery(&mut self, now: Time, packet: &[u8], hops: u8) {
         let Some(segment) = TcpSegment::parse(packet) else { return };
-        if segment.payload_length == 0 || segment.tcp_flags & CONNECTION_STATE_FLAGS != 0 {
+        if segment.payload_length == 0 || segment.tcp_flags & FLAGS_THAT_CHANGE_CONNECTION != 0 {
             return;
         }
         let key = (segment.source, segment.destination);
@@ -211,7 +211,7 @@ impl<T> DuplicateAckDelay<T> {
             next_sequence: segment.sequence,
             hop_count: hops,
             last_ack: None,
-            acks_that_may_wait: 0,
+            acks_allowed_to_wait: 0,
             waiting_acks: VecDeque::new(),
             release_at: None,
             lost_until_sequence: None,
@@ -228,10 +228,10 @@ impl<T> DuplicateAckDelay<T> {
             if sequence_distance(end, flow.next_sequence) > 0 {
                 (flow.next_sequence, flow.hop_count) = (end, hops);
             }
-        } else if self.rule.must_wait(flow.hop_count, hops)
+        } else if self.rule.must_packet_wait(flow.hop_count, hops)
             && flow.lost_until_sequence != Some(flow.next_sequence)
         {
-            flow.acks_that_may_wait = (flow.acks_that_may_wait + 1).min(MAX_WAITING_ACKS);
+            flow.acks_allowed_to_wait = (flow.acks_allowed_to_wait + 1).min(MAX_WAITING_ACKS);
             let wait = flow.waiting_time(self.max_wait);
             flow.release_at.get_or_insert(now + wait);
         }
@@ -245,13 +245,13 @@ impl<T> DuplicateAckDelay<T> {
         }
         let Some(segment) = TcpSegment::parse(packet) else { return true };
         let Some(flow) = self.flows.get_mut(&(segment.destination, segment.source)) else { return true };
-        if segment.tcp_flags & CONNECTION_STATE_FLAGS != 0 {
+        if segment.tcp_flags & FLAGS_THAT_CHANGE_CONNECTION != 0 {
             // The segment begins or ends the connection: remove the flow.
             self.suppressed_acks += flow.release_acknowledged() as u64;
             self.flows.remove(&(segment.destination, segment.source));
             return true;
         }
-        if segment.tcp_flags & FLAG_ACK == 0 {
+        if segment.tcp_flags & TCP_FLAG_ACK == 0 {
             return true;
         }
         if let Some((value, _)) = segment.timestamps
@@ -278,16 +278,16 @@ impl<T> DuplicateAckDelay<T> {
         }
         let duplicate = before == flow.last_ack
             && segment.payload_length == 0
-            && segment.tcp_flags & NON_DUPLICATE_FLAGS == 0
+            && segment.tcp_flags & FLAGS_OF_NON_DUPLICATE_ACKS == 0
             && !segment.reports_duplicate_data;
         if !duplicate
-            || flow.acks_that_may_wait == 0
+            || flow.acks_allowed_to_wait == 0
             || flow.release_at.is_none()
             || flow.waiting_acks.len() >= MAX_WAITING_ACKS
         {
             return true;
         }
-        flow.acks_that_may_wait -= 1;
+        flow.acks_allowed_to_wait -= 1;
         flow.waiting_acks.push_back(keep());
         self.held_acks += 1;
         false
@@ -298,7 +298,7 @@ impl<T> DuplicateAckDelay<T> {
         for flow in self.flows.values_mut() {
             if flow.release_at.is_some_and(|due| due <= now) {
                 flow.lost_until_sequence = Some(flow.next_sequence);
-                (flow.acks_that_may_wait, flow.release_at) = (0, None);
+                (flow.acks_allowed_to_wait, flow.release_at) = (0, None);
                 flow.waiting_acks.drain(..).for_each(&mut *out);
             }
         }
@@ -314,7 +314,7 @@ impl<T> DuplicateAckDelay<T> {
     /// If the table is full, removes the flow that has been silent for the longest time and has no waiting
     /// acknowledgements.
     fn make_room_for_flow(&mut self) -> bool {
-        if self.flows.len() < MAX_FLOWS {
+        if self.flows.len() < MAX_TCP_FLOWS {
             return true;
         }
         let idle = self.flows.iter().filter(|(_, flow)| flow.waiting_acks.is_empty());
@@ -353,14 +353,14 @@ mod tests {
         from_host: false,
         sequence: 0,
         acknowledgement: 0,
-        flags: FLAG_ACK,
+        flags: TCP_FLAG_ACK,
         window: 500,
         length: 0,
         options: Vec::new(),
     };
 
     impl TestSegment {
-        fn packet(self) -> Vec<u8> {
+        fn to_packet(self) -> Vec<u8> {
             let ends = ["2001:db8:a::5", "2001:db8:c::1"].map(|it| it.parse().expect("an address"));
             let ports = [[0x12, 0x34], [0, 80]];
             let ([there, here], [port, own]) = (ends, ports);
@@ -393,16 +393,21 @@ mod tests {
     }
 
     fn data_segment(number: u32) -> Vec<u8> {
-        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }.packet()
+        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }.to_packet()
     }
 
     fn acknowledgement_segment(number: u32) -> Vec<u8> {
-        TestSegment { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN_SEGMENT }.packet()
+        TestSegment { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN_SEGMENT }
+            .to_packet()
     }
 
     fn segment_with_timestamps(value: u32, echo: u32) -> Vec<u8> {
-        [&[OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()]
-            .concat()
+        [
+            &[TCP_OPTION_NOP, TCP_OPTION_NOP, TCP_OPTION_TIMESTAMPS, 10][..],
+            &value.to_be_bytes(),
+            &echo.to_be_bytes(),
+        ]
+        .concat()
     }
 
     fn delay_with_rule(rule: ReorderRule) -> DuplicateAckDelay<u32> {
@@ -419,7 +424,7 @@ mod tests {
         patience
     }
 
-    fn passes_at_once(patience: &mut DuplicateAckDelay<u32>, at: u64, packet: &[u8]) -> bool {
+    fn passes_without_wait(patience: &mut DuplicateAckDelay<u32>, at: u64, packet: &[u8]) -> bool {
         patience.handle_packet(time_at_ms(at), packet, || 7)
     }
 
@@ -435,16 +440,16 @@ mod tests {
         // Segments 3 and 4 overtake segment 2 on a shorter path.
         for number in [3, 4] {
             patience.handle_delivery(time_at_ms(1), &data_segment(number), 2);
-            assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(2)));
+            assert!(!passes_without_wait(&mut patience, 1, &acknowledgement_segment(2)));
         }
         assert_eq!((patience.held_acks, patience.poll_timeout()), (2, Some(time_at_ms(101))));
         patience.handle_delivery(time_at_ms(5), &data_segment(2), 3);
-        assert!(passes_at_once(&mut patience, 5, &acknowledgement_segment(5)));
+        assert!(passes_without_wait(&mut patience, 5, &acknowledgement_segment(5)));
         assert_eq!((patience.suppressed_acks, patience.poll_timeout()), (2, None));
         assert!(release_at(&mut patience, 200).is_empty());
         // Segment 5 arrives in order.
         patience.handle_delivery(time_at_ms(6), &data_segment(5), 2);
-        assert!(passes_at_once(&mut patience, 6, &acknowledgement_segment(6)));
+        assert!(passes_without_wait(&mut patience, 6, &acknowledgement_segment(6)));
         assert_eq!(patience.held_acks, 2);
     }
 
@@ -452,12 +457,15 @@ mod tests {
     fn only_first_duplicate_ack_of_a_lost_segment_is_delayed() {
         let mut patience = delay_after_two_segments(ReorderRule::Changed);
         patience.handle_delivery(time_at_ms(1), &data_segment(3), 2);
-        assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(2)));
+        assert!(!passes_without_wait(&mut patience, 1, &acknowledgement_segment(2)));
         assert!(release_at(&mut patience, 100).is_empty());
         assert_eq!(release_at(&mut patience, 101), [7]);
         for number in [4, 5] {
             patience.handle_delivery(time_at_ms(102), &data_segment(number), 2);
-            assert!(passes_at_once(&mut patience, 102, &acknowledgement_segment(2)), "the gap is a loss");
+            assert!(
+                passes_without_wait(&mut patience, 102, &acknowledgement_segment(2)),
+                "the gap is a loss"
+            );
         }
         assert_eq!((patience.held_acks, patience.suppressed_acks, patience.poll_timeout()), (1, 0, None));
     }
@@ -474,7 +482,7 @@ mod tests {
             let mut patience = delay_after_two_segments(rule);
             patience.handle_delivery(time_at_ms(1), &data_segment(3), hops);
             assert_eq!(
-                passes_at_once(&mut patience, 1, &acknowledgement_segment(2)),
+                passes_without_wait(&mut patience, 1, &acknowledgement_segment(2)),
                 !waits,
                 "{rule:?} {hops}"
             );
@@ -488,30 +496,30 @@ mod tests {
         let ack = || TestSegment { from_host: true, acknowledgement: 2 * MSS, ..PLAIN_SEGMENT };
         let others = [
             TestSegment { length: 10, ..ack() },
-            TestSegment { flags: FLAG_ACK | 0x40, ..ack() },
+            TestSegment { flags: TCP_FLAG_ACK | 0x40, ..ack() },
             // The first SACK block is below the acknowledgement number, so the ACK reports a duplicate
             // segment.
             TestSegment {
-                options: [&[1, 1, OPTION_SACK, 10][..], &500u32.to_be_bytes(), &[0; 4]].concat(),
+                options: [&[1, 1, TCP_OPTION_SACK, 10][..], &500u32.to_be_bytes(), &[0; 4]].concat(),
                 ..ack()
             },
             TestSegment { window: 400, ..ack() },
             TestSegment { acknowledgement: MSS, window: 400, ..ack() },
         ];
         for other in others {
-            assert!(passes_at_once(&mut patience, 1, &other.packet()));
+            assert!(passes_without_wait(&mut patience, 1, &other.to_packet()));
         }
         // The window of this ACK differs, so the ACK is not a duplicate.
-        assert!(passes_at_once(&mut patience, 1, &ack().packet()));
+        assert!(passes_without_wait(&mut patience, 1, &ack().to_packet()));
         let sack =
-            [&[1, 1, OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
+            [&[1, 1, TCP_OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
         assert!(
-            !passes_at_once(&mut patience, 1, &TestSegment { options: sack, ..ack() }.packet()),
+            !passes_without_wait(&mut patience, 1, &TestSegment { options: sack, ..ack() }.to_packet()),
             "the ordinary SACK"
         );
-        assert!(passes_at_once(&mut patience, 1, &ack().packet()), "one segment, one duplicate");
+        assert!(passes_without_wait(&mut patience, 1, &ack().to_packet()), "one segment, one duplicate");
         // The end of the connection removes the flow.
-        assert!(passes_at_once(&mut patience, 1, &TestSegment { flags: 0x11, ..ack() }.packet()));
+        assert!(passes_without_wait(&mut patience, 1, &TestSegment { flags: 0x11, ..ack() }.to_packet()));
         assert!(patience.flows.is_empty());
     }
 
@@ -525,7 +533,7 @@ mod tests {
                 options: segment_with_timestamps(1, echo),
                 ..PLAIN_SEGMENT
             };
-            made.packet()
+            made.to_packet()
         };
         let answer = |number: u32, value| {
             let made = TestSegment {
@@ -534,15 +542,15 @@ mod tests {
                 options: segment_with_timestamps(value, 1),
                 ..PLAIN_SEGMENT
             };
-            made.packet()
+            made.to_packet()
         };
         patience.handle_delivery(time_at_ms(0), &stamped(0, 0), 3);
-        assert!(passes_at_once(&mut patience, 0, &answer(1, 500)));
+        assert!(passes_without_wait(&mut patience, 0, &answer(1, 500)));
         // The peer echoes the timestamp after 20 ms: SRTT 20 ms, RTTVAR 10 ms.
         patience.handle_delivery(time_at_ms(20), &stamped(1, 500), 3);
-        assert!(passes_at_once(&mut patience, 20, &answer(2, 520)));
+        assert!(passes_without_wait(&mut patience, 20, &answer(2, 520)));
         patience.handle_delivery(time_at_ms(21), &stamped(3, 499), 2);
-        assert!(!passes_at_once(&mut patience, 21, &answer(2, 521)));
+        assert!(!passes_without_wait(&mut patience, 21, &answer(2, 521)));
         assert_eq!(patience.poll_timeout(), Some(time_at_ms(21 + 60)));
     }
 
@@ -554,10 +562,10 @@ mod tests {
         for (number, hops) in [(last, 3), (last.wrapping_add(2), 2)] {
             patience.handle_delivery(time_at_ms(0), &data_segment(number), hops);
         }
-        assert!(passes_at_once(&mut patience, 0, &acknowledgement_segment(last + 1)));
+        assert!(passes_without_wait(&mut patience, 0, &acknowledgement_segment(last + 1)));
         assert_eq!(patience.poll_timeout(), None, "the acknowledgement is the first word of the host");
         patience.handle_delivery(time_at_ms(1), &data_segment(last.wrapping_add(3)), 2);
-        assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(last + 1)));
+        assert!(!passes_without_wait(&mut patience, 1, &acknowledgement_segment(last + 1)));
     }
 
     #[test]
@@ -565,29 +573,27 @@ mod tests {
         let mut patience = delay_after_two_segments(ReorderRule::Always);
         for length in 0..data_segment(3).len().min(90) {
             patience.handle_delivery(time_at_ms(1), &data_segment(3)[..length], 2);
-            passes_at_once(&mut patience, 1, &acknowledgement_segment(2)[..length.min(60)]);
+            passes_without_wait(&mut patience, 1, &acknowledgement_segment(2)[..length.min(60)]);
         }
         for cut in [0, 1, 4, 15] {
             let mut bad = data_segment(3);
             bad[52] = cut << 4;
             patience.handle_delivery(time_at_ms(1), &bad, 2);
         }
-        let endless = TestSegment { options: vec![OPTION_SACK, 0, 0, 0], ..PLAIN_SEGMENT };
-        patience.handle_delivery(time_at_ms(1), &endless.packet(), 2);
+        let endless = TestSegment { options: vec![TCP_OPTION_SACK, 0, 0, 0], ..PLAIN_SEGMENT };
+        patience.handle_delivery(time_at_ms(1), &endless.to_packet(), 2);
         for number in 0..500 {
             patience.handle_delivery(time_at_ms(1), &data_segment(3 + number), 2);
-            passes_at_once(&mut patience, 1, &acknowledgement_segment(2));
+            passes_without_wait(&mut patience, 1, &acknowledgement_segment(2));
         }
-        assert!(
-            patience.flows.values().all(|flow| flow.waiting_acks.len() <= MAX_WAITING_ACKS
-                && flow.acks_that_may_wait <= MAX_WAITING_ACKS)
-        );
+        assert!(patience.flows.values().all(|flow| flow.waiting_acks.len() <= MAX_WAITING_ACKS
+            && flow.acks_allowed_to_wait <= MAX_WAITING_ACKS));
         for port in 0..2000u16 {
             let mut packet = data_segment(0);
             packet[40..42].copy_from_slice(&port.to_be_bytes());
             patience.handle_delivery(time_at_ms(2), &packet, 1);
         }
-        assert!(patience.flows.len() <= MAX_FLOWS);
+        assert!(patience.flows.len() <= MAX_TCP_FLOWS);
         let mut rest = 0;
         patience.clear(&mut |_| rest += 1);
         assert!(rest > 0 && patience.poll_timeout().is_none());

@@ -116,7 +116,7 @@ struct GroupState {
     /// Time of the next query; `None` if no query is left to send.
     next_query_at: Option<Time>,
     /// Time of the group's entry in [`Listeners::groups_by_timer`].
-    scheduled_at: Option<Time>,
+    timer_scheduled_at: Option<Time>,
 }
 
 /// The listeners of a link.
@@ -131,7 +131,7 @@ pub struct Listeners {
 
 /// Error: the link has no room for another group.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooManyGroups;
+pub struct TooManyGroupsError;
 
 impl Listeners {
     /// Handles a group record of a listener report. `is_querier` says whether this router is the querier; the
@@ -146,7 +146,7 @@ impl Listeners {
         timing: &MldTiming,
         record: &GroupRecord<'_>,
         is_querier: bool,
-    ) -> Result<(), TooManyGroups> {
+    ) -> Result<(), TooManyGroupsError> {
         let Some(kind) = record.record_type else { return Ok(()) };
         let sources = record.sources.iter().take(MAX_SOURCES + 1).collect();
         self.handle_group_record(now, timing, kind, record.group, sources, is_querier)
@@ -161,7 +161,7 @@ impl Listeners {
         now: Time,
         timing: &MldTiming,
         group: Ipv6Addr,
-    ) -> Result<(), TooManyGroups> {
+    ) -> Result<(), TooManyGroupsError> {
         self.handle_group_record(now, timing, GroupRecordType::IsExclude, group, BTreeSet::new(), false)?;
         if let Some(known) = self.groups.get_mut(&group) {
             known.version_1_host_until = now + timing.listening_interval();
@@ -191,7 +191,7 @@ impl Listeners {
         address: Ipv6Addr,
         sources: BTreeSet<Ipv6Addr>,
         is_querier: bool,
-    ) -> Result<(), TooManyGroups> {
+    ) -> Result<(), TooManyGroupsError> {
         if !self.groups.contains_key(&address) {
             let nothing = match kind {
                 GroupRecordType::IsInclude | GroupRecordType::ToInclude | GroupRecordType::Allow => {
@@ -204,7 +204,7 @@ impl Listeners {
                 return Ok(());
             }
             if self.groups.len() >= MAX_GROUPS {
-                return Err(TooManyGroups);
+                return Err(TooManyGroupsError);
             }
         }
         let group = self.groups.entry(address).or_default();
@@ -220,7 +220,7 @@ impl Listeners {
     /// Removes a group without listeners, or stores the time of the group's next timer.
     fn reschedule_or_remove(&mut self, address: Ipv6Addr) {
         let Some(group) = self.groups.get_mut(&address) else { return };
-        if let Some(scheduled) = group.scheduled_at.take() {
+        if let Some(scheduled) = group.timer_scheduled_at.take() {
             self.groups_by_timer.remove(&(scheduled, address));
         }
         self.changed_groups.insert(address);
@@ -228,8 +228,8 @@ impl Listeners {
             self.groups.remove(&address);
             return;
         }
-        group.scheduled_at = group.next_timer_at();
-        self.groups_by_timer.extend(group.scheduled_at.map(|due| (due, address)));
+        group.timer_scheduled_at = group.next_timer_at();
+        self.groups_by_timer.extend(group.timer_scheduled_at.map(|due| (due, address)));
     }
 
     /// Removes and returns the groups whose filter has changed since the last call.
@@ -302,7 +302,7 @@ impl Listeners {
     }
 
     /// Returns whether a listener wants packets from this source to this group (RFC 3810 7.3).
-    pub fn is_wanted(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
+    pub fn has_listener(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         let Some(group) = self.groups.get(&group) else { return false };
         match group.source_timers.get(&source) {
             Some(timer) => *timer > now,
@@ -318,7 +318,7 @@ impl Listeners {
 
 /// Queries that the tables of 7.4 require.
 #[derive(Debug, Default)]
-struct QueriesToSend {
+struct QueriesToSchedule {
     sources: BTreeSet<Ipv6Addr>,
     queries_group: bool,
 }
@@ -331,9 +331,9 @@ impl GroupState {
         timing: &MldTiming,
         kind: GroupRecordType,
         mut given: BTreeSet<Ipv6Addr>,
-    ) -> QueriesToSend {
+    ) -> QueriesToSchedule {
         let long = now + timing.listening_interval();
-        let mut asked = QueriesToSend::default();
+        let mut asked = QueriesToSchedule::default();
         if self.version_1_host_until > now {
             // 8.3.2: a version 1 host does not answer queries about sources.
             match kind {
@@ -399,7 +399,7 @@ impl GroupState {
     /// Lowers the timers and schedules the queries of RFC 3810 7.6.3. A query that is due within the Last
     /// Listener Query Interval serves further reports, too. So a host that joins and leaves repeatedly does
     /// not cause a query for each report.
-    fn schedule_queries(&mut self, now: Time, timing: &MldTiming, asked: QueriesToSend) {
+    fn schedule_queries(&mut self, now: Time, timing: &MldTiming, asked: QueriesToSchedule) {
         let low = now + timing.last_listener_query_time();
         let count = timing.robustness_variable.max(1);
         let at = Some(self.next_query_at.unwrap_or(now));

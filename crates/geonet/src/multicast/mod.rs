@@ -246,7 +246,7 @@ impl MulticastProxy {
         for (interface, link) in self.downstream_interfaces.iter_mut() {
             let (Some(querier), Some(source)) = (&mut link.querier, link.link_local) else { continue };
             let general = querier.handle_timeout(now);
-            let timing = *querier.used_timing();
+            let timing = *querier.timing_in_use();
             let questions = link.listeners.handle_timeout(now, &timing);
             let general = general.then(|| PendingQuery {
                 group: Ipv6Addr::UNSPECIFIED,
@@ -323,7 +323,7 @@ impl MulticastProxy {
         let (header, packet) = parse_multicast_packet(lan.packet)?;
         match MldMessage::parse_packet(packet) {
             Some(Ok((header, message))) => {
-                return self.handle_mld(now, lan.interface, &header, &message).map(|()| None);
+                return self.handle_mld_message(now, lan.interface, &header, &message).map(|()| None);
             }
             Some(Err(_)) => return Err(MulticastDrop::BadMld),
             None => {}
@@ -362,7 +362,7 @@ impl MulticastProxy {
     /// # Errors
     ///
     /// The reason why the proxy delivers the packet to no interface. A lack of listeners is not an error.
-    pub fn handle_upstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
+    pub fn handle_upstream_packet(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
         let result = self.forward_downstream(now, packet);
         if let Err(reason) = result {
             self.counters.dropped[reason as usize] += 1;
@@ -397,7 +397,7 @@ impl MulticastProxy {
     fn deliver_to_listeners(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
         for (interface, link) in self.downstream_interfaces.iter() {
             if Some(interface.as_str()) == from
-                || !link.listeners.is_wanted(now, header.destination, header.source)
+                || !link.listeners.has_listener(now, header.destination, header.source)
             {
                 continue;
             }
@@ -410,7 +410,7 @@ impl MulticastProxy {
         }
     }
 
-    fn handle_mld(
+    fn handle_mld_message(
         &mut self,
         now: Time,
         interface: &str,
@@ -425,13 +425,13 @@ impl MulticastProxy {
         if header.source == *own {
             return Err(MulticastDrop::BadMld);
         }
-        let (timing, ask) = (*querier.used_timing(), querier.is_querier());
+        let (timing, ask) = (*querier.timing_in_use(), querier.is_querier());
         let mut full = false;
         match message {
             MldMessage::Query(query) => {
                 if querier.handle_query(now, *own, header.source, query) {
                     listeners.cancel_queries();
-                    lower_timers(now, listeners, querier.used_timing(), query);
+                    lower_listener_timers(now, listeners, querier.timing_in_use(), query);
                 }
             }
             MldMessage::Report(records) => {
@@ -448,7 +448,7 @@ impl MulticastProxy {
         self.counters.received_reports += u64::from(!matches!(message, MldMessage::Query(_)));
         // Send at once the queries that the report requires.
         self.handle_timeout(now);
-        if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
+        if full { Err(MulticastDrop::TooManyGroupsError) } else { Ok(()) }
     }
 
     /// Sends Packet Too Big to the sending host (RFC 8200 5), as for a unicast packet. The source of the
@@ -470,7 +470,7 @@ impl MulticastProxy {
 /// RFC 3810 7.6.1: a query lowers the membership timers. A response delay below the Last Listener Query
 /// Interval counts as this interval. Otherwise a forged query with a delay of 0 would end the memberships
 /// before the listeners can answer.
-fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &MldQuery<'_>) {
+fn lower_listener_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &MldQuery<'_>) {
     let Some(group) = query.group else { return };
     if query.version_2.is_some_and(|v2| v2.suppress_router_timers) {
         return;

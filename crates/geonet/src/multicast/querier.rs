@@ -45,7 +45,7 @@ impl Querier {
     }
 
     /// Returns the timers and counts in use on this link.
-    pub fn used_timing(&self) -> &MldTiming {
+    pub fn timing_in_use(&self) -> &MldTiming {
         &self.used_timing
     }
 

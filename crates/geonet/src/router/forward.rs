@@ -7,23 +7,23 @@ use carnet_wire::geonet::{
 };
 
 use super::receive::ReceivedPacket;
-use super::{MAX_PERIMETER_PACKETS, Router, Timer, UNREACHABLE_TIME};
+use super::{MAX_PERIMETER_PACKETS, Router, Timer, UNREACHABLE_STATION_TIME};
 use crate::forwarding::perimeter::{
     PERIMETER_NEXT_HEADER, PlanarGraphView, RecoveryHeader, planar_neighbours,
 };
 use crate::forwarding::predictive::NeighbourPredictor;
-use crate::forwarding::{AreaDecision, contention_based, decide_for_area};
+use crate::forwarding::{AreaForwardingDecision, contention_based, decide_for_area};
 use crate::geodesy::{DistanceMetric, Position};
 use crate::io::{Event, Output, Transmission};
-use crate::location_table::{Entry, LearnOutcome, Slot, mac_key, mid_key};
+use crate::location_table::{EntrySlot, LearnOutcome, LocationTableEntry, mac_key, mid_key};
 use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, VoidRecovery};
-use crate::packet::{BufferedPacket, PacketProperties, Target};
-use crate::packet_rate::{ShaperDecision, yielding_rate_limit};
+use crate::packet::{BufferedPacket, ForwardingTarget, PacketProperties};
+use crate::packet_rate::{PacketShaperDecision, yielding_rate_limit};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
 /// Whether a packet to forward comes from this station or from another one.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Origin<'a> {
+pub(super) enum PacketOrigin<'a> {
     /// The packet comes from this station itself, or from one of its buffers.
     Here,
     /// The packet has just arrived from another station.
@@ -37,15 +37,15 @@ impl Router {
         &mut self,
         now: Time,
         received: &ReceivedPacket<'_>,
-        source: Slot,
-        target: Target,
+        source: EntrySlot,
+        target: ForwardingTarget,
     ) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let remaining = packet.basic.remaining_hop_limit;
         if remaining <= 1 {
             return Err(GeonetDrop::HopLimit);
         }
-        if self.own_position_vector.is_none() && target.metric().is_some() {
+        if self.own_position_vector.is_none() && target.distance_metric().is_some() {
             return Err(GeonetDrop::NoPosition);
         }
         self.check_packet_rate(now, received, Some(source))?;
@@ -58,8 +58,8 @@ impl Router {
         }
         set_remaining_hop_limit(&mut frame, remaining - 1)?;
         let mut target = target;
-        if let (Target::Station { mid, .. }, Some(told)) = (target, packet.extended.destination())
-            && let Some(slot) = self.location_table.find_station(now, mid)
+        if let (ForwardingTarget::Station { mid, .. }, Some(told)) = (target, packet.extended.destination())
+            && let Some(slot) = self.location_table.find_slot_of_station(now, mid)
         {
             // C.3: correct the position of the destination if it is a neighbour with a newer position in the
             // location table.
@@ -68,7 +68,7 @@ impl Router {
                 let mut known = entry.position_vector().to_short();
                 known.address = told.address;
                 set_destination(&mut frame, &known)?;
-                target = Target::towards_station(mid, entry.position());
+                target = ForwardingTarget::towards_station(mid, entry.position());
             }
         }
         let traffic_class = packet.common.traffic_class;
@@ -84,7 +84,7 @@ impl Router {
             waiting_since: now,
             is_own: false,
         };
-        self.send_or_buffer(now, BufferedPacket { frame, properties: meta }, Origin::Received(received))
+        self.send_or_buffer(now, BufferedPacket { frame, properties: meta }, PacketOrigin::Received(received))
     }
 
     /// Checks the packet data rate (B.2): the router does not forward packets of a source or sender above the
@@ -94,16 +94,16 @@ impl Router {
         &mut self,
         now: Time,
         received: &ReceivedPacket<'_>,
-        source: Option<Slot>,
+        source: Option<EntrySlot>,
     ) -> Result<(), GeonetDrop> {
         let Some(limit) = self.parameters.max_packet_data_rate else { return Ok(()) };
         let (octets, beta) = (received.frame.packet.len(), self.parameters.packet_data_rate_beta);
         let sender = self
             .location_table
-            .find_station(now, mac_key(received.frame.source))
+            .find_slot_of_station(now, mac_key(received.frame.source))
             .filter(|slot| Some(*slot) != source);
         let both = [source, sender];
-        let excessive = if received.is_yielding() {
+        let excessive = if received.is_yielding_traffic() {
             let most = yielding_rate_limit(limit);
             let mut rates = both.into_iter().flatten();
             let full = rates
@@ -139,22 +139,22 @@ impl Router {
         packet: BufferedPacket,
     ) -> Result<(), GeonetDrop> {
         let Some(limit) = self.parameters.max_packet_data_rate else {
-            return self.send_or_buffer(now, packet, Origin::Here);
+            return self.send_or_buffer(now, packet, PacketOrigin::Here);
         };
-        if let Target::Station { mid, .. } = packet.properties.target
+        if let ForwardingTarget::Station { mid, .. } = packet.properties.target
             && self.greedy_next_hop(now, &packet.properties.target).is_some_and(|next| mac_key(next) == mid)
         {
-            return self.send_or_buffer(now, packet, Origin::Here);
+            return self.send_or_buffer(now, packet, PacketOrigin::Here);
         }
-        match self.shaper.offer_packet(now, limit, urgent, packet) {
-            ShaperDecision::Goes(packet) => self.send_or_buffer(now, packet, Origin::Here),
-            ShaperDecision::Waits(due) => {
+        match self.shaper.shape_packet(now, limit, urgent, packet) {
+            PacketShaperDecision::Goes(packet) => self.send_or_buffer(now, packet, PacketOrigin::Here),
+            PacketShaperDecision::Waits(due) => {
                 if let Some(due) = due {
                     self.timers.set_deadline(Timer::Shaper, due);
                 }
                 Ok(())
             }
-            ShaperDecision::Overflow(packet) => {
+            PacketShaperDecision::Overflow(packet) => {
                 self.recycle_buffer(packet.frame);
                 Err(GeonetDrop::OwnDataRate)
             }
@@ -173,8 +173,8 @@ impl Router {
                         continue;
                     }
                     let result = match packet.properties.target {
-                        Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
-                        _ => self.send_or_buffer(now, packet, Origin::Here),
+                        ForwardingTarget::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
+                        _ => self.send_or_buffer(now, packet, PacketOrigin::Here),
                     };
                     if let Err(reason) = result {
                         self.count_drop(reason);
@@ -195,27 +195,27 @@ impl Router {
         &mut self,
         now: Time,
         packet: BufferedPacket,
-        origin: Origin<'_>,
+        origin: PacketOrigin<'_>,
     ) -> Result<(), GeonetDrop> {
         if packet.properties.may_wait_for_next_hop && self.location_table.neighbour_count() == 0 {
-            self.store_packet(packet);
+            self.buffer_packet(packet);
             return Ok(());
         }
         let area = match packet.properties.target {
-            Target::Everybody => {
+            ForwardingTarget::Everybody => {
                 self.transmit_packet(BROADCAST, packet);
                 return Ok(());
             }
-            Target::Station { .. } => return self.forward_towards_target(now, packet, origin),
+            ForwardingTarget::Station { .. } => return self.forward_towards_target(now, packet, origin),
             // A station inside the area has already delivered a received GAC and does not forward it
             // (10.3.12.2). So such a packet does not get to this code.
-            Target::Area { area, .. } | Target::Anybody { area, .. } => area,
+            ForwardingTarget::Area { area, .. } | ForwardingTarget::Anybody { area, .. } => area,
         };
         match self.decide_for_area(now, &area, origin) {
-            AreaDecision::Area => self.forward_to_area(now, packet, origin),
-            AreaDecision::NonArea => return self.forward_towards_target(now, packet, origin),
-            AreaDecision::Broadcast => self.transmit_packet(BROADCAST, packet),
-            AreaDecision::Discard => {
+            AreaForwardingDecision::Area => self.forward_to_area(now, packet, origin),
+            AreaForwardingDecision::NonArea => return self.forward_towards_target(now, packet, origin),
+            AreaForwardingDecision::Broadcast => self.transmit_packet(BROADCAST, packet),
+            AreaForwardingDecision::Discard => {
                 self.recycle_buffer(packet.frame);
                 return Err(GeonetDrop::SenderInsideArea);
             }
@@ -224,26 +224,26 @@ impl Router {
     }
 
     /// Makes the decision of annex D for this packet.
-    fn decide_for_area(&self, now: Time, area: &GeoArea, origin: Origin<'_>) -> AreaDecision {
+    fn decide_for_area(&self, now: Time, area: &GeoArea, origin: PacketOrigin<'_>) -> AreaForwardingDecision {
         let sender = match origin {
-            Origin::Here => None,
-            Origin::Received(received) => self
+            PacketOrigin::Here => None,
+            PacketOrigin::Received(received) => self
                 .location_table
-                .find_station(now, mac_key(received.frame.source))
+                .find_slot_of_station(now, mac_key(received.frame.source))
                 .map(|slot| self.location_table.entry(slot).position_vector()),
         };
         decide_for_area(
             area,
             self.own_coordinates(),
-            matches!(origin, Origin::Here),
+            matches!(origin, PacketOrigin::Here),
             sender,
             self.parameters.unknown_sender,
         )
     }
 
     /// Forwards a packet inside its area (annex F).
-    fn forward_to_area(&mut self, now: Time, packet: BufferedPacket, origin: Origin<'_>) {
-        let Origin::Received(received) = origin else {
+    fn forward_to_area(&mut self, now: Time, packet: BufferedPacket, origin: PacketOrigin<'_>) {
+        let PacketOrigin::Received(received) = origin else {
             return self.transmit_packet(BROADCAST, packet);
         };
         match self.parameters.area_forwarding {
@@ -292,7 +292,7 @@ impl Router {
         &mut self,
         now: Time,
         packet: BufferedPacket,
-        origin: Origin<'_>,
+        origin: PacketOrigin<'_>,
     ) -> Result<(), GeonetDrop> {
         if self.parameters.non_area_forwarding == NonAreaForwarding::ContentionBased {
             return self.forward_by_contention(now, packet, origin);
@@ -308,7 +308,7 @@ impl Router {
             return Ok(());
         }
         if packet.properties.may_wait_for_next_hop {
-            self.store_packet(packet);
+            self.buffer_packet(packet);
         } else {
             self.transmit_packet(BROADCAST, packet);
         }
@@ -317,17 +317,17 @@ impl Router {
 
     /// Returns the next hop by greedy forwarding (E.2). If the destination is a neighbour, it is the next
     /// hop.
-    pub(super) fn greedy_next_hop(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
+    pub(super) fn greedy_next_hop(&mut self, now: Time, target: &ForwardingTarget) -> Option<MacAddress> {
         if let Some(prediction) = self.parameters.prediction {
             return self.predicted_next_hop(now, target, prediction);
         }
-        if let Target::Station { mid, .. } = target
-            && let Some(slot) = self.location_table.find_station(now, *mid)
+        if let ForwardingTarget::Station { mid, .. } = target
+            && let Some(slot) = self.location_table.find_slot_of_station(now, *mid)
             && self.location_table.entry(slot).is_neighbour()
         {
             return Some(self.neighbour_mac(slot));
         }
-        let (ego, metric) = (self.own_coordinates(), target.metric()?);
+        let (ego, metric) = (self.own_coordinates(), target.distance_metric()?);
         let nearer = |place: Position| metric.squared_distance(place) < metric.squared_distance(ego);
         let held = self
             .retained_next_hop(now, target)
@@ -345,14 +345,14 @@ impl Router {
 
     /// Returns the next hop that the router holds for packets to a target; `None` if it holds no next hop or
     /// the hold time is over.
-    fn retained_next_hop(&self, now: Time, target: &Target) -> Option<Slot> {
+    fn retained_next_hop(&self, now: Time, target: &ForwardingTarget) -> Option<EntrySlot> {
         let hold = self.parameters.next_hop_hold;
-        if hold.is_zero() { None } else { self.held_next_hops.get(now, target, hold) }
+        if hold.is_zero() { None } else { self.retained_next_hops.get(now, target, hold) }
     }
 
-    fn retain_next_hop(&mut self, now: Time, target: &Target, next_hop: Slot) {
+    fn retain_next_hop(&mut self, now: Time, target: &ForwardingTarget, next_hop: EntrySlot) {
         if !self.parameters.next_hop_hold.is_zero() {
-            self.held_next_hops.store_next_hop(now, target, next_hop);
+            self.retained_next_hops.store_next_hop(now, target, next_hop);
         }
     }
 
@@ -360,21 +360,21 @@ impl Router {
     fn predicted_next_hop(
         &mut self,
         now: Time,
-        target: &Target,
+        target: &ForwardingTarget,
         prediction: Prediction,
     ) -> Option<MacAddress> {
         let range = self.parameters.max_communication_range;
         let view = NeighbourPredictor::new(now, self.own_position_vector?, range, prediction.link_lifetime);
         let reached = |mid: u64, heard: Time| {
             let failed = |&(other, when): &(u64, Time)| {
-                other == mid && when >= heard && now.saturating_since(when) < UNREACHABLE_TIME
+                other == mid && when >= heard && now.saturating_since(when) < UNREACHABLE_STATION_TIME
             };
             !self.unreachable_stations.iter().any(failed)
         };
-        if let Target::Station { mid, metric } = target {
+        if let ForwardingTarget::Station { mid, metric } = target {
             let (within, heard) = match self
                 .location_table
-                .find_station(now, *mid)
+                .find_slot_of_station(now, *mid)
                 .map(|slot| self.location_table.entry(slot))
             {
                 Some(entry) if entry.is_neighbour() => (view.is_in_range(entry), entry.last_received_at()),
@@ -386,8 +386,9 @@ impl Router {
                 return Some(mac);
             }
         }
-        let metric = target.metric()?;
-        let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.last_received_at());
+        let metric = target.distance_metric()?;
+        let accepted =
+            |entry: &LocationTableEntry| reached(mid_key(entry.address()), entry.last_received_at());
         let held = self.retained_next_hop(now, target).filter(|&slot| {
             let entry = self.location_table.entry(slot);
             self.location_table.neighbour_index().position(slot).is_some()
@@ -410,9 +411,11 @@ impl Router {
         &mut self,
         now: Time,
         packet: BufferedPacket,
-        origin: Origin<'_>,
+        origin: PacketOrigin<'_>,
     ) -> Result<(), GeonetDrop> {
-        let (Origin::Received(received), Some(metric)) = (origin, packet.properties.target.metric()) else {
+        let (PacketOrigin::Received(received), Some(metric)) =
+            (origin, packet.properties.target.distance_metric())
+        else {
             self.transmit_packet(BROADCAST, packet);
             return Ok(());
         };
@@ -460,7 +463,7 @@ impl Router {
         let Some(contender) = self.contention_buffer.remove(identity) else { return };
         let mut packet = contender.packet;
         if packet.subtract_waiting_time(now) {
-            self.output_transmission(BROADCAST, packet, !contender.is_advanced);
+            self.output_transmission(BROADCAST, packet, !contender.uses_advanced_forwarding);
         } else {
             self.count_drop(GeonetDrop::LifetimeExpired);
             self.recycle_buffer(packet.frame);
@@ -468,9 +471,11 @@ impl Router {
     }
 
     /// Stores a packet in the forwarding packet buffer (8.5).
-    fn store_packet(&mut self, packet: BufferedPacket) {
+    fn buffer_packet(&mut self, packet: BufferedPacket) {
         let (buffer, limit) = match packet.properties.target {
-            Target::Station { .. } => (&mut self.unicast_buffer, self.parameters.unicast_buffer_size),
+            ForwardingTarget::Station { .. } => {
+                (&mut self.unicast_buffer, self.parameters.unicast_buffer_size)
+            }
             _ => (&mut self.broadcast_buffer, self.parameters.broadcast_buffer_size),
         };
         let mut pushed_out = Vec::new();
@@ -498,7 +503,7 @@ impl Router {
             self.schedule_table_timer();
         }
         if !self.running_searches.is_empty() {
-            self.end_search(now, learnt.slot);
+            self.end_location_search(now, learnt.slot);
         }
         if learnt.is_position_updated || learnt.is_new_neighbour {
             self.flush_buffers(now, learnt.slot);
@@ -507,7 +512,7 @@ impl Router {
 
     /// Sends the waiting packets for which the station in `slot` is the destination, or a neighbour nearer to
     /// the destination.
-    fn flush_buffers(&mut self, now: Time, slot: Slot) {
+    fn flush_buffers(&mut self, now: Time, slot: EntrySlot) {
         if self.unicast_buffer.is_empty() && self.broadcast_buffer.is_empty() {
             return;
         }
@@ -515,12 +520,12 @@ impl Router {
         let (mid, position, neighbour) = (mid_key(entry.address()), entry.position(), entry.is_neighbour());
         let ego = self.own_coordinates();
         let helps = |meta: &PacketProperties| match meta.target {
-            Target::Station { mid: wanted, .. } if wanted == mid => true,
-            Target::Station { metric, .. } => {
+            ForwardingTarget::Station { mid: wanted, .. } if wanted == mid => true,
+            ForwardingTarget::Station { metric, .. } => {
                 neighbour && metric.squared_distance(position) < metric.squared_distance(ego)
             }
-            Target::Everybody => neighbour,
-            Target::Area { area, metric } | Target::Anybody { area, metric } => {
+            ForwardingTarget::Everybody => neighbour,
+            ForwardingTarget::Area { area, metric } | ForwardingTarget::Anybody { area, metric } => {
                 neighbour
                     && (metric.squared_distance(position) < metric.squared_distance(ego)
                         || crate::geodesy::is_inside(&area, ego))
@@ -532,7 +537,7 @@ impl Router {
             if !packet.subtract_waiting_time(now) {
                 self.count_drop(GeonetDrop::LifetimeExpired);
                 self.recycle_buffer(packet.frame);
-            } else if let Err(reason) = self.send_or_buffer(now, packet, Origin::Here) {
+            } else if let Err(reason) = self.send_or_buffer(now, packet, PacketOrigin::Here) {
                 self.count_drop(reason);
             }
         }
@@ -563,7 +568,7 @@ impl Router {
     /// Starts perimeter mode for a packet and sends it along the first edge. Returns false if this station
     /// has no edge in the planar graph.
     fn enter_perimeter(&mut self, packet: &BufferedPacket, planarisation: Planarisation) -> bool {
-        let Some(metric) = packet.properties.target.metric() else { return false };
+        let Some(metric) = packet.properties.target.distance_metric() else { return false };
         let Ok(view) = Packet::parse(&packet.frame) else { return false };
         let ego = self.own_coordinates();
         let walk = self.planar_view(ego, metric, planarisation);
@@ -610,7 +615,7 @@ impl Router {
         }
         let ego = self.own_coordinates();
         let arrived = destination
-            .and_then(|mid| self.location_table.find_station(now, mid))
+            .and_then(|mid| self.location_table.find_slot_of_station(now, mid))
             .is_some_and(|slot| self.location_table.entry(slot).is_neighbour());
         if arrived || metric.squared_distance(ego) < metric.squared_distance(recovery.greedy_failure_position)
         {
@@ -635,7 +640,7 @@ impl Router {
         }
         let sender = self
             .location_table
-            .find_station(now, mac_key(received.frame.source))
+            .find_slot_of_station(now, mac_key(received.frame.source))
             .map(|slot| self.location_table.entry(slot).position());
         let walk = self.planar_view(ego, &metric, planarisation);
         let (header, next) = match walk.next_edge(recovery, sender) {

@@ -1,22 +1,22 @@
 //! The router: it receives, delivers, forwards and originates packets (clause 10.3).
 //!
-//! `receive` validates packets and learns from them; `source` builds the packets of upper layers. `forward`
-//! forwards a packet by the algorithms of [`crate::forwarding`]; `feedback` selects another next hop if the
-//! link could not reach the first, and returns packets to an upper layer. `service` has the Location
-//! Service, beacons and other timers. `accelerate` lets a fast path send packets like those of this router.
-//! All of them use the state in this file.
+//! `receive` validates packets and learns from them; `own_packets` builds the packets of upper layers.
+//! `forward` forwards a packet by the algorithms of [`crate::forwarding`]; `link_feedback` selects another
+//! next hop if the link could not reach the first, and returns packets to an upper layer.
+//! `location_service_and_beacons` has the Location Service, beacons and other timers. `fast_path_permissions`
+//! lets a fast path send packets like those of this router. All of them use the state in this file.
 //!
 //! **Use.** Each `handle_*` takes the time and an input. The caller then calls [`Router::poll_output`] until
 //! it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] at the time that
 //! [`Router::poll_timeout`] returns. The router sends nothing before the first position. The caller may
 //! return buffers of sent frames with [`Router::recycle_buffer`]; then forwarding a packet allocates nothing.
 
-mod accelerate;
-mod feedback;
+mod fast_path_permissions;
 mod forward;
+mod link_feedback;
+mod location_service_and_beacons;
+mod own_packets;
 mod receive;
-mod service;
-mod source;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,17 +25,17 @@ use carnet_base::{RateLimiter, Rng, Time, TimerTable};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::acceleration::{FastPathReport, OwnSequenceNumbers, SequenceNumbers};
-use crate::buffers::PacketBuffer;
 use crate::forwarding::contention_based::{ContentionBuffer, PacketIdentity};
 use crate::forwarding::greedy::{NextHopCache, RetainedNextHops};
 use crate::forwarding::predictive::AnnouncedMovement;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
-use crate::location_table::{LocationTable, Slot, mid_key};
+use crate::location_table::{EntrySlot, LocationTable, mid_key};
 use crate::mib::NonAreaForwarding;
+use crate::packet_buffer::PacketBuffer;
 use crate::packet_rate::YieldingPacketShaper;
 use crate::{GeonetDrop, MacAddress, Mib};
-use accelerate::Acceleration;
+use fast_path_permissions::Acceleration;
 
 /// Largest number of buffers that the router keeps for the next packets.
 const MAX_POOLED_BUFFERS: usize = 256;
@@ -49,7 +49,7 @@ const ADDRESS_CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest number of stations that the router remembers as unreachable.
 const MAX_UNREACHABLE_STATIONS: usize = 64;
 /// Time for which the router sends no packets directly to an unreachable station.
-const UNREACHABLE_TIME: Duration = Duration::from_secs(1);
+const UNREACHABLE_STATION_TIME: Duration = Duration::from_secs(1);
 /// Largest number of packets under repetition.
 const MAX_REPETITIONS: usize = 64;
 
@@ -138,14 +138,14 @@ pub struct Router {
     acceleration: Option<Box<Acceleration>>,
     location_table: LocationTable,
     next_hop_cache: NextHopCache,
-    held_next_hops: RetainedNextHops,
+    retained_next_hops: RetainedNextHops,
     /// Forwarding packet buffer of unicast packets (8.5).
     unicast_buffer: PacketBuffer,
     /// Forwarding packet buffer of broadcast packets (8.5).
     broadcast_buffer: PacketBuffer,
     contention_buffer: ContentionBuffer,
-    running_searches: BTreeMap<u64, Box<service::LocationServiceSearch>>,
-    repeated_packets: BTreeMap<u32, source::RepeatedPacket>,
+    running_searches: BTreeMap<u64, Box<location_service_and_beacons::LocationServiceSearch>>,
+    repeated_packets: BTreeMap<u32, own_packets::RepeatedPacket>,
     next_repetition_number: u32,
     recent_own_positions: VecDeque<OwnPosition>,
     /// Timestamp of the last position and the time at which it arrived: together they give the station's
@@ -155,7 +155,7 @@ pub struct Router {
     first_position_at: Option<Timestamp>,
     /// The planar subgraph, with the generation of the neighbours and the own position for which it was
     /// computed.
-    planar_subgraph: Option<(u64, Position, Vec<Slot>)>,
+    planar_subgraph: Option<(u64, Position, Vec<EntrySlot>)>,
     /// Stations that the link layer recently could not reach, with the time of the failure. Only for
     /// prediction, which also sends packets to stations that are not neighbours.
     unreachable_stations: VecDeque<(u64, Time)>,
@@ -196,7 +196,7 @@ impl Router {
             acceleration: None,
             location_table: LocationTable::new(rng.random_u64()),
             next_hop_cache: NextHopCache::default(),
-            held_next_hops: RetainedNextHops::default(),
+            retained_next_hops: RetainedNextHops::default(),
             unicast_buffer: PacketBuffer::default(),
             broadcast_buffer: PacketBuffer::default(),
             contention_buffer: ContentionBuffer::new(rng.random_u64()),
@@ -321,7 +321,7 @@ impl Router {
         if let Some(position) = &mut self.own_position_vector {
             position.address = address;
         }
-        if let Some(slot) = self.location_table.find_station(Time::ZERO, mid_key(address)) {
+        if let Some(slot) = self.location_table.find_slot_of_station(Time::ZERO, mid_key(address)) {
             self.location_table.remove(slot);
         }
     }
@@ -348,7 +348,7 @@ impl Router {
             .replace(LongPositionVector { address: self.address, ..position })
             .is_none();
         self.schedule_beacon(now, first);
-        accelerate::output_changed_permissions(self, now);
+        fast_path_permissions::output_changed_permissions(self, now);
         Ok(())
     }
 
@@ -373,13 +373,13 @@ impl Router {
 
     /// Returns whether the fast path has any permission; then the router expects reports.
     pub fn is_accelerated(&self) -> bool {
-        self.acceleration.as_ref().is_some_and(|acceleration| !acceleration.is_idle())
+        self.acceleration.as_ref().is_some_and(|acceleration| !acceleration.has_no_permissions())
     }
 
     /// Handles a report of the fast path.
     pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
         self.assert_drained();
-        accelerate::handle_report(self, now, report);
+        fast_path_permissions::handle_report(self, now, report);
     }
 
     /// Returns this station's time (TST), computed from the timestamp of its last position; `None` until the
@@ -416,7 +416,7 @@ impl Router {
         self.outputs.push_back(Output::Event(event));
     }
 
-    fn neighbour_mac(&self, slot: Slot) -> MacAddress {
+    fn neighbour_mac(&self, slot: EntrySlot) -> MacAddress {
         self.location_table.entry(slot).mac()
     }
 

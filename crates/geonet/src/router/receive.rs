@@ -6,15 +6,15 @@
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
 
-use super::{MAX_OWN_POSITIONS, Router, accelerate};
+use super::{MAX_OWN_POSITIONS, Router, fast_path_permissions};
 use crate::forwarding::contention_based;
 use crate::forwarding::perimeter::{self, RecoveryHeader};
 use crate::geodesy::{self, DistanceMetric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
-use crate::location_table::{Slot, is_station_mid, mac_key, mid_key};
+use crate::location_table::{EntrySlot, is_station_mid, mac_key, mid_key};
 use crate::mib::{AddressConfiguration, VoidRecovery};
-use crate::packet::Target;
-use crate::packet_rate::is_yielding;
+use crate::packet::ForwardingTarget;
+use crate::packet_rate::is_yielding_traffic;
 use crate::{BROADCAST, GeonetDrop};
 use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -34,14 +34,14 @@ impl ReceivedPacket<'_> {
 
     /// Returns whether the packet is a yielding one: it leaves a fifth of the data rate to other packets
     /// (annex B.2).
-    pub fn is_yielding(&self) -> bool {
-        is_yielding(self.packet.common.next_header, self.packet.common.traffic_class)
+    pub fn is_yielding_traffic(&self) -> bool {
+        is_yielding_traffic(self.packet.common.next_header, self.packet.common.traffic_class)
     }
 
     /// Returns the octets that count for the sender's data rate on reception. A yielding packet counts 0
     /// here, because it counts when the router forwards it.
-    pub fn counted_octets(&self) -> usize {
-        if self.is_yielding() { 0 } else { self.frame.packet.len() }
+    pub fn octets_counted_for_rate(&self) -> usize {
+        if self.is_yielding_traffic() { 0 } else { self.frame.packet.len() }
     }
 
     /// Returns whether the frame's destination was this station's MAC address.
@@ -63,7 +63,7 @@ impl Router {
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        accelerate::output_changed_permissions(self, now);
+        fast_path_permissions::output_changed_permissions(self, now);
         result
     }
 
@@ -97,8 +97,8 @@ impl Router {
             return Err(GeonetDrop::BadSender);
         }
         let mine = mid_key(source.address) == mid_key(self.address);
-        if mine && !(received.recovery.is_some() && self.has_sent_vector(source)) {
-            return Err(self.handle_own_address(now, &packet));
+        if mine && !(received.recovery.is_some() && self.has_this_router_sent_vector(source)) {
+            return Err(self.handle_packet_with_own_address(now, &packet));
         }
         if frame.source == self.mac() {
             return Err(GeonetDrop::OwnEcho);
@@ -107,19 +107,19 @@ impl Router {
             ExtendedHeader::Beacon { .. } => self.handle_single_hop(now, &received, false),
             ExtendedHeader::SingleHop { .. } => self.handle_single_hop(now, &received, true),
             ExtendedHeader::TopologicallyScoped { sequence, .. } => {
-                let slot = self.learn_multi_hop(now, &received, sequence)?;
+                let slot = self.learn_multi_hop_source(now, &received, sequence)?;
                 // A beacon over several hops has no payload to deliver.
                 if !packet.payload.is_empty() || packet.common.next_header != CommonNextHeader::Any {
                     self.deliver_payload(&received);
                 }
-                self.forward_received(now, &received, slot, Target::Everybody)
+                self.forward_received(now, &received, slot, ForwardingTarget::Everybody)
             }
             ExtendedHeader::LocationServiceRequest { sequence, request, .. } => {
-                let slot = self.learn_multi_hop(now, &received, sequence)?;
+                let slot = self.learn_multi_hop_source(now, &received, sequence)?;
                 if mid_key(request) == mid_key(self.address) {
                     self.reply_location(now, source)
                 } else {
-                    self.forward_received(now, &received, slot, Target::Everybody)
+                    self.forward_received(now, &received, slot, ForwardingTarget::Everybody)
                 }
             }
             ExtendedHeader::GeoUnicast { .. } | ExtendedHeader::LocationServiceReply { .. } => {
@@ -152,7 +152,7 @@ impl Router {
         Ok((packet, Some(recovery)))
     }
 
-    fn has_sent_vector(&self, pv: &LongPositionVector) -> bool {
+    fn has_this_router_sent_vector(&self, pv: &LongPositionVector) -> bool {
         self.recent_own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
     }
 
@@ -162,7 +162,7 @@ impl Router {
     /// it before this station's restart (SCF, contention). Any other packet shows an address conflict. This
     /// method detects every real conflict, because another station with this address also sends beacons,
     /// which no station buffers.
-    fn handle_own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
+    fn handle_packet_with_own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
         let source = packet.extended.source();
         let forgotten = self.recent_own_positions.len() >= MAX_OWN_POSITIONS
             && self
@@ -171,7 +171,7 @@ impl Router {
                 .is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
         let from_before = packet.extended.sequence().is_some()
             && self.first_position_at.is_none_or(|first| first.is_newer_than(source.timestamp));
-        if forgotten || from_before || self.has_sent_vector(source) {
+        if forgotten || from_before || self.has_this_router_sent_vector(source) {
             return GeonetDrop::OwnEcho;
         }
         if !self.conflict_limiter.try_take_token(now) {
@@ -203,10 +203,10 @@ impl Router {
             self.deliver_payload(received);
         }
         let learnt = learnt?;
-        self.note_neighbour_speed(now, &source);
+        self.record_neighbour_speed(now, &source);
         let said = if deliver { None } else { Some(received.packet.basic.lifetime) };
         self.store_beacon_validity(now, learnt.slot, said);
-        let (octets, beta) = (received.counted_octets(), self.parameters.packet_data_rate_beta);
+        let (octets, beta) = (received.octets_counted_for_rate(), self.parameters.packet_data_rate_beta);
         self.location_table.entry_mut(learnt.slot).packet_rate.count_packet(now, octets, beta);
         self.handle_learned_source(now, learnt, &source);
         Ok(())
@@ -214,20 +214,20 @@ impl Router {
 
     /// Performs steps 3 to 6 of the receiver operations of all packets with a sequence number: duplicate
     /// detection, location table, Location Service, buffers.
-    fn learn_multi_hop(
+    fn learn_multi_hop_source(
         &mut self,
         now: Time,
         received: &ReceivedPacket<'_>,
         sequence: u16,
-    ) -> Result<Slot, GeonetDrop> {
+    ) -> Result<EntrySlot, GeonetDrop> {
         let source = *received.source();
         let identity = (mid_key(source.address), sequence);
         let listed = self
             .location_table
-            .find_station(now, identity.0)
+            .find_slot_of_station(now, identity.0)
             .is_some_and(|slot| self.location_table.entry(slot).duplicates.contains(sequence));
         if listed || self.contention_buffer.contains(identity) {
-            return Err(self.handle_duplicate(now, received, identity));
+            return Err(self.handle_duplicate_packet(now, received, identity));
         }
         let direct = self.parameters.is_piggybacking_on
             && received.packet.basic.remaining_hop_limit == received.packet.common.maximum_hop_limit
@@ -239,7 +239,7 @@ impl Router {
             direct,
             self.own_timestamp(now),
         )?;
-        let (octets, beta) = (received.counted_octets(), self.parameters.packet_data_rate_beta);
+        let (octets, beta) = (received.octets_counted_for_rate(), self.parameters.packet_data_rate_beta);
         let length = self.parameters.duplicate_packet_list_length;
         let entry = self.location_table.entry_mut(learnt.slot);
         entry.packet_rate.count_packet(now, octets, beta);
@@ -250,7 +250,7 @@ impl Router {
 
     /// Handles another copy of a known packet. If this station contends for forwarding the packet, the copy
     /// may end the contention.
-    fn handle_duplicate(
+    fn handle_duplicate_packet(
         &mut self,
         now: Time,
         received: &ReceivedPacket<'_>,
@@ -263,13 +263,13 @@ impl Router {
         let forwarder = self.sender_position(now, received);
         let Some(contender) = self.contention_buffer.get_mut(identity) else { return GeonetDrop::Duplicate };
         contender.copy_count += 1;
-        if contender.is_advanced && contender.copy_count < mib.advanced_max_counter {
+        if contender.uses_advanced_forwarding && contender.copy_count < mib.advanced_max_counter {
             // F.4: a station outside the sector continues the contention, with the timeout for the new
             // sender's distance.
             let (sender, copies) = (contender.sender, contender.copy_count);
             let sender = self
                 .location_table
-                .find_station(now, mac_key(sender))
+                .find_slot_of_station(now, mac_key(sender))
                 .map(|slot| self.location_table.entry(slot).position());
             let inside = match (sender, forwarder) {
                 (Some(sender), Some(forwarder)) => {
@@ -298,7 +298,7 @@ impl Router {
 
     /// Returns the position of this copy's sender, if it is accurate enough for contention (PAI).
     pub(super) fn sender_position(&self, now: Time, received: &ReceivedPacket<'_>) -> Option<Position> {
-        let slot = self.location_table.find_station(now, mac_key(received.frame.source))?;
+        let slot = self.location_table.find_slot_of_station(now, mac_key(received.frame.source))?;
         let entry = self.location_table.entry(slot);
         entry.position_vector().accurate.then(|| entry.position())
     }
@@ -318,10 +318,15 @@ impl Router {
         let mid = mid_key(destination.address);
         let position = Position::new(destination.latitude, destination.longitude);
         if mid == mid_key(self.address) {
-            self.learn_multi_hop(now, received, sequence)?;
+            self.learn_multi_hop_source(now, received, sequence)?;
             if matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
                 self.deliver_payload(received);
-                accelerate::note_received_packet(self, now, mid_key(received.source().address), None);
+                fast_path_permissions::record_forwarded_packet_for_fast_path(
+                    self,
+                    now,
+                    mid_key(received.source().address),
+                    None,
+                );
             }
             return Ok(());
         }
@@ -339,10 +344,10 @@ impl Router {
         if mine {
             return Err(GeonetDrop::Duplicate);
         }
-        let slot = self.learn_multi_hop(now, received, sequence)?;
-        self.forward_received(now, received, slot, Target::towards_station(mid, position))?;
+        let slot = self.learn_multi_hop_source(now, received, sequence)?;
+        self.forward_received(now, received, slot, ForwardingTarget::towards_station(mid, position))?;
         if received.recovery.is_none() && matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
-            accelerate::note_received_packet(
+            fast_path_permissions::record_forwarded_packet_for_fast_path(
                 self,
                 now,
                 mid_key(received.source().address),
@@ -374,7 +379,7 @@ impl Router {
         if mine {
             return Err(GeonetDrop::Duplicate);
         }
-        let slot = self.learn_multi_hop(now, received, sequence)?;
+        let slot = self.learn_multi_hop_source(now, received, sequence)?;
         if inside {
             self.deliver_payload(received);
         }
@@ -385,8 +390,8 @@ impl Router {
         let target = match packet.extended {
             // 10.3.12.3: inside the area the station has delivered the GAC and does not forward it.
             ExtendedHeader::GeoAnycast { .. } if inside => return Ok(()),
-            ExtendedHeader::GeoAnycast { area, .. } => Target::Anybody { area, metric },
-            _ => Target::Area { area: *area, metric },
+            ExtendedHeader::GeoAnycast { area, .. } => ForwardingTarget::Anybody { area, metric },
+            _ => ForwardingTarget::Area { area: *area, metric },
         };
         self.forward_received(now, received, slot, target)
     }

@@ -3,13 +3,13 @@
 use carnet_base::Time;
 use carnet_geonet::acceleration::{
     FastPathReport, FastPathUpdate, ForwardingPath, OwnPacketPath, PERMISSION_IDLE_TIME, SequenceNumbers,
-    SourceSummary,
+    SourceReport,
 };
 use carnet_geonet::mib::NonAreaForwarding;
 use carnet_geonet::{GeonetDrop, Mib, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn mib_without_rate_limit() -> Mib {
     Mib { max_packet_data_rate: None, ..Mib::default() }
@@ -29,7 +29,7 @@ fn send_unicast(iut: &mut RouterUnderTest, to: &SimulatedStation) {
 }
 
 /// Passes a report of the fast path to the router.
-fn pass_report(iut: &mut RouterUnderTest, report: FastPathReport) {
+fn pass_fast_path_report(iut: &mut RouterUnderTest, report: FastPathReport) {
     iut.router.handle_report(iut.now, &report);
     iut.collect_outputs();
 }
@@ -126,7 +126,7 @@ fn permission_ends_when_next_hop_or_destination_expires() {
         "{:?}",
         iut.fast_path_updates
     );
-    iut.set_position(IUT_POSITION, 1_000_600);
+    iut.set_position(ROUTER_POSITION, 1_000_600);
     iut.fast_path_updates.clear();
     // All location table entries expire.
     iut.advance_time(Mib::default().lifetime_location_entry);
@@ -142,7 +142,7 @@ fn router_withdraws_unused_permissions() {
     iut.receive_unicast(&b, &b.guc_frame(&iut.position_vector(), b"x")).expect("delivered");
     iut.fast_path_updates.clear();
     iut.advance_time(PERMISSION_IDLE_TIME / 2);
-    pass_report(
+    pass_fast_path_report(
         &mut iut,
         FastPathReport { own_packet_destinations: vec![b.mac], ..FastPathReport::default() },
     );
@@ -152,7 +152,7 @@ fn router_withdraws_unused_permissions() {
         "nothing but that the router is there"
     );
     iut.advance_time(PERMISSION_IDLE_TIME / 2);
-    pass_report(&mut iut, FastPathReport::default());
+    pass_fast_path_report(&mut iut, FastPathReport::default());
     assert!(
         iut.fast_path_updates.contains(&FastPathUpdate::NoSource(b.mac)) && iut.router.is_accelerated(),
         "{:?}",
@@ -160,7 +160,7 @@ fn router_withdraws_unused_permissions() {
     );
     iut.fast_path_updates.clear();
     iut.advance_time(PERMISSION_IDLE_TIME / 2);
-    pass_report(&mut iut, FastPathReport::default());
+    pass_fast_path_report(&mut iut, FastPathReport::default());
     assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(b.mac)]);
     assert!(!iut.router.is_accelerated());
     // The next packet causes a new permission, and the router outputs its position again.
@@ -236,14 +236,14 @@ fn fast_path_report_updates_location_table() {
     iut.make_neighbours(&[b]);
     iut.receive_unicast(&b, &b.guc_frame(&iut.position_vector(), b"x")).expect("delivered");
     let later = b.with_later_timestamp(300).moved_to(SimulatedStation::d().position());
-    let sample = SourceSummary {
+    let sample = SourceReport {
         vector: later.position_vector,
         direct: true,
         octets: 50_000,
         sequences: vec![101, 102],
     };
     iut.advance_milliseconds(300);
-    pass_report(
+    pass_fast_path_report(
         &mut iut,
         FastPathReport { delivered: 7, samples: vec![sample.clone()], ..FastPathReport::default() },
     );
@@ -260,16 +260,22 @@ fn fast_path_report_updates_location_table() {
     for round in 0..60u64 {
         iut.advance_milliseconds(1000);
         let vector = later.with_later_timestamp(1000 * (round + 1)).position_vector;
-        let sample = SourceSummary { vector, octets: 2 * limit, ..sample.clone() };
-        pass_report(&mut iut, FastPathReport { samples: vec![sample], ..FastPathReport::default() });
+        let sample = SourceReport { vector, octets: 2 * limit, ..sample.clone() };
+        pass_fast_path_report(
+            &mut iut,
+            FastPathReport { samples: vec![sample], ..FastPathReport::default() },
+        );
     }
     let frame = SimulatedStation { sequence: 200, ..later.with_later_timestamp(60_200) }
         .guc_frame(&SimulatedStation::a().position_vector, b"x");
     assert_ne!(iut.receive_unicast(&b, &frame), Err(GeonetDrop::PacketDataRate));
     // A report with an old vector changes nothing. A report with this station's own address changes nothing
     // either.
-    let own = SourceSummary { vector: iut.position_vector(), ..sample.clone() };
-    pass_report(&mut iut, FastPathReport { samples: vec![sample, own], ..FastPathReport::default() });
+    let own = SourceReport { vector: iut.position_vector(), ..sample.clone() };
+    pass_fast_path_report(
+        &mut iut,
+        FastPathReport { samples: vec![sample, own], ..FastPathReport::default() },
+    );
     assert_eq!(iut.dropped_packets(GeonetDrop::OwnEcho), 1);
     let (_, entry) = iut.router.location_table().iter().next().expect("B");
     assert_eq!(
@@ -315,7 +321,7 @@ fn router_and_fast_path_share_sequence_numbers_until_address_changes() {
     assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(b.mac)]);
     iut.make_neighbours(&[b.with_later_timestamp(1)]);
     assert_eq!(sequence(&mut iut), 0);
-    iut.router.reset_to_initial(iut.now, address(IUT_MAC));
+    iut.router.reset_to_initial(iut.now, address(ROUTER_MAC));
     iut.collect_outputs();
     assert!(iut.fast_path_updates.contains(&FastPathUpdate::NoOwnPacketPath(b.mac)));
     iut.make_neighbours(&[b.with_later_timestamp(2)]);
@@ -323,7 +329,7 @@ fn router_and_fast_path_share_sequence_numbers_until_address_changes() {
     // During replay, the recorded reports say how many sequence numbers the fast path used.
     let mut iut = router_with_fast_path(Mib::default());
     iut.make_neighbours(&[b]);
-    pass_report(&mut iut, FastPathReport { next_sequence: 500, ..FastPathReport::default() });
+    pass_fast_path_report(&mut iut, FastPathReport { next_sequence: 500, ..FastPathReport::default() });
     assert_eq!(sequence(&mut iut), 500);
     assert!(iut.now > Time::ZERO);
 }

@@ -6,12 +6,12 @@ use carnet_geonet::mib::AddressConfiguration;
 use carnet_geonet::{Event, GeonetDrop, Mib, Repetition, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType, Timestamp};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn station_with_same_address() -> SimulatedStation {
     let mut station = SimulatedStation::b();
-    station.mac = IUT_MAC;
-    station.position_vector.address = address(IUT_MAC);
+    station.mac = ROUTER_MAC;
+    station.position_vector.address = address(ROUTER_MAC);
     station
 }
 
@@ -64,12 +64,12 @@ fn own_packets_from_before_a_restart_are_no_address_conflict() {
     ] {
         assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::OwnEcho));
     }
-    assert_eq!((iut.router.address(), iut.events.len()), (address(IUT_MAC), 0));
+    assert_eq!((iut.router.address(), iut.events.len()), (address(ROUTER_MAC), 0));
     assert_eq!(
         iut.receive_broadcast(&SimulatedStation::b(), &old.beacon_frame()),
         Err(GeonetDrop::DuplicateAddress)
     );
-    assert_ne!(iut.router.address(), address(IUT_MAC));
+    assert_ne!(iut.router.address(), address(ROUTER_MAC));
 
     // Before its first position this station has sent no packets, so it has no own position vectors for
     // comparison.
@@ -81,10 +81,10 @@ fn own_packets_from_before_a_restart_are_no_address_conflict() {
     // After a reset the router still recognises its recent packets as its own.
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     iut.request_payload(Transport::GeoBroadcast(etsi_area_1()), b"x").expect("accepted");
-    let frame = one_hop_later(iut.take_only_transmission().frame);
-    iut.router.reset_to_initial(iut.now, address(IUT_MAC));
+    let frame = forwarded_by_one_hop(iut.take_only_transmission().frame);
+    iut.router.reset_to_initial(iut.now, address(ROUTER_MAC));
     assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::OwnEcho));
-    assert_eq!(iut.router.address(), address(IUT_MAC));
+    assert_eq!(iut.router.address(), address(ROUTER_MAC));
 }
 
 /// 10.2.1.5: after a conflict the router changes only an automatic address. It reports the conflict in both
@@ -97,7 +97,7 @@ fn router_keeps_configured_address_after_conflict() {
         let refused =
             iut.receive_broadcast(&station_with_same_address(), &station_with_same_address().shb_frame(b"x"));
         assert_eq!(refused, Err(GeonetDrop::DuplicateAddress));
-        assert_eq!(iut.router.address(), address(IUT_MAC));
+        assert_eq!(iut.router.address(), address(ROUTER_MAC));
         assert_eq!(iut.events.len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use carnet_geonet::mib::{BeaconInterval, Prediction};
 use carnet_geonet::{BROADCAST, Mib, Transport};
 use carnet_wire::geonet::HeaderType;
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn mib_with_prediction() -> Mib {
     Mib {

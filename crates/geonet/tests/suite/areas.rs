@@ -4,7 +4,7 @@ use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, UnknownSender};
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Transport};
 use carnet_wire::geonet::HeaderType;
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn mib_with_simple_forwarding() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() }
@@ -45,7 +45,7 @@ fn pon_gbc_bv_03_inside() {
     let frame = SimulatedStation::b().gbc_frame(etsi_area_1(), b"denm");
     iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
-    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame.clone(), 9)));
+    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_remaining_hops(frame.clone(), 9)));
     assert_eq!(iut.delivered_payloads[0].area, Some(etsi_area_1()));
     assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::Duplicate));
     assert_eq!(iut.delivered_payloads.len(), 1);
@@ -62,7 +62,10 @@ fn pon_gbc_bv_05_outside() {
         iut.make_neighbours(&[SimulatedStation::b(), c]);
         iut.receive_unicast(&c, &frame).expect("forwarded");
         let sent = iut.take_only_transmission();
-        assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame.clone(), 9)));
+        assert_eq!(
+            (sent.destination, sent.frame),
+            (SimulatedStation::b().mac, with_remaining_hops(frame.clone(), 9))
+        );
         assert_eq!(iut.receive_unicast(&c, &frame), Err(GeonetDrop::Duplicate));
         iut.assert_nothing_sent();
         assert!(iut.delivered_payloads.is_empty());
@@ -74,10 +77,10 @@ fn pon_gbc_bv_05_outside() {
 fn pon_gbc_bv_08_hop_limit() {
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
     let b = SimulatedStation::b();
-    let frame = with_hops(b.gbc_frame(etsi_area_1(), b"x"), 1);
+    let frame = with_remaining_hops(b.gbc_frame(etsi_area_1(), b"x"), 1);
     assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::HopLimit));
     assert_eq!(iut.delivered_payloads.len(), 1);
-    let frame = with_hops(b.next().gac_frame(etsi_area_2(), b"x"), 1);
+    let frame = with_remaining_hops(b.next().gac_frame(etsi_area_2(), b"x"), 1);
     assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::HopLimit));
     iut.assert_nothing_sent();
 }
@@ -99,7 +102,7 @@ fn pon_gac_bv_03_inside() {
 #[test]
 fn pon_gbc_bo_19_too_large() {
     for inside in [true, false] {
-        let centre = if inside { IUT_POSITION } else { position_at(0.0, 3000.0) };
+        let centre = if inside { ROUTER_POSITION } else { position_at(0.0, 3000.0) };
         let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
         iut.make_neighbours(&[SimulatedStation::b(), SimulatedStation::c()]);
         let c = SimulatedStation::c();

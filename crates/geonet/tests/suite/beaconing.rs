@@ -7,7 +7,7 @@ use carnet_geonet::mib::{BeaconInterval, MultiHopBeacons};
 use carnet_geonet::{Mib, Transport};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType, LongPositionVector};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn beacon_times(iut: &mut RouterUnderTest, seconds: u64) -> Vec<Time> {
     let mut times = Vec::new();
@@ -77,7 +77,7 @@ fn no_beacon_without_a_position() {
     let mut iut = RouterUnderTest::without_position(Mib::default());
     iut.advance_time(Duration::from_secs(60));
     iut.assert_nothing_sent();
-    iut.set_position(IUT_POSITION, 1);
+    iut.set_position(ROUTER_POSITION, 1);
     iut.advance_time(Duration::from_millis(750));
     assert_eq!(iut.sent_transmissions.len(), 1);
 }
@@ -127,7 +127,8 @@ fn multi_hop_beacons_reach_second_hop() {
 fn data_packets_contain_neighbour_positions() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib { is_piggybacking_on: true, ..Mib::default() });
     let b = SimulatedStation::b();
-    iut.receive_broadcast(&SimulatedStation::d(), &with_hops(b.tsb_frame(b"x"), 9)).expect("forwarded");
+    iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(b.tsb_frame(b"x"), 9))
+        .expect("forwarded");
     iut.receive_broadcast(&SimulatedStation::d(), &b.next().tsb_frame(b"x")).expect("forwarded");
     assert_eq!(iut.router.location_table().neighbour_count(), 0);
     iut.receive_broadcast(&b, &b.with_later_timestamp(1).next().next().tsb_frame(b"x")).expect("forwarded");
@@ -139,7 +140,7 @@ fn data_packets_contain_neighbour_positions() {
 fn router_sends_beacon_on_request() {
     let mut iut = RouterUnderTest::without_position(Mib::default());
     assert!(iut.request_payload(Transport::Beacon, b"").is_err());
-    iut.set_position(IUT_POSITION, 1);
+    iut.set_position(ROUTER_POSITION, 1);
     iut.request_payload(Transport::Beacon, b"").expect("sent");
     assert_eq!(iut.take_only_transmission().frame[5], 0x10);
     iut.advance_time(Duration::from_millis(2999));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_geonet::{BROADCAST, Event, GeonetDrop, Mib, Repetition, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 /// PON_TSB_BV_02, PON_TSB_BV_04, PON_TSB_BV_06: the station delivers the packet and forwards it with RHL
 /// lower by one and otherwise unchanged.
@@ -15,7 +15,7 @@ fn pon_tsb_bv_02_forwarded_once() {
     let frame = SimulatedStation::b().tsb_frame(b"payload");
     iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
-    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame, 9)));
+    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_remaining_hops(frame, 9)));
     let [delivery] = &iut.delivered_payloads[..] else { panic!() };
     assert_eq!(delivery.header_type, HeaderType::TopologicallyScoped);
     assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"payload"[..], 10));
@@ -35,7 +35,7 @@ fn pon_tsb_bo_03_duplicates() {
     iut.receive_broadcast(&b, &b.tsb_frame(b"x")).expect("forwarded");
     iut.sent_transmissions.clear();
     assert_eq!(
-        iut.receive_broadcast(&SimulatedStation::d(), &with_hops(b.tsb_frame(b"x"), 5)),
+        iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(b.tsb_frame(b"x"), 5)),
         Err(GeonetDrop::Duplicate)
     );
     iut.assert_nothing_sent();
@@ -69,7 +69,7 @@ fn pon_tsb_bo_05_the_last_hop() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let b = SimulatedStation::b();
     for (sequence, hops) in [(1, 1), (2, 0)] {
-        let frame = with_hops(SimulatedStation { sequence, ..b }.tsb_frame(b"x"), hops);
+        let frame = with_remaining_hops(SimulatedStation { sequence, ..b }.tsb_frame(b"x"), hops);
         assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::HopLimit));
     }
     iut.assert_nothing_sent();
@@ -92,14 +92,18 @@ fn pon_tsb_bo_08_own_echo() {
         frame[3] = frame[3].saturating_sub(1).max(1);
         iut.set_position(position_at(0.5, 0.5), iut.position_vector().timestamp.0 + 100);
         assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::OwnEcho));
-        assert_eq!(iut.receive_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
+        assert_eq!(iut.receive_from(ROUTER_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
         iut.assert_nothing_sent();
     }
     // The station also refuses a packet that it has just forwarded and that comes back to it.
-    let refused = iut.receive_from(IUT_MAC, BROADCAST, &with_hops(SimulatedStation::b().tsb_frame(b"x"), 9));
+    let refused = iut.receive_from(
+        ROUTER_MAC,
+        BROADCAST,
+        &with_remaining_hops(SimulatedStation::b().tsb_frame(b"x"), 9),
+    );
     assert_eq!(refused, Err(GeonetDrop::OwnEcho));
     assert!(iut.delivered_payloads.is_empty() && iut.events.is_empty());
-    assert_eq!(iut.router.address(), address(IUT_MAC));
+    assert_eq!(iut.router.address(), address(ROUTER_MAC));
     assert!(iut.router.location_table().is_empty());
 }
 

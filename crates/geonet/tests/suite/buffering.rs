@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_geonet::mib::AreaForwarding;
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Transport};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn mib_with_simple_forwarding() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, max_packet_data_rate: None, ..Mib::default() }
@@ -43,7 +43,9 @@ fn pon_fpb_bv_01_source_unicast() {
 fn pon_fpb_bv_02_forwarder_unicast() {
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
     iut.make_neighbours(&[SimulatedStation::c()]);
-    let frame = with_scf(SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x"));
+    let frame = with_store_carry_forward(
+        SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x"),
+    );
     iut.receive_unicast(&SimulatedStation::c(), &frame).expect("kept");
     iut.assert_nothing_sent();
     iut.advance_time(Duration::from_secs(10));
@@ -52,7 +54,7 @@ fn pon_fpb_bv_02_forwarder_unicast() {
     iut.assert_nothing_sent();
     iut.make_neighbours(&[SimulatedStation::a()]);
     let sent = iut.take_only_transmission();
-    let expected = with_lifetime(with_hops(frame, 9), Duration::from_secs(50));
+    let expected = with_lifetime(with_remaining_hops(frame, 9), Duration::from_secs(50));
     assert_eq!((sent.destination, sent.frame), (SimulatedStation::a().mac, expected));
 }
 
@@ -64,7 +66,7 @@ fn pon_fpb_bv_04_lifetime() {
         SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x"),
         SimulatedStation::e().gbc_frame(etsi_area_1(), b"x"),
     ] {
-        let frame = with_lifetime(with_scf(frame), Duration::from_secs(5));
+        let frame = with_lifetime(with_store_carry_forward(frame), Duration::from_secs(5));
         iut.receive_broadcast(&SimulatedStation::c(), &frame).expect("kept");
     }
     let (unicast, broadcast, _) = iut.router.buffered_octets();
@@ -127,7 +129,7 @@ fn pon_fpb_bv_11_no_scf() {
     ] {
         iut.receive_broadcast(&c, &frame).expect("forwarded");
         let sent = iut.take_only_transmission();
-        assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame, 9)));
+        assert_eq!((sent.destination, sent.frame), (BROADCAST, with_remaining_hops(frame, 9)));
     }
 }
 
@@ -144,11 +146,12 @@ fn cap_fpb_bv_01_overflow() {
         c = c.next();
         iut.receive_broadcast(
             &c,
-            &with_scf(c.guc_frame(&SimulatedStation::a().position_vector, &[number; 940])),
+            &with_store_carry_forward(c.guc_frame(&SimulatedStation::a().position_vector, &[number; 940])),
         )
         .expect("kept");
         c = c.next();
-        iut.receive_broadcast(&c, &with_scf(c.gbc_frame(etsi_area_1(), &[number; 944]))).expect("kept");
+        iut.receive_broadcast(&c, &with_store_carry_forward(c.gbc_frame(etsi_area_1(), &[number; 944])))
+            .expect("kept");
         let (unicast, broadcast, _) = iut.router.buffered_octets();
         assert!(unicast <= 5000 && broadcast <= 8000);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_geonet::mib::AreaForwarding;
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn mib_with_contention() -> Mib {
     Mib { area_forwarding: AreaForwarding::ContentionBased, ..Mib::default() }
@@ -17,7 +17,7 @@ fn mib_with_advanced_forwarding() -> Mib {
 
 /// Returns an area that contains all stations of these tests.
 fn area_around_all_stations() -> carnet_wire::geonet::GeoArea {
-    circular_area(IUT_POSITION, 1500)
+    circular_area(ROUTER_POSITION, 1500)
 }
 
 fn next_timeout_ms(iut: &RouterUnderTest) -> f64 {
@@ -42,7 +42,7 @@ fn pon_bca_bv_02_timer() {
         );
         iut.advance_milliseconds(100);
         let sent = iut.take_only_transmission();
-        assert_eq!((sent.destination, sent.frame), (BROADCAST, one_hop_later(frame)));
+        assert_eq!((sent.destination, sent.frame), (BROADCAST, forwarded_by_one_hop(frame)));
         assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
     }
 }
@@ -55,7 +55,7 @@ fn pon_bca_bv_01_copies() {
     let frame = SimulatedStation::b().gbc_frame(area_around_all_stations(), b"x");
     iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("in contention");
     assert_eq!(
-        iut.receive_broadcast(&SimulatedStation::d(), &with_hops(frame.clone(), 9)),
+        iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(frame.clone(), 9)),
         Err(GeonetDrop::Contention)
     );
     iut.advance_milliseconds(200);
@@ -65,7 +65,7 @@ fn pon_bca_bv_01_copies() {
     iut.advance_milliseconds(200);
     iut.take_only_transmission();
     assert_eq!(
-        iut.receive_broadcast(&SimulatedStation::d(), &with_hops(frame, 8)),
+        iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(frame, 8)),
         Err(GeonetDrop::Duplicate)
     );
     iut.advance_milliseconds(200);
@@ -138,7 +138,8 @@ fn the_contention_buffer_is_bounded() {
     iut.advance_milliseconds(200);
     let kept = 1000 / frames[0].len();
     let sent: Vec<_> = iut.sent_transmissions.iter().map(|sent| sent.frame.clone()).collect();
-    let expected: Vec<_> = frames[20 - kept..].iter().map(|frame| one_hop_later(frame.clone())).collect();
+    let expected: Vec<_> =
+        frames[20 - kept..].iter().map(|frame| forwarded_by_one_hop(frame.clone())).collect();
     assert_eq!(sent, expected);
     assert_eq!(iut.dropped_packets(GeonetDrop::ForwardingBufferOverflow), 20 - kept as u64);
 }
@@ -153,7 +154,10 @@ fn pon_baa_bv_04_chosen_as_next_hop() {
     let frame = SimulatedStation::c().gbc_frame(area, b"x");
     iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
-    assert_eq!((sent.destination, &sent.frame), (SimulatedStation::b().mac, &with_hops(frame.clone(), 9)));
+    assert_eq!(
+        (sent.destination, &sent.frame),
+        (SimulatedStation::b().mac, &with_remaining_hops(frame.clone(), 9))
+    );
     assert!((next_timeout_ms(&iut) - 100.0).abs() < 1e-6);
     iut.advance_milliseconds(100);
     assert_eq!(iut.take_only_transmission().destination, BROADCAST);
@@ -186,7 +190,7 @@ fn pon_baa_bv_01_too_many_copies() {
     iut.make_neighbours(&[sender, others[0], others[1]]);
     let frame = sender.gbc_frame(area_around_all_stations(), b"x");
     iut.receive_broadcast(&sender, &frame).expect("in contention");
-    let again = with_hops(frame, 9);
+    let again = with_remaining_hops(frame, 9);
     assert_eq!(iut.receive_broadcast(&others[0], &again), Err(GeonetDrop::Duplicate));
     assert_eq!(iut.receive_broadcast(&others[1], &again), Err(GeonetDrop::Contention));
     iut.advance_milliseconds(200);
@@ -209,14 +213,14 @@ fn pon_baa_bv_02_sectors() {
         let frame = sender.gbc_frame(area_around_all_stations(), b"x");
         iut.receive_broadcast(&sender, &frame).expect("in contention");
         iut.advance_milliseconds(10);
-        let result = iut.receive_broadcast(&forwarder, &with_hops(frame, 9));
+        let result = iut.receive_broadcast(&forwarder, &with_remaining_hops(frame, 9));
         if ends {
             assert_eq!(result, Err(GeonetDrop::Contention));
             iut.advance_milliseconds(200);
             iut.assert_nothing_sent();
         } else {
             assert_eq!(result, Err(GeonetDrop::Duplicate));
-            let expected = 100.0 - 0.099 * IUT_POSITION.distance_to(forwarder.position());
+            let expected = 100.0 - 0.099 * ROUTER_POSITION.distance_to(forwarder.position());
             assert!((next_timeout_ms(&iut) - expected).abs() < 0.05, "{} {expected}", next_timeout_ms(&iut));
             iut.advance_milliseconds(200);
             iut.take_only_transmission();

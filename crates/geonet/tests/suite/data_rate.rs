@@ -6,8 +6,8 @@ use carnet_base::Rng;
 use carnet_geonet::{Event, GeonetDrop, Mib, Request, Router, Transport};
 use carnet_wire::geonet::{CommonNextHeader, GeoArea, GeoAreaShape, HeaderType, Packet, TrafficClass};
 
-use crate::air::{RadioChannel, address};
-use crate::craft::{RouterUnderTest, SimulatedStation};
+use crate::radio_channel::{RadioChannel, address};
+use crate::simulated_stations::{RouterUnderTest, SimulatedStation};
 
 /// Returns a station, a forwarder, and a third station that only the forwarder reaches.
 fn three_stations_in_line() -> RadioChannel {
@@ -81,7 +81,7 @@ fn source_shapes_its_ipv6_download_to_leave_data_rate_for_warnings() {
     let (all, ipv6) = forwarded_octets(&air);
     // IPv6 may use four fifths of 100 kB/s for ten seconds, plus the burst that may leave in advance.
     assert!((700_000..=880_000).contains(&ipv6) && all <= 1_050_000, "{all} {ipv6}");
-    let lost = air.all_drops();
+    let lost = air.all_drop_counts();
     assert!(lost.iter().any(|(node, reason, _)| (*node, *reason) == (0, GeonetDrop::OwnDataRate)));
     assert!(!lost.iter().any(|(_, reason, _)| *reason == GeonetDrop::PacketDataRate), "{lost:?}");
 }
@@ -98,7 +98,9 @@ fn forwarder_passes_warnings_of_unshaped_source() {
     let (all, ipv6) = forwarded_octets(&air);
     assert!(ipv6 <= 950_000 && all <= 1_050_000, "{all} {ipv6}");
     assert!(
-        air.all_drops().iter().any(|(node, reason, _)| (*node, *reason) == (1, GeonetDrop::PacketDataRate))
+        air.all_drop_counts()
+            .iter()
+            .any(|(node, reason, _)| (*node, *reason) == (1, GeonetDrop::PacketDataRate))
     );
 }
 

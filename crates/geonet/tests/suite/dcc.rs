@@ -12,7 +12,7 @@ use carnet_geonet::dcc::{
 };
 use carnet_wire::geonet::TrafficClass;
 
-const HOUR: Duration = Duration::from_secs(3600);
+const ONE_HOUR: Duration = Duration::from_secs(3600);
 
 fn time_at_ms(milliseconds: u64) -> Time {
     Time::from_millis(milliseconds)
@@ -30,7 +30,13 @@ fn adaptive_gate(parameters: LimericParameters) -> DccGate<u32> {
 }
 
 fn gate_packet(profile: DccProfile, octets: usize, content: u32) -> GatePacket<u32> {
-    GatePacket { profile, lifetime: HOUR, octets, replaces_waiting: false, packet_content: content }
+    GatePacket {
+        profile,
+        lifetime: ONE_HOUR,
+        octets,
+        replaces_waiting_packet: false,
+        packet_content: content,
+    }
 }
 
 /// Handles the gate's timers until `end`. Returns the packets that the gate released, with the times.
@@ -52,7 +58,9 @@ fn run_saturated_gate(gate: &mut DccGate<u32>, octets: usize, ratio: f64, end: T
         gate.handle_timeout(now);
         sent.extend(std::iter::from_fn(|| gate.poll_packet(now)).map(|_| now));
         while gate.queue_lengths()[2] == 0 {
-            sent.extend(gate.accept_packet(now, gate_packet(DccProfile::Dp2, octets, 0)).map(|_| now));
+            sent.extend(
+                gate.transmit_or_hold_packet(now, gate_packet(DccProfile::Dp2, octets, 0)).map(|_| now),
+            );
         }
     }
     sent
@@ -112,11 +120,11 @@ fn reactive_dcc_changes_state_in_single_steps() {
 fn changed_reactive_state_changes_gate_at_once() {
     let mut gate = reactive_gate(ReactiveTable::A1);
     gate.handle_timeout(time_at_ms(0));
-    assert_eq!(gate.accept_packet(time_at_ms(10), gate_packet(DccProfile::Dp2, 300, 1)), Some(1));
-    assert_eq!(gate.opens_at(), time_at_ms(110));
+    assert_eq!(gate.transmit_or_hold_packet(time_at_ms(10), gate_packet(DccProfile::Dp2, 300, 1)), Some(1));
+    assert_eq!(gate.gate_opens_at(), time_at_ms(110));
     gate.handle_busy_ratio(time_at_ms(100), 0.35);
     gate.handle_timeout(time_at_ms(100));
-    assert_eq!(gate.opens_at(), time_at_ms(210), "200 ms after the packet");
+    assert_eq!(gate.gate_opens_at(), time_at_ms(210), "200 ms after the packet");
 }
 
 #[test]
@@ -125,8 +133,8 @@ fn long_airtime_closes_dcc_gate_for_longer() {
     assert!(
         air_time(1400, 6) > Duration::from_micros(1000) && air_time(1400, 6) < Duration::from_micros(2000)
     );
-    assert_eq!(gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 1400, 1)), Some(1));
-    assert_eq!(gate.opens_at(), time_at_ms(200));
+    assert_eq!(gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 1400, 1)), Some(1));
+    assert_eq!(gate.gate_opens_at(), time_at_ms(200));
 }
 
 #[test]
@@ -159,7 +167,7 @@ fn dcc_uses_assumed_busy_ratio_without_reports() {
 fn gate_releases_one_packet_of_highest_priority_at_a_time() {
     let mut gate = reactive_gate(ReactiveTable::A1);
     gate.handle_timeout(time_at_ms(0));
-    assert_eq!(gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 300, 30)), Some(30));
+    assert_eq!(gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 300, 30)), Some(30));
     for (profile, content) in [
         (DccProfile::Dp3, 31),
         (DccProfile::Dp2, 20),
@@ -167,7 +175,7 @@ fn gate_releases_one_packet_of_highest_priority_at_a_time() {
         (DccProfile::Dp0, 1),
         (DccProfile::Dp1, 11),
     ] {
-        assert_eq!(gate.accept_packet(time_at_ms(1), gate_packet(profile, 300, content)), None);
+        assert_eq!(gate.transmit_or_hold_packet(time_at_ms(1), gate_packet(profile, 300, content)), None);
     }
     let sent = run_gate(&mut gate, Time::from_secs(1));
     let expected = [(100, 1), (200, 10), (300, 11), (400, 20), (500, 31)];
@@ -178,11 +186,11 @@ fn gate_releases_one_packet_of_highest_priority_at_a_time() {
 #[test]
 fn packet_does_not_overtake_waiting_packet_of_its_profile() {
     let mut gate = reactive_gate(ReactiveTable::A1);
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 1));
-    gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 2));
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 1));
+    gate.transmit_or_hold_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 2));
     // The gate is open, but `poll_packet` has not yet released the waiting packet, so the new packet must
     // wait.
-    assert_eq!(gate.accept_packet(time_at_ms(150), gate_packet(DccProfile::Dp2, 300, 3)), None);
+    assert_eq!(gate.transmit_or_hold_packet(time_at_ms(150), gate_packet(DccProfile::Dp2, 300, 3)), None);
     assert_eq!(gate.poll_packet(time_at_ms(150)).map(|(_, content)| content), Some(2));
 }
 
@@ -190,11 +198,11 @@ fn packet_does_not_overtake_waiting_packet_of_its_profile() {
 fn full_queue_of_a_profile_drops_its_oldest_packet() {
     let config = GateConfig { queue_length: 3, ..GateConfig::default() };
     let mut gate: DccGate<u32> = DccGate::new(config);
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     for content in 1..=5 {
-        gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, content));
+        gate.transmit_or_hold_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, content));
     }
-    gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp3, 300, 9));
+    gate.transmit_or_hold_packet(time_at_ms(1), gate_packet(DccProfile::Dp3, 300, 9));
     assert_eq!((gate.queue_lengths(), gate.counters().dropped(DccDrop::QueueFull)), ([0, 0, 3, 1], 2));
     let sent: Vec<u32> =
         run_gate(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
@@ -204,21 +212,21 @@ fn full_queue_of_a_profile_drops_its_oldest_packet() {
 #[test]
 fn gate_drops_packet_after_its_lifetime() {
     let mut gate = reactive_gate(ReactiveTable::A1);
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     let short = |content, lifetime| GatePacket {
         lifetime: Duration::from_millis(lifetime),
         ..gate_packet(DccProfile::Dp2, 300, content)
     };
-    gate.accept_packet(time_at_ms(1), short(1, 50));
-    gate.accept_packet(time_at_ms(1), short(2, 99));
-    gate.accept_packet(time_at_ms(1), short(3, 100));
+    gate.transmit_or_hold_packet(time_at_ms(1), short(1, 50));
+    gate.transmit_or_hold_packet(time_at_ms(1), short(2, 99));
+    gate.transmit_or_hold_packet(time_at_ms(1), short(3, 100));
     assert_eq!(run_gate(&mut gate, Time::from_secs(1)), [(time_at_ms(100), 3)]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 2);
     // An expired packet leaves the queue first, so the gate drops no other packet.
     let mut gate: DccGate<u32> = DccGate::new(GateConfig { queue_length: 1, ..GateConfig::default() });
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
-    gate.accept_packet(time_at_ms(1), short(1, 50));
-    gate.accept_packet(time_at_ms(60), short(2, 100));
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
+    gate.transmit_or_hold_packet(time_at_ms(1), short(1, 50));
+    gate.transmit_or_hold_packet(time_at_ms(60), short(2, 100));
     let dropped = DccDrop::ALL.iter().filter(|reason| gate.counters().dropped(**reason) > 0);
     assert_eq!(dropped.collect::<Vec<_>>(), [&DccDrop::LifetimeExpired]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 1);
@@ -227,8 +235,9 @@ fn gate_drops_packet_after_its_lifetime() {
 #[test]
 fn dcc_profile_follows_traffic_class_and_forwarded_packets_come_last() {
     use DccProfile::{Dp0, Dp1, Dp2, Dp3};
-    let of =
-        |id, asked, own| DccProfile::profile_of(TrafficClass { id, ..TrafficClass::default() }, asked, own);
+    let of = |id, asked, own| {
+        DccProfile::dcc_profile_of(TrafficClass { id, ..TrafficClass::default() }, asked, own)
+    };
     assert_eq!([0, 1, 2, 3, 4, 63].map(|id| of(id, None, true)), [Dp3, Dp1, Dp2, Dp3, Dp3, Dp3]);
     assert_eq!([0, 1, 2, 3].map(|id| of(id, Some(Dp0), true)), [Dp0; 4]);
     assert_eq!([0, 1, 2, 3].map(|id| of(id, None, false)), [Dp3; 4]);
@@ -243,8 +252,8 @@ fn dcc_gate_is_closed_for_at_most_a_second() {
             gate.handle_busy_ratio(time_at_ms(100 * look), 1.0);
             gate.handle_timeout(time_at_ms(100 * look));
         }
-        gate.accept_packet(time_at_ms(500), gate_packet(DccProfile::Dp3, 1400, 1));
-        assert_eq!(gate.opens_at(), time_at_ms(1500), "{table:?}");
+        gate.transmit_or_hold_packet(time_at_ms(500), gate_packet(DccProfile::Dp3, 1400, 1));
+        assert_eq!(gate.gate_opens_at(), time_at_ms(1500), "{table:?}");
     }
 }
 
@@ -271,13 +280,13 @@ fn stale_busy_ratio_does_not_open_the_gate() {
 #[test]
 fn newer_replacing_packet_removes_waiting_one() {
     let mut gate = reactive_gate(ReactiveTable::A1);
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     for content in 1..=3 {
-        gate.accept_packet(
+        gate.transmit_or_hold_packet(
             time_at_ms(1),
-            GatePacket { replaces_waiting: true, ..gate_packet(DccProfile::Dp2, 300, content) },
+            GatePacket { replaces_waiting_packet: true, ..gate_packet(DccProfile::Dp2, 300, content) },
         );
-        gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 10 * content));
+        gate.transmit_or_hold_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 10 * content));
     }
     assert_eq!((gate.backlog_octets(), gate.counters().dropped(DccDrop::Replaced)), (1200, 2));
     let sent: Vec<u32> =
@@ -289,10 +298,10 @@ fn newer_replacing_packet_removes_waiting_one() {
 fn gate_counts_discarded_packets() {
     let mut gate = reactive_gate(ReactiveTable::A1);
     for content in 0..5 {
-        gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, content));
+        gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, content));
     }
-    gate.discard_waiting(DccDrop::AddressChanged, |content| content % 2 == 0);
-    gate.discard_waiting(DccDrop::Reset, |_| true);
+    gate.discard_waiting_packets(DccDrop::AddressChanged, |content| content % 2 == 0);
+    gate.discard_waiting_packets(DccDrop::Reset, |_| true);
     let dropped = [DccDrop::AddressChanged, DccDrop::Reset].map(|reason| gate.counters().dropped(reason));
     assert_eq!((dropped, gate.queue_lengths()), ([2, 2], [0; 4]));
 }
@@ -300,14 +309,14 @@ fn gate_counts_discarded_packets() {
 #[test]
 fn dcc_interval_depends_on_last_packet_of_profile() {
     let mut gate = reactive_gate(ReactiveTable::A1);
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 1400, 1));
-    assert_eq!(gate.interval_after(DccProfile::Dp2), Duration::from_millis(100));
-    assert_eq!(gate.interval_after(DccProfile::Dp3), Duration::from_millis(200));
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 1400, 1));
+    assert_eq!(gate.min_interval_after(DccProfile::Dp2), Duration::from_millis(100));
+    assert_eq!(gate.min_interval_after(DccProfile::Dp3), Duration::from_millis(200));
     let share =
         LimericParameters { max_duty_cycle: 0.01, min_duty_cycle: 0.01, ..LimericParameters::default() };
     let mut gate = adaptive_gate(share);
-    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 1));
-    assert!((gate.interval_after(DccProfile::Dp2).as_secs_f64() - 0.12).abs() < 1e-6);
+    gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 1));
+    assert!((gate.min_interval_after(DccProfile::Dp2).as_secs_f64() - 0.12).abs() < 1e-6);
 }
 
 #[test]
@@ -341,8 +350,8 @@ fn adaptive_dcc_follows_equation_b_1() {
             min_duty_cycle: duty_cycle,
             ..LimericParameters::default()
         });
-        gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
-        let closed = gate.opens_at().saturating_since(time_at_ms(0)).as_secs_f64() * 1e3;
+        gate.transmit_or_hold_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
+        let closed = gate.gate_opens_at().saturating_since(time_at_ms(0)).as_secs_f64() * 1e3;
         assert!((closed - f64::from(expected)).abs() < 0.001, "at {duty_cycle}: {closed} ms, not {expected}");
     }
 }
@@ -359,15 +368,15 @@ fn adaptive_dcc_follows_equation_b_2() {
     };
     let mut gate = adaptive_gate(halving);
     gate.handle_timeout(time_at_ms(0));
-    gate.accept_packet(time_at_ms(60), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
-    assert_eq!(gate.opens_at(), time_at_ms(120));
+    gate.transmit_or_hold_packet(time_at_ms(60), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
+    assert_eq!(gate.gate_opens_at(), time_at_ms(120));
     // At 100 ms a third of the closing time of 60 ms remains. The closing time becomes 120 ms, of which a
     // third is 40 ms, so the gate opens at 140 ms.
     gate.handle_timeout(time_at_ms(100));
     assert!(
-        gate.opens_at()
+        gate.gate_opens_at()
             .saturating_since(time_at_ms(140))
-            .max(time_at_ms(140).saturating_since(gate.opens_at()))
+            .max(time_at_ms(140).saturating_since(gate.gate_opens_at()))
             < Duration::from_micros(1)
     );
     // A new evaluation of the busy ratio does not close an open gate.
@@ -375,8 +384,10 @@ fn adaptive_dcc_follows_equation_b_2() {
         gate.handle_timeout(time_at_ms(100 * look));
     }
     assert!(
-        gate.opens_at() < time_at_ms(200)
-            && gate.accept_packet(time_at_ms(500), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 1)).is_some()
+        gate.gate_opens_at() < time_at_ms(200)
+            && gate
+                .transmit_or_hold_packet(time_at_ms(500), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 1))
+                .is_some()
     );
 }
 
@@ -434,14 +445,15 @@ fn simulate_channel(early: usize, late: usize) -> (f64, Vec<f64>) {
             let begin = time_at_ms(window * 100 + (index as u64 * 7) % 100);
             let mut sent = 0;
             while gate.queue_lengths()[2] == 0 {
-                sent +=
-                    usize::from(gate.accept_packet(begin, gate_packet(DccProfile::Dp2, 350, 0)).is_some());
+                sent += usize::from(
+                    gate.transmit_or_hold_packet(begin, gate_packet(DccProfile::Dp2, 350, 0)).is_some(),
+                );
             }
             while let Some(now) = gate.poll_timeout().filter(|due| *due <= to) {
                 gate.handle_timeout(now);
                 while gate.poll_packet(now).is_some() {
                     sent += 1;
-                    gate.accept_packet(now, gate_packet(DccProfile::Dp2, 350, 0));
+                    gate.transmit_or_hold_packet(now, gate_packet(DccProfile::Dp2, 350, 0));
                 }
             }
             busy += sent as f64 * on_air;

@@ -7,8 +7,8 @@ use carnet_geonet::mib::{AreaForwarding, Planarisation, VoidRecovery};
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Request, Transmission, Transport};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType, TrafficClass};
 
-use crate::air::{self, RadioChannel};
-use crate::craft::*;
+use crate::radio_channel::{self, RadioChannel};
+use crate::simulated_stations::*;
 
 #[test]
 fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
@@ -23,7 +23,7 @@ fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
     iut.report_unacknowledged(&first).expect("sent on");
     let second = iut.take_only_transmission();
     assert_eq!(second, Transmission { destination: d.mac, ..first.clone() });
-    assert_eq!(second.frame, with_hops(frame, 9));
+    assert_eq!(second.frame, with_remaining_hops(frame, 9));
     // The packet does not go back to C, because C is not nearer to the destination. The router broadcasts the
     // packet, as it does without neighbours (E.2).
     iut.report_unacknowledged(&second).expect("sent on");
@@ -68,7 +68,7 @@ fn unacknowledged_packet_to_area_takes_another_neighbour() {
         assert_eq!(sent.destination, b.mac);
         iut.report_unacknowledged(&sent).expect("sent on");
         assert_eq!(iut.take_only_transmission(), Transmission { destination: d.mac, ..sent });
-        iut.router.reset_to_initial(iut.now, address(IUT_MAC));
+        iut.router.reset_to_initial(iut.now, address(ROUTER_MAC));
         iut.advance_milliseconds(1000);
         iut.sent_transmissions.clear();
     }
@@ -144,7 +144,7 @@ fn packet_in_perimeter_mode_takes_another_edge_after_failure() {
     iut.report_unacknowledged(&second).expect("sent on");
     assert_eq!(
         iut.take_only_transmission(),
-        Transmission { destination: BROADCAST, frame: with_hops(frame, 9), ..first }
+        Transmission { destination: BROADCAST, frame: with_remaining_hops(frame, 9), ..first }
     );
 }
 
@@ -181,7 +181,7 @@ fn simulate_motorway(feedback: bool) -> (f64, f64) {
         let from = (number * 7) % (VEHICLE_COUNT - 20);
         air.send_payload(
             from,
-            Transport::GeoUnicast(air::address(from + 18)),
+            Transport::GeoUnicast(radio_channel::address(from + 18)),
             10,
             &(number as u16).to_be_bytes(),
         );

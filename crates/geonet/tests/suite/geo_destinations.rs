@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_geonet::geo_destinations::{
-    AreaCentre, AreaDestination, AreaRefusal, GeoDestinations, MAX_AREAS, UnknownCentre,
+    AreaCentre, AreaDestination, AreaRefusalReason, GeoDestinations, MAX_AREAS, UnknownCentre,
 };
 use carnet_geonet::geodesy::Position;
 use carnet_geonet::{Event, Mib};
 use carnet_wire::geonet::{GeoAreaShape, GnAddress, HeaderType};
 
-use crate::craft::*;
-use crate::host::parse_address;
+use crate::host_and_router::parse_address;
+use crate::simulated_stations::*;
 
 fn destination_around(around: AreaCentre) -> AreaDestination {
     AreaDestination {
@@ -46,7 +46,7 @@ impl AreasAndRouter {
         name: &str,
         destination: AreaDestination,
         seconds: Option<u64>,
-    ) -> Result<(), AreaRefusal> {
+    ) -> Result<(), AreaRefusalReason> {
         let lifetime = seconds.map(Duration::from_secs);
         self.areas.set_area(self.iut.now, name, destination, lifetime, &self.iut.router)?;
         self.handle_area_timers();
@@ -91,13 +91,13 @@ fn area_around_own_station_moves_with_it_and_fixed_area_stays() {
         .expect("set");
     plane.set_area("here", destination_around(AreaCentre::Here), None).expect("set");
     assert_eq!(plane.centre_of_area("there"), Some(Ok(SimulatedStation::c().position())));
-    assert_eq!(plane.centre_of_area("here"), Some(Ok(IUT_POSITION)));
+    assert_eq!(plane.centre_of_area("here"), Some(Ok(ROUTER_POSITION)));
     assert_eq!(plane.centre_of_area("nowhere"), None);
     plane.iut.set_position(SimulatedStation::d().position(), 1_001_000);
     assert_eq!(plane.centre_of_area("there"), Some(Ok(SimulatedStation::c().position())));
     assert_eq!(plane.centre_of_area("here"), Some(Ok(SimulatedStation::d().position())));
     // The centre of an area may also be this station, named by its own address.
-    plane.set_area("me", destination_around(AreaCentre::Station(address(IUT_MAC))), None).expect("set");
+    plane.set_area("me", destination_around(AreaCentre::Station(address(ROUTER_MAC))), None).expect("set");
     assert_eq!(plane.centre_of_area("me"), Some(Ok(SimulatedStation::d().position())));
     plane.iut.assert_nothing_sent();
     assert_eq!(plane.areas.poll_timeout(), None);
@@ -197,33 +197,33 @@ fn invalid_or_surplus_area_is_refused() {
     let pole = Position::new(900_000_001, 0);
     assert_eq!(
         plane.set_area("x", AreaDestination { distance_a: 0, ..here }, None),
-        Err(AreaRefusal::NoArea)
+        Err(AreaRefusalReason::NoArea)
     );
     assert_eq!(
         plane.set_area("x", AreaDestination { shape: GeoAreaShape::Ellipse, ..here }, None),
-        Err(AreaRefusal::NoArea)
+        Err(AreaRefusalReason::NoArea)
     );
     assert_eq!(
         plane.set_area("x", destination_around(AreaCentre::Place(pole)), None),
-        Err(AreaRefusal::NoArea)
+        Err(AreaRefusalReason::NoArea)
     );
     let large = plane.set_area("x", AreaDestination { distance_a: 2000, ..here }, None);
-    assert!(matches!(large, Err(AreaRefusal::TooLarge { .. })), "{large:?}");
+    assert!(matches!(large, Err(AreaRefusalReason::TooLarge { .. })), "{large:?}");
     let everybody = GnAddress(0xffff_ffff_ffff);
     assert_eq!(
         plane.set_area("x", destination_around(AreaCentre::Station(everybody)), None),
-        Err(AreaRefusal::NoStation(everybody))
+        Err(AreaRefusalReason::NoStation(everybody))
     );
 
     let group = Some(parse_address("ff1e::42"));
     plane.set_area("a", AreaDestination { group, ..here }, None).expect("set");
-    let taken = AreaRefusal::GroupTaken { by: "a".into() };
+    let taken = AreaRefusalReason::GroupTaken { by: "a".into() };
     assert_eq!(plane.set_area("b", AreaDestination { group, ..here }, None), Err(taken));
     plane.set_area("a", AreaDestination { group, ..here }, None).expect("it may be replaced");
     for number in 1..MAX_AREAS {
         plane.set_area(&number.to_string(), here, None).expect("set");
     }
-    assert_eq!(plane.set_area("b", here, None), Err(AreaRefusal::TooMany));
+    assert_eq!(plane.set_area("b", here, None), Err(AreaRefusalReason::TooMany));
     plane.set_area("a", here, None).expect("it may be replaced");
     assert_eq!(plane.areas.groups(plane.iut.now, &plane.iut.router).count(), 0);
 }

@@ -10,9 +10,9 @@ use carnet_geonet::geodesy;
 use carnet_geonet::ipv6_adaptation::{HostFrame, Ipv6Adaptation, Ipv6Area, Ipv6Config, LinkId, addresses};
 use carnet_geonet::mib::{AreaForwarding, Planarisation, VoidRecovery};
 
-use crate::air::{RadioChannel, address, mac};
-use crate::craft::{circular_area, position_at};
-use crate::host::{IPV6_ETHERTYPE, config, parse_address, udp_packet};
+use crate::host_and_router::{IPV6_ETHERTYPE, config, parse_address, udp_packet};
+use crate::radio_channel::{RadioChannel, address, mac_of_node};
+use crate::simulated_stations::{circular_area, position_at};
 
 const GROUP_ADDRESS: &str = "ff3e:40:2001:db8:1::1";
 const PLACEMENT_COUNT: u64 = 1000;
@@ -84,9 +84,11 @@ fn run_placements(area_forwarding: AreaForwarding) -> PlacementResults {
         let mut hosts: Vec<Ipv6Adaptation> =
             (0..STATION_COUNT).map(|node| Ipv6Adaptation::new(config.clone(), address(node))).collect();
 
-        let data = udp_packet(addresses::link_local_address(mac(0)), parse_address(GROUP_ADDRESS), 100);
+        let data =
+            udp_packet(addresses::link_local_address(mac_of_node(0)), parse_address(GROUP_ADDRESS), 100);
         let to = addresses::group_mac(parse_address(GROUP_ADDRESS));
-        let frame = HostFrame { destination: to, source: mac(0), ether_type: IPV6_ETHERTYPE, payload: &data };
+        let frame =
+            HostFrame { destination: to, source: mac_of_node(0), ether_type: IPV6_ETHERTYPE, payload: &data };
         let request = hosts[0]
             .handle_host_frame(carnet_base::Time::ZERO, LinkId(0), frame)
             .expect("sent")
@@ -100,7 +102,7 @@ fn run_placements(area_forwarding: AreaForwarding) -> PlacementResults {
         let (now, delivered) = (air.now, std::mem::take(&mut air.delivered_payloads));
         for (node, delivery) in &delivered {
             let placed = hosts[*node].handle_delivery(now, delivery).expect("placed");
-            assert_eq!((placed.link, placed.destination, placed.source), (LinkId(0), to, mac(0)));
+            assert_eq!((placed.link, placed.destination, placed.source), (LinkId(0), to, mac_of_node(0)));
             assert_eq!(delivery.payload, data);
             outcome.duplicate_deliveries += usize::from(!heard.insert(*node));
         }

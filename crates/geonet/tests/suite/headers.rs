@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_geonet::{GeonetDrop, Mib, Output, ReceivedFrame, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Timestamp, TrafficClass};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 /// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01, PON_SHB_BV_01: an own SHB has the default values.
 #[test]
@@ -78,7 +78,7 @@ fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
     ] {
         let hops = frame[10] + 1;
         assert_eq!(
-            iut.receive_broadcast(&b, &with_hops(frame, hops)),
+            iut.receive_broadcast(&b, &with_remaining_hops(frame, hops)),
             Err(GeonetDrop::HopLimitExceedsMaximum)
         );
     }
@@ -106,7 +106,7 @@ fn pon_lpv_bv_01_the_latest_position() {
     iut.set_position(position_at(10.0, 10.0), 1_000_500);
     iut.request_payload(Transport::SingleHop([0; 4]), b"x").expect("accepted");
     let source = *parse(&iut.take_only_transmission().frame).extended.source();
-    assert_eq!((source.timestamp, source.address), (Timestamp(1_000_500), address(IUT_MAC)));
+    assert_eq!((source.timestamp, source.address), (Timestamp(1_000_500), address(ROUTER_MAC)));
     assert_eq!(source.latitude, position_at(10.0, 10.0).latitude);
 }
 
@@ -127,15 +127,15 @@ fn router_refuses_invalid_send_requests() {
     assert_eq!(iut.request(request), Err(GeonetDrop::BadHopLimit));
     // B.3: the area is too large.
     assert_eq!(
-        iut.request_payload(Transport::GeoAnycast(circular_area(IUT_POSITION, 1785)), b"x"),
+        iut.request_payload(Transport::GeoAnycast(circular_area(ROUTER_POSITION, 1785)), b"x"),
         Err(GeonetDrop::AreaTooLarge)
     );
     assert_eq!(
-        iut.request_payload(Transport::GeoUnicast(address(IUT_MAC)), b"x"),
+        iut.request_payload(Transport::GeoUnicast(address(ROUTER_MAC)), b"x"),
         Err(GeonetDrop::OwnDestination)
     );
     iut.assert_nothing_sent();
-    iut.request_payload(Transport::GeoBroadcast(circular_area(IUT_POSITION, 1784)), b"x")
+    iut.request_payload(Transport::GeoBroadcast(circular_area(ROUTER_POSITION, 1784)), b"x")
         .expect("just small enough");
     assert_eq!(parse(&iut.take_only_transmission().frame).extended.sequence(), Some(0));
 }
@@ -234,8 +234,8 @@ fn fdv_bea_bv_03_position_vector() {
     iut.request_payload(Transport::Beacon, b"").expect("sent");
     let sent = iut.take_only_transmission();
     let source = *parse(&sent.frame).extended.source();
-    assert_eq!(source, carnet_wire::geonet::LongPositionVector { address: address(IUT_MAC), ..measured });
-    assert_eq!((source.address.mid(), source.address.is_manual()), (IUT_MAC, false));
+    assert_eq!(source, carnet_wire::geonet::LongPositionVector { address: address(ROUTER_MAC), ..measured });
+    assert_eq!((source.address.mid(), source.address.is_manual()), (ROUTER_MAC, false));
 }
 
 /// The router handles the golden frames of the reference, which tshark decodes as expected.

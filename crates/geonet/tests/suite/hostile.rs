@@ -9,7 +9,7 @@ use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, VoidR
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Output, ReceivedFrame, Transport};
 use carnet_wire::geonet::{GnAddress, StationType, Timestamp};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn all_frames(station: &SimulatedStation) -> Vec<Vec<u8>> {
     let me = RouterUnderTest::with_rare_beacons(Mib::default()).position_vector();
@@ -117,7 +117,7 @@ fn extreme_positions_cause_no_overflow() {
         (900_000_000, 0),
         (-900_000_000, 1_800_000_000),
         (0, -1_800_000_000),
-        (-IUT_POSITION.latitude, IUT_POSITION.longitude - 1_800_000_000),
+        (-ROUTER_POSITION.latitude, ROUTER_POSITION.longitude - 1_800_000_000),
     ] {
         let place = carnet_geonet::geodesy::Position::new(latitude, longitude);
         let there = SimulatedStation::station_at(9, place);
@@ -301,7 +301,9 @@ fn distances_after_beacons(iut: &mut RouterUnderTest, beacons: &[(i64, f64)]) ->
         station.position_vector.timestamp = Timestamp((clock + ahead) as u32);
         let _ = iut.receive_broadcast(&station, &station.beacon_frame());
         let table = iut.router.location_table();
-        let slot = table.find_station(iut.now, mid_key(station.position_vector.address)).expect("B is known");
+        let slot = table
+            .find_slot_of_station(iut.now, mid_key(station.position_vector.address))
+            .expect("B is known");
         let known = table.entry(slot).position();
         let all = beacons.iter().map(|beacon| beacon.1);
         places.extend(all.filter(|east| position_at(*east, 0.0) == known).take(1));

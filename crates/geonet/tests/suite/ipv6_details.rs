@@ -12,11 +12,11 @@ use carnet_wire::icmpv6::{self, Icmpv6ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 use carnet_wire::nd::{self, NeighborAdvertisement};
 
-use crate::craft::{IUT_MAC, SimulatedStation, address, circular_area, etsi_area_1, parse};
-use crate::host::{
-    ALL_NODES, HostAndRouter, IPV6_ETHERTYPE, SUBNET_1, area_with_link, config, neighbor_solicitation,
-    parse_address, prefix, router_advertisement, udp_packet,
+use crate::host_and_router::{
+    ALL_NODES_ADDRESS, FIRST_SUBNET_PREFIX, HostAndRouter, IPV6_ETHERTYPE, area_with_link, config,
+    neighbor_solicitation, parse_address, parse_prefix, router_advertisement, udp_packet,
 };
+use crate::simulated_stations::{ROUTER_MAC, SimulatedStation, address, circular_area, etsi_area_1, parse};
 
 const GROUP_ADDRESS: &str = "ff3e:40:2001:db8:1::1";
 
@@ -35,7 +35,7 @@ fn host_with_group() -> HostAndRouter {
 fn take_advertisement(host: &mut HostAndRouter, link: &str) -> (NeighborAdvertisement, [u8; 6]) {
     assert_eq!(host.frames_for_host.len(), 1, "{:?}", host.frames_for_host);
     let (id, destination, source, packet) = host.frames_for_host.remove(0);
-    assert_eq!((id, destination), (host.link_id(link), IUT_MAC));
+    assert_eq!((id, destination), (host.link_id(link), ROUTER_MAC));
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
     nd::check_header(&header, message).expect("Neighbor Discovery");
     let advertisement = NeighborAdvertisement::parse(message).expect("an advertisement");
@@ -49,27 +49,27 @@ fn adaptation_answers_solicitation_for_address_with_station_identifier() {
     let station = SimulatedStation::b();
     let target = addresses::link_local_address(station.mac);
     for to in [addresses::group_mac(nd::solicited_node_address(target)), station.mac] {
-        let question = neighbor_solicitation(host.own_link_local(), target, Some(IUT_MAC));
+        let question = neighbor_solicitation(host.own_link_local(), target, Some(ROUTER_MAC));
         assert_eq!(host.send_packet("tvl0", to, &question), Ok(false));
         let (answer, source) = take_advertisement(&mut host, "tvl0");
         assert_eq!((answer.target_link_address, source), (Some(station.mac), station.mac));
         assert!(answer.solicited && answer.override_ && !answer.router);
     }
     host.iut.assert_nothing_sent();
-    assert_eq!(host.adaptation.counters().locally_answered, 2);
+    assert_eq!(host.adaptation.counters().locally_answered_packets, 2);
 }
 
 #[test]
 fn advertisement_of_router_station_has_router_flag() {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
-    let packet = router_advertisement(&station, prefix("3ffe:0:0:7::"), 30);
+    let packet = router_advertisement(&station, parse_prefix("3ffe:0:0:7::"), 30);
     host.receive_frame(&station, station.tsb_frame(&packet)).expect("placed");
     host.iut.sent_transmissions.clear();
     let question = neighbor_solicitation(
         host.own_link_local(),
         addresses::link_local_address(station.mac),
-        Some(IUT_MAC),
+        Some(ROUTER_MAC),
     );
     assert_eq!(host.send_packet("tvl0", station.mac, &question), Ok(false));
     assert!(take_advertisement(&mut host, "tvl0").0.router);
@@ -78,7 +78,8 @@ fn advertisement_of_router_station_has_router_flag() {
 #[test]
 fn solicitations_for_other_addresses_are_sent_over_radio() {
     let mut host = HostAndRouter::with_links();
-    let question = neighbor_solicitation(host.own_link_local(), parse_address("2001:db8::1"), Some(IUT_MAC));
+    let question =
+        neighbor_solicitation(host.own_link_local(), parse_address("2001:db8::1"), Some(ROUTER_MAC));
     host.send_multicast("tvl0", &question);
     assert_eq!(
         parse(&host.iut.take_only_transmission().frame).common.header_type,
@@ -122,7 +123,7 @@ fn malformed_solicitation_is_dropped() {
 fn geographic_anycast_has_a_link_layer_address() {
     let mut host = HostAndRouter::with_links();
     let anycast = parse_address("3ffe:0:0:1:fdff:ffff:ffff:fffd");
-    let question = neighbor_solicitation(host.own_link_local(), anycast, Some(IUT_MAC));
+    let question = neighbor_solicitation(host.own_link_local(), anycast, Some(ROUTER_MAC));
     assert_eq!(host.send_packet("sgvl1", ANYCAST_MAC, &question), Ok(false));
     assert_eq!(take_advertisement(&mut host, "sgvl1").0.target_link_address, Some(ANYCAST_MAC));
     // If the host routes a packet through the anycast address, the packet goes to the area, whatever its IPv6
@@ -188,7 +189,7 @@ fn listener_reports_for_link_scope_groups_are_not_sent() {
 }
 
 fn host_address() -> std::net::Ipv6Addr {
-    addresses::link_local_address(IUT_MAC)
+    addresses::link_local_address(ROUTER_MAC)
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
 #[test]
 fn group_without_area_is_not_sent() {
     let mut host = host_with_group();
-    let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES_ADDRESS), 20);
     assert_eq!(host.send_packet("dgvl", [0x33, 0x33, 0, 0, 0, 1], &packet), Err(Ipv6Drop::NoArea));
     assert_eq!(host.adaptation.counters().dropped(Ipv6Drop::NoArea), 1);
 }
@@ -229,7 +230,7 @@ fn group_without_area_is_not_sent() {
 fn without_dynamic_link_packets_of_no_area_arrive_on_topological_link() {
     let mut host = HostAndRouter::new(config());
     let station = SimulatedStation::b();
-    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES_ADDRESS), 20);
     let (name, _) = host.receive_frame(&station, station.gbc_frame(etsi_area_1(), &packet)).expect("placed");
     assert_eq!(name, "tvl0");
 }
@@ -239,8 +240,12 @@ fn only_complete_ipv6_packets_from_host_address_are_sent() {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
     let good = udp_packet(host.own_link_local(), addresses::link_local_address(station.mac), 20);
-    let frame =
-        HostFrame { destination: station.mac, source: IUT_MAC, ether_type: IPV6_ETHERTYPE, payload: &good };
+    let frame = HostFrame {
+        destination: station.mac,
+        source: ROUTER_MAC,
+        ether_type: IPV6_ETHERTYPE,
+        payload: &good,
+    };
     let short = &good[..good.len() - 1];
     let from =
         |source: &str| udp_packet(parse_address(source), addresses::link_local_address(station.mac), 20);
@@ -280,7 +285,7 @@ fn packet_above_mtu_is_answered_by_packet_too_big() {
     assert_eq!(host.send_packet("tvl0", station.mac, &packet), Err(Ipv6Drop::TooBig));
     host.collect_outputs();
     let (_, destination, source, answer) = host.frames_for_host.remove(0);
-    assert_eq!((destination, source), (IUT_MAC, ANYCAST_MAC));
+    assert_eq!((destination, source), (ROUTER_MAC, ANYCAST_MAC));
     let (header, message) = Header::parse_packet(&answer).expect("IPv6");
     assert_eq!(header.destination, host.own_link_local());
     icmpv6::verify_checksum(header.source, header.destination, message).expect("a right checksum");
@@ -314,7 +319,7 @@ fn neighbor_advertisement(target: Ipv6Addr, link_address: MacAddress, source: &S
         target_link_address: Some(link_address),
     };
     let source = addresses::link_local_address(source.mac);
-    icmpv6::emit_packet(source, parse_address(ALL_NODES), nd::HOP_LIMIT, advertisement.emit())
+    icmpv6::emit_packet(source, parse_address(ALL_NODES_ADDRESS), nd::HOP_LIMIT, advertisement.emit())
 }
 
 /// Returns the packet behind an extension header of eight octets without content.
@@ -337,7 +342,7 @@ fn global_address_of(station: &SimulatedStation) -> Ipv6Addr {
 #[test]
 fn packet_with_address_of_another_station_is_dropped() {
     let (station, other) = (SimulatedStation::b(), SimulatedStation::c());
-    let all = parse_address(ALL_NODES);
+    let all = parse_address(ALL_NODES_ADDRESS);
     let own = host_address();
     let cases = [
         (udp_packet(addresses::link_local_address(other.mac), all, 20), Ipv6Drop::SpoofedSource),
@@ -426,12 +431,12 @@ fn unicast_packet_in_broadcast_is_delivered_as_multicast_frame() {
 #[test]
 fn number_of_learned_links_follows_config_and_needs_subnet() {
     let router = SimulatedStation::d();
-    let areas = vec![area_with_link(etsi_area_1(), "sgvl1", Some(SUBNET_1))];
+    let areas = vec![area_with_link(etsi_area_1(), "sgvl1", Some(FIRST_SUBNET_PREFIX))];
     let mut host = HostAndRouter::new(Ipv6Config { areas, learnt_links: 1, ..config() });
     let hear = |host: &mut HostAndRouter, radius: u16, seconds: u32| {
         let mut sender = router;
         sender.sequence += radius;
-        let packet = router_advertisement(&router, prefix("3ffe:0:0:3::"), seconds);
+        let packet = router_advertisement(&router, parse_prefix("3ffe:0:0:3::"), seconds);
         let area = circular_area(router.position(), radius);
         host.receive_frame(&sender, sender.gbc_frame(area, &packet)).expect("placed").0
     };
@@ -452,7 +457,7 @@ fn number_of_learned_links_follows_config_and_needs_subnet() {
     assert_eq!(parse(&host.iut.take_only_transmission().frame).extended.area(), Some(&area));
     // An advertisement of the router that withdraws its prefix ends the link. A forged advertisement does not
     // end it.
-    let mut forged = router_advertisement(&router, prefix("3ffe:0:0:3::"), 0);
+    let mut forged = router_advertisement(&router, parse_prefix("3ffe:0:0:3::"), 0);
     forged[7] = 64;
     sender.sequence = 2;
     host.receive_frame(&sender, sender.gbc_frame(area, &forged)).expect("placed");
@@ -462,7 +467,7 @@ fn number_of_learned_links_follows_config_and_needs_subnet() {
     sender.sequence = 3;
     host.receive_frame(
         &sender,
-        sender.gbc_frame(area, &router_advertisement(&router, prefix("3ffe:0:0:3::"), 0)),
+        sender.gbc_frame(area, &router_advertisement(&router, parse_prefix("3ffe:0:0:3::"), 0)),
     )
     .expect("placed");
     assert_eq!(host.adaptation.poll_timeout(), Some(host.iut.now));
@@ -479,7 +484,7 @@ fn creation_of_learned_links_is_rate_limited() {
     let mut round = |host: &mut HostAndRouter| {
         for seconds in [30, 0] {
             router = router.next();
-            let packet = router_advertisement(&router, prefix("3ffe:0:0:3::"), seconds);
+            let packet = router_advertisement(&router, parse_prefix("3ffe:0:0:3::"), seconds);
             let area = circular_area(router.position(), 300);
             let (name, _) = host.receive_frame(&router, router.gbc_frame(area, &packet)).expect("placed");
             learnt += u32::from(seconds > 0 && name == "tvl0-1");
@@ -502,6 +507,6 @@ fn interfaces_follow_the_stations_address_and_the_mtu() {
     host.collect_outputs();
     let is_new = |link: &VirtualLink| link.address == mac && link.mtu == 1312;
     assert!(host.interfaces.iter().all(is_new), "{:?}", host.interfaces);
-    let packet = udp_packet(parse_address("2001:db8::1"), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(parse_address("2001:db8::1"), parse_address(ALL_NODES_ADDRESS), 20);
     assert_eq!(host.send_packet("tvl0", [0x33, 0x33, 0, 0, 0, 1], &packet), Err(Ipv6Drop::ForeignSource));
 }

@@ -9,11 +9,11 @@ use carnet_geonet::ipv6_adaptation::addresses::{self, Prefix};
 use carnet_geonet::ipv6_adaptation::{HostFrame, LinkId};
 use carnet_wire::geonet::{CommonNextHeader, GeoAreaShape, HeaderType, Lifetime, TrafficClass};
 
-use crate::craft::{IUT_MAC, SimulatedStation, circular_area, etsi_area_1};
-use crate::host::{
-    ALL_NODES, HostAndRouter, IPV6_ETHERTYPE, neighbor_solicitation, parse_address, router_advertisement,
-    udp_packet,
+use crate::host_and_router::{
+    ALL_NODES_ADDRESS, HostAndRouter, IPV6_ETHERTYPE, neighbor_solicitation, parse_address,
+    router_advertisement, udp_packet,
 };
+use crate::simulated_stations::{ROUTER_MAC, SimulatedStation, circular_area, etsi_area_1};
 
 const ROUND_COUNT: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
@@ -27,7 +27,7 @@ const ROUND_COUNT: usize = match option_env!("CARNET_ROUNDS") {
 fn seed_packets() -> Vec<Vec<u8>> {
     let station = SimulatedStation::b();
     let from = addresses::link_local_address(station.mac);
-    let own = addresses::link_local_address(IUT_MAC);
+    let own = addresses::link_local_address(ROUTER_MAC);
     let mut report = udp_packet(own, parse_address("ff02::16"), 8 + 8 + 20);
     report[6] = 0;
     report[40..48].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
@@ -36,10 +36,10 @@ fn seed_packets() -> Vec<Vec<u8>> {
     report[60..76].copy_from_slice(&parse_address("ff02::2").octets());
     let prefix = Prefix { address: parse_address("3ffe:0:0:9::"), prefix_length: 64 };
     vec![
-        udp_packet(from, parse_address(ALL_NODES), 60),
+        udp_packet(from, parse_address(ALL_NODES_ADDRESS), 60),
         udp_packet(own, from, 60),
         udp_packet(own, parse_address("3ffe:0:0:1:fdff:ffff:ffff:fffd"), 60),
-        neighbor_solicitation(own, from, Some(IUT_MAC)),
+        neighbor_solicitation(own, from, Some(ROUTER_MAC)),
         neighbor_solicitation(from, own, Some(station.mac)),
         router_advertisement(&station, prefix, 30),
         report,
@@ -69,7 +69,7 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
     let macs = [
         [0xff; 6],
         [0; 6],
-        IUT_MAC,
+        ROUTER_MAC,
         SimulatedStation::b().mac,
         addresses::ANYCAST_MAC,
         addresses::ALL_NODES_MAC,
@@ -83,7 +83,7 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
         if rng.is_true_with_probability(0.5) {
             let frame = HostFrame {
                 destination: mac(&mut rng),
-                source: if rng.is_true_with_probability(0.9) { IUT_MAC } else { mac(&mut rng) },
+                source: if rng.is_true_with_probability(0.9) { ROUTER_MAC } else { mac(&mut rng) },
                 ether_type: if rng.is_true_with_probability(0.9) { IPV6_ETHERTYPE } else { rng.random_u16() },
                 payload: &payload,
             };

@@ -4,11 +4,11 @@ use carnet_geonet::ipv6_adaptation::addresses::{self, ALL_NODES_MAC, ANYCAST_MAC
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, LinkKind};
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, GeoAreaShape, HeaderType};
 
-use crate::craft::{IUT_MAC, SimulatedStation, circular_area, etsi_area_1, parse};
-use crate::host::{
-    ALL_NODES, HostAndRouter, SUBNET_1, area_with_link, config, parse_address, router_advertisement,
-    udp_packet,
+use crate::host_and_router::{
+    ALL_NODES_ADDRESS, FIRST_SUBNET_PREFIX, HostAndRouter, area_with_link, config, parse_address,
+    router_advertisement, udp_packet,
 };
+use crate::simulated_stations::{ROUTER_MAC, SimulatedStation, circular_area, etsi_area_1, parse};
 
 /// Checks that a sent packet has next header 3 and contains the unchanged IPv6 packet. Returns its headers.
 #[track_caller]
@@ -23,7 +23,7 @@ fn check_sent_packet(host: &mut HostAndRouter, payload: &[u8]) -> (HeaderType, E
 #[test]
 fn mg_gvl_bv_01_link_local_multicast_is_geobroadcast_to_the_links_area() {
     let mut host = HostAndRouter::with_links();
-    let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES_ADDRESS), 20);
     host.send_multicast("sgvl1", &packet);
     let (kind, extended) = check_sent_packet(&mut host, &packet);
     assert_eq!(kind, HeaderType::GeoBroadcast(GeoAreaShape::Circle));
@@ -57,7 +57,7 @@ fn mg_gvl_bv_03_geographic_anycast_is_geoanycast_to_the_links_area() {
 }
 
 #[track_caller]
-fn unicast_by_identifier(interface: &str) {
+fn check_unicast_by_interface_identifier(interface: &str) {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
     host.iut.make_neighbours(&[station]);
@@ -71,7 +71,7 @@ fn unicast_by_identifier(interface: &str) {
 }
 
 #[track_caller]
-fn unicast_by_link_layer_address(interface: &str) {
+fn check_unicast_by_link_layer_address(interface: &str) {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
     host.iut.make_neighbours(&[station]);
@@ -84,28 +84,28 @@ fn unicast_by_link_layer_address(interface: &str) {
 
 #[test]
 fn mg_gvl_bv_04_unicast_is_geounicast_to_the_station_of_the_identifier() {
-    unicast_by_identifier("sgvl1");
+    check_unicast_by_interface_identifier("sgvl1");
 }
 
 #[test]
 fn mg_gvl_bv_05_unicast_is_geounicast_to_the_station_of_the_link_layer_address() {
-    unicast_by_link_layer_address("sgvl1");
+    check_unicast_by_link_layer_address("sgvl1");
 }
 
 #[test]
 fn mg_tvl_bv_01_unicast_is_geounicast_to_the_station_of_the_identifier() {
-    unicast_by_identifier("tvl0");
+    check_unicast_by_interface_identifier("tvl0");
 }
 
 #[test]
 fn mg_tvl_bv_02_unicast_is_geounicast_to_the_station_of_the_link_layer_address() {
-    unicast_by_link_layer_address("tvl0");
+    check_unicast_by_link_layer_address("tvl0");
 }
 
 #[test]
 fn mg_tvl_bv_03_link_local_multicast_is_topologically_scoped_broadcast() {
     let mut host = HostAndRouter::with_links();
-    let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(host.own_link_local(), parse_address(ALL_NODES_ADDRESS), 20);
     host.send_multicast("tvl0", &packet);
     assert_eq!(check_sent_packet(&mut host, &packet).0, HeaderType::TopologicallyScoped);
 }
@@ -114,7 +114,7 @@ fn mg_tvl_bv_03_link_local_multicast_is_topologically_scoped_broadcast() {
 fn mr_gvl_bv_01_geobroadcast_to_the_area_of_a_link_comes_out_there() {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
-    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES_ADDRESS), 20);
     let (name, placed) =
         host.receive_frame(&station, station.gbc_frame(etsi_area_1(), &packet)).expect("placed");
     assert_eq!((name.as_str(), placed.destination, placed.source), ("sgvl1", ALL_NODES_MAC, station.mac));
@@ -124,7 +124,7 @@ fn mr_gvl_bv_01_geobroadcast_to_the_area_of_a_link_comes_out_there() {
 fn mr_gvl_bv_02_geobroadcast_to_another_area_comes_out_of_the_dynamic_link() {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
-    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES_ADDRESS), 20);
     let area = circular_area(SimulatedStation::d().position(), 400);
     let (name, placed) = host.receive_frame(&station, station.gbc_frame(area, &packet)).expect("placed");
     assert_eq!((name.as_str(), placed.destination, placed.source), ("dgvl", ALL_NODES_MAC, station.mac));
@@ -138,7 +138,7 @@ fn mr_gvl_bv_03_geoanycast_to_the_area_of_a_link_comes_out_there() {
     let packet = udp_packet(addresses::link_local_address(station.mac), anycast, 20);
     let (name, placed) =
         host.receive_frame(&station, station.gac_frame(etsi_area_1(), &packet)).expect("placed");
-    assert_eq!((name.as_str(), placed.destination, placed.source), ("sgvl1", IUT_MAC, station.mac));
+    assert_eq!((name.as_str(), placed.destination, placed.source), ("sgvl1", ROUTER_MAC, station.mac));
 }
 
 #[test]
@@ -154,9 +154,10 @@ fn mr_gvl_bv_04_geoanycast_to_another_area_comes_out_of_the_dynamic_link() {
 
 /// Receives a Router Advertisement from an area without a link; returns the name of the new link.
 #[track_caller]
-fn learn_link(host: &mut HostAndRouter, seconds: u32) -> String {
+fn learn_area_link_from_advertisement(host: &mut HostAndRouter, seconds: u32) -> String {
     let station = SimulatedStation::b();
-    let packet = router_advertisement(&station, crate::host::prefix("3ffe:0:0:2::"), seconds);
+    let packet =
+        router_advertisement(&station, crate::host_and_router::parse_prefix("3ffe:0:0:2::"), seconds);
     let area = circular_area(SimulatedStation::d().position(), 400);
     let (name, placed) = host.receive_frame(&station, station.gbc_frame(area, &packet)).expect("placed");
     assert_eq!((placed.destination, placed.source), (ALL_NODES_MAC, station.mac));
@@ -168,7 +169,7 @@ fn learn_link(host: &mut HostAndRouter, seconds: u32) -> String {
 #[test]
 fn mr_gvl_bv_05_a_router_advertisement_from_another_area_comes_out_of_a_new_link() {
     let mut host = HostAndRouter::with_links();
-    let name = learn_link(&mut host, 30);
+    let name = learn_area_link_from_advertisement(&mut host, 30);
     assert_eq!(name, "tvl0-1");
     assert_eq!(host.interfaces.len(), 4);
 }
@@ -184,7 +185,7 @@ fn receiving_interface(
     let packet = udp_packet(parse_address(source), parse_address(to), 20);
     let frame = station.guc_frame(&host.iut.position_vector(), &packet);
     let (name, placed) = host.receive_frame(station, frame).expect("placed");
-    assert_eq!((placed.destination, placed.source), (IUT_MAC, station.mac));
+    assert_eq!((placed.destination, placed.source), (ROUTER_MAC, station.mac));
     name
 }
 
@@ -224,16 +225,17 @@ fn mr_gvl_bv_08_unicast_from_no_links_area_comes_out_of_the_dynamic_link() {
 
 /// Returns a host with two more geographical virtual links. The areas of both contain station B, and both
 /// have subnet 3. The lifetime of one ends before that of the other.
-fn with_overlapping_links() -> HostAndRouter {
+fn host_with_overlapping_links() -> HostAndRouter {
     let mut host = HostAndRouter::new(Ipv6Config {
         dynamic_interface: Some("dgvl".into()),
-        areas: vec![area_with_link(etsi_area_1(), "sgvl1", Some(SUBNET_1))],
+        areas: vec![area_with_link(etsi_area_1(), "sgvl1", Some(FIRST_SUBNET_PREFIX))],
         learnt_links: 2,
         ..config()
     });
     let router = SimulatedStation::d();
     for (radius, seconds) in [(300, 60), (350, 30)] {
-        let packet = router_advertisement(&router, crate::host::prefix("3ffe:0:0:3::"), seconds);
+        let packet =
+            router_advertisement(&router, crate::host_and_router::parse_prefix("3ffe:0:0:3::"), seconds);
         let area = circular_area(router.position(), radius);
         let mut sender = router;
         sender.sequence += radius;
@@ -245,7 +247,7 @@ fn with_overlapping_links() -> HostAndRouter {
 
 #[test]
 fn mr_gvl_bv_09_of_several_areas_an_on_link_sources_longest_lived_link_is_taken() {
-    let mut host = with_overlapping_links();
+    let mut host = host_with_overlapping_links();
     assert_eq!(
         receiving_interface(&mut host, &SimulatedStation::b(), "3ffe:0:0:3::9", "2001:db8:5::5"),
         "tvl0-1"
@@ -254,7 +256,7 @@ fn mr_gvl_bv_09_of_several_areas_an_on_link_sources_longest_lived_link_is_taken(
 
 #[test]
 fn mr_gvl_bv_10_of_several_areas_none_is_taken_for_a_source_that_is_not_on_link() {
-    let mut host = with_overlapping_links();
+    let mut host = host_with_overlapping_links();
     assert_eq!(
         receiving_interface(&mut host, &SimulatedStation::b(), "2001:db8:9::9", "2001:db8:5::5"),
         "dgvl"
@@ -265,7 +267,7 @@ fn mr_gvl_bv_10_of_several_areas_none_is_taken_for_a_source_that_is_not_on_link(
 fn mr_tvl_bv_01_topologically_scoped_broadcast_comes_out_of_the_topological_link() {
     let mut host = HostAndRouter::with_links();
     let station = SimulatedStation::b();
-    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES), 20);
+    let packet = udp_packet(addresses::link_local_address(station.mac), parse_address(ALL_NODES_ADDRESS), 20);
     let (name, placed) = host.receive_frame(&station, station.tsb_frame(&packet)).expect("placed");
     assert_eq!((name.as_str(), placed.destination, placed.source), ("tvl0", ALL_NODES_MAC, station.mac));
 }
@@ -273,22 +275,22 @@ fn mr_tvl_bv_01_topologically_scoped_broadcast_comes_out_of_the_topological_link
 #[test]
 fn vm_nvi_bv_01_the_interface_of_a_new_link_has_the_stations_link_layer_address() {
     let mut host = HostAndRouter::with_links();
-    let name = learn_link(&mut host, 30);
+    let name = learn_area_link_from_advertisement(&mut host, 30);
     let interface = host.interfaces.iter().find(|link| link.name == name).expect("an interface");
     assert_eq!(
         (interface.address, interface.mtu, interface.learned_from_advertisement),
-        (IUT_MAC, 1398, true)
+        (ROUTER_MAC, 1398, true)
     );
 }
 
 #[test]
 fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
     let mut host = HostAndRouter::with_links();
-    let name = learn_link(&mut host, 30);
+    let name = learn_area_link_from_advertisement(&mut host, 30);
     // A later advertisement extends the link's lifetime.
     host.iut.advance_milliseconds(20_000);
     let station = SimulatedStation::b().next().with_later_timestamp(20_000);
-    let packet = router_advertisement(&station, crate::host::prefix("3ffe:0:0:2::"), 30);
+    let packet = router_advertisement(&station, crate::host_and_router::parse_prefix("3ffe:0:0:2::"), 30);
     let area = circular_area(SimulatedStation::d().position(), 400);
     assert_eq!(host.receive_frame(&station, station.gbc_frame(area, &packet)).expect("placed").0, name);
 
@@ -302,7 +304,7 @@ fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
     assert_eq!(host.interfaces.len(), 3, "{:?}", host.interfaces);
     assert_eq!(host.adaptation.poll_timeout(), None, "the configured prefix does not run out");
     // A link of the config does not end, whatever lifetime routers advertise on it.
-    let packet = router_advertisement(&station, crate::host::prefix(SUBNET_1), 1);
+    let packet = router_advertisement(&station, crate::host_and_router::parse_prefix(FIRST_SUBNET_PREFIX), 1);
     let mut again = station;
     again.sequence += 1;
     host.receive_frame(&again, again.gbc_frame(etsi_area_1(), &packet)).expect("placed");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use carnet_geonet::{BROADCAST, Event, GeonetDrop, Mib, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, GnAddress, HeaderType};
 
-use crate::air::{self, RadioChannel};
-use crate::craft::*;
+use crate::radio_channel::{self, RadioChannel};
+use crate::simulated_stations::*;
 
 fn sought_address() -> GnAddress {
     SimulatedStation::a().position_vector.address
@@ -196,7 +196,7 @@ fn pon_los_bv_08_reply() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let b = SimulatedStation::b();
     iut.make_neighbours(&[b]);
-    let request = b.with_later_timestamp(5).ls_request_frame(address(IUT_MAC));
+    let request = b.with_later_timestamp(5).ls_request_frame(address(ROUTER_MAC));
     iut.receive_broadcast(&b, &request).expect("answered");
     let sent = iut.take_only_transmission();
     assert_eq!(sent.destination, b.mac);
@@ -209,14 +209,14 @@ fn pon_los_bv_08_reply() {
     assert_eq!((packet.common.next_header, packet.basic.remaining_hop_limit), (CommonNextHeader::Any, 10));
     // PON_LOS_BO_09: the station does not answer a second copy of a request.
     assert_eq!(
-        iut.receive_broadcast(&SimulatedStation::d(), &with_hops(request, 8)),
+        iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(request, 8)),
         Err(GeonetDrop::Duplicate)
     );
     iut.assert_nothing_sent();
     // The duplicate check uses the source and the sequence number. Other implementations by mistake use the
     // address that the request asks for.
     let e = SimulatedStation::e();
-    iut.receive_broadcast(&e, &e.ls_request_frame(address(IUT_MAC))).expect("answered");
+    iut.receive_broadcast(&e, &e.ls_request_frame(address(ROUTER_MAC))).expect("answered");
     iut.take_only_transmission();
 }
 
@@ -225,10 +225,10 @@ fn pon_los_bv_08_reply() {
 #[test]
 fn pon_los_bv_10_request_forwarded() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
-    let frame = with_scf(SimulatedStation::b().ls_request_frame(sought_address()));
+    let frame = with_store_carry_forward(SimulatedStation::b().ls_request_frame(sought_address()));
     iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
-    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame, 9)));
+    assert_eq!((sent.destination, sent.frame), (BROADCAST, with_remaining_hops(frame, 9)));
     assert_eq!(iut.router.counters().location_replies, 0);
 }
 
@@ -240,7 +240,7 @@ fn pon_los_bv_11_reply_forwarded() {
     let frame = SimulatedStation::c().ls_reply_frame(&SimulatedStation::a().position_vector);
     iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
-    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame, 9)));
+    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_remaining_hops(frame, 9)));
 }
 
 /// The number of searches is limited: a host that scans addresses cannot fill the router's memory.
@@ -268,7 +268,7 @@ fn first_packet_to_unknown_station_arrives_within_two_round_trips() {
         let mut air = RadioChannel::new(&Mib::default(), 300.0, &places, 7);
         air.advance_until_neighbours_known();
         if hops == 1 {
-            air.routers[0].handle_address(air::address(0));
+            air.routers[0].handle_address(radio_channel::address(0));
         }
         let arrival = |air: &mut RadioChannel, count: usize| {
             let begin = air.now;
@@ -281,7 +281,7 @@ fn first_packet_to_unknown_station_arrives_within_two_round_trips() {
             }
             panic!("{hops} hops: {} of {count} have arrived", air.delivered_payloads.len())
         };
-        let to = Transport::GeoUnicast(air::address(hops));
+        let to = Transport::GeoUnicast(radio_channel::address(hops));
         air.send_payload(0, to, 10, b"first");
         air.send_payload(0, to, 10, b"right behind");
         let first = arrival(&mut air, 2);

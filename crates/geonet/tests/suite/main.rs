@@ -1,14 +1,14 @@
 //! Tests of the router by EN 302 636-4-1, in virtual time.
 //!
-//! `craft` is a scripted tester: it builds frames octet by octet with the wire codec and checks what one
-//! router does. It uses the constellation and the names of the ETSI test purposes (TS 102 871-2). `air` is a
-//! simulated radio channel with many routers, `host` has virtual interfaces over one router. A test function
-//! whose name begins with the id of a test purpose implements that purpose.
+//! `simulated_stations` is a scripted tester: it builds frames octet by octet with the wire codec and checks
+//! what one router does. It uses the constellation and the names of the ETSI test purposes (TS 102 871-2).
+//! `radio_channel` is a simulated radio channel with many routers, `host_and_router` has virtual interfaces
+//! over one router. A test function whose name begins with the id of a test purpose implements that purpose.
 
-mod air;
-mod craft;
 mod dcc;
-mod host;
+mod host_and_router;
+mod radio_channel;
+mod simulated_stations;
 
 mod acceleration;
 mod address;

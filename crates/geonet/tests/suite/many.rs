@@ -6,8 +6,8 @@ use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding};
 use carnet_geonet::{Mib, Transport};
 use carnet_wire::geonet::HeaderType;
 
-use crate::air::{RadioChannel, address};
-use crate::craft::circular_area;
+use crate::radio_channel::{RadioChannel, address};
+use crate::simulated_stations::circular_area;
 
 fn stations_in_line(count: usize) -> Vec<(f64, f64)> {
     (0..count).map(|node| (200.0 * node as f64, 0.0)).collect()
@@ -56,12 +56,15 @@ fn packet_takes_detour_after_link_failure() {
     air.send_payload(0, Transport::GeoUnicast(address(3)), 10, b"1");
     air.advance_time(Duration::from_millis(100));
     let now = air.now;
-    air.routers[0].handle_link_failure(now, crate::air::mac(1));
+    air.routers[0].handle_link_failure(now, crate::radio_channel::mac_of_node(1));
     air.send_payload(0, Transport::GeoUnicast(address(3)), 10, b"2");
     air.advance_time(Duration::from_millis(100));
     let senders: Vec<_> =
         air.delivered_payloads.iter().map(|(node, delivery)| (*node, delivery.link_layer_sender)).collect();
-    assert_eq!(senders, [(3, crate::air::mac(1)), (3, crate::air::mac(2))]);
+    assert_eq!(
+        senders,
+        [(3, crate::radio_channel::mac_of_node(1)), (3, crate::radio_channel::mac_of_node(2))]
+    );
 }
 
 fn stations_in_grid(side: usize, spacing: f64) -> Vec<(f64, f64)> {
@@ -138,7 +141,7 @@ fn store_carry_forward_delivers_after_meeting_next_hop() {
     air.advance_until_neighbours_known();
     let area = circular_area(air.position(2), 50);
     let request = Request::new(Transport::GeoAnycast(area), CommonNextHeader::BtpB, b"carried");
-    air.request(0, Request { traffic_class: crate::craft::STORE_CARRY_FORWARD, ..request })
+    air.request(0, Request { traffic_class: crate::simulated_stations::STORE_CARRY_FORWARD, ..request })
         .expect("accepted");
     for step in 0..30 {
         air.router_positions[0].0 = 50.0 * f64::from(step);

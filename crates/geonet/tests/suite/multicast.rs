@@ -13,7 +13,7 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mld::MldMessage;
 
-use crate::host::{parse_address, udp_packet};
+use crate::host_and_router::{parse_address, udp_packet};
 
 const ROUTER_ADDRESS: &str = "fe80::5";
 const HOST_ADDRESS: &str = "fe80::64";
@@ -30,10 +30,10 @@ const D: &str = "2001:db8::d";
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x64];
 
 // Record types of RFC 3810 5.2.12.
-const IS_IN: u8 = 1;
-const IS_EX: u8 = 2;
-const TO_IN: u8 = 3;
-const TO_EX: u8 = 4;
+const MODE_IS_INCLUDE: u8 = 1;
+const MODE_IS_EXCLUDE: u8 = 2;
+const CHANGE_TO_INCLUDE: u8 = 3;
+const CHANGE_TO_EXCLUDE: u8 = 4;
 const ALLOW_NEW_SOURCES: u8 = 5;
 const BLOCK_OLD_SOURCES: u8 = 6;
 
@@ -200,13 +200,13 @@ impl ProxyAndLan {
 
     fn is_source_accepted(&mut self, source: &str) -> bool {
         let packet = udp_packet(parse_address(source), parse_address(GROUP_ADDRESS), 10);
-        self.proxy.handle_upstream(self.now, &packet).expect("good");
+        self.proxy.handle_upstream_packet(self.now, &packet).expect("good");
         self.collect_outputs();
         !std::mem::take(&mut self.delivered_packets).is_empty()
     }
 }
 
-fn query_about(sources: &[&str], suppress: bool) -> SentQuery {
+fn query_about_sources(sources: &[&str], suppress: bool) -> SentQuery {
     (Some(parse_address(GROUP_ADDRESS)), sources.iter().map(|text| parse_address(text)).collect(), suppress)
 }
 
@@ -239,41 +239,56 @@ fn mldv2_reports_change_listener_state_as_in_rfc_3810() {
     type RecordCase<'a> =
         (&'a [(u8, &'a [&'a str])], (u8, &'a [&'a str]), Option<SourceFilter>, Vec<SentQuery>);
     // EXCLUDE ({b}, {c}): a listener wants packets of source b, and no listener wants packets of source c.
-    let mixed: &[(u8, &[&str])] = &[(IS_EX, &[C]), (IS_IN, &[B])];
+    let mixed: &[(u8, &[&str])] = &[(MODE_IS_EXCLUDE, &[C]), (MODE_IS_INCLUDE, &[B])];
     let cases: Vec<RecordCase<'_>> = vec![
-        (&[], (IS_IN, &[]), None, vec![]),
-        (&[], (TO_IN, &[]), None, vec![]),
+        (&[], (MODE_IS_INCLUDE, &[]), None, vec![]),
+        (&[], (CHANGE_TO_INCLUDE, &[]), None, vec![]),
         (&[], (BLOCK_OLD_SOURCES, &[A]), None, vec![]),
-        (&[], (IS_IN, &[A, B]), Some(include_filter(&[A, B])), vec![]),
+        (&[], (MODE_IS_INCLUDE, &[A, B]), Some(include_filter(&[A, B])), vec![]),
         (&[], (ALLOW_NEW_SOURCES, &[A]), Some(include_filter(&[A])), vec![]),
-        (&[], (IS_EX, &[]), Some(exclude_filter(&[])), vec![]),
-        (&[], (TO_EX, &[A]), Some(exclude_filter(&[A])), vec![]),
-        (&[(IS_IN, &[A, B])], (IS_IN, &[B, C]), Some(include_filter(&[A, B, C])), vec![]),
-        (&[(IS_IN, &[A, B])], (IS_EX, &[B, C]), Some(exclude_filter(&[C])), vec![]),
-        (&[(IS_IN, &[A, B])], (ALLOW_NEW_SOURCES, &[C]), Some(include_filter(&[A, B, C])), vec![]),
+        (&[], (MODE_IS_EXCLUDE, &[]), Some(exclude_filter(&[])), vec![]),
+        (&[], (CHANGE_TO_EXCLUDE, &[A]), Some(exclude_filter(&[A])), vec![]),
+        (&[(MODE_IS_INCLUDE, &[A, B])], (MODE_IS_INCLUDE, &[B, C]), Some(include_filter(&[A, B, C])), vec![]),
+        (&[(MODE_IS_INCLUDE, &[A, B])], (MODE_IS_EXCLUDE, &[B, C]), Some(exclude_filter(&[C])), vec![]),
+        (&[(MODE_IS_INCLUDE, &[A, B])], (ALLOW_NEW_SOURCES, &[C]), Some(include_filter(&[A, B, C])), vec![]),
         (
-            &[(IS_IN, &[A, B])],
+            &[(MODE_IS_INCLUDE, &[A, B])],
             (BLOCK_OLD_SOURCES, &[B, C]),
             Some(include_filter(&[A, B])),
-            vec![query_about(&[B], false)],
+            vec![query_about_sources(&[B], false)],
         ),
-        (&[(IS_IN, &[A, B])], (TO_EX, &[B, C]), Some(exclude_filter(&[C])), vec![query_about(&[B], false)]),
         (
-            &[(IS_IN, &[A, B])],
-            (TO_IN, &[B, C]),
-            Some(include_filter(&[A, B, C])),
-            vec![query_about(&[A], false)],
+            &[(MODE_IS_INCLUDE, &[A, B])],
+            (CHANGE_TO_EXCLUDE, &[B, C]),
+            Some(exclude_filter(&[C])),
+            vec![query_about_sources(&[B], false)],
         ),
-        (mixed, (IS_IN, &[C, D]), Some(exclude_filter(&[])), vec![]),
-        (mixed, (IS_EX, &[C, D]), Some(exclude_filter(&[C])), vec![]),
+        (
+            &[(MODE_IS_INCLUDE, &[A, B])],
+            (CHANGE_TO_INCLUDE, &[B, C]),
+            Some(include_filter(&[A, B, C])),
+            vec![query_about_sources(&[A], false)],
+        ),
+        (mixed, (MODE_IS_INCLUDE, &[C, D]), Some(exclude_filter(&[])), vec![]),
+        (mixed, (MODE_IS_EXCLUDE, &[C, D]), Some(exclude_filter(&[C])), vec![]),
         (mixed, (ALLOW_NEW_SOURCES, &[C]), Some(exclude_filter(&[])), vec![]),
-        (mixed, (BLOCK_OLD_SOURCES, &[C, D]), Some(exclude_filter(&[C])), vec![query_about(&[D], false)]),
-        (mixed, (TO_EX, &[C, D]), Some(exclude_filter(&[C])), vec![query_about(&[D], false)]),
         (
             mixed,
-            (TO_IN, &[C]),
+            (BLOCK_OLD_SOURCES, &[C, D]),
+            Some(exclude_filter(&[C])),
+            vec![query_about_sources(&[D], false)],
+        ),
+        (
+            mixed,
+            (CHANGE_TO_EXCLUDE, &[C, D]),
+            Some(exclude_filter(&[C])),
+            vec![query_about_sources(&[D], false)],
+        ),
+        (
+            mixed,
+            (CHANGE_TO_INCLUDE, &[C]),
             Some(exclude_filter(&[])),
-            vec![query_about(&[], false), query_about(&[B], false)],
+            vec![query_about_sources(&[], false), query_about_sources(&[B], false)],
         ),
     ];
     for (before, (kind, sources), after, questions) in cases {
@@ -290,13 +305,13 @@ fn mldv2_reports_change_listener_state_as_in_rfc_3810() {
 #[test]
 fn querier_ends_membership_after_two_queries() {
     let mut lan = ProxyAndLan::new();
-    lan.send_report(TO_EX, &[]);
+    lan.send_report(CHANGE_TO_EXCLUDE, &[]);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
     assert_eq!(lan.subscribed_groups, [(parse_address(GROUP_ADDRESS), exclude_filter(&[]))]);
-    lan.send_report(TO_IN, &[]);
-    assert_eq!(lan.sent_queries, [query_about(&[], false)]);
+    lan.send_report(CHANGE_TO_INCLUDE, &[]);
+    assert_eq!(lan.sent_queries, [query_about_sources(&[], false)]);
     lan.advance_milliseconds(1999);
-    assert_eq!(lan.sent_queries, vec![query_about(&[], false); 2]);
+    assert_eq!(lan.sent_queries, vec![query_about_sources(&[], false); 2]);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
     lan.advance_milliseconds(1);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE));
@@ -306,12 +321,12 @@ fn querier_ends_membership_after_two_queries() {
     );
     // If another listener answers in time, the membership continues, and the second query has the S flag set.
     lan.sent_queries.clear();
-    lan.send_report(TO_EX, &[]);
-    lan.send_report(TO_IN, &[]);
+    lan.send_report(CHANGE_TO_EXCLUDE, &[]);
+    lan.send_report(CHANGE_TO_INCLUDE, &[]);
     lan.advance_milliseconds(500);
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     lan.advance_milliseconds(5000);
-    assert_eq!(lan.sent_queries, [query_about(&[], false), query_about(&[], true)]);
+    assert_eq!(lan.sent_queries, [query_about_sources(&[], false), query_about_sources(&[], true)]);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
 }
 
@@ -319,18 +334,18 @@ fn querier_ends_membership_after_two_queries() {
 #[test]
 fn membership_of_silent_listener_expires() {
     let mut lan = ProxyAndLan::new();
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     lan.advance_time(Duration::from_secs(259));
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     lan.advance_time(Duration::from_millis(259_999));
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
     lan.advance_milliseconds(1);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE));
     // When the filter timer expires, requested sources stay and the router removes excluded sources (7.5).
-    lan.send_report(IS_EX, &[SOURCE_ADDRESS]);
+    lan.send_report(MODE_IS_EXCLUDE, &[SOURCE_ADDRESS]);
     lan.advance_time(Duration::from_secs(10));
-    lan.send_report(IS_IN, &[DISTANT_SOURCE]);
+    lan.send_report(MODE_IS_INCLUDE, &[DISTANT_SOURCE]);
     lan.advance_time(Duration::from_millis(249_999));
     assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[SOURCE_ADDRESS])));
     lan.advance_milliseconds(1);
@@ -345,7 +360,7 @@ fn multicast_source_filters_are_applied() {
     lan.send_report(ALLOW_NEW_SOURCES, &[DISTANT_SOURCE]);
     assert!(lan.is_source_accepted(DISTANT_SOURCE) && !lan.is_source_accepted("2001:db8:c::1"));
     assert_eq!(lan.subscribed_groups, [(parse_address(GROUP_ADDRESS), include_filter(&[DISTANT_SOURCE]))]);
-    lan.send_report(TO_EX, &["2001:db8:c::1"]);
+    lan.send_report(CHANGE_TO_EXCLUDE, &["2001:db8:c::1"]);
     assert!(
         lan.is_source_accepted(DISTANT_SOURCE)
             && !lan.is_source_accepted("2001:db8:c::1")
@@ -360,11 +375,11 @@ fn mldv1_reports_are_accepted() {
     assert_eq!(lan.receive_packet(&version_1_message(131, GROUP_ADDRESS)), Ok(None));
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
     // While a version 1 host is present, the router ignores source lists.
-    lan.send_report(TO_EX, &[DISTANT_SOURCE]);
+    lan.send_report(CHANGE_TO_EXCLUDE, &[DISTANT_SOURCE]);
     lan.send_report(BLOCK_OLD_SOURCES, &[DISTANT_SOURCE]);
     assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[])));
     assert_eq!(lan.receive_packet(&version_1_message(132, GROUP_ADDRESS)), Ok(None));
-    assert_eq!(lan.sent_queries, [query_about(&[], false)]);
+    assert_eq!(lan.sent_queries, [query_about_sources(&[], false)]);
     lan.advance_time(Duration::from_secs(2));
     assert_eq!(lan.filter_of_group(), None);
     // A Done message for a group without listeners has no effect.
@@ -384,9 +399,9 @@ fn router_with_lowest_address_becomes_querier() {
     // Interval apply.
     assert_eq!(lan.receive_packet(&version_2_query("fe80::4", "::", 3, 20, false)), Ok(None));
     lan.sent_queries.clear();
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     assert_eq!(lan.proxy.memberships().next().expect("one").querier, Some(parse_address("fe80::4")));
-    lan.send_report(TO_IN, &[]);
+    lan.send_report(CHANGE_TO_INCLUDE, &[]);
     assert!(lan.sent_queries.is_empty(), "the other one asks");
     // A query of the other querier lowers the timers of this router (7.6.1), unless the S flag is set.
     lan.receive_packet(&version_2_query("fe80::4", GROUP_ADDRESS, 3, 20, true)).expect("good");
@@ -403,8 +418,8 @@ fn router_with_lowest_address_becomes_querier() {
     assert!(lan.sent_queries.is_empty());
     lan.advance_milliseconds(1);
     assert_eq!(lan.sent_queries, [(None, vec![], false)]);
-    lan.send_report(IS_EX, &[]);
-    lan.send_report(TO_IN, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
+    lan.send_report(CHANGE_TO_INCLUDE, &[]);
     assert_eq!(lan.sent_queries.len(), 2);
 }
 
@@ -414,7 +429,7 @@ fn router_with_lowest_address_becomes_querier() {
 fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
     let mut lan = ProxyAndLan::new();
     lan.advance_time(Duration::from_secs(125));
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     lan.sent_queries.clear();
     let mut forged = vec![130, 0, 0, 0, 0, 0, 0, 0];
     forged.extend_from_slice(&parse_address(GROUP_ADDRESS).octets());
@@ -423,7 +438,7 @@ fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
     assert!(lan.is_source_accepted(DISTANT_SOURCE), "the listener has had no time to answer");
     // The listener answers the forged query, because its kernel has received the query, too.
     lan.advance_milliseconds(500);
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     // RFC 3810 9.5 with the configured times gives 2 times 125 s and half of 10 s; the forged times would
     // give 61 hours.
     lan.advance_milliseconds(254_499);
@@ -436,7 +451,7 @@ fn forged_query_silences_querier_temporarily_and_removes_no_listener() {
 #[test]
 fn invalid_mld_messages_are_dropped() {
     let mut lan = ProxyAndLan::new();
-    let good = version_2_report(IS_EX, GROUP_ADDRESS, &[]);
+    let good = version_2_report(MODE_IS_EXCLUDE, GROUP_ADDRESS, &[]);
     let changed = |at: usize, octet: u8| {
         let mut packet = good.clone();
         packet[at] = octet;
@@ -486,7 +501,7 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
         many.receive_packet(&version_2_report(ALLOW_NEW_SOURCES, &format!("ff1e::1:{number:x}"), &sources))
             .expect("there is room");
     }
-    let packet = version_2_report(IS_EX, GROUP_ADDRESS, &[]);
+    let packet = version_2_report(MODE_IS_EXCLUDE, GROUP_ADDRESS, &[]);
     let cost = |lan: &mut ProxyAndLan| {
         let begun = std::time::Instant::now();
         for _ in 0..20 {
@@ -511,7 +526,7 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
 fn flapping_listener_causes_at_most_two_queries_a_second() {
     let mut lan = ProxyAndLan::new();
     for round in 0..2000 {
-        lan.send_report(if round % 2 == 0 { TO_EX } else { TO_IN }, &[]);
+        lan.send_report(if round % 2 == 0 { CHANGE_TO_EXCLUDE } else { CHANGE_TO_INCLUDE }, &[]);
         lan.advance_milliseconds(10);
     }
     let about_group = lan.sent_queries.iter().filter(|(group, ..)| group.is_some()).count();
@@ -526,24 +541,24 @@ fn number_of_multicast_groups_and_sources_is_bounded() {
     let mut lan = ProxyAndLan::new();
     for number in 0..256 {
         assert_eq!(
-            lan.receive_packet(&version_2_report(IS_EX, &format!("ff1e::1:{number:x}"), &[])),
+            lan.receive_packet(&version_2_report(MODE_IS_EXCLUDE, &format!("ff1e::1:{number:x}"), &[])),
             Ok(None)
         );
     }
     assert_eq!(
-        lan.receive_packet(&version_2_report(IS_EX, GROUP_ADDRESS, &[])),
-        Err(MulticastDrop::TooManyGroups)
+        lan.receive_packet(&version_2_report(MODE_IS_EXCLUDE, GROUP_ADDRESS, &[])),
+        Err(MulticastDrop::TooManyGroupsError)
     );
     assert_eq!(lan.proxy.memberships().count(), 256);
     // When the membership of a group ends, the table has room for another group.
     lan.advance_time(Duration::from_secs(300));
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
 
     // If a group has too many sources, the proxy requests packets from all sources.
     let mut lan = ProxyAndLan::new();
     let sources: Vec<String> = (0..80).map(|number| format!("2001:db8::{number:x}")).collect();
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
-    lan.send_report(IS_IN, &sources[..64]);
+    lan.send_report(MODE_IS_INCLUDE, &sources[..64]);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE));
     lan.send_report(ALLOW_NEW_SOURCES, &sources[64..]);
     assert_eq!(lan.filter_of_group(), Some(exclude_filter(&[])));
@@ -620,9 +635,9 @@ fn received_multicast_reaches_only_listeners() {
     let mut lan = ProxyAndLan::new();
     lan.set_addresses("lan2", &[(ROUTER_ADDRESS, 64), ("2001:db8:d::1", 64)]);
     assert!(!lan.is_source_accepted(DISTANT_SOURCE), "nobody listens");
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     let data = udp_packet(parse_address(DISTANT_SOURCE), parse_address(GROUP_ADDRESS), 10);
-    lan.proxy.handle_upstream(lan.now, &data).expect("good");
+    lan.proxy.handle_upstream_packet(lan.now, &data).expect("good");
     lan.collect_outputs();
     let mut expected = data;
     expected[7] = 63;
@@ -631,7 +646,7 @@ fn received_multicast_reaches_only_listeners() {
     let mut refused = |source: &str, hop_limit: u8| {
         let mut packet = udp_packet(parse_address(source), parse_address(GROUP_ADDRESS), 10);
         packet[7] = hop_limit;
-        lan.proxy.handle_upstream(lan.now, &packet)
+        lan.proxy.handle_upstream_packet(lan.now, &packet)
     };
     // The proxy drops packets from the air with a source of the mobile network, which prevents loops.
     assert_eq!(refused(SOURCE_ADDRESS, 64), Err(MulticastDrop::OwnSource));
@@ -642,9 +657,12 @@ fn received_multicast_reaches_only_listeners() {
     // Packets of link scope stay on their link, whatever a listener reports.
     lan.collect_outputs();
     lan.delivered_packets.clear();
-    lan.receive_packet(&version_2_report(IS_EX, "ff02::99", &[])).expect("good");
+    lan.receive_packet(&version_2_report(MODE_IS_EXCLUDE, "ff02::99", &[])).expect("good");
     lan.proxy
-        .handle_upstream(lan.now, &udp_packet(parse_address(DISTANT_SOURCE), parse_address("ff02::99"), 10))
+        .handle_upstream_packet(
+            lan.now,
+            &udp_packet(parse_address(DISTANT_SOURCE), parse_address("ff02::99"), 10),
+        )
         .expect("good");
     lan.collect_outputs();
     assert!(lan.delivered_packets.is_empty());
@@ -659,18 +677,18 @@ fn received_multicast_reaches_only_listeners() {
 fn proxy_forwards_between_lan_interfaces_and_merges_their_listeners() {
     let mut lan = ProxyAndLan::new();
     lan.set_addresses("lan2", &[("fe80::5", 64), ("2001:db8:d::1", 64)]);
-    let report = version_2_report(IS_IN, GROUP_ADDRESS, &[DISTANT_SOURCE]);
+    let report = version_2_report(MODE_IS_INCLUDE, GROUP_ADDRESS, &[DISTANT_SOURCE]);
     let other = LanPacket { interface: "lan2", source: HOST_MAC, packet: &report };
     assert_eq!(lan.proxy.handle_lan_packet(lan.now, other, 1398, |_| true), Ok(None));
     lan.collect_outputs();
-    lan.send_report(IS_EX, &[DISTANT_SOURCE, SOURCE_ADDRESS]);
+    lan.send_report(MODE_IS_EXCLUDE, &[DISTANT_SOURCE, SOURCE_ADDRESS]);
     assert_eq!(
         lan.subscribed_groups.pop(),
         Some((parse_address(GROUP_ADDRESS), exclude_filter(&[SOURCE_ADDRESS])))
     );
     // The proxy forwards between interfaces of the mobile network.
     lan.advance_time(Duration::from_secs(1));
-    let report = self::version_2_report(IS_EX, GROUP_ADDRESS, &[]);
+    let report = self::version_2_report(MODE_IS_EXCLUDE, GROUP_ADDRESS, &[]);
     let other = LanPacket { interface: "lan2", source: HOST_MAC, packet: &report };
     assert_eq!(lan.proxy.handle_lan_packet(lan.now, other, 1398, |_| true), Ok(None));
     lan.delivered_packets.clear();
@@ -686,13 +704,13 @@ fn proxy_forwards_between_lan_interfaces_and_merges_their_listeners() {
 #[test]
 fn listeners_vanish_with_their_interface() {
     let mut lan = ProxyAndLan::new();
-    lan.send_report(IS_EX, &[]);
+    lan.send_report(MODE_IS_EXCLUDE, &[]);
     lan.set_addresses("lan", &[]);
     assert_eq!((lan.filter_of_group(), lan.is_source_accepted(DISTANT_SOURCE)), (None, false));
     lan.advance_time(Duration::from_secs(1));
     assert_eq!(lan.subscribed_groups.pop(), Some((parse_address(GROUP_ADDRESS), include_filter(&[]))));
     assert_eq!(
-        lan.receive_packet(&version_2_report(IS_EX, GROUP_ADDRESS, &[])),
+        lan.receive_packet(&version_2_report(MODE_IS_EXCLUDE, GROUP_ADDRESS, &[])),
         Err(MulticastDrop::UnknownInterface)
     );
     assert_eq!(lan.proxy.poll_timeout(), None);

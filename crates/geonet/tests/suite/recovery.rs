@@ -7,8 +7,8 @@ use carnet_geonet::mib::{Planarisation, VoidRecovery};
 use carnet_geonet::{Mib, Transport};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType};
 
-use crate::air::{RadioChannel, address};
-use crate::craft::circular_area;
+use crate::radio_channel::{RadioChannel, address};
+use crate::simulated_stations::circular_area;
 
 fn mib_with_recovery(recovery: VoidRecovery) -> Mib {
     let lifetime_location_entry = Duration::from_secs(60);
@@ -63,7 +63,7 @@ fn perimeter_recovery_crosses_a_void() {
         // The reply of the Location Service returns around the void as well.
         air.advance_time(Duration::from_millis(500));
         let [(8, delivery)] = &air.delivered_payloads[..] else {
-            panic!("{:?} {:?}", air.delivered_payloads, air.all_drops())
+            panic!("{:?} {:?}", air.delivered_payloads, air.all_drop_counts())
         };
         assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
         assert!(air.routers[0].counters().perimeter_recoveries > 0);
@@ -88,11 +88,11 @@ fn perimeter_mode_drops_packet_to_unreachable_place() {
         1,
     );
     air.advance_until_neighbours_known();
-    let area = circular_area(crate::craft::position_at(3000.0, 0.0), 50);
+    let area = circular_area(crate::simulated_stations::position_at(3000.0, 0.0), 50);
     air.send_payload(0, Transport::GeoAnycast(area), 255, b"x");
     air.advance_time(Duration::from_secs(1));
     let sent = air.count_sent_frames(|kind| matches!(kind, HeaderType::GeoAnycast(_)));
-    assert!(sent > 5 && sent < 40, "{sent} {:?} {:?}", air.all_drops(), air.transmitted_frames);
+    assert!(sent > 5 && sent < 40, "{sent} {:?} {:?}", air.all_drop_counts(), air.transmitted_frames);
     let unreachable: u64 = air
         .routers
         .iter()
@@ -132,7 +132,7 @@ fn perimeter_recovery_delivers_in_random_topologies() {
             air.send_payload(from, Transport::GeoUnicast(address(to)), 255, b"x");
             air.advance_time(Duration::from_millis(500));
             let reached: Vec<usize> = air.delivered_payloads.iter().map(|(node, _)| *node).collect();
-            assert_eq!(reached, [to], "topology {topology}: {from} to {to} {:?}", air.all_drops());
+            assert_eq!(reached, [to], "topology {topology}: {from} to {to} {:?}", air.all_drop_counts());
             longest = longest.max(air.count_sent_frames(|kind| kind == HeaderType::GeoUnicast));
         }
         recovered += air.routers.iter().map(|router| router.counters().perimeter_recoveries).sum::<u64>();
@@ -145,7 +145,7 @@ fn perimeter_recovery_delivers_in_random_topologies() {
 /// limit. As the destination, it does not deliver the payload.
 #[test]
 fn stations_without_perimeter_recovery_ignore_its_header() {
-    use crate::craft::{RouterUnderTest, SimulatedStation, with_hops};
+    use crate::simulated_stations::{RouterUnderTest, SimulatedStation, with_remaining_hops};
     use carnet_geonet::{GeonetDrop, Output, ReceivedFrame};
     let mut walking = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
@@ -162,7 +162,7 @@ fn stations_without_perimeter_recovery_ignore_its_header() {
     let onward = plain.take_only_transmission();
     assert_eq!(
         (onward.destination, &onward.frame),
-        (SimulatedStation::b().mac, &with_hops(sent.frame.clone(), 8))
+        (SimulatedStation::b().mac, &with_remaining_hops(sent.frame.clone(), 8))
     );
     // The destination is a router without the extension.
     let mut there = carnet_geonet::Router::new(Mib::default(), a.position_vector.address, Rng::new(1));
@@ -186,7 +186,7 @@ fn stations_without_perimeter_recovery_ignore_its_header() {
 /// The station at which perimeter mode ends restores the original packet to the octet.
 #[test]
 fn packet_is_restored_after_perimeter_mode() {
-    use crate::craft::{RouterUnderTest, SimulatedStation, with_hops};
+    use crate::simulated_stations::{RouterUnderTest, SimulatedStation, with_remaining_hops};
     let recovery = VoidRecovery::Perimeter(Planarisation::Gabriel);
     let (a, e) = (SimulatedStation::a(), SimulatedStation::e());
     let original = e.guc_frame(&a.position_vector, b"payload");
@@ -196,11 +196,11 @@ fn packet_is_restored_after_perimeter_mode() {
     let walking = walking.take_only_transmission().frame;
     // This station is 50 m nearer to the destination than the point where perimeter mode began.
     let mut nearer = RouterUnderTest::with_rare_beacons(mib_with_recovery(recovery));
-    nearer.set_position(crate::craft::position_at(0.0, 50.0), 1_000_001);
+    nearer.set_position(crate::simulated_stations::position_at(0.0, 50.0), 1_000_001);
     nearer.make_neighbours(&[SimulatedStation::b()]);
     nearer.receive_unicast(&SimulatedStation::c(), &walking).expect("forwarded");
     let sent = nearer.take_only_transmission();
-    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(original, 8)));
+    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_remaining_hops(original, 8)));
     // The station drops the same frame when it arrives a second time.
     assert_eq!(
         nearer.receive_unicast(&SimulatedStation::c(), &walking),
@@ -212,7 +212,7 @@ fn packet_is_restored_after_perimeter_mode() {
 /// frame its copies would multiply, so the router drops it.
 #[test]
 fn perimeter_packet_in_broadcast_frame_is_dropped() {
-    use crate::craft::{RouterUnderTest, SimulatedStation};
+    use crate::simulated_stations::{RouterUnderTest, SimulatedStation};
     use carnet_geonet::GeonetDrop;
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
@@ -226,7 +226,7 @@ fn perimeter_packet_in_broadcast_frame_is_dropped() {
     )));
     other.make_neighbours(&[
         SimulatedStation::c(),
-        SimulatedStation::station_at(5, crate::craft::position_at(-150.0, -10.0)),
+        SimulatedStation::station_at(5, crate::simulated_stations::position_at(-150.0, -10.0)),
     ]);
     assert_eq!(other.receive_broadcast(&e, &walking), Err(GeonetDrop::BadRecoveryHeader));
     other.assert_nothing_sent();
@@ -237,7 +237,7 @@ fn perimeter_packet_in_broadcast_frame_is_dropped() {
 /// B.2: the packet data rate also limits packets in perimeter mode.
 #[test]
 fn perimeter_packets_count_for_data_rate() {
-    use crate::craft::{RouterUnderTest, SimulatedStation};
+    use crate::simulated_stations::{RouterUnderTest, SimulatedStation};
     use carnet_geonet::GeonetDrop;
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
@@ -250,7 +250,10 @@ fn perimeter_packets_count_for_data_rate() {
     let mut other = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
     )));
-    other.make_neighbours(&[e, SimulatedStation::station_at(5, crate::craft::position_at(-150.0, -10.0))]);
+    other.make_neighbours(&[
+        e,
+        SimulatedStation::station_at(5, crate::simulated_stations::position_at(-150.0, -10.0)),
+    ]);
     // Send some 200 kB/s for ten seconds; each packet is a new one.
     for sequence in 0..2000u16 {
         let mut frame = walking.clone();
@@ -269,14 +272,14 @@ fn perimeter_packets_count_for_data_rate() {
 /// Thousands of stations that claim one position do not make recovery slow.
 #[test]
 fn perimeter_recovery_works_with_stations_at_one_position() {
-    use crate::craft::{RouterUnderTest, SimulatedStation};
+    use crate::simulated_stations::{RouterUnderTest, SimulatedStation};
     use carnet_wire::geonet::{GnAddress, StationType};
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
         Planarisation::Gabriel,
     )));
     let mut rng = Rng::new(4);
     for number in 0..5_000u16 {
-        let spot = crate::craft::position_at(
+        let spot = crate::simulated_stations::position_at(
             -200.0 + rng.number_below(500) as f64 / 100.0,
             rng.number_below(500) as f64 / 100.0,
         );
@@ -291,9 +294,10 @@ fn perimeter_recovery_works_with_stations_at_one_position() {
     for sequence in 0..20 {
         iut.make_neighbours(&[e
             .with_later_timestamp(u64::from(sequence))
-            .moved_to(crate::craft::position_at(0.0, -100.0 - f64::from(sequence)))]);
+            .moved_to(crate::simulated_stations::position_at(0.0, -100.0 - f64::from(sequence)))]);
         let frame = SimulatedStation { sequence, ..e }.guc_frame(
-            &SimulatedStation::station_at(9, crate::craft::position_at(5000.0, 0.0)).position_vector,
+            &SimulatedStation::station_at(9, crate::simulated_stations::position_at(5000.0, 0.0))
+                .position_vector,
             b"x",
         );
         iut.receive_unicast(&e, &frame).expect("forwarded");

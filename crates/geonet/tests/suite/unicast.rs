@@ -6,7 +6,7 @@ use carnet_geonet::mib::NonAreaForwarding;
 use carnet_geonet::{BROADCAST, GeonetDrop, Mib, Transport};
 use carnet_wire::geonet::{ExtendedHeader, HeaderType};
 
-use crate::craft::*;
+use crate::simulated_stations::*;
 
 fn mib_with_contention() -> Mib {
     Mib { non_area_forwarding: NonAreaForwarding::ContentionBased, ..Mib::default() }
@@ -39,7 +39,7 @@ fn pon_guc_bv_02_forwarder_greedy() {
     let frame = SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"payload");
     iut.receive_unicast(&SimulatedStation::c(), &frame).expect("forwarded");
     let sent = iut.take_only_transmission();
-    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame, 9)));
+    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_remaining_hops(frame, 9)));
     assert!(iut.delivered_payloads.is_empty());
 }
 
@@ -65,7 +65,7 @@ fn annex_e_2_greedy_forwarding_selects_best_neighbour() {
     // the packet (PON_FPB_BV_12_01).
     iut.set_position(SimulatedStation::b().position(), 1_000_100);
     assert_eq!(next_hop(&mut iut), BROADCAST);
-    iut.set_position(IUT_POSITION, 1_000_200);
+    iut.set_position(ROUTER_POSITION, 1_000_200);
     assert_eq!(next_hop(&mut iut), d.mac);
     iut.router.handle_link_failure(iut.now, d.mac);
     assert_eq!(next_hop(&mut iut), BROADCAST);
@@ -76,7 +76,7 @@ fn annex_e_2_greedy_forwarding_selects_best_neighbour() {
 #[test]
 fn annex_e_2_greedy_next_hop_is_strictly_nearer() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
-    iut.make_neighbours(&[SimulatedStation::b().moved_to(IUT_POSITION)]);
+    iut.make_neighbours(&[SimulatedStation::b().moved_to(ROUTER_POSITION)]);
     iut.receive_unicast(
         &SimulatedStation::c(),
         &SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x"),
@@ -118,7 +118,7 @@ fn pon_guc_bo_04_hop_limit() {
     iut.make_neighbours(&[SimulatedStation::b()]);
     let c = SimulatedStation::c();
     for (sequence, hops) in [(1, 1), (2, 0)] {
-        let frame = with_hops(
+        let frame = with_remaining_hops(
             SimulatedStation { sequence, ..c }.guc_frame(&SimulatedStation::a().position_vector, b"x"),
             hops,
         );
@@ -132,13 +132,13 @@ fn pon_guc_bo_04_hop_limit() {
 fn pon_guc_bv_05_destination() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let b = SimulatedStation::b();
-    let frame = with_hops(b.guc_frame(&iut.position_vector(), b"payload"), 1);
+    let frame = with_remaining_hops(b.guc_frame(&iut.position_vector(), b"payload"), 1);
     iut.receive_unicast(&b, &frame).expect("delivered");
     assert_eq!(iut.receive_unicast(&b, &frame), Err(GeonetDrop::Duplicate));
     iut.assert_nothing_sent();
     let [delivery] = &iut.delivered_payloads[..] else { panic!() };
     assert_eq!((delivery.header_type, &delivery.payload[..]), (HeaderType::GeoUnicast, &b"payload"[..]));
-    assert_eq!(delivery.destination, Some(address(IUT_MAC)));
+    assert_eq!(delivery.destination, Some(address(ROUTER_MAC)));
 }
 
 /// PON_GUC_BO_12: the router does not forward a packet twice.
@@ -187,7 +187,7 @@ fn annex_c_3_forwarder_updates_position_of_the_destination() {
 #[test]
 fn pon_lot_bv_03_entries_from_extended_headers() {
     let b = SimulatedStation::b();
-    let me = address(IUT_MAC);
+    let me = address(ROUTER_MAC);
     let iut_pv = RouterUnderTest::with_rare_beacons(Mib::default()).position_vector();
     for (frame, neighbour) in [
         (b.beacon_frame(), true),
@@ -249,7 +249,7 @@ fn pon_guc_bv_06_contention_by_progress() {
         assert!((due - milliseconds).abs() < 0.1, "{due} ms");
         iut.advance_milliseconds(100);
         let sent = iut.take_only_transmission();
-        assert_eq!((sent.destination, sent.frame), (BROADCAST, one_hop_later(frame)));
+        assert_eq!((sent.destination, sent.frame), (BROADCAST, forwarded_by_one_hop(frame)));
     }
     // If the hop was longer than the communication range, the timer has its shortest time.
     let far = SimulatedStation::station_at(7, position_at(0.0, -1200.0));
@@ -269,12 +269,12 @@ fn pon_guc_bv_08_contention_lost() {
     let frame = SimulatedStation::c().guc_frame(&SimulatedStation::a().position_vector, b"x");
     iut.receive_broadcast(&SimulatedStation::c(), &frame).expect("in contention");
     iut.advance_milliseconds(5);
-    let lost = iut.receive_broadcast(&SimulatedStation::d(), &with_hops(frame.clone(), 9));
+    let lost = iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(frame.clone(), 9));
     assert_eq!(lost, Err(GeonetDrop::Contention));
     iut.advance_time(Duration::from_secs(1));
     // A copy that arrives after the end of the contention does not restart it.
     assert_eq!(
-        iut.receive_broadcast(&SimulatedStation::d(), &with_hops(frame, 8)),
+        iut.receive_broadcast(&SimulatedStation::d(), &with_remaining_hops(frame, 8)),
         Err(GeonetDrop::Duplicate)
     );
     iut.advance_time(Duration::from_secs(1));

@@ -7,38 +7,42 @@ use std::time::Instant;
 use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::CAM;
 use carnet_its::cam::Cam;
 use carnet_its::ldm::PartialCam;
-use carnet_its_oracle::cam;
+use carnet_its_oracle::test_cam;
 
 /// Number of measurements of each codec.
-const ROUNDS: usize = 41;
+const MEASUREMENT_ROUNDS: usize = 41;
 /// Number of messages in each measurement.
-const MESSAGES: u32 = 20_000;
+const MESSAGES_PER_ROUND: u32 = 20_000;
 
 /// Returns how many times per second `step` runs, in millions.
-fn rate(step: &dyn Fn()) -> f64 {
+fn operations_per_second(step: &dyn Fn()) -> f64 {
     let begin = Instant::now();
-    (0..MESSAGES).for_each(|_| step());
-    f64::from(MESSAGES) / begin.elapsed().as_secs_f64() / 1e6
+    (0..MESSAGES_PER_ROUND).for_each(|_| step());
+    f64::from(MESSAGES_PER_ROUND) / begin.elapsed().as_secs_f64() / 1e6
 }
 
 /// Measures the steps in turns, and returns the median rate of each step.
-fn medians<const N: usize>(steps: [&dyn Fn(); N]) -> [f64; N] {
+fn median_rates<const N: usize>(steps: [&dyn Fn(); N]) -> [f64; N] {
     let mut rates = [(); N].map(|()| Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..MEASUREMENT_ROUNDS {
         for (step, rates) in steps.iter().zip(&mut rates) {
-            rates.push(rate(*step));
+            rates.push(operations_per_second(*step));
         }
     }
     rates.map(|mut rates| {
         rates.sort_by(f64::total_cmp);
-        rates[ROUNDS / 2]
+        rates[MEASUREMENT_ROUNDS / 2]
     })
 }
 
 fn main() {
     println!("M/s on one core             carnet  c-its-parser  ratio");
     for (name, cam) in
-        [("CAM", cam(None)), ("CAM, 10 points", cam(Some(10))), ("CAM, 23 points", cam(Some(23)))]
+        [
+            ("CAM", test_cam(None)),
+            ("CAM, 10 points", test_cam(Some(10))),
+            ("CAM, 23 points", test_cam(Some(23))),
+        ]
     {
         let octets = cam.to_octets().expect("a CAM");
         let theirs = CAM::decode_from_uper(&octets).expect("a CAM");
@@ -48,11 +52,11 @@ fn main() {
         };
         let encode = || drop(black_box(black_box(&cam).to_octets()));
         let other = || drop(black_box(black_box(&theirs).encode_to_uper()));
-        shown("encode", medians([&encode, &other]));
+        shown("encode", median_rates([&encode, &other]));
         let decode = || drop(black_box(Cam::from_octets(black_box(&octets))));
         let other = || drop(black_box(CAM::decode_from_uper(black_box(&octets))));
-        shown("decode", medians([&decode, &other]));
-        let [glance] = medians([&|| {
+        shown("decode", median_rates([&decode, &other]));
+        let [glance] = median_rates([&|| {
             let _ = black_box(PartialCam::of(black_box(&octets)));
         }]);
         println!("{:<26} {glance:>7.2}", format!("glance at {name}"));

@@ -9,7 +9,7 @@ use carnet_its::cdd::{
 };
 
 /// Returns a car's CAM. If `points` is set, the CAM has a low-frequency container with that number of points.
-pub fn cam(points: Option<usize>) -> Cam {
+pub fn test_cam(points: Option<usize>) -> Cam {
     let point = PathPoint {
         path_position: DeltaReferencePosition {
             delta_latitude: DeltaLatitude(-1234),
@@ -36,7 +36,7 @@ pub fn cam(points: Option<usize>) -> Cam {
 }
 
 /// Returns the messages of this name that pycrate made with random values (`../tests/pycrate-vectors`).
-pub fn vectors(name: &str) -> impl Iterator<Item = Vec<u8>> {
+pub fn vectors_with_name(name: &str) -> impl Iterator<Item = Vec<u8>> {
     include_str!("../../tests/suite/vectors.txt").lines().filter_map(move |line| {
         let digits = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ').next()?;
         let octet = |index: usize| u8::from_str_radix(digits.get(index..index + 2)?, 16).ok();

@@ -14,14 +14,14 @@
 //! at most once a second.
 //!
 //! Two rules are not obvious from the standard. The service sends nothing without a position, or with a
-//! position older than [`CaParameters::maximum_age`]. A receiver could not distinguish a standing vehicle
-//! from a vehicle without a fix. The service sends the special vehicle container of the vehicle's role even
-//! if it has no data for it.
+//! position older than [`CaParameters::maximum_data_age`]. A receiver could not distinguish a standing
+//! vehicle from a vehicle without a fix. The service sends the special vehicle container of the vehicle's
+//! role even if it has no data for it.
 //!
 //! Left out: the extension containers of release 2.
 
-mod conditions;
-mod path;
+mod cam_conditions;
+mod path_history;
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ use carnet_geonet::Transport;
 use carnet_wire::btp::port;
 use carnet_wire::geonet::TrafficClass;
 
-pub use conditions::CaParameters;
-pub use path::PathRecorder;
+pub use cam_conditions::CaParameters;
+pub use path_history::PathRecorder;
 
 use crate::cam::{
     BasicContainer, BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam,
@@ -44,17 +44,17 @@ use crate::cdd::{
     ItsPduHeader, MessageId, ProtocolVersion, ReferencePosition, StationId, StationType, TimestampIts,
     VehicleRole,
 };
-use crate::io::payload;
+use crate::io::encode_btp_payload;
 use crate::{ItsDrop, ItsTime, MessageTransmission};
-use conditions::{CamConditions, MovementValues};
+use cam_conditions::{CamConditions, MovementValues};
 
 /// Maximum packet lifetime of a CAM in the GeoNetworking request. Clause 5.3.4.1 allows 1,000 ms; the ETSI
 /// test purposes require a lower value.
 const MAX_PACKET_LIFETIME: Duration = Duration::from_millis(950);
 /// TC ID of CAMs: DCC profile DP2.
-const TRAFFIC_CLASS: u8 = 2;
+const CAM_TRAFFIC_CLASS: u8 = 2;
 /// Protocol version of a CAM of V1.4.1.
-const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(2);
+const CAM_PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(2);
 
 /// Content of a CAM after the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,12 +94,12 @@ pub struct CaService {
     provided_data: Option<(Time, StationData)>,
     conditions: CamConditions,
     /// Time of the last CAM with a low-frequency container.
-    last_low_frequency_at: Option<Time>,
+    last_low_frequency_container_at: Option<Time>,
     /// Time of the last CAM with a special vehicle container.
-    last_special_at: Option<Time>,
+    last_special_container_at: Option<Time>,
     next_cam: Option<MessageTransmission>,
     /// Reason of the last failure, until the caller reads it.
-    last_error: Option<ItsDrop>,
+    last_generation_error: Option<ItsDrop>,
     /// Time of the next attempt after a failure.
     next_attempt_at: Time,
 }
@@ -114,10 +114,10 @@ impl CaService {
             station_type,
             is_active: false,
             provided_data: None,
-            last_low_frequency_at: None,
-            last_special_at: None,
+            last_low_frequency_container_at: None,
+            last_special_container_at: None,
             next_cam: None,
-            last_error: None,
+            last_generation_error: None,
             next_attempt_at: Time::ZERO,
         }
     }
@@ -126,12 +126,12 @@ impl CaService {
     pub fn set_active(&mut self, now: ItsTime, active: bool) {
         if active && !self.is_active {
             self.conditions = CamConditions::new(self.parameters);
-            self.last_low_frequency_at = None;
-            self.last_special_at = None;
+            self.last_low_frequency_container_at = None;
+            self.last_special_container_at = None;
         }
         self.is_active = active;
         self.next_cam = None;
-        self.make_due_cam(now);
+        self.build_due_cam(now);
     }
 
     /// Sets the station ID of the following CAMs.
@@ -144,14 +144,14 @@ impl CaService {
     /// `T_GenCamMax`.
     pub fn set_interval_of_dcc(&mut self, now: ItsTime, interval: Duration) {
         self.conditions.set_interval_of_dcc(interval);
-        self.make_due_cam(now);
+        self.build_due_cam(now);
     }
 
     /// Handles new data about the station.
     pub fn handle_station_data(&mut self, now: ItsTime, provided: StationData) {
         self.provided_data = Some((now.time, provided));
         self.next_attempt_at = now.time;
-        self.make_due_cam(now);
+        self.build_due_cam(now);
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` before the first
@@ -164,12 +164,12 @@ impl CaService {
         };
         let due = due.max(self.next_attempt_at);
         // If the data are too old when the CAM is due, the service sends nothing, so it needs no timer.
-        (due <= *received + self.parameters.maximum_age).then_some(due)
+        (due <= *received + self.parameters.maximum_data_age).then_some(due)
     }
 
     /// Sends a CAM if its time has come.
     pub fn handle_timeout(&mut self, now: ItsTime) {
-        self.make_due_cam(now);
+        self.build_due_cam(now);
     }
 
     /// Returns the CAM to send now, if one is due.
@@ -179,20 +179,20 @@ impl CaService {
 
     /// Returns the reason why the service could not make the last CAM, once.
     pub fn poll_generation_error(&mut self) -> Option<ItsDrop> {
-        self.last_error.take()
+        self.last_generation_error.take()
     }
 
     /// Handles station data that does not fit a CAM. The CAM stays due, and the service tries again after a
     /// pause.
     fn refuse_station_data(&mut self, now: ItsTime, reason: ItsDrop) {
-        self.last_error = Some(reason);
+        self.last_generation_error = Some(reason);
         self.next_attempt_at = now.time + self.parameters.minimum_interval;
     }
 
     /// Makes a CAM if one is due.
-    fn make_due_cam(&mut self, now: ItsTime) {
+    fn build_due_cam(&mut self, now: ItsTime) {
         // Drop data that are too old: otherwise a CAM would stay due without end.
-        let oldest = self.parameters.maximum_age;
+        let oldest = self.parameters.maximum_data_age;
         self.provided_data.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
         let may = self.is_active && now.time >= self.next_attempt_at;
         let Some((_, provided)) = self.provided_data.as_ref().filter(|_| may) else { return };
@@ -208,19 +208,24 @@ impl CaService {
         };
         let Some(reason) = holds else { return };
         let interval = self.parameters.low_frequency_interval;
-        let low = self.last_low_frequency_at.is_none_or(|last| now.time.saturating_since(last) >= interval);
-        let special = self.last_special_at.is_none_or(|last| now.time.saturating_since(last) >= interval);
+        let low = self
+            .last_low_frequency_container_at
+            .is_none_or(|last| now.time.saturating_since(last) >= interval);
+        let special =
+            self.last_special_container_at.is_none_or(|last| now.time.saturating_since(last) >= interval);
         let cam = self.build_cam(provided, low, special);
         let has_special = cam.cam.cam_parameters.special_vehicle_container.is_some();
-        match payload(port::CAM, &cam) {
+        match encode_btp_payload(port::CAM, &cam) {
             Ok(payload) => {
                 self.conditions.record_cam(now.time, reason, movement_values_of(provided));
-                self.last_low_frequency_at = if low { Some(now.time) } else { self.last_low_frequency_at };
-                self.last_special_at = if has_special { Some(now.time) } else { self.last_special_at };
+                self.last_low_frequency_container_at =
+                    if low { Some(now.time) } else { self.last_low_frequency_container_at };
+                self.last_special_container_at =
+                    if has_special { Some(now.time) } else { self.last_special_container_at };
                 self.next_cam = Some(MessageTransmission {
                     // 5.3.4.1: a CAM is a single-hop broadcast, which no station forwards.
                     transport: Transport::SingleHop([0; 4]),
-                    traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
+                    traffic_class: TrafficClass { id: CAM_TRAFFIC_CLASS, ..TrafficClass::default() },
                     maximum_lifetime: MAX_PACKET_LIFETIME,
                     maximum_hop_limit: Some(1),
                     payload,
@@ -232,7 +237,7 @@ impl CaService {
 
     fn build_cam(&self, provided: &StationData, low: bool, special: bool) -> Cam {
         let header = ItsPduHeader {
-            protocol_version: PROTOCOL_VERSION,
+            protocol_version: CAM_PROTOCOL_VERSION,
             message_id: MessageId::CAM,
             station_id: self.station_id,
         };

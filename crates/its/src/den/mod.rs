@@ -5,7 +5,7 @@
 //! another station's message. It does so if no station has sent the message for a while and the station is
 //! within the event's relevance area.
 //!
-//! `originating` sends own events, `receiving` handles and forwards received events; this file has the
+//! `own_events` sends own events, `received_events` handles and forwards received events; this file has the
 //! interface of both.
 //!
 //! Rules that are not obvious from the standard:
@@ -25,8 +25,8 @@
 //!
 //! Left out: traffic class and relevance by direction of traffic, which the applications handle.
 
-mod originating;
-mod receiving;
+mod own_events;
+mod received_events;
 
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ use crate::denm::{
     AlacarteContainer, Denm, ImpactReductionContainer, LocationContainer, SituationContainer, Termination,
 };
 use crate::{ItsDrop, ItsTime, MessageTransmission};
-use originating::OriginatingTable;
-use receiving::ReceivingTable;
+use own_events::OriginatingTable;
+use received_events::ReceivingTable;
 
 /// Largest radius of a destination area that the router accepts (itsGnMaxGeoAreaSize, 10 km²), metres.
 const MAX_DESTINATION_RADIUS_M: u16 = 1_784;
@@ -220,12 +220,12 @@ impl DenService {
         if self.own_events.contains(action_id) {
             return self.own_events.cancel_event(now, header, action_id, request);
         }
-        let known = self.received_events.continuing_event(now, action_id).ok_or(ItsDrop::UnknownEvent)?;
+        let known = self.received_events.find_event_to_negate(now, action_id).ok_or(ItsDrop::UnknownEvent)?;
         self.own_events.send_negation(now, header, self.station_type, &known, request)
     }
 
     /// Returns whether an event is this station's own, and continues or has ended recently.
-    pub fn is_own(&self, action_id: ActionId) -> bool {
+    pub fn is_own_event(&self, action_id: ActionId) -> bool {
         self.own_events.contains(action_id)
     }
 
@@ -357,7 +357,7 @@ fn circular_area(centre: Position, radius: u16) -> GeoArea {
 }
 
 /// Returns the octets of a message with the BTP-B header of the DENM port in front.
-fn with_btp_header(octets: &[u8]) -> Vec<u8> {
+fn prepend_btp_header(octets: &[u8]) -> Vec<u8> {
     let header = BtpB { destination_port: port::DENM, destination_port_info: 0 }.to_octets();
     [&header[..], octets].concat()
 }
@@ -372,6 +372,6 @@ fn with_at_least_one_trace(mut location: LocationContainer) -> LocationContainer
 }
 
 /// Returns whether a message ends an event, as a cancellation or a negation.
-fn ends_event(termination: Option<Termination>) -> bool {
+fn is_event_ended_by(termination: Option<Termination>) -> bool {
     termination.is_some()
 }

@@ -15,7 +15,7 @@
 //! Left out: the registration and permissions of data providers (the services are the only providers), and
 //! positions of road topology.
 
-mod glance;
+mod partial_cam;
 mod stations;
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use carnet_base::Time;
 use carnet_geonet::geodesy::{Position, is_inside};
 use carnet_wire::geonet::GeoArea;
 
-pub use glance::PartialCam;
+pub use partial_cam::PartialCam;
 
 use crate::ItsDrop;
 use crate::cam::GenerationDeltaTime;
@@ -172,7 +172,7 @@ struct Subscription {
     next_notification_at: Time,
     /// Time until which the subscriber has received all objects that arrived; `None` before the first
     /// notification.
-    delivered_until: Option<Time>,
+    objects_delivered_until: Option<Time>,
 }
 
 /// The Local Dynamic Map.
@@ -342,7 +342,7 @@ impl LocalDynamicMap {
                 filter,
                 notification_interval: interval,
                 next_notification_at: now,
-                delivered_until: None,
+                objects_delivered_until: None,
             },
         );
         Ok(id)
@@ -368,7 +368,7 @@ impl LocalDynamicMap {
                 .iter_mut()
                 .find(|(_, subscription)| subscription.next_notification_at <= now);
             let (id, subscription) = due.map(|(id, subscription)| (*id, subscription))?;
-            let since = subscription.delivered_until.replace(now);
+            let since = subscription.objects_delivered_until.replace(now);
             subscription.next_notification_at = now + subscription.notification_interval;
             let SubscriptionFilter { area, station_types, wants_events: events } = subscription.filter;
             // An object that arrived exactly at the time of the last notification may appear in two

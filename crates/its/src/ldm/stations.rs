@@ -16,9 +16,9 @@ use super::StationObject;
 /// Bits of the width and height of a cell: 2^15 units of 0.1 microdegree, 364 m from south to north.
 const CELL_SIZE_BITS: u32 = 15;
 /// Metres per 0.1 microdegree of latitude at the equator, where this value is least.
-const METRES_PER_UNIT: f64 = 0.011_05;
+const METRES_PER_COORDINATE_UNIT: f64 = 0.011_05;
 /// Marks a missing slot.
-const NO_SLOT: u32 = u32::MAX;
+const ABSENT_SLOT: u32 = u32::MAX;
 
 /// Previous and next slot in a list.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub(super) struct Stations {
 }
 
 /// Returns the cell of a position.
-fn cell_of(position: Position) -> u64 {
+fn cell_key_of_position(position: Position) -> u64 {
     cell_key(position.latitude >> CELL_SIZE_BITS, position.longitude >> CELL_SIZE_BITS)
 }
 
@@ -63,13 +63,13 @@ impl Stations {
     /// collide.
     pub fn new(capacity: usize, seed: u64) -> Stations {
         Stations {
-            max_stations: capacity.clamp(1, NO_SLOT as usize - 1),
+            max_stations: capacity.clamp(1, ABSENT_SLOT as usize - 1),
             slots: Vec::new(),
             free_slots: Vec::new(),
             slot_by_id: HashMap::with_hasher(FixedState::with_seed(seed)),
             first_slot_by_cell: HashMap::with_hasher(FixedState::with_seed(seed)),
-            oldest_slot: NO_SLOT,
-            latest_slot: NO_SLOT,
+            oldest_slot: ABSENT_SLOT,
+            latest_slot: ABSENT_SLOT,
         }
     }
 
@@ -91,7 +91,7 @@ impl Stations {
     /// longest time.
     pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
         let id = object.station_id.0;
-        let to = cell_of(object.position);
+        let to = cell_key_of_position(object.position);
         if let Some(number) = self.slot_by_id.get(&id).copied() {
             let Some(slot) = self.slots.get_mut(number as usize) else { return false };
             if older(&slot.object) {
@@ -111,7 +111,7 @@ impl Stations {
         if self.len() >= self.max_stations {
             self.remove_oldest();
         }
-        let none = ListLinks { previous_slot: NO_SLOT, next_slot: NO_SLOT };
+        let none = ListLinks { previous_slot: ABSENT_SLOT, next_slot: ABSENT_SLOT };
         let slot = StationSlot { object, cell_key: to, links_in_cell: none, links_by_age: none };
         let number = match self.free_slots.pop() {
             Some(number) => {
@@ -132,10 +132,10 @@ impl Stations {
     }
 
     fn add_to_cell(&mut self, number: u32, to: u64) {
-        let head = self.first_slot_by_cell.insert(to, number).unwrap_or(NO_SLOT);
+        let head = self.first_slot_by_cell.insert(to, number).unwrap_or(ABSENT_SLOT);
         if let Some(slot) = self.slot_mut(number) {
             slot.cell_key = to;
-            slot.links_in_cell = ListLinks { previous_slot: NO_SLOT, next_slot: head };
+            slot.links_in_cell = ListLinks { previous_slot: ABSENT_SLOT, next_slot: head };
         }
         if let Some(slot) = self.slot_mut(head) {
             slot.links_in_cell.previous_slot = number;
@@ -150,7 +150,7 @@ impl Stations {
         };
         if let Some(slot) = self.slot_mut(before) {
             slot.links_in_cell.next_slot = behind;
-        } else if behind == NO_SLOT {
+        } else if behind == ABSENT_SLOT {
             self.first_slot_by_cell.remove(&cell);
         } else {
             self.first_slot_by_cell.insert(cell, behind);
@@ -163,7 +163,7 @@ impl Stations {
     fn add_as_latest(&mut self, number: u32) {
         let latest = std::mem::replace(&mut self.latest_slot, number);
         if let Some(slot) = self.slot_mut(number) {
-            slot.links_by_age = ListLinks { previous_slot: latest, next_slot: NO_SLOT };
+            slot.links_by_age = ListLinks { previous_slot: latest, next_slot: ABSENT_SLOT };
         }
         match self.slot_mut(latest) {
             Some(slot) => slot.links_by_age.next_slot = number,
@@ -231,8 +231,11 @@ impl Stations {
             Some((rows, columns)) if rows.clone().count() * columns.clone().count() <= self.len() => {
                 for row in rows {
                     for column in columns.clone() {
-                        let mut next =
-                            self.first_slot_by_cell.get(&cell_key(row, column)).copied().unwrap_or(NO_SLOT);
+                        let mut next = self
+                            .first_slot_by_cell
+                            .get(&cell_key(row, column))
+                            .copied()
+                            .unwrap_or(ABSENT_SLOT);
                         while let Some(slot) = self.slots.get(next as usize) {
                             inside(&slot.object);
                             next = slot.links_in_cell.next_slot;
@@ -252,7 +255,7 @@ type CellRange = std::ops::RangeInclusive<i32>;
 fn cells_of_area(area: &GeoArea) -> Option<(CellRange, CellRange)> {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
     let reach = if area.shape == GeoAreaShape::Circle { a } else { a.hypot(b) };
-    let latitude = reach / METRES_PER_UNIT + 1.0;
+    let latitude = reach / METRES_PER_COORDINATE_UNIT + 1.0;
     let cosine = (f64::from(area.latitude) * 1e-7).to_radians().cos();
     // Beyond 84 degrees an area may cover many meridians.
     if cosine < 0.1 {

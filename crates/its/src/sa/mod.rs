@@ -29,7 +29,7 @@ use carnet_wire::geonet::{GnAddress, TrafficClass};
 
 use crate::ca::check_header;
 use crate::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
-use crate::io::payload;
+use crate::io::encode_btp_payload;
 use crate::sam::{
     ChangeCount, ChannelIndex, ChannelOptions, ContentCount, Extensions, ItsAid, MAX_CONTEXT_LENGTH,
     MAX_IDENTIFIER_LENGTH, SaId, Saem, Sam, SamBody, ServiceInfo, UnboundedList, VERSION, reference,
@@ -37,9 +37,9 @@ use crate::sam::{
 use crate::{ItsDrop, ItsTime, MessageTransmission};
 
 /// Version of the ITS PDU header.
-const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(1);
+const SAEM_PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(1);
 /// TC ID of announcements: DCC profile DP3, because they can wait.
-const TRAFFIC_CLASS: u8 = 3;
+const SAEM_TRAFFIC_CLASS: u8 = 3;
 /// Time over which the repeat rate counts messages.
 const REPEAT_RATE_PERIOD: Duration = Duration::from_secs(5);
 /// Largest number of services in one message. More services may not fit a frame.
@@ -238,7 +238,7 @@ impl SaService {
                 .extension_text(reference::ADVERTISER_IDENTIFIER)
                 .filter(|text| text.len() <= MAX_IDENTIFIER_LENGTH)
                 .map(str::to_owned),
-            services: infos.take(MAX_STORED_SERVICES).map(to_service).collect(),
+            services: infos.take(MAX_STORED_SERVICES).map(to_announced_service).collect(),
             last_received: now.time,
             expires_at: now.time + hold.max(MIN_ADVERTISEMENT_LIFETIME),
         };
@@ -268,11 +268,11 @@ impl SaService {
         self.remove_expired(now.time);
         if self.next_announcement_at.is_some_and(|next| next <= now.time) {
             self.next_announcement_at = Some(now.time + self.parameters.announcement_interval);
-            match payload(port::SAEM, &self.build_message()) {
+            match encode_btp_payload(port::SAEM, &self.build_message()) {
                 Ok(payload) => {
                     self.next_announcement = Some(MessageTransmission {
                         transport: Transport::SingleHop([0; 4]),
-                        traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
+                        traffic_class: TrafficClass { id: SAEM_TRAFFIC_CLASS, ..TrafficClass::default() },
                         maximum_lifetime: self.parameters.announcement_interval,
                         maximum_hop_limit: Some(1),
                         payload,
@@ -375,7 +375,7 @@ impl SaService {
             ..SamBody::default()
         };
         let header = ItsPduHeader {
-            protocol_version: PROTOCOL_VERSION,
+            protocol_version: SAEM_PROTOCOL_VERSION,
             message_id: MessageId::SAEM,
             station_id: self.station_id,
         };
@@ -404,7 +404,7 @@ fn service_info(service: &AnnouncedService) -> ServiceInfo {
     }
 }
 
-fn to_service(info: ServiceInfo) -> AnnouncedService {
+fn to_announced_service(info: ServiceInfo) -> AnnouncedService {
     let extensions = info.options.extensions.unwrap_or_default();
     let context = extensions.octets_with_length(reference::PROVIDER_SERVICE_CONTEXT);
     AnnouncedService {

@@ -35,12 +35,12 @@ macro_rules! integers {
 
             #[inline]
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                $(if $crate::uper::macros::extension_marker!($extensible) && reader.bit(Self::NAME) {
+                $(if $crate::uper::macros::extension_marker!($extensible) && reader.read_bit(Self::NAME) {
                     let (least, most) = (<$repr>::MIN as i64, <$repr>::MAX as i64);
                     let found = $crate::uper::macros::decode_unconstrained(reader, least, most, Self::NAME);
                     return $name(found as $repr);
                 })?
-                $name(reader.ranged($least, $most, Self::NAME) as $repr)
+                $name(reader.read_constrained_integer($least, $most, Self::NAME) as $repr)
             }
 
             #[inline]
@@ -48,12 +48,12 @@ macro_rules! integers {
                 let value = self.0 as i64;
                 $(if $crate::uper::macros::extension_marker!($extensible) {
                     let within = ($least..=$most).contains(&value);
-                    writer.bits(u64::from(!within), 1);
+                    writer.write_bits(u64::from(!within), 1);
                     if !within {
                         return $crate::uper::macros::encode_unconstrained(value, writer);
                     }
                 })?
-                writer.ranged(value, $least, $most, Self::NAME);
+                writer.write_constrained_integer(value, $least, $most, Self::NAME);
             }
         }
     )*};
@@ -77,13 +77,13 @@ macro_rules! enumerated {
 
             #[inline]
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                let found = reader.ranged(0, Self::ALL.len() as i64 - 1, Self::NAME);
+                let found = reader.read_constrained_integer(0, Self::ALL.len() as i64 - 1, Self::NAME);
                 Self::ALL.get(found as usize).copied().unwrap_or_default()
             }
 
             #[inline]
             fn encode(&self, writer: &mut $crate::uper::Writer) {
-                writer.ranged(*self as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
+                writer.write_constrained_integer(*self as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
             }
         }
     )*};
@@ -110,26 +110,27 @@ macro_rules! extensible_enumerated {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                if reader.bit(Self::NAME) {
-                    let later = reader.small_number(Self::NAME);
+                if reader.read_bit(Self::NAME) {
+                    let later = reader.read_small_number(Self::NAME);
                     return Self::ADDITIONS.get(usize::from(later)).copied().unwrap_or($name::Other(later));
                 }
-                let found = reader.ranged(0, Self::ALL.len() as i64 - 1, Self::NAME);
+                let found = reader.read_constrained_integer(0, Self::ALL.len() as i64 - 1, Self::NAME);
                 Self::ALL.get(found as usize).copied().unwrap_or_default()
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 if let Some(index) = Self::ALL.iter().position(|value| value == self) {
-                    writer.bits(0, 1);
-                    return writer.ranged(index as i64, 0, Self::ALL.len() as i64 - 1, Self::NAME);
+                    writer.write_bits(0, 1);
+                    let last = Self::ALL.len() as i64 - 1;
+                    return writer.write_constrained_integer(index as i64, 0, last, Self::NAME);
                 }
                 let known = Self::ADDITIONS.iter().position(|value| value == self);
                 let later = match *self {
                     $name::Other(later) => later,
                     _ => known.unwrap_or_default() as u8,
                 };
-                writer.bits(1, 1);
-                writer.small_number(later, Self::NAME);
+                writer.write_bits(1, 1);
+                writer.write_small_number(later, Self::NAME);
             }
         }
     )*};
@@ -167,12 +168,12 @@ macro_rules! bit_strings {
 
             #[inline]
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                $name(reader.bits($width, Self::NAME) as $repr)
+                $name(reader.read_bits($width, Self::NAME) as $repr)
             }
 
             #[inline]
             fn encode(&self, writer: &mut $crate::uper::Writer) {
-                writer.ranged(i64::from(self.0), 0, (1 << $width) - 1, Self::NAME);
+                writer.write_constrained_integer(i64::from(self.0), 0, (1 << $width) - 1, Self::NAME);
             }
         }
     )*};
@@ -206,7 +207,7 @@ macro_rules! variable_bit_strings {
                 let range = ($least, $most);
                 let width = $crate::uper::macros::decode_count(reader, Self::NAME, range, extensible);
                 let width = $crate::uper::macros::bit_count(reader, Self::NAME, width, <$repr>::BITS);
-                $name { width, bits: reader.bits(u32::from(width), Self::NAME) as $repr }
+                $name { width, bits: reader.read_bits(u32::from(width), Self::NAME) as $repr }
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
@@ -215,7 +216,7 @@ macro_rules! variable_bit_strings {
                 let range = ($least, $most);
                 $crate::uper::macros::encode_count(width.into(), writer, Self::NAME, range, extensible);
                 let most = (1_i64 << width.min(<$repr>::BITS as u8)) - 1;
-                writer.ranged(self.bits as i64, 0, most, Self::NAME);
+                writer.write_constrained_integer(self.bits as i64, 0, most, Self::NAME);
             }
         }
     )*};
@@ -235,14 +236,14 @@ macro_rules! octet_strings {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
                 let range = ($least, $most);
                 let count = $crate::uper::macros::decode_count(reader, Self::NAME, range, extensible);
-                $name(reader.octets(count, Self::NAME))
+                $name(reader.read_octets(count, Self::NAME))
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let extensible = false $(|| $crate::uper::macros::extension_marker!($extensible))?;
                 let range = ($least, $most);
                 $crate::uper::macros::encode_count(self.0.len(), writer, Self::NAME, range, extensible);
-                writer.octets(&self.0);
+                writer.write_octets(&self.0);
             }
         }
     )*};
@@ -277,16 +278,16 @@ macro_rules! sequences {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                let additions = $extensible && reader.bit(Self::NAME);
+                let additions = $extensible && reader.read_bit(Self::NAME);
                 $(let $field = $crate::uper::macros::component!(always $type $(= $default)?)
-                    || reader.bit(Self::NAME);)*
+                    || reader.read_bit(Self::NAME);)*
                 #[allow(unused_mut, reason = "there may be no additions")]
                 let mut value = $name {
                     $($field: $crate::uper::macros::component!(decode reader $field $type $(= $default)?),)*
                     $($later: None,)*
                 };
                 if additions {
-                    reader.additions(Self::NAME, &mut |_number, _reader| {
+                    reader.read_extension_additions(Self::NAME, &mut |_number, _reader| {
                         let mut _place = 0;
                         $(if _number == _place {
                             value.$later = Some($crate::uper::Uper::decode(_reader));
@@ -300,14 +301,16 @@ macro_rules! sequences {
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let additions = false $(|| self.$later.is_some())*;
                 if $extensible {
-                    writer.bits(u64::from(additions), 1);
+                    writer.write_bits(u64::from(additions), 1);
                 }
                 $($crate::uper::macros::component!(preamble self writer $field $type $(= $default)?);)*
                 $($crate::uper::macros::component!(encode self writer $field $type $(= $default)?);)*
                 if additions {
-                    writer.additions(&[$(self.$later.is_some()),*], Self::NAME);
+                    writer.write_extension_additions(&[$(self.$later.is_some()),*], Self::NAME);
                     $(if let Some(value) = &self.$later {
-                        writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
+                        writer.write_open_type(Self::NAME, &|writer| {
+                            $crate::uper::Uper::encode(value, writer);
+                        });
                     })*
                 }
             }
@@ -337,11 +340,11 @@ macro_rules! component {
     };
     (preamble $self:ident $writer:ident $field:ident $type:ty) => {
         if <$type as $crate::uper::Uper>::OPTIONAL {
-            $writer.bits(u64::from($crate::uper::Uper::is_present(&$self.$field)), 1);
+            $writer.write_bits(u64::from($crate::uper::Uper::is_present(&$self.$field)), 1);
         }
     };
     (preamble $self:ident $writer:ident $field:ident $type:ty = $default:expr) => {
-        $writer.bits(u64::from($self.$field != $default), 1);
+        $writer.write_bits(u64::from($self.$field != $default), 1);
     };
     (encode $self:ident $writer:ident $field:ident $type:ty) => {
         if $crate::uper::Uper::is_present(&$self.$field) {
@@ -385,7 +388,7 @@ macro_rules! choices {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                let found = reader.ranged(0, Self::COUNT - 1, Self::NAME);
+                let found = reader.read_constrained_integer(0, Self::COUNT - 1, Self::NAME);
                 let mut index = 0;
                 $(if found == index {
                     return $name::$variant(<$type as $crate::uper::Uper>::decode(reader));
@@ -400,7 +403,7 @@ macro_rules! choices {
                 let mut index = 0;
                 $(#[allow(irrefutable_let_patterns, reason = "there may be one alternative")]
                 if let $name::$variant(value) = self {
-                    writer.ranged(index, 0, Self::COUNT - 1, Self::NAME);
+                    writer.write_constrained_integer(index, 0, Self::COUNT - 1, Self::NAME);
                     return $crate::uper::Uper::encode(value, writer);
                 }
                 index += 1;)*
@@ -439,12 +442,12 @@ macro_rules! extensible_choices {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                if reader.bit(Self::NAME) {
-                    let index = reader.small_number(Self::NAME);
+                if reader.read_bit(Self::NAME) {
+                    let index = reader.read_small_number(Self::NAME);
                     let mut _place = 0;
                     $($(if index == _place {
                         let mut value = <$addition>::default();
-                        reader.open_type(Self::NAME, &mut |reader| {
+                        reader.read_open_type(Self::NAME, &mut |reader| {
                             value = $crate::uper::Uper::decode(reader);
                         });
                         return $name::$later(value);
@@ -452,7 +455,7 @@ macro_rules! extensible_choices {
                     _place += 1;)*)?
                     return $name::Other($crate::uper::OpenType::decode(reader, index, Self::NAME));
                 }
-                let found = reader.ranged(0, Self::COUNT - 1, Self::NAME);
+                let found = reader.read_constrained_integer(0, Self::COUNT - 1, Self::NAME);
                 let mut index = 0;
                 $(if found == index {
                     return $name::$variant(<$type as $crate::uper::Uper>::decode(reader));
@@ -466,17 +469,19 @@ macro_rules! extensible_choices {
             fn encode(&self, writer: &mut $crate::uper::Writer) {
                 let mut index = 0;
                 $(if let $name::$variant(value) = self {
-                    writer.bits(0, 1);
-                    writer.ranged(index, 0, Self::COUNT - 1, Self::NAME);
+                    writer.write_bits(0, 1);
+                    writer.write_constrained_integer(index, 0, Self::COUNT - 1, Self::NAME);
                     return $crate::uper::Uper::encode(value, writer);
                 }
                 index += 1;)*
                 let _ = index;
-                writer.bits(1, 1);
+                writer.write_bits(1, 1);
                 let mut _place = 0;
                 $($(if let $name::$later(value) = self {
-                    writer.small_number(_place, Self::NAME);
-                    return writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
+                    writer.write_small_number(_place, Self::NAME);
+                    return writer.write_open_type(Self::NAME, &|writer| {
+                        $crate::uper::Uper::encode(value, writer);
+                    });
                 }
                 _place += 1;)*)?
                 if let $name::Other(other) = self {
@@ -508,13 +513,13 @@ macro_rules! numbered {
                 let number = <$number as $crate::uper::Uper>::decode(reader);
                 $(if number.0 == $value {
                     let mut value = <$type>::default();
-                    reader.open_type(Self::NAME, &mut |reader| {
+                    reader.read_open_type(Self::NAME, &mut |reader| {
                         value = $crate::uper::Uper::decode(reader);
                     });
                     return $name::$variant(value);
                 })*
-                let length = reader.length(Self::NAME);
-                $name::Other(number, reader.octets(length, Self::NAME))
+                let length = reader.read_length(Self::NAME);
+                $name::Other(number, reader.read_octets(length, Self::NAME))
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
@@ -523,12 +528,14 @@ macro_rules! numbered {
                         let mut number = <$number>::default();
                         number.0 = $value;
                         $crate::uper::Uper::encode(&number, writer);
-                        writer.open_type(Self::NAME, &|writer| $crate::uper::Uper::encode(value, writer));
+                        writer.write_open_type(Self::NAME, &|writer| {
+                            $crate::uper::Uper::encode(value, writer);
+                        });
                     })*
                     $name::Other(number, octets) => {
                         $crate::uper::Uper::encode(number, writer);
-                        writer.length(octets.len(), Self::NAME);
-                        writer.octets(octets);
+                        writer.write_length(octets.len(), Self::NAME);
+                        writer.write_octets(octets);
                     }
                 }
             }
@@ -572,15 +579,16 @@ macro_rules! strings {
             const NAME: &'static str = stringify!($name);
 
             fn decode(reader: &mut $crate::uper::Reader<'_>) -> Self {
-                use $crate::uper::macros::Alphabet;
+                use $crate::uper::macros::CharacterSet;
                 let range = ($least, $most);
-                $name($crate::uper::macros::decode_string(reader, Self::NAME, range, Alphabet::$alphabet))
+                $name($crate::uper::macros::decode_string(reader, Self::NAME, range, CharacterSet::$alphabet))
             }
 
             fn encode(&self, writer: &mut $crate::uper::Writer) {
-                use $crate::uper::macros::Alphabet;
+                use $crate::uper::macros::CharacterSet;
                 let range = ($least, $most);
-                $crate::uper::macros::encode_string(&self.0, writer, Self::NAME, range, Alphabet::$alphabet);
+                let characters = CharacterSet::$alphabet;
+                $crate::uper::macros::encode_string(&self.0, writer, Self::NAME, range, characters);
             }
         }
     )*};
@@ -610,7 +618,7 @@ pub(crate) fn decode_unconstrained(
     most: i64,
     what: &'static str,
 ) -> i64 {
-    let length = reader.length(what);
+    let length = reader.read_length(what);
     if !(1..=8).contains(&length) {
         let found = i64::try_from(length).unwrap_or(i64::MAX);
         reader.store_error(Error::OutOfRange { what, least: 1, most: 8, found });
@@ -618,7 +626,7 @@ pub(crate) fn decode_unconstrained(
     }
     let mut value = 0_i64;
     for number in 0..length {
-        let octet = reader.bits(8, what) as u8;
+        let octet = reader.read_bits(8, what) as u8;
         // The first octet contains the sign.
         value = if number == 0 { i64::from(octet.cast_signed()) } else { value << 8 | i64::from(octet) };
     }
@@ -634,8 +642,8 @@ pub(crate) fn encode_unconstrained(value: i64, writer: &mut Writer) {
     let magnitude = if value < 0 { !value } else { value } as u64;
     // The sign needs one bit more.
     let octets = ((width(magnitude) + 1).div_ceil(8)) as usize;
-    writer.bits(octets as u64, 8);
-    writer.octets(value.to_be_bytes().get(8 - octets..).unwrap_or_default());
+    writer.write_bits(octets as u64, 8);
+    writer.write_octets(value.to_be_bytes().get(8 - octets..).unwrap_or_default());
 }
 
 /// Reads a count within `least..=most`, or any count below 16,384 if the size is extensible.
@@ -645,10 +653,10 @@ pub(crate) fn decode_count(
     size: (usize, usize),
     extensible: bool,
 ) -> usize {
-    if extensible && reader.bit(what) {
-        return reader.length(what);
+    if extensible && reader.read_bit(what) {
+        return reader.read_length(what);
     }
-    reader.ranged(size.0 as i64, size.1 as i64, what) as usize
+    reader.read_constrained_integer(size.0 as i64, size.1 as i64, what) as usize
 }
 
 pub(crate) fn encode_count(
@@ -660,12 +668,17 @@ pub(crate) fn encode_count(
 ) {
     if extensible {
         let within = (size.0..=size.1).contains(&count);
-        writer.bits(u64::from(!within), 1);
+        writer.write_bits(u64::from(!within), 1);
         if !within {
-            return writer.length(count, what);
+            return writer.write_length(count, what);
         }
     }
-    writer.ranged(i64::try_from(count).unwrap_or(i64::MAX), size.0 as i64, size.1 as i64, what);
+    writer.write_constrained_integer(
+        i64::try_from(count).unwrap_or(i64::MAX),
+        size.0 as i64,
+        size.1 as i64,
+        what,
+    );
 }
 
 /// Returns `count` as a number of bits if it is at most `room`; otherwise the reader stores an error.
@@ -708,7 +721,7 @@ pub(crate) fn encode_list<T: Uper>(
 
 /// Alphabet of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Alphabet {
+pub(crate) enum CharacterSet {
     /// IA5String: seven bits as they are.
     Ia5,
     /// NumericString: space and digits, numbered from 0 in four bits.
@@ -717,12 +730,12 @@ pub(crate) enum Alphabet {
     Utf8,
 }
 
-impl Alphabet {
+impl CharacterSet {
     fn width(self) -> u32 {
         match self {
-            Alphabet::Ia5 => 7,
-            Alphabet::Numeric => 4,
-            Alphabet::Utf8 => 8,
+            CharacterSet::Ia5 => 7,
+            CharacterSet::Numeric => 4,
+            CharacterSet::Utf8 => 8,
         }
     }
 }
@@ -731,19 +744,19 @@ pub(crate) fn decode_string(
     reader: &mut Reader<'_>,
     what: &'static str,
     size: (usize, usize),
-    alphabet: Alphabet,
+    alphabet: CharacterSet,
 ) -> String {
-    if alphabet == Alphabet::Utf8 {
+    if alphabet == CharacterSet::Utf8 {
         return decode_utf8(reader, what, size);
     }
     let count = decode_count(reader, what, size, false);
     let mut text = String::with_capacity(count);
     for _ in 0..count {
-        let code = reader.bits(alphabet.width(), what) as u8;
+        let code = reader.read_bits(alphabet.width(), what) as u8;
         let octet = match (alphabet, code) {
-            (Alphabet::Ia5, _) => code,
-            (Alphabet::Numeric, 0) => b' ',
-            (Alphabet::Numeric, 1..=10) => b'0' + code - 1,
+            (CharacterSet::Ia5, _) => code,
+            (CharacterSet::Numeric, 0) => b' ',
+            (CharacterSet::Numeric, 1..=10) => b'0' + code - 1,
             _ => {
                 reader.store_error(Error::Character { what, found: code });
                 break;
@@ -759,24 +772,24 @@ pub(crate) fn encode_string(
     writer: &mut Writer,
     what: &'static str,
     size: (usize, usize),
-    alphabet: Alphabet,
+    alphabet: CharacterSet,
 ) {
-    if alphabet == Alphabet::Utf8 {
+    if alphabet == CharacterSet::Utf8 {
         if let Some(error) = size_error(text, what, size) {
             return writer.store_error(error);
         }
-        writer.length(text.len(), what);
-        return writer.octets(text.as_bytes());
+        writer.write_length(text.len(), what);
+        return writer.write_octets(text.as_bytes());
     }
     encode_count(text.len(), writer, what, size, false);
     for octet in text.bytes() {
         let code = match (alphabet, octet) {
-            (Alphabet::Ia5, 0..=127) => octet,
-            (Alphabet::Numeric, b' ') => 0,
-            (Alphabet::Numeric, b'0'..=b'9') => octet - b'0' + 1,
+            (CharacterSet::Ia5, 0..=127) => octet,
+            (CharacterSet::Numeric, b' ') => 0,
+            (CharacterSet::Numeric, b'0'..=b'9') => octet - b'0' + 1,
             _ => return writer.store_error(Error::Character { what, found: octet }),
         };
-        writer.bits(u64::from(code), alphabet.width());
+        writer.write_bits(u64::from(code), alphabet.width());
     }
 }
 
@@ -793,8 +806,8 @@ fn size_error(text: &str, what: &'static str, (least, most): (usize, usize)) -> 
 }
 
 fn decode_utf8(reader: &mut Reader<'_>, what: &'static str, size: (usize, usize)) -> String {
-    let length = reader.length(what);
-    let octets = reader.octets(length, what);
+    let length = reader.read_length(what);
+    let octets = reader.read_octets(length, what);
     let text = String::from_utf8(octets).unwrap_or_else(|error| {
         let bad = error.utf8_error().valid_up_to();
         let found = error.as_bytes().get(bad).copied().unwrap_or_default();

@@ -120,11 +120,11 @@ impl Uper for bool {
     const NAME: &'static str = "BOOLEAN";
 
     fn decode(reader: &mut Reader<'_>) -> Self {
-        reader.bit(Self::NAME)
+        reader.read_bit(Self::NAME)
     }
 
     fn encode(&self, writer: &mut Writer) {
-        writer.bits(u64::from(*self), 1);
+        writer.write_bits(u64::from(*self), 1);
     }
 }
 
@@ -167,15 +167,15 @@ pub struct OpenType {
 impl OpenType {
     /// Reads the octets that follow the extension bit and the index.
     pub(crate) fn decode(reader: &mut Reader<'_>, index: u8, what: &'static str) -> OpenType {
-        let length = reader.length(what);
-        OpenType { index, octets: reader.octets(length, what) }
+        let length = reader.read_length(what);
+        OpenType { index, octets: reader.read_octets(length, what) }
     }
 
     /// Writes index and octets.
     pub(crate) fn encode(&self, writer: &mut Writer, what: &'static str) {
-        writer.small_number(self.index, what);
-        writer.length(self.octets.len(), what);
-        writer.octets(&self.octets);
+        writer.write_small_number(self.index, what);
+        writer.write_length(self.octets.len(), what);
+        writer.write_octets(&self.octets);
     }
 }
 

@@ -53,13 +53,13 @@ impl<'a> Reader<'a> {
 
     #[cold]
     #[inline(never)]
-    fn out_of_range(&mut self, what: &'static str, least: i64, most: i64, found: i64) {
+    fn store_range_error(&mut self, what: &'static str, least: i64, most: i64, found: i64) {
         self.store_error(Error::OutOfRange { what, least, most, found });
     }
 
     /// Reads a number of `width` bits, at most 56. Stores [`Error::Truncated`] if fewer bits are left.
     #[inline]
-    pub fn bits(&mut self, width: u32, what: &'static str) -> u64 {
+    pub fn read_bits(&mut self, width: u32, what: &'static str) -> u64 {
         debug_assert!(width <= 56, "one load has 64 bits, up to 7 of which are gone");
         if width as usize > self.remaining() {
             self.store_truncation(what, width as usize);
@@ -78,18 +78,18 @@ impl<'a> Reader<'a> {
 
     /// Reads one bit.
     #[inline]
-    pub fn bit(&mut self, what: &'static str) -> bool {
-        self.bits(1, what) != 0
+    pub fn read_bit(&mut self, what: &'static str) -> bool {
+        self.read_bits(1, what) != 0
     }
 
     /// Reads a number of `least..=most` (X.691 10.5.7.1). Stores [`Error::OutOfRange`] for a number that fits
     /// the bits but exceeds `most`.
     #[inline(never)]
-    pub fn ranged(&mut self, least: i64, most: i64, what: &'static str) -> i64 {
+    pub fn read_constrained_integer(&mut self, least: i64, most: i64, what: &'static str) -> i64 {
         let span = (most - least) as u64;
-        let value = self.bits(super::width(span), what);
+        let value = self.read_bits(super::width(span), what);
         if value > span {
-            self.out_of_range(what, least, most, value as i64 + least);
+            self.store_range_error(what, least, most, value as i64 + least);
             return least;
         }
         value as i64 + least
@@ -97,42 +97,42 @@ impl<'a> Reader<'a> {
 
     /// Reads a normally small non-negative whole number (X.691 10.6) below 64. No known type has more
     /// additions.
-    pub fn small_number(&mut self, what: &'static str) -> u8 {
-        if self.bit(what) {
-            self.out_of_range(what, 0, 63, 64);
+    pub fn read_small_number(&mut self, what: &'static str) -> u8 {
+        if self.read_bit(what) {
+            self.store_range_error(what, 0, 63, 64);
             return 0;
         }
-        self.bits(6, what) as u8
+        self.read_bits(6, what) as u8
     }
 
     /// Reads an unconstrained length (X.691 10.9.3.6 and 10.9.3.7). Stores [`Error::Fragmented`] for a length
     /// from 16,384 on.
-    pub fn length(&mut self, what: &'static str) -> usize {
+    pub fn read_length(&mut self, what: &'static str) -> usize {
         let bit = self.next_bit;
-        if !self.bit(what) {
-            return self.bits(7, what) as usize;
+        if !self.read_bit(what) {
+            return self.read_bits(7, what) as usize;
         }
-        if self.bit(what) {
+        if self.read_bit(what) {
             self.store_error(Error::Fragmented { what, bit });
             return 0;
         }
-        self.bits(14, what) as usize
+        self.read_bits(14, what) as usize
     }
 
     /// Reads octets; allocates memory only for octets that exist.
-    pub fn octets(&mut self, count: usize, what: &'static str) -> Vec<u8> {
+    pub fn read_octets(&mut self, count: usize, what: &'static str) -> Vec<u8> {
         if count > self.remaining() / 8 {
             self.store_truncation(what, count.saturating_mul(8));
             return Vec::new();
         }
-        (0..count).map(|_| self.bits(8, what) as u8).collect()
+        (0..count).map(|_| self.read_bits(8, what) as u8).collect()
     }
 
     /// Reads an open type (X.691 11.2): its length and content. `inside` reads the value; the reader skips
     /// the octets that `inside` has not read.
     #[inline(never)]
-    pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
-        let bits = self.length(what) * 8;
+    pub fn read_open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
+        let bits = self.read_length(what) * 8;
         if bits > self.remaining() {
             return self.store_truncation(what, bits);
         }
@@ -150,13 +150,17 @@ impl<'a> Reader<'a> {
     /// additions are present; each is an open type. Calls `known` with the number of each addition, counted
     /// from 0, and skips the octets that `known` does not read.
     #[inline(never)]
-    pub fn additions(&mut self, what: &'static str, known: &mut dyn FnMut(u32, &mut Reader<'_>)) {
-        let count = u32::from(self.small_number(what)) + 1;
-        let first = self.bits(count.min(32), what);
-        let present = first << count.saturating_sub(32) | self.bits(count.saturating_sub(32), what);
+    pub fn read_extension_additions(
+        &mut self,
+        what: &'static str,
+        known: &mut dyn FnMut(u32, &mut Reader<'_>),
+    ) {
+        let count = u32::from(self.read_small_number(what)) + 1;
+        let first = self.read_bits(count.min(32), what);
+        let present = first << count.saturating_sub(32) | self.read_bits(count.saturating_sub(32), what);
         for number in 0..count {
             if present >> (count - 1 - number) & 1 == 1 {
-                self.open_type(what, &mut |reader| known(number, reader));
+                self.read_open_type(what, &mut |reader| known(number, reader));
             }
         }
     }

@@ -66,52 +66,52 @@ fn octets_of_bits(text: &str) -> Vec<u8> {
         .collect()
 }
 
-fn assert_both_ways<T: Uper + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
+fn assert_encodes_and_decodes<T: Uper + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
     assert_eq!(encode(value).expect("encodes"), octets_of_bits(text), "{value:?}");
     assert_eq!(&decode::<T>(&octets_of_bits(text)).expect("decodes"), value);
 }
 
 #[test]
 fn uper_encodes_integers_enumerations_and_bit_strings() {
-    assert_both_ways(&Small(3), "000");
-    assert_both_ways(&Small(10), "111");
-    assert_both_ways(&Signed(-5), "0000");
-    assert_both_ways(&Signed(5), "1010");
-    assert_both_ways(&Nothing(7), "");
-    assert_both_ways(&Three::C, "10");
-    assert_both_ways(&Two::B, "01");
+    assert_encodes_and_decodes(&Small(3), "000");
+    assert_encodes_and_decodes(&Small(10), "111");
+    assert_encodes_and_decodes(&Signed(-5), "0000");
+    assert_encodes_and_decodes(&Signed(5), "1010");
+    assert_encodes_and_decodes(&Nothing(7), "");
+    assert_encodes_and_decodes(&Three::C, "10");
+    assert_encodes_and_decodes(&Two::B, "01");
     // A value of a later release is an extension bit and a normally small number.
-    assert_both_ways(&Two::Other(5), "1 0000101");
-    assert_both_ways(&(Five::FIRST | Five::LAST), "10001");
+    assert_encodes_and_decodes(&Two::Other(5), "1 0000101");
+    assert_encodes_and_decodes(&(Five::FIRST | Five::LAST), "10001");
     assert!(Five(0b11001).contains(Five::FIRST | Five::LAST) && !Five(0b01111).contains(Five::FIRST));
 }
 
 #[test]
 fn uper_encodes_values_outside_extensible_range() {
-    assert_both_ways(&Open(16), "0 1111");
-    assert_both_ways(&Open(17), "1 00000001 00010001");
-    assert_both_ways(&Open(-1), "1 00000001 11111111");
-    assert_both_ways(&Open(128), "1 00000010 00000000 10000000");
-    assert_both_ways(&Open(-129), "1 00000010 11111111 01111111");
+    assert_encodes_and_decodes(&Open(16), "0 1111");
+    assert_encodes_and_decodes(&Open(17), "1 00000001 00010001");
+    assert_encodes_and_decodes(&Open(-1), "1 00000001 11111111");
+    assert_encodes_and_decodes(&Open(128), "1 00000010 00000000 10000000");
+    assert_encodes_and_decodes(&Open(-129), "1 00000010 11111111 01111111");
 }
 
 #[test]
 fn uper_encodes_lists_and_strings() {
-    assert_both_ways(&List(vec![]), "00");
-    assert_both_ways(&List(vec![Small(3), Small(10)]), "10 000 111");
-    assert_both_ways(&OpenList(vec![Small(4)]), "0 0 001");
-    assert_both_ways(&OpenList(vec![Small(4); 3]), "1 00000011 001 001 001");
-    assert_both_ways(&Text("ab".to_owned()), "01 1100001 1100010");
-    assert_both_ways(&Number("0 9".to_owned()), "0010 0001 0000 1010");
+    assert_encodes_and_decodes(&List(vec![]), "00");
+    assert_encodes_and_decodes(&List(vec![Small(3), Small(10)]), "10 000 111");
+    assert_encodes_and_decodes(&OpenList(vec![Small(4)]), "0 0 001");
+    assert_encodes_and_decodes(&OpenList(vec![Small(4); 3]), "1 00000011 001 001 001");
+    assert_encodes_and_decodes(&Text("ab".to_owned()), "01 1100001 1100010");
+    assert_encodes_and_decodes(&Number("0 9".to_owned()), "0010 0001 0000 1010");
 }
 
 #[test]
 fn uper_encodes_sequences_and_choices() {
-    assert_both_ways(&Pair { a: None, b: Small(4), c: Some(true) }, "01 001 1");
-    assert_both_ways(&Pair { a: Some(Small(5)), b: Small(4), c: None }, "10 010 001");
-    assert_both_ways(&Later { a: Small(4) }, "0 001");
-    assert_both_ways(&Choice::Only(Small(4)), "0 001");
-    assert_both_ways(
+    assert_encodes_and_decodes(&Pair { a: None, b: Small(4), c: Some(true) }, "01 001 1");
+    assert_encodes_and_decodes(&Pair { a: Some(Small(5)), b: Small(4), c: None }, "10 010 001");
+    assert_encodes_and_decodes(&Later { a: Small(4) }, "0 001");
+    assert_encodes_and_decodes(&Choice::Only(Small(4)), "0 001");
+    assert_encodes_and_decodes(
         &Choice::Other(OpenType { index: 2, octets: vec![0xab] }),
         "1 0000010 00000001 10101011",
     );
@@ -124,7 +124,7 @@ fn uper_skips_unknown_additions() {
     let octets = octets_of_bits("1 001 0000001 01 00000001 11111111 101");
     let mut reader = Reader::new(&octets);
     assert_eq!(Later::decode(&mut reader), Later { a: Small(4) });
-    assert_eq!((reader.bits(3, "rest"), reader.error()), (0b101, None));
+    assert_eq!((reader.read_bits(3, "rest"), reader.error()), (0b101, None));
 }
 
 #[test]
@@ -165,13 +165,13 @@ proptest! {
     fn encoded_bits_are_decoded_unchanged(fields in prop::collection::vec((0u32..=56, any::<u64>()), 0..40)) {
         let mut writer = Writer::default();
         for (width, value) in &fields {
-            writer.bits(value & ((1 << width) - 1), *width);
+            writer.write_bits(value & ((1 << width) - 1), *width);
         }
         let octets = writer.finish().expect("fits");
         prop_assert_eq!(octets.len(), fields.iter().map(|field| field.0 as usize).sum::<usize>().div_ceil(8));
         let mut reader = Reader::new(&octets);
         for (width, value) in &fields {
-            prop_assert_eq!(reader.bits(*width, "field"), value & ((1 << width) - 1));
+            prop_assert_eq!(reader.read_bits(*width, "field"), value & ((1 << width) - 1));
         }
     }
 

@@ -24,7 +24,7 @@ impl Writer {
 
     /// Writes the lowest `width` bits of `value`, at most 56.
     #[inline]
-    pub fn bits(&mut self, value: u64, width: u32) {
+    pub fn write_bits(&mut self, value: u64, width: u32) {
         debug_assert!(width <= 56 && value >> width == 0, "{value} in {width} bits");
         self.pending_bits = self.pending_bits << width | value;
         self.pending_bit_count += width;
@@ -45,47 +45,47 @@ impl Writer {
     /// Writes a number of `least..=most` (X.691 10.5.7.1). Stores [`Error::OutOfRange`] for a number outside
     /// this range.
     #[inline(never)]
-    pub fn ranged(&mut self, value: i64, least: i64, most: i64, what: &'static str) {
+    pub fn write_constrained_integer(&mut self, value: i64, least: i64, most: i64, what: &'static str) {
         if !(least..=most).contains(&value) {
             return self.store_error(Error::OutOfRange { what, least, most, found: value });
         }
-        self.bits((value - least) as u64, super::width((most - least) as u64));
+        self.write_bits((value - least) as u64, super::width((most - least) as u64));
     }
 
     /// Writes a normally small non-negative whole number below 64 (X.691 10.6).
-    pub fn small_number(&mut self, value: u8, what: &'static str) {
-        self.bits(0, 1);
-        self.ranged(i64::from(value), 0, 63, what);
+    pub fn write_small_number(&mut self, value: u8, what: &'static str) {
+        self.write_bits(0, 1);
+        self.write_constrained_integer(i64::from(value), 0, 63, what);
     }
 
     /// Writes an unconstrained length (X.691 10.9.3.6 and 10.9.3.7). Stores [`Error::OutOfRange`] for a
     /// length from 16,384 on.
-    pub fn length(&mut self, length: usize, what: &'static str) {
+    pub fn write_length(&mut self, length: usize, what: &'static str) {
         if length < 128 {
-            return self.bits(length as u64, 8);
+            return self.write_bits(length as u64, 8);
         }
-        self.bits(0b10, 2);
-        self.ranged(i64::try_from(length).unwrap_or(i64::MAX), 0, 16_383, what);
+        self.write_bits(0b10, 2);
+        self.write_constrained_integer(i64::try_from(length).unwrap_or(i64::MAX), 0, 16_383, what);
     }
 
     /// Writes octets.
-    pub fn octets(&mut self, octets: &[u8]) {
+    pub fn write_octets(&mut self, octets: &[u8]) {
         for octet in octets {
-            self.bits(u64::from(*octet), 8);
+            self.write_bits(u64::from(*octet), 8);
         }
     }
 
     /// Writes an open type (X.691 11.2): the length, then the output of `inside` padded to whole octets, at
     /// least one.
     #[inline(never)]
-    pub fn open_type(&mut self, what: &'static str, inside: &dyn Fn(&mut Writer)) {
+    pub fn write_open_type(&mut self, what: &'static str, inside: &dyn Fn(&mut Writer)) {
         let mut writer = Writer::default();
         inside(&mut writer);
         match writer.finish() {
             Ok(octets) => {
                 let octets = if octets.is_empty() { vec![0] } else { octets };
-                self.length(octets.len(), what);
-                self.octets(&octets);
+                self.write_length(octets.len(), what);
+                self.write_octets(&octets);
             }
             Err(error) => self.store_error(error),
         }
@@ -93,9 +93,9 @@ impl Writer {
 
     /// Writes the bitmap of the additions to a SEQUENCE (X.691 19.7 and 19.8).
     #[inline(never)]
-    pub fn additions(&mut self, present: &[bool], what: &'static str) {
-        self.small_number(u8::try_from(present.len() - 1).unwrap_or(u8::MAX), what);
-        present.iter().for_each(|present| self.bits(u64::from(*present), 1));
+    pub fn write_extension_additions(&mut self, present: &[bool], what: &'static str) {
+        self.write_small_number(u8::try_from(present.len() - 1).unwrap_or(u8::MAX), what);
+        present.iter().for_each(|present| self.write_bits(u64::from(*present), 1));
     }
 
     /// Returns the octets; zero bits pad the last octet.
@@ -105,7 +105,7 @@ impl Writer {
     /// The first error that occurred.
     pub fn finish(mut self) -> Result<Vec<u8>, Error> {
         if self.pending_bit_count > 0 {
-            self.bits(0, 8 - self.pending_bit_count);
+            self.write_bits(0, 8 - self.pending_bit_count);
         }
         self.first_error.map_or(Ok(self.octets), Err)
     }

@@ -19,7 +19,7 @@ use carnet_its::uper::{Uper, decode, encode};
 use carnet_its::{cam, cdd, denm, version1};
 use carnet_wire::btp::port;
 
-use crate::oracle_tshark::{capture_of_messages, tshark_command};
+use crate::oracle_tshark::{pcap_of_messages, tshark_command};
 use crate::vectors::vectors_named;
 
 /// Leaf of a message as carnet reads it: a value with its name.
@@ -37,7 +37,7 @@ struct DecodedField {
 }
 
 /// Returns a name without the differences of spelling between ASN.1, Rust and tshark.
-fn normalized_name(name: &str) -> String {
+fn normalize_field_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
@@ -75,7 +75,7 @@ impl<'a> DebugTextParser<'a> {
     }
 
     fn add_value(&mut self, name: &str, value: impl Into<String>) {
-        self.parsed_values.push(NamedValue { name: normalized_name(name), value: value.into() });
+        self.parsed_values.push(NamedValue { name: normalize_field_name(name), value: value.into() });
     }
 
     /// Reads a value of the component `name`; an item of a list has the name of its type.
@@ -97,7 +97,7 @@ impl<'a> DebugTextParser<'a> {
                 && self.remaining_text.starts_with(|letter: char| letter.is_ascii_uppercase())
                 && !self.remaining_text.starts_with("Some(");
             if is_choice {
-                self.add_value(own, normalized_name(word));
+                self.add_value(own, normalize_field_name(word));
                 self.parse_value(word);
             } else {
                 self.parse_value(if word == "Some" { name } else { own });
@@ -109,7 +109,7 @@ impl<'a> DebugTextParser<'a> {
                 "true" => self.add_value(name, "1"),
                 "false" => self.add_value(name, "0"),
                 _ if word.starts_with(|first: char| first.is_ascii_alphabetic()) => {
-                    self.add_value(name, normalized_name(word))
+                    self.add_value(name, normalize_field_name(word))
                 }
                 number => self.add_value(name, number),
             }
@@ -190,7 +190,7 @@ impl TsharkField {
         if self.name.starts_with("per.") {
             return;
         }
-        let name = normalized_name(self.name.rsplit('.').next().unwrap());
+        let name = normalize_field_name(self.name.rsplit('.').next().unwrap());
         let words = self.field_text.split_once(": ").map_or("", |(_, words)| words);
         if let Some((_, bits)) = words.split_once("[bit length ") {
             let width = bits.split(',').next().unwrap();
@@ -204,7 +204,7 @@ impl TsharkField {
             let forms = if words.ends_with(" items") || words.ends_with(" item") {
                 vec![format!("{} items", self.value)]
             } else {
-                vec![self.value.clone(), self.value.replace(':', ""), normalized_name(word)]
+                vec![self.value.clone(), self.value.replace(':', ""), normalize_field_name(word)]
             };
             found.push(DecodedField { name, accepted_values: forms });
         }
@@ -219,7 +219,7 @@ fn decode_with_tshark(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec
     let mut command = tshark_command()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     let messages: Vec<_> = messages.iter().map(|message| (port, &message[..])).collect();
-    std::fs::write(&path, capture_of_messages(&messages)).unwrap();
+    std::fs::write(&path, pcap_of_messages(&messages)).unwrap();
     let output = command.args(["-n", "-T", "pdml", "-r"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -262,7 +262,7 @@ fn assert_agreement(leaves: Vec<NamedValue>, witnesses: &[DecodedField], except:
 }
 
 /// Returns the messages `name` of pycrate's vectors, with a header of this version and message ID.
-fn messages_of_type(name: &str, version: u8, id: u8) -> Vec<Vec<u8>> {
+fn vectors_of_type(name: &str, version: u8, id: u8) -> Vec<Vec<u8>> {
     vectors_named(name).map(|(octets, _)| [&[version, id], &octets[2..]].concat()).collect()
 }
 
@@ -281,7 +281,7 @@ fn compare_with_tshark<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u
 
 /// Returns pycrate's CAMs of version 2, and CAMs with the containers that pycrate's CAMs lack.
 fn cams_of_version_2() -> Vec<Vec<u8>> {
-    let mut messages = messages_of_type("cam1", 2, 2);
+    let mut messages = vectors_of_type("cam1", 2, 2);
     let mut cam = decode::<cam::Cam>(&messages[0]).unwrap();
     let vehicle = cam::EmergencyContainer {
         emergency_priority: Some(cdd::EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY),
@@ -304,7 +304,7 @@ fn cams_of_version_1() -> Vec<Vec<u8>> {
         DangerousGoodsContainer, EmergencyContainer, SafetyCarContainer, SpecialVehicleContainer,
     };
     use version1::cdd::{CauseCode, DangerousGoodsBasic, EmergencyPriority, SpeedLimit, TrafficRule};
-    let mut messages = messages_of_type("camv1", 1, 2);
+    let mut messages = vectors_of_type("camv1", 1, 2);
     let mut cam = decode::<version1::cam::Cam>(&messages[0]).unwrap();
     for vehicle in [
         SpecialVehicleContainer::DangerousGoodsContainer(DangerousGoodsContainer {
@@ -345,7 +345,7 @@ macro_rules! without_company {
 
 #[test]
 fn tshark_and_carnet_agree_on_denms_of_version_2() {
-    let messages = messages_of_type("denm1", 2, 1);
+    let messages = vectors_of_type("denm1", 2, 1);
     let messages: Vec<_> = messages.iter().map(|it| without_company!(denm::Denm, it)).collect();
     compare_with_tshark::<denm::Denm>("agree-denm2.pcap", port::DENM, &messages, 1000);
 }
@@ -354,7 +354,7 @@ fn tshark_and_carnet_agree_on_denms_of_version_2() {
 fn denms_of_version_1() -> Vec<Vec<u8>> {
     use version1::cdd::{DangerousGoodsExtended, EmergencyActionCode, SpeedLimit};
     use version1::denm::{AlacarteContainer, Denm, RoadWorksContainerExtended, StationaryVehicleContainer};
-    let mut denm = decode::<Denm>(&messages_of_type("denmv1", 1, 1)[0]).unwrap();
+    let mut denm = decode::<Denm>(&vectors_of_type("denmv1", 1, 1)[0]).unwrap();
     let goods = DangerousGoodsExtended {
         emergency_action_code: Some(EmergencyActionCode("2YE+".into())),
         ..Default::default()
@@ -370,7 +370,7 @@ fn denms_of_version_1() -> Vec<Vec<u8>> {
         }),
         ..Default::default()
     });
-    let messages = messages_of_type("denmv1", 1, 1);
+    let messages = vectors_of_type("denmv1", 1, 1);
     let mut messages: Vec<_> = messages.iter().map(|it| without_company!(Denm, it)).collect();
     messages.push(encode(&denm).unwrap());
     messages

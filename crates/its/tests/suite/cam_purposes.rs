@@ -486,7 +486,7 @@ fn tc_cam_msd_par_bv_03() {
 #[test]
 fn tc_cam_msp_bv_01() {
     let parameters = facilities::FacilitiesParameters {
-        deliver_cams: true,
+        delivers_cams: true,
         ..facilities::FacilitiesParameters::default()
     };
     let mut iut = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 7);

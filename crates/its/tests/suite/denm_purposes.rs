@@ -4,8 +4,9 @@
 //! The ETSI test purposes apply to edition V1.2.1 with protocolVersion 1; a DENM of V1.3.1 has 2.
 
 use crate::denm_support::{
-    OWN_STATION_ID, denm_of_other_station, event_request, own_action_id, own_service, receive_denm,
-    receiving_service, repeated_event_request, run_until, take_only_denm, take_sent_denms, trigger_event,
+    OWN_STATION_ID, denm_of_other_station, event_request, own_action_id, receive_denm, receiving_service,
+    repeated_event_request, run_until, service_of_own_station, take_only_denm, take_sent_denms,
+    trigger_event,
 };
 use crate::support::{circle_around_home, now_at_milliseconds, position_at, reference_position_at};
 use carnet_geonet::Transport;
@@ -19,27 +20,27 @@ use carnet_its::denm::{AlacarteContainer, Termination};
 
 #[test]
 fn tc_den_msgf_bv_01() {
-    let (_, denm) = trigger_event(&mut own_service(), 0, &event_request());
+    let (_, denm) = trigger_event(&mut service_of_own_station(), 0, &event_request());
     assert_eq!((denm.header.protocol_version, denm.header.message_id), (ProtocolVersion(2), MessageId::DENM));
     assert_eq!(denm.header.station_id, OWN_STATION_ID);
 }
 
 #[test]
 fn tc_den_msgf_bv_02() {
-    let (_, denm) = trigger_event(&mut own_service(), 0, &event_request());
+    let (_, denm) = trigger_event(&mut service_of_own_station(), 0, &event_request());
     assert!(!denm.denm.location.unwrap().traces.0.is_empty());
 }
 
 #[test]
 fn tc_den_evgn_bv_01() {
-    let (action, denm) = trigger_event(&mut own_service(), 0, &event_request());
+    let (action, denm) = trigger_event(&mut service_of_own_station(), 0, &event_request());
     assert_eq!(denm.denm.management.action_id, action);
     assert_eq!(denm.denm.management.termination, None);
 }
 
 #[test]
 fn tc_den_evgn_bv_02() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let mut actions: Vec<ActionId> =
         (0..10).map(|_| trigger_event(&mut station, 0, &event_request()).0).collect();
     actions.sort_unstable();
@@ -49,13 +50,13 @@ fn tc_den_evgn_bv_02() {
 
 #[test]
 fn tc_den_evgn_bv_03() {
-    let (action, _) = trigger_event(&mut own_service(), 0, &event_request());
+    let (action, _) = trigger_event(&mut service_of_own_station(), 0, &event_request());
     assert_eq!(action.originating_station_id, OWN_STATION_ID);
 }
 
 #[test]
 fn tc_den_evgn_bv_04() {
-    let (_, denm) = trigger_event(&mut own_service(), 0, &event_request());
+    let (_, denm) = trigger_event(&mut service_of_own_station(), 0, &event_request());
     let expected =
         CauseCode { cause_code: CauseCodeType::STATIONARY_VEHICLE, sub_cause_code: SubCauseCodeType(2) };
     assert_eq!(denm.denm.situation.unwrap().event_type, expected);
@@ -63,7 +64,7 @@ fn tc_den_evgn_bv_04() {
 
 #[test]
 fn tc_den_evgn_bv_05() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(&mut station, 0, &event_request());
     let (_, denm) = trigger_event(&mut station, 1234, &event_request());
     assert_eq!(denm.denm.management.reference_time, now_at_milliseconds(1234).timestamp);
@@ -72,7 +73,7 @@ fn tc_den_evgn_bv_05() {
 
 #[test]
 fn tc_den_evgn_bv_07() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let numbers: Vec<u16> =
         (0..5).map(|_| trigger_event(&mut station, 0, &event_request()).0.sequence_number.0).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 4]);
@@ -80,7 +81,7 @@ fn tc_den_evgn_bv_07() {
 
 #[test]
 fn tc_den_evgn_bv_10() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(&mut station, 0, &event_request());
     station.set_station_id(StationId(99));
     let (action, denm) = trigger_event(&mut station, 10, &event_request());
@@ -90,7 +91,7 @@ fn tc_den_evgn_bv_10() {
 
 #[test]
 fn tc_den_evup_bv_01() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     station
         .update_event(
@@ -104,7 +105,7 @@ fn tc_den_evup_bv_01() {
 
 #[test]
 fn tc_den_evup_bv_02() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     station.update_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     assert_eq!(take_only_denm(&mut station, 100).denm.management.action_id, action);
@@ -112,7 +113,7 @@ fn tc_den_evup_bv_02() {
 
 #[test]
 fn tc_den_evup_bv_03() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, first) = trigger_event(&mut station, 0, &event_request());
     station.update_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     let second = take_only_denm(&mut station, 100).denm.management.reference_time;
@@ -125,7 +126,7 @@ fn tc_den_evup_bv_03() {
 
 #[test]
 fn tc_den_evup_bo_04() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     let unknown = ActionId { sequence_number: SequenceNumber(77), ..action };
     assert_eq!(
@@ -137,7 +138,7 @@ fn tc_den_evup_bo_04() {
 
 #[test]
 fn tc_den_evtr_bv_01() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     station.terminate_event(now_at_milliseconds(100), action, &EventRequest::default()).unwrap();
     let management = take_only_denm(&mut station, 100).denm.management;
@@ -182,7 +183,7 @@ fn tc_den_evtr_bv_03() {
 
 #[test]
 fn tc_den_evtr_bv_04() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     station.terminate_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     let body = take_only_denm(&mut station, 100).denm;
@@ -221,7 +222,7 @@ fn tc_den_evtr_bo_07() {
 
 #[test]
 fn tc_den_evtr_bv_08() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     station.terminate_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     assert_eq!(
@@ -232,7 +233,7 @@ fn tc_den_evtr_bv_08() {
 
 #[test]
 fn tc_den_evrp_ti_01() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(&mut station, 0, &repeated_event_request(500, 2200, Some(10)));
     let times: Vec<u64> = run_until(&mut station, 9_000).iter().map(|sent| sent.0).collect();
     assert_eq!(times, [500, 1000, 1500, 2000]);
@@ -240,7 +241,7 @@ fn tc_den_evrp_ti_01() {
 
 #[test]
 fn tc_den_evrp_bv_02() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &repeated_event_request(500, 5000, Some(10)));
     let mut newer = repeated_event_request(500, 5000, Some(10));
     newer.event_position = reference_position_at(40.0, 0.0);
@@ -254,7 +255,7 @@ fn tc_den_evrp_bv_02() {
 /// The service repeats the message no longer than the event is valid.
 #[test]
 fn tc_den_evrp_bv_03() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(&mut station, 0, &repeated_event_request(500, 60_000, Some(2)));
     let times: Vec<u64> = run_until(&mut station, 60_000).iter().map(|sent| sent.0).collect();
     assert_eq!(times, [500, 1000, 1500]);
@@ -264,7 +265,7 @@ fn tc_den_evrp_bv_03() {
 
 #[test]
 fn tc_den_evrp_bv_04() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(&mut station, 0, &repeated_event_request(500, 1200, Some(60)));
     let times: Vec<u64> = run_until(&mut station, 59_000).iter().map(|sent| sent.0).collect();
     assert_eq!(times, [500, 1000]);
@@ -273,7 +274,7 @@ fn tc_den_evrp_bv_04() {
 
 #[test]
 fn tc_den_evrp_bv_05() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(
         &mut station,
         0,
@@ -284,7 +285,7 @@ fn tc_den_evrp_bv_05() {
 
 #[test]
 fn tc_den_evrp_bv_06() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(
         &mut station,
         0,
@@ -295,7 +296,7 @@ fn tc_den_evrp_bv_06() {
 
 #[test]
 fn tc_den_evrp_bv_08() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &repeated_event_request(500, 5000, Some(10)));
     station.set_station_id(StationId(99));
     let sent = run_until(&mut station, 500);
@@ -313,7 +314,7 @@ fn tc_den_evrp_bv_08() {
 
 #[test]
 fn tc_den_evrp_bv_09() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, _) = trigger_event(&mut station, 0, &repeated_event_request(500, 5000, Some(10)));
     let sent = run_until(&mut station, 4000);
     assert!(sent.len() == 8 && sent.iter().all(|(_, denm)| denm.denm.management.action_id == action));
@@ -321,7 +322,7 @@ fn tc_den_evrp_bv_09() {
 
 #[test]
 fn tc_den_evrp_bv_10() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let (action, first) = trigger_event(&mut station, 0, &repeated_event_request(500, 5000, Some(10)));
     for (_, denm) in run_until(&mut station, 4000) {
         assert_eq!(denm.denm.management.action_id, action);
@@ -332,7 +333,7 @@ fn tc_den_evrp_bv_10() {
 /// The default validity is 600 s.
 #[test]
 fn tc_den_evrp_bv_11() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     trigger_event(&mut station, 0, &repeated_event_request(10_000, 1_000_000, None));
     let times: Vec<u64> = run_until(&mut station, 1_000_000).iter().map(|sent| sent.0).collect();
     assert_eq!((times.len(), times.last()), (59, Some(&590_000)));
@@ -340,7 +341,7 @@ fn tc_den_evrp_bv_11() {
 
 #[test]
 fn tc_den_par_bv_01() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     station.trigger_event(now_at_milliseconds(0), &event_request()).unwrap();
     let transmission = station.poll_transmit().unwrap();
     assert_eq!(transmission.payload[..4], [0x07, 0xd2, 0, 0]);
@@ -349,7 +350,7 @@ fn tc_den_par_bv_01() {
 
 #[test]
 fn tc_den_par_bv_02() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     station.trigger_event(now_at_milliseconds(0), &event_request()).unwrap();
     let Transport::GeoBroadcast(area) = station.poll_transmit().unwrap().transport else { panic!("no GBC") };
     let centre = position_at(30.0, 0.0);

@@ -2,9 +2,9 @@
 //! its purpose.
 
 use crate::denm_support::{
-    OWN_STATION_ID, delivered_denms, denm_of_other_station, event_request, own_action_id, own_service,
-    receive_denm, receiving_service, repeated_event_request, run_until, take_only_denm, take_sent_denms,
-    with_termination,
+    OWN_STATION_ID, denm_of_other_station, event_request, own_action_id, receive_denm, receiving_service,
+    repeated_event_request, run_until, service_of_own_station, take_delivered_denms, take_only_denm,
+    take_sent_denms, with_termination,
 };
 use crate::support::{circle_around_home, now_at_milliseconds, position_at};
 use carnet_geonet::Transport;
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 #[test]
 fn tc_den_msrv_bv_01() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let sent =
         denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp);
     assert_eq!(receive_denm(&mut station, 1000, &sent), Ok(()));
-    assert_eq!(delivered_denms(&mut station), [sent]);
+    assert_eq!(take_delivered_denms(&mut station), [sent]);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn tc_den_msrv_bv_02() {
     let newer =
         denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(700).timestamp);
     assert_eq!(receive_denm(&mut station, 1100, &newer), Ok(()));
-    assert_eq!(delivered_denms(&mut station), [newer]);
+    assert_eq!(take_delivered_denms(&mut station), [newer]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn tc_den_msrv_bo_03() {
     );
     end.denm.management.action_id.originating_station_id = OWN_STATION_ID;
     assert_eq!(receive_denm(&mut station, 1100, &end), Err(ItsDrop::OwnMessage));
-    assert_eq!(delivered_denms(&mut station), []);
+    assert_eq!(take_delivered_denms(&mut station), []);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn tc_den_msrv_bo_04() {
         Termination::IsCancellation,
     );
     assert_eq!(receive_denm(&mut station, 1100, &end), Err(ItsDrop::UnknownEvent));
-    assert_eq!(delivered_denms(&mut station), []);
+    assert_eq!(take_delivered_denms(&mut station), []);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn tc_den_msrv_bo_05() {
         ),
         Err(ItsDrop::Outdated)
     );
-    assert_eq!(delivered_denms(&mut station), []);
+    assert_eq!(take_delivered_denms(&mut station), []);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn tc_den_msrv_bo_06() {
         );
         assert_eq!(receive_denm(&mut station, 1100, &same), Err(ItsDrop::Outdated), "{detection}");
     }
-    assert_eq!(delivered_denms(&mut station), []);
+    assert_eq!(take_delivered_denms(&mut station), []);
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn tc_den_msrv_bv_07() {
     let again =
         denm_of_other_station(1, now_at_milliseconds(501).timestamp, now_at_milliseconds(600).timestamp);
     assert_eq!(receive_denm(&mut station, 1100, &again), Ok(()));
-    assert_eq!(delivered_denms(&mut station), [again]);
+    assert_eq!(take_delivered_denms(&mut station), [again]);
 }
 
 #[test]
 fn tc_den_msrv_bv_10() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     station.set_impact_reduction(Some(ImpactReductionContainer {
         position_of_pillars: carnet_its::cdd::PositionOfPillars(vec![carnet_its::cdd::PosPillar(4)]),
         ..ImpactReductionContainer::default()
@@ -138,7 +138,7 @@ fn denm_with_keep_alive_forwarding() -> Denm {
 
 /// Returns a service that received the message for keep-alive forwarding at 1000 ms.
 fn forwarding_service() -> DenService {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     receive_denm(&mut station, 1000, &denm_with_keep_alive_forwarding()).unwrap();
     station
 }
@@ -230,7 +230,7 @@ fn tc_den_kafw_bv_08() {
 fn forwarding_keeps_every_octet() {
     let mut octets = encode(&denm_with_keep_alive_forwarding()).unwrap();
     octets.extend([0xab; 3]);
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     station.handle_message(now_at_milliseconds(1000), &octets, Some(circle_around_home(1000))).unwrap();
     station.handle_timeout(now_at_milliseconds(2200));
     let sent = station.poll_transmit().unwrap();
@@ -257,7 +257,7 @@ fn tc_den_kafw_bv_10() {
 
 #[test]
 fn tc_den_kafw_bv_11() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let mut silent = denm_with_keep_alive_forwarding();
     silent.denm.management.transmission_interval = None;
     receive_denm(&mut station, 1000, &silent).unwrap();
@@ -268,7 +268,7 @@ fn tc_den_kafw_bv_11() {
 /// future.
 #[test]
 fn denm_with_impossible_times_is_refused() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     let past = denm_of_other_station(1, now_at_milliseconds(0).timestamp, now_at_milliseconds(0).timestamp);
     assert_eq!(receive_denm(&mut station, 10_000, &past), Err(ItsDrop::Expired));
     let future =
@@ -298,7 +298,7 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
     );
     negation.header.station_id = StationId(5);
     assert_eq!(receive_denm(&mut station, 1100, &negation), Ok(()));
-    assert_eq!(delivered_denms(&mut station).len(), 1);
+    assert_eq!(take_delivered_denms(&mut station).len(), 1);
     assert_eq!(receive_denm(&mut station, 1200, &negation), Err(ItsDrop::Outdated));
     // An application cannot end an event that has already ended.
     assert_eq!(
@@ -310,7 +310,7 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
 /// Beyond the ETSI test purposes: the service limits the number of own events and of received events.
 #[test]
 fn den_service_tables_are_bounded() {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     for number in 0..1000 {
         let mut denm = denm_of_other_station(
             number,

@@ -21,7 +21,7 @@ pub const OTHER_STATION_ID: StationId = StationId(815);
 /// Time at which the service sent a message in milliseconds, and the message.
 pub type SentDenm = (u64, Denm);
 
-pub fn own_service() -> DenService {
+pub fn service_of_own_station() -> DenService {
     let mut service =
         DenService::new(DenParameters::default(), OWN_STATION_ID, StationType::PASSENGER_CAR, 7);
     service.handle_position(position_at(0.0, 0.0));
@@ -112,7 +112,7 @@ pub fn receive_denm(service: &mut DenService, time: u64, denm: &Denm) -> Result<
 }
 
 /// Returns the DENMs that the service passed to the application.
-pub fn delivered_denms(service: &mut DenService) -> Vec<Denm> {
+pub fn take_delivered_denms(service: &mut DenService) -> Vec<Denm> {
     std::iter::from_fn(|| service.poll_event())
         .filter_map(|event| match event {
             DenEvent::Received { denm, .. } => Some(*denm),
@@ -128,14 +128,14 @@ pub fn trigger_event(service: &mut DenService, time: u64, request: &EventRequest
 
 /// Returns a station that received event 1 at 1000 ms.
 pub fn receiving_service() -> DenService {
-    let mut station = own_service();
+    let mut station = service_of_own_station();
     receive_denm(
         &mut station,
         1000,
         &denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp),
     )
     .unwrap();
-    delivered_denms(&mut station);
+    take_delivered_denms(&mut station);
     station
 }
 

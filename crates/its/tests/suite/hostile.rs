@@ -82,7 +82,7 @@ fn mutated_release_2_messages_cause_no_panic() {
 fn facilities_survive_random_messages() {
     let mut rng = Rng::new(2);
     let parameters = facilities::FacilitiesParameters {
-        deliver_cams: true,
+        delivers_cams: true,
         ..facilities::FacilitiesParameters::default()
     };
     let mut station = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 3);

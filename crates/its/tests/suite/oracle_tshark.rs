@@ -29,7 +29,7 @@ pub fn tshark_command() -> Option<Command> {
 }
 
 /// Returns a capture with an Ethernet frame for each message, behind SHB and BTP-B to its port.
-pub fn capture_of_messages(messages: &[(u16, &[u8])]) -> Vec<u8> {
+pub fn pcap_of_messages(messages: &[(u16, &[u8])]) -> Vec<u8> {
     let mut octets = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
         octets.extend(word.to_be_bytes());
@@ -56,7 +56,7 @@ pub fn capture_of_messages(messages: &[(u16, &[u8])]) -> Vec<u8> {
 fn check_decoded_fields(file: &str, port: u16, message: &[u8], expected: &[(&str, &str)]) {
     let Some(mut command) = tshark_command() else { return };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    std::fs::write(&path, capture_of_messages(&[(port, message)])).unwrap();
+    std::fs::write(&path, pcap_of_messages(&[(port, message)])).unwrap();
     command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
     for (name, _) in expected.iter().chain(&[("_ws.malformed", "")]) {
         command.args(["-e", name]);

@@ -57,7 +57,7 @@ fn extensions_of(elements: &[(u8, &[u8])]) -> Extensions {
     extensions
 }
 
-fn change_count(sa_id: u8, content_count: u8) -> ChangeCount {
+fn change_count_of(sa_id: u8, content_count: u8) -> ChangeCount {
     ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(content_count) }
 }
 
@@ -99,7 +99,7 @@ fn encoded_examples() -> Vec<(SamBody, &'static str)> {
         (threshold, "36000100090113010a0111ac000600"),
         (
             SamBody {
-                change_count: change_count(1, 0),
+                change_count: change_count_of(1, 0),
                 service_infos: Some(UnboundedList(vec![
                     service_info(0, 1),
                     service_info(1, 1),
@@ -113,7 +113,7 @@ fn encoded_examples() -> Vec<(SamBody, &'static str)> {
         ),
         (
             SamBody {
-                change_count: change_count(1, 0),
+                change_count: change_count_of(1, 0),
                 service_infos: Some(UnboundedList(vec![
                     service_info(0, 0),
                     service_info(1, 1),
@@ -125,7 +125,11 @@ fn encoded_examples() -> Vec<(SamBody, &'static str)> {
             "3410040000010802180310",
         ),
         (
-            SamBody { change_count: change_count(1, 0), channel_infos: Some(channels), ..SamBody::default() },
+            SamBody {
+                change_count: change_count_of(1, 0),
+                channel_infos: Some(channels),
+                ..SamBody::default()
+            },
             "32100211ac00060012af019800",
         ),
         (

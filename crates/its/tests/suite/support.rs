@@ -23,8 +23,9 @@ pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
 pub fn now_at_milliseconds(milliseconds: u64) -> ItsTime {
-    let date =
-        TimestampIts::of_date(WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000));
+    let date = TimestampIts::from_wall_time(WallTime::from_unix_nanos(
+        (1_795_300_000_000 + milliseconds) * 1_000_000,
+    ));
     ItsTime { time: Time::from_millis(milliseconds), timestamp: date }
 }
 

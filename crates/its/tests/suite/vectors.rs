@@ -31,7 +31,7 @@ fn check_vectors<T: Uper + Debug>(name: &str) {
     for (octets, values) in vectors_named(name) {
         let message = decode::<T>(&octets).unwrap();
         if !values.is_empty() {
-            assert_eq!(leaf_values(&format!("{message:?}")), values, "{message:#?}");
+            assert_eq!(values_in_debug_text(&format!("{message:?}")), values, "{message:#?}");
         }
         assert_eq!(encode(&message).as_deref(), Ok(&octets[..]), "{message:#?}");
         count += 1;
@@ -41,7 +41,7 @@ fn check_vectors<T: Uper + Debug>(name: &str) {
 
 /// Returns the values in the [`Debug`] form of a message: numbers, texts, and names of values without
 /// differences of spelling.
-fn leaf_values(shown: &str) -> Vec<String> {
+fn values_in_debug_text(shown: &str) -> Vec<String> {
     let mut leaves = Vec::new();
     let mut rest = shown;
     while let Some(first) = rest.chars().next() {

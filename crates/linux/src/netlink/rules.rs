@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_base::mapped::{self, ALL_IPV4_PREFIX};
-use carnet_nemo::forwarding::desired::{Ports, Rule};
+use carnet_nemo::forwarding::desired::{PortMatch, Rule};
 use carnet_nemo::forwarding::packet_rules::Mark;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -79,10 +79,10 @@ impl RuleInfo {
                 RuleAttribute::Source(IpAddr::V4(a)) => rule.from = ipv4_prefix(*a, header.src_len),
                 RuleAttribute::Destination(IpAddr::V4(a)) => rule.to = ipv4_prefix(*a, header.dst_len),
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
-                RuleAttribute::SourcePortRange(it) => rule.ports = Some(Ports::Source(it.start, it.end)),
+                RuleAttribute::SourcePortRange(it) => rule.ports = Some(PortMatch::Source(it.start, it.end)),
                 RuleAttribute::DestinationPortRange(it) => {
                     plain &= rule.ports.is_none();
-                    rule.ports = Some(Ports::Destination(it.start, it.end));
+                    rule.ports = Some(PortMatch::Destination(it.start, it.end));
                 }
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::FwMark(value) => mark = Some(*value),
@@ -149,8 +149,10 @@ fn rule_message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMess
     attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().to_canonical())));
     attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
     attributes.extend(rule.ports.map(|ports| match ports {
-        Ports::Source(start, end) => RuleAttribute::SourcePortRange(RulePortRange { start, end }),
-        Ports::Destination(start, end) => RuleAttribute::DestinationPortRange(RulePortRange { start, end }),
+        PortMatch::Source(start, end) => RuleAttribute::SourcePortRange(RulePortRange { start, end }),
+        PortMatch::Destination(start, end) => {
+            RuleAttribute::DestinationPortRange(RulePortRange { start, end })
+        }
     }));
     if let Some(Mark { mask, value }) = rule.mark {
         // Without `FRA_FWMARK` the kernel compares the masked mark with 0, so leave out the attribute for a
@@ -166,8 +168,8 @@ fn rule_message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMess
 fn describe_rule(rule: &Rule, action: KernelRuleAction) -> String {
     let mut text = format!("rule pref {}", rule.priority);
     let range = |ports, is_source| match ports {
-        Some(Ports::Source(first, last)) if is_source => Some(format!("{first}-{last}")),
-        Some(Ports::Destination(first, last)) if !is_source => Some(format!("{first}-{last}")),
+        Some(PortMatch::Source(first, last)) if is_source => Some(format!("{first}-{last}")),
+        Some(PortMatch::Destination(first, last)) if !is_source => Some(format!("{first}-{last}")),
         _ => None,
     };
     for (word, value) in [

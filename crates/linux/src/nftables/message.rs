@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use carnet_base::mapped;
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule,
-    PortRange, Verdict,
+    ConnectionState, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule,
+    PortRange, RuleChain, RuleVerdict,
 };
 use ipnet::{IpNet, Ipv6Net};
 
@@ -181,7 +181,8 @@ impl RulesetTransaction {
         if rules.clone().next().is_some() {
             requests.push((NEW_TABLE, FLAG_CREATE, table));
         }
-        for role in Chain::ALL_CHAINS.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role))
+        for role in
+            RuleChain::ALL_CHAINS.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role))
         {
             requests.push((NEW_CHAIN, FLAG_CREATE, new_chain_attributes(role)));
         }
@@ -208,7 +209,7 @@ pub(super) fn table_name_attribute() -> Vec<u8> {
 }
 
 /// Returns the attributes that name a chain of carnet's table.
-pub(super) fn chain_name_attribute(role: Chain) -> Vec<u8> {
+pub(super) fn chain_name_attribute(role: RuleChain) -> Vec<u8> {
     [encode_string(CHAIN_TABLE, TABLE_NAME_OF_CARNET), encode_string(CHAIN_NAME, chain_properties(role).name)]
         .concat()
 }
@@ -223,20 +224,20 @@ struct ChainProperties {
 
 /// Returns the properties of a chain. The priorities are those that `nft` calls raw, mangle, filter, srcnat
 /// and dstnat.
-fn chain_properties(role: Chain) -> ChainProperties {
+fn chain_properties(role: RuleChain) -> ChainProperties {
     let (name, kind, hook, priority) = match role {
-        Chain::Early => ("early", "filter", 0, -300),
-        Chain::Prerouting => ("prerouting", "filter", 0, -150),
-        Chain::Output => ("output", "route", 3, -150),
-        Chain::Input => ("input", "filter", 1, 0),
-        Chain::Forward => ("forward", "filter", 2, 0),
-        Chain::SourceNat => ("postrouting", "nat", 4, 100),
-        Chain::DestinationNat => ("dstnat", "nat", 0, -100),
+        RuleChain::Early => ("early", "filter", 0, -300),
+        RuleChain::Prerouting => ("prerouting", "filter", 0, -150),
+        RuleChain::Output => ("output", "route", 3, -150),
+        RuleChain::Input => ("input", "filter", 1, 0),
+        RuleChain::Forward => ("forward", "filter", 2, 0),
+        RuleChain::SourceNat => ("postrouting", "nat", 4, 100),
+        RuleChain::DestinationNat => ("dstnat", "nat", 0, -100),
     };
     ChainProperties { name, kind, netfilter_hook: hook, chain_priority: priority }
 }
 
-fn new_chain_attributes(role: Chain) -> Vec<u8> {
+fn new_chain_attributes(role: RuleChain) -> Vec<u8> {
     let ChainProperties { kind, netfilter_hook: hook, chain_priority: priority, .. } = chain_properties(role);
     let hook = [encode_number(HOOK_NUMBER, hook), encode_number(HOOK_PRIORITY, priority as u32)].concat();
     let policy = encode_number(CHAIN_POLICY, VERDICT_ACCEPT);
@@ -460,15 +461,15 @@ fn condition_expressions(packets: &PacketMatch) -> Vec<Vec<u8>> {
 }
 
 /// Returns the expressions that carry out the verdict of a rule.
-fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
+fn verdict_expressions(verdict: RuleVerdict) -> Vec<Vec<u8>> {
     match verdict {
-        Verdict::Continue => Vec::new(),
-        Verdict::Accept => vec![end_with_verdict(VERDICT_ACCEPT)],
-        Verdict::Drop => vec![end_with_verdict(VERDICT_DROP)],
-        Verdict::Masquerade => vec![encode_expression("masq", &[])],
-        Verdict::SourcePrefix(prefix) | Verdict::DestinationPrefix(prefix) => {
+        RuleVerdict::Continue => Vec::new(),
+        RuleVerdict::Accept => vec![end_with_verdict(VERDICT_ACCEPT)],
+        RuleVerdict::Drop => vec![end_with_verdict(VERDICT_DROP)],
+        RuleVerdict::Masquerade => vec![encode_expression("masq", &[])],
+        RuleVerdict::SourcePrefix(prefix) | RuleVerdict::DestinationPrefix(prefix) => {
             // Attribute 1 says which address changes: 0 the source, 1 the destination.
-            let kind = u32::from(matches!(verdict, Verdict::DestinationPrefix(_)));
+            let kind = u32::from(matches!(verdict, RuleVerdict::DestinationPrefix(_)));
             let (family, first, last) = match mapped::to_ipv4(prefix) {
                 Some(prefix) => {
                     (FAMILY_IPV4, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec())
@@ -490,7 +491,7 @@ fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
                 encode_expression("nat", &data.concat()),
             ]
         }
-        Verdict::DestinationAddress(address) => {
+        RuleVerdict::DestinationAddress(address) => {
             let (family, octets) = match address {
                 IpAddr::V4(address) => (FAMILY_IPV4, address.octets().to_vec()),
                 IpAddr::V6(address) => (FAMILY_IPV6, address.octets().to_vec()),
@@ -500,7 +501,7 @@ fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
                 [encode_number(1, 1), encode_number(2, family.into()), encode_number(3, FIRST_REGISTER)];
             vec![load_register(FIRST_REGISTER, &octets), encode_expression("nat", &data.concat())]
         }
-        Verdict::SetMark(Mark { mask, value }) => vec![
+        RuleVerdict::SetMark(Mark { mask, value }) => vec![
             load_meta(META_MARK),
             mask_register(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
             encode_expression(
@@ -508,7 +509,7 @@ fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
                 &[encode_number(2, META_MARK), encode_number(3, FIRST_REGISTER)].concat(),
             ),
         ],
-        Verdict::SetConnectionMark(Mark { mask, value }) => vec![
+        RuleVerdict::SetConnectionMark(Mark { mask, value }) => vec![
             load_connection_field(CONNECTION_MARK),
             mask_register(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
             encode_expression(
@@ -516,7 +517,7 @@ fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
                 &[encode_number(2, CONNECTION_MARK), encode_number(4, FIRST_REGISTER)].concat(),
             ),
         ],
-        Verdict::Zone(zone) => {
+        RuleVerdict::Zone(zone) => {
             let data = [
                 encode_number(2, CONNECTION_ZONE),
                 encode_attribute(3, &[DIRECTION_ORIGINAL]),
@@ -725,14 +726,15 @@ mod tests {
         text.parse().expect("prefix")
     }
 
-    fn rule(packets: PacketMatch, verdict: Verdict) -> PacketRule {
-        PacketRule { chain: Chain::SourceNat, order: 0, packets, counts: false, total: None, verdict }
+    fn rule(packets: PacketMatch, verdict: RuleVerdict) -> PacketRule {
+        PacketRule { chain: RuleChain::SourceNat, order: 0, packets, counts: false, total: None, verdict }
     }
 
     #[test]
     fn rule_has_expressions_of_nft() {
         let packets = PacketMatch { source: Some(parse_prefix("2001:db8::/64")), ..PacketMatch::default() };
-        let rule = new_rule_attributes(&rule(packets, Verdict::SourcePrefix(parse_prefix("2001:db9::/64"))));
+        let rule =
+            new_rule_attributes(&rule(packets, RuleVerdict::SourcePrefix(parse_prefix("2001:db9::/64"))));
         let expressions =
             split_attributes(&rule).find(|(kind, _)| *kind == RULE_EXPRESSIONS).expect("a list").1;
         let of_nft = EXPRESSIONS_OF_NFT.concat();
@@ -759,7 +761,7 @@ mod tests {
                 (BATCH_END, FLAG_REQUEST)
             ]
         );
-        let rules = [rule(PacketMatch::default(), Verdict::Masquerade)];
+        let rules = [rule(PacketMatch::default(), RuleVerdict::Masquerade)];
         assert_eq!(
             kinds(&RulesetTransaction::replace_table(rules.iter(), 0)),
             [

@@ -25,7 +25,7 @@ use std::task::Context;
 
 use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, CountedTraffic, PacketCount, PacketMatch, PacketRule, Verdict,
+    CountedTraffic, PacketCount, PacketMatch, PacketRule, RuleChain, RuleVerdict,
 };
 use ipnet::Ipv6Net;
 
@@ -142,11 +142,12 @@ impl RuleTable {
     /// a flow policy. Rules about the link-layer address of a host are not left out.
     pub(crate) fn filtered_interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
-        let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
+        let is_of_forwarded =
+            |rule: &&PacketRule| !matches!(rule.chain, RuleChain::Input | RuleChain::Output);
         let is_about_marks = |rule: &&PacketRule| {
             let PacketRule { chain, packets, .. } = rule;
             let has_mark = packets.mark.is_some() || packets.connection_mark.is_some();
-            packets.link_source.is_none() && (*chain == Chain::Early || has_mark)
+            packets.link_source.is_none() && (*chain == RuleChain::Early || has_mark)
         };
         let counts_nat =
             |rule: &PacketRule| rule.total.as_ref().is_some_and(|total| total.kind.is_nat_of_tunnels());
@@ -274,8 +275,8 @@ impl RuleTable {
         Ok(())
     }
 
-    fn used_chains(&self) -> Vec<Chain> {
-        Chain::ALL_CHAINS
+    fn used_chains(&self) -> Vec<RuleChain> {
+        RuleChain::ALL_CHAINS
             .into_iter()
             .filter(|role| self.wanted_rules.iter().any(|rule| rule.chain == *role))
             .collect()
@@ -330,7 +331,7 @@ impl RuleTable {
 /// packets that it drops.
 fn rule_scope_of(rule: &PacketRule) -> RuleScope {
     let PacketMatch { link_source, mark, connection_mark, dscp, over_rate, .. } = &rule.packets;
-    let counts_passing = rule.counts && rule.verdict == Verdict::Continue;
+    let counts_passing = rule.counts && rule.verdict == RuleVerdict::Continue;
     match (link_source, mark, connection_mark, dscp, over_rate) {
         (None, None, None, None, None) if !counts_passing => RuleScope::Flow,
         _ => RuleScope::Packet,
@@ -351,7 +352,7 @@ fn add_counts(
 
 /// Returns whether a rule changes the source address of packets out of tunnels that have certain sources.
 fn is_nat_of_tunnels(rule: &PacketRule) -> bool {
-    rule.chain == Chain::SourceNat
+    rule.chain == RuleChain::SourceNat
         && rule.packets.input_interface.as_deref() == Some(TUNNEL_DEVICE)
         && rule.packets.source.is_some()
 }
@@ -359,7 +360,7 @@ fn is_nat_of_tunnels(rule: &PacketRule) -> bool {
 /// Returns whether a rule gives packets from outside a destination in mobile networks. No tunnel has the
 /// former destination, so the fast path leaves these packets to the kernel.
 fn is_nat_into_tunnels(rule: &PacketRule) -> bool {
-    matches!(rule.verdict, Verdict::DestinationPrefix(_)) && rule.packets.destination.is_some()
+    matches!(rule.verdict, RuleVerdict::DestinationPrefix(_)) && rule.packets.destination.is_some()
 }
 
 /// Returns what the operator can do about an error of the kernel.
@@ -380,7 +381,7 @@ mod tests {
     fn mark_rule_for_a_link_layer_address_keeps_its_interface_off_the_fast_path() {
         let packets = PacketMatch { input_interface: Some("lan0".into()), ..PacketMatch::default() };
         let mark = carnet_nemo::forwarding::packet_rules::Mark { mask: 1, value: 1 };
-        let (chain, verdict) = (Chain::Early, Verdict::SetMark(mark));
+        let (chain, verdict) = (RuleChain::Early, RuleVerdict::SetMark(mark));
         let mut table = RuleTable::default();
         table.add_rule(&PacketRule {
             chain,
@@ -405,7 +406,7 @@ mod tests {
             source: Some(unique_local),
             ..PacketMatch::default()
         };
-        let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
+        let (chain, verdict) = (RuleChain::SourceNat, RuleVerdict::Masquerade);
         let mut table = RuleTable::default();
         table.add_rule(&PacketRule {
             chain,
@@ -417,12 +418,12 @@ mod tests {
         });
         let kind = carnet_nemo::forwarding::packet_rules::TrafficKind::Ipv6Nat;
         table.add_rule(&PacketRule {
-            chain: Chain::Forward,
+            chain: RuleChain::Forward,
             order: 1,
             packets: packets.clone(),
             counts: true,
             total: Some(Box::new(CountedTraffic { kind, interface: "wan0".into(), is_outgoing: true })),
-            verdict: Verdict::Continue,
+            verdict: RuleVerdict::Continue,
         });
         assert_eq!(
             (table.nat_sources(), table.filtered_interfaces()),
@@ -435,11 +436,11 @@ mod tests {
             destination: Some("2001:db8:42::/48".parse().expect("a prefix")),
             ..PacketMatch::default()
         };
-        let verdict = Verdict::DestinationPrefix("fd00:42::/48".parse().expect("a prefix"));
-        let chain = Chain::DestinationNat;
+        let verdict = RuleVerdict::DestinationPrefix("fd00:42::/48".parse().expect("a prefix"));
+        let chain = RuleChain::DestinationNat;
         table.add_rule(&PacketRule { chain, order: 1, packets, counts: true, total: None, verdict });
         assert_eq!(table.filtered_interfaces(), Default::default());
-        let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
+        let (chain, verdict) = (RuleChain::SourceNat, RuleVerdict::Masquerade);
         let packets = PacketMatch {
             input_interface: Some(TUNNEL_DEVICE.into()),
             output_interface: Some("wan0".into()),

@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use carnet_nemo::forwarding::packet_rules::{Chain, PacketCount};
+use carnet_nemo::forwarding::packet_rules::{PacketCount, RuleChain};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use socket2::SockRef;
 use tokio::io::unix::AsyncFd;
@@ -108,7 +108,7 @@ impl RequestSocket {
     }
 
     /// Returns the content of carnet's table, which has these chains; `None` if table or chain is missing.
-    pub(super) fn table_content(&mut self, chains: &[Chain]) -> io::Result<Option<TableContent>> {
+    pub(super) fn table_content(&mut self, chains: &[RuleChain]) -> io::Result<Option<TableContent>> {
         let is_missing = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
         let table = match self.request_objects(GET_TABLE, FLAG_ACKNOWLEDGE, &table_name_attribute()) {
             Err(error) if is_missing(&error) => return Ok(None),

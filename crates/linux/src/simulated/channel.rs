@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroI32;
 use std::rc::Rc;
 
-use carnet_nemo::forwarding::desired::{Ipv4Rule, Ports, Rule};
+use carnet_nemo::forwarding::desired::{Ipv4Rule, PortMatch, Rule};
 use ipnet::{Ipv4Net, Ipv6Net};
 use netlink_packet_core::{
     DoneMessage, Emitable, ErrorMessage, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NetlinkBuffer,
@@ -425,8 +425,10 @@ fn rule_message(known: &SimulatedRule) -> RuleMessage {
     attributes.extend(rule.to.map(|it| RuleAttribute::Destination(it.addr().into())));
     attributes.extend(rule.protocol.map(|it| RuleAttribute::IpProtocol(i32::from(it).into())));
     attributes.extend(rule.ports.map(|it| match it {
-        Ports::Source(start, end) => RuleAttribute::SourcePortRange(RulePortRange { start, end }),
-        Ports::Destination(start, end) => RuleAttribute::DestinationPortRange(RulePortRange { start, end }),
+        PortMatch::Source(start, end) => RuleAttribute::SourcePortRange(RulePortRange { start, end }),
+        PortMatch::Destination(start, end) => {
+            RuleAttribute::DestinationPortRange(RulePortRange { start, end })
+        }
     }));
     message
 }
@@ -443,9 +445,9 @@ fn parse_rule_message(message: &RuleMessage) -> SimulatedRule {
             RuleAttribute::Source(IpAddr::V6(it)) => rule.from = Ipv6Net::new(*it, header.src_len).ok(),
             RuleAttribute::Destination(IpAddr::V6(it)) => rule.to = Ipv6Net::new(*it, header.dst_len).ok(),
             RuleAttribute::IpProtocol(it) => rule.protocol = Some(u8::from(*it)),
-            RuleAttribute::SourcePortRange(it) => rule.ports = Some(Ports::Source(it.start, it.end)),
+            RuleAttribute::SourcePortRange(it) => rule.ports = Some(PortMatch::Source(it.start, it.end)),
             RuleAttribute::DestinationPortRange(it) => {
-                rule.ports = Some(Ports::Destination(it.start, it.end));
+                rule.ports = Some(PortMatch::Destination(it.start, it.end));
             }
             RuleAttribute::Protocol(it) => protocol = u8::from(*it),
             _ => {}

@@ -26,18 +26,18 @@ const MAX_DISCOVERED_AGENTS: usize = 16;
 
 /// State of the discovery: the outstanding requests, or the pause after them.
 #[derive(Debug, Default)]
-pub(super) struct Discovery {
+pub(super) struct HomeAgentDiscovery {
     /// Identifier of the requests that wait for an answer; `None` while the discovery does not run.
     request_identifier: Option<u16>,
     sent_requests: u32,
     next_request_at: Option<Time>,
 }
 
-impl Discovery {
+impl HomeAgentDiscovery {
     /// Starts the discovery, unless it is running or pausing.
     pub fn start_discovery(&mut self, now: Time, rng: &mut Rng) {
         if self.next_request_at.is_none() {
-            *self = Discovery {
+            *self = HomeAgentDiscovery {
                 request_identifier: Some(rng.random_u16()),
                 sent_requests: 0,
                 next_request_at: Some(now),
@@ -47,7 +47,7 @@ impl Discovery {
 
     /// Stops the discovery, because the router has an answer or needs none.
     pub fn stop_discovery(&mut self) {
-        *self = Discovery::default();
+        *self = HomeAgentDiscovery::default();
     }
 
     /// Returns when the next discovery request is due, or the pause ends; `None` while the discovery does not
@@ -100,7 +100,7 @@ impl Discovery {
     /// # Errors
     /// Returns a reason if the answer does not belong to the router's request, or if it lists no home agents
     /// for mobile routers.
-    pub fn handle_answer(
+    pub fn handle_discovery_reply(
         &mut self,
         message: &LinkMessage,
         config: &MobileRouterConfig,

@@ -11,9 +11,9 @@
 //!
 //! * The present one refuses a registration, or does not answer for five seconds. A refusal is any status of
 //!   128 or more, unless the router can correct a value and try again.
-//! * The present one sends a Home Agent Switch message ([`crate::mobile_router::SwitchOrder`]). The router
-//!   ignores it if both home agents have the same key. An attacker could then record messages to one home
-//!   agent and replay them to the other.
+//! * The present one sends a Home Agent Switch message ([`crate::mobile_router::HomeAgentSwitchRequest`]).
+//!   The router ignores it if both home agents have the same key. An attacker could then record messages to
+//!   one home agent and replay them to the other.
 //! * The router knows no home agent. Then it discovers one (`discovery`).
 //!
 //! `prefix_discovery` handles the present home agent's advertisements of the home prefix.
@@ -35,10 +35,10 @@ use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_wire::icmpv6::message_type::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
 use crate::mobile_router::{
-    InterfaceOctets, MobileRouter, MobileRouterConfig, PortalProbe, State, SwitchOrder,
+    HomeAgentSwitchRequest, InterfaceOctets, MobileRouter, MobileRouterConfig, PortalProbe, State,
 };
 use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
-use discovery::Discovery;
+use discovery::HomeAgentDiscovery;
 use prefix_discovery::PrefixDiscovery;
 
 /// Time after which the router tries another home agent if the present one does not answer. It is longer than
@@ -46,7 +46,7 @@ use prefix_discovery::PrefixDiscovery;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause after the router has tried all home agents without success. The pause doubles each
 /// time.
-const PAUSE_BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
+const PAUSE_BETWEEN_AGENT_ROUNDS: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
 /// Time that the router gives its other uplinks to register with a new home agent after the first uplink has
 /// registered.
 const FURTHER_UPLINKS_WAIT: Duration = Duration::from_secs(2);
@@ -55,9 +55,9 @@ const MAX_FORMER_AGENTS: usize = 2;
 
 /// The operator's config of the home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AgentsConfig {
+pub struct HomeAgentSelectionConfig {
     /// Configured home agents, in the order in which the router tries them.
-    pub agents: Vec<AgentAddress>,
+    pub agents: Vec<HomeAgentAddress>,
     /// Whether the router discovers further home agents.
     pub discovers_agents: bool,
     /// Whether the router asks the home agent for changes of the home prefix (RFC 6275 11.4.2).
@@ -66,22 +66,22 @@ pub struct AgentsConfig {
 
 /// Addresses of a home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AgentAddress {
+pub struct HomeAgentAddress {
     /// IPv6 address of the home agent.
     pub address: Ipv6Addr,
     /// IPv4 address, if the home agent has one (RFC 5555).
     pub ipv4_address: Option<Ipv4Addr>,
 }
 
-impl AgentsConfig {
+impl HomeAgentSelectionConfig {
     /// Returns the home agent to register with first. That is `last`, the home agent of the last
     /// registration, if the config still permits it; otherwise the first of the config. Returns `None` if no
     /// home agent is known.
-    pub fn first_agent(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
+    pub fn first_agent(&self, last: Option<Ipv6Addr>) -> Option<HomeAgentAddress> {
         let known = |address| self.agents.iter().find(|agent| agent.address == address).copied();
         let again = last.and_then(|last| {
             known(last)
-                .or(self.discovers_agents.then_some(AgentAddress { address: last, ipv4_address: None }))
+                .or(self.discovers_agents.then_some(HomeAgentAddress { address: last, ipv4_address: None }))
         });
         again.or(self.agents.first().copied())
     }
@@ -95,7 +95,7 @@ struct TriedAgent {
     /// Time of the first registration with this home agent, if it has accepted one.
     registered_at: Option<Time>,
     /// Whether the present home agent has demanded the change by a Home Agent Switch message.
-    is_demanded_by_agent: bool,
+    is_demanded_by_current_agent: bool,
 }
 
 /// A home agent that the router is leaving.
@@ -109,11 +109,11 @@ struct FormerAgent {
 
 /// Selection of the home agent; see the module documentation.
 #[derive(Debug)]
-pub struct Agents {
-    config: AgentsConfig,
+pub struct HomeAgentSelection {
+    config: HomeAgentSelectionConfig,
     /// Discovered home agents, in the order in which the router tries them.
-    discovered_agents: Vec<AgentAddress>,
-    discovery: Discovery,
+    discovered_agents: Vec<HomeAgentAddress>,
+    discovery: HomeAgentDiscovery,
     prefix_discovery: PrefixDiscovery,
     tried_agent: Option<TriedAgent>,
     former_agents: Vec<FormerAgent>,
@@ -122,34 +122,34 @@ pub struct Agents {
     /// Home agents that the router has tried since `unanswered_since`.
     tried_since_unanswered: Vec<Ipv6Addr>,
     /// Time at which the router tries all home agents again; `None` unless all have failed.
-    next_round_at: Option<Time>,
+    next_agent_round_at: Option<Time>,
     /// Length of the last pause between two rounds through all home agents.
-    last_pause_between_rounds: Duration,
+    last_pause_between_agent_rounds: Duration,
     /// Home agents that the present one has named in a Home Agent Switch message and that the router has not
     /// tried yet.
-    agents_to_switch_to: VecDeque<AgentAddress>,
+    agents_to_switch_to: VecDeque<HomeAgentAddress>,
     /// Whether the present home agent has sent the router away without the address of another home agent.
-    is_sent_away: bool,
+    must_leave_agent: bool,
     rng: Rng,
     outputs: VecDeque<Output>,
 }
 
-impl Agents {
+impl HomeAgentSelection {
     /// Creates the selection; the router has not tried any home agent yet.
-    pub fn new(config: AgentsConfig, rng: Rng) -> Agents {
-        Agents {
+    pub fn new(config: HomeAgentSelectionConfig, rng: Rng) -> HomeAgentSelection {
+        HomeAgentSelection {
             prefix_discovery: PrefixDiscovery::new(config.prefix_discovery),
             config,
             discovered_agents: Vec::new(),
-            discovery: Discovery::default(),
+            discovery: HomeAgentDiscovery::default(),
             tried_agent: None,
             former_agents: Vec::new(),
             unanswered_since: None,
             tried_since_unanswered: Vec::new(),
-            next_round_at: None,
-            last_pause_between_rounds: Duration::ZERO,
+            next_agent_round_at: None,
+            last_pause_between_agent_rounds: Duration::ZERO,
             agents_to_switch_to: VecDeque::new(),
-            is_sent_away: false,
+            must_leave_agent: false,
             rng,
             outputs: VecDeque::new(),
         }
@@ -161,7 +161,7 @@ impl Agents {
     }
 
     /// Returns all known home agents, in the order in which they are tried.
-    pub fn known_agents(&self) -> Vec<AgentAddress> {
+    pub fn known_agents(&self) -> Vec<HomeAgentAddress> {
         let mut known = self.config.agents.clone();
         for agent in &self.discovered_agents {
             if !known.iter().any(|other| other.address == agent.address) {
@@ -224,7 +224,7 @@ impl Agents {
             None => trial.trial_started_at + ANSWER_TIMEOUT,
         });
         let waiting = self.tried_agent.is_none();
-        let pause = self.next_round_at.filter(|_| waiting);
+        let pause = self.next_agent_round_at.filter(|_| waiting);
         // The answer timeout of the present home agent applies only until the router has tried another home
         // agent, and not during a pause.
         let patient = waiting && self.tried_since_unanswered.is_empty() && pause.is_none();
@@ -285,7 +285,7 @@ impl Agents {
         message: &LinkMessage,
     ) -> Result<(), MobilityDrop> {
         if message.message.first() == Some(&MOBILE_PREFIX_ADVERTISEMENT) {
-            let news = self.prefix_discovery.handle_advertisement(now, current, message)?;
+            let news = self.prefix_discovery.handle_prefix_advertisement(now, current, message)?;
             self.outputs.extend(news.map(|message| Output::Event(Event::Warning { message })));
             return Ok(());
         }
@@ -297,10 +297,10 @@ impl Agents {
             });
             return Ok(());
         }
-        let found = self.discovery.handle_answer(message, current.config())?;
+        let found = self.discovery.handle_discovery_reply(message, current.config())?;
         self.discovered_agents = found.into_iter().map(|address| self.known_address_of(address)).collect();
-        self.begin_first_round();
-        if std::mem::take(&mut self.is_sent_away) {
+        self.begin_first_agent_round();
+        if std::mem::take(&mut self.must_leave_agent) {
             let present = current.config().home_agent;
             self.agents_to_switch_to =
                 self.discovered_agents.iter().copied().filter(|agent| agent.address != present).collect();
@@ -309,17 +309,17 @@ impl Agents {
     }
 
     /// Returns the known addresses of a home agent, with the IPv4 address if the config has one.
-    fn known_address_of(&self, address: Ipv6Addr) -> AgentAddress {
+    fn known_address_of(&self, address: Ipv6Addr) -> HomeAgentAddress {
         let named = self.config.agents.iter().find(|agent| agent.address == address);
-        named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
+        named.copied().unwrap_or(HomeAgentAddress { address, ipv4_address: None })
     }
 
     /// Decides whether to try, change or leave home agents. `current` is the `MobileRouter` of the present
     /// home agent. Call this function after every input, when the outputs of `current` have been taken.
     pub fn review_agents(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         self.collect_outputs();
-        if let Some(switch) = current.take_switch_order() {
-            self.follow_switch_order(now, current, switch);
+        if let Some(switch) = current.take_home_agent_switch() {
+            self.follow_home_agent_switch(now, current, switch);
         }
         self.remove_former_agents(now);
         let solicitation = self.prefix_discovery.next_solicitation(now, &mut self.rng, current);
@@ -327,22 +327,23 @@ impl Agents {
         let state = current.state();
         if matches!(state, State::Stopped | State::Home) {
             self.unanswered_since = None;
-            self.begin_first_round();
+            self.begin_first_agent_round();
             return self.handle_shutdown(now, wall);
         }
-        self.review_trial(now, wall, current);
-        let trouble = if self.has_several_agents() { self.reason_to_change(now, current) } else { None };
+        self.review_agent_trial(now, wall, current);
+        let trouble =
+            if self.has_several_agents() { self.reason_to_change_agent(now, current) } else { None };
         if trouble.is_none() {
-            self.begin_first_round();
-            if let Some(trial) = self.tried_agent.take_if(|trial| !trial.is_demanded_by_agent) {
+            self.begin_first_agent_round();
+            if let Some(trial) = self.tried_agent.take_if(|trial| !trial.is_demanded_by_current_agent) {
                 self.leave_agent(now, wall, trial.mobile_router);
             }
         }
         if self.tried_agent.is_none() {
             self.try_next_agent(now, wall, current, trouble);
         }
-        let nobody = current.config().home_agent.is_unspecified() || self.next_round_at.is_some();
-        if self.is_sent_away || (self.config.discovers_agents && self.tried_agent.is_none() && nobody) {
+        let nobody = current.config().home_agent.is_unspecified() || self.next_agent_round_at.is_some();
+        if self.must_leave_agent || (self.config.discovers_agents && self.tried_agent.is_none() && nobody) {
             self.discovery.start_discovery(now, &mut self.rng);
         }
         if let Some(packet) = self.discovery.next_request(now, current) {
@@ -356,9 +357,14 @@ impl Agents {
     /// Handles a Home Agent Switch message: the router tries the named addresses in their order (RFC 5142
     /// 6.2). If the message is not authenticated, the router uses only home agents of the config or of the
     /// discovery.
-    fn follow_switch_order(&mut self, now: Time, current: &MobileRouter, switch: SwitchOrder) {
+    fn follow_home_agent_switch(
+        &mut self,
+        now: Time,
+        current: &MobileRouter,
+        switch: HomeAgentSwitchRequest,
+    ) {
         let present = current.config().home_agent;
-        let under_way = self.tried_agent.as_ref().is_some_and(|trial| trial.is_demanded_by_agent)
+        let under_way = self.tried_agent.as_ref().is_some_and(|trial| trial.is_demanded_by_current_agent)
             || !self.agents_to_switch_to.is_empty();
         if under_way {
             return; // A repeated message changes nothing.
@@ -374,7 +380,7 @@ impl Agents {
             return self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         let known = self.known_agents();
-        let mut to: Vec<AgentAddress> =
+        let mut to: Vec<HomeAgentAddress> =
             switch.target_agents.iter().map(|address| self.known_address_of(*address)).collect();
         if to.is_empty() {
             to.clone_from(&known);
@@ -388,7 +394,7 @@ impl Agents {
         let message = if !to.is_empty() {
             format!("the home agent {present} asks this router to use the home agent {}", to[0].address)
         } else if self.config.discovers_agents {
-            self.is_sent_away = true;
+            self.must_leave_agent = true;
             self.discovery.stop_discovery();
             self.discovery.start_discovery(now, &mut self.rng);
             format!(
@@ -406,7 +412,7 @@ impl Agents {
 
     /// Returns why the present home agent does not serve this router; `None` if it does, or if there is no
     /// other home agent to try.
-    fn reason_to_change(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
+    fn reason_to_change_agent(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
         let trouble = if current.config().home_agent.is_unspecified() {
             Some("none was known")
         } else if matches!(current.state(), State::Refused(_)) || current.temporary_refusal().is_some() {
@@ -431,38 +437,38 @@ impl Agents {
         trouble: Option<&'static str>,
     ) {
         if let Some(agent) = self.agents_to_switch_to.pop_front() {
-            return self.begin_trial(now, wall, current, agent, true);
+            return self.begin_agent_trial(now, wall, current, agent, true);
         }
         if trouble.is_none() {
             return;
         }
-        if self.next_round_at.is_some_and(|at| at > now) {
+        if self.next_agent_round_at.is_some_and(|at| at > now) {
             return;
         }
         let present = current.config().home_agent;
         let known = self.known_agents();
-        if self.next_round_at.take().is_some() {
+        if self.next_agent_round_at.take().is_some() {
             self.tried_since_unanswered.clear();
         }
-        let untried = |agent: &&AgentAddress| {
+        let untried = |agent: &&HomeAgentAddress| {
             agent.address != present && !self.tried_since_unanswered.contains(&agent.address)
         };
         if let Some(agent) = known.iter().find(untried).copied() {
             self.tried_since_unanswered.push(agent.address);
-            self.begin_trial(now, wall, current, agent, false);
+            self.begin_agent_trial(now, wall, current, agent, false);
         } else if !present.is_unspecified() {
-            self.last_pause_between_rounds =
-                (self.last_pause_between_rounds * 2).clamp(PAUSE_BETWEEN_ROUNDS.0, PAUSE_BETWEEN_ROUNDS.1);
-            self.next_round_at = Some(now + self.last_pause_between_rounds);
+            self.last_pause_between_agent_rounds = (self.last_pause_between_agent_rounds * 2)
+                .clamp(PAUSE_BETWEEN_AGENT_ROUNDS.0, PAUSE_BETWEEN_AGENT_ROUNDS.1);
+            self.next_agent_round_at = Some(now + self.last_pause_between_agent_rounds);
         }
     }
 
-    fn begin_trial(
+    fn begin_agent_trial(
         &mut self,
         now: Time,
         wall: WallTime,
         current: &mut MobileRouter,
-        agent: AgentAddress,
+        agent: HomeAgentAddress,
         ordered: bool,
     ) {
         let config = MobileRouterConfig {
@@ -473,7 +479,7 @@ impl Agents {
         // If the router tries a former home agent again, it stops the de-registration from that home agent.
         self.former_agents.retain(|left| left.mobile_router.config().home_agent != agent.address);
         let mut machine = MobileRouter::new(config, &mut self.rng);
-        machine.adopt(now, wall, current);
+        machine.adopt_state_of(now, wall, current);
         if current.config().home_agent.is_unspecified() {
             self.outputs.push_back(agent_changed_event(None, agent.address, "it was found"));
             *current = machine;
@@ -482,13 +488,13 @@ impl Agents {
                 mobile_router: machine,
                 trial_started_at: now,
                 registered_at: None,
-                is_demanded_by_agent: ordered,
+                is_demanded_by_current_agent: ordered,
             });
         }
     }
 
     /// Decides whether the home agent that the router is trying becomes the present one, or has failed.
-    fn review_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+    fn review_agent_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = &mut self.tried_agent else { return };
         let machine = &trial.mobile_router;
         if machine.has_registration() {
@@ -516,7 +522,7 @@ impl Agents {
     /// Makes the tried home agent the present one, and the present one a former one.
     fn switch_to_tried_agent(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = self.tried_agent.take() else { return };
-        let reason = match (trial.is_demanded_by_agent, current.state()) {
+        let reason = match (trial.is_demanded_by_current_agent, current.state()) {
             (true, _) => "the former home agent asked for it",
             (false, State::Refused(_)) => "the former home agent refused",
             (false, _) => "the former home agent did not answer",
@@ -528,9 +534,9 @@ impl Agents {
         self.outputs.push_back(agent_changed_event(Some(from), current.config().home_agent, reason));
         self.leave_agent(now, wall, old);
         self.unanswered_since = None;
-        self.begin_first_round();
+        self.begin_first_agent_round();
         self.agents_to_switch_to.clear();
-        self.is_sent_away = false;
+        self.must_leave_agent = false;
         self.discovery.stop_discovery();
     }
 
@@ -549,10 +555,10 @@ impl Agents {
     }
 
     /// Allows the router to try all home agents again at once.
-    fn begin_first_round(&mut self) {
+    fn begin_first_agent_round(&mut self) {
         self.tried_since_unanswered.clear();
-        self.next_round_at = None;
-        self.last_pause_between_rounds = Duration::ZERO;
+        self.next_agent_round_at = None;
+        self.last_pause_between_agent_rounds = Duration::ZERO;
     }
 
     /// Removes former home agents whose grace period has ended.
@@ -574,7 +580,7 @@ impl Agents {
     /// de-registers with all former ones.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.agents_to_switch_to.clear();
-        self.is_sent_away = false;
+        self.must_leave_agent = false;
         self.discovery.stop_discovery();
         if let Some(trial) = self.tried_agent.take() {
             self.leave_agent(now, wall, trial.mobile_router);

@@ -107,7 +107,7 @@ impl PrefixDiscovery {
     ///
     /// # Errors
     /// Returns a reason if the advertisement does not answer the router's solicitation.
-    pub fn handle_advertisement(
+    pub fn handle_prefix_advertisement(
         &mut self,
         now: Time,
         router: &MobileRouter,

@@ -45,9 +45,9 @@ impl Registration {
         self.expires_at - self.lifetime
     }
 
-    /// Returns when to renew this registration. The time is earlier if the uplink `is_full`.
-    pub(crate) fn renew_at(&self, is_full: bool) -> Time {
-        RenewalRule::BeforeEnd { is_full }.renewal_time(self.sent_at(), self.lifetime)
+    /// Returns when to renew this registration. The time is earlier if the uplink `is_path_saturated`.
+    pub(crate) fn renew_at(&self, is_path_saturated: bool) -> Time {
+        RenewalRule::BeforeEnd { is_path_saturated }.renewal_time(self.sent_at(), self.lifetime)
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum RenewalRule {
     /// all of them, so the router renews over it at half of the lifetime.
     BeforeEnd {
         /// Whether the uplink carries its full capacity, so that packets wait in a queue.
-        is_full: bool,
+        is_path_saturated: bool,
     },
     /// Renew at this age of the registration or token, whatever its lifetime is.
     AtAge(Duration),
@@ -78,8 +78,8 @@ impl RenewalRule {
     pub(crate) fn renewal_time(self, sent_at: Time, lifetime: Duration) -> Time {
         let after = match self {
             RenewalRule::AtAge(age) => age,
-            RenewalRule::BeforeEnd { is_full: true } => lifetime / 2,
-            RenewalRule::BeforeEnd { is_full: false } => {
+            RenewalRule::BeforeEnd { is_path_saturated: true } => lifetime / 2,
+            RenewalRule::BeforeEnd { is_path_saturated: false } => {
                 let margin = (lifetime / 4).max(Duration::from_secs(8)).min(lifetime / 2);
                 lifetime.saturating_sub(margin)
             }
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn renewal_leaves_time_for_retransmissions() {
-        let after = |secs, is_full| {
-            let due = RenewalRule::BeforeEnd { is_full }
+        let after = |secs, is_path_saturated| {
+            let due = RenewalRule::BeforeEnd { is_path_saturated }
                 .renewal_time(Time::from_secs(5), Duration::from_secs(secs));
             due.saturating_since(Time::from_secs(5)).as_secs_f64()
         };

@@ -128,7 +128,11 @@ impl<P> Exchange<P> {
             (phase, ExchangeEvent::Answer) => (phase, self.next_transmission_at),
             (phase, ExchangeEvent::Correction) => (
                 phase,
-                if self.retransmission.record_correction() { Some(now) } else { self.next_transmission_at },
+                if self.retransmission.record_immediate_retry() {
+                    Some(now)
+                } else {
+                    self.next_transmission_at
+                },
             ),
             (_, ExchangeEvent::Refusal(until)) => (ExchangePhase::Held, Some(until)),
             (ExchangePhase::Retransmitting, ExchangeEvent::Haste) => {
@@ -171,19 +175,19 @@ impl<P> Exchange<P> {
 
     /// Handles an answer that asks for another request at once. Returns false if the peer sent more such
     /// answers than permitted.
-    pub fn handle_correction(&mut self, now: Time) -> bool {
+    pub fn retry_immediately(&mut self, now: Time) -> bool {
         self.apply_event(now, ExchangeEvent::Correction);
-        self.retransmission.may_send_correction()
+        self.retransmission.may_retry_immediately()
     }
 
     /// Returns whether the peer refused for the moment, so that not even waiting packets make the router send
     /// a request.
-    pub fn is_held(&self) -> bool {
+    pub fn is_transmission_held(&self) -> bool {
         self.phase == ExchangePhase::Held
     }
 
     /// Returns whether the router sends the update only once.
-    pub fn is_sent_once(&self) -> bool {
+    pub fn is_never_retransmitted(&self) -> bool {
         self.phase == ExchangePhase::Single
     }
 
@@ -198,7 +202,7 @@ impl<P> Exchange<P> {
     /// Returns the care-of address of the last transmission; before the first transmission, the next care-of
     /// address. `None` if the request has neither.
     pub fn care_of_address(&self) -> Option<IpAddr> {
-        self.last_sent().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
+        self.last_transmission().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
     }
 
     /// Records the router that a transmission from this care-of address is sent through.
@@ -218,12 +222,12 @@ impl<P> Exchange<P> {
     }
 
     /// Returns the last transmission; `None` before the first.
-    pub fn last_sent(&self) -> Option<&Transmission> {
+    pub fn last_transmission(&self) -> Option<&Transmission> {
         self.transmissions.last()
     }
 
     /// Returns whether the router has sent a message of this request.
-    pub fn is_sent(&self) -> bool {
+    pub fn was_transmitted(&self) -> bool {
         !self.transmissions.is_empty()
     }
 }
@@ -271,10 +275,16 @@ mod tests {
         exchange.apply_event(Time::ZERO, ExchangeEvent::Transmission { rivals: 1 });
         exchange.apply_event(Time::ZERO, ExchangeEvent::Refusal(Time::from_secs(32)));
         exchange.apply_event(SECOND, ExchangeEvent::Haste);
-        assert_eq!((exchange.is_held(), exchange.next_transmission()), (true, Some(Time::from_secs(32))));
+        assert_eq!(
+            (exchange.is_transmission_held(), exchange.next_transmission()),
+            (true, Some(Time::from_secs(32)))
+        );
         exchange.apply_event(Time::from_secs(32), ExchangeEvent::Transmission { rivals: 1 });
         exchange.apply_event(Time::from_secs(33), ExchangeEvent::Haste);
-        assert_eq!((exchange.is_held(), exchange.next_transmission()), (false, Some(Time::from_secs(33))));
+        assert_eq!(
+            (exchange.is_transmission_held(), exchange.next_transmission()),
+            (false, Some(Time::from_secs(33)))
+        );
     }
 
     #[test]
@@ -288,10 +298,14 @@ mod tests {
             ExchangeEvent::Response,
         ] {
             exchange.apply_event(SECOND, event);
-            assert_eq!((exchange.is_sent_once(), exchange.next_transmission()), (true, None), "{event:?}");
+            assert_eq!(
+                (exchange.is_never_retransmitted(), exchange.next_transmission()),
+                (true, None),
+                "{event:?}"
+            );
         }
         exchange.apply_event(SECOND, ExchangeEvent::Answer);
-        assert!(!exchange.is_sent_once());
+        assert!(!exchange.is_never_retransmitted());
     }
 
     #[test]
@@ -299,10 +313,10 @@ mod tests {
         let mut exchange = exchange();
         exchange.schedule_transmission(Time::from_secs(9));
         for second in 1..4 {
-            assert!(exchange.handle_correction(Time::from_secs(second)));
+            assert!(exchange.retry_immediately(Time::from_secs(second)));
             assert_eq!(exchange.next_transmission(), Some(Time::from_secs(second)));
         }
-        assert!(!exchange.handle_correction(Time::from_secs(4)));
+        assert!(!exchange.retry_immediately(Time::from_secs(4)));
         assert_eq!(exchange.next_transmission(), Some(Time::from_secs(3)));
     }
 }

@@ -3,18 +3,18 @@
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
 //! identifier. Each is a [`BindingUpdateListEntry`], and the optional identifier is its key. An [`Exchange`]
 //! sends the requests of an entry. One Binding Update may contain several entries with identifiers
-//! ([`BindingUpdateContent`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes
-//! have no entry here, but an [`Exchange`] sends their requests too.
+//! ([`BindingUpdateContent`]). All entries share one sequence of numbers ([`SequenceAndTimestampState`]).
+//! Direct routes have no entry here, but an [`Exchange`] sends their requests too.
 
 mod acknowledged_registration;
-mod entry;
+mod binding_entry;
 mod exchange;
-mod identified;
-mod links;
-mod numbers;
-mod outstanding;
+mod identified_bindings;
+mod outstanding_update;
 mod refusal_remedy;
 mod retransmission;
+mod sequence_and_timestamp;
+mod uplink_states;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -24,17 +24,17 @@ use carnet_base::Time;
 
 pub use acknowledged_registration::Registration;
 pub(crate) use acknowledged_registration::{RenewalRule, to_authenticated_form};
-pub use entry::BindingUpdateListEntry;
-pub(crate) use entry::{BindingUpdateContent, MultipleCareOfSupport, UpdatedBinding};
+pub use binding_entry::BindingUpdateListEntry;
+pub(crate) use binding_entry::{BindingUpdateContent, MultipleCareOfSupport, UpdatedBinding};
 pub(crate) use exchange::{Exchange, ExchangeEvent, RequestPurpose, Transmission};
-pub(crate) use identified::{DueUpdate, PAUSE_BETWEEN_UPLINKS, TIMEOUT_OF_FULL_PATH};
-pub(crate) use links::Links;
-pub(crate) use numbers::{TimestampVerdict, UpdateNumbers};
-pub(crate) use outstanding::OutstandingUpdate;
+pub(crate) use identified_bindings::{DueUpdate, PAUSE_BETWEEN_UPLINKS, SATURATED_PATH_TIMEOUT};
+pub(crate) use outstanding_update::OutstandingUpdate;
 pub(crate) use refusal_remedy::{RefusalReaction, refusal_reaction};
 pub(crate) use retransmission::{
     CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,
 };
+pub(crate) use sequence_and_timestamp::{SequenceAndTimestampState, TimestampVerdict};
+pub(crate) use uplink_states::UplinkStates;
 
 use crate::OLD_PATH_GRACE;
 
@@ -45,12 +45,12 @@ pub(crate) type Bid = u16;
 #[derive(Debug)]
 pub(crate) struct BindingUpdateList {
     /// The entry without identifier.
-    pub(crate) plain_entry: BindingUpdateListEntry,
+    pub(crate) entry_without_identifier: BindingUpdateListEntry,
     /// Last Binding Update without an answer; `None` if no answer is outstanding. The router sends no other
     /// Binding Update that could arrive before this one.
     pub(crate) outstanding_update: Option<OutstandingUpdate>,
     /// Whether the request of the entry without identifier waits for the answer to `outstanding_update`.
-    pub(crate) is_plain_request_waiting: bool,
+    pub(crate) is_request_without_identifier_waiting: bool,
     /// Entries with identifiers, in the order of the uplinks.
     pub(crate) identified_entries: Vec<BindingUpdateListEntry>,
     /// Whether a binding with identifier was on a working uplink at the last check.
@@ -63,18 +63,19 @@ pub(crate) struct BindingUpdateList {
     pub(crate) back_off_time: Option<Duration>,
     /// Former care-of addresses, with the time until which the router accepts packets to them.
     pub(crate) former_care_of_addresses: Vec<(IpAddr, Time)>,
-    /// End of the first grace period that began since the last call of [`Self::take_next_former_expiry`].
+    /// End of the first grace period that began since the last call of
+    /// [`Self::take_next_former_address_expiry`].
     /// `None` if none has begun.
-    next_former_expiry: Option<Time>,
+    next_former_address_expiry: Option<Time>,
 }
 
 impl BindingUpdateList {
     /// Creates a list without registrations. `identifiers` are the uplinks that have a Binding Identifier.
     pub(crate) fn new(identifiers: impl Iterator<Item = (usize, Bid)>) -> BindingUpdateList {
         BindingUpdateList {
-            plain_entry: BindingUpdateListEntry::new(0, None),
+            entry_without_identifier: BindingUpdateListEntry::new(0, None),
             outstanding_update: None,
-            is_plain_request_waiting: false,
+            is_request_without_identifier_waiting: false,
             identified_entries: identifiers
                 .map(|(uplink, bid)| BindingUpdateListEntry::new(uplink, Some(bid)))
                 .collect(),
@@ -83,14 +84,14 @@ impl BindingUpdateList {
             multiple_care_of_support: MultipleCareOfSupport::default(),
             back_off_time: None,
             former_care_of_addresses: Vec::new(),
-            next_former_expiry: None,
+            next_former_address_expiry: None,
         }
     }
 
     /// Returns the entry with this identifier; for `None` the entry without identifier. Returns `None` if no
     /// entry has the identifier.
     pub(crate) fn entry_mut(&mut self, bid: Option<Bid>) -> Option<&mut BindingUpdateListEntry> {
-        std::iter::once(&mut self.plain_entry)
+        std::iter::once(&mut self.entry_without_identifier)
             .chain(&mut self.identified_entries)
             .find(|entry| entry.bid == bid)
     }
@@ -104,7 +105,7 @@ impl BindingUpdateList {
         position: &dyn Fn(usize) -> Option<usize>,
     ) {
         self.multiple_care_of_support = MultipleCareOfSupport {
-            agent_has_exact_bindings: old.multiple_care_of_support.agent_has_exact_bindings,
+            are_agent_bindings_exact: old.multiple_care_of_support.are_agent_bindings_exact,
             ..MultipleCareOfSupport::default()
         };
         for entry in &mut self.identified_entries {
@@ -116,7 +117,7 @@ impl BindingUpdateList {
                 entry.bid_priority = former.bid_priority;
                 // The new config may have other prefixes, another lifetime or another key, so the router
                 // registers again.
-                entry.is_due_again = true;
+                entry.is_request_due_again = true;
             }
         }
         // Send the O flag again if the home agent has a binding that the new config lacks, so that it removes
@@ -124,25 +125,30 @@ impl BindingUpdateList {
         let kept = |other: &BindingUpdateListEntry| {
             self.identified_entries.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };
-        if !old.identified_entries.iter().filter(|binding| binding.may_exist_at_agent()).all(kept) {
-            self.multiple_care_of_support.agent_has_exact_bindings = false;
+        if !old.identified_entries.iter().filter(|binding| binding.may_agent_have_binding()).all(kept) {
+            self.multiple_care_of_support.are_agent_bindings_exact = false;
         }
         // The new config may not have the uplink of this registration; then the registration belongs to the
         // first uplink.
         let uplink = |registration: Registration| position(registration.uplink).unwrap_or(0);
-        let registration = old.plain_entry.registration.filter(|registration| registration.expires_at > now);
-        self.plain_entry.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
+        let registration =
+            old.entry_without_identifier.registration.filter(|registration| registration.expires_at > now);
+        self.entry_without_identifier.registration =
+            registration.map(|it| Registration { uplink: uplink(it), ..it });
     }
 
     /// Sets the outstanding request of the entry without identifier, and its uplink.
-    pub(crate) fn begin_plain_request(&mut self, uplink: usize, exchange: Exchange) {
-        self.plain_entry.uplink = uplink;
-        self.plain_entry.registration_exchange = Some(exchange);
+    pub(crate) fn begin_request_without_identifier(&mut self, uplink: usize, exchange: Exchange) {
+        self.entry_without_identifier.uplink = uplink;
+        self.entry_without_identifier.registration_exchange = Some(exchange);
     }
 
     /// Returns the outstanding request of the entry without identifier, if it has this purpose.
-    pub(crate) fn plain_request(&self, purpose: RequestPurpose) -> Option<&Exchange> {
-        self.plain_entry.registration_exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
+    pub(crate) fn request_without_identifier(&self, purpose: RequestPurpose) -> Option<&Exchange> {
+        self.entry_without_identifier
+            .registration_exchange
+            .as_ref()
+            .filter(|exchange| exchange.purpose == purpose)
     }
 
     /// Returns whether this IPv6 care-of address is tried while an IPv4 address carries the uplink's traffic.
@@ -167,12 +173,12 @@ impl BindingUpdateList {
     pub(crate) fn accept_former_address(&mut self, now: Time, care_of_address: IpAddr) {
         self.former_care_of_addresses.retain(|(address, until)| *address != care_of_address && *until > now);
         self.former_care_of_addresses.push((care_of_address, now + OLD_PATH_GRACE));
-        self.next_former_expiry = self.former_care_of_addresses.first().map(|(_, first)| *first);
+        self.next_former_address_expiry = self.former_care_of_addresses.first().map(|(_, first)| *first);
     }
 
     /// Returns the end of the first grace period that began since the last call; `None` if none began.
-    pub(crate) fn take_next_former_expiry(&mut self) -> Option<Time> {
-        self.next_former_expiry.take()
+    pub(crate) fn take_next_former_address_expiry(&mut self) -> Option<Time> {
+        self.next_former_address_expiry.take()
     }
 
     /// Removes the former care-of addresses whose grace period is over. Returns the end of the next grace
@@ -194,7 +200,7 @@ impl BindingUpdateList {
             }
         }
         self.outstanding_updates.clear();
-        self.multiple_care_of_support.agent_has_exact_bindings = false;
+        self.multiple_care_of_support.are_agent_bindings_exact = false;
     }
 
     /// Registers a care-of address for an entry. Returns the new registration and the former one. If the
@@ -211,21 +217,26 @@ impl BindingUpdateList {
 
     /// Returns whether any entry is registered.
     pub(crate) fn has_registration(&self) -> bool {
-        self.plain_entry.registration.is_some()
+        self.entry_without_identifier.registration.is_some()
             || self.identified_entries.iter().any(|entry| entry.registration.is_some())
     }
 
     /// Records that a Binding Update was sent.
-    pub(crate) fn record_sent_update(&mut self, links: &dyn Links, now: Time, update: &BindingUpdateContent) {
+    pub(crate) fn record_sent_update(
+        &mut self,
+        links: &dyn UplinkStates,
+        now: Time,
+        update: &BindingUpdateContent,
+    ) {
         if !update.is_without_identifiers {
             return self.record_sent_bindings(links, now, update);
         }
-        if let Some(exchange) = &mut self.plain_entry.registration_exchange {
+        if let Some(exchange) = &mut self.entry_without_identifier.registration_exchange {
             exchange.record_transmission(update.transmission_for(update.sent_from.1));
             let rivals = exchange.care_of_addresses.len();
             exchange.apply_event(now, ExchangeEvent::Transmission { rivals });
-            if links.is_path_full(update.sent_from.0) {
-                exchange.retransmission.limit_timeout(TIMEOUT_OF_FULL_PATH);
+            if links.is_path_saturated(update.sent_from.0) {
+                exchange.retransmission.limit_timeout(SATURATED_PATH_TIMEOUT);
             }
         }
     }
@@ -235,9 +246,9 @@ impl BindingUpdateList {
     pub(crate) fn take_answered_update(&self, sequence: u16) -> Option<BindingUpdateContent> {
         let identified = self.outstanding_updates.iter().find(|update| update.sequence == sequence).cloned();
         identified.or_else(|| {
-            let exchange = self.plain_entry.registration_exchange.as_ref()?;
+            let exchange = self.entry_without_identifier.registration_exchange.as_ref()?;
             Some(BindingUpdateContent::without_identifiers(
-                self.plain_entry.uplink,
+                self.entry_without_identifier.uplink,
                 exchange.purpose,
                 exchange.find_transmission(sequence)?,
             ))
@@ -245,12 +256,12 @@ impl BindingUpdateList {
     }
 
     /// Records that the home agent has answered a Binding Update, with any status.
-    pub(crate) fn record_response(&mut self, now: Time, update: &BindingUpdateContent) {
+    pub(crate) fn record_response_to_update(&mut self, now: Time, update: &BindingUpdateContent) {
         if !update.is_without_identifiers {
             let answered =
                 self.outstanding_updates.iter().position(|other| other.sequence == update.sequence);
             answered.and_then(|position| self.outstanding_updates.remove(position));
-        } else if let Some(exchange) = &mut self.plain_entry.registration_exchange {
+        } else if let Some(exchange) = &mut self.entry_without_identifier.registration_exchange {
             exchange.apply_event(now, ExchangeEvent::Response);
         }
     }
@@ -261,20 +272,20 @@ impl BindingUpdateList {
         if !update.is_without_identifiers {
             return self.retry_corrected_bindings(now, update);
         }
-        self.plain_entry
+        self.entry_without_identifier
             .registration_exchange
             .as_mut()
-            .is_some_and(|exchange| exchange.handle_correction(now))
+            .is_some_and(|exchange| exchange.retry_immediately(now))
     }
 
     /// Gives up the request of the entry without identifier. The home agent's binding may then differ from
     /// the registration.
-    pub(crate) fn abandon_plain_request(&mut self) {
-        let Some(exchange) = self.plain_entry.registration_exchange.take() else { return };
-        let registered = self.plain_entry.care_of_address();
+    pub(crate) fn abandon_request_without_identifier(&mut self) {
+        let Some(exchange) = self.entry_without_identifier.registration_exchange.take() else { return };
+        let registered = self.entry_without_identifier.care_of_address();
         let differs = |sent: &Transmission| registered.is_some_and(|address| sent.care_of_address != address);
         let changes =
             exchange.purpose == RequestPurpose::Deregister || exchange.transmissions.iter().any(differs);
-        self.plain_entry.is_due_again |= exchange.is_sent() && changes;
+        self.entry_without_identifier.is_request_due_again |= exchange.was_transmitted() && changes;
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
 /// Time between the transmissions from two care-of addresses in one round (RFC 8305 5).
 pub(crate) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of answers that make the router send again at once.
-const MAX_CORRECTIONS: u32 = 3;
+const MAX_IMMEDIATE_RETRIES: u32 = 3;
 /// Number of last transmissions of a request whose acknowledgements the router accepts.
 const MAX_RECORDED_TRANSMISSIONS: usize = 8;
 
@@ -40,7 +40,7 @@ pub(crate) struct Retransmission {
     /// Number of rounds since the last answer.
     unanswered_rounds: u32,
     /// Number of answers that made the router send again at once.
-    correction_count: u32,
+    immediate_retry_count: u32,
 }
 
 impl Retransmission {
@@ -61,7 +61,7 @@ impl Retransmission {
             answer_timeout: timeout,
             max_answer_timeout: longest,
             unanswered_rounds: 0,
-            correction_count: 0,
+            immediate_retry_count: 0,
         }
     }
 
@@ -90,15 +90,15 @@ impl Retransmission {
 
     /// Handles an answer that makes the router send again at once. Returns false if there were too many of
     /// them.
-    pub(crate) fn record_correction(&mut self) -> bool {
-        self.correction_count += 1;
-        self.may_send_correction()
+    pub(crate) fn record_immediate_retry(&mut self) -> bool {
+        self.immediate_retry_count += 1;
+        self.may_retry_immediately()
     }
 
-    /// Returns whether the home agent sent at most [`MAX_CORRECTIONS`] answers that asked for another request
-    /// at once.
-    pub(crate) fn may_send_correction(&self) -> bool {
-        self.correction_count <= MAX_CORRECTIONS
+    /// Returns whether the home agent sent at most [`MAX_IMMEDIATE_RETRIES`] answers that asked for another
+    /// request at once.
+    pub(crate) fn may_retry_immediately(&self) -> bool {
+        self.immediate_retry_count <= MAX_IMMEDIATE_RETRIES
     }
 
     /// Restarts the count of rounds, and lets the next round begin with the first care-of address.
@@ -190,6 +190,6 @@ mod tests {
     #[test]
     fn fourth_corrected_request_is_refused() {
         let mut request = Retransmission::to_home_agent(false);
-        assert_eq!([(); 4].map(|()| request.record_correction()), [true, true, true, false]);
+        assert_eq!([(); 4].map(|()| request.record_immediate_retry()), [true, true, true, false]);
     }
 }

@@ -11,7 +11,7 @@ use ipnet::Ipv6Net;
 
 use super::peer::{Binding, Peer};
 use super::session_keys::DirectEnds;
-use super::tokens::{Asker, BindingManagementKey, TokenSecret, sign_message, verify_message};
+use super::tokens::{BindingManagementKey, TestRequester, TokenSecret, sign_message, verify_message};
 use super::{ASSIGNED_PREFIX_LENGTH, DirectDrop, DirectRouteState, MAX_RR_BINDING_LIFETIME, Output};
 use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
 
@@ -36,7 +36,7 @@ impl DirectRouteState {
 
     /// Counts `packets` answers. A router with a binding here (`bound`) has its own limit. All other sources,
     /// which may use any name, share one limit.
-    fn allow_answers(
+    fn allow_test_answers(
         &mut self,
         now: Time,
         bound: Option<Ipv6Addr>,
@@ -48,7 +48,7 @@ impl DirectRouteState {
         if !share.try_take_tokens(now, packets as u32) {
             return Err(DirectDrop::RateLimited);
         }
-        self.counters.tests_answered += packets as u64;
+        self.counters.answered_tests += packets as u64;
         Ok(())
     }
 
@@ -98,8 +98,8 @@ impl DirectRouteState {
     ) -> Result<(), DirectDrop> {
         let is_ours = destination == self.config.home_address
             || self.config.prefixes.iter().any(|prefix| prefix.contains(&destination));
-        let can_answer = self.has_tunnel && self.has_needed_key();
-        let Some(care_of_address) = self.disclosed_care_of_address(source).filter(|_| can_answer) else {
+        let can_answer = self.has_tunnel && self.has_required_own_key();
+        let Some(care_of_address) = self.care_of_address_to_disclose(source).filter(|_| can_answer) else {
             return Err(DirectDrop::NotForUs);
         };
         if !is_ours {
@@ -109,9 +109,9 @@ impl DirectRouteState {
             return Err(DirectDrop::HomeAddress);
         }
         self.check_prefixes(source, &message.prefixes)?;
-        let public_key = self.key_of_beginning(message)?;
+        let public_key = self.key_of_new_session(message)?;
         let bound = self.is_authenticated_by_key(message).then_some(source);
-        self.allow_answers(now, bound, 1 + message.prefixes.len())?;
+        self.allow_test_answers(now, bound, 1 + message.prefixes.len())?;
         let hint = message.care_of_address;
         if let Some(peer) = bound.and_then(|bound| self.peers.get_mut(&bound))
             && (peer.remote_care_of_address.is_none()
@@ -124,7 +124,7 @@ impl DirectRouteState {
             peer.remote_care_of_address = Some(hint);
         }
         public_key.into_iter().for_each(|key| self.accept_sessions_of(now, key));
-        let asker = Asker { home_address: source, public_key: public_key.as_ref() };
+        let asker = TestRequester { home_address: source, public_key: public_key.as_ref() };
         let nonce = self.token_secret.current_nonce(now);
         let answer = DirectRoute {
             cookie: message.cookie,
@@ -158,7 +158,7 @@ impl DirectRouteState {
     /// Returns the care-of address of this router that its messages to another router contain. It is the
     /// registered address if its path works, otherwise the address that this router tries next. Returns
     /// `None` without a care-of address.
-    fn disclosed_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
+    fn care_of_address_to_disclose(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
         };
@@ -182,7 +182,7 @@ impl DirectRouteState {
     ) -> Result<(), DirectDrop> {
         self.check_care_of_address(ends.remote, message)?;
         let bound = self.is_authenticated_by_key(message).then_some(message.home_address);
-        self.allow_answers(now, bound, 1)?;
+        self.allow_test_answers(now, bound, 1)?;
         let nonce = self.token_secret.current_nonce(now);
         let test = DirectRoute {
             cookie: message.cookie,
@@ -206,14 +206,14 @@ impl DirectRouteState {
         is_good.then_some(()).ok_or(DirectDrop::CareOfAddress)
     }
 
-    pub(super) fn take_binding_update(
+    pub(super) fn handle_binding_update(
         &mut self,
         now: Time,
         ends: DirectEnds,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         self.check_care_of_address(ends.remote, message)?;
-        let public_key = self.key_of_beginning(message)?;
+        let public_key = self.key_of_new_session(message)?;
         // The session proves that the sender has the key, and the authenticator that the key belongs to the
         // prefixes.
         if public_key.and_then(|key| self.session_keys.session_of(key)) != ends.session {
@@ -243,7 +243,7 @@ impl DirectRouteState {
                 peer.next_check_at = now;
             }
             self.outputs.push_back(Output::Routes);
-            self.acknowledge(ends, message, 0, Duration::ZERO, Some(&key));
+            self.send_acknowledgement(ends, message, 0, Duration::ZERO, Some(&key));
             self.check_peer(now, home_address);
             return Ok(());
         }
@@ -261,8 +261,8 @@ impl DirectRouteState {
                 };
                 // RFC 6275 9.5.1: there is no key yet, so the answer has no authenticator, and the limit
                 // for unauthenticated sources applies.
-                self.allow_answers(now, None, 1)?;
-                self.acknowledge(ends, message, status, Duration::ZERO, None);
+                self.allow_test_answers(now, None, 1)?;
+                self.send_acknowledgement(ends, message, status, Duration::ZERO, None);
                 return Err(DirectDrop::Nonce);
             }
         };
@@ -273,11 +273,11 @@ impl DirectRouteState {
         })?;
         if let Some((last, _)) = old {
             let refused = DirectRoute { sequence: last, ..message.clone() };
-            self.acknowledge(ends, &refused, SEQUENCE_OUT_OF_WINDOW, Duration::ZERO, Some(&key));
+            self.send_acknowledgement(ends, &refused, SEQUENCE_OUT_OF_WINDOW, Duration::ZERO, Some(&key));
             return Err(DirectDrop::Sequence);
         }
         if let Err(reason) = self.check_prefixes(home_address, &message.prefixes) {
-            self.acknowledge(ends, message, STATUS_UNSPECIFIED, Duration::ZERO, Some(&key));
+            self.send_acknowledgement(ends, message, STATUS_UNSPECIFIED, Duration::ZERO, Some(&key));
             return Err(reason);
         }
         // `first` succeeds, because an update with an empty list was refused before.
@@ -285,7 +285,7 @@ impl DirectRouteState {
         if !self.peers.contains_key(&home_address)
             && let Err(reason) = self.make_room_for_peer(now, network, true)
         {
-            self.acknowledge(ends, message, INSUFFICIENT_RESOURCES, Duration::ZERO, Some(&key));
+            self.send_acknowledgement(ends, message, INSUFFICIENT_RESOURCES, Duration::ZERO, Some(&key));
             return Err(reason);
         }
         let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
@@ -314,7 +314,7 @@ impl DirectRouteState {
         });
         peer.last_sequence = Some((message.sequence, now + lifetime + REPLAYABLE_TIME));
         (peer.remote_care_of_address, peer.are_requests_unanswered) = (Some(ends.remote), false);
-        (peer.remote_key, peer.lacks_key) = (public_key, false);
+        (peer.remote_key, peer.lacks_session_key) = (public_key, false);
         if moved || peer.heartbeats.has_failed() {
             peer.heartbeats.assume_working();
             // Earlier failures concerned another path, so they no longer delay tests.
@@ -322,19 +322,19 @@ impl DirectRouteState {
         }
         for (other, peer) in &mut self.peers {
             if *other != home_address {
-                peer.remove_claims(&message.prefixes);
+                peer.remove_proven_claims(&message.prefixes);
             }
         }
         self.counters.accepted_peer_updates += 1;
         // Change the data path before the answer leaves, because the other router may send packets as soon as
         // it has the answer.
         self.outputs.push_back(Output::Routes);
-        self.acknowledge(ends, message, 0, lifetime, Some(&key));
+        self.send_acknowledgement(ends, message, 0, lifetime, Some(&key));
         self.check_peer(now, home_address);
         Ok(())
     }
 
-    fn acknowledge(
+    fn send_acknowledgement(
         &mut self,
         ends: DirectEnds,
         update: &DirectRoute,

@@ -21,13 +21,13 @@ use super::tokens::{sign_message, verify_message};
 use super::{DirectDrop, DirectRouteState};
 use crate::path_liveness::{AnswerSchedule, PathLiveness};
 
-/// Interval of heartbeats while packets use the path, see [`IN_USE_TIME`]. [`IDLE_INTERVAL`] is the interval
-/// for other paths.
-const BUSY_INTERVAL: Duration = Duration::from_millis(250);
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of heartbeats while packets use the path, see [`ROUTE_IN_USE_TIME`]. [`IDLE_HEARTBEAT_INTERVAL`]
+/// is the interval for other paths.
+const BUSY_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
+const IDLE_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which a path counts as used after a packet. It is longer than the interval at which a fast path
 /// reports use.
-pub(super) const IN_USE_TIME: Duration = Duration::from_secs(15);
+pub(super) const ROUTE_IN_USE_TIME: Duration = Duration::from_secs(15);
 /// Pause between the additional heartbeats that this router sends after one heartbeat got no answer.
 const QUICK_HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
 /// Number of heartbeats in a row without an answer after which the path has failed.
@@ -49,8 +49,9 @@ fn answer_timeout(beats: &PathLiveness<u64>) -> Duration {
 /// Returns the interval and the timeouts of the heartbeats to a router.
 fn heartbeat_schedule(now: Time, peer: &Peer) -> AnswerSchedule {
     let beats = &peer.heartbeats;
-    let in_use = peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IN_USE_TIME);
-    let interval = if in_use && !beats.has_failed() { BUSY_INTERVAL } else { IDLE_INTERVAL };
+    let in_use = peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= ROUTE_IN_USE_TIME);
+    let interval =
+        if in_use && !beats.has_failed() { BUSY_HEARTBEAT_INTERVAL } else { IDLE_HEARTBEAT_INTERVAL };
     AnswerSchedule {
         interval,
         answer_timeout: answer_timeout(beats),
@@ -84,7 +85,7 @@ impl DirectRouteState {
         }
         let cookie = self.rng.random_u64();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        if peer.heartbeats.has_failed() && peer.heartbeats.remove_outstanding() {
+        if peer.heartbeats.has_failed() && peer.heartbeats.remove_outstanding_heartbeats() {
             peer.heartbeats.restart_answer_count();
         }
         peer.heartbeats.record_sent_heartbeat(now, cookie);
@@ -103,7 +104,7 @@ impl DirectRouteState {
     /// for the other router's care-of address.
     pub(super) fn handle_path_failure(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        peer.heartbeats.clear_counts();
+        peer.heartbeats.clear_loss_counts();
         peer.heartbeats.mark_failed();
         peer.heartbeats.record_sending_time(now);
         // Ask again for the other router's care-of address, because it may have a new one.
@@ -151,7 +152,7 @@ impl DirectRouteState {
         Ok(())
     }
 
-    pub(super) fn take_heartbeat_response(
+    pub(super) fn handle_heartbeat_response(
         &mut self,
         now: Time,
         ends: DirectEnds,
@@ -178,7 +179,7 @@ impl DirectRouteState {
         } else {
             beats.handle_answer(now, message.cookie);
         }
-        peer.heartbeats.remove_outstanding();
+        peer.heartbeats.remove_outstanding_heartbeats();
         self.check_peer(now, home_address);
         Ok(())
     }

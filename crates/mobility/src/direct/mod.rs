@@ -51,11 +51,11 @@
 //! that learns a care-of address is one that answers from an address in the networks. No proof is possible
 //! before one of the routers has disclosed its address.
 //!
-//! **Limits.** [`MAX_PEERS`] routers, [`MAX_CANDIDATES`] networks that this router asks, and one new request
-//! per second after a burst of four. If a table is full, a network with the most entries loses one
-//! (`places`). A binding that packets use is never removed for an unproven router. Rate limits bound the
-//! answers and the verification of wrong authenticators: one for each bound router, by its key, and one for
-//! all other sources.
+//! **Limits.** [`MAX_PEERS`] routers, [`MAX_CANDIDATE_NETWORKS`] networks that this router asks, and one new
+//! request per second after a burst of four. If a table is full, a network with the most entries loses one
+//! (`peer_replacement`). A binding that packets use is never removed for an unproven router. Rate limits
+//! bound the answers and the verification of wrong authenticators: one for each bound router, by its key, and
+//! one for all other sources.
 //!
 //! **What an attacker can do.** An attacker that reads two paths can take over a route while a binding lasts.
 //! One is the path between home agents and router, where tunnels are not encrypted. The second is a path of
@@ -74,8 +74,8 @@ mod correspondent;
 mod drop_reason;
 mod liveness;
 mod peer;
-mod places;
-mod registering;
+mod peer_registration;
+mod peer_replacement;
 mod session_keys;
 mod sessions;
 mod tokens;
@@ -98,7 +98,7 @@ use tokens::TokenSecret;
 /// Maximum number of routers with a direct route or an outstanding request for one.
 pub const MAX_PEERS: usize = 32;
 /// Maximum number of networks that this router asks for their routers.
-pub const MAX_CANDIDATES: usize = 128;
+pub const MAX_CANDIDATE_NETWORKS: usize = 128;
 /// Lifetime of a binding: `MAX_RR_BINDING_LIFETIME` (RFC 6275 12).
 pub const MAX_RR_BINDING_LIFETIME: Duration = Duration::from_secs(420);
 /// Length of accepted prefixes. A home agent assigns a prefix of this length to one router, so one test
@@ -109,9 +109,9 @@ pub const ASSIGNED_PREFIX_LENGTH: u8 = 64;
 /// Maximum number of this router's care-of addresses that direct routes use.
 const MAX_CARE_OF_ADDRESSES: usize = 4;
 /// Time without a packet after which a route is not renewed.
-const IDLE_TIME: Duration = Duration::from_secs(120);
+const UNUSED_ROUTE_LIFETIME: Duration = Duration::from_secs(120);
 /// Time after a packet in which this module ignores further packets to the same network.
-const USE_REPORT_INTERVAL: Duration = Duration::from_millis(100);
+const REPEATED_PACKET_IGNORE_TIME: Duration = Duration::from_millis(100);
 
 /// Config of direct routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,7 +210,7 @@ pub struct Counters {
     /// Home Test Inits sent.
     pub tests: u64,
     /// Home Tests, Prefix Tests and Care-of Tests sent.
-    pub tests_answered: u64,
+    pub answered_tests: u64,
     /// Binding Updates of this router that other routers accepted.
     pub accepted_own_updates: u64,
     /// Binding Updates of other routers that this router accepted.
@@ -260,7 +260,7 @@ pub struct DirectRouteState {
     rng: Rng,
 }
 
-fn network_half(address: Ipv6Addr) -> u64 {
+fn upper_64_bits(address: Ipv6Addr) -> u64 {
     (u128::from(address) >> 64) as u64
 }
 
@@ -306,7 +306,7 @@ impl DirectRouteState {
         let candidates =
             self.candidate_networks.values().filter_map(|candidate| self.next_network_request_at(candidate));
         let peers = self.peers.values().map(|peer| peer.next_check_at);
-        peers.chain(candidates).chain(self.session_keys.next_expiry()).min()
+        peers.chain(candidates).chain(self.session_keys.next_key_expiry()).min()
     }
 
     /// Returns all direct tunnels, in a stable order.
@@ -391,11 +391,10 @@ impl DirectRouteState {
     /// Handles a packet from the mobile network to `destination`, over any path. The call is cheap, so the
     /// caller may make it for every packet.
     pub fn handle_used_destination(&mut self, now: Time, destination: Ipv6Addr) {
-        let network = network_half(destination);
-        if self
-            .last_handled_packet
-            .is_some_and(|(latest, at)| latest == network && now.saturating_since(at) < USE_REPORT_INTERVAL)
-        {
+        let network = upper_64_bits(destination);
+        if self.last_handled_packet.is_some_and(|(latest, at)| {
+            latest == network && now.saturating_since(at) < REPEATED_PACKET_IGNORE_TIME
+        }) {
             return;
         }
         self.last_handled_packet = Some((network, now));
@@ -405,10 +404,10 @@ impl DirectRouteState {
         if !inside(&self.config.mobile_networks) || inside(&self.config.prefixes) || between_routers {
             return;
         }
-        let known = self.peers.values_mut().find(|peer| peer.has_destination(now, destination));
+        let known = self.peers.values_mut().find(|peer| peer.has_network_containing(now, destination));
         if let Some(peer) = known {
             let slept =
-                peer.last_used_at.is_none_or(|used| now.saturating_since(used) > liveness::IN_USE_TIME);
+                peer.last_used_at.is_none_or(|used| now.saturating_since(used) > liveness::ROUTE_IN_USE_TIME);
             peer.last_used_at = Some(now);
             if slept {
                 peer.next_check_at = now;
@@ -419,7 +418,7 @@ impl DirectRouteState {
             candidate.last_used_at = now;
             return;
         }
-        if !self.make_room_for_candidate(now, network) {
+        if !self.make_room_for_candidate_network(now, network) {
             return;
         }
         let candidate = CandidateNetwork {
@@ -477,7 +476,7 @@ impl DirectRouteState {
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
-    pub fn handle_clear_message(
+    pub fn handle_unencrypted_message(
         &mut self,
         now: Time,
         source: Ipv6Addr,
@@ -510,23 +509,23 @@ impl DirectRouteState {
         let result = match message.kind {
             DirectRouteKind::CareOfTestInit => self.answer_care_of_test_init(now, ends, message),
             DirectRouteKind::CareOfTest => self.handle_care_of_test(now, ends, message),
-            DirectRouteKind::BindingUpdate => self.take_binding_update(now, ends, message),
+            DirectRouteKind::BindingUpdate => self.handle_binding_update(now, ends, message),
             DirectRouteKind::BindingAcknowledgement => self.handle_acknowledgement(now, ends, message),
             DirectRouteKind::Heartbeat => self.answer_heartbeat(now, ends, message),
-            DirectRouteKind::HeartbeatResponse => self.take_heartbeat_response(now, ends, message),
+            DirectRouteKind::HeartbeatResponse => self.handle_heartbeat_response(now, ends, message),
             _ => Err(DirectDrop::NotForUs),
         };
         self.count_result(result)
     }
 
     /// Counts a message that does not parse.
-    pub fn handle_malformed(&mut self) {
+    pub fn handle_malformed_message(&mut self) {
         let _counted = self.count_result(Err(DirectDrop::Malformed));
     }
 
     /// Handles an ICMPv6 error about a packet of the tunnel between these ends. The caller has checked that
     /// the error quotes a packet of this router.
-    pub fn handle_unreachable(&mut self, now: Time, local: Ipv6Addr, remote: Ipv6Addr) {
+    pub fn handle_unreachable_peer(&mut self, now: Time, local: Ipv6Addr, remote: Ipv6Addr) {
         let concerned = self
             .peers
             .iter()
@@ -592,7 +591,8 @@ impl DirectRouteState {
         }
         peer.last_sequence.take_if(|(_, until)| *until <= now);
         peer.registration.take_if(|registration| registration.expires_at <= now);
-        let is_used = peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME);
+        let is_used =
+            peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= UNUSED_ROUTE_LIFETIME);
         let is_empty = peer.binding.is_none() && peer.registration.is_none() && peer.last_sequence.is_none();
         if changed {
             self.outputs.push_back(Output::Routes);
@@ -614,7 +614,7 @@ impl DirectRouteState {
             (Some(_), ..) if peer.heartbeats.has_failed() => (false, "no answer"),
             (Some(_), ..) => (true, "both are bound"),
             (None, _, Some(_)) if peer.binding.is_some() => (false, "the care-of address is gone"),
-            _ if peer.lacks_key => (false, "it has no key for an encrypted route"),
+            _ if peer.lacks_session_key => (false, "it has no key for an encrypted route"),
             (None, Some(_), _) => (false, "it has not accepted this router's registration"),
             (None, ..) => (false, "it is not registered with this router"),
         };
@@ -658,12 +658,15 @@ impl DirectRouteState {
         });
         let heard = peer.last_sequence.map(|(_, until)| until);
         let registration = peer.registration.as_ref().map(|registration| registration.expires_at);
-        let idle =
-            peer.last_used_at.map(|used| used + IDLE_TIME + Duration::from_millis(1)).filter(|at| *at > now);
+        let idle = peer
+            .last_used_at
+            .map(|used| used + UNUSED_ROUTE_LIFETIME + Duration::from_millis(1))
+            .filter(|at| *at > now);
         let all = binding.chain(heard).chain(registration).chain(idle);
         let all = all.chain(self.next_registration_at(now, peer)).chain(self.next_heartbeat_at(now, peer));
-        // A router without any state is checked once more after `IDLE_TIME`; that check removes it.
-        all.min().unwrap_or(now + IDLE_TIME).max(now + Duration::from_millis(1))
+        // A router without any state is checked once more after `UNUSED_ROUTE_LIFETIME`; that check removes
+        // it.
+        all.min().unwrap_or(now + UNUSED_ROUTE_LIFETIME).max(now + Duration::from_millis(1))
     }
 
     /// Sends a message from a care-of address directly: through a session, if this router needs one.

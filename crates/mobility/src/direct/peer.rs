@@ -24,25 +24,26 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 const FORGERY_BURST: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which this router believes an unproven claim of a network. Then it asks for the network again.
-const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
+const PREFIX_CLAIM_LIFETIME: Duration = Duration::from_secs(480);
 
 /// Age of tokens and registrations at which this router renews them, so that it always has valid tokens for a
 /// handover.
-const RENEWAL_AGE: Duration = Duration::from_secs(180);
-const _: () = assert!(RENEWAL_AGE.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
-const RENEWAL_RULE: RenewalRule = RenewalRule::AtAge(RENEWAL_AGE);
+const REGISTRATION_RENEWAL_AGE: Duration = Duration::from_secs(180);
+const _: () = assert!(REGISTRATION_RENEWAL_AGE.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
+const REGISTRATION_RENEWAL_RULE: RenewalRule = RenewalRule::AtAge(REGISTRATION_RENEWAL_AGE);
 /// Maximum number of requests through the home agents. The router waits 1, 2 and 4 s for the answers.
 const HOME_TEST_TRIES: u32 = 3;
 const HOME_TEST_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of direct requests. The router waits 250, 500 and 1000 ms for the answers.
-const DIRECT_TRIES: u32 = 3;
-const DIRECT_INTERVAL: Duration = Duration::from_millis(250);
+const DIRECT_REQUEST_TRIES: u32 = 3;
+const DIRECT_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum time to wait for an answer. Requests with a maximum number of transmissions end before they reach
 /// it.
 const MAX_RETRANSMISSION_TIMEOUT: Duration = Duration::from_secs(64);
 
 /// Number of answers in a row after which the router uses a failed path again.
-const ANSWERS_BEFORE_REUSE: RequiredAnswers = RequiredAnswers { after_failure: 3, after_other_sign: 3 };
+const ANSWERS_BEFORE_REUSE: RequiredAnswers =
+    RequiredAnswers { after_failure: 3, after_other_sign_of_life: 3 };
 
 /// Binding of the other router at this router, with its proven addresses.
 #[derive(Debug, Clone)]
@@ -94,7 +95,7 @@ pub(super) struct Registration {
 impl Registration {
     /// Returns when to renew this registration.
     pub(super) fn renew_at(&self) -> Time {
-        RENEWAL_RULE.renewal_time(self.sent_at, self.expires_at.saturating_since(self.sent_at))
+        REGISTRATION_RENEWAL_RULE.renewal_time(self.sent_at, self.expires_at.saturating_since(self.sent_at))
     }
 }
 
@@ -109,7 +110,7 @@ pub(super) struct HomeTokens {
 
 /// Returns whether a token is still too young to be renewed.
 pub(super) fn is_token_fresh(now: Time, received_at: Time) -> bool {
-    now < RENEWAL_RULE.renewal_time(received_at, MAX_TOKEN_LIFETIME)
+    now < REGISTRATION_RENEWAL_RULE.renewal_time(received_at, MAX_TOKEN_LIFETIME)
 }
 
 /// Token of a care-of address.
@@ -123,15 +124,15 @@ pub(super) struct CareOfToken {
 
 /// Values that are equal in all answers to one Home Test Init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TestOrigin {
+struct NonceAndKey {
     nonce_index: u16,
     /// Public key that the answering router has named; `None` if it has named none.
     public_key: Option<PublicKey>,
 }
 
-impl TestOrigin {
-    fn of(test: &DirectRoute) -> TestOrigin {
-        TestOrigin { nonce_index: test.home_nonce, public_key: test.public_key }
+impl NonceAndKey {
+    fn of(test: &DirectRoute) -> NonceAndKey {
+        NonceAndKey { nonce_index: test.home_nonce, public_key: test.public_key }
     }
 }
 
@@ -139,9 +140,9 @@ impl TestOrigin {
 #[derive(Debug, Clone, Default)]
 pub(super) struct HomeTests {
     /// Token from the Home Test; `None` until the Home Test has arrived.
-    home_test: Option<(u64, TestOrigin)>,
+    home_test: Option<(u64, NonceAndKey)>,
     /// Token, and care-of address of the answering router, for each prefix of this router.
-    prefix_tests: BTreeMap<Ipv6Net, (u64, Ipv6Addr, TestOrigin)>,
+    prefix_tests: BTreeMap<Ipv6Net, (u64, Ipv6Addr, NonceAndKey)>,
 }
 
 /// A complete set of answers to a Home Test Init.
@@ -157,7 +158,7 @@ pub(super) struct CompleteHomeTests {
 impl HomeTests {
     /// Records the Home Test.
     pub(super) fn record_home_test(&mut self, test: &DirectRoute) {
-        self.home_test = Some((test.keygen_token, TestOrigin::of(test)));
+        self.home_test = Some((test.keygen_token, NonceAndKey::of(test)));
     }
 
     /// Records a Prefix Test for one of these prefixes. Returns false if the test is for another prefix.
@@ -169,7 +170,7 @@ impl HomeTests {
     ) -> bool {
         let is_ours = ours.contains(&prefix);
         if is_ours {
-            let origin = TestOrigin::of(test);
+            let origin = NonceAndKey::of(test);
             self.prefix_tests.insert(prefix, (test.keygen_token, test.care_of_address, origin));
         }
         is_ours
@@ -232,7 +233,7 @@ impl Exchange {
 
     /// Creates the exchange of a request; `local` is this router's care-of address.
     pub(super) fn for_request(request: PeerRequest, local: Ipv6Addr, cookie: u64, next: Time) -> Exchange {
-        let retransmission = Retransmission::new(DIRECT_INTERVAL, MAX_RETRANSMISSION_TIMEOUT);
+        let retransmission = Retransmission::new(DIRECT_REQUEST_INTERVAL, MAX_RETRANSMISSION_TIMEOUT);
         match request {
             PeerRequest::Home(_) => Exchange::home_test(cookie, next),
             PeerRequest::CareOf | PeerRequest::Update(_) => Exchange::new(
@@ -246,7 +247,7 @@ impl Exchange {
 
     /// Returns whether the request was sent the maximum number of times.
     pub(super) fn is_exhausted(&self) -> bool {
-        let most = if self.home_tests().is_some() { HOME_TEST_TRIES } else { DIRECT_TRIES };
+        let most = if self.home_tests().is_some() { HOME_TEST_TRIES } else { DIRECT_REQUEST_TRIES };
         self.retransmission.unanswered_rounds() >= most
     }
 
@@ -302,7 +303,7 @@ impl RemovedSequenceNumbers {
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     /// An address of a proven or claimed network of the router; its high bits identify the router's network
-    /// in [`super::places`].
+    /// in [`super::peer_replacement`].
     pub(super) network_address: Ipv6Addr,
     pub(super) binding: Option<Binding>,
     /// Sequence number of the router's last Binding Update, and the time until which an attacker could replay
@@ -319,7 +320,7 @@ pub(super) struct Peer {
     /// Last known key of the router's encrypted sessions; `None` if none is known.
     pub(super) remote_key: Option<PublicKey>,
     /// Whether the other router has answered without a key, although this router demands one.
-    pub(super) lacks_key: bool,
+    pub(super) lacks_session_key: bool,
     /// Whether tests and Binding Updates to `remote_care_of_address` got no answer.
     pub(super) are_requests_unanswered: bool,
     /// Index of the care-of address of this router that it registers with the other router.
@@ -359,7 +360,7 @@ impl Peer {
             sequence: 0,
             remote_care_of_address: None,
             remote_key: None,
-            lacks_key: false,
+            lacks_session_key: false,
             are_requests_unanswered: false,
             care_of_index: 0,
             claimed_networks: Vec::new(),
@@ -386,7 +387,7 @@ impl Peer {
     }
 
     /// Returns whether a destination is in a network of the router.
-    pub(super) fn has_destination(&self, now: Time, destination: Ipv6Addr) -> bool {
+    pub(super) fn has_network_containing(&self, now: Time, destination: Ipv6Addr) -> bool {
         match &self.binding {
             Some(binding) => binding.prefixes.iter().any(|prefix| prefix.contains(&destination)),
             None => self
@@ -397,20 +398,20 @@ impl Peer {
     }
 
     /// Records that the router claims a network for which this router asked.
-    pub(super) fn record_claim(&mut self, now: Time, prefix: Ipv6Net) {
+    pub(super) fn record_prefix_claim(&mut self, now: Time, prefix: Ipv6Net) {
         self.claimed_networks.retain(|(known, until)| *known != prefix && *until > now);
         if self.claimed_networks.len() < MAX_PREFIXES {
-            self.claimed_networks.push((prefix, now + CLAIM_LIFETIME));
+            self.claimed_networks.push((prefix, now + PREFIX_CLAIM_LIFETIME));
         }
     }
 
     /// Removes claims of networks that another router has proven to have.
-    pub(super) fn remove_claims(&mut self, proven: &[Ipv6Net]) {
+    pub(super) fn remove_proven_claims(&mut self, proven: &[Ipv6Net]) {
         self.claimed_networks.retain(|(prefix, _)| !proven.contains(prefix));
     }
 
     /// Returns whether an outstanding request has this cookie.
-    pub(super) fn awaits_cookie(&self, cookie: u64) -> bool {
+    pub(super) fn awaits_answer_with_cookie(&self, cookie: u64) -> bool {
         self.outstanding_exchange.as_ref().is_some_and(|exchange| exchange.purpose.cookie == cookie)
     }
 }
@@ -428,7 +429,7 @@ pub(super) struct CandidateNetwork {
 
 impl CandidateNetwork {
     /// Returns whether the answer to the request must have this cookie.
-    pub(super) fn awaits_cookie(&self, cookie: u64) -> bool {
+    pub(super) fn awaits_answer_with_cookie(&self, cookie: u64) -> bool {
         self.home_test_exchange.purpose.cookie == cookie
     }
 }

@@ -23,7 +23,7 @@ pub type PublicKey = [u8; 32];
 pub const MAX_SESSION_KEYS: usize = 128;
 /// First number for a key that another router names. Keys in the config have smaller numbers, or
 /// [`u32::MAX`].
-const FIRST_NUMBER: u32 = 1 << 31;
+const FIRST_SESSION_NUMBER: u32 = 1 << 31;
 
 /// Ends of a message that goes directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,12 @@ pub(super) struct SessionKeys {
     /// Newest public key of this router; `None` until the platform has set it.
     pub(super) own_key: Option<PublicKey>,
     known_keys: BTreeMap<PublicKey, KnownKey>,
-    next_number: u32,
+    next_session_number: u32,
 }
 
 impl Default for SessionKeys {
     fn default() -> SessionKeys {
-        SessionKeys { own_key: None, known_keys: BTreeMap::new(), next_number: FIRST_NUMBER }
+        SessionKeys { own_key: None, known_keys: BTreeMap::new(), next_session_number: FIRST_SESSION_NUMBER }
     }
 }
 
@@ -82,7 +82,7 @@ impl SessionKeys {
             known.expires_at = expires_at;
             return None;
         }
-        let session = self.take_number();
+        let session = self.take_session_number();
         self.known_keys.insert(key, KnownKey { session, expires_at });
         Some(session)
     }
@@ -93,7 +93,7 @@ impl SessionKeys {
     }
 
     /// Returns the keys with the ends of their lifetimes.
-    pub(super) fn lifetimes(&self) -> impl Iterator<Item = (PublicKey, Time)> {
+    pub(super) fn key_expiry_times(&self) -> impl Iterator<Item = (PublicKey, Time)> {
         self.known_keys.iter().map(|(key, known)| (*key, known.expires_at))
     }
 
@@ -102,13 +102,14 @@ impl SessionKeys {
         self.known_keys.len() < MAX_SESSION_KEYS || self.known_keys.contains_key(&key)
     }
 
-    pub(super) fn next_expiry(&self) -> Option<Time> {
+    pub(super) fn next_key_expiry(&self) -> Option<Time> {
         self.known_keys.values().map(|known| known.expires_at).min()
     }
 
-    fn take_number(&mut self) -> SessionPeer {
-        let number = self.next_number;
-        self.next_number = number.checked_add(1).filter(|next| *next < u32::MAX).unwrap_or(FIRST_NUMBER);
+    fn take_session_number(&mut self) -> SessionPeer {
+        let number = self.next_session_number;
+        self.next_session_number =
+            number.checked_add(1).filter(|next| *next < u32::MAX).unwrap_or(FIRST_SESSION_NUMBER);
         SessionPeer(number)
     }
 }

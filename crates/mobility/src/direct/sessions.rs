@@ -35,13 +35,13 @@ impl DirectRouteState {
 
     /// Returns whether this router can send requests and answers: it has a key, or its config demands no
     /// sessions.
-    pub(super) fn has_needed_key(&self) -> bool {
+    pub(super) fn has_required_own_key(&self) -> bool {
         !self.config.requires_sessions || self.session_keys.own_key.is_some()
     }
 
     /// Returns the sender's key in a message that begins a route; `None` if routes are in the clear. A
     /// message without a usable key is an error.
-    pub(super) fn key_of_beginning(&self, message: &DirectRoute) -> Result<Option<PublicKey>, DirectDrop> {
+    pub(super) fn key_of_new_session(&self, message: &DirectRoute) -> Result<Option<PublicKey>, DirectDrop> {
         if !self.config.requires_sessions {
             return Ok(None);
         }
@@ -60,7 +60,7 @@ impl DirectRouteState {
     /// Accepts sessions of this key for a while, and for as long as a route uses it.
     pub(super) fn accept_sessions_of(&mut self, now: Time, key: PublicKey) {
         if !self.session_keys.has_room_for(key) {
-            let unused = self.session_keys.lifetimes().filter(|(key, _)| !self.uses_key(now, *key));
+            let unused = self.session_keys.key_expiry_times().filter(|(key, _)| !self.uses_key(now, *key));
             // The table has more entries than routes can use keys, so it contains an unused key.
             let oldest = unused.min_by_key(|(_, expires_at)| *expires_at);
             oldest.into_iter().for_each(|(oldest, _)| self.refuse_sessions_of(oldest));
@@ -87,7 +87,7 @@ impl DirectRouteState {
 
     /// Removes keys that no route uses.
     pub(super) fn expire_keys(&mut self, now: Time) {
-        let lifetimes = self.session_keys.lifetimes();
+        let lifetimes = self.session_keys.key_expiry_times();
         let due: Vec<PublicKey> =
             lifetimes.filter(|(_, expires_at)| *expires_at <= now).map(|(key, _)| key).collect();
         for key in due {
@@ -101,7 +101,7 @@ impl DirectRouteState {
 
     /// Ends all sessions.
     pub(super) fn end_sessions(&mut self) {
-        let keys: Vec<PublicKey> = self.session_keys.lifetimes().map(|(key, _)| key).collect();
+        let keys: Vec<PublicKey> = self.session_keys.key_expiry_times().map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| self.refuse_sessions_of(key));
     }
 

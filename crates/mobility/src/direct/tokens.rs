@@ -52,13 +52,13 @@ impl Nonce {
 
 /// Router that asks for tokens.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asker<'k> {
+pub(super) struct TestRequester<'k> {
     pub(super) home_address: Ipv6Addr,
     /// Key of the router's encrypted sessions; `None` for a route in the clear.
     pub(super) public_key: Option<&'k PublicKey>,
 }
 
-impl Asker<'_> {
+impl TestRequester<'_> {
     fn key_octets(&self) -> &[u8] {
         self.public_key.map_or(&[], |key| key)
     }
@@ -109,11 +109,11 @@ impl TokenSecret {
 
     /// Returns the home keygen token. RFC 6275 5.2.5: First (64, HMAC_SHA1 (Kcn, (home address | nonce |
     /// 0))). The public key of the asking router, if it has one, is between home address and nonce.
-    pub(super) fn home_token(&self, nonce: Nonce, asker: Asker) -> u64 {
+    pub(super) fn home_token(&self, nonce: Nonce, asker: TestRequester) -> u64 {
         self.home_token_of(self.nonce_octets(nonce), asker)
     }
 
-    fn home_token_of(&self, nonce: [u8; 8], asker: Asker) -> u64 {
+    fn home_token_of(&self, nonce: [u8; 8], asker: TestRequester) -> u64 {
         self.compute_token(nonce, 0, &[&asker.home_address.octets(), asker.key_octets()])
     }
 
@@ -125,11 +125,11 @@ impl TokenSecret {
 
     /// Returns the token for a prefix of the asking router. It is computed like [`Self::home_token`], with
     /// the prefix and with the octet 2 after the nonce.
-    pub(super) fn prefix_token(&self, nonce: Nonce, asker: Asker, prefix: Ipv6Net) -> u64 {
+    pub(super) fn prefix_token(&self, nonce: Nonce, asker: TestRequester, prefix: Ipv6Net) -> u64 {
         self.prefix_token_of(self.nonce_octets(nonce), asker, prefix)
     }
 
-    fn prefix_token_of(&self, nonce: [u8; 8], asker: Asker, prefix: Ipv6Net) -> u64 {
+    fn prefix_token_of(&self, nonce: [u8; 8], asker: TestRequester, prefix: Ipv6Net) -> u64 {
         let network = prefix.network().octets();
         let home_address = asker.home_address.octets();
         let parts: [&[u8]; 4] = [&home_address, &network, &[prefix.prefix_len()], asker.key_octets()];
@@ -146,7 +146,8 @@ impl TokenSecret {
     ) -> BindingManagementKey {
         let care_of = self.care_of_token(care_of, update.care_of_address);
         let nonce = self.nonce_octets(home);
-        let asker = Asker { home_address: update.home_address, public_key: update.public_key.as_ref() };
+        let asker =
+            TestRequester { home_address: update.home_address, public_key: update.public_key.as_ref() };
         let home = self.home_token_of(nonce, asker);
         let prefixes = update.prefixes.iter();
         compute_binding_key(home, care_of, prefixes.map(|prefix| self.prefix_token_of(nonce, asker, *prefix)))
@@ -195,10 +196,10 @@ mod tests {
         let (secret, stranger) = (TokenSecret::new(&mut rng), TokenSecret::new(&mut other_rng));
         let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let prefix: Ipv6Net = "2001:db8:a::/64".parse().expect("prefix");
-        let asker = Asker { home_address: home, public_key: None };
-        let other = Asker { home_address: "2001:db8:1::2".parse().expect("address"), ..asker };
+        let asker = TestRequester { home_address: home, public_key: None };
+        let other = TestRequester { home_address: "2001:db8:1::2".parse().expect("address"), ..asker };
         let keys = [[1; 32], [2; 32]];
-        let with_key = |key| Asker { public_key: Some(key), ..asker };
+        let with_key = |key| TestRequester { public_key: Some(key), ..asker };
         let tokens = [
             secret.home_token(Nonce(1), asker),
             secret.home_token(Nonce(2), asker),
@@ -239,7 +240,7 @@ mod tests {
     fn nonces_never_repeat() {
         let secret = TokenSecret::new(&mut Rng::new(1));
         let home_address = "2001:db8:1::1".parse().expect("address");
-        let asker = Asker { home_address, public_key: None };
+        let asker = TestRequester { home_address, public_key: None };
         let at = Time::from_secs(1000);
         let (early, late) = (secret.current_nonce(at), secret.current_nonce(at + NONCE_INTERVAL * 65_536));
         assert_eq!(early.nonce_index(), late.nonce_index());

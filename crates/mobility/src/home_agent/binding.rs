@@ -11,7 +11,7 @@ use ipnet::Ipv6Net;
 pub const MAX_BINDINGS: usize = 16;
 /// Rank of BID-PRI 0, which a node without priorities sends (RFC 6089 4.1): behind all bindings with a
 /// priority.
-const NO_PRIORITY: u8 = 128;
+const PRIORITY_WITHOUT_BID: u8 = 128;
 
 /// State of a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,12 @@ impl CareOfAddressAge {
 
     /// Returns the age of a care-of address that the node has reached now.
     pub fn beginning_now(now: Time) -> CareOfAddressAge {
-        CareOfAddressAge::with_length(now, Some(Duration::ZERO))
+        CareOfAddressAge::with_age(now, Some(Duration::ZERO))
     }
 
     /// Returns the age of a care-of address at which the node has been for `length`; `None` if the length is
     /// unknown.
-    pub fn with_length(now: Time, length: Option<Duration>) -> CareOfAddressAge {
+    pub fn with_age(now: Time, length: Option<Duration>) -> CareOfAddressAge {
         let nanos = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         CareOfAddressAge {
@@ -93,7 +93,7 @@ pub struct Binding {
     pub state: BindingState,
     /// Whether the home agent may send packets to the care-of address: the node has answered the test there,
     /// or its config demands no test.
-    pub care_of_tested: bool,
+    pub is_care_of_tested: bool,
 }
 
 impl Binding {
@@ -116,7 +116,7 @@ impl Binding {
                 it.mobile_router,
                 it.link_local,
                 it.state,
-                it.care_of_tested,
+                it.is_care_of_tested,
             )
         };
         what(self) == what(other)
@@ -152,12 +152,12 @@ pub struct FormerPath {
     /// The former care-of address.
     pub care_of_address: Endpoint,
     /// Time until which the home agent accepts packets from the path.
-    pub accept_until: Time,
-    /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
-    pub care_of_tested: bool,
+    pub accept_packets_until: Time,
+    /// Whether the care-of address was tested, see [`Binding::is_care_of_tested`].
+    pub is_care_of_tested: bool,
 }
 
 /// Returns the rank among the bindings of a node; the best binding has the lowest rank.
 pub(super) fn preference_rank(priority: u8, bid: Option<u16>) -> (u8, Option<u16>) {
-    (if priority == 0 { NO_PRIORITY } else { priority }, bid)
+    (if priority == 0 { PRIORITY_WITHOUT_BID } else { priority }, bid)
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime, mapped};
 use carnet_wire::mobility::binding_status::BindingStatus;
 
-use super::answers::AcknowledgementContent;
+use super::acknowledgements::AcknowledgementContent;
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, NewBinding};
 use super::care_of_test::TESTED_ADDRESS_LIFETIME;
 use super::flows::{self, FlowAnswers};
 use super::replay_state::ReplayState;
-use super::request::Request;
-use super::update_checks::{Registration, Verdict, judge_request};
-use super::{HomeAgent, Timer};
+use super::request::BindingUpdateRequest;
+use super::update_checks::{Registration, UpdateVerdict, judge_request};
+use super::{HomeAgent, HomeAgentTimer};
 use crate::sequence::{MAX_USED_NUMBERS, USED_NUMBERS_WARNING, is_later};
 use crate::{
     Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, ReplayProtection, is_newer,
@@ -31,7 +31,7 @@ const MAX_TESTED_REGISTRATIONS: usize = super::MAX_BINDINGS;
 /// A registration that waits for duplicate address detection.
 #[derive(Debug, Clone)]
 pub(super) struct UntestedRegistration {
-    pub request: Request,
+    pub request: BindingUpdateRequest,
     pub registration: Registration,
 }
 
@@ -46,7 +46,7 @@ impl HomeAgent {
         &mut self,
         now: Time,
         wall: WallTime,
-        request: Request,
+        request: BindingUpdateRequest,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let home_address = request.home_address;
@@ -63,7 +63,7 @@ impl HomeAgent {
                 self.send_acknowledgement(
                     &request,
                     BindingStatus::NOT_HOME_SUBNET,
-                    &AcknowledgementContent::without_grants(&request),
+                    &AcknowledgementContent::with_nothing_granted(&request),
                 );
                 return Err(MobilityDrop::Refused);
             }
@@ -71,11 +71,11 @@ impl HomeAgent {
         };
         let replay = self.cache.replay_state(home_address);
         match judge_request(&self.config, node, &replay, &self.cache, wall, &request, octets) {
-            Verdict::Ignore(reason) => {
+            UpdateVerdict::Ignore(reason) => {
                 self.log_unanswered_update(now, &request, octets, reason);
                 Err(reason)
             }
-            Verdict::Reject { status, reason, sequence, timestamp, statuses } => {
+            UpdateVerdict::Reject { status, reason, sequence, timestamp, statuses } => {
                 let from_signed = request.comes_from_signed_address();
                 let is_authentic = node.authentication.detects_forgery();
                 if reason == MobilityDrop::AuthenticationFailed && !from_signed {
@@ -92,7 +92,7 @@ impl HomeAgent {
                     let limit = match reason {
                         MobilityDrop::AuthenticationFailed => &mut limits.unauthentic_update_limit,
                         _ if from_signed => &mut limits.refusal_limit,
-                        _ => &mut limits.refusal_limit_elsewhere,
+                        _ => &mut limits.refusal_limit_to_other_addresses,
                     };
                     limit.try_take_token(now)
                 } else {
@@ -126,22 +126,22 @@ impl HomeAgent {
                 self.send_acknowledgement(&request, status, &answer);
                 Err(reason)
             }
-            Verdict::Deregister { bids, status, statuses } => {
+            UpdateVerdict::Deregister { bids, status, statuses } => {
                 self.node_update_limits.count_update(now, home_address);
                 self.store_replay_state(&request);
                 let flows = self.deregister_bindings(now, &request, bids.as_deref());
                 let answer = AcknowledgementContent {
                     statuses,
                     flow_answers: flows,
-                    ..AcknowledgementContent::without_grants(&request)
+                    ..AcknowledgementContent::with_nothing_granted(&request)
                 };
                 self.send_acknowledgement(&request, status, &answer);
                 Ok(())
             }
-            Verdict::Register(mut registration) => {
+            UpdateVerdict::Register(mut registration) => {
                 self.node_update_limits.count_update(now, home_address);
                 self.store_replay_state(&request);
-                if !self.may_register(now, home_address, &mut registration.lifetime) {
+                if !self.may_register_while_draining(now, home_address, &mut registration.lifetime) {
                     // The node may not register now, because it is being sent away (RFC 5142 5.3) or
                     // revoked (RFC 5846 7).
                     let status = BindingStatus::PROHIBITED;
@@ -152,7 +152,7 @@ impl HomeAgent {
                     self.send_acknowledgement(
                         &request,
                         status,
-                        &AcknowledgementContent::without_grants(&request),
+                        &AcknowledgementContent::with_nothing_granted(&request),
                     );
                     return Err(MobilityDrop::Refused);
                 }
@@ -168,7 +168,7 @@ impl HomeAgent {
         &mut self,
         now: Time,
         message: &MobilityMessage<'_>,
-        request: &Request,
+        request: &BindingUpdateRequest,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let Some(node) = self.config.node(request.home_address) else { return Ok(()) };
@@ -187,7 +187,7 @@ impl HomeAgent {
             self.log_unanswered_update(now, request, octets, MobilityDrop::NotProtected);
         }
         admitted?;
-        if !self.node_update_limits.has_update_left(now, request.home_address) {
+        if !self.node_update_limits.may_send_update(now, request.home_address) {
             return Err(MobilityDrop::Share);
         }
         if has_key && self.is_old_update(request) && !self.may_answer_refusal(now, request) {
@@ -195,7 +195,7 @@ impl HomeAgent {
         }
         // The limit bounds the cost of verification. An update of a node without a key is not verified, so it
         // does not count.
-        if has_key && !self.comes_from_binding(request) {
+        if has_key && !self.comes_from_bound_address(request) {
             let source = match message.tunnel_ends {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
                 None => Some(request.source),
@@ -208,13 +208,13 @@ impl HomeAgent {
     }
 
     /// Returns whether an update comes from a care-of address of its node's bindings.
-    fn comes_from_binding(&self, request: &Request) -> bool {
+    fn comes_from_bound_address(&self, request: &BindingUpdateRequest) -> bool {
         let source = request.tunnel_ends.map_or(request.source.into(), |(_, node)| node);
-        self.cache.is_bound_at(request.home_address, source)
+        self.cache.has_binding_at(request.home_address, source)
     }
 
     /// Returns whether an update is old by RFC 6275 9.5.1, whatever key signed it.
-    fn is_old_update(&self, request: &Request) -> bool {
+    fn is_old_update(&self, request: &BindingUpdateRequest) -> bool {
         let last = self.cache.replay_state(request.home_address).sequence;
         last.is_some_and(|last| !is_newer(request.sequence, last))
     }
@@ -222,11 +222,11 @@ impl HomeAgent {
     /// Returns whether the node would get an answer to a refused update. Without an answer the result of the
     /// verification is not needed. So the home agent does not verify replays, of which an attacker may have
     /// very many.
-    fn may_answer_refusal(&self, now: Time, request: &Request) -> bool {
+    fn may_answer_refusal(&self, now: Time, request: &BindingUpdateRequest) -> bool {
         self.limits_by_node.get(&request.home_address).is_none_or(|limits| {
             match request.comes_from_signed_address() {
                 true => limits.refusal_limit.has_token(now),
-                false => limits.refusal_limit_elsewhere.has_token(now),
+                false => limits.refusal_limit_to_other_addresses.has_token(now),
             }
         })
     }
@@ -242,26 +242,31 @@ impl HomeAgent {
                     .any(|binding| binding.link_local_address() == Some(target))
         });
         if let Some(home_address) = home_address {
-            self.timers.stop_timer(Timer::Dad(home_address));
+            self.timers.stop_timer(HomeAgentTimer::Dad(home_address));
             let status = BindingStatus::DUPLICATE_ADDRESS;
-            for UntestedRegistration { request, .. } in self.stop_testing(home_address) {
+            for UntestedRegistration { request, .. } in self.stop_care_of_tests(home_address) {
                 self.report_refusal(&request, status);
                 self.outputs.push_back(Output::Persist(home_address));
                 self.send_acknowledgement(
                     &request,
                     status,
-                    &AcknowledgementContent::without_grants(&request),
+                    &AcknowledgementContent::with_nothing_granted(&request),
                 );
             }
         }
     }
 
     /// Reports that a Binding Update was refused.
-    pub(super) fn report_refusal(&mut self, request: &Request, status: BindingStatus) {
+    pub(super) fn report_refusal(&mut self, request: &BindingUpdateRequest, status: BindingStatus) {
         self.report_refusal_because(request, status, status.meaning().into());
     }
 
-    fn report_refusal_because(&mut self, request: &Request, status: BindingStatus, reason: String) {
+    fn report_refusal_because(
+        &mut self,
+        request: &BindingUpdateRequest,
+        status: BindingStatus,
+        reason: String,
+    ) {
         self.outputs.push_back(Output::Event(Event::BindingRefused {
             home_address: request.home_address,
             care_of_address: request.sender_endpoint(),
@@ -272,7 +277,7 @@ impl HomeAgent {
 
     /// Reports to the operator that a node must send timestamps because its key has used up its sequence
     /// numbers.
-    fn report_timestamp_demand(&mut self, now: Time, request: &Request) {
+    fn report_timestamp_demand(&mut self, now: Time, request: &BindingUpdateRequest) {
         let Some(node) = self.config.node(request.home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
         let numbers =
@@ -295,7 +300,7 @@ impl HomeAgent {
 
     /// Returns the home addresses of nodes whose key has used at least three quarters of its sequence
     /// numbers. Omits nodes that send timestamps when the home agent asks for them.
-    pub fn keys_to_change(&self) -> impl Iterator<Item = Ipv6Addr> {
+    pub fn nodes_needing_new_key(&self) -> impl Iterator<Item = Ipv6Addr> {
         let keys = self.config.nodes.iter().flat_map(|node| {
             let associations = node.authentication.associations().iter();
             associations.map(move |association| (node, association))
@@ -315,7 +320,7 @@ impl HomeAgent {
     }
 
     /// Stores the replay protection state of a node that has a key.
-    fn store_replay_state(&mut self, request: &Request) {
+    fn store_replay_state(&mut self, request: &BindingUpdateRequest) {
         let home_address = request.home_address;
         let Some(node) = self.config.node(home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
@@ -329,7 +334,7 @@ impl HomeAgent {
             // update.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
-            node.set_replay(ReplayState { sequence: Some(request.sequence), timestamp });
+            node.set_replay_state(ReplayState { sequence: Some(request.sequence), timestamp });
             let numbers = node.used_sequence_numbers(other_key);
             if before < USED_NUMBERS_WARNING
                 && numbers >= USED_NUMBERS_WARNING
@@ -352,7 +357,7 @@ impl HomeAgent {
         }
     }
 
-    fn register_or_test(&mut self, now: Time, request: Request, mut registration: Registration) {
+    fn register_or_test(&mut self, now: Time, request: BindingUpdateRequest, mut registration: Registration) {
         let home_address = request.home_address;
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
         let known = self.cache.is_bound(home_address);
@@ -374,7 +379,7 @@ impl HomeAgent {
             .and_then(Binding::link_local_address);
         let first = !self.registrations_under_test.contains_key(&home_address);
         if registration.replaces_all_bindings {
-            self.stop_testing(home_address);
+            self.stop_care_of_tests(home_address);
         }
         for binding in self.new_bindings(now, &request, &registration, BindingState::Testing) {
             self.cache.insert(&binding);
@@ -391,8 +396,8 @@ impl HomeAgent {
             waiting.push(tested);
         }
         if first {
-            self.timers.set_deadline(Timer::Dad(home_address), now + DAD_TIMEOUT);
-            self.timers.stop_timer(Timer::Forget(home_address));
+            self.timers.set_deadline(HomeAgentTimer::Dad(home_address), now + DAD_TIMEOUT);
+            self.timers.stop_timer(HomeAgentTimer::Forget(home_address));
             if let Some(link) = &self.proxy_nd.home_link {
                 for target in [Some(home_address), link_local].into_iter().flatten() {
                     self.outputs.extend(link.build_dad_probe(target).map(Output::Link));
@@ -403,7 +408,7 @@ impl HomeAgent {
 
     /// Stops duplicate address detection for a home address. Removes the waiting registrations and returns
     /// them.
-    pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<UntestedRegistration> {
+    pub(super) fn stop_care_of_tests(&mut self, home_address: Ipv6Addr) -> Vec<UntestedRegistration> {
         let waiting = self.registrations_under_test.remove(&home_address).unwrap_or_default();
         let untried: Vec<Option<u16>> = self
             .cache
@@ -424,7 +429,12 @@ impl HomeAgent {
     }
 
     /// Creates the bindings of a registration and acknowledges it.
-    pub(super) fn accept_registration(&mut self, now: Time, request: &Request, registration: &Registration) {
+    pub(super) fn accept_registration(
+        &mut self,
+        now: Time,
+        request: &BindingUpdateRequest,
+        registration: &Registration,
+    ) {
         let flows = self.commit_registration(now, request, registration);
         let answer = AcknowledgementContent {
             lifetime: registration.lifetime,
@@ -434,12 +444,12 @@ impl HomeAgent {
             ipv4_answers: registration.ipv4_answers.clone(),
             timestamp: request
                 .timestamp
-                .or_else(|| self.notice_times.time_for_node(now, &self.config, request)),
-            ..AcknowledgementContent::without_grants(request)
+                .or_else(|| self.notice_times.timestamp_for_node(now, &self.config, request)),
+            ..AcknowledgementContent::with_nothing_granted(request)
         };
         self.send_acknowledgement(request, registration.status, &answer);
         for registered in &registration.bindings {
-            let (context, _, tests) = self.context_and_parts(now);
+            let (context, _, tests) = self.split_context(now);
             tests.begin_test(context, request.home_address, registered.bid);
         }
     }
@@ -447,7 +457,7 @@ impl HomeAgent {
     fn new_bindings(
         &self,
         now: Time,
-        request: &Request,
+        request: &BindingUpdateRequest,
         registration: &Registration,
         state: BindingState,
     ) -> Vec<Binding> {
@@ -469,7 +479,7 @@ impl HomeAgent {
             lifetime: registration.lifetime,
             expires_at: now + registration.lifetime,
             state,
-            care_of_tested: is_tested(registered.tunnel_ends.1),
+            is_care_of_tested: is_tested(registered.tunnel_ends.1),
         };
         registration.bindings.iter().map(new).collect()
     }
@@ -479,7 +489,7 @@ impl HomeAgent {
     fn commit_registration(
         &mut self,
         now: Time,
-        request: &Request,
+        request: &BindingUpdateRequest,
         registration: &Registration,
     ) -> FlowAnswers {
         let home_address = request.home_address;
@@ -529,8 +539,8 @@ impl HomeAgent {
             self.cache.insert(&binding);
         }
         is_renewal &= self.relays.remove(&home_address).is_none();
-        self.timers.stop_timer(Timer::Relay(home_address));
-        self.timers.stop_timer(Timer::Forget(home_address));
+        self.timers.stop_timer(HomeAgentTimer::Relay(home_address));
+        self.timers.stop_timer(HomeAgentTimer::Forget(home_address));
         if !self.cache.former_paths(home_address).is_empty() {
             let current: Vec<_> =
                 self.cache.all_bindings_of(home_address).map(|binding| binding.tunnel_ends()).collect();
@@ -549,16 +559,21 @@ impl HomeAgent {
 
     /// Accepts packets from the former path of a binding for the grace period.
     fn accept_former_path(&mut self, now: Time, binding: &Binding) {
-        let &Binding { home_address, agent, care_of_address, care_of_tested, .. } = binding;
+        let &Binding { home_address, agent, care_of_address, is_care_of_tested, .. } = binding;
         let until = now + OLD_PATH_GRACE;
         let has_test = self.config.node(home_address).is_some_and(|node| node.care_of_test);
         let Some(node) = self.cache.node_or_new(home_address) else { return };
-        node.add_former_path(FormerPath { agent, care_of_address, accept_until: until, care_of_tested });
-        if has_test && care_of_tested {
+        node.add_former_path(FormerPath {
+            agent,
+            care_of_address,
+            accept_packets_until: until,
+            is_care_of_tested,
+        });
+        if has_test && is_care_of_tested {
             node.record_tested_address(now, care_of_address, now + TESTED_ADDRESS_LIFETIME);
         }
-        let first = node.end_of_grace().unwrap_or(until);
-        self.timers.set_deadline(Timer::Grace(home_address), first);
+        let first = node.grace_period_ends_at().unwrap_or(until);
+        self.timers.set_deadline(HomeAgentTimer::Grace(home_address), first);
     }
 
     /// Removes a binding. If it was valid, the home agent still accepts packets from its care-of address for
@@ -572,7 +587,12 @@ impl HomeAgent {
     }
 
     /// Ends the bindings with these identifiers; all bindings if `bids` is `None`.
-    fn deregister_bindings(&mut self, now: Time, request: &Request, bids: Option<&[u16]>) -> FlowAnswers {
+    fn deregister_bindings(
+        &mut self,
+        now: Time,
+        request: &BindingUpdateRequest,
+        bids: Option<&[u16]>,
+    ) -> FlowAnswers {
         let home_address = request.home_address;
         let ending: Vec<Option<u16>> = self
             .cache
@@ -606,7 +626,7 @@ impl HomeAgent {
             node.sequence = Some(request.sequence);
         }
         let flows = if self.remove_state_if_unbound(now, home_address) {
-            self.handle_departure(now, home_address);
+            self.handle_node_departure(now, home_address);
             FlowAnswers::default()
         } else {
             flows::update_flows(&mut self.cache, request)
@@ -628,10 +648,10 @@ impl HomeAgent {
             node.set_flows(Vec::new());
         }
         self.registrations_under_test.remove(&home_address);
-        self.timers.stop_timer(Timer::Dad(home_address));
+        self.timers.stop_timer(HomeAgentTimer::Dad(home_address));
         self.proxy_nd.pending_announcements.remove(&home_address);
-        self.timers.stop_timer(Timer::Announce(home_address));
-        self.timers.set_deadline(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
+        self.timers.stop_timer(HomeAgentTimer::Announce(home_address));
+        self.timers.set_deadline(HomeAgentTimer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         true
     }
 
@@ -647,8 +667,8 @@ impl HomeAgent {
             node.sequence = None;
             node.retain_former_paths(|_| false);
             node.set_flows(Vec::new());
-            self.timers.stop_timer(Timer::Grace(home_address));
-            self.handle_departure(now, home_address);
+            self.timers.stop_timer(HomeAgentTimer::Grace(home_address));
+            self.handle_node_departure(now, home_address);
         }
         self.cache.remove_empty_state(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));
@@ -660,9 +680,9 @@ impl HomeAgent {
     /// Ends the grace period of former care-of addresses.
     pub(super) fn end_grace_period(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(node) = self.cache.node_mut(home_address) else { return };
-        node.retain_former_paths(|path| path.accept_until > now);
-        if let Some(next) = node.end_of_grace() {
-            self.timers.set_deadline(Timer::Grace(home_address), next);
+        node.retain_former_paths(|path| path.accept_packets_until > now);
+        if let Some(next) = node.grace_period_ends_at() {
+            self.timers.set_deadline(HomeAgentTimer::Grace(home_address), next);
         }
         self.cache.remove_empty_state(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));

@@ -25,7 +25,7 @@ use crate::is_unicast_routable;
 pub(super) const NAT_REFRESH_SECONDS: u32 = 25;
 
 /// Returns whether `home_address` may be bound to `care_of_address` with the home agent's tunnel end `agent`.
-pub(super) fn is_acceptable(
+pub(super) fn is_acceptable_care_of_address(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     home_address: Ipv6Addr,
@@ -67,7 +67,9 @@ fn would_close_tunnel_loop(
     home_address: Ipv6Addr,
     care_of_address: Ipv6Addr,
 ) -> bool {
-    let own = |address| cache.prefix_table().of_prefixes_around(address).any(|owner| owner == home_address);
+    let own = |address| {
+        cache.prefix_table().owners_of_covering_prefixes(address).any(|owner| owner == home_address)
+    };
     let mut hops = vec![care_of_address];
     let mut seen = BTreeSet::new();
     while let Some(hop) = hops.pop() {

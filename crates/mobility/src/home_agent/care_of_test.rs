@@ -12,8 +12,8 @@
 //! sends them over the former path, as long as the node still listens there
 //! ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). It accepts packets *from* the new address at once.
 //!
-//! A binding is tested or untested (`Binding::care_of_tested`). The home agent does not test an address again
-//! that the node has left within [`TESTED_ADDRESS_LIFETIME`]. It tests no addresses of nodes without
+//! A binding is tested or untested (`Binding::is_care_of_tested`). The home agent does not test an address
+//! again that the node has left within [`TESTED_ADDRESS_LIFETIME`]. It tests no addresses of nodes without
 //! `care_of_test` in the config.
 //!
 //! A request is at most as long as the Binding Update that caused it. Each care-of address in an update
@@ -28,18 +28,18 @@ use carnet_base::{Endpoint, RateLimiter, Rng, TimerTable};
 use carnet_wire::icmpv6::{self, message_type};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-use super::{BindingCache, HomeAgentContext, Timer};
+use super::{BindingCache, HomeAgentContext, HomeAgentTimer};
 use crate::{Event, Output};
 
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
 pub const CARE_OF_TEST_LEN: usize = HEADER_LEN + 8 + 8;
 /// Maximum number of Echo Requests to each care-of address after an accepted Binding Update.
 const MAX_ECHO_REQUESTS: u8 = 16;
-/// Pause after the first Echo Request; it doubles with each, up to [`MAX_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const MAX_PAUSE: Duration = Duration::from_secs(8);
+/// Pause after the first Echo Request; it doubles with each, up to [`MAX_ECHO_REQUEST_PAUSE`].
+const FIRST_ECHO_REQUEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_ECHO_REQUEST_PAUSE: Duration = Duration::from_secs(8);
 /// Requests without an answer after which the home agent warns the operator.
-const REQUESTS_BEFORE_WARNING: u32 = 6;
+const ECHO_REQUESTS_BEFORE_WARNING: u32 = 6;
 /// Number of Echo Requests that the home agent sends at once to the untested addresses of one node.
 /// [`PROBE_INTERVAL`] is the interval for each further request.
 const PROBE_BURST: u32 = 48;
@@ -63,7 +63,7 @@ impl CareOfTest {
         let doubled = 2_u32.saturating_pow(
             u32::from(MAX_ECHO_REQUESTS.saturating_sub(self.requests_left)).saturating_sub(1),
         );
-        FIRST_PAUSE.saturating_mul(doubled).min(MAX_PAUSE)
+        FIRST_ECHO_REQUEST_PAUSE.saturating_mul(doubled).min(MAX_ECHO_REQUEST_PAUSE)
     }
 }
 
@@ -136,9 +136,9 @@ impl CareOfTests {
     ) {
         let HomeAgentContext { now, config, cache, timers, outputs } = context;
         let key = (home_address, bid);
-        let timer = Timer::CareOfTest(home_address, bid);
+        let timer = HomeAgentTimer::CareOfTest(home_address, bid);
         let binding = cache.get(home_address, bid);
-        let Some(binding) = binding.filter(|binding| binding.is_valid() && !binding.care_of_tested) else {
+        let Some(binding) = binding.filter(|binding| binding.is_valid() && !binding.is_care_of_tested) else {
             self.running_tests.remove(&key);
             timers.stop_timer(timer);
             return;
@@ -179,7 +179,7 @@ impl CareOfTests {
         let packet =
             echo_request(config.address, home_address, running.echo_token, running.requests_sent as u16);
         timers.set_deadline(timer, now + running.pause_until_next_request());
-        if running.requests_sent == REQUESTS_BEFORE_WARNING {
+        if running.requests_sent == ECHO_REQUESTS_BEFORE_WARNING {
             let message = format!(
                 "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent \
                  there before it does (care_of_test)",
@@ -192,10 +192,10 @@ impl CareOfTests {
 
     /// Handles a packet to the home agent that came through a tunnel or without one. Returns whether the
     /// packet answers a test.
-    pub(super) fn handle_answer(
+    pub(super) fn handle_echo_reply(
         &mut self,
         cache: &mut BindingCache,
-        timers: &mut TimerTable<Timer>,
+        timers: &mut TimerTable<HomeAgentTimer>,
         outputs: &mut VecDeque<Output>,
         packet: &[u8],
     ) -> bool {
@@ -209,7 +209,7 @@ impl CareOfTests {
             return false;
         };
         self.running_tests.remove(&(home_address, bid));
-        timers.stop_timer(Timer::CareOfTest(home_address, bid));
+        timers.stop_timer(HomeAgentTimer::CareOfTest(home_address, bid));
         if cache.set_care_of_tested(home_address, ends) {
             self.counters.passed_tests += 1;
             outputs.push_back(Output::Forwarding(home_address));

@@ -101,7 +101,7 @@ impl HomeAgent {
     ///
     /// # Errors
     /// Returns why the home agent did not answer.
-    pub fn handle_discovery(
+    pub fn handle_discovery_request(
         &mut self,
         now: Time,
         source: Ipv6Addr,

@@ -37,7 +37,7 @@ use carnet_wire::mobility::MobilityHeaderBuilder;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use super::{HomeAgent, Timer};
+use super::{HomeAgent, HomeAgentTimer};
 use crate::{Event, LIFETIME_UNIT, Output, is_unicast_routable};
 
 /// First pause before a message is repeated, and the longest: `INITIAL-HA-SWITCH-TIMEOUT` and
@@ -156,7 +156,7 @@ impl HomeAgent {
     /// Returns a message for the operator if no drain is running.
     pub fn handle_drain_end(&mut self) -> Result<(), String> {
         self.assert_drained();
-        self.timers.stop_timer(Timer::Drain);
+        self.timers.stop_timer(HomeAgentTimer::Drain);
         self.drain.take().map(|_| ()).ok_or_else(|| "cannot end the drain: no drain is running".to_string())
     }
 
@@ -177,18 +177,18 @@ impl HomeAgent {
     }
 
     /// Returns the relay for packets of a node that has left for another home agent; `None` without a relay.
-    pub fn relay(&self, home_address: Ipv6Addr) -> Option<&Relay> {
+    pub fn relay_of_node(&self, home_address: Ipv6Addr) -> Option<&Relay> {
         self.relays.get(&home_address).map(Box::as_ref)
     }
 
     /// Returns whether `remote` is a peer, another home agent that may relay packets of a node that has come
     /// here.
-    pub fn is_peer(&self, remote: Endpoint) -> bool {
+    pub fn is_peer_home_agent(&self, remote: Endpoint) -> bool {
         self.config.other_agents.peers.iter().any(|peer| remote == peer.address)
     }
 
     /// Returns whether an address on the home link belongs to a node that the home agent has asked to leave.
-    pub(super) fn is_asked_to_leave(&self, address: Ipv6Addr) -> bool {
+    pub(super) fn is_switch_requested(&self, address: Ipv6Addr) -> bool {
         let Some(drain) = &self.drain else { return false };
         let is_of = |home_address: &&Ipv6Addr| {
             self.cache.all_bindings_of(**home_address).any(|it| it.link_local_address() == Some(address))
@@ -211,7 +211,12 @@ impl HomeAgent {
     }
 
     /// Returns whether a node may register now. During a drain, shortens `lifetime` to the end of the drain.
-    pub(super) fn may_register(&self, now: Time, home_address: Ipv6Addr, lifetime: &mut Duration) -> bool {
+    pub(super) fn may_register_while_draining(
+        &self,
+        now: Time,
+        home_address: Ipv6Addr,
+        lifetime: &mut Duration,
+    ) -> bool {
         if self.is_revoking(home_address) {
             return false;
         }
@@ -236,7 +241,7 @@ impl HomeAgent {
             None
         };
         if let Some(message) = ended {
-            self.timers.stop_timer(Timer::Drain);
+            self.timers.stop_timer(HomeAgentTimer::Drain);
             self.outputs.push_back(Output::Event(Event::Warning { message }));
             return;
         }
@@ -260,7 +265,7 @@ impl HomeAgent {
         again.sort();
         let turn: Vec<Ipv6Addr> = first.chain(again.into_iter().map(|(_, node)| node)).take(room).collect();
         for home_address in turn {
-            self.ask_to_leave(now, home_address);
+            self.request_home_agent_switch(now, home_address);
         }
         if let Some(drain) = &self.drain {
             let next = drain
@@ -270,12 +275,12 @@ impl HomeAgent {
                 .filter(|at| *at > now)
                 .min();
             let next = next.map_or(drain.ends_at, |next| next.min(drain.ends_at));
-            self.timers.set_deadline(Timer::Drain, next);
+            self.timers.set_deadline(HomeAgentTimer::Drain, next);
         }
     }
 
     /// Sends a Home Agent Switch message with one address of the list.
-    fn ask_to_leave(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn request_home_agent_switch(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = self.drain.as_mut() else { return };
         let (began, wall) = drain.began_at;
         let first = drain.target_agents.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
@@ -304,7 +309,7 @@ impl HomeAgent {
     }
 
     /// Begins a relay if a node has no binding left during a drain.
-    pub(super) fn handle_departure(&mut self, now: Time, home_address: Ipv6Addr) {
+    pub(super) fn handle_node_departure(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = &self.drain else { return };
         let to = drain.switch_requests.get(&home_address).map(|asked| asked.target_agent);
         // Relay packets only on a virtual home link. On a real home link the other home agent answers for the
@@ -313,18 +318,18 @@ impl HomeAgent {
             let prefixes = self.cache.prefixes(home_address).to_vec();
             self.begin_relay(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);
         }
-        self.timers.set_deadline(Timer::Drain, now + PAUSE_AFTER_DEPARTURE);
+        self.timers.set_deadline(HomeAgentTimer::Drain, now + PAUSE_AFTER_DEPARTURE);
     }
 
     /// Relays packets of a node to another home agent until the time `until`.
     pub(super) fn begin_relay(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
         self.relays.insert(home_address, Box::new(relay));
-        self.timers.set_deadline(Timer::Relay(home_address), until);
+        self.timers.set_deadline(HomeAgentTimer::Relay(home_address), until);
     }
 
     /// Returns for how long the home agent still relays packets of a node; `None` without a relay.
     pub(super) fn remaining_relay_time(&self, now: Time, home_address: Ipv6Addr) -> Option<Duration> {
-        self.timers.get(Timer::Relay(home_address)).map(|until| until.saturating_since(now))
+        self.timers.get(HomeAgentTimer::Relay(home_address)).map(|until| until.saturating_since(now))
     }
 
     /// Ends the relay of a node.

@@ -15,7 +15,7 @@ use carnet_wire::mobility::flow_identification::{
 };
 
 use super::binding_cache::BindingCache;
-use super::request::{FlowRequest, Request};
+use super::request::{BindingUpdateRequest, FlowRequest};
 use crate::flow::FlowBinding;
 
 /// Maximum number of flow bindings of one node.
@@ -32,7 +32,7 @@ pub(super) struct FlowAnswers {
 
 /// Applies the flow options of an accepted Binding Update (RFC 6089 5.3.1). The cache already has the
 /// bindings of the update.
-pub(super) fn update_flows(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
+pub(super) fn update_flows(cache: &mut BindingCache, request: &BindingUpdateRequest) -> FlowAnswers {
     let home_address = request.home_address;
     let before = cache.flows(home_address).to_vec();
     let mut answers = FlowAnswers::default();

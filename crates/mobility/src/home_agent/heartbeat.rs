@@ -12,13 +12,16 @@ use carnet_base::Endpoint;
 use carnet_wire::mobility::message::Heartbeat;
 use carnet_wire::mobility::{ControlPacket, MobilityHeaderBuilder, MobilityOption};
 
-use super::answers::encapsulated_output;
+use super::acknowledgements::build_encapsulated_output;
 use super::{BindingCache, HomeAgentConfig};
 use crate::{HOP_LIMIT, MobilityMessage, Output};
 
 /// Returns the home address of the node that sent a request; `None` if the request did not come over a
 /// registered path.
-pub(super) fn sender_of_request(cache: &BindingCache, message: &MobilityMessage<'_>) -> Option<Ipv6Addr> {
+pub(super) fn sender_of_heartbeat_request(
+    cache: &BindingCache,
+    message: &MobilityMessage<'_>,
+) -> Option<Ipv6Addr> {
     let care_of_address = message.tunnel_ends.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
     match message.tunnel_ends {
         // A request inside IPv4 has the home address as its IPv6 source.
@@ -31,7 +34,7 @@ pub(super) fn sender_of_request(cache: &BindingCache, message: &MobilityMessage<
 }
 
 /// Returns the Heartbeat response to a request, with the restart counter (RFC 5847 3.2).
-pub(super) fn build_response(
+pub(super) fn build_heartbeat_response(
     config: &HomeAgentConfig,
     restart_counter: u32,
     message: &MobilityMessage<'_>,
@@ -48,5 +51,5 @@ pub(super) fn build_response(
         routing_home_address: None,
         mobility_header: &mut mobility_header,
     };
-    encapsulated_output(message.tunnel_ends, packet.emit())
+    build_encapsulated_output(message.tunnel_ends, packet.emit())
 }

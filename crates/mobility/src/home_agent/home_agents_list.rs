@@ -80,7 +80,7 @@ impl HomeAgentsList {
             RouterAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;
         // RFC 6275 10.5.1: "If the Home Agent (H) bit ... is not set, delete".
         if !advertisement.home_agent {
-            self.retire_agent(router);
+            self.stop_listing_agent(router);
             return Ok(());
         }
         let information = advertisement.options().find_map(|option| match option {
@@ -89,7 +89,7 @@ impl HomeAgentsList {
         });
         let lifetime = information.map_or(advertisement.router_lifetime, |it| it.lifetime);
         if lifetime == 0 {
-            self.retire_agent(router);
+            self.stop_listing_agent(router);
             return Ok(());
         }
         if !self.0.contains_key(&router) && self.0.len() >= MAX_LISTED_AGENTS {
@@ -122,7 +122,7 @@ impl HomeAgentsList {
 
     /// Removes a home agent from the answers. It may still defend addresses of its nodes, so the list keeps
     /// it until its last advertised lifetime ends.
-    fn retire_agent(&mut self, router: Ipv6Addr) {
+    fn stop_listing_agent(&mut self, router: Ipv6Addr) {
         if let Some(entry) = self.0.get_mut(&router) {
             entry.candidate.addresses.clear();
         }
@@ -130,7 +130,7 @@ impl HomeAgentsList {
 
     /// Returns whether the list has a home agent with this link-local or global address whose lifetime has
     /// not ended.
-    pub fn is_listed(&self, now: Time, address: Ipv6Addr) -> bool {
+    pub fn is_listed_home_agent(&self, now: Time, address: Ipv6Addr) -> bool {
         let is_its = |router: &Ipv6Addr, entry: &HomeAgentsListEntry| {
             *router == address || entry.candidate.addresses.contains(&address)
         };
@@ -177,7 +177,7 @@ mod tests {
         HomeAgentInformation, PrefixInformation, RouterAdvertisementRepr, emit_router_advertisement,
     };
 
-    fn address(text: &str) -> Ipv6Addr {
+    fn parse_address(text: &str) -> Ipv6Addr {
         text.parse().expect("an address")
     }
 
@@ -189,7 +189,7 @@ mod tests {
     ) -> LinkMessage {
         let prefix = |last: &str| {
             NdOption::PrefixInformation(PrefixInformation {
-                prefix: address(last),
+                prefix: parse_address(last),
                 prefix_length: 64,
                 on_link: true,
                 autonomous: false,
@@ -212,10 +212,10 @@ mod tests {
             options: &options,
             ..RouterAdvertisementRepr::default()
         });
-        icmpv6::set_checksum(&mut message, address(router), nd::ALL_NODES);
+        icmpv6::set_checksum(&mut message, parse_address(router), nd::ALL_NODES);
         LinkMessage {
             interface: "h0".into(),
-            source: address(router),
+            source: parse_address(router),
             destination: nd::ALL_NODES,
             hop_limit: 255,
             peer: None,
@@ -239,7 +239,7 @@ mod tests {
         // advertisement.
         list.handle_advertisement(at(0), &received_advertisement("fe80::4", true, None)).expect("valid");
         let (two, three, four) =
-            (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));
+            (parse_address("2001:db8:1::2"), parse_address("2001:db8:1::3"), parse_address("2001:db8:1::4"));
         assert_eq!(listed_addresses(&list, at(1)), [three, two, four]);
         assert_eq!(listed_addresses(&list, at(31)), [three, two]);
         // The values of the last advertisement replace the earlier R flag and preference.
@@ -254,15 +254,17 @@ mod tests {
         assert!(listed_addresses(&list, at(33)).is_empty());
         // A former home agent may still defend addresses of its nodes, so it stays in the list until its
         // lifetime ends.
-        let three_link = address("fe80::3");
-        assert!(list.is_listed(at(33), three_link) && list.is_listed(at(131), three_link));
-        assert!(!list.is_listed(at(132), three_link));
+        let three_link = parse_address("fe80::3");
+        assert!(
+            list.is_listed_home_agent(at(33), three_link) && list.is_listed_home_agent(at(131), three_link)
+        );
+        assert!(!list.is_listed_home_agent(at(132), three_link));
         list.handle_advertisement(at(34), &received_advertisement("fe80::3", true, Some((true, 1, 100))))
             .expect("valid");
         assert_eq!(listed_addresses(&list, at(34)), [three]);
         // The list also finds a home agent by its global address. A home agent whose link-local address is
         // still tentative sends its Neighbor Advertisements from the global address.
-        assert!(list.is_listed(at(34), three) && !list.is_listed(at(34), two));
+        assert!(list.is_listed_home_agent(at(34), three) && !list.is_listed_home_agent(at(34), two));
     }
 
     #[test]
@@ -277,7 +279,7 @@ mod tests {
             );
         }
         assert_eq!(list.0.len(), MAX_LISTED_AGENTS);
-        assert!(list.is_listed(Time::ZERO, address("fe80::1")), "the first stay");
+        assert!(list.is_listed_home_agent(Time::ZERO, parse_address("fe80::1")), "the first stay");
     }
 
     #[test]

@@ -54,12 +54,12 @@ impl HomeLink {
 
     /// Returns whether the link has carrier and an address that the home agent can send from.
     pub fn is_up(&self) -> bool {
-        self.is_running && self.source().is_some()
+        self.is_running && self.source_address().is_some()
     }
 
     /// Returns the source address of advertisements; `None` if the home agent has no address on the link. RFC
     /// 6275 10.4.1: "the home agent's IP address on the interface".
-    fn source(&self) -> Option<Ipv6Addr> {
+    fn source_address(&self) -> Option<Ipv6Addr> {
         self.link_local.or(self.address)
     }
 
@@ -117,7 +117,7 @@ impl HomeLink {
     }
 
     /// Builds the answer to a solicitation for an address that the home agent defends.
-    pub fn build_answer(
+    pub fn build_solicited_advertisement(
         &self,
         target: Ipv6Addr,
         router: bool,
@@ -129,16 +129,16 @@ impl HomeLink {
         // answered to all nodes, unsolicited.
         let solicited = !source.is_unspecified();
         let (destination, peer) = if solicited { (source, peer) } else { (nd::ALL_NODES, None) };
-        self.advertisement(target, router, (solicited, override_), destination, peer)
+        self.build_advertisement(target, router, (solicited, override_), destination, peer)
     }
 
     /// Builds the unsolicited advertisement that moves an address to the home agent's link-layer address.
     /// `None` if the link is down, or the home agent has no address on it.
-    pub fn build_announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
-        self.advertisement(target, router, (false, true), nd::ALL_NODES, None)
+    pub fn build_unsolicited_advertisement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
+        self.build_advertisement(target, router, (false, true), nd::ALL_NODES, None)
     }
 
-    fn advertisement(
+    fn build_advertisement(
         &self,
         target: Ipv6Addr,
         router: bool,
@@ -153,7 +153,7 @@ impl HomeLink {
             override_,
             target_link_address: self.link_address,
         };
-        self.build_message(self.source()?, destination, peer, advertisement.emit())
+        self.build_message(self.source_address()?, destination, peer, advertisement.emit())
     }
 
     /// Builds the probe of duplicate address detection (RFC 4862 5.4.2); `None` if the link is not running.

@@ -19,7 +19,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::AuthorizedNode;
 use super::care_of_address::is_unicast;
-use super::request::{Ipv4Home, Request};
+use super::request::{BindingUpdateRequest, RequestedIpv4Home};
 
 /// An IPv4 Address Acknowledgement option (RFC 5555 3.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Ipv4Answer {
 }
 
 impl Ipv4Answer {
-    fn acceptance_of(address: Ipv4Addr, prefix: Ipv4Net) -> Ipv4Answer {
+    fn accept_ipv4_home(address: Ipv4Addr, prefix: Ipv4Net) -> Ipv4Answer {
         Ipv4Answer { status: ipv4_status::SUCCESS, prefix_length: prefix.prefix_len(), address }
     }
 
@@ -43,13 +43,16 @@ impl Ipv4Answer {
 }
 
 /// Returns the accepted prefixes, sorted and in IPv4-mapped form, and the answer to each option.
-pub(super) fn judge_ipv4_homes(node: &AuthorizedNode, request: &Request) -> (Vec<Ipv6Net>, Vec<Ipv4Answer>) {
+pub(super) fn judge_ipv4_homes(
+    node: &AuthorizedNode,
+    request: &BindingUpdateRequest,
+) -> (Vec<Ipv6Net>, Vec<Ipv4Answer>) {
     let mut prefixes: Vec<Ipv6Net> = Vec::new();
     let mut answers = Vec::with_capacity(request.ipv4_homes.len());
-    if is_implicit(request) {
+    if is_implicit_registration(request) {
         for prefix in registrable_prefixes(node) {
             prefixes.push(mapped::from_ipv4(prefix));
-            answers.push(Ipv4Answer::acceptance_of(prefix.network(), prefix));
+            answers.push(Ipv4Answer::accept_ipv4_home(prefix.network(), prefix));
         }
     }
     for home in &request.ipv4_homes {
@@ -57,7 +60,7 @@ pub(super) fn judge_ipv4_homes(node: &AuthorizedNode, request: &Request) -> (Vec
         match judge_option(node, request, home, free) {
             Ok((address, prefix)) => {
                 prefixes.push(mapped::from_ipv4(prefix));
-                answers.push(Ipv4Answer::acceptance_of(address, prefix));
+                answers.push(Ipv4Answer::accept_ipv4_home(address, prefix));
             }
             Err(status) => answers.push(Ipv4Answer { status, prefix_length: 0, address: home.address }),
         }
@@ -68,7 +71,7 @@ pub(super) fn judge_ipv4_homes(node: &AuthorizedNode, request: &Request) -> (Vec
 }
 
 /// Returns whether the node leaves the choice of its prefixes to the home agent.
-fn is_implicit(request: &Request) -> bool {
+fn is_implicit_registration(request: &BindingUpdateRequest) -> bool {
     request.mobile_router && request.prefixes.is_empty() && request.ipv4_homes.is_empty()
 }
 
@@ -84,11 +87,11 @@ fn registrable_prefixes(node: &AuthorizedNode) -> impl Iterator<Item = Ipv4Net> 
 /// Returns the status that refuses the option.
 fn judge_option(
     node: &AuthorizedNode,
-    request: &Request,
-    home: &Ipv4Home,
+    request: &BindingUpdateRequest,
+    home: &RequestedIpv4Home,
     free: impl Fn(&Ipv4Net) -> bool,
 ) -> Result<(Ipv4Addr, Ipv4Net), u8> {
-    let Ipv4Home { prefix_length, prefix: wants_prefix, address } = *home;
+    let RequestedIpv4Home { prefix_length, prefix: wants_prefix, address } = *home;
     let wants_prefix = wants_prefix || prefix_length < 32;
     let Some(named) = Ipv4Net::new(address, prefix_length).ok().filter(|_| prefix_length > 0) else {
         return Err(ipv4_status::INVALID_ADDRESS);

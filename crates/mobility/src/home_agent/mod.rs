@@ -1,15 +1,16 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
 //! `request` reads Binding Updates; `verification_limits` limits how many are verified; `update_checks`
-//! validates them, with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4
-//! (RFC 5555) and `flows` for flow bindings (RFC 6089). `binding_changes` changes the bindings.
+//! validates them, with `binding_identifiers` for several care-of addresses (RFC 5648), `care_of_address` for
+//! IPv4 (RFC 5555) and `flows` for flow bindings (RFC 6089). `binding_changes` changes the bindings.
 //! `binding_cache` stores each `binding` (the bindings of one node in `node`), `prefix_owners` the nodes to
-//! which prefixes belong, and `replay_state` the replay protection state. `stored` has the part
-//! that survives a restart. `home_link` and `proxy_nd` are the proxy Neighbor Discovery for nodes that are
-//! away. `proxied_link` does it on another link of this machine. `answers` builds the answers, `heartbeat`
+//! which prefixes belong, and `replay_state` the replay protection state. `stored_bindings` has the part that
+//! survives a restart. `home_link` and `proxy_nd` are the proxy Neighbor Discovery for nodes that are away.
+//! `proxied_link` does it on another link of this machine. `acknowledgements` builds the answers, `heartbeat`
 //! answers heartbeats, and `care_of_test` tests new care-of addresses. `discovery` and `home_agents_list`
 //! name the other home agents. `drain` sends nodes to another home agent, and `revocation` ends their
-//! bindings; both use the messages of `notices`. This module joins these modules and serves the timers.
+//! bindings; both use the messages of `unsolicited_messages`. This module joins these modules and serves the
+//! timers.
 //!
 //! A refused Binding Update does not change existing bindings (RFC 3963 6.2 says "discard"). A refresh that
 //! changes only the lifetime causes no forwarding change. After a move, or after the end of one of several
@@ -19,7 +20,8 @@
 //! packet came through an IPv6 tunnel, it sends an ICMPv6 error instead.
 //!
 //! The home agent limits its answers to refused Binding Updates for each node, because such updates may be
-//! replays or forgeries; see `limits`. It logs updates that it does not answer; see `silence`.
+//! replays or forgeries; see `answer_limits`. It logs updates that it does not answer; see
+//! `unanswered_update_log`.
 //!
 //! `ipv4_homes` validates IPv4 home addresses and prefixes (RFC 5555 4.5). From then on the IPv4 prefixes of
 //! a node are with its IPv6 prefixes, in IPv4-mapped form ([`carnet_base::mapped`]).
@@ -32,10 +34,12 @@
 //! * Binding Refresh Advice: the state survives restarts, so nodes need not refresh earlier.
 //! * Key management mobility: the answer to the K flag is always 0.
 
-mod answers;
+mod acknowledgements;
+mod answer_limits;
 mod binding;
 mod binding_cache;
 mod binding_changes;
+mod binding_identifiers;
 mod care_of_address;
 mod care_of_test;
 mod discovery;
@@ -44,19 +48,17 @@ mod flows;
 mod heartbeat;
 mod home_agents_list;
 pub(crate) mod home_link;
-mod identifiers;
 mod ipv4_homes;
-mod limits;
 mod node;
-mod notices;
 mod prefix_owners;
 mod proxied_link;
 mod proxy_nd;
 mod replay_state;
 mod request;
 mod revocation;
-mod silence;
-mod stored;
+mod stored_bindings;
+mod unanswered_update_log;
+mod unsolicited_messages;
 mod update_checks;
 mod verification_limits;
 
@@ -74,7 +76,8 @@ use carnet_wire::mobility::message::Heartbeat;
 use carnet_wire::mobility::{BindingError, MobilityHeaderBuilder, ParsedMobilityMessage, message_type};
 use ipnet::Ipv6Net;
 
-use answers::AcknowledgementContent;
+use acknowledgements::AcknowledgementContent;
+use answer_limits::{NodeAnswerLimits, UnknownSourceLimits};
 pub use binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
 pub use binding_cache::BindingCache;
 use binding_changes::UntestedRegistration;
@@ -86,17 +89,16 @@ pub use flows::MAX_FLOWS;
 use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, PeerHomeAgent};
 pub(crate) use home_link::{HomeLink, NeighborMessage};
-use limits::{NodeAnswerLimits, UnknownSourceLimits};
-use notices::Notices;
 use proxied_link::ProxiedLink;
 pub use proxied_link::ProxiedLinkStatus;
 use proxy_nd::ProxyNd;
 pub use replay_state::KeyNumbers;
 use replay_state::ReplayState;
-use request::Request;
-use revocation::Revocation;
-use silence::UnansweredUpdateLog;
-pub use stored::{StoredBinding, StoredPath, StoredRegistration};
+use request::BindingUpdateRequest;
+use revocation::RunningRevocation;
+pub use stored_bindings::{StoredBinding, StoredPath, StoredRegistration};
+use unanswered_update_log::UnansweredUpdateLog;
+use unsolicited_messages::NoticeTimestamps;
 use verification_limits::{NodeUpdateLimits, UnboundSourceLimits};
 
 use crate::flow::FlowBinding;
@@ -218,11 +220,11 @@ struct RemovedNode {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+enum HomeAgentTimer {
     /// Duplicate address detection for a home address has found no other node.
     Dad(Ipv6Addr),
     /// A binding's lifetime ends. The binding cache has the times of this variant and of
-    /// [`Timer::RefreshRequest`]; the home agent's table of timers has those of all other variants.
+    /// [`HomeAgentTimer::RefreshRequest`]; the home agent's table of timers has those of all other variants.
     Expire(Ipv6Addr, Option<u16>),
     /// The home agent asks the node to renew the binding.
     RefreshRequest(Ipv6Addr, Option<u16>),
@@ -248,7 +250,7 @@ struct HomeAgentContext<'a> {
     now: Time,
     config: &'a HomeAgentConfig,
     cache: &'a mut BindingCache,
-    timers: &'a mut TimerTable<Timer>,
+    timers: &'a mut TimerTable<HomeAgentTimer>,
     outputs: &'a mut VecDeque<Output>,
 }
 
@@ -266,7 +268,7 @@ pub struct HomeAgent {
     proxied_link: Option<ProxiedLink>,
     /// Requests that wait for duplicate address detection, by home address.
     registrations_under_test: BTreeMap<Ipv6Addr, Vec<UntestedRegistration>>,
-    timers: TimerTable<Timer>,
+    timers: TimerTable<HomeAgentTimer>,
     outputs: VecDeque<Output>,
     binding_error_limit: RateLimiter,
     /// Rate limit of answers to unauthenticated sources.
@@ -285,9 +287,9 @@ pub struct HomeAgent {
     drain: Option<DrainState>,
     /// Relays of packets for nodes that have left, by home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
-    running_revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
+    running_revocations: BTreeMap<Ipv6Addr, Box<RunningRevocation>>,
     care_of_tests: CareOfTests,
-    notice_times: Notices,
+    notice_times: NoticeTimestamps,
     rng: Rng,
 }
 
@@ -321,7 +323,7 @@ impl HomeAgent {
             relays: BTreeMap::new(),
             running_revocations: BTreeMap::new(),
             care_of_tests: CareOfTests::new(Rng::new(0)),
-            notice_times: Notices::default(),
+            notice_times: NoticeTimestamps::default(),
             rng: Rng::new(0),
             config,
         }
@@ -333,17 +335,18 @@ impl HomeAgent {
     }
 
     /// Sets the secret that decides which sources of Binding Updates share a limit.
-    pub fn with_secret(self, secret: u64) -> Self {
+    pub fn with_hash_secret(self, secret: u64) -> Self {
         HomeAgent { unbound_source_limits: UnboundSourceLimits::new(secret), ..self }
     }
 
     /// Sets the source of the tokens for tests of care-of addresses. Its seed is secret.
-    pub fn with_tokens(self, rng: Rng) -> Self {
+    pub fn with_token_rng(self, rng: Rng) -> Self {
         HomeAgent { care_of_tests: CareOfTests::new(rng), ..self }
     }
 
     /// Takes over the operator's drains and revocations, and short-lived state, from before a reload of the
-    /// config. [`Self::stored`] has the rest of the state. Call this function after [`Self::restore`].
+    /// config. [`Self::stored_bindings`] has the rest of the state. Call this function after
+    /// [`Self::restore`].
     pub fn adopt_state(&mut self, now: Time, old: HomeAgent) {
         let config = &self.config;
         self.care_of_tests.adopt_tests(old.care_of_tests, |home_address| config.node(home_address).is_some());
@@ -356,11 +359,11 @@ impl HomeAgent {
         }
         self.drain = old.drain;
         if self.drain.is_some() {
-            self.timers.set_deadline(Timer::Drain, now);
+            self.timers.set_deadline(HomeAgentTimer::Drain, now);
         }
         for (home_address, revocation) in old.running_revocations {
             if self.cache.is_bound(home_address) {
-                let timer = Timer::Revoke(home_address);
+                let timer = HomeAgentTimer::Revoke(home_address);
                 self.timers.set_deadline(timer, old.timers.get(timer).unwrap_or(now));
                 self.running_revocations.insert(home_address, revocation);
             }
@@ -435,7 +438,7 @@ impl HomeAgent {
         };
         match header.message() {
             Ok(ParsedMobilityMessage::BindingUpdate(update)) => {
-                let request = Request::parse(&message, &update)?;
+                let request = BindingUpdateRequest::parse(&message, &update)?;
                 self.check_admission(now, &message, &request, header.octets())?;
                 self.handle_binding_update(now, wall, request, header.octets())
             }
@@ -458,7 +461,7 @@ impl HomeAgent {
 
     /// Borrows separate fields: the context for the methods of the parts, the proxy Neighbor Discovery, and
     /// the tests of care-of addresses.
-    fn context_and_parts(&mut self, now: Time) -> (HomeAgentContext<'_>, &mut ProxyNd, &mut CareOfTests) {
+    fn split_context(&mut self, now: Time) -> (HomeAgentContext<'_>, &mut ProxyNd, &mut CareOfTests) {
         let HomeAgent { config, cache, timers, outputs, proxy_nd, care_of_tests, .. } = self;
         (HomeAgentContext { now, config, cache, timers, outputs }, proxy_nd, care_of_tests)
     }
@@ -473,7 +476,7 @@ impl HomeAgent {
         if heartbeat.response {
             return Err(MobilityDrop::Unexpected);
         }
-        let Some(home_address) = heartbeat::sender_of_request(&self.cache, message) else {
+        let Some(home_address) = heartbeat::sender_of_heartbeat_request(&self.cache, message) else {
             // The node's NAT has chosen another address, or the binding is lost: the home agent treats the
             // request like any packet without a binding.
             if let Some((local, remote)) = message.tunnel_ends {
@@ -489,7 +492,8 @@ impl HomeAgent {
         if !self.limits_by_node.entry(home_address).or_default().heartbeat_limit.try_take_token(now) {
             return Err(MobilityDrop::RateLimited);
         }
-        let response = heartbeat::build_response(&self.config, self.restart_counter, message, heartbeat);
+        let response =
+            heartbeat::build_heartbeat_response(&self.config, self.restart_counter, message, heartbeat);
         self.outputs.push_back(response);
         Ok(())
     }
@@ -497,11 +501,16 @@ impl HomeAgent {
     /// Sends a Binding Acknowledgement.
     fn send_acknowledgement(
         &mut self,
-        request: &Request,
+        request: &BindingUpdateRequest,
         status: BindingStatus,
         answer: &AcknowledgementContent,
     ) {
-        self.outputs.push_back(answers::acknowledgement(&self.config, request, status, answer));
+        self.outputs.push_back(acknowledgements::build_acknowledgement(
+            &self.config,
+            request,
+            status,
+            answer,
+        ));
     }
 
     /// Sends a Binding Error to a sender without a binding, at a limited rate.
@@ -514,7 +523,8 @@ impl HomeAgent {
         status: u8,
     ) {
         if is_unicast_routable(destination) && self.binding_error_limit.try_take_token(now) {
-            let error = answers::binding_error(&self.config, outer, destination, home_address, status);
+            let error =
+                acknowledgements::build_binding_error(&self.config, outer, destination, home_address, status);
             self.outputs.push_back(error);
         }
     }
@@ -527,7 +537,7 @@ impl HomeAgent {
         error: carnet_wire::Error,
     ) -> MobilityDrop {
         let limiter = &mut self.unknown_source_limits;
-        let answer = answers::parameter_problem(&self.config, limiter, now, message, error);
+        let answer = acknowledgements::build_parameter_problem(&self.config, limiter, now, message, error);
         self.outputs.extend(answer);
         error.into()
     }
@@ -546,12 +556,18 @@ impl HomeAgent {
         if let Some(binding) = binding.filter(|binding| binding.expires_at > now)
             && !self.is_draining()
         {
-            self.outputs.push_back(notices::refresh_request(&self.config, &binding));
+            self.outputs.push_back(unsolicited_messages::build_refresh_request(&self.config, &binding));
         }
     }
 
     /// Logs, at a limited rate, why a Binding Update got no answer.
-    fn log_unanswered_update(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
+    fn log_unanswered_update(
+        &mut self,
+        now: Time,
+        request: &BindingUpdateRequest,
+        octets: &[u8],
+        reason: MobilityDrop,
+    ) {
         self.outputs.extend(self.unanswered_update_log.unanswered_update_warning(
             now,
             &self.config,
@@ -563,13 +579,13 @@ impl HomeAgent {
 
     /// Returns whether the home agent answers solicitations for an address on the home link, and the Router
     /// flag of its answer; `None` if it does not answer.
-    fn is_defended(&self, target: Ipv6Addr) -> Option<bool> {
-        self.proxy_nd.is_defended(&self.config, &self.cache, target)
+    fn advertised_router_flag_of(&self, target: Ipv6Addr) -> Option<bool> {
+        self.proxy_nd.advertised_router_flag_of(&self.config, &self.cache, target)
     }
 
     /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
     fn announce_address(&mut self, now: Time, target: Ipv6Addr) {
-        let (context, proxy_nd, _) = self.context_and_parts(now);
+        let (context, proxy_nd, _) = self.split_context(now);
         proxy_nd.announce_address(context, target);
     }
 
@@ -580,10 +596,10 @@ impl HomeAgent {
 
     /// Handles a packet to the home agent that came through a tunnel or without one. Returns whether the
     /// packet answers a test of a care-of address.
-    pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
+    pub fn handle_care_of_test_answer(&mut self, packet: &[u8]) -> bool {
         self.assert_drained();
         let HomeAgent { cache, timers, outputs, care_of_tests, .. } = self;
-        care_of_tests.handle_answer(cache, timers, outputs, packet)
+        care_of_tests.handle_echo_reply(cache, timers, outputs, packet)
     }
 
     fn answer_unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
@@ -602,7 +618,7 @@ impl HomeAgent {
     /// such an address can be served here (RFC 3963 6.2).
     fn serves_address(&self, address: Ipv6Addr) -> bool {
         self.config.home_prefix.contains(&address)
-            || self.cache.prefix_table().of_prefixes_around(address).next().is_some()
+            || self.cache.prefix_table().owners_of_covering_prefixes(address).next().is_some()
     }
 
     /// Answers a packet whose sender has no binding to the care-of address `remote`. The packet has a Home
@@ -644,7 +660,7 @@ impl HomeAgent {
         let owners = self.cache.prefix_table();
         let owner = match owners.is_home_address(inner_source) {
             true => Some(inner_source),
-            false => owners.of_prefixes_around(inner_source).next(),
+            false => owners.owners_of_covering_prefixes(inner_source).next(),
         };
         owner.filter(|owner| {
             !self.cache.accepts_packets_from(*owner, remote)
@@ -714,11 +730,11 @@ impl HomeAgent {
         }
         match HomeLink::read_neighbor_message(message)? {
             NeighborMessage::Solicitation { target, source, peer } => {
-                if let Some(router) = self.is_defended(target) {
+                if let Some(router) = self.advertised_router_flag_of(target) {
                     // RFC 4861 7.2.7: other nodes may have the same anycast address, so its advertisement
                     // has no Override flag.
                     let override_ = !self.proxy_nd.anycast_addresses.contains(&target);
-                    let answer = link.build_answer(target, router, override_, source, peer);
+                    let answer = link.build_solicited_advertisement(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
                 } else if source.is_unspecified() {
                     self.handle_duplicate_address(target);
@@ -727,11 +743,11 @@ impl HomeAgent {
             NeighborMessage::Advertisement { target }
                 if self.proxy_nd.anycast_addresses.contains(&target) => {}
             NeighborMessage::Advertisement { target } => {
-                let is_agent = self.home_agents_list.is_listed(now, message.source);
-                if self.is_defended(target).is_some() {
+                let is_agent = self.home_agents_list.is_listed_home_agent(now, message.source);
+                if self.advertised_router_flag_of(target).is_some() {
                     // Every node on the link can claim to be a home agent. The home agent believes such an
                     // advertisement only if it has asked this node to leave.
-                    let is_expected = is_agent && self.is_asked_to_leave(target);
+                    let is_expected = is_agent && self.is_switch_requested(target);
                     if !is_expected && self.proxy_nd.conflict_warning_limit.try_take_token(now) {
                         let message = format!(
                             "another node on the home link claims {target}, which this home agent defends"
@@ -751,7 +767,7 @@ impl HomeAgent {
 
     /// Returns the earliest timer that is due by `now`; `None` if no timer is due. The event of a binding
     /// stays in the cache until the home agent has handled it.
-    fn pop_expired_timer(&mut self, now: Time) -> Option<Timer> {
+    fn pop_expired_timer(&mut self, now: Time) -> Option<HomeAgentTimer> {
         match self.cache.next_event() {
             Some(due) if self.timers.next_timer().is_none_or(|first| due < first) => {
                 Some(due).filter(|(at, _)| *at <= now).map(|(_, timer)| timer)
@@ -765,25 +781,25 @@ impl HomeAgent {
         self.assert_drained();
         while let Some(timer) = self.pop_expired_timer(now) {
             match timer {
-                Timer::Dad(home_address) => {
-                    for tested in self.stop_testing(home_address) {
+                HomeAgentTimer::Dad(home_address) => {
+                    for tested in self.stop_care_of_tests(home_address) {
                         self.accept_registration(now, &tested.request, &tested.registration);
                     }
                     self.announce_address(now, home_address);
                 }
-                Timer::Expire(home_address, bid) => self.expire_binding(now, home_address, bid),
-                Timer::RefreshRequest(home_address, bid) => {
+                HomeAgentTimer::Expire(home_address, bid) => self.expire_binding(now, home_address, bid),
+                HomeAgentTimer::RefreshRequest(home_address, bid) => {
                     self.request_binding_refresh(now, home_address, bid)
                 }
-                Timer::Revoke(home_address) => self.send_next_indication(now, home_address),
-                Timer::CareOfTest(home_address, bid) => {
-                    let (context, _, tests) = self.context_and_parts(now);
+                HomeAgentTimer::Revoke(home_address) => self.send_next_indication(now, home_address),
+                HomeAgentTimer::CareOfTest(home_address, bid) => {
+                    let (context, _, tests) = self.split_context(now);
                     tests.send_next_request(context, home_address, bid);
                 }
-                Timer::Drain => self.advance_drain(now),
-                Timer::Relay(home_address) => self.end_relay(home_address),
-                Timer::Grace(home_address) => self.end_grace_period(now, home_address),
-                Timer::Forget(home_address) => {
+                HomeAgentTimer::Drain => self.advance_drain(now),
+                HomeAgentTimer::Relay(home_address) => self.end_relay(home_address),
+                HomeAgentTimer::Grace(home_address) => self.end_grace_period(now, home_address),
+                HomeAgentTimer::Forget(home_address) => {
                     if let Some(node) = self.cache.node_mut(home_address)
                         && node.is_unbound()
                     {
@@ -791,8 +807,8 @@ impl HomeAgent {
                     }
                     self.cache.remove_empty_state(home_address);
                 }
-                Timer::Announce(target) => {
-                    let (context, proxy_nd, _) = self.context_and_parts(now);
+                HomeAgentTimer::Announce(target) => {
+                    let (context, proxy_nd, _) = self.split_context(now);
                     proxy_nd.send_next_announcement(context, target);
                 }
             }

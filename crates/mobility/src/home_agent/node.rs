@@ -80,8 +80,8 @@ pub(super) struct BindingEntry {
     link_local: bool,
     /// Whether the home agent has asked the node to renew the binding, or will never ask.
     is_refresh_requested: bool,
-    /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
-    pub care_of_tested: bool,
+    /// Whether the care-of address was tested, see [`Binding::is_care_of_tested`].
+    pub is_care_of_tested: bool,
     priority: u8,
     /// Lifetime in seconds, a multiple of four.
     lifetime: u32,
@@ -99,7 +99,7 @@ impl BindingEntry {
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
             is_refresh_requested: margin.as_secs() < 1,
-            care_of_tested: binding.care_of_tested,
+            is_care_of_tested: binding.is_care_of_tested,
             priority: binding.priority,
             lifetime: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
             tunnel_ends: TunnelEnds::new(home_agent, binding.tunnel_ends()),
@@ -134,13 +134,13 @@ impl BindingEntry {
 
 /// State that few nodes have.
 #[derive(Debug, Default)]
-struct RareState {
+struct RareNodeState {
     /// Former paths from which the home agent still accepts packets, the oldest first.
     former_paths: Vec<FormerPath>,
     /// Flow bindings, ordered by priority (RFC 6089 4.3).
     flows: Vec<FlowBinding>,
-    /// Prefixes of bindings whose home address is still being tested. [`Node::prefixes`] has the prefixes of
-    /// the valid bindings.
+    /// Prefixes of bindings whose home address is still being tested. [`NodeState::prefixes`] has the
+    /// prefixes of the valid bindings.
     pending_prefixes: BTreeMap<Option<u16>, Arc<[Ipv6Net]>>,
     /// Used sequence numbers of all keys but the first in the config, including keys that the config no
     /// longer has. The key used longest ago is first.
@@ -150,7 +150,7 @@ struct RareState {
     tested_addresses: Vec<(Endpoint, Time)>,
 }
 
-impl RareState {
+impl RareNodeState {
     fn is_empty(&self) -> bool {
         self.former_paths.is_empty()
             && self.flows.is_empty()
@@ -162,12 +162,12 @@ impl RareState {
 
 /// State of one node.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct NodeState {
     /// Bindings in the order of their Binding Identifiers, or one plain binding.
     bindings: SmallList<BindingEntry>,
     /// Prefixes of the last accepted registration.
     prefixes: Arc<[Ipv6Net]>,
-    rare_state: Option<Box<RareState>>,
+    rare_node_state: Option<Box<RareNodeState>>,
     /// Last accepted sequence number; `None` if the home agent knows none. It is kept for
     /// `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the home agent refuses an old Binding Update that
     /// arrives late from the visited link (RFC 6275 10.3.2).
@@ -176,13 +176,13 @@ pub(super) struct Node {
     /// `has_timestamp` are the timestamp in this state.
     accepted_sequence: Option<u16>,
     /// Number of sequence numbers that the node has used under the first key of the config, see
-    /// [`Node::count_sequence_number`].
+    /// [`NodeState::count_sequence_number`].
     used_sequence_numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,
 }
 
-impl Node {
+impl NodeState {
     /// Returns whether the node has no state.
     pub fn is_empty(&self) -> bool {
         self.is_unbound()
@@ -194,28 +194,28 @@ impl Node {
 
     /// Returns whether the node has no binding in any state.
     pub fn is_unbound(&self) -> bool {
-        self.entries().is_empty()
+        self.binding_entries().is_empty()
     }
 
     /// Returns the bindings by Binding Identifier, in any state.
-    pub fn entries(&self) -> &[BindingEntry] {
+    pub fn binding_entries(&self) -> &[BindingEntry] {
         self.bindings.as_slice()
     }
 
     /// Returns the binding with this identifier; `None` without such a binding.
     pub fn entry(&self, bid: Option<u16>) -> Option<&BindingEntry> {
-        self.entries().get(self.position_of(bid).ok()?)
+        self.binding_entries().get(self.position_of_binding(bid).ok()?)
     }
 
-    fn position_of(&self, bid: Option<u16>) -> Result<usize, usize> {
-        self.entries().binary_search_by_key(&bid, |entry| entry.bid)
+    fn position_of_binding(&self, bid: Option<u16>) -> Result<usize, usize> {
+        self.binding_entries().binary_search_by_key(&bid, |entry| entry.bid)
     }
 
     /// Builds a [`Binding`] for a caller.
     pub fn to_binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &BindingEntry) -> Binding {
         let tested = match entry.state {
             BindingState::Testing => {
-                self.rare_state.as_ref().and_then(|rest| rest.pending_prefixes.get(&entry.bid))
+                self.rare_node_state.as_ref().and_then(|rest| rest.pending_prefixes.get(&entry.bid))
             }
             BindingState::Valid => None,
         };
@@ -234,21 +234,21 @@ impl Node {
             lifetime: entry.lifetime(),
             expires_at: entry.expires_at,
             state: entry.state,
-            care_of_tested: entry.care_of_tested,
+            is_care_of_tested: entry.is_care_of_tested,
         }
     }
 
     /// Adds a binding, or replaces the binding with the same identifier. The sequence number, flags and
     /// prefixes of a valid binding then apply to all bindings of the node.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
-        self.change_rare_state(|rest| drop(rest.pending_prefixes.remove(&binding.bid)));
+        self.change_rare_node_state(|rest| drop(rest.pending_prefixes.remove(&binding.bid)));
         let entry = BindingEntry::new(home_agent, binding);
-        match self.position_of(entry.bid) {
+        match self.position_of_binding(entry.bid) {
             Ok(at) => self.bindings.as_mut_slice()[at] = entry,
             Err(at) => self.bindings.insert(at, entry),
         }
         if !binding.is_valid() {
-            let rest = self.rare_state.get_or_insert_default();
+            let rest = self.rare_node_state.get_or_insert_default();
             rest.pending_prefixes.insert(binding.bid, binding.prefixes.clone());
             return;
         }
@@ -260,23 +260,23 @@ impl Node {
             entry.mobile_router = binding.mobile_router;
             entry.link_local = binding.link_local;
         }
-        if let Some(rest) = &mut self.rare_state {
+        if let Some(rest) = &mut self.rare_node_state {
             rest.pending_prefixes.values_mut().for_each(|prefixes| prefixes.clone_from(&binding.prefixes));
         }
     }
 
     /// Removes a binding.
     pub fn remove(&mut self, bid: Option<u16>) {
-        if let Ok(at) = self.position_of(bid) {
+        if let Ok(at) = self.position_of_binding(bid) {
             self.bindings.remove(at);
         }
-        self.change_rare_state(|rest| drop(rest.pending_prefixes.remove(&bid)));
+        self.change_rare_node_state(|rest| drop(rest.pending_prefixes.remove(&bid)));
     }
 
     /// Returns the next event of the valid bindings, with its time and its binding; `None` without a valid
     /// binding.
     pub fn next_event(&self) -> Option<(Time, DueEvent, Option<u16>)> {
-        let valid = self.entries().iter().filter(|entry| entry.is_valid());
+        let valid = self.binding_entries().iter().filter(|entry| entry.is_valid());
         let due = valid.map(|entry| {
             let (at, due) = entry.next_event();
             (at, due, entry.bid)
@@ -286,7 +286,7 @@ impl Node {
 
     /// Records that the home agent has asked the node to renew a binding.
     pub fn mark_refresh_requested(&mut self, bid: Option<u16>) {
-        if let Ok(at) = self.position_of(bid)
+        if let Ok(at) = self.position_of_binding(bid)
             && let Some(entry) = self.bindings.as_mut_slice().get_mut(at)
         {
             entry.is_refresh_requested = true;
@@ -300,21 +300,21 @@ impl Node {
 
     /// Applies `change` to the state that few nodes have, if this node has it. Frees it if it is empty
     /// afterwards.
-    fn change_rare_state(&mut self, change: impl FnOnce(&mut RareState)) {
-        if let Some(rest) = &mut self.rare_state {
+    fn change_rare_node_state(&mut self, change: impl FnOnce(&mut RareNodeState)) {
+        if let Some(rest) = &mut self.rare_node_state {
             change(rest);
-            self.rare_state.take_if(|rest| rest.is_empty());
+            self.rare_node_state.take_if(|rest| rest.is_empty());
         }
     }
 
     /// Returns the former paths from which packets are still accepted, oldest first.
     pub fn former_paths(&self) -> &[FormerPath] {
-        self.rare_state.as_ref().map_or(&[], |rest| &rest.former_paths)
+        self.rare_node_state.as_ref().map_or(&[], |rest| &rest.former_paths)
     }
 
     /// Adds a former path: the home agent accepts packets from it until the end of its grace period.
     pub fn add_former_path(&mut self, path: FormerPath) {
-        let former = &mut self.rare_state.get_or_insert_default().former_paths;
+        let former = &mut self.rare_node_state.get_or_insert_default().former_paths;
         former.retain(|old| (old.agent, old.care_of_address) != (path.agent, path.care_of_address));
         if former.len() >= MAX_FORMER_PATHS {
             former.remove(0);
@@ -324,7 +324,7 @@ impl Node {
 
     /// Records that a care-of address that the node has left counts as tested until `until`.
     pub fn record_tested_address(&mut self, now: Time, care_of_address: Endpoint, until: Time) {
-        let left = &mut self.rare_state.get_or_insert_default().tested_addresses;
+        let left = &mut self.rare_node_state.get_or_insert_default().tested_addresses;
         left.retain(|(address, until)| *address != care_of_address && *until > now);
         if left.len() >= MAX_TESTED_ADDRESSES {
             left.remove(0);
@@ -334,16 +334,16 @@ impl Node {
 
     /// Returns whether a care-of address that the node has left still counts as tested.
     pub fn was_address_tested(&self, now: Time, care_of_address: Endpoint) -> bool {
-        let left = self.rare_state.as_ref().map_or(&[][..], |rest| &rest.tested_addresses);
+        let left = self.rare_node_state.as_ref().map_or(&[][..], |rest| &rest.tested_addresses);
         left.iter().any(|(address, until)| *address == care_of_address && *until > now)
     }
 
     /// Marks the bindings with these tunnel ends as tested. Returns whether the node has such bindings.
-    pub fn mark_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
+    pub fn mark_care_of_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let mut found = false;
         for entry in self.bindings.as_mut_slice() {
             if entry.is_valid() && entry.tunnel_ends(home_agent) == ends {
-                entry.care_of_tested = true;
+                entry.is_care_of_tested = true;
                 found = true;
             }
         }
@@ -353,26 +353,26 @@ impl Node {
     /// Removes the former paths for which `keep` returns false. Returns whether it removed any.
     pub fn retain_former_paths(&mut self, keep: impl FnMut(&FormerPath) -> bool) -> bool {
         let before = self.former_paths().len();
-        self.change_rare_state(|rest| rest.former_paths.retain(keep));
+        self.change_rare_node_state(|rest| rest.former_paths.retain(keep));
         self.former_paths().len() != before
     }
 
     /// Returns the earliest end of a former path's grace period; `None` without a former path.
-    pub fn end_of_grace(&self) -> Option<Time> {
-        self.former_paths().iter().map(|path| path.accept_until).min()
+    pub fn grace_period_ends_at(&self) -> Option<Time> {
+        self.former_paths().iter().map(|path| path.accept_packets_until).min()
     }
 
     /// Returns the flow bindings, ordered by priority.
     pub fn flows(&self) -> &[FlowBinding] {
-        self.rare_state.as_ref().map_or(&[], |rest| &rest.flows)
+        self.rare_node_state.as_ref().map_or(&[], |rest| &rest.flows)
     }
 
     /// Replaces the flow bindings.
     pub fn set_flows(&mut self, flows: Vec<FlowBinding>) {
         if flows.is_empty() {
-            self.change_rare_state(|rest| rest.flows = flows);
+            self.change_rare_node_state(|rest| rest.flows = flows);
         } else {
-            self.rare_state.get_or_insert_default().flows = flows;
+            self.rare_node_state.get_or_insert_default().flows = flows;
         }
     }
 
@@ -388,7 +388,7 @@ impl Node {
     /// key; `None` is the first key of the config.
     pub fn used_sequence_numbers(&self, other_key: Option<u64>) -> u32 {
         let Some(key) = other_key else { return self.used_sequence_numbers };
-        let others = self.rare_state.as_ref().map_or(&[][..], |rest| &rest.other_keys);
+        let others = self.rare_node_state.as_ref().map_or(&[][..], |rest| &rest.other_keys);
         others.iter().find(|other| other.key == key).map_or(0, |other| other.numbers)
     }
 
@@ -403,13 +403,13 @@ impl Node {
         } else {
             passed(self.used_sequence_numbers)
         };
-        if let Some(rest) = &mut self.rare_state {
+        if let Some(rest) = &mut self.rare_node_state {
             for other in &mut rest.other_keys {
                 other.numbers = passed(other.numbers);
             }
         }
         if let Some(key) = other_key {
-            let others = &mut self.rare_state.get_or_insert_default().other_keys;
+            let others = &mut self.rare_node_state.get_or_insert_default().other_keys;
             let at = others.iter().position(|other| other.key == key);
             let used = at.map_or(KeyNumbers { key, numbers: 1 }, |at| others.remove(at));
             if others.len() >= MAX_OTHER_KEYS {
@@ -421,7 +421,7 @@ impl Node {
 
     /// Returns the used sequence numbers of all keys but the first in the config.
     pub fn other_key_numbers(&self) -> &[KeyNumbers] {
-        self.rare_state.as_ref().map_or(&[], |rest| &rest.other_keys)
+        self.rare_node_state.as_ref().map_or(&[], |rest| &rest.other_keys)
     }
 
     /// Sets the counts of used sequence numbers, see [`Self::used_sequence_numbers`].
@@ -429,14 +429,14 @@ impl Node {
         self.used_sequence_numbers = numbers;
         other_keys.drain(..other_keys.len().saturating_sub(MAX_OTHER_KEYS));
         if other_keys.is_empty() {
-            self.change_rare_state(|rest| rest.other_keys = other_keys);
+            self.change_rare_node_state(|rest| rest.other_keys = other_keys);
         } else {
-            self.rare_state.get_or_insert_default().other_keys = other_keys;
+            self.rare_node_state.get_or_insert_default().other_keys = other_keys;
         }
     }
 
     /// Sets the replay protection state, see [`Self::replay_state`].
-    pub fn set_replay(&mut self, replay: ReplayState) {
+    pub fn set_replay_state(&mut self, replay: ReplayState) {
         self.accepted_sequence = replay.sequence;
         self.has_timestamp = replay.timestamp.is_some();
         self.accepted_timestamp = replay.timestamp.unwrap_or_default();
@@ -447,16 +447,16 @@ impl Node {
 mod tests {
     use super::*;
 
-    const AGENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+    const HOME_AGENT_ADDRESS: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 
-    fn binding(care_of_address: &str) -> Binding {
+    fn test_binding(care_of_address: &str) -> Binding {
         Binding {
             home_address: Ipv6Addr::LOCALHOST,
             bid: None,
             priority: 0,
             care_of_address: care_of_address.parse().expect("an end"),
             care_of_address_age: CareOfAddressAge::beginning_now(Time::ZERO),
-            agent: AGENT.into(),
+            agent: HOME_AGENT_ADDRESS.into(),
             mobile_router: true,
             link_local: false,
             prefixes: ["2001:db8:a::/64".parse().expect("a prefix")].into(),
@@ -464,7 +464,7 @@ mod tests {
             lifetime: Duration::from_secs(40),
             expires_at: Time::from_secs(100),
             state: BindingState::Valid,
-            care_of_tested: true,
+            is_care_of_tested: true,
         }
     }
 
@@ -475,18 +475,21 @@ mod tests {
     /// The size of this value is the memory that a home agent needs for each node of a fleet.
     #[test]
     fn node_with_one_binding_needs_one_list_entry() {
-        assert!(size_of::<Node>() <= 104, "{} octets", size_of::<Node>());
-        let mut node = Node::default();
+        assert!(size_of::<NodeState>() <= 104, "{} octets", size_of::<NodeState>());
+        let mut node = NodeState::default();
         for care_of_address in ["2001:db8:f1::10", "192.0.2.1", "udp:192.0.2.1:4191"] {
-            let mut binding = binding(care_of_address);
+            let mut binding = test_binding(care_of_address);
             match binding.care_of_address {
                 Endpoint::Ipv6(_) => {}
                 Endpoint::Ipv4(_) => binding.agent = "198.51.100.1".parse().expect("an end"),
                 Endpoint::Udp(_) => binding.agent = "udp:198.51.100.1:4191".parse().expect("an end"),
             }
-            node.insert(AGENT, &binding);
-            assert!(node.bindings.is_stored_inline() && node.rare_state.is_none());
-            assert!(!matches!(node.entries()[0].tunnel_ends, TunnelEnds::Other(_)), "{care_of_address}");
+            node.insert(HOME_AGENT_ADDRESS, &binding);
+            assert!(node.bindings.is_stored_inline() && node.rare_node_state.is_none());
+            assert!(
+                !matches!(node.binding_entries()[0].tunnel_ends, TunnelEnds::Other(_)),
+                "{care_of_address}"
+            );
         }
     }
 
@@ -501,13 +504,13 @@ mod tests {
         ] {
             for state in [BindingState::Valid, BindingState::Testing] {
                 let agent = ends.0.parse().expect("an end");
-                let binding = Binding { agent, state, bid: Some(3), priority: 9, ..binding(ends.1) };
-                let mut node = Node::default();
-                node.insert(AGENT, &binding);
+                let binding = Binding { agent, state, bid: Some(3), priority: 9, ..test_binding(ends.1) };
+                let mut node = NodeState::default();
+                node.insert(HOME_AGENT_ADDRESS, &binding);
                 node.sequence = Some(binding.sequence);
                 let entry = node.entry(Some(3)).expect("inserted");
                 assert_eq!(
-                    describe_binding(&node.to_binding(AGENT, binding.home_address, entry)),
+                    describe_binding(&node.to_binding(HOME_AGENT_ADDRESS, binding.home_address, entry)),
                     describe_binding(&binding),
                     "{ends:?}"
                 );
@@ -517,10 +520,12 @@ mod tests {
 
     #[test]
     fn bindings_of_a_node_are_ordered_by_bid() {
-        let mut node = Node::default();
-        let bids = |node: &Node| node.entries().iter().filter_map(|entry| entry.bid).collect::<Vec<_>>();
+        let mut node = NodeState::default();
+        let bids = |node: &NodeState| {
+            node.binding_entries().iter().filter_map(|entry| entry.bid).collect::<Vec<_>>()
+        };
         for bid in [5, 2, 9, 5] {
-            node.insert(AGENT, &Binding { bid: Some(bid), ..binding("2001:db8:f1::10") });
+            node.insert(HOME_AGENT_ADDRESS, &Binding { bid: Some(bid), ..test_binding("2001:db8:f1::10") });
         }
         assert_eq!(bids(&node), [2, 5, 9]);
         node.remove(Some(4));
@@ -535,24 +540,24 @@ mod tests {
 
     #[test]
     fn node_deadline_is_refresh_request_then_expiry() {
-        let mut node = Node::default();
+        let mut node = NodeState::default();
         let at = |bid, seconds, state| Binding {
             bid: Some(bid),
             expires_at: Time::from_secs(seconds),
             state,
-            ..binding("2001:db8:f1::10")
+            ..test_binding("2001:db8:f1::10")
         };
-        node.insert(AGENT, &at(1, 50, BindingState::Testing));
+        node.insert(HOME_AGENT_ADDRESS, &at(1, 50, BindingState::Testing));
         assert_eq!(node.next_event(), None);
-        node.insert(AGENT, &at(2, 100, BindingState::Valid));
-        node.insert(AGENT, &at(3, 99, BindingState::Valid));
+        node.insert(HOME_AGENT_ADDRESS, &at(2, 100, BindingState::Valid));
+        node.insert(HOME_AGENT_ADDRESS, &at(3, 99, BindingState::Valid));
         assert_eq!(node.next_event(), Some((Time::from_secs(94), DueEvent::RefreshRequest, Some(3))));
         node.mark_refresh_requested(Some(3));
         assert_eq!(node.next_event(), Some((Time::from_secs(95), DueEvent::RefreshRequest, Some(2))));
         node.mark_refresh_requested(Some(2));
         assert_eq!(node.next_event(), Some((Time::from_secs(99), DueEvent::Expiry, Some(3))));
         let short = Binding { lifetime: Duration::from_secs(4), ..at(4, 98, BindingState::Valid) };
-        node.insert(AGENT, &short);
+        node.insert(HOME_AGENT_ADDRESS, &short);
         assert_eq!(
             node.next_event(),
             Some((Time::from_secs(98), DueEvent::Expiry, Some(4))),
@@ -562,24 +567,24 @@ mod tests {
 
     #[test]
     fn node_frees_rare_state_with_its_last_former_path() {
-        let mut node = Node::default();
+        let mut node = NodeState::default();
         let path = |text: &str, until| FormerPath {
-            agent: AGENT.into(),
+            agent: HOME_AGENT_ADDRESS.into(),
             care_of_address: text.parse().expect("an end"),
-            accept_until: Time::from_secs(until),
-            care_of_tested: true,
+            accept_packets_until: Time::from_secs(until),
+            is_care_of_tested: true,
         };
         node.add_former_path(path("2001:db8::1", 2));
         node.add_former_path(path("2001:db8::2", 1));
-        assert_eq!((node.former_paths().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
+        assert_eq!((node.former_paths().len(), node.grace_period_ends_at()), (2, Some(Time::from_secs(1))));
         assert!(!node.is_empty() && !node.retain_former_paths(|_| true));
         assert!(
-            node.retain_former_paths(|path| path.accept_until > Time::from_secs(1))
-                && node.rare_state.is_some()
+            node.retain_former_paths(|path| path.accept_packets_until > Time::from_secs(1))
+                && node.rare_node_state.is_some()
         );
-        assert!(node.retain_former_paths(|_| false) && node.rare_state.is_none() && node.is_empty());
+        assert!(node.retain_former_paths(|_| false) && node.rare_node_state.is_none() && node.is_empty());
         let replay = ReplayState { sequence: None, timestamp: Some(0) };
-        node.set_replay(replay);
+        node.set_replay_state(replay);
         assert!(
             !node.is_empty() && node.replay_state().timestamp == Some(0),
             "replays are held off for ever"

@@ -26,7 +26,7 @@ pub(super) struct PrefixTable {
     /// entries is free, so that searches are short. The bits of an entry that a place does not need hold bits
     /// of the hash. A different hash shows that the address differs, so the search need not read the address
     /// from memory.
-    place_index: Box<[u32]>,
+    node_index_by_hash: Box<[u32]>,
     /// Mask of the bits of an index entry that hold the place of a node.
     place_mask: u32,
     hasher: RandomState,
@@ -56,7 +56,7 @@ impl PrefixTable {
         });
         let mut owners = PrefixTable {
             home_addresses: nodes.iter().map(|node| node.home_address).collect(),
-            place_index: vec![NO_NODE; nodes.len() + nodes.len() / 2 + 1].into(),
+            node_index_by_hash: vec![NO_NODE; nodes.len() + nodes.len() / 2 + 1].into(),
             // The mask covers one number more than there are nodes, so that no place equals `NO_NODE`.
             place_mask: u32::try_from(nodes.len())
                 .unwrap_or(NO_NODE)
@@ -68,7 +68,7 @@ impl PrefixTable {
         for (place, node) in (0..NO_NODE).zip(nodes) {
             let (at, _) = owners.find_slot(node.home_address);
             let tag = owners.hash_tag(owners.hash(node.home_address));
-            if let Some(free) = owners.place_index.get_mut(at) {
+            if let Some(free) = owners.node_index_by_hash.get_mut(at) {
                 *free = tag | place;
             }
         }
@@ -89,9 +89,9 @@ impl PrefixTable {
     fn find_slot(&self, address: Ipv6Addr) -> (usize, u32) {
         let hash = self.hash(address);
         // The product maps the hash evenly to the length of the index, without a division.
-        let mut at = ((u128::from(hash) * self.place_index.len() as u128) >> 64) as usize;
+        let mut at = ((u128::from(hash) * self.node_index_by_hash.len() as u128) >> 64) as usize;
         loop {
-            let there = self.place_index.get(at).copied().unwrap_or(NO_NODE);
+            let there = self.node_index_by_hash.get(at).copied().unwrap_or(NO_NODE);
             let place = there & self.place_mask;
             if there == NO_NODE {
                 return (at, NO_NODE);
@@ -99,12 +99,12 @@ impl PrefixTable {
             if there & !self.place_mask == self.hash_tag(hash) && self.home_address(place) == Some(address) {
                 return (at, place);
             }
-            at = if at + 1 < self.place_index.len() { at + 1 } else { 0 };
+            at = if at + 1 < self.node_index_by_hash.len() { at + 1 } else { 0 };
         }
     }
 
     /// Returns the place of the node with this home address; `None` if no node has it.
-    pub fn place_of_node(&self, address: Ipv6Addr) -> Option<usize> {
+    pub fn index_of_node(&self, address: Ipv6Addr) -> Option<usize> {
         let (_, place) = self.find_slot(address);
         (place != NO_NODE).then_some(place as usize)
     }
@@ -121,11 +121,11 @@ impl PrefixTable {
 
     /// Returns whether a node has this home address.
     pub fn is_home_address(&self, address: Ipv6Addr) -> bool {
-        self.place_of_node(address).is_some()
+        self.index_of_node(address).is_some()
     }
 
     /// Returns the home addresses of the nodes that own a prefix with this address; the longest prefix first.
-    pub fn of_prefixes_around(&self, address: Ipv6Addr) -> impl Iterator<Item = Ipv6Addr> {
+    pub fn owners_of_covering_prefixes(&self, address: Ipv6Addr) -> impl Iterator<Item = Ipv6Addr> {
         self.prefixes_by_length.iter().flat_map(move |(length, of_length)| {
             let network = Ipv6Net::new(address, *length).ok().map(|prefix| prefix.network().to_bits());
             let of_network = move |network: u128| {
@@ -164,7 +164,7 @@ mod tests {
             node("2001:db8::3", &[]),
         ]);
         let around = |address: &str| -> Vec<String> {
-            let around = owners.of_prefixes_around(address.parse().expect("address"));
+            let around = owners.owners_of_covering_prefixes(address.parse().expect("address"));
             around.map(|owner| owner.to_string()).collect()
         };
         assert_eq!(around("2001:db8:a:1::9"), ["2001:db8::2", "2001:db8::1"]);
@@ -184,7 +184,7 @@ mod tests {
             for number in 0..3 * count + 3 {
                 let expected = (number % 3 == 0 && number < 3 * count).then_some((number / 3) as usize);
                 assert_eq!(
-                    owners.place_of_node(Ipv6Addr::from_bits(number)),
+                    owners.index_of_node(Ipv6Addr::from_bits(number)),
                     expected,
                     "{number} of {count}"
                 );

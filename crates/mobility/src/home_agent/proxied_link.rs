@@ -29,9 +29,9 @@ pub(super) struct ProxiedLink {
     link: HomeLink,
     answer_limit: RateLimiter,
     /// Number of solicitations that the home agent has answered.
-    answered: u64,
+    answered_solicitations: u64,
     /// Number of solicitations without an answer because of the limit.
-    refused: u64,
+    refused_solicitations: u64,
 }
 
 /// Status of proxy Neighbor Discovery on a link that is not the home link.
@@ -56,8 +56,8 @@ impl ProxiedLink {
         ProxiedLink {
             link: HomeLink::new(interface, Some(config.address)),
             answer_limit: RateLimiter::new(ANSWER_BURST, ANSWER_INTERVAL),
-            answered: 0,
-            refused: 0,
+            answered_solicitations: 0,
+            refused_solicitations: 0,
         }
     }
 
@@ -67,8 +67,8 @@ impl ProxiedLink {
         ProxiedLinkStatus {
             interface: self.link.interface.clone(),
             is_up: self.link.is_up(),
-            answered_solicitations: self.answered,
-            refused_solicitations: self.refused,
+            answered_solicitations: self.answered_solicitations,
+            refused_solicitations: self.refused_solicitations,
             address_count: addresses,
             prefixes,
         }
@@ -87,7 +87,7 @@ impl ProxiedLink {
         interface: &Interface,
     ) -> Option<LinkMessage> {
         let has_come_up = self.link.handle_interface(interface);
-        has_come_up.then(|| self.link.build_announcement(config.address, true)).flatten()
+        has_come_up.then(|| self.link.build_unsolicited_advertisement(config.address, true)).flatten()
     }
 
     pub(super) fn handle_interface_gone(&mut self) {
@@ -112,14 +112,14 @@ impl ProxiedLink {
         };
         let Some(router) = proxy_nd.proxied_router_flag(config, cache, target) else { return Ok(None) };
         if message.destination.is_multicast() && !self.answer_limit.try_take_token(now) {
-            self.refused = self.refused.saturating_add(1);
+            self.refused_solicitations = self.refused_solicitations.saturating_add(1);
             return Err(MobilityDrop::RateLimited);
         }
         // RFC 4861 7.2.8: an answer of a proxy has no Override flag, so a node that really has the address
         // wins. A random delay is necessary only with several proxies on the link.
         let override_ = target == config.address;
-        let answer = self.link.build_answer(target, router, override_, source, peer);
-        self.answered = self.answered.saturating_add(u64::from(answer.is_some()));
+        let answer = self.link.build_solicited_advertisement(target, router, override_, source, peer);
+        self.answered_solicitations = self.answered_solicitations.saturating_add(u64::from(answer.is_some()));
         Ok(answer)
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, mapped};
 use ipnet::Ipv6Net;
 
-use super::{BindingCache, HomeAgentConfig, HomeAgentContext, HomeLink, Timer, discovery};
+use super::{BindingCache, HomeAgentConfig, HomeAgentContext, HomeAgentTimer, HomeLink, discovery};
 use crate::Output;
 
 /// Number of unsolicited Neighbor Advertisements in a row for one address (RFC 4861 10). `RETRANS_TIMER` is
@@ -45,7 +45,7 @@ impl ProxyNd {
 
     /// Returns whether the home agent answers solicitations for an address on the home link, and the Router
     /// flag of its answer; `None` if it does not answer.
-    pub(super) fn is_defended(
+    pub(super) fn advertised_router_flag_of(
         &self,
         config: &HomeAgentConfig,
         cache: &BindingCache,
@@ -62,7 +62,7 @@ impl ProxyNd {
         }
         // RFC 4887 6.4.1, RFC 4861 4.4: the target is a host in the mobile network. So the Router flag is
         // 0, although a router answers for it.
-        is_in_network_that_is_away(config, cache, target).then_some(false)
+        is_in_registered_mobile_network(config, cache, target).then_some(false)
     }
 
     /// Returns the Router flag of the home agent's answer to a solicitation on a link that is not the home
@@ -118,22 +118,22 @@ impl ProxyNd {
     /// Sends the next unsolicited Neighbor Advertisement for an address.
     pub(super) fn send_next_announcement(&mut self, context: HomeAgentContext<'_>, target: Ipv6Addr) {
         let HomeAgentContext { now, config, cache, timers, outputs } = context;
-        let router = self.is_defended(config, cache, target);
+        let router = self.advertised_router_flag_of(config, cache, target);
         let left = self.pending_announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
         let (Some(router), Some(link)) = (router, &self.home_link) else { return };
         if left > 0 {
             self.pending_announcements.insert(target, left);
-            timers.set_deadline(Timer::Announce(target), now + RETRANS_TIMER);
+            timers.set_deadline(HomeAgentTimer::Announce(target), now + RETRANS_TIMER);
         }
         let link_local = cache.best_valid_binding(target).and_then(|binding| binding.link_local_address());
         for address in [Some(target), link_local].into_iter().flatten() {
-            outputs.extend(link.build_announcement(address, router).map(Output::Link));
+            outputs.extend(link.build_unsolicited_advertisement(address, router).map(Output::Link));
         }
     }
 }
 
 /// Returns whether an address of the home prefix is in the mobile network of a router that is away.
-fn is_in_network_that_is_away(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
+fn is_in_registered_mobile_network(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
     config.home_prefix.contains(&target) && is_in_bound_network(cache, target)
 }
 
@@ -147,5 +147,5 @@ fn is_in_bound_network(cache: &BindingCache, target: Ipv6Addr) -> bool {
         cache.is_bound(home_address)
             && cache.prefixes(home_address).iter().any(|prefix| prefix.contains(&target))
     };
-    cache.prefix_table().of_prefixes_around(target).any(around)
+    cache.prefix_table().owners_of_covering_prefixes(target).any(around)
 }

@@ -17,18 +17,18 @@ pub(super) const MAX_IDENTIFIERS: usize = 32;
 /// no room for more.
 const MAX_FLOW_OPTIONS: usize = super::MAX_FLOWS;
 /// Maximum number of flows in Flow Summary options that the home agent reads.
-const MAX_SUMMARY: usize = 128;
+const MAX_SUMMARIZED_FLOWS: usize = 128;
 /// Maximum number of IPv4 Home Address options that the home agent answers. A router has only a few IPv4
 /// prefixes.
-const MAX_IPV4_HOMES: usize = 16;
+const MAX_REQUESTED_IPV4_HOMES: usize = 16;
 /// Option in place of a Mobile Network Prefix option that the parser cannot read. The home agent refuses it
 /// as invalid.
-const NO_PREFIX: MobilityOption<'static> =
+const EMPTY_PREFIX_OPTION: MobilityOption<'static> =
     MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
 
 /// A Binding Identifier option (RFC 5648 4.3, RFC 6089 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identifier {
+pub(super) struct RequestedIdentifier {
     pub bid: u16,
     /// H flag: a binding to the home link.
     pub is_home_binding: bool,
@@ -46,7 +46,7 @@ pub(super) struct FlowRequest {
 
 /// An IPv4 Home Address option (RFC 5555 3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ipv4Home {
+pub(super) struct RequestedIpv4Home {
     pub prefix_length: u8,
     pub prefix: bool,
     pub address: Ipv4Addr,
@@ -54,7 +54,7 @@ pub(super) struct Ipv4Home {
 
 /// A Binding Update with all values that its validation needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct BindingUpdateRequest {
     /// IPv6 source, to which the acknowledgement goes.
     pub source: Ipv6Addr,
     /// Tunnel ends of the home agent and of the node, if the update came inside IPv4 or UDP.
@@ -67,7 +67,7 @@ pub(super) struct Request {
     /// Address in the IPv4 Care-of Address option; `None` without this option.
     pub ipv4_care_of_address: Option<Ipv4Addr>,
     /// Binding Identifier options in their order.
-    pub identifiers: Vec<Identifier>,
+    pub identifiers: Vec<RequestedIdentifier>,
     /// Whether a Binding Identifier option has an invalid length, or the update has too many of them.
     pub has_malformed_identifier: bool,
     pub sequence: u16,
@@ -88,13 +88,16 @@ pub(super) struct Request {
     /// Flow Identifiers of the flows that stay unchanged.
     pub unchanged_flow_ids: Vec<u16>,
     pub flow_actions: Vec<FlowActionOption>,
-    pub ipv4_homes: Vec<Ipv4Home>,
+    pub ipv4_homes: Vec<RequestedIpv4Home>,
 }
 
-impl Request {
+impl BindingUpdateRequest {
     /// Reads the options. Unknown options are skipped (RFC 6275 6.2.1).
-    pub fn parse(message: &MobilityMessage<'_>, update: &BindingUpdate<'_>) -> Result<Request, MobilityDrop> {
-        let mut request = Request {
+    pub fn parse(
+        message: &MobilityMessage<'_>,
+        update: &BindingUpdate<'_>,
+    ) -> Result<BindingUpdateRequest, MobilityDrop> {
+        let mut request = BindingUpdateRequest {
             source: message.source,
             tunnel_ends: message.tunnel_ends,
             home_address: message.home_address.unwrap_or(message.source),
@@ -125,7 +128,7 @@ impl Request {
                 // RFC 3963 6.6: an invalid prefix length makes the prefix invalid, but not the message
                 // malformed.
                 Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
-                    request.read_option(NO_PREFIX);
+                    request.read_option(EMPTY_PREFIX_OPTION);
                 }
                 Err(_) if kind == option_type::BINDING_IDENTIFIER => request.has_malformed_identifier = true,
                 // A flow option that is too short for its identifier cannot be answered, so it is ignored.
@@ -153,7 +156,7 @@ impl Request {
             MobilityOption::Ipv4CareOfAddress(address) => self.ipv4_care_of_address = Some(address),
             MobilityOption::BindingIdentifier { bid, home, priority, care_of_address, .. } => {
                 if self.identifiers.len() < MAX_IDENTIFIERS {
-                    self.identifiers.push(Identifier {
+                    self.identifiers.push(RequestedIdentifier {
                         bid,
                         is_home_binding: home,
                         bid_priority: priority,
@@ -173,13 +176,13 @@ impl Request {
                 });
             }
             MobilityOption::FlowSummary(fids) => {
-                let room = MAX_SUMMARY.saturating_sub(self.unchanged_flow_ids.len());
+                let room = MAX_SUMMARIZED_FLOWS.saturating_sub(self.unchanged_flow_ids.len());
                 self.unchanged_flow_ids.extend(fids.iter().take(room));
             }
             MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address }
-                if self.ipv4_homes.len() < MAX_IPV4_HOMES =>
+                if self.ipv4_homes.len() < MAX_REQUESTED_IPV4_HOMES =>
             {
-                self.ipv4_homes.push(Ipv4Home { prefix_length, prefix, address });
+                self.ipv4_homes.push(RequestedIpv4Home { prefix_length, prefix, address });
             }
             MobilityOption::Unknown { option_type: option_type::NONCE_INDICES, .. } => {
                 self.has_nonce_indices = true;
@@ -216,7 +219,7 @@ impl Request {
     /// Returns whether the update came inside IPv4 or UDP and names the IPv4 address that it came from.
     pub fn names_outer_address(&self) -> bool {
         let Some(address) = self.tunnel_ends.and_then(|(_, node)| node.ipv4()) else { return true };
-        let of_binding = |it: &Identifier| it.care_of_address == Some(IpAddr::V4(address));
+        let of_binding = |it: &RequestedIdentifier| it.care_of_address == Some(IpAddr::V4(address));
         self.ipv4_care_of_address == Some(address) || self.identifiers.iter().any(of_binding)
     }
 

@@ -20,19 +20,19 @@ use carnet_wire::mobility::{
     BindingRevocation, MobilityHeaderBuilder, MobilityOption, RevocationFlags, RevocationKind,
 };
 
-use super::{HomeAgent, Timer};
+use super::{HomeAgent, HomeAgentTimer};
 use crate::{Event, MobilityDrop, MobilityMessage, Output};
 
 /// Pause before the home agent repeats an indication for the first time: `InitMINDelayBRIs` (RFC 5846 11). It
 /// doubles up to `MAX_BRACK_TIMEOUT`, 2 s.
-const INITIAL_DELAY: Duration = Duration::from_secs(1);
+const REVOCATION_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of indications: the first and two repetitions. The default of RFC 5846 11 is one repetition
 /// (`BRIMaxRetriesNumber`).
-const MAX_INDICATIONS: u32 = 3;
+const MAX_REVOCATION_INDICATIONS: u32 = 3;
 
 /// A running revocation.
 #[derive(Debug)]
-pub(super) struct Revocation {
+pub(super) struct RunningRevocation {
     sequence: u16,
     /// Binding Identifiers to be revoked; empty for all bindings.
     revoked_bids: Vec<u16>,
@@ -72,7 +72,7 @@ impl HomeAgent {
         };
         let sequence = self.rng.random_u16();
         let revocation =
-            Revocation { sequence, revoked_bids: bids, sent_indications: 0, began_at: (now, wall) };
+            RunningRevocation { sequence, revoked_bids: bids, sent_indications: 0, began_at: (now, wall) };
         self.running_revocations.insert(home_address, Box::new(revocation));
         self.send_next_indication(now, home_address);
         Ok(())
@@ -91,14 +91,16 @@ impl HomeAgent {
         let bindings: Vec<_> = self.cache.bindings_of(home_address).collect();
         let turn = (revocation.sent_indications as usize - 1) % bindings.len().max(1);
         let binding = bindings.get(turn).cloned();
-        let Some(binding) = binding.filter(|_| revocation.sent_indications <= MAX_INDICATIONS) else {
+        let Some(binding) = binding.filter(|_| revocation.sent_indications <= MAX_REVOCATION_INDICATIONS)
+        else {
             return self.end_revoked_bindings(
                 now,
                 home_address,
                 "the operator revoked it; the node did not acknowledge",
             );
         };
-        let delay = (INITIAL_DELAY * 2_u32.pow(revocation.sent_indications - 1)).min(INITIAL_DELAY * 2);
+        let delay = (REVOCATION_ANSWER_TIMEOUT * 2_u32.pow(revocation.sent_indications - 1))
+            .min(REVOCATION_ANSWER_TIMEOUT * 2);
         let (began, wall) = revocation.began_at;
         let kind = RevocationKind::Indication { trigger: revocation_trigger::ADMINISTRATIVE };
         let flags = RevocationFlags::default();
@@ -112,7 +114,7 @@ impl HomeAgent {
                 care_of_address: None,
             });
         }
-        self.timers.set_deadline(Timer::Revoke(home_address), now + delay);
+        self.timers.set_deadline(HomeAgentTimer::Revoke(home_address), now + delay);
         self.send_notice(wall + now.saturating_since(began), &binding, builder);
     }
 
@@ -149,7 +151,7 @@ impl HomeAgent {
 
     /// Ends the revoked bindings.
     fn end_revoked_bindings(&mut self, now: Time, home_address: Ipv6Addr, reason: &str) {
-        self.timers.stop_timer(Timer::Revoke(home_address));
+        self.timers.stop_timer(HomeAgentTimer::Revoke(home_address));
         let Some(revocation) = self.running_revocations.remove(&home_address) else { return };
         let bids = revocation.revoked_bids;
         let ending: Vec<Option<u16>> = self
@@ -166,7 +168,7 @@ impl HomeAgent {
             // After a revocation, unlike after a de-registration, the home agent drops packets that are
             // still on their way.
             node.retain_former_paths(|_| false);
-            self.timers.stop_timer(Timer::Grace(home_address));
+            self.timers.stop_timer(HomeAgentTimer::Grace(home_address));
         }
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist(home_address));

@@ -14,11 +14,11 @@ use ipnet::Ipv6Net;
 
 use super::binding::NewBinding;
 use super::binding_cache::BindingCache;
-use super::care_of_address::{ipv4_path, is_acceptable};
+use super::care_of_address::{ipv4_path, is_acceptable_care_of_address};
 use super::ipv4_homes::{self, Ipv4Answer};
 use super::replay_state::ReplayState;
-use super::request::Request;
-use super::{AuthorizedNode, HomeAgentConfig, identifiers};
+use super::request::BindingUpdateRequest;
+use super::{AuthorizedNode, HomeAgentConfig, binding_identifiers};
 use crate::security::DEFAULT_TIMESTAMP_WINDOW;
 use crate::sequence::{MAX_USED_NUMBERS, count_used_numbers, is_later};
 use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
@@ -43,9 +43,9 @@ pub(super) struct Registration {
     pub ipv4_answers: Vec<Ipv4Answer>,
 }
 
-/// Verdict on a [`Request`].
+/// Verdict on a [`BindingUpdateRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum UpdateVerdict {
     /// The home agent sends no answer, for this reason.
     Ignore(MobilityDrop),
     /// The home agent sends a Binding Acknowledgement with this status, and the bindings stay as they are.
@@ -77,10 +77,10 @@ pub(super) fn judge_request(
     replay: &ReplayState,
     cache: &BindingCache,
     wall: WallTime,
-    request: &Request,
+    request: &BindingUpdateRequest,
     message: &[u8],
-) -> Verdict {
-    let reject = |status, reason| Verdict::Reject {
+) -> UpdateVerdict {
+    let reject = |status, reason| UpdateVerdict::Reject {
         status,
         reason,
         sequence: request.sequence,
@@ -95,20 +95,21 @@ pub(super) fn judge_request(
             Err(reason @ MobilityDrop::AuthenticationFailed) => {
                 return reject(BindingStatus::AUTHENTICATION_FAILED, reason);
             }
-            Err(reason) => return Verdict::Ignore(reason),
+            Err(reason) => return UpdateVerdict::Ignore(reason),
         }
         // RFC 6275 15.3: sequence numbers detect a replay only within 2^15 numbers.
         let numbers = cache.used_sequence_numbers(request.home_address, &node.authentication, request.spi);
         let window = match association.replay {
             ReplayProtection::Timestamp { window } => Some(window),
             ReplayProtection::Sequence => {
-                is_used_up(numbers, replay.sequence, request.sequence).then_some(DEFAULT_TIMESTAMP_WINDOW)
+                are_sequence_numbers_used_up(numbers, replay.sequence, request.sequence)
+                    .then_some(DEFAULT_TIMESTAMP_WINDOW)
             }
         };
         if let Some(window) = window
             && let Some((status, timestamp)) = judge_timestamp(replay, wall, window, request)
         {
-            return Verdict::Reject {
+            return UpdateVerdict::Reject {
                 status,
                 reason: MobilityDrop::Timestamp,
                 sequence: request.sequence,
@@ -129,7 +130,7 @@ pub(super) fn judge_request(
     if let Some(last) = last
         && !is_newer(request.sequence, last)
     {
-        return Verdict::Reject {
+        return UpdateVerdict::Reject {
             status: BindingStatus::SEQUENCE_OUT_OF_WINDOW,
             reason: MobilityDrop::Sequence,
             sequence: last,
@@ -147,21 +148,21 @@ pub(super) fn judge_request(
             // RFC 6275 9.5.1: the type of an existing binding, home registration, must not change.
             reject(BindingStatus::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused)
         } else {
-            Verdict::Ignore(MobilityDrop::NotHomeRegistration)
+            UpdateVerdict::Ignore(MobilityDrop::NotHomeRegistration)
         };
     }
     if request.has_nonce_indices {
-        return Verdict::Ignore(MobilityDrop::NonceIndices);
+        return UpdateVerdict::Ignore(MobilityDrop::NonceIndices);
     }
     if request.has_identifiers()
-        && let Some(status) = identifiers::status_refusing_all(config, cache, request)
+        && let Some(status) = binding_identifiers::status_refusing_all(config, cache, request)
     {
         return reject(status, MobilityDrop::Refused);
     }
     if request.source == config.address {
         // The care-of address is the home agent's own, so the acknowledgement would return to the home
         // agent.
-        return Verdict::Ignore(MobilityDrop::CareOfAddress);
+        return UpdateVerdict::Ignore(MobilityDrop::CareOfAddress);
     }
     if request.was_moved_into_tunnel() || request.alternate_care_of_address == Some(config.address) {
         return reject(BindingStatus::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
@@ -190,13 +191,14 @@ pub(super) fn judge_request(
     };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.has_identifiers() {
-        // `identifiers` validates the bindings one by one; the checks that concern all of them come first.
+        // `binding_identifiers` validates the bindings one by one; the checks that concern all of them come
+        // first.
         let prefixes = match prefixes {
             Ok(prefixes) => prefixes,
             Err(status) => return reject(status, MobilityDrop::Refused),
         };
-        return match identifiers::judge_identifiers(config, cache, request) {
-            Ok(judged) => Verdict::Register(Registration {
+        return match binding_identifiers::judge_identifiers(config, cache, request) {
+            Ok(judged) => UpdateVerdict::Register(Registration {
                 bindings: judged.bindings,
                 replaces_all_bindings: request.replaces_all_bindings,
                 prefixes,
@@ -206,7 +208,7 @@ pub(super) fn judge_request(
                 nat_detection_option: judged.nat_detection,
                 ipv4_answers: ipv4_homes,
             }),
-            Err((status, statuses)) => Verdict::Reject {
+            Err((status, statuses)) => UpdateVerdict::Reject {
                 status,
                 reason: MobilityDrop::Refused,
                 sequence: request.sequence,
@@ -223,11 +225,11 @@ pub(super) fn judge_request(
         }
         None => ((config.address.into(), request.plain_care_of_address().into()), None),
     };
-    if !is_acceptable(config, cache, request.home_address, ends) {
+    if !is_acceptable_care_of_address(config, cache, request.home_address, ends) {
         return reject(BindingStatus::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     match prefixes {
-        Ok(prefixes) => Verdict::Register(Registration {
+        Ok(prefixes) => UpdateVerdict::Register(Registration {
             bindings: vec![NewBinding { bid: None, priority: 0, tunnel_ends: ends }],
             // RFC 5648 6.2: a plain Binding Update replaces all bindings with identifiers.
             replaces_all_bindings: true,
@@ -244,7 +246,7 @@ pub(super) fn judge_request(
 
 /// Returns whether a Binding Update without care-of addresses renews a binding whose IPv4 address is the
 /// source of the update.
-fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
+fn renews_outer_address(cache: &BindingCache, request: &BindingUpdateRequest) -> bool {
     request.tunnel_ends.is_some_and(|(_, node)| {
         request.identifiers.iter().filter(|it| it.care_of_address.is_none()).any(|identifier| {
             let binding = cache.get(request.home_address, Some(identifier.bid));
@@ -256,13 +258,18 @@ fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
 /// Validates a de-registration. The R flag and any prefixes are ignored (RFC 3963 6.2). Refuses it with
 /// status 133 if the node has no binding (RFC 6275 10.3.2, RFC 5648 6.2). A binding whose home address is
 /// still being tested counts as a binding.
-fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, BindingStatus> {
+fn judge_deregistration(
+    cache: &BindingCache,
+    request: &BindingUpdateRequest,
+) -> Result<UpdateVerdict, BindingStatus> {
     let home_address = request.home_address;
     if request.identifiers.is_empty() {
         return match cache.bids(home_address).next() {
-            Some(_) => {
-                Ok(Verdict::Deregister { bids: None, status: BindingStatus::ACCEPTED, statuses: Vec::new() })
-            }
+            Some(_) => Ok(UpdateVerdict::Deregister {
+                bids: None,
+                status: BindingStatus::ACCEPTED,
+                statuses: Vec::new(),
+            }),
             None => Err(BindingStatus::NOT_HOME_AGENT),
         };
     }
@@ -281,7 +288,7 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
         (0, _) => Err(BindingStatus::NOT_HOME_AGENT),
         (known, all) => {
             let status = if known == all { BindingStatus::ACCEPTED } else { BindingStatus::MCOA_NOTCOMPLETE };
-            Ok(Verdict::Deregister { bids: Some(bids), status, statuses })
+            Ok(UpdateVerdict::Deregister { bids: Some(bids), status, statuses })
         }
     }
 }
@@ -289,7 +296,7 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
 /// Returns whether a key has used too many of its sequence numbers (`numbers`), so that the home agent
 /// accepts `sequence` only with a timestamp. `last` is the last accepted number. A number that is not newer
 /// than `last` is refused as old, so this function returns false for it.
-pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
+pub(super) fn are_sequence_numbers_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
     let is_newer = last.is_none_or(|last| is_newer(sequence, last));
     numbers > MAX_USED_NUMBERS || is_newer && count_used_numbers(numbers, last, sequence) > MAX_USED_NUMBERS
 }
@@ -304,7 +311,7 @@ fn judge_timestamp(
     replay: &ReplayState,
     wall: WallTime,
     window: Duration,
-    request: &Request,
+    request: &BindingUpdateRequest,
 ) -> Option<(BindingStatus, u64)> {
     let last = replay.timestamp.map(|last| WallTime::from_ntp(last, wall));
     let ahead = last.filter(|last| *last > wall + window);
@@ -327,7 +334,7 @@ fn judge_timestamp(
 fn judge_prefixes(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
-    request: &Request,
+    request: &BindingUpdateRequest,
     ipv4_prefixes: Vec<Ipv6Net>,
 ) -> Result<Arc<[Ipv6Net]>, BindingStatus> {
     if !config.serves_mobile_routers() {

@@ -5,16 +5,16 @@
 //! [`UnboundSourceLimits`] limits how many Binding Updates are verified, for each source address and for all
 //! sources together. If fewer than [`UNLIMITED_RATE`] arrive in a second, no source is limited. After a power
 //! cut all routers of a fleet register at once, many of them from one address of an operator's NAT. At a
-//! higher rate each source has its own limit, and all sources together have [`MAX_RATE`]. An IPv6 network of
-//! 64 bits counts as one source. A Binding Update from a care-of address where its node is bound does not
-//! count. So an attacker at another address cannot use up the limit of a bound node.
+//! higher rate each source has its own limit, and all sources together have [`MAX_VERIFICATION_RATE`]. An
+//! IPv6 network of 64 bits counts as one source. A Binding Update from a care-of address where its node is
+//! bound does not count. So an attacker at another address cannot use up the limit of a bound node.
 //!
 //! To verify and refuse a forged Binding Update costs about 0.9 us; to drop it without verification costs 0.2
-//! us (`benches/registration`). The kernel needs several microseconds to deliver it. [`MAX_RATE`] is the
-//! number that a home agent can read with less than a fifth of a core. A smaller limit would save little
-//! time. During an attack with forged sources, the home agent would then also drop Binding Updates of nodes
-//! at new addresses. It cannot distinguish these nodes from the attacker. One source can use up a fortieth of
-//! a core.
+//! us (`benches/registration`). The kernel needs several microseconds to deliver it.
+//! [`MAX_VERIFICATION_RATE`] is the number that a home agent can read with less than a fifth of a core. A
+//! smaller limit would save little time. During an attack with forged sources, the home agent would then also
+//! drop Binding Updates of nodes at new addresses. It cannot distinguish these nodes from the attacker. One
+//! source can use up a fortieth of a core.
 //!
 //! **After the MAC is verified**: an authentic Binding Update costs a disk write and an acknowledgement.
 //! [`NodeUpdateLimits`] limits their number for each node, so that a node under an attacker's control does
@@ -32,7 +32,7 @@ use foldhash::quality::FixedState;
 /// Binding Updates per second from unbound sources below which no source is limited.
 pub(super) const UNLIMITED_RATE: u32 = 20_000;
 /// Binding Updates per second from all unbound sources together, beyond [`UNLIMITED_RATE`].
-pub(super) const MAX_RATE: u32 = 180_000;
+pub(super) const MAX_VERIFICATION_RATE: u32 = 180_000;
 /// Number of Binding Updates that one source may send at once, beyond [`UNLIMITED_RATE`]: the number of
 /// routers of a large fleet. After that, [`SOURCE_RATE`] is the limit per second.
 pub(super) const SOURCE_BURST: u32 = 100_000;
@@ -47,7 +47,7 @@ pub(super) const NODE_UPDATE_BURST: u32 = 16;
 pub(super) const NODE_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 /// Number of nodes above which the home agent searches the table for nodes whose limit is full again, and
 /// removes them.
-const CLEANUP_SIZE: usize = 1024;
+const FIRST_CLEANUP_SIZE: usize = 1024;
 
 /// Rate limit of the authentic Binding Updates of one node.
 const NODE_UPDATE_RATE: Rate = Rate { burst_size: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
@@ -56,10 +56,10 @@ const NODE_UPDATE_RATE: Rate = Rate { burst_size: NODE_UPDATE_BURST, interval: N
 #[derive(Debug)]
 pub(super) struct UnboundSourceLimits {
     below_threshold: RateLimiter,
-    all_sources: RateLimiter,
+    limit_of_all_sources: RateLimiter,
     /// Time at which the limit of each entry of the table is full again. The table is empty until the home
     /// agent needs it.
-    full_again_at: Vec<Time>,
+    bucket_full_at: Vec<Time>,
     hasher: FixedState,
 }
 
@@ -69,8 +69,11 @@ impl UnboundSourceLimits {
     pub fn new(secret: u64) -> UnboundSourceLimits {
         UnboundSourceLimits {
             below_threshold: RateLimiter::new(UNLIMITED_RATE, Duration::from_secs(1) / UNLIMITED_RATE),
-            all_sources: RateLimiter::new(MAX_RATE, Duration::from_secs(1) / MAX_RATE),
-            full_again_at: Vec::new(),
+            limit_of_all_sources: RateLimiter::new(
+                MAX_VERIFICATION_RATE,
+                Duration::from_secs(1) / MAX_VERIFICATION_RATE,
+            ),
+            bucket_full_at: Vec::new(),
             hasher: FixedState::with_seed(secret),
         }
     }
@@ -81,16 +84,16 @@ impl UnboundSourceLimits {
         if self.below_threshold.try_take_token(now) {
             return true;
         }
-        if self.full_again_at.is_empty() {
-            self.full_again_at = vec![Time::ZERO; SOURCE_ENTRIES];
+        if self.bucket_full_at.is_empty() {
+            self.bucket_full_at = vec![Time::ZERO; SOURCE_ENTRIES];
         }
         let bits = source.to_bits();
         let network = if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 };
         let place = self.hasher.hash_one(network) as usize % SOURCE_ENTRIES;
         let of_source = Rate { burst_size: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
-        let Some(full_at) = self.full_again_at.get_mut(place) else { return true };
+        let Some(full_at) = self.bucket_full_at.get_mut(place) else { return true };
         // Use the common limit only if the source's own limit allows the update.
-        of_source.try_take_tokens(full_at, now, 1) && self.all_sources.try_take_token(now)
+        of_source.try_take_tokens(full_at, now, 1) && self.limit_of_all_sources.try_take_token(now)
     }
 }
 
@@ -98,35 +101,35 @@ impl UnboundSourceLimits {
 #[derive(Debug, Default)]
 pub(super) struct NodeUpdateLimits {
     /// Time at which a node's limit is full again. A node without an entry has a full limit.
-    full_again_at: HashMap<Ipv6Addr, Time>,
+    bucket_full_at: HashMap<Ipv6Addr, Time>,
     /// Number of nodes above which [`Self::count_update`] searches the table the next time.
     next_cleanup_size: usize,
 }
 
 impl NodeUpdateLimits {
     /// Returns whether this node may send another Binding Update, without counting one.
-    pub fn has_update_left(&self, now: Time, home_address: Ipv6Addr) -> bool {
-        let mut full_at = self.full_again_at.get(&home_address).copied().unwrap_or(Time::ZERO);
+    pub fn may_send_update(&self, now: Time, home_address: Ipv6Addr) -> bool {
+        let mut full_at = self.bucket_full_at.get(&home_address).copied().unwrap_or(Time::ZERO);
         NODE_UPDATE_RATE.try_take_tokens(&mut full_at, now, 1)
     }
 
     /// Counts one Binding Update of this node.
     pub fn count_update(&mut self, now: Time, home_address: Ipv6Addr) {
-        if self.full_again_at.len() > self.next_cleanup_size.max(CLEANUP_SIZE) {
-            self.full_again_at.retain(|_, full_at| *full_at > now);
-            self.next_cleanup_size = 2 * self.full_again_at.len();
-            if self.full_again_at.capacity() > 8 * self.full_again_at.len().max(CLEANUP_SIZE) {
-                self.full_again_at.shrink_to_fit();
+        if self.bucket_full_at.len() > self.next_cleanup_size.max(FIRST_CLEANUP_SIZE) {
+            self.bucket_full_at.retain(|_, full_at| *full_at > now);
+            self.next_cleanup_size = 2 * self.bucket_full_at.len();
+            if self.bucket_full_at.capacity() > 8 * self.bucket_full_at.len().max(FIRST_CLEANUP_SIZE) {
+                self.bucket_full_at.shrink_to_fit();
             }
         }
-        let full_at = self.full_again_at.entry(home_address).or_insert(Time::ZERO);
+        let full_at = self.bucket_full_at.entry(home_address).or_insert(Time::ZERO);
         NODE_UPDATE_RATE.try_take_tokens(full_at, now, 1);
     }
 
     /// Returns the number of nodes in the table.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.full_again_at.len()
+        self.bucket_full_at.len()
     }
 }
 
@@ -161,7 +164,7 @@ mod tests {
                 UNLIMITED_RATE
             );
         }
-        assert!(admission.full_again_at.is_empty(), "nothing is kept of them");
+        assert!(admission.bucket_full_at.is_empty(), "nothing is kept of them");
     }
 
     /// 100,000 routers behind one NAT register at the same time.
@@ -190,19 +193,22 @@ mod tests {
         assert_eq!(others, 1000);
         // The common limit holds for any number of sources.
         let of_all = count_allowed_updates(&mut admission, 9, 2_000_000, source);
-        assert!(of_all <= 2 * (UNLIMITED_RATE + MAX_RATE) + 2, "as many at once as in a second: {of_all}");
+        assert!(
+            of_all <= 2 * (UNLIMITED_RATE + MAX_VERIFICATION_RATE) + 2,
+            "as many at once as in a second: {of_all}"
+        );
         let of_all = count_allowed_updates(&mut admission, 10, 2_000_000, source);
-        assert!(of_all <= UNLIMITED_RATE + MAX_RATE + MAX_RATE / 1000, "{of_all}");
+        assert!(of_all <= UNLIMITED_RATE + MAX_VERIFICATION_RATE + MAX_VERIFICATION_RATE / 1000, "{of_all}");
     }
 
     #[test]
     fn addresses_of_one_64_prefix_count_as_one_source() {
         let place = |secret, source: Ipv6Addr| {
             let mut admission = UnboundSourceLimits::new(secret);
-            while admission.full_again_at.is_empty() {
+            while admission.bucket_full_at.is_empty() {
                 admission.allow_verification(START, source);
             }
-            admission.full_again_at.iter().position(|full_at| *full_at > START).expect("a place")
+            admission.bucket_full_at.iter().position(|full_at| *full_at > START).expect("a place")
         };
         let other = Ipv6Addr::from_bits(source(1).to_bits() + 77);
         assert_eq!(place(1, source(1)), place(1, other));
@@ -217,16 +223,16 @@ mod tests {
         let mut shares = NodeUpdateLimits::default();
         for number in 0..100_000 {
             let now = START + Duration::from_micros(100) * number;
-            assert!(shares.has_update_left(now, source(number)));
+            assert!(shares.may_send_update(now, source(number)));
             shares.count_update(now, source(number));
-            assert!(shares.len() <= 3 * 1250 + CLEANUP_SIZE, "{} at {number}", shares.len());
+            assert!(shares.len() <= 3 * 1250 + FIRST_CLEANUP_SIZE, "{} at {number}", shares.len());
         }
         let now = START + Duration::from_secs(100);
         for number in 0..NODE_UPDATE_BURST {
-            assert!(shares.has_update_left(now, source(7)), "{number}");
+            assert!(shares.may_send_update(now, source(7)), "{number}");
             shares.count_update(now, source(7));
         }
-        assert!(!shares.has_update_left(now, source(7)) && shares.has_update_left(now, source(8)));
-        assert!(shares.has_update_left(now + NODE_UPDATE_INTERVAL, source(7)));
+        assert!(!shares.may_send_update(now, source(7)) && shares.may_send_update(now, source(8)));
+        assert!(shares.may_send_update(now + NODE_UPDATE_INTERVAL, source(7)));
     }
 }

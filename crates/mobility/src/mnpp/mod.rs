@@ -18,7 +18,8 @@
 //!   prefix delivers it only to the router that has registered the prefix. If that router has announced the
 //!   prefix, it returns the cookie directly over the link (*Prefix Test*). If another station has announced
 //!   it, this station never receives the cookie, and the router with the registration learns of the false
-//!   announcement. A proof is valid for [`PROOF_LIFETIME`], so vehicles that meet again need no home agent.
+//!   announcement. A proof is valid for [`PREFIX_PROOF_LIFETIME`], so vehicles that meet again need no home
+//!   agent.
 //! * **Reachability.** The router uses a route only while it works in both directions. *Probes* and *Answers*
 //!   go directly: a first probe when the prefix is proven, then four per second while packets flow, otherwise
 //!   one per second. (RFC 4861's reachability detection is the model. Over GeoNetworking it would prove
@@ -47,15 +48,15 @@
 //! has the better route. So [`MnppConfig::shortest_prefix_length`] is 64 by default. An operator may lower it
 //! if home agents assign shorter prefixes as a whole.
 //!
-//! **Limits.** [`MAX_PEERS`] stations with [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs. The router
-//! answers only stations in range. If the table is full, the router removes a station that has failed its
-//! tests. If all have passed, it removes the newest station that has not answered its test within a second.
-//! So a flood of forged stations removes only its own entries, and each new station has time to answer. Tests
-//! have a rate limit, and the station that has waited longest is next. Answers have limits for each station
-//! and kind, see `allowance`. The router refuses a prefix that is no unicast prefix, or is shorter than
-//! [`MnppConfig::shortest_prefix_length`] (such as a default route). It refuses a prefix that overlaps one of
-//! its mobile network prefixes. It also refuses a prefix that contains its home address, its home agent's
-//! address or its home prefix.
+//! **Limits.** [`MAX_PEERS`] stations with [`MAX_CLAIMED_PREFIXES`] prefixes each, [`MAX_PREFIX_PROOFS`]
+//! proofs. The router answers only stations in range. If the table is full, the router removes a station that
+//! has failed its tests. If all have passed, it removes the newest station that has not answered its test
+//! within a second. So a flood of forged stations removes only its own entries, and each new station has time
+//! to answer. Tests have a rate limit, and the station that has waited longest is next. Answers have limits
+//! for each station and kind, see `answer_limit`. The router refuses a prefix that is no unicast prefix, or
+//! is shorter than [`MnppConfig::shortest_prefix_length`] (such as a default route). It refuses a prefix that
+//! overlaps one of its mobile network prefixes. It also refuses a prefix that contains its home address, its
+//! home agent's address or its home prefix.
 //!
 //! Left out:
 //!
@@ -64,7 +65,7 @@
 //! * Signatures and certificates.
 //! * More than one route to a prefix at a time.
 
-mod allowance;
+mod answer_limit;
 mod drop_reason;
 mod peer;
 mod reachability;
@@ -80,7 +81,7 @@ use carnet_wire::{icmpv6, ipv6};
 use ipnet::Ipv6Net;
 
 use crate::{Event, HOP_LIMIT};
-use allowance::AnswerLimit;
+use answer_limit::AnswerLimit;
 pub use drop_reason::MnppDrop;
 use peer::{Peer, RouteState};
 
@@ -90,15 +91,15 @@ pub type LinkAddress = [u8; 6];
 /// Maximum number of stations in the table.
 pub const MAX_PEERS: usize = 64;
 /// Maximum number of prefixes of one station.
-pub const MAX_CLAIMS: usize = 8;
+pub const MAX_CLAIMED_PREFIXES: usize = 8;
 /// Maximum number of proofs in the table.
-pub const MAX_PROOFS: usize = 256;
+pub const MAX_PREFIX_PROOFS: usize = 256;
 /// Time for which a proof is valid.
-pub const PROOF_LIFETIME: Duration = Duration::from_secs(600);
+pub const PREFIX_PROOF_LIFETIME: Duration = Duration::from_secs(600);
 /// Remaining lifetime of a proof below which the router renews it while the station is in range.
-const PROOF_RENEWAL: Duration = Duration::from_secs(200);
+const PREFIX_PROOF_RENEWAL_TIME: Duration = Duration::from_secs(200);
 /// Lifetime of an announcement, in intervals.
-const LIFETIME_INTERVALS: u32 = 3;
+const LIFETIME_IN_INTERVALS: u32 = 3;
 /// Longest lifetime that the router accepts from an announcement.
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
 /// Minimum time between two announcements, and maximum delay of an announcement, so that one announcement
@@ -106,11 +107,11 @@ const MAX_LIFETIME: Duration = Duration::from_secs(600);
 const MIN_ANNOUNCEMENT_SPACING: Duration = Duration::from_secs(1);
 const MAX_ANNOUNCEMENT_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two unknown stations that enter a full table. It equals the interval of prefix tests.
-const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
+const PEER_ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for which a new station keeps its entry in a full table, because its answer may still arrive.
-const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+const NEW_PEER_PROTECTION_TIME: Duration = Duration::from_secs(1);
 /// Minimum time between warnings about stations that announce this router's prefixes.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+const CONFLICT_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Proof that the router demands before it accepts an announced prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -217,7 +218,7 @@ pub struct Counters {
     /// Prefix tests that were started, including repetitions.
     pub tests: u64,
     /// Prefix tests of other stations that this router answered.
-    pub tests_answered: u64,
+    pub answered_tests: u64,
     /// Probes sent.
     pub sent_probes: u64,
     /// Number of direct routes that began.
@@ -257,8 +258,8 @@ pub struct Mnpp {
     unknown_sender_answers: AnswerLimit,
     probe_answer_limit: AnswerLimit,
     /// Rate limit of unknown stations that get an entry in a full table.
-    admission_limit: RateLimiter,
-    warning_limit: RateLimiter,
+    peer_admission_limit: RateLimiter,
+    conflict_warning_limit: RateLimiter,
     /// Routes at the time of the last [`Output::Routes`].
     reported_routes: BTreeMap<Ipv6Net, Ipv6Addr>,
     outputs: VecDeque<Output>,
@@ -282,8 +283,8 @@ impl Mnpp {
             known_sender_answers: AnswerLimit::new(),
             unknown_sender_answers: AnswerLimit::new(),
             probe_answer_limit: AnswerLimit::new(),
-            admission_limit: RateLimiter::new(8, ADMISSION_INTERVAL),
-            warning_limit: RateLimiter::new(1, WARNING_INTERVAL),
+            peer_admission_limit: RateLimiter::new(8, PEER_ADMISSION_INTERVAL),
+            conflict_warning_limit: RateLimiter::new(1, CONFLICT_WARNING_INTERVAL),
             reported_routes: BTreeMap::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -313,7 +314,7 @@ impl Mnpp {
 
     /// Sets this station's own addresses on the link. If they have changed, all contacts with other stations
     /// start anew.
-    pub fn handle_station(&mut self, link_address: LinkAddress, link_local: Ipv6Addr) {
+    pub fn handle_own_addresses(&mut self, link_address: LinkAddress, link_local: Ipv6Addr) {
         if self.own_addresses.replace((link_address, link_local)).is_some_and(|old| old.0 != link_address) {
             self.forget_all_peers();
         }
@@ -333,14 +334,14 @@ impl Mnpp {
 
     /// Sets whether the tunnel exists. Without the tunnel the router sends no tests. When the tunnel is back,
     /// it sends the due tests at once.
-    pub fn handle_tunnel(&mut self, now: Time, is_there: bool) {
+    pub fn handle_tunnel_presence(&mut self, now: Time, is_there: bool) {
         if !std::mem::replace(&mut self.has_tunnel, is_there) && is_there {
             self.peers.values_mut().for_each(|peer| peer.next_check_at = peer.next_check_at.min(now));
         }
     }
 
     /// Handles the arrival of a station in radio range.
-    pub fn handle_neighbour(&mut self, now: Time) {
+    pub fn handle_new_neighbour(&mut self, now: Time) {
         self.schedule_announcement(now);
     }
 
@@ -349,7 +350,7 @@ impl Mnpp {
         if self.next_announcement_at.is_some_and(|at| at <= now) {
             self.next_announcement_at = None;
             if around.has_neighbours() {
-                self.send_announcement(now, self.config.announcement_interval * LIFETIME_INTERVALS);
+                self.send_announcement(now, self.config.announcement_interval * LIFETIME_IN_INTERVALS);
                 // A quarter of the interval is random, so that stations do not synchronise.
                 let least = self.config.announcement_interval.mul_f64(0.75);
                 self.next_announcement_at =
@@ -386,7 +387,7 @@ impl Mnpp {
         }
         let lifetime = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
         let mut options = vec![NdOption::SourceLinkAddress(link_address)];
-        options.extend(self.config.prefixes.iter().take(MAX_CLAIMS).map(|prefix| {
+        options.extend(self.config.prefixes.iter().take(MAX_CLAIMED_PREFIXES).map(|prefix| {
             NdOption::RouteInformation(RouteInformation {
                 prefix: prefix.network(),
                 prefix_length: prefix.prefix_len(),
@@ -419,7 +420,7 @@ impl Mnpp {
             _ => None,
         });
         let mut any = false;
-        for route in routes.by_ref().take(MAX_CLAIMS) {
+        for route in routes.by_ref().take(MAX_CLAIMED_PREFIXES) {
             any = true;
             if let Err(reason) = self.handle_announced_prefix(now, from, source, &route) {
                 self.count_drop(reason);
@@ -431,9 +432,9 @@ impl Mnpp {
         if any {
             self.counters.received_announcements += 1;
             // Announce soon if this router has sent no announcement since the station appeared.
-            if !self.peers.get(&from).is_some_and(|peer| peer.announcement_sent) {
+            if !self.peers.get(&from).is_some_and(|peer| peer.has_sent_announcement) {
                 if let Some(peer) = self.peers.get_mut(&from) {
-                    peer.announcement_sent = true;
+                    peer.has_sent_announcement = true;
                 }
                 self.schedule_announcement(now);
             }
@@ -491,7 +492,7 @@ impl Mnpp {
     }
 
     fn warn_of_conflict(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) {
-        if self.warning_limit.try_take_token(now) {
+        if self.conflict_warning_limit.try_take_token(now) {
             let message = format!(
                 "the station {} announces the prefix {prefix} of this router",
                 format_link_address(from)
@@ -506,13 +507,14 @@ impl Mnpp {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
         }
-        let strangers = self.peers.iter().filter(|(station, peer)| !self.is_known(now, **station, peer));
+        let strangers =
+            self.peers.iter().filter(|(station, peer)| !self.is_known_station(now, **station, peer));
         let waited = strangers.filter(|(_, peer)| {
-            peer.is_tested && now.saturating_since(peer.last_tested_at) >= FIRST_ANSWER_TIMEOUT
+            peer.has_sent_test && now.saturating_since(peer.last_tested_at) >= NEW_PEER_PROTECTION_TIME
         });
         let least = waited.max_by_key(|(_, peer)| (peer.have_tests_failed(), peer.route_state_since));
         let least = *least.ok_or(MnppDrop::TooMany)?.0;
-        if !self.admission_limit.try_take_token(now) {
+        if !self.peer_admission_limit.try_take_token(now) {
             return Err(MnppDrop::TooMany);
         }
         self.peers.remove(&least);
@@ -520,7 +522,7 @@ impl Mnpp {
     }
 
     /// Returns whether a station has a direct route or a proven prefix.
-    fn is_known(&self, now: Time, station: LinkAddress, peer: &Peer) -> bool {
+    fn is_known_station(&self, now: Time, station: LinkAddress, peer: &Peer) -> bool {
         let is_proven = |prefix| self.proof_expiry.get(&(prefix, station)).is_some_and(|until| *until > now);
         peer.is_direct() || peer.announced_prefixes.iter().any(|claim| is_proven(claim.prefix))
     }
@@ -557,7 +559,7 @@ impl Mnpp {
             PrefixTestKind::Init => Err(MnppDrop::NotForUs),
             PrefixTestKind::Probe if test.responder == own && test.requester == from => {
                 let answer = PrefixTest { kind: PrefixTestKind::Answer, ..*test };
-                self.answer_station(now, from, source, answer, true, around)
+                self.send_answer_to_station(now, from, source, answer, true, around)
             }
             PrefixTestKind::Test if test.responder == from && test.requester == own => {
                 let prefix = Ipv6Net::new(test.prefix, test.prefix_length);
@@ -606,7 +608,7 @@ impl Mnpp {
             let claims =
                 self.peers.get(&test.requester).into_iter().flat_map(|peer| &peer.announced_prefixes);
             let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
-            self.answer_station(now, test.requester, to, test, is_at_home, around)
+            self.send_answer_to_station(now, test.requester, to, test, is_at_home, around)
         } else {
             // The test is for this router's prefix but names another station: that station announces the
             // prefix falsely.
@@ -616,7 +618,7 @@ impl Mnpp {
             Err(MnppDrop::OwnPrefix)
         };
         match result {
-            Ok(()) => self.counters.tests_answered += 1,
+            Ok(()) => self.counters.answered_tests += 1,
             Err(reason) => self.count_drop(reason),
         }
         true
@@ -624,7 +626,7 @@ impl Mnpp {
 
     /// Answers a station in radio range. `is_its_own` is true if the request came from a network that the
     /// station has announced. Only then does the answer count against the station's own limit.
-    fn answer_station(
+    fn send_answer_to_station(
         &mut self,
         now: Time,
         to: LinkAddress,
@@ -638,7 +640,7 @@ impl Mnpp {
         if !sight.is_some_and(|sight| sight.is_neighbour || self.config.announcement_hop_limit > 1) {
             return Err(MnppDrop::Unreachable);
         }
-        let is_known = self.peers.get(&to).is_some_and(|peer| self.is_known(now, to, peer));
+        let is_known = self.peers.get(&to).is_some_and(|peer| self.is_known_station(now, to, peer));
         let allowance = match test.kind {
             PrefixTestKind::Test if is_its_own => &mut self.known_sender_answers,
             PrefixTestKind::Test => &mut self.unknown_sender_answers,
@@ -654,13 +656,13 @@ impl Mnpp {
 
     fn store_proof(&mut self, now: Time, prefix: Ipv6Net, station: LinkAddress) {
         self.proof_expiry.retain(|(known, by), until| *until > now && (*known != prefix || *by == station));
-        if self.proof_expiry.len() >= MAX_PROOFS
+        if self.proof_expiry.len() >= MAX_PREFIX_PROOFS
             && let Some(oldest) =
                 self.proof_expiry.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
         {
             self.proof_expiry.remove(&oldest);
         }
-        self.proof_expiry.insert((prefix, station), now + PROOF_LIFETIME);
+        self.proof_expiry.insert((prefix, station), now + PREFIX_PROOF_LIFETIME);
     }
 
     /// Returns the end of the proof that a station has a prefix; `None` without a proof.

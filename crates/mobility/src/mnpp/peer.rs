@@ -6,14 +6,14 @@ use std::time::Duration;
 use carnet_base::Time;
 use ipnet::Ipv6Net;
 
-use super::{MAX_CLAIMS, MnppDrop};
+use super::{MAX_CLAIMED_PREFIXES, MnppDrop};
 use crate::path_liveness::{AnswerSchedule, PathLiveness, RequiredAnswers, RoundTrip};
 
 /// Time after the last packet for which a station counts as busy.
-const BUSY_TIME: Duration = Duration::from_secs(2);
-/// Interval of probes while packets flow. [`IDLE_INTERVAL`] is for idle stations.
-const BUSY_INTERVAL: Duration = Duration::from_millis(250);
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+const BUSY_PEER_TIME: Duration = Duration::from_secs(2);
+/// Interval of probes while packets flow. [`IDLE_PROBE_INTERVAL`] is for idle stations.
+const BUSY_PROBE_INTERVAL: Duration = Duration::from_millis(250);
+const IDLE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time to wait for an answer. [`MAX_ANSWER_TIMEOUT`] is the maximum.
 const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_ANSWER_TIMEOUT: Duration = Duration::from_millis(400);
@@ -72,14 +72,14 @@ pub(super) struct Peer {
     /// Time since which `route_state` has been the same.
     pub(super) route_state_since: Time,
     /// Whether this router has sent an announcement since the station appeared.
-    pub(super) announcement_sent: bool,
+    pub(super) has_sent_announcement: bool,
     /// Time of the next check of the station.
     pub(super) next_check_at: Time,
     /// Time of the last test of this station; before the first test, time of its appearance. The station with
     /// the earliest time gets the next test.
     pub(super) last_tested_at: Time,
     /// Whether this router has sent a test to this station.
-    pub(super) is_tested: bool,
+    pub(super) has_sent_test: bool,
     /// Time of the last packet to the station; `None` before the first packet.
     last_used_at: Option<Time>,
     /// Time of the station's last answer; `None` before the first answer.
@@ -99,10 +99,10 @@ impl Peer {
             announced_prefixes: Vec::new(),
             route_state: RouteState::ViaHomeAgents("not yet known"),
             route_state_since: now,
-            announcement_sent: false,
+            has_sent_announcement: false,
             next_check_at: now,
             last_tested_at: now,
-            is_tested: false,
+            has_sent_test: false,
             last_used_at: None,
             last_confirmed_at: None,
             probes: PathLiveness::new(RequiredAnswers::default(), RoundTrip::default()),
@@ -131,7 +131,7 @@ impl Peer {
             claim.expires_at = expires;
             return Ok(());
         }
-        if self.announced_prefixes.len() >= MAX_CLAIMS {
+        if self.announced_prefixes.len() >= MAX_CLAIMED_PREFIXES {
             return Err(MnppDrop::TooMany);
         }
         self.announced_prefixes.push(AnnouncedPrefix {
@@ -179,7 +179,7 @@ impl Peer {
     /// Records that packets reach the other station in both directions.
     pub(super) fn record_contact(&mut self, now: Time) {
         self.last_confirmed_at = Some(now);
-        self.probes.remove_outstanding();
+        self.probes.remove_outstanding_heartbeats();
     }
 
     /// Handles the answer to a probe.
@@ -200,7 +200,7 @@ impl Peer {
     }
 
     fn is_busy(&self, now: Time) -> bool {
-        self.last_used_at.is_some_and(|used| now.saturating_since(used) < BUSY_TIME)
+        self.last_used_at.is_some_and(|used| now.saturating_since(used) < BUSY_PEER_TIME)
     }
 
     /// Returns when the next probe is due.
@@ -210,7 +210,7 @@ impl Peer {
         }
         match self.last_confirmed_at {
             Some(confirmed) if self.is_direct() => {
-                confirmed + if self.is_busy(now) { BUSY_INTERVAL } else { IDLE_INTERVAL }
+                confirmed + if self.is_busy(now) { BUSY_PROBE_INTERVAL } else { IDLE_PROBE_INTERVAL }
             }
             _ => now,
         }

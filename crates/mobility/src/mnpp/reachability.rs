@@ -9,7 +9,7 @@ use carnet_wire::nd;
 use ipnet::Ipv6Net;
 
 use super::peer::{Peer, RouteState};
-use super::{LinkAddress, Mnpp, Output, PROOF_RENEWAL, StationObservation, StationObserver};
+use super::{LinkAddress, Mnpp, Output, PREFIX_PROOF_RENEWAL_TIME, StationObservation, StationObserver};
 use crate::Event;
 
 /// Interval of position checks of a station with a direct route. [`CHECK_INTERVAL_NOT_DIRECT`] is the
@@ -37,10 +37,10 @@ const REASON_NOT_CONFIRMED: &str = "not yet confirmed in both directions";
 
 impl Mnpp {
     /// Handles a frame that the link could not deliver to a station.
-    pub fn handle_unreachable(&mut self, now: Time, station: LinkAddress) {
+    pub fn handle_unreachable_station(&mut self, now: Time, station: LinkAddress) {
         let Some(mut peer) = self.peers.remove(&station) else { return };
         if peer.is_direct() {
-            self.record_failure(now, &mut peer);
+            self.record_route_failure(now, &mut peer);
             self.end_direct_route(now, station, &mut peer, "the link does not reach it");
         }
         self.peers.insert(station, peer);
@@ -70,24 +70,24 @@ impl Mnpp {
             }
             (RouteState::Direct, Ok(sight)) => {
                 if self.send_due_probe(now, station, &mut peer, sight) {
-                    self.record_failure(now, &mut peer);
+                    self.record_route_failure(now, &mut peer);
                     self.end_direct_route(now, station, &mut peer, REASON_NO_ANSWER);
                 }
             }
-            (RouteState::ViaHomeAgents(_), Err(reason)) => self.set_not_direct(&mut peer, reason),
+            (RouteState::ViaHomeAgents(_), Err(reason)) => self.set_route_not_direct(&mut peer, reason),
             (RouteState::ViaHomeAgents(_), Ok(_)) if !authorized => {
-                self.set_not_direct(&mut peer, REASON_UNAUTHORIZED)
+                self.set_route_not_direct(&mut peer, REASON_UNAUTHORIZED)
             }
             (RouteState::ViaHomeAgents(_), Ok(sight)) if !sight.stays_in_range => {
-                self.set_not_direct(&mut peer, "at the edge")
+                self.set_route_not_direct(&mut peer, "at the edge")
             }
             (RouteState::ViaHomeAgents(_), Ok(_)) if peer.paused_until > now => {}
             (RouteState::ViaHomeAgents(_), Ok(sight)) => {
                 if peer.last_confirmed_at.is_some_and(|at| now.saturating_since(at) <= RECENT_ANSWER_TIME) {
                     self.begin_direct_route(now, station, &mut peer);
                 } else if self.send_due_probe(now, station, &mut peer, sight) {
-                    self.record_failure(now, &mut peer);
-                    self.set_not_direct(&mut peer, REASON_NO_ANSWER);
+                    self.record_route_failure(now, &mut peer);
+                    self.set_route_not_direct(&mut peer, REASON_NO_ANSWER);
                 } else {
                     peer.route_state = RouteState::ViaHomeAgents(REASON_NOT_CONFIRMED);
                 }
@@ -134,7 +134,8 @@ impl Mnpp {
 
     /// Returns whether a prefix is proven and its proof does not end soon.
     fn has_lasting_proof(&self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> bool {
-        self.proof_expiry(prefix, station).is_some_and(|until| until.saturating_since(now) > PROOF_RENEWAL)
+        self.proof_expiry(prefix, station)
+            .is_some_and(|until| until.saturating_since(now) > PREFIX_PROOF_RENEWAL_TIME)
     }
 
     /// Sends a test of a prefix whose proof is missing or ends soon. It sends one test at a time, so that
@@ -159,7 +160,7 @@ impl Mnpp {
             && let Some(cookie) = self.send_prefix_test(now, station, claim.prefix)
         {
             claim.record_test(cookie, now + TEST_INTERVAL * (1 << claim.tests_since_proof.min(3)));
-            (peer.last_tested_at, peer.is_tested) = (now, true);
+            (peer.last_tested_at, peer.has_sent_test) = (now, true);
         }
     }
 
@@ -181,7 +182,7 @@ impl Mnpp {
         }
         let Some((asker, link_local)) = self.own_addresses else { return false };
         let fresh = self.rng.random_u64();
-        let cookie = peer.probes.oldest_outstanding().unwrap_or(fresh);
+        let cookie = peer.probes.oldest_outstanding_heartbeat().unwrap_or(fresh);
         peer.probes.record_sent_heartbeat(now, cookie);
         let test = PrefixTest {
             kind: PrefixTestKind::Probe,
@@ -198,7 +199,7 @@ impl Mnpp {
     }
 
     /// Records a failure of a station, and sets a hold-down that grows each time.
-    fn record_failure(&mut self, now: Time, peer: &mut Peer) {
+    fn record_route_failure(&mut self, now: Time, peer: &mut Peer) {
         if peer.is_direct() && now.saturating_since(peer.route_state_since) > STABLE_CONTACT_TIME {
             peer.recent_failures = 0;
         }
@@ -207,9 +208,9 @@ impl Mnpp {
         peer.last_confirmed_at = None;
     }
 
-    fn set_not_direct(&mut self, peer: &mut Peer, reason: &'static str) {
+    fn set_route_not_direct(&mut self, peer: &mut Peer, reason: &'static str) {
         peer.route_state = RouteState::ViaHomeAgents(reason);
-        peer.probes.remove_outstanding();
+        peer.probes.remove_outstanding_heartbeats();
     }
 
     fn begin_direct_route(&mut self, now: Time, station: LinkAddress, peer: &mut Peer) {
@@ -220,7 +221,7 @@ impl Mnpp {
 
     fn end_direct_route(&mut self, now: Time, station: LinkAddress, peer: &mut Peer, reason: &'static str) {
         (peer.route_state, peer.route_state_since) = (RouteState::ViaHomeAgents(reason), now);
-        peer.probes.remove_outstanding();
+        peer.probes.remove_outstanding_heartbeats();
         self.counters.ended_routes += 1;
         self.report_route(station, peer, false, reason);
         self.outputs.push_back(Output::Withdrawn(station));

@@ -51,7 +51,7 @@ use ipnet::Ipv6Net;
 use super::link_routers::{LinkRouters, RouterMatch};
 
 /// Maximum number of candidates of one IP version on an uplink.
-const MAX_CANDIDATES: usize = 4;
+const MAX_CARE_OF_ADDRESS_CANDIDATES: usize = 4;
 /// Maximum number of failed candidates that the router stores. It stores at most as many proven ones.
 const MAX_FAILED_CANDIDATES: usize = 8;
 const MAX_PROVEN_CANDIDATES: usize = 4;
@@ -251,7 +251,7 @@ fn common_prefix_length(one: Ipv6Addr, other: Ipv6Addr) -> u32 {
 }
 
 /// Returns how well an address matches a default route; `None` if the route does not apply to the address.
-fn match_of_route(
+fn compare_address_with_route(
     address: &Address,
     route: &Ipv6Router,
     heard: &LinkRouters,
@@ -290,7 +290,7 @@ fn match_of_route(
 
 /// Returns the default routers that have advertised but are not in the kernel's list. Returns an empty list
 /// if the kernel has no default route, or one without gateway, which stands for any router.
-fn unlisted_routers(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
+fn unadvertised_routers(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
     if routes.is_empty() || routes.iter().any(|route| route.gateway.is_unspecified()) {
         return Vec::new();
     }
@@ -299,7 +299,7 @@ fn unlisted_routers(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Route
 }
 
 /// Record of the answers and failures of an uplink's candidates.
-pub(super) struct CandidateRecord<'a> {
+pub(super) struct CandidateHistory<'a> {
     pub failed_candidates: &'a FailedCandidates,
     pub proven_candidates: &'a ProvenCandidates,
 }
@@ -308,14 +308,14 @@ pub(super) struct CandidateRecord<'a> {
 struct RankedCandidate<A, R> {
     rank: R,
     candidate: Candidate<A>,
-    /// Whether the address fits no other router better. `is_listed`: whether the kernel's list of default
-    /// routers has this router.
-    fits_router: bool,
-    is_listed: bool,
-    /// Whether the router answers. `is_working` is true if the router answers and the candidate has not
+    /// Whether the address fits no other router better. `is_router_listed`: whether the kernel's list of
+    /// default routers has this router.
+    fits_no_other_router_better: bool,
+    is_router_listed: bool,
+    /// Whether the router answers. `has_worked` is true if the router answers and the candidate has not
     /// failed.
-    is_answering: bool,
-    is_working: bool,
+    is_router_answering: bool,
+    has_worked: bool,
 }
 
 impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> RankedCandidate<A, R> {
@@ -326,13 +326,15 @@ impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> RankedCandidate<A, R> {
     /// Returns whether packets of the address go to this router although another router has a better rank.
     /// This is so for the last proven router of an address while it works. If it has failed and a later
     /// attempt over another router has failed too, it is tried again next.
-    fn is_preferred(&self, experience: &CandidateRecord<'_>) -> bool {
+    fn is_preferred(&self, experience: &CandidateHistory<'_>) -> bool {
         let (address, router) = (self.candidate.address.into(), self.candidate.router.into());
-        let is_next =
-            || self.is_answering && experience.failed_candidates.is_latest_of_other_router(address, router);
+        let is_next = || {
+            self.is_router_answering
+                && experience.failed_candidates.is_latest_of_other_router(address, router)
+        };
         experience.proven_candidates.router_of(address) == Some(router)
-            && self.fits_router
-            && ((self.is_working && self.is_listed) || is_next())
+            && self.fits_no_other_router_better
+            && ((self.has_worked && self.is_router_listed) || is_next())
     }
 }
 
@@ -340,11 +342,11 @@ impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> RankedCandidate<A, R> {
 /// so one of them suffices.
 fn select_candidates<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
     mut ranked: Vec<RankedCandidate<A, R>>,
-    experience: &CandidateRecord<'_>,
+    experience: &CandidateHistory<'_>,
     is_same: impl Fn(&Candidate<A>, &Candidate<A>) -> bool,
 ) -> Candidates<A> {
-    let fitting = ranked.iter().any(|it| it.fits_router && it.is_listed);
-    ranked.retain(|it| !fitting || it.fits_router);
+    let fitting = ranked.iter().any(|it| it.fits_no_other_router_better && it.is_router_listed);
+    ranked.retain(|it| !fitting || it.fits_no_other_router_better);
     ranked.sort_by_key(|it| it.rank);
     let mut chosen: Vec<&RankedCandidate<A, R>> = Vec::new();
     for it in &ranked {
@@ -358,17 +360,19 @@ fn select_candidates<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
             .find(|other| other.candidate.address == it.candidate.address && other.is_preferred(experience));
         chosen.push(kept.unwrap_or(it));
     }
-    let best = alternate_proven_and_others(&chosen, experience.proven_candidates);
+    let best = order_proven_and_others_alternately(&chosen, experience.proven_candidates);
     let is_spare = |it: &&RankedCandidate<A, R>| {
-        it.is_answering
+        it.is_router_answering
             && best.iter().any(|b| b.address == it.candidate.address && b.router != it.candidate.router)
     };
-    let spare = ranked.iter().filter(is_spare).take(MAX_CANDIDATES).map(|it| it.candidate).collect();
+    let spare =
+        ranked.iter().filter(is_spare).take(MAX_CARE_OF_ADDRESS_CANDIDATES).map(|it| it.candidate).collect();
     Candidates { best_candidates: best, spare_candidates: spare }
 }
 
-/// Returns at most [`MAX_CANDIDATES`] candidates. Proven and other ones alternate; the first stays first.
-fn alternate_proven_and_others<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
+/// Returns at most [`MAX_CARE_OF_ADDRESS_CANDIDATES`] candidates. Proven and other ones alternate; the first
+/// stays first.
+fn order_proven_and_others_alternately<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
     chosen: &[&RankedCandidate<A, R>],
     proven: &ProvenCandidates,
 ) -> Vec<Candidate<A>> {
@@ -376,14 +380,14 @@ fn alternate_proven_and_others<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
     let group = |is_proven: bool| chosen.iter().filter(move |it| it.is_proven(proven) == is_proven);
     let (mut one, mut other) = (group(first_is_proven), group(!first_is_proven));
     let mut found = Vec::new();
-    while found.len() < MAX_CANDIDATES {
+    while found.len() < MAX_CARE_OF_ADDRESS_CANDIDATES {
         let next: Vec<_> = one.next().into_iter().chain(other.next()).map(|it| it.candidate).collect();
         if next.is_empty() {
             break;
         }
         found.extend(next);
     }
-    found.truncate(MAX_CANDIDATES);
+    found.truncate(MAX_CARE_OF_ADDRESS_CANDIDATES);
     found
 }
 
@@ -392,30 +396,30 @@ pub(super) fn ipv6_candidates(
     addresses: &[&Address],
     routes: &[Ipv6Router],
     heard: &LinkRouters,
-    experience: &CandidateRecord<'_>,
+    experience: &CandidateHistory<'_>,
     in_use: Option<Ipv6Addr>,
     home_agent: Ipv6Addr,
 ) -> Candidates<Ipv6Addr> {
-    let CandidateRecord { failed_candidates: failed, proven_candidates: proven } = experience;
+    let CandidateHistory { failed_candidates: failed, proven_candidates: proven } = experience;
     let one_has_failed = !failed.is_empty();
     let mut ranked = Vec::new();
-    let unlisted = unlisted_routers(routes, heard);
+    let unlisted = unadvertised_routers(routes, heard);
     for address in addresses {
         let listed = routes.iter().map(|route| (route, true)).enumerate();
         let listed = listed.filter(|(at, (route, _))| {
             *at < MAX_CONSIDERED_ROUTES || proven.has_router(route.gateway.into())
         });
         let others = unlisted.iter().map(|route| (route, false)).enumerate();
-        for (position, (route, is_listed)) in listed.chain(others) {
-            let Some(fit) = match_of_route(address, route, heard, proven) else { continue };
-            if !is_listed && fit != RouterMatch::Advertised {
+        for (position, (route, is_router_listed)) in listed.chain(others) {
+            let Some(fit) = compare_address_with_route(address, route, heard, proven) else { continue };
+            if !is_router_listed && fit != RouterMatch::Advertised {
                 continue;
             }
             let candidate = Candidate { address: address.address, router: route.gateway };
             let failed_at = failed.failed_at(address.address.into(), Some(route.gateway.into()));
             let is_in_use = in_use == Some(address.address);
             let class = match fit {
-                _ if !is_listed => RouterMatch::Foreign as u8 + 1,
+                _ if !is_router_listed => RouterMatch::Foreign as u8 + 1,
                 RouterMatch::Advertised | RouterMatch::Unknown => 0,
                 fit => fit as u8,
             };
@@ -433,10 +437,10 @@ pub(super) fn ipv6_candidates(
             ranked.push(RankedCandidate {
                 rank,
                 candidate,
-                fits_router: fits,
-                is_listed,
-                is_working: works,
-                is_answering: answers,
+                fits_no_other_router_better: fits,
+                is_router_listed,
+                has_worked: works,
+                is_router_answering: answers,
             });
         }
     }
@@ -471,7 +475,7 @@ fn ipv4_match_of_route(interface: &Interface, address: Ipv4Addr, route: &Ipv4Rou
 /// preferred source address or with an address in the router's subnet.
 pub(super) fn ipv4_candidates(
     interface: &Interface,
-    experience: &CandidateRecord<'_>,
+    experience: &CandidateHistory<'_>,
     in_use: Option<Ipv4Addr>,
 ) -> Candidates<Ipv4Addr> {
     let failed = experience.failed_candidates;
@@ -490,10 +494,10 @@ pub(super) fn ipv4_candidates(
             ranked.push(RankedCandidate {
                 rank,
                 candidate,
-                fits_router: !foreign,
-                is_listed: true,
-                is_working: works,
-                is_answering: answers,
+                fits_no_other_router_better: !foreign,
+                is_router_listed: true,
+                has_worked: works,
+                is_router_answering: answers,
             });
         }
     }

@@ -18,7 +18,7 @@ use carnet_base::{Address, Interface, Time};
 use ipnet::Ipv6Net;
 
 use super::address_and_router::{
-    CandidateRecord, Candidates, ipv4_candidates, ipv6_candidates, is_usable_ipv4,
+    CandidateHistory, Candidates, ipv4_candidates, ipv6_candidates, is_usable_ipv4,
 };
 use super::unanswered_returns::UnansweredReturns;
 use super::uplink::{VOLUME_USED_UP, ipv4_care_of_address_of, ipv6_care_of_address_of};
@@ -78,7 +78,7 @@ impl Uplink {
 
     /// Determines the attachment, with new candidates.
     fn determine_attachment(&mut self, config: &MobileRouterConfig) -> Attachment {
-        let in_use = (self.plain_address(), self.ipv4_care_of_address());
+        let in_use = (self.best_own_link_address(), self.ipv4_care_of_address());
         self.candidates = Candidates::default();
         self.ipv4_candidates = Candidates::default();
         self.ipv4_gateway = None;
@@ -92,7 +92,7 @@ impl Uplink {
         let found = self.find_candidates(interface, config, in_use);
         let is_foreign = found.has_care_of_address(config);
         self.ipv4_gateway = found.ipv4_candidates.best_candidates.first().map(|candidate| candidate.router);
-        if let Some(home) = home.filter(|_| !self.is_home_doubted() || !is_foreign) {
+        if let Some(home) = home.filter(|_| !self.is_home_link_doubted() || !is_foreign) {
             self.home_router = home.advertising_router;
             self.has_other_home_router = home.has_other_advertising_router;
             self.candidates = found.ipv6_candidates;
@@ -139,7 +139,7 @@ impl Uplink {
             Some("no carrier")
         } else if self.config.never_roams && self.is_roaming == Some(true) {
             Some("roaming")
-        } else if self.is_stopped() {
+        } else if self.is_stopped_by_volume() {
             Some(VOLUME_USED_UP)
         } else {
             None
@@ -172,8 +172,8 @@ impl Uplink {
 
     /// Returns whether a home router has advertised on the interface and does not do so now. RFC 6275 11.5.5:
     /// a router must advertise the home prefix now. An address that the kernel has kept does not show that.
-    fn is_home_stale(&self) -> bool {
-        self.home_was_advertised && !self.link_routers.is_empty()
+    fn is_home_attachment_outdated(&self) -> bool {
+        self.was_home_prefix_advertised && !self.link_routers.is_empty()
     }
 
     /// Returns the home link; `None` if the uplink is not on it. `former` is the router of the home link that
@@ -198,7 +198,7 @@ impl Uplink {
             let mut own = self.usable_addresses(interface, config).filter(|address| address.permanent);
             own.any(|address| self.is_in_home_prefix(&gateways, config, address))
         };
-        if advertised.is_none() && (self.is_home_stale() || !is_configured()) {
+        if advertised.is_none() && (self.is_home_attachment_outdated() || !is_configured()) {
             return None;
         }
         let first = gateways.iter().find(|gateway| Some(**gateway) == advertised);
@@ -224,7 +224,7 @@ impl Uplink {
         let is_home = |address: &&Address| self.is_in_home_prefix(&gateways, config, address);
         let addresses: Vec<&Address> =
             self.usable_addresses(interface, config).filter(|address| !is_home(address)).collect();
-        let experience = CandidateRecord {
+        let experience = CandidateHistory {
             failed_candidates: &self.failed_candidates,
             proven_candidates: &self.proven_candidates,
         };
@@ -260,7 +260,7 @@ impl Uplink {
             direct_address: direct.find(there),
             first_gateway: gateways.first().copied(),
             has_address: !addresses.is_empty(),
-            has_left_home: self.is_home_stale()
+            has_left_home: self.is_home_attachment_outdated()
                 && self.usable_addresses(interface, config).any(|it| is_home(&it)),
         }
     }
@@ -268,7 +268,7 @@ impl Uplink {
     /// Handles a return home that the home agent has not answered. Returns true if another router of the home
     /// link remains. Otherwise the home prefix has no effect for a while, unless the uplink has no other
     /// care-of address.
-    pub(super) fn handle_unanswered_return(&mut self, now: Time, config: &MobileRouterConfig) -> bool {
+    pub(super) fn handle_unanswered_return_home(&mut self, now: Time, config: &MobileRouterConfig) -> bool {
         if let Some(router) = self.home_router
             && self.unanswered_returns.add_router(router)
         {
@@ -284,23 +284,23 @@ impl Uplink {
 
     /// Lets the home prefix have effect again soon, because the home agent does not answer over the foreign
     /// candidates either.
-    pub(super) fn retry_return_early(&mut self, now: Time) {
-        self.unanswered_returns.end_ignoring_early(now);
+    pub(super) fn retry_return_home_early(&mut self, now: Time) {
+        self.unanswered_returns.end_ignoring_home_early(now);
     }
 
     /// Records that the home agent has answered a return over this uplink.
-    pub(super) fn handle_answered_return(&mut self) {
+    pub(super) fn handle_answered_return_home(&mut self) {
         self.unanswered_returns = UnansweredReturns::default();
         if self.home_router.is_some() {
-            self.home_was_advertised = true;
+            self.was_home_prefix_advertised = true;
             self.proven_home_router = self.home_router;
         }
     }
 
     /// Returns whether the home prefix has no effect, because the home agent did not answer a return over
     /// this uplink.
-    pub(super) fn is_home_doubted(&self) -> bool {
-        self.unanswered_returns.ignored_until().is_some()
+    pub(super) fn is_home_link_doubted(&self) -> bool {
+        self.unanswered_returns.home_ignored_until().is_some()
     }
 
     /// Returns whether only a Router Advertisement shows the home link, and the uplink has other candidates.

@@ -8,14 +8,14 @@
 //!
 //! An ICMPv6 error quotes a packet of this router, which the station has checked by its flow label. So its
 //! sender is on the path. Such hints have their own pauses, so that forged hints of other kinds do not delay
-//! them. While the home agent acknowledges nothing, the router follows them every [`DEMAND_INTERVAL`],
-//! because they arrive only while packets wait.
+//! them. While the home agent acknowledges nothing, the router follows them every
+//! [`WAITING_PACKET_INTERVAL`], because they arrive only while packets wait.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::DEMAND_INTERVAL;
+use super::WAITING_PACKET_INTERVAL;
 
 /// Pause between the first hint that the router follows and the next. It is also the minimum time between two
 /// Binding Updates after hints.
@@ -81,7 +81,7 @@ impl HintPauses {
         }
         let waits = self
             .waits_for_acknowledgement_since
-            .is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
+            .is_some_and(|at| now.saturating_since(at) >= WAITING_PACKET_INTERVAL);
         waits || self.next_allowed_at.is_none_or(|(at, _)| at <= now)
     }
 

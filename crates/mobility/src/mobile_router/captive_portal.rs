@@ -40,7 +40,7 @@ pub(super) struct CaptivePortal {
 impl CaptivePortal {
     /// Returns the portal that is known after an advertisement of `router`; `None` without a portal. `known`
     /// is the portal that was known before.
-    pub(super) fn after_advertisement(
+    pub(super) fn portal_after_advertisement(
         known: Option<CaptivePortal>,
         router: Ipv6Addr,
         mut options: NdOptions<'_>,
@@ -59,7 +59,7 @@ impl CaptivePortal {
 }
 
 /// Maximum number of stored DNS servers of a link.
-const MAX_SERVERS: usize = 3;
+const MAX_DNS_SERVERS: usize = 3;
 
 /// DNS servers that a router of a link announces (RFC 8106 5.1). Only a host with access to a captive portal
 /// uses them, because the portal's network may answer no other queries.
@@ -81,7 +81,7 @@ impl LinkDns {
             }
             // The router forwards no packets to link-local addresses.
             let servers = option.servers.into_iter().filter(|server| crate::is_unicast_routable(*server));
-            self.servers = servers.take(MAX_SERVERS).collect();
+            self.servers = servers.take(MAX_DNS_SERVERS).collect();
             self.valid_until = now + Duration::from_secs(option.lifetime.into());
         }
     }
@@ -112,7 +112,7 @@ const PROBE_PAUSE: (Duration, Duration, Duration) =
 /// Time after which the router no longer waits for the result of a probe.
 const PROBE_RESULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the router looks for uplinks without answers of the home agent.
-pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const PORTAL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The probes over one uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl PortalProber {
     }
 
     /// Records that the probe over an uplink has ended.
-    pub(super) fn finish_probe(&mut self, index: usize) {
+    pub(super) fn schedule_next_probe(&mut self, index: usize) {
         self.running_probe = self.running_probe.filter(|(probed, _)| *probed != index);
     }
 

@@ -9,23 +9,23 @@ use carnet_wire::mobility::{
     BindingAcknowledgement, BindingUpdateFlags, ControlPacket, MobilityHeaderBuilder, MobilityOption,
 };
 
-use super::flows::Flows;
+use super::flows::FlowPolicies;
 use super::uplinks::Uplinks;
 use super::{MobileRouterConfig, Registration, RegistrationMode};
 use crate::binding_update_list::{
-    BindingUpdateContent, BindingUpdateList, UpdateNumbers, to_authenticated_form,
+    BindingUpdateContent, BindingUpdateList, SequenceAndTimestampState, to_authenticated_form,
 };
 use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
 
 /// State of the mobile router from which messages are built.
 #[derive(Clone, Copy)]
-pub(super) struct Composer<'a> {
+pub(super) struct MessageComposer<'a> {
     pub(super) config: &'a MobileRouterConfig,
     pub(super) uplinks: &'a Uplinks,
-    pub(super) numbers: &'a UpdateNumbers,
+    pub(super) numbers: &'a SequenceAndTimestampState,
 }
 
-impl Composer<'_> {
+impl MessageComposer<'_> {
     /// Adds the mobile network prefixes of both families if the registration mode is explicit. An IPv4 prefix
     /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1). For a mobile node, adds its IPv4 home
     /// address, which is this option without the flag.
@@ -53,7 +53,7 @@ impl Composer<'_> {
     /// Returns the packet of a Mobility Header message from a care-of address to the home agent. From an IPv4
     /// care-of address the packet goes inside UDP (RFC 5555 4.1), and the home address is the source of the
     /// inner packet.
-    pub(super) fn control_packet(
+    pub(super) fn build_control_packet(
         &self,
         uplink: usize,
         care_of_address: IpAddr,
@@ -63,7 +63,7 @@ impl Composer<'_> {
     }
 
     /// Returns the packet of a Heartbeat message, with the same encapsulation as data packets.
-    pub(super) fn heartbeat_packet(
+    pub(super) fn build_heartbeat_packet(
         &self,
         uplink: usize,
         registration: Registration,
@@ -142,7 +142,7 @@ impl Composer<'_> {
         let Some(association) = self.numbers.authentication.signing_association() else {
             return builder.finish();
         };
-        let mut mobility_header = builder.option(&association.blank_option()).finish();
+        let mut mobility_header = builder.option(&association.empty_authentication_option()).finish();
         association.sign(&mut mobility_header, care_of_address, self.config.home_address);
         mobility_header
     }
@@ -151,7 +151,7 @@ impl Composer<'_> {
     pub(super) fn build_update(
         &self,
         list: &BindingUpdateList,
-        flows: &Flows,
+        flows: &FlowPolicies,
         update: &BindingUpdateContent,
     ) -> Output {
         let config = &self.config;
@@ -195,11 +195,11 @@ impl Composer<'_> {
         builder = flows.add_options(builder, &update.described_flows, &update.unchanged_flow_ids);
         let mut mobility_header =
             self.add_authentication_options(builder, update.timestamp, update.authenticated_address);
-        self.control_packet(uplink, care_of_address, &mut mobility_header)
+        self.build_control_packet(uplink, care_of_address, &mut mobility_header)
     }
 
     /// Returns this router's tunnel end of a registration over an uplink.
-    pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
+    pub(super) fn local_tunnel_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
         self.tunnel_ends(uplink, registration.care_of_address, registration.uses_udp)
             .map_or(Endpoint::Ipv6(to_authenticated_form(registration.care_of_address)), |(local, _)| local)
     }

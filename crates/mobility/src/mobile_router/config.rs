@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::flows::Policy;
-use super::liveness::Liveness;
+use super::liveness::HeartbeatIntervals;
 use super::uplink::UplinkConfig;
 use crate::Authentication;
 
@@ -51,7 +51,7 @@ pub struct MobileRouterConfig {
     /// The uplinks.
     pub uplinks: Vec<UplinkConfig>,
     /// Intervals of heartbeats, which detect failed paths; `None` without heartbeats.
-    pub liveness: Option<Liveness>,
+    pub liveness: Option<HeartbeatIntervals>,
     /// Policies that select uplinks for packets. The first policy that matches a packet applies.
     pub policies: Vec<Policy>,
     /// Whether the router requests a URL over uplinks on which the home agent does not answer, to find

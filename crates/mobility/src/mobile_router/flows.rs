@@ -22,7 +22,7 @@ use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 
 /// Maximum length of a Binding Update, in octets. With all headers it must fit into an IPv6 packet of 1280
 /// octets.
-const MAX_OPTION_OCTETS: usize = 1000;
+const MAX_FLOW_OPTION_OCTETS: usize = 1000;
 /// Maximum number of flow bindings of one router.
 pub const MAX_FLOWS: usize = 32;
 
@@ -60,7 +60,7 @@ pub(super) struct FlowState {
 
 /// State of all flow bindings at the home agent.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Flows {
+pub(super) struct FlowPolicies {
     pub policies: Vec<Policy>,
     pub states: Vec<FlowState>,
     /// Uplinks that the operator has selected for each policy instead of the configured ones.
@@ -74,8 +74,8 @@ pub(super) struct Flows {
     pub effective_flows: Vec<FlowBinding>,
 }
 
-impl Flows {
-    pub fn new(policies: &[Policy]) -> Flows {
+impl FlowPolicies {
+    pub fn new(policies: &[Policy]) -> FlowPolicies {
         let selectors = policies
             .iter()
             .enumerate()
@@ -91,11 +91,11 @@ impl Flows {
                 last_refusal: None,
             })
             .collect();
-        Flows {
+        FlowPolicies {
             policies: policies.to_vec(),
             states,
             chosen_uplinks: vec![None; policies.len()],
-            ..Flows::default()
+            ..FlowPolicies::default()
         }
     }
 
@@ -117,10 +117,10 @@ impl Flows {
                 uplinks.push(uplink);
             }
         }
-        uplinks.sort_by_key(|&uplink| all.is_avoided(uplink));
+        uplinks.sort_by_key(|&uplink| all.is_uplink_avoided(uplink));
         if configured.action == FlowAction::Balance {
             // Leave out the uplinks that the router avoids, unless it avoids all of them.
-            let good = uplinks.iter().filter(|&&uplink| !all.is_avoided(uplink)).count();
+            let good = uplinks.iter().filter(|&&uplink| !all.is_uplink_avoided(uplink)).count();
             uplinks.truncate(if good > 0 { good } else { uplinks.len() });
         }
         uplinks
@@ -156,7 +156,7 @@ impl Flows {
     }
 
     /// Returns the change of a flow that a Binding Update must report if these bindings are registered.
-    fn is_flow_due(
+    fn is_flow_change_due(
         &self,
         all: &Uplinks,
         flow: &FlowState,
@@ -200,7 +200,7 @@ impl Flows {
         list: &BindingUpdateList,
         best: Option<usize>,
     ) -> Option<usize> {
-        if self.are_flows_unsupported || !list.multiple_care_of_support.agent_has_exact_bindings {
+        if self.are_flows_unsupported || !list.multiple_care_of_support.are_agent_bindings_exact {
             return None;
         }
         // An outstanding Binding Update already describes the flows, so no further update is necessary.
@@ -242,10 +242,10 @@ impl Flows {
         let mut named = Vec::new();
         let mut length = 24 * members.len() + 24 * prefixes + 60;
         for flow in &self.states {
-            let due = self.is_flow_due(all, flow, registered);
+            let due = self.is_flow_change_due(all, flow, registered);
             let cost = due.as_ref().map_or(2, |flow| 24 + flow_option_length(flow));
             match due {
-                Some(flow) if length + cost <= MAX_OPTION_OCTETS => described.push(flow),
+                Some(flow) if length + cost <= MAX_FLOW_OPTION_OCTETS => described.push(flow),
                 // This update has no room for the description, so it only names the flow; the next update
                 // describes it.
                 _ if flow.acknowledged_flow.is_some() => named.push(flow.fid),

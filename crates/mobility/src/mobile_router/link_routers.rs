@@ -10,14 +10,14 @@
 //! new prefix, and omits one that it advertised before. It may also split its prefixes over several
 //! advertisements (RFC 4861 6.2.3). So if an advertisement brings a prefix and omits another, the mobile
 //! router sends a Router Solicitation to this router. A prefix that the router still omits
-//! [`REST_OF_ANSWER`] after its next advertisement is *suspected*. It stays valid by RFC 4861 6.3.4 ("the
-//! absence of a prefix ... is not significant"), but the mobile router prefers other prefixes. If suspected
-//! prefixes come back more than [`MAX_REAPPEARANCES`] times, the mobile router concludes that this router
-//! splits its prefixes. From then on it suspects a prefix only after [`MAX_COUNTED_OMISSIONS`] advertisements
-//! without this prefix.
+//! [`MAX_TIME_BETWEEN_ADVERTISEMENT_PARTS`] after its next advertisement is *suspected*. It stays valid by
+//! RFC 4861 6.3.4 ("the absence of a prefix ... is not significant"), but the mobile router prefers other
+//! prefixes. If suspected prefixes come back more than [`MAX_REAPPEARANCES`] times, the mobile router
+//! concludes that this router splits its prefixes. From then on it suspects a prefix only after
+//! [`MAX_COUNTED_OMISSIONS`] advertisements without this prefix.
 //!
 //! A router may announce the interval of its advertisements (Advertisement Interval option, RFC 6275 7.3). If
-//! it then misses [`MISSED_ADVERTISEMENTS`] of them, it counts as unreachable.
+//! it then misses [`MAX_MISSED_ADVERTISEMENTS`] of them, it counts as unreachable.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -32,11 +32,11 @@ use ipnet::Ipv6Net;
 const MAX_PREFIXES: usize = 16;
 /// Maximum number of routers of one link. The router that advertised longest ago is removed first, a router
 /// in use last.
-const MAX_ROUTERS: usize = 8;
+const MAX_ADVERTISING_ROUTERS: usize = 8;
 /// Time that a router has for further parts of an advertisement after a Router Solicitation. The router
 /// answers within 500 ms (`MAX_RA_DELAY_TIME`, RFC 4861 10). So 1.1 s after the advertisement of another
 /// prefix, an omitted one is suspected.
-const REST_OF_ANSWER: Duration = Duration::from_millis(600);
+const MAX_TIME_BETWEEN_ADVERTISEMENT_PARTS: Duration = Duration::from_millis(600);
 /// Number of suspected prefixes that a router may advertise again before it counts as one that splits its
 /// prefixes.
 const MAX_REAPPEARANCES: u32 = 2;
@@ -47,7 +47,7 @@ const MAX_COUNTED_OMISSIONS: u32 = 8;
 const SOLICITATION_LIMIT: (u32, Duration) = (3, Duration::from_secs(1));
 /// Number of missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to
 /// tolerate some.
-const MISSED_ADVERTISEMENTS: u32 = 3;
+const MAX_MISSED_ADVERTISEMENTS: u32 = 3;
 /// Shortest Advertisement Interval that is accepted (`MinDelayBetweenRAs` of RFC 6275 7.5 is 30 ms).
 const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -74,9 +74,9 @@ struct AdvertisedPrefix {
     advertised_at: Time,
     /// End of the prefix's valid lifetime, unless the router advertises the prefix again; `None` if the
     /// lifetime is infinite.
-    ends_at: Option<Time>,
+    lifetime_ends_at: Option<Time>,
     /// Whether the valid lifetime of the prefix has ended.
-    has_ended: bool,
+    has_lifetime_ended: bool,
     /// Advertisements with other prefixes that the router has sent since the last one with this prefix.
     omission_count: u32,
     doubt_state: PrefixDoubt,
@@ -104,21 +104,21 @@ struct AdvertisingRouter {
     /// Whether the router advertises itself as default router (its router lifetime is not 0).
     is_default: bool,
     /// End of the router lifetime in the router's last advertisement.
-    ends_at: Time,
+    lifetime_ends_at: Time,
     /// Whether the router lifetime has ended.
-    has_ended: bool,
+    has_lifetime_ended: bool,
     /// Link MTU that the router advertises, in octets; `None` if it advertises none.
     mtu: Option<u32>,
     /// Interval of the router's advertisements; `None` if it announces none.
     advertisement_interval: Option<Duration>,
-    /// Whether the router has missed [`MISSED_ADVERTISEMENTS`] advertisements.
+    /// Whether the router has missed [`MAX_MISSED_ADVERTISEMENTS`] advertisements.
     misses_advertisements: bool,
     /// Number of times that the router has advertised a suspected prefix again.
     reappearance_count: u32,
 }
 
 /// Routers and prefixes to store longest, because the traffic uses them.
-pub(super) struct EntriesInUse<'a> {
+pub(super) struct RoutersAndPrefixesInUse<'a> {
     pub router: &'a dyn Fn(Ipv6Addr) -> bool,
     pub prefix: &'a dyn Fn(&Ipv6Net) -> bool,
 }
@@ -171,7 +171,7 @@ impl LinkRouters {
         now: Time,
         message: &LinkMessage,
         advertisement: &RouterAdvertisement<'_>,
-        in_use: &EntriesInUse<'_>,
+        in_use: &RoutersAndPrefixesInUse<'_>,
     ) -> AdvertisementChanges {
         let router = message.source;
         let (mut mtu, mut interval, mut listed) = (None, None, Vec::new());
@@ -198,15 +198,15 @@ impl LinkRouters {
             link_address: advertisement.options().source_link_address().or(message.peer),
             advertised_at: now,
             is_default: advertisement.router_lifetime > 0,
-            ends_at: now + Duration::from_secs(advertisement.router_lifetime.into()),
-            has_ended: false,
+            lifetime_ends_at: now + Duration::from_secs(advertisement.router_lifetime.into()),
+            has_lifetime_ended: false,
             mtu,
             advertisement_interval: interval,
             misses_advertisements: false,
             reappearance_count: before.as_ref().map_or(0, |before| before.reappearance_count),
         };
         let asks = self.compare_prefixes(now, &mut known, &listed);
-        if self.routers.len() >= MAX_ROUTERS {
+        if self.routers.len() >= MAX_ADVERTISING_ROUTERS {
             let spare = self.routers.iter().position(|other| !(in_use.router)(other.address));
             let gone = self.routers.remove(spare.unwrap_or(0));
             self.prefixes.retain(|entry| entry.router != gone.address);
@@ -232,11 +232,12 @@ impl LinkRouters {
         let address = router.address;
         let is_listed = |entry: &AdvertisedPrefix| listed.iter().any(|(prefix, _)| *prefix == entry.prefix);
         let own = |entry: &&AdvertisedPrefix| entry.router == address;
-        let back = self.prefixes.iter().filter(own).filter(|it| it.is_suspected() && is_listed(it)).count();
+        let back =
+            self.prefixes.iter().filter(own).filter(|it| it.is_prefix_suspected() && is_listed(it)).count();
         router.reappearance_count =
             router.reappearance_count.saturating_add(u32::try_from(back).unwrap_or(u32::MAX));
         let is_known = |prefix: &Ipv6Net| {
-            self.prefixes.iter().filter(own).any(|it| it.prefix == *prefix && !it.is_suspected())
+            self.prefixes.iter().filter(own).any(|it| it.prefix == *prefix && !it.is_prefix_suspected())
         };
         let mut valid = listed.iter().filter(|(_, lifetime)| *lifetime > 0).peekable();
         if valid.peek().is_none() {
@@ -252,7 +253,7 @@ impl LinkRouters {
             } else if entry.doubt_state == PrefixDoubt::Asked
                 || (entry.doubt_state == PrefixDoubt::None && entry.omission_count >= MAX_COUNTED_OMISSIONS)
             {
-                entry.doubt_state = PrefixDoubt::Suspected(now + REST_OF_ANSWER);
+                entry.doubt_state = PrefixDoubt::Suspected(now + MAX_TIME_BETWEEN_ADVERTISEMENT_PARTS);
             }
             is_omitted |= entry.doubt_state == PrefixDoubt::None;
         }
@@ -273,7 +274,7 @@ impl LinkRouters {
         router: Ipv6Addr,
         prefix: Ipv6Net,
         lifetime: u32,
-        in_use: &EntriesInUse<'_>,
+        in_use: &RoutersAndPrefixesInUse<'_>,
     ) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if lifetime == 0 {
@@ -290,20 +291,20 @@ impl LinkRouters {
             }
         }
         // RFC 4861 4.6.2: all ones mean infinity.
-        let ends_at = (lifetime < u32::MAX).then(|| now + Duration::from_secs(lifetime.into()));
+        let lifetime_ends_at = (lifetime < u32::MAX).then(|| now + Duration::from_secs(lifetime.into()));
         self.prefixes.push(AdvertisedPrefix {
             prefix,
             router,
             advertised_at: now,
-            ends_at,
-            has_ended: false,
+            lifetime_ends_at,
+            has_lifetime_ended: false,
             omission_count: 0,
             doubt_state: PrefixDoubt::None,
         });
     }
 
     /// Suspects the prefixes that their router has omitted for long enough. Returns whether there are any.
-    pub fn suspect_omitted(&mut self, now: Time) -> bool {
+    pub fn suspect_omitted_prefixes(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in &mut self.prefixes {
             if matches!(entry.doubt_state, PrefixDoubt::Suspected(at) if at <= now) {
@@ -328,7 +329,7 @@ impl LinkRouters {
         let of = |entry: &&AdvertisedPrefix| entry.prefix.contains(&address);
         let router = self.router_by_gateway(gateway).map(|router| router.address);
         let own = self.prefixes.iter().filter(of).filter(|entry| Some(entry.router) == router);
-        if let Some(suspected) = own.map(AdvertisedPrefix::is_suspected).min() {
+        if let Some(suspected) = own.map(AdvertisedPrefix::is_prefix_suspected).min() {
             return if suspected { RouterMatch::Suspected } else { RouterMatch::Advertised };
         }
         if self.prefixes.iter().any(|entry| of(&entry)) {
@@ -341,7 +342,8 @@ impl LinkRouters {
     /// Returns the default routers whose router lifetime has not ended; the router that advertised last comes
     /// first.
     pub fn default_routers(&self) -> impl Iterator<Item = Ipv6Addr> {
-        let known = self.routers.iter().rev().filter(|router| router.is_default && !router.has_ended);
+        let known =
+            self.routers.iter().rev().filter(|router| router.is_default && !router.has_lifetime_ended);
         known.map(|router| router.address)
     }
 
@@ -365,7 +367,9 @@ impl LinkRouters {
         };
         let advertises = move |router: &&AdvertisingRouter| {
             let mut own = self.prefixes.iter().filter(|entry| entry.router == router.address);
-            own.any(|entry| !entry.is_suspected() && !entry.has_ended && wanted(&entry.prefix))
+            own.any(|entry| {
+                !entry.is_prefix_suspected() && !entry.has_lifetime_ended && wanted(&entry.prefix)
+            })
         };
         self.routers
             .iter()
@@ -390,7 +394,7 @@ impl LinkRouters {
 
     /// Handles a change of a router's entry in the kernel's neighbour cache. Returns whether the router has
     /// become unreachable.
-    pub fn neighbour_changed(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
+    pub fn handle_neighbour_state(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
         match state {
             NeighbourState::Failed => self.record_failed_router(gateway),
             NeighbourState::Known => {
@@ -407,7 +411,7 @@ impl LinkRouters {
         if router.is_unspecified() || self.unreachable_routers.contains(&router) {
             return false;
         }
-        if self.unreachable_routers.len() >= MAX_ROUTERS {
+        if self.unreachable_routers.len() >= MAX_ADVERTISING_ROUTERS {
             self.unreachable_routers.remove(0);
         }
         self.unreachable_routers.push(router);
@@ -416,7 +420,7 @@ impl LinkRouters {
 
     /// Marks routers as failed that advertised last before `time`, because they are on a link that the uplink
     /// has left.
-    pub fn all_failed_before(&mut self, time: Time) {
+    pub fn mark_routers_failed_before(&mut self, time: Time) {
         let gone: Vec<Ipv6Addr> = self
             .routers
             .iter()
@@ -449,26 +453,30 @@ impl LinkRouters {
             .iter()
             .filter(|router| !router.misses_advertisements)
             .filter_map(AdvertisingRouter::counts_as_missing_at);
-        let ends = self.routers.iter().filter(|router| router.is_default && !router.has_ended);
-        let prefixes =
-            self.prefixes.iter().filter(|entry| !entry.has_ended).filter_map(|entry| entry.ends_at);
+        let ends = self.routers.iter().filter(|router| router.is_default && !router.has_lifetime_ended);
+        let prefixes = self
+            .prefixes
+            .iter()
+            .filter(|entry| !entry.has_lifetime_ended)
+            .filter_map(|entry| entry.lifetime_ends_at);
         let suspected = self.prefixes.iter().filter_map(|entry| match entry.doubt_state {
             PrefixDoubt::Suspected(at) => Some(at),
             _ => None,
         });
-        missing.chain(ends.map(|router| router.ends_at)).chain(prefixes).chain(suspected).min()
+        missing.chain(ends.map(|router| router.lifetime_ends_at)).chain(prefixes).chain(suspected).min()
     }
 
     /// Marks default routers and prefixes whose lifetime has ended. Returns true if there are new ones.
-    pub fn end_lifetimes(&mut self, now: Time) -> bool {
+    pub fn end_expired_lifetimes(&mut self, now: Time) -> bool {
         let mut changed = false;
-        for router in self.routers.iter_mut().filter(|router| router.is_default && !router.has_ended) {
-            router.has_ended = router.ends_at <= now;
-            changed |= router.has_ended;
+        for router in self.routers.iter_mut().filter(|router| router.is_default && !router.has_lifetime_ended)
+        {
+            router.has_lifetime_ended = router.lifetime_ends_at <= now;
+            changed |= router.has_lifetime_ended;
         }
-        for entry in self.prefixes.iter_mut().filter(|entry| !entry.has_ended) {
-            entry.has_ended = entry.ends_at.is_some_and(|at| at <= now);
-            changed |= entry.has_ended;
+        for entry in self.prefixes.iter_mut().filter(|entry| !entry.has_lifetime_ended) {
+            entry.has_lifetime_ended = entry.lifetime_ends_at.is_some_and(|at| at <= now);
+            changed |= entry.has_lifetime_ended;
         }
         changed
     }
@@ -487,14 +495,14 @@ impl LinkRouters {
 
 impl AdvertisedPrefix {
     /// Returns whether the router has ceased to advertise the prefix without a withdrawal.
-    fn is_suspected(&self) -> bool {
+    fn is_prefix_suspected(&self) -> bool {
         self.doubt_state == PrefixDoubt::Confirmed
     }
 }
 
 impl AdvertisingRouter {
     fn counts_as_missing_at(&self) -> Option<Time> {
-        self.advertisement_interval.map(|interval| self.advertised_at + interval * MISSED_ADVERTISEMENTS)
+        self.advertisement_interval.map(|interval| self.advertised_at + interval * MAX_MISSED_ADVERTISEMENTS)
     }
 }
 
@@ -508,7 +516,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    fn hear_advertisement(
+    fn receive_advertisement(
         heard: &mut LinkRouters,
         at: u64,
         router: &str,
@@ -545,7 +553,7 @@ mod tests {
             message,
         };
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
-        let in_use = EntriesInUse {
+        let in_use = RoutersAndPrefixesInUse {
             router: &|router| router == parse_address("fe80::a"),
             prefix: &|prefix| prefix.contains(&parse_address("2001:db8:f1::1")),
         };
@@ -553,8 +561,8 @@ mod tests {
     }
 
     /// Returns how addresses of the prefixes [`A`] and [`B`] match the router at time `at`, in milliseconds.
-    fn matches_after(heard: &mut LinkRouters, at: u64) -> [RouterMatch; 2] {
-        heard.suspect_omitted(Time::ZERO + Duration::from_millis(at));
+    fn router_matches_at(heard: &mut LinkRouters, at: u64) -> [RouterMatch; 2] {
+        heard.suspect_omitted_prefixes(Time::ZERO + Duration::from_millis(at));
         [A, B].map(|net| {
             let net: Ipv6Net = net.parse().expect("a prefix");
             heard.match_of_router(net.addr(), parse_address("fe80::a"))
@@ -568,10 +576,10 @@ mod tests {
     fn address_belongs_to_the_router_that_advertises_its_prefix() {
         let mut heard = LinkRouters::default();
         assert_eq!(
-            hear_advertisement(&mut heard, 1000, "fe80::a", &[A], None).previous_advertisement_at,
+            receive_advertisement(&mut heard, 1000, "fe80::a", &[A], None).previous_advertisement_at,
             None
         );
-        hear_advertisement(&mut heard, 2000, "fe80::b", &[B], None);
+        receive_advertisement(&mut heard, 2000, "fe80::b", &[B], None);
         let fit = |address: &str, gateway: &str| {
             heard.match_of_router(parse_address(address), parse_address(gateway))
         };
@@ -588,26 +596,30 @@ mod tests {
     #[test]
     fn omitted_prefix_counts_as_outdated_until_it_is_advertised_again() {
         let mut heard = LinkRouters::default();
-        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+        receive_advertisement(&mut heard, 0, "fe80::a", &[A], None);
         assert!(
-            !hear_advertisement(&mut heard, 5000, "fe80::a", &[], None).wants_solicitation,
+            !receive_advertisement(&mut heard, 5000, "fe80::a", &[], None).wants_solicitation,
             "nothing else is advertised"
         );
-        assert!(hear_advertisement(&mut heard, 10_000, "fe80::a", &[B], None).wants_solicitation);
+        assert!(receive_advertisement(&mut heard, 10_000, "fe80::a", &[B], None).wants_solicitation);
         assert_eq!(
-            matches_after(&mut heard, 10_400),
+            router_matches_at(&mut heard, 10_400),
             [RouterMatch::Advertised; 2],
             "the router has not answered"
         );
         assert!(
-            !hear_advertisement(&mut heard, 10_500, "fe80::a", &[B], None).wants_solicitation,
+            !receive_advertisement(&mut heard, 10_500, "fe80::a", &[B], None).wants_solicitation,
             "it was asked before"
         );
-        assert_eq!(matches_after(&mut heard, 11_099), [RouterMatch::Advertised; 2], "the rest may follow");
+        assert_eq!(
+            router_matches_at(&mut heard, 11_099),
+            [RouterMatch::Advertised; 2],
+            "the rest may follow"
+        );
         assert_eq!(heard.next_deadline(), Some(Time::ZERO + Duration::from_millis(11_100)));
-        assert_eq!(matches_after(&mut heard, 11_100), [RouterMatch::Suspected, RouterMatch::Advertised]);
-        hear_advertisement(&mut heard, 12_000, "fe80::a", &[A, B], None);
-        assert_eq!(matches_after(&mut heard, 20_000), [RouterMatch::Advertised; 2]);
+        assert_eq!(router_matches_at(&mut heard, 11_100), [RouterMatch::Suspected, RouterMatch::Advertised]);
+        receive_advertisement(&mut heard, 12_000, "fe80::a", &[A, B], None);
+        assert_eq!(router_matches_at(&mut heard, 20_000), [RouterMatch::Advertised; 2]);
     }
 
     #[test]
@@ -617,7 +629,7 @@ mod tests {
             for part in [0, 200] {
                 let at = second * 1000 + part;
                 assert_eq!(
-                    hear_advertisement(&mut heard, at, "fe80::a", &[now], None).wants_solicitation,
+                    receive_advertisement(&mut heard, at, "fe80::a", &[now], None).wants_solicitation,
                     second > 0 && part == 0
                 );
             }
@@ -626,7 +638,7 @@ mod tests {
                 (_, A) => [RouterMatch::Advertised, RouterMatch::Suspected],
                 _ => [RouterMatch::Suspected, RouterMatch::Advertised],
             };
-            assert_eq!(matches_after(&mut heard, second * 1000 + 800), expected, "{second}");
+            assert_eq!(router_matches_at(&mut heard, second * 1000 + 800), expected, "{second}");
         }
     }
 
@@ -636,17 +648,21 @@ mod tests {
     fn prefix_split_over_several_advertisements_is_not_outdated() {
         for apart in [1, 299, 301, 2000, 60_000] {
             let mut heard = LinkRouters::default();
-            hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+            receive_advertisement(&mut heard, 0, "fe80::a", &[A], None);
             let mut asked = 0;
             for turn in 1..30 {
                 let (at, prefix) = (turn * apart, if turn % 2 == 0 { A } else { B });
-                if hear_advertisement(&mut heard, at, "fe80::a", &[prefix], None).wants_solicitation {
+                if receive_advertisement(&mut heard, at, "fe80::a", &[prefix], None).wants_solicitation {
                     asked += 1;
-                    hear_advertisement(&mut heard, at, "fe80::a", &[B], None);
-                    hear_advertisement(&mut heard, at, "fe80::a", &[A], None);
+                    receive_advertisement(&mut heard, at, "fe80::a", &[B], None);
+                    receive_advertisement(&mut heard, at, "fe80::a", &[A], None);
                 }
                 let next = at + apart.min(1000);
-                assert_eq!(matches_after(&mut heard, next), [RouterMatch::Advertised; 2], "{apart} {turn}");
+                assert_eq!(
+                    router_matches_at(&mut heard, next),
+                    [RouterMatch::Advertised; 2],
+                    "{apart} {turn}"
+                );
             }
             assert_eq!(asked, 1, "{apart}");
         }
@@ -659,30 +675,30 @@ mod tests {
         let mut suspected = 0;
         for turn in 0..60 {
             let (at, prefix) = (turn * 5000, if turn % 2 == 0 { A } else { B });
-            if hear_advertisement(&mut heard, at, "fe80::a", &[prefix], None).wants_solicitation {
-                hear_advertisement(&mut heard, at + 100, "fe80::a", &[prefix], None);
+            if receive_advertisement(&mut heard, at, "fe80::a", &[prefix], None).wants_solicitation {
+                receive_advertisement(&mut heard, at + 100, "fe80::a", &[prefix], None);
             }
-            let fits = matches_after(&mut heard, at + 4000);
+            let fits = router_matches_at(&mut heard, at + 4000);
             suspected += u32::from(turn > 0 && fits != [RouterMatch::Advertised; 2]);
         }
         assert!((1..=3).contains(&suspected), "{suspected}");
         // The router is renumbered: it omits one prefix for good.
         for turn in 60..70 {
-            hear_advertisement(&mut heard, turn * 5000, "fe80::a", &[A], None);
+            receive_advertisement(&mut heard, turn * 5000, "fe80::a", &[A], None);
         }
-        assert_eq!(matches_after(&mut heard, 400_000), [RouterMatch::Advertised, RouterMatch::Suspected]);
+        assert_eq!(router_matches_at(&mut heard, 400_000), [RouterMatch::Advertised, RouterMatch::Suspected]);
     }
 
     #[test]
     fn router_is_unreachable_after_three_missed_advertisements() {
         let mut heard = LinkRouters::default();
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
-        hear_advertisement(&mut heard, 0, "fe80::a", &[A], Some(1000));
+        receive_advertisement(&mut heard, 0, "fe80::a", &[A], Some(1000));
         assert_eq!(heard.next_deadline(), Some(at(3000)));
         assert!(!heard.mark_missing_routers(at(2999)) && !heard.is_unreachable(parse_address("fe80::a")));
         assert!(heard.mark_missing_routers(at(3000)) && heard.is_unreachable(parse_address("fe80::a")));
         assert_eq!(heard.next_deadline(), Some(at(1_800_000)), "the router lifetime");
-        hear_advertisement(&mut heard, 4000, "fe80::a", &[A], Some(1));
+        receive_advertisement(&mut heard, 4000, "fe80::a", &[A], Some(1));
         assert!(!heard.is_unreachable(parse_address("fe80::a")));
         assert_eq!(heard.next_deadline(), Some(at(4300)), "no shorter than is believed");
     }
@@ -691,12 +707,12 @@ mod tests {
     fn router_is_a_default_router_until_its_lifetime_ends() {
         let mut heard = LinkRouters::default();
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
-        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
-        hear_advertisement(&mut heard, 1000, "fe80::b", &[B], None);
+        receive_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+        receive_advertisement(&mut heard, 1000, "fe80::b", &[B], None);
         let known = |heard: &LinkRouters| heard.default_routers().collect::<Vec<_>>();
         assert_eq!(known(&heard), [parse_address("fe80::b"), parse_address("fe80::a")], "the latest first");
-        assert!(!heard.end_lifetimes(at(1_799_999)));
-        assert!(heard.end_lifetimes(at(1_800_000)) && !heard.end_lifetimes(at(1_800_000)));
+        assert!(!heard.end_expired_lifetimes(at(1_799_999)));
+        assert!(heard.end_expired_lifetimes(at(1_800_000)) && !heard.end_expired_lifetimes(at(1_800_000)));
         assert_eq!(known(&heard), [parse_address("fe80::b")]);
         assert_eq!(heard.next_deadline(), Some(at(1_801_000)));
     }
@@ -704,10 +720,10 @@ mod tests {
     #[test]
     fn advertisements_of_other_routers_do_not_replace_router_in_use() {
         let mut heard = LinkRouters::default();
-        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+        receive_advertisement(&mut heard, 0, "fe80::a", &[A], None);
         for index in 0..100_u16 {
             let prefix = format!("2001:db8:{index:x}::/64");
-            hear_advertisement(
+            receive_advertisement(
                 &mut heard,
                 1000 + u64::from(index),
                 &format!("fe80::c:{index:x}"),
@@ -716,8 +732,8 @@ mod tests {
             );
             heard.record_failed_router(parse_address(&format!("fe80::d:{index:x}")));
         }
-        assert!(heard.prefixes.len() <= MAX_PREFIXES && heard.routers.len() <= MAX_ROUTERS);
-        assert!(heard.unreachable_routers.len() <= MAX_ROUTERS);
+        assert!(heard.prefixes.len() <= MAX_PREFIXES && heard.routers.len() <= MAX_ADVERTISING_ROUTERS);
+        assert!(heard.unreachable_routers.len() <= MAX_ADVERTISING_ROUTERS);
         assert_eq!(
             heard.match_of_router(parse_address("2001:db8:f1::1"), parse_address("fe80::a")),
             RouterMatch::Advertised
@@ -728,10 +744,10 @@ mod tests {
     #[test]
     fn prefix_in_use_is_stored_when_its_router_advertises_many_others() {
         let mut heard = LinkRouters::default();
-        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+        receive_advertisement(&mut heard, 0, "fe80::a", &[A], None);
         for index in 0..100_u16 {
             let prefix = format!("2001:db8:{index:x}::/64");
-            hear_advertisement(&mut heard, 1000 + u64::from(index), "fe80::a", &[&prefix], None);
+            receive_advertisement(&mut heard, 1000 + u64::from(index), "fe80::a", &[&prefix], None);
         }
         assert!(heard.prefixes.len() <= MAX_PREFIXES);
         assert_eq!(
@@ -744,11 +760,11 @@ mod tests {
     fn kernels_neighbour_entry_shows_whether_a_router_is_reachable() {
         let mut heard = LinkRouters::default();
         let router = parse_address("fe80::a");
-        assert!(heard.neighbour_changed(router, NeighbourState::Failed));
-        assert!(!heard.neighbour_changed(router, NeighbourState::Failed), "it is known");
-        assert!(!heard.neighbour_changed(router, NeighbourState::Incomplete));
+        assert!(heard.handle_neighbour_state(router, NeighbourState::Failed));
+        assert!(!heard.handle_neighbour_state(router, NeighbourState::Failed), "it is known");
+        assert!(!heard.handle_neighbour_state(router, NeighbourState::Incomplete));
         assert!(heard.is_unreachable(router), "the kernel tries again");
-        heard.neighbour_changed(router, NeighbourState::Known);
+        heard.handle_neighbour_state(router, NeighbourState::Known);
         assert!(!heard.is_unreachable(router));
     }
 }

@@ -30,26 +30,29 @@ use carnet_wire::mobility::MobilityHeaderBuilder;
 
 use super::capacity::RoundTrips;
 use super::path_packets::{
-    DOUBTED_ANSWER_TIMEOUT, DOUBTED_MAX_LOST, DOUBTED_PAUSE, FULL_PATH_INTERVAL, PathPackets, PathTraffic,
-    SAMPLE_INTERVAL,
+    DOUBTED_PATH_ANSWER_TIMEOUT, DOUBTED_PATH_MAX_LOST, DOUBTED_PATH_PAUSE, PathPackets, PathTraffic,
+    SAMPLE_INTERVAL, SATURATED_PATH_HEARTBEAT_INTERVAL,
 };
-use super::{MobileRouter, Registration, Timer};
+use super::{MobileRouter, MobileRouterTimer, Registration};
 use crate::binding_update_list::{Exchange, INITIAL_BINDACK_TIMEOUT};
 use crate::path_liveness::{IntervalSchedule, PathLiveness, RequiredAnswers, RoundTrip};
 use crate::{Event, MobilityDrop, MobilityMessage};
 
 /// Intervals of heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Liveness {
+pub struct HeartbeatIntervals {
     /// Interval of heartbeats on a path that carries traffic.
     pub busy_interval: Duration,
     /// Interval of heartbeats on all other paths.
     pub idle_interval: Duration,
 }
 
-impl Default for Liveness {
+impl Default for HeartbeatIntervals {
     fn default() -> Self {
-        Liveness { busy_interval: Duration::from_millis(250), idle_interval: Duration::from_secs(1) }
+        HeartbeatIntervals {
+            busy_interval: Duration::from_millis(250),
+            idle_interval: Duration::from_secs(1),
+        }
     }
 }
 
@@ -68,7 +71,7 @@ const ANSWER_TIMEOUT_RANGE: (Duration, Duration, Duration) =
 /// have lost its mapping.
 const LOSSES_BEFORE_NAT_DOUBT: usize = 2;
 /// First and longest hold-down of a failed uplink. It doubles with each failure.
-const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
+const HOLD_DOWN_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 /// Time without a failure after which the hold-down starts again at its minimum.
 const HOLD_DOWN_RESET_TIME: Duration = Duration::from_secs(120);
 /// Time after which the router tries heartbeats again with a home agent that does not support them.
@@ -111,7 +114,7 @@ pub(super) struct PathState {
     /// no heartbeats. An answer to one of them shows that the error was forged.
     denied_heartbeats: Vec<u32>,
     pub(super) round_trips: RoundTrips,
-    pub(super) packet_record: PathPackets,
+    pub(super) path_packets: PathPackets,
     /// Number of the last heartbeat. Each path counts from its own random number. So an attacker who reads
     /// one path does not know the numbers of another, and cannot forge answers there.
     sequence: u32,
@@ -121,7 +124,7 @@ impl PathState {
     pub(super) fn new(sequence: u32) -> PathState {
         PathState {
             path_address: None,
-            liveness: PathLiveness::new(RequiredAnswers::default(), RoundTrip::following_queues()),
+            liveness: PathLiveness::new(RequiredAnswers::default(), RoundTrip::following_queue_delay()),
             failure_count: 0,
             failed_at: None,
             keepalive_interval: None,
@@ -130,7 +133,7 @@ impl PathState {
             ipv6_tried_at: None,
             denied_heartbeats: Vec::new(),
             round_trips: RoundTrips::default(),
-            packet_record: PathPackets::default(),
+            path_packets: PathPackets::default(),
             sequence,
         }
     }
@@ -146,8 +149,8 @@ impl PathState {
 
     /// Returns the time after which a heartbeat without an answer counts as lost.
     pub(super) fn answer_timeout(&self) -> Duration {
-        self.late_time().max(if self.packet_record.is_doubtful {
-            DOUBTED_ANSWER_TIMEOUT
+        self.late_time().max(if self.path_packets.is_doubtful {
+            DOUBTED_PATH_ANSWER_TIMEOUT
         } else {
             ANSWER_TIMEOUT_RANGE.0
         })
@@ -155,8 +158,8 @@ impl PathState {
 
     /// Returns how many quick heartbeats may be lost in a row, and the pause between them.
     fn quick_heartbeat_series(&self) -> (usize, Duration) {
-        if self.packet_record.is_doubtful {
-            (DOUBTED_MAX_LOST, DOUBTED_PAUSE)
+        if self.path_packets.is_doubtful {
+            (DOUBTED_PATH_MAX_LOST, DOUBTED_PATH_PAUSE)
         } else {
             (MAX_LOST_HEARTBEATS, QUICK_HEARTBEAT_PAUSE)
         }
@@ -175,13 +178,13 @@ impl PathState {
     }
 
     /// Returns the longest time that answers take; `None` without a measurement.
-    pub(super) fn answer_time(&self) -> Option<Duration> {
+    pub(super) fn usual_answer_time(&self) -> Option<Duration> {
         self.liveness.round_trip().smoothed().map(|_| self.late_time())
     }
 
     /// Returns whether packets or answers arrive, so that the path has not failed.
     pub(super) fn is_alive(&self, now: Time) -> bool {
-        !self.packet_record.has_failed(now, self.answer_timeout())
+        !self.path_packets.has_failed(now, self.answer_timeout())
     }
 }
 
@@ -189,7 +192,7 @@ impl PathState {
 #[derive(Debug)]
 pub(super) struct Heartbeats {
     /// Intervals of heartbeats; `None` without heartbeats.
-    pub(super) config: Option<Liveness>,
+    pub(super) config: Option<HeartbeatIntervals>,
     /// The Restart Counter in the home agent's last Heartbeat response (RFC 5847 3.2); `None` before the
     /// first one.
     restart_counter: Option<u32>,
@@ -202,7 +205,7 @@ pub(super) struct Heartbeats {
 
 impl Heartbeats {
     /// Creates the state for a home agent that may support heartbeats.
-    pub(super) fn new(config: Option<Liveness>) -> Heartbeats {
+    pub(super) fn new(config: Option<HeartbeatIntervals>) -> Heartbeats {
         Heartbeats {
             config,
             restart_counter: None,
@@ -229,8 +232,8 @@ impl MobileRouter {
     }
 
     /// Returns whether an uplink is up but does not reach the home agent.
-    pub fn is_silent(&self, uplink: usize) -> bool {
-        self.uplinks.is_silent(uplink)
+    pub fn has_path_failed(&self, uplink: usize) -> bool {
+        self.uplinks.has_path_failed(uplink)
     }
 
     /// Handles a registration of an uplink. `same` is true if its care-of address is unchanged.
@@ -247,19 +250,19 @@ impl MobileRouter {
         let over = Some((registration.care_of_address, registration.uses_udp));
         if path.path_address != over || !same {
             path.path_address = over;
-            path.liveness.clear_counts();
-            path.packet_record.reset_for_new_path();
+            path.liveness.clear_loss_counts();
+            path.path_packets.reset_for_new_path();
             path.too_long_keepalive = path.too_long_keepalive.filter(|_| same);
             path.keepalive_interval = path.keepalive_interval.filter(|_| same);
         }
-        path.liveness.handle_other_sign(is_probing);
-        path.packet_record.record_answer(now, None, None);
+        path.liveness.handle_other_sign_of_life(is_probing);
+        path.path_packets.record_answer(now, None, None);
         match self.uplinks[uplink].next_ipv6_attempt(now, registration.care_of_address) {
-            Some(at) if self.timers.get(Timer::Ipv6(uplink)).is_none() => {
-                self.timers.set_deadline(Timer::Ipv6(uplink), at);
+            Some(at) if self.timers.get(MobileRouterTimer::Ipv6(uplink)).is_none() => {
+                self.timers.set_deadline(MobileRouterTimer::Ipv6(uplink), at);
             }
             Some(_) => {}
-            None => self.timers.stop_timer(Timer::Ipv6(uplink)),
+            None => self.timers.stop_timer(MobileRouterTimer::Ipv6(uplink)),
         }
         self.schedule_heartbeat(now, uplink, now);
     }
@@ -276,7 +279,7 @@ impl MobileRouter {
         }
         // Do not count the outstanding heartbeats as lost: their answers may still wait in a queue.
         path.liveness.exempt_outstanding_from_loss();
-        path.packet_record.record_answer(now, None, None);
+        path.path_packets.record_answer(now, None, None);
     }
 
     /// Returns the registration whose path the heartbeats over an uplink test; `None` if the router sends no
@@ -291,7 +294,7 @@ impl MobileRouter {
             .and_then(|index| self.binding_update_list.identified_entries[index].registration);
         let plain = self
             .binding_update_list
-            .plain_entry
+            .entry_without_identifier
             .registration
             .filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
         let registration = of_binding.or(plain)?;
@@ -310,9 +313,9 @@ impl MobileRouter {
         let liveness =
             self.uplinks.heartbeats.config.map(|it| if busy { it.busy_interval } else { it.idle_interval });
         // A full path loses many heartbeats, so they are sent more often.
-        let full = path.packet_record.is_full && busy && !path.liveness.has_failed();
-        let liveness =
-            liveness.map(|interval| if full { interval.min(FULL_PATH_INTERVAL) } else { interval });
+        let full = path.path_packets.is_full && busy && !path.liveness.has_failed();
+        let liveness = liveness
+            .map(|interval| if full { interval.min(SATURATED_PATH_HEARTBEAT_INTERVAL) } else { interval });
         liveness.into_iter().chain(keepalive).min()
     }
 
@@ -334,14 +337,16 @@ impl MobileRouter {
                 .unsupported_until
                 .filter(|_| self.uplinks.heartbeats.config.is_some())
             {
-                Some(until) => self.timers.set_deadline(Timer::Heartbeat(uplink), until.max(not_before)),
-                None => self.timers.stop_timer(Timer::Heartbeat(uplink)),
+                Some(until) => {
+                    self.timers.set_deadline(MobileRouterTimer::Heartbeat(uplink), until.max(not_before))
+                }
+                None => self.timers.stop_timer(MobileRouterTimer::Heartbeat(uplink)),
             }
             return;
         };
         let Some(path) = self.uplinks.path(uplink) else { return };
         let from = path.liveness.last_sent_at().map_or(now, |sent| sent + interval);
-        self.timers.set_deadline(Timer::Heartbeat(uplink), from.max(not_before));
+        self.timers.set_deadline(MobileRouterTimer::Heartbeat(uplink), from.max(not_before));
     }
 
     /// Sets the heartbeat timers of all uplinks by their present traffic.
@@ -351,7 +356,7 @@ impl MobileRouter {
                 if self.heartbeat_path(uplink).is_some() {
                     continue;
                 }
-                self.uplinks[uplink].path.liveness.remove_outstanding();
+                self.uplinks[uplink].path.liveness.remove_outstanding_heartbeats();
             }
             self.schedule_heartbeat(now, uplink, now);
         }
@@ -367,7 +372,7 @@ impl MobileRouter {
             // The Binding Update also refreshes the NAT's mapping, so it replaces a keepalive (RFC 5555
             // 4.3).
             self.uplinks[uplink].path.liveness.record_sending_time(now);
-            self.keepalive_by_update(now, wall, uplink);
+            self.send_update_as_keepalive(now, wall, uplink);
             self.schedule_heartbeat(now, uplink, now);
             return;
         }
@@ -375,19 +380,21 @@ impl MobileRouter {
         let patience = path.answer_timeout();
         let newly = path.liveness.mark_overdue_heartbeats(now, patience);
         let late = path.late_time();
-        let is_late = path.liveness.is_late(now, late);
-        if is_late && path.liveness.missed_in_a_row() == newly && path.liveness.open_heartbeats() + newly == 1
+        let is_late = path.liveness.is_answer_late(now, late);
+        if is_late
+            && path.liveness.missed_in_a_row() == newly
+            && path.liveness.unanswered_heartbeat_count() + newly == 1
         {
             self.send_heartbeats_on_other_paths(now, uplink);
         }
         let path = &mut self.uplinks[uplink].path;
         let (allowed, pause) = path.quick_heartbeat_series();
         let is_decided = path.liveness.missed_in_a_row() >= allowed && !path.liveness.has_failed();
-        if is_decided && !path.packet_record.has_failed(now, patience) {
+        if is_decided && !path.path_packets.has_failed(now, patience) {
             // Packets still arrive although heartbeats are lost, so the path is full.
-            path.packet_record.is_full = true;
-            path.packet_record.is_doubtful = false;
-            self.renew_while_full(now, uplink);
+            path.path_packets.is_full = true;
+            path.path_packets.is_doubtful = false;
+            self.renew_on_saturated_path(now, uplink);
         } else if is_decided {
             self.handle_path_failure(now, uplink);
             self.reconcile_bindings(now, wall);
@@ -404,14 +411,14 @@ impl MobileRouter {
             if self.uplinks.heartbeats.are_heartbeats_rare() {
                 self.uplinks[uplink].path.shorten_keepalive();
             }
-            self.keepalive_by_update(now, wall, uplink);
+            self.send_update_as_keepalive(now, wall, uplink);
         }
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE_RANGE.0);
         let path = &self.uplinks[uplink].path;
         // The short pause applies only while quick heartbeats decide whether the path has failed.
-        let suspicious = path.liveness.missed_in_a_row() > 0 || is_late || path.packet_record.is_doubtful;
+        let suspicious = path.liveness.missed_in_a_row() > 0 || is_late || path.path_packets.is_doubtful;
         let is_series =
-            suspicious && !is_decided && !path.liveness.has_failed() && !path.packet_record.is_full;
+            suspicious && !is_decided && !path.liveness.has_failed() && !path.path_packets.is_full;
         let gap = if is_series { pause } else { interval };
         let timing = IntervalSchedule {
             interval: gap,
@@ -425,7 +432,7 @@ impl MobileRouter {
             self.send_heartbeat(now, uplink, registration);
         }
         let next = self.uplinks[uplink].path.liveness.next_check_at(now, &timing, has_enough);
-        self.timers.set_deadline(Timer::Heartbeat(uplink), next);
+        self.timers.set_deadline(MobileRouterTimer::Heartbeat(uplink), next);
     }
 
     /// Sends heartbeats over the paths that may have to replace a path whose answer is late.
@@ -434,10 +441,10 @@ impl MobileRouter {
             let path = &mut self.uplinks[other].path;
             if other != uplink
                 && path.liveness.has_no_outstanding_heartbeat()
-                && self.timers.get(Timer::Heartbeat(other)).is_some()
+                && self.timers.get(MobileRouterTimer::Heartbeat(other)).is_some()
             {
                 path.liveness.make_next_heartbeat_due(now, QUICK_HEARTBEAT_PAUSE);
-                self.timers.set_deadline(Timer::Heartbeat(other), now);
+                self.timers.set_deadline(MobileRouterTimer::Heartbeat(other), now);
             }
         }
     }
@@ -447,7 +454,8 @@ impl MobileRouter {
         path.sequence = path.sequence.wrapping_add(1);
         let sequence = path.sequence;
         let mut mobility_header = MobilityHeaderBuilder::heartbeat_request(sequence).finish();
-        let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
+        let output =
+            self.message_composer().build_heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.uplinks[uplink].path;
         path.liveness.record_sent_heartbeat(now, sequence);
         self.outputs.push_back(output);
@@ -463,14 +471,15 @@ impl MobileRouter {
         let came_to = message.tunnel_ends.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
         let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
         let by = paths.into_iter().find(|(uplink, registration)| {
-            self.message_composer().local_end(*uplink, registration) == came_to
+            self.message_composer().local_tunnel_end(*uplink, registration) == came_to
         });
         let (uplink, registration) = by.ok_or(MobilityDrop::Unexpected)?;
         if !self.uplinks.heartbeats.answer_limit.try_take_token(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut mobility_header = MobilityHeaderBuilder::heartbeat_response(sequence).finish();
-        let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
+        let output =
+            self.message_composer().build_heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
         Ok(())
     }
@@ -487,7 +496,7 @@ impl MobileRouter {
         let came_to = message.tunnel_ends.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
         let by = |uplink: usize| {
             self.heartbeat_path(uplink)
-                .is_some_and(|r| self.message_composer().local_end(uplink, &r) == came_to)
+                .is_some_and(|r| self.message_composer().local_tunnel_end(uplink, &r) == came_to)
         };
         let waits = |path: &PathState| path.liveness.awaits_answer_to(sequence);
         let find = |waits: &dyn Fn(&PathState) -> bool| {
@@ -506,13 +515,9 @@ impl MobileRouter {
         let path = &mut self.uplinks[uplink].path;
         let answer = path.liveness.handle_answer(now, sequence).ok_or(MobilityDrop::Unexpected)?;
         path.round_trips.record_round_trip(now, answer.round_trip);
-        let was_full = path.packet_record.is_full;
-        path.packet_record.record_answer(
-            now,
-            Some(answer.round_trip),
-            path.round_trips.shortest_round_trip(),
-        );
-        let is_full_now = path.packet_record.is_full && !was_full;
+        let was_full = path.path_packets.is_full;
+        path.path_packets.record_answer(now, Some(answer.round_trip), path.round_trips.shortest_round_trip());
+        let is_full_now = path.path_packets.is_full && !was_full;
         if path.failed_at.is_some_and(|at| now.saturating_since(at) >= HOLD_DOWN_RESET_TIME) {
             path.failure_count = 0;
         }
@@ -544,7 +549,7 @@ impl MobileRouter {
             }
         }
         if is_full_now {
-            self.renew_while_full(now, uplink);
+            self.renew_on_saturated_path(now, uplink);
         }
         if answer.is_path_restored || answer.is_proven {
             self.evaluate_uplinks(now, wall, "the home agent answers over a failed uplink again");
@@ -552,8 +557,8 @@ impl MobileRouter {
         let path = &self.uplinks[uplink].path;
         let waits = path.liveness.oldest_sent_at().map(|at| at + path.answer_timeout());
         self.schedule_heartbeat(now, uplink, now);
-        if let (Some(judged), Some(next)) = (waits, self.timers.get(Timer::Heartbeat(uplink))) {
-            self.timers.set_deadline(Timer::Heartbeat(uplink), judged.min(next).max(now));
+        if let (Some(judged), Some(next)) = (waits, self.timers.get(MobileRouterTimer::Heartbeat(uplink))) {
+            self.timers.set_deadline(MobileRouterTimer::Heartbeat(uplink), judged.min(next).max(now));
         }
         Ok(())
     }
@@ -570,7 +575,7 @@ impl MobileRouter {
             _ => 0,
         };
         path.liveness.mark_failed();
-        let hold = (HOLD_DOWN.0 * 2_u32.pow(path.failure_count.min(8))).min(HOLD_DOWN.1);
+        let hold = (HOLD_DOWN_RANGE.0 * 2_u32.pow(path.failure_count.min(8))).min(HOLD_DOWN_RANGE.1);
         let over = path.path_address;
         let name = self.uplinks[uplink].config.interface.clone();
         let reason = format!("no answer from the home agent over {name}");
@@ -585,7 +590,7 @@ impl MobileRouter {
             if self.handle_failed_candidate(now, uplink, address) {
                 return true;
             }
-            self.retry_return_early(now, uplink);
+            self.retry_return_home_early(now, uplink);
             let link = &mut self.uplinks[uplink];
             let rival = link.care_of_addresses().iter().any(|other| other.is_ipv6() != address.is_ipv6());
             if rival && link.unanswered_address != Some(address) {
@@ -594,27 +599,29 @@ impl MobileRouter {
             }
             false
         });
-        if let Some(index) = self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple()) {
+        if let Some(index) =
+            self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.uses_binding_identifiers())
+        {
             if self.binding_update_list.is_other_uplink_working(&self.uplinks, uplink) {
                 self.reported_handovers.last_change = Some((now, reason.clone()));
                 self.binding_update_list.end_binding(now, index);
                 self.set_grace_timer();
-                self.binding_update_list.identified_entries[index].is_due_again = true;
+                self.binding_update_list.identified_entries[index].is_request_due_again = true;
                 self.binding_update_list.identified_entries[index].registration_exchange =
                     (!rival).then(|| Exchange::new_held_until(now + hold));
             } else if self.binding_update_list.identified_entries[index].outstanding_request().is_none() {
-                self.binding_update_list.identified_entries[index].is_due_again = true;
+                self.binding_update_list.identified_entries[index].is_request_due_again = true;
             }
-            self.timers.set_deadline(Timer::Bindings, now);
+            self.timers.set_deadline(MobileRouterTimer::Bindings, now);
         }
         self.report_forwarding_change(&reason);
     }
 
     /// Avoids the failed uplink and registers the next one, if bindings have no identifiers.
     fn demote_failed_uplink(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        if self.is_multiple()
+        if self.uses_binding_identifiers()
             || self.uplinks.target_uplink != Some(uplink)
-            || self.binding_update_list.plain_entry.registration_exchange.is_some()
+            || self.binding_update_list.entry_without_identifier.registration_exchange.is_some()
         {
             return;
         }
@@ -626,7 +633,7 @@ impl MobileRouter {
         {
             self.demote_uplink(now, wall, uplink, INITIAL_BINDACK_TIMEOUT);
         } else {
-            self.binding_update_list.plain_entry.is_due_again = true;
+            self.binding_update_list.entry_without_identifier.is_request_due_again = true;
             self.evaluate_uplinks(now, wall, "no answer from the home agent");
         }
     }
@@ -651,7 +658,7 @@ impl MobileRouter {
         }
         self.uplinks.heartbeats.unsupported_until = Some(now + UNSUPPORTED_RETRY_TIME);
         for path in self.uplinks.paths_mut() {
-            path.denied_heartbeats = path.liveness.take_outstanding();
+            path.denied_heartbeats = path.liveness.take_outstanding_heartbeats();
             path.liveness.reset_to_initial();
         }
         self.schedule_heartbeats(now);
@@ -666,7 +673,7 @@ impl MobileRouter {
 
     /// Clears the state of a path when its uplink has another care-of address.
     pub(super) fn handle_moved_path(&mut self, uplink: usize) {
-        self.timers.stop_timer(Timer::Ipv6(uplink));
+        self.timers.stop_timer(MobileRouterTimer::Ipv6(uplink));
         if let Some(path) = self.uplinks.path_mut(uplink) {
             let PathState { failure_count: failures, failed_at, sequence, .. } = *path;
             *path = PathState { failure_count: failures, failed_at, ..PathState::new(sequence) };
@@ -675,22 +682,24 @@ impl MobileRouter {
 
     /// Returns whether an uplink carries its full capacity, so that packets wait in a queue. Only heartbeats
     /// detect this.
-    pub fn is_full(&self, uplink: usize) -> bool {
-        self.uplinks.is_full(uplink)
+    pub fn is_path_saturated(&self, uplink: usize) -> bool {
+        self.uplinks.is_path_saturated(uplink)
     }
 
     /// Renews the registration of a full uplink earlier than planned.
-    pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
-        let is_multiple = self.is_multiple();
+    pub(super) fn renew_on_saturated_path(&mut self, now: Time, uplink: usize) {
+        let is_multiple = self.uses_binding_identifiers();
         let of_binding = self.binding_update_list.entry_of_uplink(uplink).filter(|_| is_multiple);
         let plain = self
             .binding_update_list
-            .plain_entry
+            .entry_without_identifier
             .registration
             .filter(|registration| !is_multiple && registration.uplink == uplink);
         let (timer, registration) = match of_binding {
-            Some(index) => (Timer::Bindings, self.binding_update_list.identified_entries[index].registration),
-            None => (Timer::Refresh, plain),
+            Some(index) => {
+                (MobileRouterTimer::Bindings, self.binding_update_list.identified_entries[index].registration)
+            }
+            None => (MobileRouterTimer::Refresh, plain),
         };
         let Some(registration) = registration else { return };
         let due = registration.renew_at(true);
@@ -706,29 +715,29 @@ impl MobileRouter {
             let is_watched =
                 self.uplinks.heartbeats.are_heartbeats_sent() && self.heartbeat_path(uplink).is_some();
             let Some(path) = self.uplinks.path_mut(uplink) else { continue };
-            let is_doubtful = path.packet_record.update_counts(now, counts);
+            let is_doubtful = path.path_packets.update_counts(now, counts);
             if is_doubtful && is_watched && !path.liveness.has_failed() {
-                path.packet_record.is_doubtful = true;
+                path.path_packets.is_doubtful = true;
                 self.send_heartbeats_on_other_paths(now, uplink);
-                self.timers.set_deadline(Timer::Heartbeat(uplink), now);
+                self.timers.set_deadline(MobileRouterTimer::Heartbeat(uplink), now);
             } else {
-                path.packet_record.is_doubtful &= is_watched && !path.liveness.has_failed();
+                path.path_packets.is_doubtful &= is_watched && !path.liveness.has_failed();
             }
         }
         let pause = self.next_sample_pause();
         match pause.map(|pause| now + pause) {
-            Some(next) if self.timers.get(Timer::Traffic).is_none_or(|at| at > next) => {
-                self.timers.set_deadline(Timer::Traffic, next);
+            Some(next) if self.timers.get(MobileRouterTimer::Traffic).is_none_or(|at| at > next) => {
+                self.timers.set_deadline(MobileRouterTimer::Traffic, next);
             }
             Some(_) => {}
-            None => self.timers.stop_timer(Timer::Traffic),
+            None => self.timers.stop_timer(MobileRouterTimer::Traffic),
         }
     }
 
     /// Handles the timer of the packet counts.
     pub(super) fn sample_traffic(&mut self, now: Time) {
         if let Some(pause) = self.next_sample_pause() {
-            self.timers.set_deadline(Timer::Traffic, now + pause);
+            self.timers.set_deadline(MobileRouterTimer::Traffic, now + pause);
         }
     }
 
@@ -736,7 +745,7 @@ impl MobileRouter {
     fn next_sample_pause(&self) -> Option<Duration> {
         let liveness =
             self.uplinks.heartbeats.config.filter(|_| self.uplinks.heartbeats.are_heartbeats_sent())?;
-        let flows = self.uplinks.paths().any(|path| path.packet_record.has_steady_arrivals());
+        let flows = self.uplinks.paths().any(|path| path.path_packets.has_steady_arrivals());
         Some(if flows { SAMPLE_INTERVAL } else { liveness.busy_interval.max(SAMPLE_INTERVAL) })
     }
 
@@ -746,7 +755,7 @@ impl MobileRouter {
         let Some((local, _)) = message.tunnel_ends else { return };
         let uplink = (0..self.uplinks.len()).find(|&uplink| {
             self.heartbeat_path(uplink)
-                .is_some_and(|r| r.uses_udp && self.message_composer().local_end(uplink, &r) == local)
+                .is_some_and(|r| r.uses_udp && self.message_composer().local_tunnel_end(uplink, &r) == local)
         });
         if let Some(uplink) = uplink {
             self.uplinks[uplink].path.shorten_keepalive();
@@ -755,10 +764,10 @@ impl MobileRouter {
 
     /// Sends a Binding Update as a keepalive, if the router is behind a NAT and the home agent does not
     /// support heartbeats.
-    pub(super) fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        match self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple()) {
+    pub(super) fn send_update_as_keepalive(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        match self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.uses_binding_identifiers()) {
             Some(index) => {
-                self.binding_update_list.identified_entries[index].is_due_again = true;
+                self.binding_update_list.identified_entries[index].is_request_due_again = true;
                 self.reconcile_bindings(now, wall);
             }
             None => self.renew_registration(now, wall),

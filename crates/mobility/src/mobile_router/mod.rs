@@ -17,19 +17,19 @@
 //! On the home link the router de-registers; after the acknowledgement it routes without a tunnel. After an
 //! unauthenticated Binding Error or Binding Refresh Request it registers again, at growing intervals, and
 //! changes nothing else (see `binding_loss_hints`). While packets wait and the home agent does not answer,
-//! the router sends a Binding Update at least every [`DEMAND_INTERVAL`]. Without waiting packets the pause
-//! grows up to `MAX_BINDACK_TIMEOUT`.
+//! the router sends a Binding Update at least every [`WAITING_PACKET_INTERVAL`]. Without waiting packets the
+//! pause grows up to `MAX_BINDACK_TIMEOUT`.
 //!
 //! [`crate::agents`] selects one of several home agents, and creates a `MobileRouter` for each that it tries.
-//! `agent_orders` handles the requests of a home agent.
+//! `agent_messages` handles the requests of a home agent.
 //!
 //! `ipv4_networks` has the home agent's answers about IPv4 prefixes (RFC 5555 4.4.2).
 //!
 //! Left out: the K and L flags.
 
+mod acknowledgements;
 mod address_and_router;
-mod agent_orders;
-mod answers;
+mod agent_messages;
 mod attachment;
 mod binding_loss_hints;
 mod binding_update_sender;
@@ -37,27 +37,27 @@ mod capacity;
 mod captive_portal;
 mod composer;
 mod config;
-mod family;
+mod data_volume;
 mod flows;
 mod home_network;
 mod ipv4_networks;
+mod ipv6_attempts;
 mod link_routers;
 mod liveness;
 mod movement;
 mod notices;
-mod parent;
+mod parent_router;
 mod path;
 mod path_packets;
 mod policies;
-mod quality;
 mod reachability;
 mod refusals;
 mod state;
 mod unanswered_returns;
 mod unanswered_uplinks;
 mod uplink;
+mod uplink_quality;
 mod uplinks;
-mod volume;
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -69,41 +69,43 @@ use carnet_wire::mobility::{BindingError, MobilityOption, ParsedMobilityMessage}
 use ipnet::Ipv4Net;
 
 pub use address_and_router::Candidate;
-use agent_orders::AgentOrders;
-pub use agent_orders::SwitchOrder;
+use agent_messages::AgentMessages;
+pub use agent_messages::HomeAgentSwitchRequest;
 use binding_loss_hints::BindingLossHints;
 pub use captive_portal::PortalProbe;
 use captive_portal::PortalProber;
 pub use config::{MobileRouterConfig, RegistrationMode};
-use flows::Flows;
+pub use data_volume::{InterfaceOctets, StoredVolume, VolumeAction, VolumePeriod};
+use flows::FlowPolicies;
 pub use flows::{MAX_FLOWS, Policy};
 use home_network::HomePresence;
 use ipv4_networks::Ipv4Networks;
 pub use ipv4_networks::Ipv4PrefixState;
-pub use liveness::{Liveness, PathQuality};
+pub use liveness::{HeartbeatIntervals, PathQuality};
 use notices::Notices;
-pub use parent::Parent;
-use path::Handovers;
+pub use parent_router::ParentRouter;
 pub use path::Path;
+use path::ReportedHandovers;
 pub use path_packets::PathTraffic;
 pub use policies::{OutsideCount, Policy as PolicyStatus};
-pub use quality::SignalThresholds;
 pub use refusals::REFUSED_INTERVAL;
-use refusals::Refusals;
-use state::Timer;
+use refusals::RefusalState;
+use state::MobileRouterTimer;
 pub use state::{State, StoredSequence};
 pub use unanswered_uplinks::AgentResponse;
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
+pub use uplink_quality::SignalThresholds;
 use uplinks::Uplinks;
-pub use volume::{InterfaceOctets, StoredVolume, VolumeAction, VolumePeriod};
 
-use crate::binding_update_list::{BindingUpdateList, OutstandingUpdate, RequestPurpose, UpdateNumbers};
+use crate::binding_update_list::{
+    BindingUpdateList, OutstandingUpdate, RequestPurpose, SequenceAndTimestampState,
+};
 pub use crate::binding_update_list::{BindingUpdateListEntry, Registration};
 use crate::flow::FlowBinding;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
 /// Longest interval of Binding Updates while packets wait for a registration.
-pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
+pub const WAITING_PACKET_INTERVAL: Duration = Duration::from_secs(2);
 /// Binding Error status 2: the peer does not know the message type (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE_STATUS: u8 = 2;
 
@@ -115,18 +117,18 @@ pub struct MobileRouter {
     uplinks: Uplinks,
     binding_update_list: BindingUpdateList,
     /// Sequence numbers, timestamps and keys of Binding Updates.
-    update_numbers: UpdateNumbers,
-    refusal_state: Refusals,
-    agent_orders: AgentOrders,
+    update_numbers: SequenceAndTimestampState,
+    refusal_state: RefusalState,
+    agent_messages: AgentMessages,
     binding_loss_hints: BindingLossHints,
     home_presence: HomePresence,
-    flow_states: Flows,
+    flow_states: FlowPolicies,
     ipv4_networks: Ipv4Networks,
     portal_prober: PortalProber,
-    reported_handovers: Handovers,
+    reported_handovers: ReportedHandovers,
     /// Whether the router is de-registering because the station stops.
     is_stopping: bool,
-    timers: TimerTable<Timer>,
+    timers: TimerTable<MobileRouterTimer>,
     outputs: VecDeque<Output>,
 }
 
@@ -137,15 +139,17 @@ impl MobileRouter {
         MobileRouter {
             uplinks: Uplinks::new(&config, rng),
             binding_update_list: BindingUpdateList::new(identifiers),
-            update_numbers: UpdateNumbers::new(config.authentication.for_home_agent(config.home_agent)),
-            refusal_state: Refusals::default(),
-            agent_orders: AgentOrders::default(),
+            update_numbers: SequenceAndTimestampState::new(
+                config.authentication.for_home_agent(config.home_agent),
+            ),
+            refusal_state: RefusalState::default(),
+            agent_messages: AgentMessages::default(),
             binding_loss_hints: BindingLossHints::default(),
             home_presence: HomePresence::default(),
-            flow_states: Flows::new(&config.policies),
+            flow_states: FlowPolicies::new(&config.policies),
             ipv4_networks: Ipv4Networks::new(&config.ipv4_prefixes),
             portal_prober: PortalProber::default(),
-            reported_handovers: Handovers::default(),
+            reported_handovers: ReportedHandovers::default(),
             is_stopping: false,
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
@@ -172,14 +176,14 @@ impl MobileRouter {
 
     /// Returns whether the home agent carries packets of the mobile network: a tunnel transmits, and the home
     /// agent answers over its uplink. On the home link no tunnel is necessary.
-    pub fn is_served(&self) -> bool {
+    pub fn is_served_by_home_agent(&self) -> bool {
         let answers = |uplink| matches!(self.agent_response(uplink), AgentResponse::Answers);
-        self.is_home() || self.paths().iter().any(|path| path.may_transmit && answers(path.uplink))
+        self.is_at_home() || self.paths().iter().any(|path| path.may_transmit && answers(path.uplink))
     }
 
     /// Returns the last acknowledged registration without identifier; `None` after its lifetime.
     pub fn registration(&self) -> Option<&Registration> {
-        self.binding_update_list.plain_entry.registration.as_ref()
+        self.binding_update_list.entry_without_identifier.registration.as_ref()
     }
 
     /// Returns the Binding Update List entries with identifiers, in the order of the uplinks.
@@ -226,7 +230,7 @@ impl MobileRouter {
 
     /// Returns whether the de-registration at a shutdown is complete, or was not necessary.
     pub fn is_quiescent(&self) -> bool {
-        self.binding_update_list.plain_entry.registration_exchange.is_none()
+        self.binding_update_list.entry_without_identifier.registration_exchange.is_none()
     }
 
     /// Returns the next output. Call it until it returns `None` after every `handle_*`.
@@ -251,7 +255,7 @@ impl MobileRouter {
             first_timestamp: first_notice,
             early_timestamps: early_notices,
             ..
-        } = self.agent_orders.notices;
+        } = self.agent_messages.notices;
         let sequence = self.update_numbers.has_sent_sequence.then_some(self.update_numbers.sequence);
         StoredSequence { sequence, home_agent: None, last_notice, first_notice, early_notices }
     }
@@ -260,7 +264,7 @@ impl MobileRouter {
     pub fn restore(&mut self, stored: StoredSequence) {
         self.update_numbers.sequence = stored.sequence.unwrap_or_default();
         self.update_numbers.has_sent_sequence = stored.sequence.is_some();
-        self.agent_orders.notices = Notices {
+        self.agent_messages.notices = Notices {
             last_timestamp: stored.last_notice,
             first_timestamp: stored.first_notice.or(stored.last_notice),
             early_timestamps: stored.early_notices,
@@ -270,11 +274,11 @@ impl MobileRouter {
 
     /// Takes over the state of `old`, the same router with an earlier config. So the traffic continues while
     /// this router registers with the new config. The caller must report the state of the uplinks again.
-    pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
+    pub fn adopt_state_of(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
         self.update_numbers.adopt_numbers(&old.update_numbers);
-        self.agent_orders.notices = old.agent_orders.notices.clone();
+        self.agent_messages.notices = old.agent_messages.notices.clone();
         if old.config.home_agent != self.config.home_agent {
-            self.agent_orders.notices.forget_clock();
+            self.agent_messages.notices.forget_agent_clock();
         }
         let names: Vec<&str> = self.config.uplinks.iter().map(|uplink| uplink.interface.as_str()).collect();
         let position = |index: usize| {
@@ -288,7 +292,7 @@ impl MobileRouter {
         self.uplinks.forced_uplink = old.uplinks.forced_uplink.and_then(position);
         for uplink in self.uplinks.iter_mut() {
             if let Some(before) = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface) {
-                uplink.adopt(before, &self.config);
+                uplink.adopt_state_of(before, &self.config);
             }
         }
         let same_home = self.config.home_address == old.config.home_address
@@ -312,11 +316,11 @@ impl MobileRouter {
                 }
             }
             self.end_grace_period(now);
-            if let Some(registration) = self.binding_update_list.plain_entry.registration {
-                self.timers.set_deadline(Timer::Expire, registration.expires_at);
+            if let Some(registration) = self.binding_update_list.entry_without_identifier.registration {
+                self.timers.set_deadline(MobileRouterTimer::Expire, registration.expires_at);
                 // The new config may have other prefixes, another lifetime or another key, so the router
                 // registers again.
-                self.timers.set_deadline(Timer::Refresh, now);
+                self.timers.set_deadline(MobileRouterTimer::Refresh, now);
             }
         }
         (0..self.uplinks.len()).for_each(|index| self.set_signal_timer(index));
@@ -335,7 +339,7 @@ impl MobileRouter {
             Some(name) => Some(self.uplink_by_name(name)?),
         };
         self.resume_service();
-        self.refusal_state.current_pause = None;
+        self.refusal_state.current_request_pause = None;
         self.binding_loss_hints = BindingLossHints::default();
         self.end_all_demotions();
         let reason = if uplink.is_some() {
@@ -366,28 +370,34 @@ impl MobileRouter {
             binding.care_of_address().or(binding.requested_care_of_address())
         });
         let asked = self.binding_update_list.outstanding_updates.back().map(|update| update.sent_from.1);
-        let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.home_presence.at_home);
+        let path =
+            binding.or(self.path_without_identifier()).or(asked).filter(|_| !self.home_presence.at_home);
         self.is_stopping = true;
         if self.uplinks.iter().any(Uplink::has_unstored_volume) {
             self.outputs.push_back(Output::Persist(self.config.home_address));
         }
-        for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
+        for timer in [
+            MobileRouterTimer::Refresh,
+            MobileRouterTimer::Expire,
+            MobileRouterTimer::Settle,
+            MobileRouterTimer::AskAgain,
+        ] {
             self.timers.stop_timer(timer);
         }
-        self.binding_update_list.plain_entry.registration = None;
+        self.binding_update_list.entry_without_identifier.registration = None;
         self.clear_bindings(now);
         // The outstanding request already is a de-registration, so it continues.
-        if self.binding_update_list.plain_request(RequestPurpose::Deregister).is_none() {
+        if self.binding_update_list.request_without_identifier(RequestPurpose::Deregister).is_none() {
             // The home agent may have accepted a Binding Update whose acknowledgement was lost, so the
             // router de-registers its address.
-            let given_up = self.binding_update_list.plain_entry.registration_exchange.take();
-            let sent = given_up.and_then(|given_up| Some(given_up.last_sent()?.care_of_address));
+            let given_up = self.binding_update_list.entry_without_identifier.registration_exchange.take();
+            let sent = given_up.and_then(|given_up| Some(given_up.last_transmission()?.care_of_address));
             self.set_exchange_timer();
             let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
             if let Some(care_of_address) = path.or(sent)
                 && let Some(uplink) = position(care_of_address)
             {
-                self.deregister_from(now, wall, uplink, vec![care_of_address]);
+                self.deregister_all_bindings(now, wall, uplink, vec![care_of_address]);
             }
         }
         self.report_forwarding_change("the station stops");
@@ -470,17 +480,18 @@ impl MobileRouter {
     /// Handles a packet that cannot be tunnelled because the router is not registered.
     pub fn handle_waiting_packet(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
-        if self.is_multiple() {
-            if self.binding_update_list.make_old_requests_due(now, DEMAND_INTERVAL) {
+        if self.uses_binding_identifiers() {
+            if self.binding_update_list.make_old_requests_due(now, WAITING_PACKET_INTERVAL) {
                 self.reconcile_bindings(now, wall);
             }
             return;
         }
-        let request = self.binding_update_list.plain_request(RequestPurpose::Register);
-        let request = request.filter(|request| !request.is_held() && !request.is_sent_once());
+        let request = self.binding_update_list.request_without_identifier(RequestPurpose::Register);
+        let request =
+            request.filter(|request| !request.is_transmission_held() && !request.is_never_retransmitted());
         let last = request.and_then(|request| request.retransmission.last_sent_at());
-        if last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
-            self.transmit_plain_update(now, wall);
+        if last.is_some_and(|at| now.saturating_since(at) >= WAITING_PACKET_INTERVAL) {
+            self.transmit_update_without_identifiers(now, wall);
         }
     }
 
@@ -489,66 +500,68 @@ impl MobileRouter {
         self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
-                Timer::Retransmit => {
+                MobileRouterTimer::Retransmit => {
                     let given_up = self.is_stopping
                         && self
                             .binding_update_list
-                            .plain_entry
+                            .entry_without_identifier
                             .registration_exchange
                             .as_ref()
                             .is_some_and(|e| e.transmissions.len() >= MAX_UPDATE_RATE);
                     if given_up {
-                        self.binding_update_list.plain_entry.registration_exchange = None;
+                        self.binding_update_list.entry_without_identifier.registration_exchange = None;
                     } else {
-                        self.transmit_plain_update(now, wall);
+                        self.transmit_update_without_identifiers(now, wall);
                     }
                 }
-                Timer::Refresh if self.is_return_unanswered(now) => self.break_off_return(now, wall),
-                Timer::Refresh => self.renew_registration(now, wall),
-                Timer::Expire => {
-                    self.binding_update_list.plain_entry.registration = None;
+                MobileRouterTimer::Refresh if self.is_return_home_unanswered(now) => {
+                    self.abandon_return_home(now, wall)
+                }
+                MobileRouterTimer::Refresh => self.renew_registration(now, wall),
+                MobileRouterTimer::Expire => {
+                    self.binding_update_list.entry_without_identifier.registration = None;
                     self.binding_loss_hints = BindingLossHints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
                     }));
                     self.report_forwarding_change("the registration ended");
                 }
-                Timer::AskAgain => {
+                MobileRouterTimer::AskAgain => {
                     // Drop the former request. The router creates another one below, or as soon as it has a
                     // usable uplink.
                     self.binding_update_list
-                        .plain_entry
+                        .entry_without_identifier
                         .registration_exchange
-                        .take_if(|exchange| exchange.is_sent_once());
+                        .take_if(|exchange| exchange.is_never_retransmitted());
                     self.set_exchange_timer();
                     // RFC 6275 11.8: the pause doubles each time.
-                    self.refusal_state.double_pause();
+                    self.refusal_state.double_request_pause();
                     self.evaluate_uplinks(now, wall, "the home agent is asked again");
                 }
-                Timer::Demotion(index) => {
+                MobileRouterTimer::Demotion(index) => {
                     self.end_demotion(index);
                     self.evaluate_uplinks(now, wall, "the mobile router tries a failed uplink again");
                 }
-                Timer::Settle => self.evaluate_uplinks(now, wall, "a preferred uplink is back"),
-                Timer::Grace => {
+                MobileRouterTimer::Settle => self.evaluate_uplinks(now, wall, "a preferred uplink is back"),
+                MobileRouterTimer::Grace => {
                     self.end_grace_period(now);
                     self.outputs.push_back(Output::Forwarding(self.config.home_address));
                 }
-                Timer::Solicit(index) => self.send_router_solicitation(now, index),
-                Timer::Candidates(index) => self.review_candidates(now, wall, index),
-                Timer::Bindings => {
+                MobileRouterTimer::Solicit(index) => self.send_router_solicitation(now, index),
+                MobileRouterTimer::Candidates(index) => self.review_candidates(now, wall, index),
+                MobileRouterTimer::Bindings => {
                     self.reconcile_bindings(now, wall);
                     self.report_forwarding_change("a binding changed");
                 }
-                Timer::Heartbeat(index) => self.send_due_heartbeat(now, wall, index),
-                Timer::Signal(index) => self.expire_signal(now, wall, index),
-                Timer::Ipv6(index) => {
+                MobileRouterTimer::Heartbeat(index) => self.send_due_heartbeat(now, wall, index),
+                MobileRouterTimer::Signal(index) => self.expire_signal_report(now, wall, index),
+                MobileRouterTimer::Ipv6(index) => {
                     if self.uplinks.get_mut(index).is_some_and(|uplink| uplink.try_ipv6_again(now)) {
                         self.evaluate_uplinks(now, wall, "IPv6 is tried again");
                     }
                 }
-                Timer::Traffic => self.sample_traffic(now),
-                Timer::Portal => self.probe_portals(now),
+                MobileRouterTimer::Traffic => self.sample_traffic(now),
+                MobileRouterTimer::Portal => self.probe_portals(now),
             }
         }
         self.schedule_heartbeats(now);
@@ -600,11 +613,11 @@ impl MobileRouter {
         if home_agent != self.config.home_agent {
             return Err(MobilityDrop::WrongParty);
         }
-        self.follow_hint(now, wall, true)
+        self.follow_binding_loss_hint(now, wall, true)
     }
 
     /// Returns the Home Agent Switch message that has arrived since the last call; `None` if none has.
-    pub fn take_switch_order(&mut self) -> Option<SwitchOrder> {
-        self.agent_orders.pending_switch.take()
+    pub fn take_home_agent_switch(&mut self) -> Option<HomeAgentSwitchRequest> {
+        self.agent_messages.pending_switch.take()
     }
 }

@@ -12,14 +12,14 @@ use carnet_base::{Interface, LinkMessage, Time, WallTime};
 use carnet_wire::{icmpv6, nd};
 
 use super::captive_portal::{self, PortalProbe, PortalProbes};
-use super::unanswered_uplinks::{AgentResponse, is_given_up};
+use super::unanswered_uplinks::{AgentResponse, is_exchange_given_up};
 use super::uplink::{VOLUME_USED_UP, ipv4_care_of_address_of};
-use super::{Attachment, InterfaceOctets, MobileRouter, StoredVolume, Timer, Uplink};
+use super::{Attachment, InterfaceOctets, MobileRouter, MobileRouterTimer, StoredVolume, Uplink};
 use crate::binding_update_list::{self, RequestPurpose};
 use crate::{Event, MobilityDrop, Output, UDP_PORT};
 
 /// Time for which an uplink must be up again before it replaces a working one.
-const SETTLING_TIME: Duration = Duration::from_secs(1);
+const UPLINK_SETTLING_TIME: Duration = Duration::from_secs(1);
 
 impl MobileRouter {
     /// Takes over the state of an interface.
@@ -32,8 +32,8 @@ impl MobileRouter {
         if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
             self.send_router_solicitation(now, index);
         }
-        if self.config.probes_portals && self.timers.get(Timer::Portal).is_none() {
-            self.timers.set_deadline(Timer::Portal, now);
+        if self.config.probes_portals && self.timers.get(MobileRouterTimer::Portal).is_none() {
+            self.timers.set_deadline(MobileRouterTimer::Portal, now);
         }
         self.set_candidate_timer(now, index);
         self.handle_changed_attachment(now, wall, index, before);
@@ -45,7 +45,7 @@ impl MobileRouter {
         let Some(index) = self.uplinks.index_of(name) else { return };
         let before = self.uplinks[index].attachment;
         self.uplinks[index].handle_interface_gone();
-        self.timers.stop_timer(Timer::Solicit(index));
+        self.timers.stop_timer(MobileRouterTimer::Solicit(index));
         self.set_candidate_timer(now, index);
         self.handle_changed_attachment(now, wall, index, before);
     }
@@ -66,7 +66,7 @@ impl MobileRouter {
             return Ok(());
         };
         if message.message.first() == Some(&icmpv6::message_type::NEIGHBOR_SOLICITATION) {
-            if self.is_home() && self.uplinks.target_uplink == Some(index) {
+            if self.is_at_home() && self.uplinks.target_uplink == Some(index) {
                 let answer = self.config.answer_on_home_link(&self.uplinks[index], message)?;
                 self.outputs.extend(answer.map(Output::Link));
             }
@@ -141,7 +141,7 @@ impl MobileRouter {
         if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::next_router_solicitation)
         {
             self.outputs.push_back(Output::Link(message));
-            self.timers.set_deadline(Timer::Solicit(index), now + again);
+            self.timers.set_deadline(MobileRouterTimer::Solicit(index), now + again);
         }
     }
 
@@ -151,8 +151,8 @@ impl MobileRouter {
             uplink.watch_home_router(now, &self.config);
         }
         match self.uplinks.get(index).and_then(Uplink::next_deadline) {
-            Some(at) => self.timers.set_deadline(Timer::Candidates(index), at),
-            None => self.timers.stop_timer(Timer::Candidates(index)),
+            Some(at) => self.timers.set_deadline(MobileRouterTimer::Candidates(index), at),
+            None => self.timers.stop_timer(MobileRouterTimer::Candidates(index)),
         }
     }
 
@@ -176,7 +176,7 @@ impl MobileRouter {
     /// solicits routers. Returns whether a candidate remains that has not failed.
     pub(super) fn handle_failed_candidate(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
         let another = self.uplinks[index].record_failed_candidate(now, address, &self.config);
-        let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
+        let is_waiting = self.timers.get(MobileRouterTimer::Solicit(index)).is_some();
         if address.is_ipv6() && !(is_waiting && self.uplinks[index].has_solicited()) {
             self.send_router_solicitation(now, index);
         }
@@ -209,7 +209,7 @@ impl MobileRouter {
         if self.uplinks[index].ipv4_care_of_address() != ipv4_care_of_address_of(before) {
             self.choose_udp_port(index);
         }
-        if let Some(registration) = self.binding_update_list.plain_entry.registration
+        if let Some(registration) = self.binding_update_list.entry_without_identifier.registration
             && was.contains(&Some(registration.care_of_address))
             && !self.uplinks[index].has_care_of_address(registration.care_of_address)
         {
@@ -231,7 +231,7 @@ impl MobileRouter {
         let reason = match (before, after) {
             (Attachment::Down(_), _) => {
                 // At the start no uplink works yet, so the uplink need not wait.
-                self.uplinks[index].settles_at = now + SETTLING_TIME;
+                self.uplinks[index].settling_until = now + UPLINK_SETTLING_TIME;
                 "an uplink came up"
             }
             (_, Attachment::Down(reason)) => reason,
@@ -246,16 +246,16 @@ impl MobileRouter {
     /// the advertisements of the new router. If the home agent does not answer, the next router of the
     /// address is used.
     fn verify_router(&mut self, now: Time, wall: WallTime, index: usize) {
-        if self.is_multiple() {
+        if self.uses_binding_identifiers() {
             let Some(binding) = self.binding_update_list.entry_of_uplink(index) else { return };
             let registered = self.binding_update_list.identified_entries[binding].care_of_address();
-            if registered.is_some_and(|address| self.is_unverified(index, address)) {
-                self.binding_update_list.identified_entries[binding].is_due_again = true;
+            if registered.is_some_and(|address| self.is_address_unverified(index, address)) {
+                self.binding_update_list.identified_entries[binding].is_request_due_again = true;
                 self.reconcile_bindings(now, wall);
             }
         } else if let Some(registration) =
-            self.binding_update_list.plain_entry.registration.filter(|it| it.uplink == index)
-            && self.is_unverified(index, registration.care_of_address)
+            self.binding_update_list.entry_without_identifier.registration.filter(|it| it.uplink == index)
+            && self.is_address_unverified(index, registration.care_of_address)
         {
             self.renew_registration(now, wall);
         }
@@ -263,7 +263,7 @@ impl MobileRouter {
 
     /// Returns whether packets from a care-of address go to an unproven router. The home agent has then not
     /// acknowledged this address over that router since the link came up.
-    fn is_unverified(&self, index: usize, address: IpAddr) -> bool {
+    fn is_address_unverified(&self, index: usize, address: IpAddr) -> bool {
         let uplink = &self.uplinks[index];
         uplink.has_care_of_address(address)
             && !uplink.proven_candidates.is_empty()
@@ -298,9 +298,9 @@ impl MobileRouter {
         let rank = |index: &usize| {
             let uplink = &self.uplinks[*index];
             let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
-            let used_up = uplink.is_used_up();
+            let used_up = uplink.is_volume_used_up();
             let (priority, cost) = (uplink.config.priority, uplink.config.cost);
-            let demoted = uplink.demoted_until.is_some() || (!foreign && uplink.is_home_doubted());
+            let demoted = uplink.demoted_until.is_some() || (!foreign && uplink.is_home_link_doubted());
             (
                 demoted,
                 used_up,
@@ -316,10 +316,10 @@ impl MobileRouter {
         match current {
             Some(current)
                 if current != best
-                    && self.uplinks[best].settles_at > now
+                    && self.uplinks[best].settling_until > now
                     && !self.should_leave_uplink(current) =>
             {
-                self.timers.set_deadline(Timer::Settle, self.uplinks[best].settles_at);
+                self.timers.set_deadline(MobileRouterTimer::Settle, self.uplinks[best].settling_until);
                 Some(current)
             }
             _ => Some(best),
@@ -337,9 +337,9 @@ impl MobileRouter {
         }
         let Some(target) = self.uplinks.target_uplink else {
             self.handle_home_departure();
-            self.binding_update_list.abandon_plain_request();
+            self.binding_update_list.abandon_request_without_identifier();
             self.set_exchange_timer();
-            self.timers.stop_timer(Timer::Refresh);
+            self.timers.stop_timer(MobileRouterTimer::Refresh);
             self.report_forwarding_change(reason);
             return;
         };
@@ -351,7 +351,7 @@ impl MobileRouter {
             }
             Attachment::Foreign { .. } => {
                 self.handle_home_departure();
-                self.timers.stop_timer(Timer::Bindings);
+                self.timers.stop_timer(MobileRouterTimer::Bindings);
                 self.register_uplink(now, wall, target);
             }
             Attachment::Down(_) => {}
@@ -378,37 +378,38 @@ impl MobileRouter {
     /// answer, a poor signal, and a used-up volume.
     fn should_leave_uplink(&self, index: usize) -> bool {
         let uplink = &self.uplinks[index];
-        uplink.demoted_until.is_some() || uplink.has_poor_signal || uplink.is_used_up()
+        uplink.demoted_until.is_some() || uplink.has_poor_signal || uplink.is_volume_used_up()
     }
 
     /// Marks uplinks that have just come up, which do not replace a working one yet.
     pub(super) fn mark_settling_uplinks(&mut self, now: Time) {
         let mut next = None;
         for index in 0..self.uplinks.len() {
-            let settles_at = self.uplinks[index].settles_at;
-            let settling =
-                settles_at > now && self.binding_update_list.is_other_uplink_working(&self.uplinks, index);
+            let settling_until = self.uplinks[index].settling_until;
+            let settling = settling_until > now
+                && self.binding_update_list.is_other_uplink_working(&self.uplinks, index);
             self.uplinks[index].is_settling = settling;
             if settling {
-                next = Some(next.map_or(settles_at, |at: Time| at.min(settles_at)));
+                next = Some(next.map_or(settling_until, |at: Time| at.min(settling_until)));
             }
         }
         if let Some(at) = next {
-            self.timers.set_deadline(Timer::Settle, at);
+            self.timers.set_deadline(MobileRouterTimer::Settle, at);
         }
     }
 
     /// Returns whether the outstanding Binding Update has had no answer for long enough to try another
     /// uplink.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
-        let Some(exchange) = self.binding_update_list.plain_request(RequestPurpose::Register) else {
+        let Some(exchange) = self.binding_update_list.request_without_identifier(RequestPurpose::Register)
+        else {
             return false;
         };
-        let uplink = self.binding_update_list.plain_entry.uplink;
-        !exchange.is_sent_once()
+        let uplink = self.binding_update_list.entry_without_identifier.uplink;
+        !exchange.is_never_retransmitted()
             && !self.is_stopping
             && self.refusal_state.stop_status.is_none()
-            && is_given_up(exchange, now)
+            && is_exchange_given_up(exchange, now)
             && self.uplinks.forced_uplink != Some(uplink)
             && !self.uplinks.has_recent_arrival(now, uplink)
             && self.uplinks.has_alternative(uplink)
@@ -416,11 +417,14 @@ impl MobileRouter {
 
     /// Avoids the uplink of the outstanding Binding Update for a while, and tries the next uplink.
     pub(super) fn demote_target_uplink(&mut self, now: Time, wall: WallTime) {
-        let Some(exchange) = self.binding_update_list.plain_entry.registration_exchange.as_ref() else {
+        let Some(exchange) = self.binding_update_list.entry_without_identifier.registration_exchange.as_ref()
+        else {
             return;
         };
-        let (index, timeout) =
-            (self.binding_update_list.plain_entry.uplink, exchange.retransmission.answer_timeout());
+        let (index, timeout) = (
+            self.binding_update_list.entry_without_identifier.uplink,
+            exchange.retransmission.answer_timeout(),
+        );
         let sent: BTreeSet<IpAddr> = exchange.transmissions.iter().map(|sent| sent.care_of_address).collect();
         for address in sent {
             self.handle_failed_candidate(now, index, address);
@@ -432,7 +436,7 @@ impl MobileRouter {
     /// to the next Binding Update.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
         let again = self.uplinks.demote_uplink(now, index);
-        self.timers.set_deadline(Timer::Demotion(index), again);
+        self.timers.set_deadline(MobileRouterTimer::Demotion(index), again);
         let name = &self.uplinks[index].config.interface;
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
@@ -441,11 +445,11 @@ impl MobileRouter {
                 self.binding_update_list.back_off_time.max(Some(timeout));
         }
         self.evaluate_uplinks(now, wall, &reason);
-        if self.binding_update_list.plain_entry.registration_exchange.is_some()
-            && self.binding_update_list.plain_entry.uplink == index
+        if self.binding_update_list.entry_without_identifier.registration_exchange.is_some()
+            && self.binding_update_list.entry_without_identifier.uplink == index
         {
             // Send again over the uplink that has failed, because it is still the best one.
-            self.transmit_plain_update(now, wall);
+            self.transmit_update_without_identifiers(now, wall);
         } else {
             self.reported_handovers.last_change = Some((now, reason));
         }
@@ -453,7 +457,7 @@ impl MobileRouter {
 
     /// Allows the router to select an uplink again.
     pub(super) fn end_demotion(&mut self, index: usize) {
-        self.timers.stop_timer(Timer::Demotion(index));
+        self.timers.stop_timer(MobileRouterTimer::Demotion(index));
         if let Some(uplink) = self.uplinks.get_mut(index) {
             uplink.demoted_until = None;
         }
@@ -484,15 +488,15 @@ impl MobileRouter {
     pub(super) fn set_signal_timer(&mut self, index: usize) {
         let uplink = &self.uplinks[index];
         match uplink.config.signal_timeout.filter(|_| uplink.signal_dbm.is_some()) {
-            Some(timeout) => {
-                self.timers.set_deadline(Timer::Signal(index), uplink.signal_reported_at + timeout)
-            }
-            None => self.timers.stop_timer(Timer::Signal(index)),
+            Some(timeout) => self
+                .timers
+                .set_deadline(MobileRouterTimer::Signal(index), uplink.signal_reported_at + timeout),
+            None => self.timers.stop_timer(MobileRouterTimer::Signal(index)),
         }
     }
 
     /// Handles the end of the time after which an unreported signal strength becomes unknown.
-    pub(super) fn expire_signal(&mut self, now: Time, wall: WallTime, index: usize) {
+    pub(super) fn expire_signal_report(&mut self, now: Time, wall: WallTime, index: usize) {
         let name = &self.uplinks[index].config.interface;
         let message = format!("the signal of {name} is unknown: no program has reported it in time");
         self.outputs.push_back(Output::Event(Event::Warning { message }));
@@ -519,10 +523,10 @@ impl MobileRouter {
     pub fn handle_used_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
         self.assert_drained();
         let Some(index) = self.uplinks.index_of(interface) else { return };
-        let before = self.uplinks[index].is_used_up();
+        let before = self.uplinks[index].is_volume_used_up();
         self.uplinks[index].used_octets = octets;
         self.outputs.extend(self.uplinks[index].volume_event().map(Output::Event));
-        if self.uplinks[index].is_used_up() != before {
+        if self.uplinks[index].is_volume_used_up() != before {
             let reason = if before { "a new period of its volume began" } else { VOLUME_USED_UP };
             self.renew_attachment(now, wall, index);
             self.evaluate_uplinks(now, wall, reason);
@@ -536,10 +540,10 @@ impl MobileRouter {
         let Some(index) = self.uplinks.index_of(interface) else { return };
         let uplink = &mut self.uplinks[index];
         let (used, is_due) = uplink.count_octets(now, wall, octets);
-        let was_used_up = uplink.is_used_up();
+        let was_used_up = uplink.is_volume_used_up();
         self.handle_used_volume(now, wall, interface, used);
         let uplink = &mut self.uplinks[index];
-        if uplink.config.volume_octets.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
+        if uplink.config.volume_octets.is_some() && (is_due || uplink.is_volume_used_up() != was_used_up) {
             uplink.volume_stored(now, used);
             self.outputs.push_back(Output::Persist(self.config.home_address));
         }
@@ -581,9 +585,9 @@ impl MobileRouter {
     /// Requests a probe of an uplink without answers, if the config has a URL for it.
     pub(super) fn probe_portals(&mut self, now: Time) {
         if !self.config.probes_portals || self.is_stopping {
-            return self.timers.stop_timer(Timer::Portal);
+            return self.timers.stop_timer(MobileRouterTimer::Portal);
         }
-        self.timers.set_deadline(Timer::Portal, now + captive_portal::CHECK_INTERVAL);
+        self.timers.set_deadline(MobileRouterTimer::Portal, now + captive_portal::PORTAL_CHECK_INTERVAL);
         self.portal_prober.expire_probe(now);
         for index in 0..self.uplinks.len() {
             let is_silent = matches!(self.agent_response(index), AgentResponse::Silent { .. });
@@ -598,7 +602,7 @@ impl MobileRouter {
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.assert_drained();
         let Ok(index) = self.uplink_by_name(interface) else { return };
-        self.portal_prober.finish_probe(index);
+        self.portal_prober.schedule_next_probe(index);
         let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
         if !self.config.probes_portals || !is_foreign {
             return;
@@ -613,7 +617,8 @@ impl MobileRouter {
 
     /// Registers an uplink at once after a user has accepted the terms of its captive portal.
     fn handle_passed_portal(&mut self, now: Time, wall: WallTime, index: usize) {
-        if let Some(binding) = self.binding_update_list.entry_of_uplink(index).filter(|_| self.is_multiple())
+        if let Some(binding) =
+            self.binding_update_list.entry_of_uplink(index).filter(|_| self.uses_binding_identifiers())
         {
             self.binding_update_list.identified_entries[binding].resume_request(now);
             return self.reconcile_bindings(now, wall);
@@ -621,10 +626,10 @@ impl MobileRouter {
         self.end_demotion(index);
         if let Some(exchange) = self
             .binding_update_list
-            .plain_entry
+            .entry_without_identifier
             .registration_exchange
             .as_mut()
-            .filter(|_| self.binding_update_list.plain_entry.uplink == index)
+            .filter(|_| self.binding_update_list.entry_without_identifier.uplink == index)
         {
             exchange.apply_event(now, binding_update_list::ExchangeEvent::Recovery);
             self.set_exchange_timer();

@@ -41,13 +41,13 @@ pub(super) struct Notices {
 
 impl Notices {
     /// Removes the known time of the home agent, because another home agent has another clock.
-    pub(super) fn forget_clock(&mut self) {
+    pub(super) fn forget_agent_clock(&mut self) {
         self.agent_clock = None;
     }
 
     /// Handles the acknowledgement of a Binding Update that was sent at this time. `ntp` is the home agent's
     /// time, if the acknowledgement has it.
-    pub(super) fn learn_clock(&mut self, sent_at: Time, ntp: Option<u64>) {
+    pub(super) fn learn_agent_clock(&mut self, sent_at: Time, ntp: Option<u64>) {
         self.agent_clock = ntp.map(|ntp| (sent_at, ntp));
     }
 
@@ -115,16 +115,16 @@ mod tests {
     }
 
     /// Returns the state for a home agent that has reported its time at second 0.
-    fn told_at_zero() -> Notices {
+    fn notices_with_clock_at_zero() -> Notices {
         let mut notices = Notices::default();
-        notices.learn_clock(Time::from_secs(0), Some(ntp_timestamp(0)));
+        notices.learn_agent_clock(Time::from_secs(0), Some(ntp_timestamp(0)));
         notices
     }
 
     #[test]
     fn router_refuses_home_agent_message_older_than_its_timestamp_window() {
         for (received, taken) in [(10, true), (60, true), (80, false), (86_400, false)] {
-            let mut notices = told_at_zero();
+            let mut notices = notices_with_clock_at_zero();
             assert_eq!(
                 notices.accept_timestamp(Time::from_secs(received), ntp_timestamp(5), None),
                 taken,
@@ -133,7 +133,11 @@ mod tests {
         }
         // The limit applies to the difference between the two clocks, not to the age of the home agent's
         // report. So even a day after the report the router accepts a message of the present time.
-        assert!(told_at_zero().accept_timestamp(Time::from_secs(86_400), ntp_timestamp(86_420), None));
+        assert!(notices_with_clock_at_zero().accept_timestamp(
+            Time::from_secs(86_400),
+            ntp_timestamp(86_420),
+            None
+        ));
         // If a home agent reports no time, the router accepts every later message.
         let mut notices = Notices::default();
         assert!(notices.accept_timestamp(Time::from_secs(0), ntp_timestamp(0), None));
@@ -144,10 +148,10 @@ mod tests {
     #[test]
     fn router_accepts_no_replay_after_home_agents_clock_was_ahead() {
         let year = 31_536_000;
-        let mut notices = told_at_zero();
+        let mut notices = notices_with_clock_at_zero();
         assert!(notices.accept_timestamp(Time::from_secs(1), ntp_timestamp(1), None));
         // The home agent's clock jumps a year ahead, and the next acknowledgement shows it.
-        notices.learn_clock(Time::from_secs(100), Some(ntp_timestamp(year)));
+        notices.learn_agent_clock(Time::from_secs(100), Some(ntp_timestamp(year)));
         let ahead = [year + 10, year + 20];
         for time in ahead {
             assert!(notices.accept_timestamp(Time::from_secs(time - year + 100), ntp_timestamp(time), None));
@@ -155,7 +159,7 @@ mod tests {
         // The home agent's clock is right again. The router refuses messages until an acknowledgement reports
         // the new time.
         assert!(!notices.accept_timestamp(Time::from_secs(200), ntp_timestamp(200), None));
-        notices.learn_clock(Time::from_secs(210), Some(ntp_timestamp(210)));
+        notices.learn_agent_clock(Time::from_secs(210), Some(ntp_timestamp(210)));
         assert!(notices.accept_timestamp(Time::from_secs(220), ntp_timestamp(220), None));
         assert!(!notices.accept_timestamp(Time::from_secs(221), ntp_timestamp(220), None), "the same again");
         assert!(!notices.accept_timestamp(Time::from_secs(221), ntp_timestamp(1), None), "one of before");
@@ -173,7 +177,7 @@ mod tests {
     fn router_with_timestamps_compares_messages_with_its_own_clock() {
         let window = Duration::from_secs(7);
         let clock = |seconds| Some((WallTime::from_unix_nanos((START + seconds) * 1_000_000_000), window));
-        let mut notices = told_at_zero();
+        let mut notices = notices_with_clock_at_zero();
         assert!(!notices.accept_timestamp(Time::from_secs(10), ntp_timestamp(0), clock(8)));
         assert!(notices.accept_timestamp(Time::from_secs(10), ntp_timestamp(2), clock(8)));
     }

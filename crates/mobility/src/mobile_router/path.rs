@@ -8,12 +8,12 @@ use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::binding_status::BindingStatus;
 
 use super::unanswered_uplinks::{AgentResponse, UPDATES_BEFORE_DEMOTION};
-use super::{MobileRouter, Timer, Uplink};
+use super::{MobileRouter, MobileRouterTimer, Uplink};
 use crate::binding_update_list::{Exchange, RequestPurpose};
 use crate::{Event, Output};
 
 /// Time for which the failure of an uplink is reported as the reason of a handover.
-const REASON_VALIDITY: Duration = Duration::from_secs(5);
+const CHANGE_REASON_VALIDITY: Duration = Duration::from_secs(5);
 
 /// A tunnel to the home agent: the router accepts packets from it, and may also send through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Path {
 
 /// Reported handovers between uplinks.
 #[derive(Debug, Default)]
-pub(super) struct Handovers {
+pub(super) struct ReportedHandovers {
     /// Uplink that carries the traffic according to the last handover event; `None` if no uplink does.
     pub(super) reported_uplink: Option<usize>,
     /// Time and reason of the last change of the selected uplink, for the event about the next handover;
@@ -59,10 +59,10 @@ impl MobileRouter {
                 self.push_tunnel_ends(&mut paths, binding.uplink, binding.bid, care_of_address, Some(udp));
             }
         }
-        let path = self.plain_path().filter(|_| bindings.is_empty());
+        let path = self.path_without_identifier().filter(|_| bindings.is_empty());
         let udp = self
             .binding_update_list
-            .plain_entry
+            .entry_without_identifier
             .registration
             .is_none_or(|r| Some(r.care_of_address) != path || r.uses_udp);
         let over = path.and_then(|path| self.uplink_with_address(path));
@@ -84,7 +84,7 @@ impl MobileRouter {
     /// returns a binding whose Binding Update has left. The home agent accepts packets that arrive after this
     /// update.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
-        if self.is_stopping || self.refusal_state.stop_status.is_some() || self.is_home() {
+        if self.is_stopping || self.refusal_state.stop_status.is_some() || self.is_at_home() {
             return Vec::new();
         }
         let mut order: Vec<usize> = (0..self.binding_update_list.identified_entries.len()).collect();
@@ -96,7 +96,7 @@ impl MobileRouter {
             binding.care_of_address().is_some_and(|address| self.may_send_from(binding.uplink, address))
         };
         let lives = |index: &usize| {
-            !self.uplinks.is_silent(self.binding_update_list.identified_entries[*index].uplink)
+            !self.uplinks.has_path_failed(self.binding_update_list.identified_entries[*index].uplink)
         };
         let registered: Vec<usize> = order.iter().copied().filter(attached).collect();
         let living: Vec<usize> = registered.iter().copied().filter(lives).collect();
@@ -160,11 +160,11 @@ impl MobileRouter {
 
     /// Returns the care-of address from which traffic leaves if bindings have no identifiers; see the module
     /// documentation. Returns `None` if no traffic may leave.
-    pub(super) fn plain_path(&self) -> Option<IpAddr> {
+    pub(super) fn path_without_identifier(&self) -> Option<IpAddr> {
         if self.is_stopping || self.refusal_state.stop_status.is_some() {
             return None;
         }
-        if self.is_home() {
+        if self.is_at_home() {
             // On the home link the last care-of address serves only packets that were already on their way
             // into the tunnel.
             return self
@@ -174,26 +174,26 @@ impl MobileRouter {
                 .map(|(previous, _)| *previous)
                 .rfind(|previous| self.uplinks.iter().any(|uplink| uplink.has_care_of_address(*previous)));
         }
-        let registered = self.binding_update_list.plain_entry.care_of_address()?;
+        let registered = self.binding_update_list.entry_without_identifier.care_of_address()?;
         if self.uplink_with_address(registered).is_some() {
             return Some(registered);
         }
         self.binding_update_list
-            .plain_request(RequestPurpose::Register)?
-            .last_sent()
+            .request_without_identifier(RequestPurpose::Register)?
+            .last_transmission()
             .map(|sent| sent.care_of_address)
     }
 
     /// Returns the uplink that carries traffic now, either through a tunnel or on the home link; `None` if no
     /// uplink does.
     pub fn active_uplink(&self) -> Option<usize> {
-        if self.is_home() {
+        if self.is_at_home() {
             return self.uplinks.target_uplink;
         }
         if let Some(&best) = self.transmit_bindings().first() {
             return Some(self.binding_update_list.identified_entries[best].uplink);
         }
-        self.uplink_with_address(self.plain_path()?)
+        self.uplink_with_address(self.path_without_identifier()?)
     }
 
     /// Returns the uplink with this care-of address; `None` if no uplink has it. If several have it, because
@@ -203,13 +203,13 @@ impl MobileRouter {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen = self
             .binding_update_list
-            .plain_entry
+            .entry_without_identifier
             .registration
             .filter(|r| r.care_of_address == care_of_address)
             .map(|r| r.uplink);
         let chosen = chosen.filter(|index| self.uplinks.get(*index).is_some_and(has));
         let attached = chosen.or_else(|| self.uplinks.iter().position(has));
-        let coming_home = self.home_presence.at_home && !self.is_home();
+        let coming_home = self.home_presence.at_home && !self.is_at_home();
         attached.or_else(|| {
             self.uplinks.iter().position(|u| u.has_address(care_of_address)).filter(|_| coming_home)
         })
@@ -233,14 +233,14 @@ impl MobileRouter {
     /// Returns whether the router sends traffic without a tunnel: it is on its home link, and the home agent
     /// has acknowledged the de-registration. Before that the home agent sends all packets to the care-of
     /// address.
-    pub fn is_home(&self) -> bool {
+    pub fn is_at_home(&self) -> bool {
         self.home_presence.at_home && self.home_presence.has_deregistered
     }
 
     /// Returns the uplink that carries traffic without a tunnel, on the home link; `None` while a tunnel is
     /// necessary.
     pub fn home_uplink(&self) -> Option<&Uplink> {
-        self.home_link().filter(|_| self.is_home())
+        self.home_link().filter(|_| self.is_at_home())
     }
 
     /// Returns every care-of address at which the router accepts packets from the home agent, with the
@@ -254,7 +254,11 @@ impl MobileRouter {
                 uplink.care_of_addresses().into_iter().map(move |address| (address, index))
             })
             .collect();
-        let plain = self.binding_update_list.plain_entry.registration.filter(|_| self.home_presence.at_home);
+        let plain = self
+            .binding_update_list
+            .entry_without_identifier
+            .registration
+            .filter(|_| self.home_presence.at_home);
         let registered = self
             .binding_update_list
             .identified_entries
@@ -280,7 +284,7 @@ impl MobileRouter {
             .reported_handovers
             .last_change
             .take()
-            .filter(|(at, _)| now.saturating_since(*at) <= REASON_VALIDITY);
+            .filter(|(at, _)| now.saturating_since(*at) <= CHANGE_REASON_VALIDITY);
         reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)
     }
 
@@ -320,7 +324,7 @@ impl MobileRouter {
     /// Returns the uplinks that are registered and have answers.
     pub fn working_uplinks(&self) -> impl Iterator<Item = usize> {
         (0..self.uplinks.len())
-            .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.uplinks.is_silent(uplink))
+            .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.uplinks.has_path_failed(uplink))
     }
 
     /// Returns whether an answer of the home agent is late: the router has a usable uplink but no
@@ -333,7 +337,7 @@ impl MobileRouter {
         {
             return false;
         }
-        let request = self.binding_update_list.plain_entry.registration_exchange.as_ref();
+        let request = self.binding_update_list.entry_without_identifier.registration_exchange.as_ref();
         let given_up = request
             .is_some_and(|request| request.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION);
         self.working_uplinks().next().is_none() || given_up
@@ -348,22 +352,24 @@ impl MobileRouter {
     /// Returns the home agent's response over an uplink.
     pub fn agent_response(&self, uplink: usize) -> AgentResponse {
         if self.refusal_state.stop_status.is_some() {
-            return AgentResponse::Refused { again: self.timers.get(Timer::AskAgain) };
+            return AgentResponse::Refused { again: self.timers.get(MobileRouterTimer::AskAgain) };
         }
-        let binding = self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple());
+        let binding =
+            self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.uses_binding_identifiers());
         if let Some(binding) =
             binding.and_then(|index| self.binding_update_list.identified_entries.get(index))
         {
             let request = binding.outstanding_request();
             let next = binding.registration_exchange.as_ref().and_then(Exchange::next_transmission);
-            let is_refused = binding.held_until().is_some() && self.refusal_state.temporary_refusal.is_some();
+            let is_refused =
+                binding.request_held_until().is_some() && self.refusal_state.temporary_refusal.is_some();
             if binding.registration.is_none() && (is_refused || self.refusal_state.key_problem.is_some()) {
                 return AgentResponse::Refused { again: next };
             }
             let unanswered = request
                 .is_some_and(|request| request.retransmission.unanswered_rounds() > UPDATES_BEFORE_DEMOTION)
-                && !self.uplinks.is_full(uplink);
-            return if unanswered || self.uplinks.is_silent(uplink) {
+                && !self.uplinks.is_path_saturated(uplink);
+            return if unanswered || self.uplinks.has_path_failed(uplink) {
                 AgentResponse::Silent { again: next }
             } else if binding.registration.is_none() && request.is_some() {
                 AgentResponse::Asked
@@ -371,21 +377,21 @@ impl MobileRouter {
                 AgentResponse::Answers
             };
         }
-        if self.uplinks.is_silent(uplink) || self.uplinks.demoted_until(uplink).is_some() {
+        if self.uplinks.has_path_failed(uplink) || self.uplinks.demoted_until(uplink).is_some() {
             return AgentResponse::Silent { again: self.uplinks.demoted_until(uplink) };
         }
-        let plain = &self.binding_update_list.plain_entry;
-        let request = self.binding_update_list.plain_request(RequestPurpose::Register);
-        match request.filter(|request| plain.uplink == uplink && !request.is_sent_once()) {
+        let plain = &self.binding_update_list.entry_without_identifier;
+        let request = self.binding_update_list.request_without_identifier(RequestPurpose::Register);
+        match request.filter(|request| plain.uplink == uplink && !request.is_never_retransmitted()) {
             Some(request)
                 if plain.registration.is_none()
-                    && (request.is_held() || self.refusal_state.key_problem.is_some()) =>
+                    && (request.is_transmission_held() || self.refusal_state.key_problem.is_some()) =>
             {
                 AgentResponse::Refused { again: request.next_transmission() }
             }
             Some(request)
                 if request.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION
-                    && !self.uplinks.is_full(uplink) =>
+                    && !self.uplinks.is_path_saturated(uplink) =>
             {
                 AgentResponse::Silent { again: request.next_transmission() }
             }
@@ -406,15 +412,15 @@ impl MobileRouter {
 
     /// Sets the timer for the end of the first grace period of a former care-of address.
     pub(super) fn set_grace_timer(&mut self) {
-        if let Some(first) = self.binding_update_list.take_next_former_expiry() {
-            self.timers.set_deadline(Timer::Grace, first);
+        if let Some(first) = self.binding_update_list.take_next_former_address_expiry() {
+            self.timers.set_deadline(MobileRouterTimer::Grace, first);
         }
     }
 
     /// Removes the former care-of addresses whose grace period has ended.
     pub(super) fn end_grace_period(&mut self, now: Time) {
         if let Some(first) = self.binding_update_list.expire_former_addresses(now) {
-            self.timers.set_deadline(Timer::Grace, first);
+            self.timers.set_deadline(MobileRouterTimer::Grace, first);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::flows::Flows;
+use super::flows::FlowPolicies;
 use super::uplinks::Uplinks;
 use crate::flow::FlowAction;
 
@@ -48,7 +48,7 @@ pub struct OutsideCount {
     pub octets_in: u64,
 }
 
-impl Flows {
+impl FlowPolicies {
     /// Returns the status of the policies in the order of the configuration.
     pub(super) fn status(&self, all: &Uplinks) -> Vec<Policy> {
         let policies = self.policies.iter().enumerate();

@@ -38,7 +38,7 @@ const MAX_PROBES: u32 = 4;
 const PROBE_ANSWER_TIMEOUT: Duration = Duration::from_millis(1200);
 /// Number of unanswered Neighbor Solicitations after which a router has failed that carnet does not know yet.
 /// Between them the router has not answered Echo Requests either.
-const MAX_FIRST_SOLICIT: u32 = 2;
+const MAX_FIRST_PROBE_SOLICITATIONS: u32 = 2;
 /// Interval of probes, a quarter of [`RETRANS_TIMER`].
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum time after which an answer of the home router is late, and minimum time between two Echo Requests.
@@ -46,7 +46,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const MIN_LATE_TIME: Duration = Duration::from_millis(50);
 /// Number of answers to Neighbor Solicitations, without an Echo Reply between them, after which a router
 /// counts as one that drops Echo Requests.
-const MAX_WITHOUT_ECHO: u32 = 3;
+const MAX_PROBES_WITHOUT_ECHO_REPLY: u32 = 3;
 /// Time to wait for the answer to the last Neighbor Solicitation before a router that carnet does not know
 /// yet has failed.
 const DEFAULT_ANSWER_TIME: Duration = Duration::from_millis(200);
@@ -55,7 +55,7 @@ const ACCEPTED_ECHO_COUNT: u16 = 8;
 /// Maximum number of routers whose probes are recorded; the one that was probed longest ago is removed first.
 const MAX_PROBED_ROUTERS: usize = 8;
 /// Pause after the probes of a home router that has never answered.
-const UNANSWERED_PAUSE: Duration = Duration::from_secs(10);
+const PAUSE_AFTER_UNANSWERED_PROBE: Duration = Duration::from_secs(10);
 /// Minimum time between two Router Solicitations because one home router did not answer:
 /// `RTR_SOLICITATION_INTERVAL` (RFC 4861 10).
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
@@ -126,7 +126,7 @@ struct ReachableRouter {
 
 /// Action that the caller performs now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DueAction {
+pub(super) enum DueProbeAction {
     /// No action is due.
     Nothing,
     /// Send this probe.
@@ -144,7 +144,7 @@ pub(super) struct Reachability {
     /// is not on the home link.
     home_router: Option<(Ipv6Addr, Time)>,
     /// Whether a router of another link advertised while the home router that has just failed did not answer.
-    has_moved: bool,
+    has_left_home_link: bool,
     /// Router that answered the last probe since the link came up; `None` if none has answered.
     answering_router: Option<ReachableRouter>,
     /// Home router that has not answered any probe; `None` without such a router.
@@ -169,7 +169,7 @@ impl Reachability {
     pub fn watch_home_router(&mut self, now: Time, router: Option<Ipv6Addr>, interval: Duration) {
         let former = self.home_router;
         let is_new = former.map(|(known, _)| known) != router;
-        let moved = std::mem::take(&mut self.has_moved);
+        let moved = std::mem::take(&mut self.has_left_home_link);
         if is_new {
             // The next router of the home link takes over two values of the former router. These are the time
             // since which the uplink is on this link, and the time in which the router answers.
@@ -189,7 +189,7 @@ impl Reachability {
         };
         if !self.running_probe.is_some_and(is_kept) {
             let is_silent = self.never_answering_router.is_some() && self.never_answering_router == router;
-            let interval = if is_silent { UNANSWERED_PAUSE } else { interval };
+            let interval = if is_silent { PAUSE_AFTER_UNANSWERED_PROBE } else { interval };
             let next = if is_new { now } else { now + interval };
             self.running_probe = router.map(|router| RouterProbe {
                 next_probe_at: next,
@@ -272,13 +272,13 @@ impl Reachability {
 
     /// Returns the action that is due now. After a probe the caller calls [`Self::record_sent_probe`].
     /// `has_successor` says whether the home link has another router.
-    pub fn due_action(&mut self, now: Time, has_successor: bool) -> DueAction {
+    pub fn due_action(&mut self, now: Time, has_successor: bool) -> DueProbeAction {
         let Some(probe) = self.running_probe.filter(|probe| probe.next_probe_at <= now) else {
-            return DueAction::Nothing;
+            return DueProbeAction::Nothing;
         };
         let answers = self.answering_router.is_some_and(|known| known.router == probe.router);
-        let has_moved = probe.other_link_seen && answers && probe.sent_probes >= MAX_UNICAST_SOLICIT;
-        if !self.is_silent(now, &probe) && !has_moved {
+        let has_left_home_link = probe.other_link_seen && answers && probe.sent_probes >= MAX_UNICAST_SOLICIT;
+        if !self.is_probe_unanswered(now, &probe) && !has_left_home_link {
             return self.next_probe(now, probe.router);
         }
         self.running_probe = None;
@@ -286,25 +286,25 @@ impl Reachability {
         // reason alone.
         if probe.is_home_router && !probe.new_router_seen && !answers && !has_successor {
             self.never_answering_router = Some(probe.router);
-            return DueAction::Nothing;
+            return DueProbeAction::Nothing;
         }
         let home = self.home_router.filter(|(home, _)| *home == probe.router);
-        self.has_moved = probe.other_link_seen;
-        DueAction::Unreachable {
+        self.has_left_home_link = probe.other_link_seen;
+        DueProbeAction::Unreachable {
             router: probe.router,
             link_since: home.map(|(_, since)| earliest_home_advertisement(since)),
         }
     }
 
     /// Returns whether a router has not answered enough probes.
-    fn is_silent(&mut self, now: Time, probe: &RouterProbe) -> bool {
+    fn is_probe_unanswered(&mut self, now: Time, probe: &RouterProbe) -> bool {
         let known = *self.probed_router_mut(probe.router);
         let since_solicited = known.solicited_at.map_or(Duration::ZERO, |at| now.saturating_since(at));
         let is_late = now.saturating_since(probe.began_at) >= PROBE_ANSWER_TIMEOUT;
         match known.answers_echo {
             Some(true) => probe.sent_probes >= MAX_PROBES && is_late,
             None => {
-                probe.sent_solicitations >= MAX_FIRST_SOLICIT
+                probe.sent_solicitations >= MAX_FIRST_PROBE_SOLICITATIONS
                     && is_late
                     && since_solicited >= DEFAULT_ANSWER_TIME
             }
@@ -315,7 +315,7 @@ impl Reachability {
     }
 
     /// Returns the next probe of a router, within the rate limits of messages to this router.
-    fn next_probe(&mut self, now: Time, router: Ipv6Addr) -> DueAction {
+    fn next_probe(&mut self, now: Time, router: Ipv6Addr) -> DueProbeAction {
         let sequence = self.sequence;
         let known = *self.probed_router_mut(router);
         let is_over = |last: Option<Time>, pause| last.is_none_or(|at| now.saturating_since(at) >= pause);
@@ -328,14 +328,18 @@ impl Reachability {
         };
         if solicits || (echoes && may_echo) {
             let echo = (echoes && may_echo).then_some(sequence);
-            return DueAction::Probe(ProbeToSend { router, needs_solicitation: solicits, echo_number: echo });
+            return DueProbeAction::Probe(ProbeToSend {
+                router,
+                needs_solicitation: solicits,
+                echo_number: echo,
+            });
         }
         let next_echo = known.echo_requested_at.filter(|_| echoes).map(|at| at + MIN_LATE_TIME);
         let next = known.solicited_at.map(|at| at + RETRANS_TIMER).into_iter().chain(next_echo).min();
         if let (Some(probe), Some(next)) = (&mut self.running_probe, next) {
             probe.next_probe_at = next;
         }
-        DueAction::Nothing
+        DueProbeAction::Nothing
     }
 
     /// Records the messages of a probe that were sent. If the link-local address is still tentative, nothing
@@ -431,7 +435,7 @@ impl ProbedRouter {
             self.probes_without_echo = 0;
         } else if self.awaits_echo {
             self.probes_without_echo = self.probes_without_echo.saturating_add(1);
-            if self.probes_without_echo >= MAX_WITHOUT_ECHO {
+            if self.probes_without_echo >= MAX_PROBES_WITHOUT_ECHO_REPLY {
                 self.answers_echo = Some(false);
             }
         }

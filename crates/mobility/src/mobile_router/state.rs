@@ -47,7 +47,7 @@ pub enum State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
+pub(super) enum MobileRouterTimer {
     /// The outstanding Binding Update is due for retransmission.
     Retransmit,
     /// The registration is due for renewal.

@@ -51,7 +51,7 @@ pub enum AgentResponse {
 }
 
 /// Returns whether an exchange has had no answer often and long enough to try another uplink.
-pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
+pub(super) fn is_exchange_given_up(exchange: &Exchange, now: Time) -> bool {
     exchange.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION
         && exchange
             .retransmission
@@ -60,7 +60,7 @@ pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
 }
 
 /// Returns whether an exchange has had no answer for long enough to try another router on the same link.
-pub(super) fn is_doubtful(exchange: &Exchange, now: Time) -> bool {
+pub(super) fn is_router_doubtful(exchange: &Exchange, now: Time) -> bool {
     exchange.retransmission.unanswered_rounds() >= UPDATES_BEFORE_ROUTER_DOUBT
         && exchange
             .retransmission

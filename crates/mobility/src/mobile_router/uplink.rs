@@ -20,7 +20,7 @@
 //!
 //! `attachment` determines whether the uplink is on the home link.
 //!
-//! If the default router is a mobile router, `parent` decides whether it can be this router's parent.
+//! If the default router is a mobile router, `parent_router` decides whether it can be this router's parent.
 //! [`crate::nesting`] decides which *direct* addresses this router may use: addresses on the link that the
 //! outermost router visits. A direct care-of address is preferred.
 
@@ -35,13 +35,13 @@ use super::MobileRouterConfig;
 use super::address_and_router::{Candidate, Candidates, FailedCandidates, ProvenCandidates};
 use super::capacity::CapacityEstimate;
 use super::captive_portal::{CaptivePortal, LinkDns, PortalProbes};
-use super::link_routers::{AdvertisementChanges, EntriesInUse, LinkRouters};
+use super::data_volume::{VolumeAction, VolumeMeter, VolumePeriod};
+use super::link_routers::{AdvertisementChanges, LinkRouters, RoutersAndPrefixesInUse};
 use super::liveness::PathState;
-use super::parent::{Parent, Parents};
-use super::quality::SignalThresholds;
-use super::reachability::{DueAction, ProbeToSend, Reachability, SentProbe};
+use super::parent_router::{ParentRouter, ParentRouters};
+use super::reachability::{DueProbeAction, ProbeToSend, Reachability, SentProbe};
 use super::unanswered_returns::UnansweredReturns;
-use super::volume::{VolumeAction, VolumeMeter, VolumePeriod};
+use super::uplink_quality::SignalThresholds;
 use crate::UDP_PORT;
 
 /// Pause between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. But a bridge that
@@ -51,7 +51,7 @@ const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
 
 /// Identifier of the Echo Requests to routers.
-const ECHO_IDENTIFIER: u16 = 0xca53;
+const ROUTER_PROBE_ECHO_IDENTIFIER: u16 = 0xca53;
 /// Reason for which an uplink is down, or for a handover.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
 /// Pause between an answer of the home router and the next probe. With heartbeats configured, carnet
@@ -119,7 +119,7 @@ pub struct Uplink {
     /// Current attachment.
     pub attachment: Attachment,
     /// Time before which this uplink does not replace a working one, because it has just come up again.
-    pub settles_at: Time,
+    pub settling_until: Time,
     /// Time until which the router prefers other uplinks, because the home agent did not answer over this
     /// one. `None` if the router does not avoid the uplink.
     pub demoted_until: Option<Time>,
@@ -128,7 +128,7 @@ pub struct Uplink {
     /// Routers and prefixes that were advertised since the link came up.
     pub(super) link_routers: LinkRouters,
     /// Mobile routers that have advertised since the link came up.
-    pub(super) parents: Parents,
+    pub(super) parents: ParentRouters,
     /// Direct addresses on this interface, the preferred one first. Each has a flag that says whether the
     /// router may use it.
     pub(super) direct_addresses: Vec<(Ipv6Addr, bool)>,
@@ -171,7 +171,7 @@ pub struct Uplink {
     pub(super) proven_home_router: Option<Ipv6Addr>,
     /// Whether the home agent has answered a return while a router on this interface advertised the home
     /// prefix.
-    pub(super) home_was_advertised: bool,
+    pub(super) was_home_prefix_advertised: bool,
     /// Unanswered returns to the home link since the link came up.
     pub(super) unanswered_returns: UnansweredReturns,
     /// Number of Router Solicitations since the link came up.
@@ -213,11 +213,11 @@ impl Uplink {
             capacity: config.capacity,
             config,
             attachment: Attachment::Down("no such interface"),
-            settles_at: Time::ZERO,
+            settling_until: Time::ZERO,
             demoted_until: None,
             interface: None,
             link_routers: LinkRouters::default(),
-            parents: Parents::default(),
+            parents: ParentRouters::default(),
             direct_addresses: Vec::new(),
             announced_portal: None,
             link_dns: LinkDns::default(),
@@ -235,7 +235,7 @@ impl Uplink {
             home_router: None,
             has_other_home_router: false,
             proven_home_router: None,
-            home_was_advertised: false,
+            was_home_prefix_advertised: false,
             unanswered_returns: UnansweredReturns::default(),
             sent_solicitations: 0,
             unanswered_address: None,
@@ -344,12 +344,12 @@ impl Uplink {
         let direct = self.direct_addresses.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
         let there = |address: &Ipv6Addr| interface.addresses.iter().any(|a| a.address == *address);
         let direct: Vec<Ipv6Addr> = direct.filter(|address| *address != in_use && there(address)).collect();
-        let plain = self.plain_address().filter(|plain| is_direct(&in_use) && *plain != in_use);
+        let plain = self.best_own_link_address().filter(|plain| is_direct(&in_use) && *plain != in_use);
         direct.into_iter().chain(plain).collect()
     }
 
     /// Returns the best address of the uplink's own link; `None` if it has no candidate.
-    pub(super) fn plain_address(&self) -> Option<Ipv6Addr> {
+    pub(super) fn best_own_link_address(&self) -> Option<Ipv6Addr> {
         self.candidates.best_candidates.first().map(|candidate| candidate.address)
     }
 
@@ -553,7 +553,7 @@ impl Uplink {
     }
 
     /// Returns the default router if it is a mobile router, otherwise `None`.
-    pub fn parent(&self) -> Option<&Parent> {
+    pub fn parent(&self) -> Option<&ParentRouter> {
         self.parents.parent_by_address(self.router()?)
     }
 
@@ -608,9 +608,9 @@ impl Uplink {
     }
 
     /// Takes over the state of the same interface from before a reload of the config.
-    pub(super) fn adopt(&mut self, old: &Uplink, config: &MobileRouterConfig) {
+    pub(super) fn adopt_state_of(&mut self, old: &Uplink, config: &MobileRouterConfig) {
         self.attachment = old.attachment;
-        self.settles_at = old.settles_at;
+        self.settling_until = old.settling_until;
         self.interface.clone_from(&old.interface);
         self.link_routers.clone_from(&old.link_routers);
         self.parents.clone_from(&old.parents);
@@ -629,7 +629,7 @@ impl Uplink {
         self.reachability.adopt_state(&old.reachability);
         self.home_router = old.home_router;
         self.proven_home_router = old.proven_home_router;
-        self.home_was_advertised = old.home_was_advertised;
+        self.was_home_prefix_advertised = old.was_home_prefix_advertised;
         self.unanswered_returns.clone_from(&old.unanswered_returns);
         self.sent_solicitations = old.sent_solicitations;
         self.unanswered_address = old.unanswered_address;
@@ -665,7 +665,7 @@ impl Uplink {
             let before = self.interface.iter().flat_map(|known| &known.routers);
             let before = before.into_iter().find(|known| known.gateway == router.gateway);
             if came_up || before.is_none_or(|before| before.neighbour != router.neighbour) {
-                failed |= self.link_routers.neighbour_changed(router.gateway, router.neighbour);
+                failed |= self.link_routers.handle_neighbour_state(router.gateway, router.neighbour);
             }
         }
         self.interface = Some(interface);
@@ -696,7 +696,7 @@ impl Uplink {
     pub(super) fn handle_interface_gone(&mut self) {
         self.interface = None;
         self.handle_changed_link();
-        self.home_was_advertised = false;
+        self.was_home_prefix_advertised = false;
         self.proven_home_router = None;
         self.candidates = Candidates::default();
         self.ipv4_candidates = Candidates::default();
@@ -714,7 +714,7 @@ impl Uplink {
         config: &MobileRouterConfig,
     ) -> Option<LinkMessage> {
         let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
-        self.announced_portal = CaptivePortal::after_advertisement(
+        self.announced_portal = CaptivePortal::portal_after_advertisement(
             self.announced_portal.take(),
             message.source,
             advertisement.options(),
@@ -756,7 +756,7 @@ impl Uplink {
                 || first.is_some_and(|first| prefix.contains(&first.address))
                 || proven.addresses().any(|address| prefix.contains(&address))
         };
-        let kept = EntriesInUse { router: &is_router_in_use, prefix: &is_prefix_in_use };
+        let kept = RoutersAndPrefixesInUse { router: &is_router_in_use, prefix: &is_prefix_in_use };
         self.link_routers.handle_advertisement(now, message, advertisement, &kept)
     }
 
@@ -781,7 +781,7 @@ impl Uplink {
         config: &MobileRouterConfig,
     ) {
         if let [_, _, _, _, first, second, high, low, ..] = *message.message
-            && [first, second] == ECHO_IDENTIFIER.to_be_bytes()
+            && [first, second] == ROUTER_PROBE_ECHO_IDENTIFIER.to_be_bytes()
         {
             let number = u16::from_be_bytes([high, low]);
             self.handle_router_answer(now, message.source, Some(number), config);
@@ -824,7 +824,7 @@ impl Uplink {
             self.reachability.next_deadline(),
             self.link_routers.next_deadline(),
             self.failed_candidates.next_expiry(),
-            self.unanswered_returns.ignored_until(),
+            self.unanswered_returns.home_ignored_until(),
         ]
         .into_iter()
         .flatten()
@@ -841,12 +841,16 @@ impl Uplink {
         let mut lost = self.link_routers.mark_missing_routers(now);
         let mut messages = [None, None, None];
         match self.reachability.due_action(now, self.has_other_home_router) {
-            DueAction::Nothing => {}
-            DueAction::Unreachable { router, link_since } => {
+            DueProbeAction::Nothing => {}
+            DueProbeAction::Unreachable { router, link_since } => {
                 lost |= self.link_routers.record_failed_router(router);
-                link_since.into_iter().for_each(|since| self.link_routers.all_failed_before(since));
+                link_since.into_iter().for_each(|since| self.link_routers.mark_routers_failed_before(since));
             }
-            DueAction::Probe(ProbeToSend { router, needs_solicitation: solicits, echo_number: echo }) => {
+            DueProbeAction::Probe(ProbeToSend {
+                router,
+                needs_solicitation: solicits,
+                echo_number: echo,
+            }) => {
                 let solicitation = self.neighbor_solicitation(router).filter(|_| solicits);
                 let request = echo.and_then(|number| self.echo_request(router, number));
                 let sent =
@@ -857,9 +861,9 @@ impl Uplink {
             }
         }
         let forgiven = self.failed_candidates.expire_failures(now);
-        let ended = self.link_routers.end_lifetimes(now);
-        let suspected = self.link_routers.suspect_omitted(now);
-        let undoubted = self.unanswered_returns.end_ignoring_if_over(now);
+        let ended = self.link_routers.end_expired_lifetimes(now);
+        let suspected = self.link_routers.suspect_omitted_prefixes(now);
+        let undoubted = self.unanswered_returns.end_ignoring_home_if_over(now);
         self.is_seeking_router |= lost;
         if lost || forgiven || ended || suspected || undoubted {
             self.update_attachment(config);
@@ -891,7 +895,7 @@ impl Uplink {
             return None;
         }
         let mut message = vec![icmpv6::message_type::ECHO_REQUEST, 0, 0, 0];
-        message.extend(ECHO_IDENTIFIER.to_be_bytes());
+        message.extend(ROUTER_PROBE_ECHO_IDENTIFIER.to_be_bytes());
         message.extend(number.to_be_bytes());
         icmpv6::set_checksum(&mut message, source, router);
         let interface = interface.name.clone();

@@ -8,7 +8,7 @@ use carnet_base::{Rng, Time};
 
 use super::liveness::{Heartbeats, PathState};
 use super::{MobileRouterConfig, Uplink, UplinkConfig};
-use crate::binding_update_list::Links;
+use crate::binding_update_list::UplinkStates;
 
 /// The uplinks, in the order of the config.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Uplinks {
     }
 
     /// Returns whether an uplink is up but its path has failed.
-    pub(super) fn is_silent(&self, index: usize) -> bool {
+    pub(super) fn has_path_failed(&self, index: usize) -> bool {
         self.path(index).is_some_and(|path| path.liveness.has_failed())
     }
 
@@ -72,14 +72,14 @@ impl Uplinks {
 
     /// Returns whether an uplink carries its full capacity, so that packets wait in a queue. Only heartbeats
     /// detect this.
-    pub(super) fn is_full(&self, index: usize) -> bool {
+    pub(super) fn is_path_saturated(&self, index: usize) -> bool {
         self.heartbeats.are_heartbeats_sent()
-            && self.path(index).is_some_and(|path| path.packet_record.is_full && !path.liveness.has_failed())
+            && self.path(index).is_some_and(|path| path.path_packets.is_full && !path.liveness.has_failed())
     }
 
     /// Returns the longest time that answers over an uplink take; `None` without a measurement.
     pub(super) fn answer_time_of(&self, index: usize) -> Option<Duration> {
-        self.path(index)?.answer_time()
+        self.path(index)?.usual_answer_time()
     }
 
     /// Returns the index of the uplink with this interface; `None` if no uplink has it.
@@ -107,7 +107,7 @@ impl DerefMut for Uplinks {
     }
 }
 
-impl Links for Uplinks {
+impl UplinkStates for Uplinks {
     fn uplink_count(&self) -> usize {
         self.uplinks.len()
     }
@@ -129,15 +129,15 @@ impl Links for Uplinks {
     }
 
     fn has_path_failed(&self, link: usize) -> bool {
-        Uplinks::is_silent(self, link)
+        Uplinks::has_path_failed(self, link)
     }
 
     fn is_path_recovering(&self, link: usize) -> bool {
         Uplinks::is_path_recovering(self, link)
     }
 
-    fn is_path_full(&self, link: usize) -> bool {
-        Uplinks::is_full(self, link)
+    fn is_path_saturated(&self, link: usize) -> bool {
+        Uplinks::is_path_saturated(self, link)
     }
 
     fn sends_heartbeats(&self) -> bool {

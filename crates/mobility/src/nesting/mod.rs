@@ -38,15 +38,16 @@
 //! offered networks. A registered address carries only tunnels. From and to exactly these addresses, the data
 //! path passes protocols 41, 44, 58 and 135, and UDP with port 4191. So a host in the mobile network cannot
 //! use the address for ordinary packets. An address belongs to its first owner. A router accepts
-//! [`MAX_REGISTRATIONS`] addresses: [`MAX_OF_ONE`] of each sender that the operator has configured,
-//! [`MAX_OF_UNKNOWN`] of all other senders together. They end without renewal. A node in the mobile network
-//! that can read the ownership verifier can take over an address, as in Neighbor Discovery in general.
+//! [`MAX_REGISTRATIONS`] addresses: [`MAX_REGISTRATIONS_PER_SENDER`] of each sender that the operator has
+//! configured, [`MAX_REGISTRATIONS_OF_UNKNOWN_SENDERS`] of all other senders together. They end without
+//! renewal. A node in the mobile network that can read the ownership verifier can take over an address, as in
+//! Neighbor Discovery in general.
 //!
 //! This module joins its parts:
 //!
 //! * `offered_networks` finds the offered networks.
-//! * `registering` has the states of an address.
-//! * `children` has the registrations of nested routers.
+//! * `address_registration` has the states of an address.
+//! * `child_routers` has the registrations of nested routers.
 //! * `proxy_nd` does the proxy Neighbor Discovery on the visited link.
 //!
 //! `mobile_router::parent` detects loops of routers before anything is registered.
@@ -58,13 +59,13 @@
 //! * The link of a router that is at home.
 //! * IPv6 over GeoNetworking as the visited link, because its addresses derive from those of stations.
 
-mod allowance;
-mod children;
+mod address_registration;
+mod child_routers;
 mod drop_reason;
-mod entry;
 mod offered_networks;
 mod proxy_nd;
-mod registering;
+mod registration_limits;
+mod visited_address;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -74,10 +75,10 @@ use carnet_wire::nd::nesting::MAX_PREFIXES;
 use carnet_wire::nd::{AddressRegistration, NestingInformation};
 use ipnet::Ipv6Net;
 
-use allowance::{RegistrationLimits, Sender};
 pub use drop_reason::NestingDrop;
-use entry::{Child, VisitedAddress};
 use offered_networks::{OfferedNetwork, network_address_of};
+use registration_limits::{MessageSender, RegistrationLimits};
+use visited_address::{ChildRouter, VisitedAddress};
 
 use crate::home_agent::home_link::{HomeLink, NeighborMessage};
 use crate::mobile_router::{Attachment, MobileRouter};
@@ -86,11 +87,11 @@ use crate::mobile_router::{Attachment, MobileRouter};
 pub const MAX_REGISTRATIONS: usize = 64;
 /// Maximum number of addresses that one configured sender registers, for itself and for the routers behind
 /// it.
-pub const MAX_OF_ONE: usize = 16;
+pub const MAX_REGISTRATIONS_PER_SENDER: usize = 16;
 /// Maximum number of addresses of all senders together that the operator has not configured. A limit for each
 /// such sender would have no effect, because a sender can forge link-layer addresses. The number suffices for
 /// two routers, one behind the other, that move between two uplinks.
-pub const MAX_OF_UNKNOWN: usize = 8;
+pub const MAX_REGISTRATIONS_OF_UNKNOWN_SENDERS: usize = 8;
 /// First transaction ID after a start (RFC 8505 5.2).
 const FIRST_TRANSACTION_ID: u8 = 240;
 
@@ -152,7 +153,7 @@ pub struct Nesting {
     rng: Rng,
     outputs: VecDeque<Output>,
     dropped_messages: BTreeMap<NestingDrop, u64>,
-    registered_count: u64,
+    registered_address_count: u64,
 }
 
 impl Nesting {
@@ -172,7 +173,7 @@ impl Nesting {
             rng,
             outputs: VecDeque::new(),
             dropped_messages: BTreeMap::new(),
-            registered_count: 0,
+            registered_address_count: 0,
         }
     }
 
@@ -201,7 +202,7 @@ impl Nesting {
 
     /// Returns how many addresses of nested routers have become valid.
     pub fn registered_address_count(&self) -> u64 {
-        self.registered_count
+        self.registered_address_count
     }
 
     /// Returns the routes to the nested routers.
@@ -235,7 +236,7 @@ impl Nesting {
         if !self.config.uses_direct_addresses {
             return None;
         }
-        let attached = |index: &usize| !is_down(router, *index);
+        let attached = |index: &usize| !is_uplink_down(router, *index);
         let first = (0..router.uplinks().len()).find(attached);
         let before = router.active_uplink().or(first).and_then(|index| router.uplinks().get(index)?.parent());
         let before =
@@ -288,8 +289,8 @@ impl Nesting {
                 // A child's address may move to another uplink or parent. This router's own addresses do
                 // not, because it has one on each.
                 match self.network_of_address(address).filter(|_| entry.child.is_some()).cloned() {
-                    Some(way) => self.begin_address(now, address, &way),
-                    None => self.end_address(now, address),
+                    Some(way) => self.begin_visited_address(now, address, &way),
+                    None => self.end_visited_address(now, address),
                 }
             }
             self.outputs.push_back(Output::Forwarding);
@@ -323,11 +324,11 @@ impl Nesting {
                 if !source.is_unicast_link_local() {
                     Err(NestingDrop::NeighborDiscovery)
                 } else {
-                    let sender = Sender::sender_of(message);
+                    let sender = MessageSender::sender_of(message);
                     let is_known = self.registration_count_of(&sender) > 0;
                     if self.registration_limits.allow_message(now, sender.clone(), is_known) {
                         let lan = message.interface.clone();
-                        let child = Child { lan, gateway: source, sender, peer, expires_at: now };
+                        let child = ChildRouter { lan, gateway: source, sender, peer, expires_at: now };
                         self.handle_registration(now, target, registration, child, router)
                     } else {
                         Err(NestingDrop::RateLimited)
@@ -342,7 +343,7 @@ impl Nesting {
                 Ok(())
             }
             (NeighborMessage::Advertisement { target }, _) if !on_board => {
-                self.handle_claim(now, &message.interface, target);
+                self.handle_address_claim(now, &message.interface, target);
                 Ok(())
             }
             _ => Ok(()),
@@ -378,6 +379,6 @@ impl Nesting {
     }
 }
 
-fn is_down(router: &MobileRouter, uplink: usize) -> bool {
+fn is_uplink_down(router: &MobileRouter, uplink: usize) -> bool {
     router.uplinks().get(uplink).is_none_or(|uplink| matches!(uplink.attachment, Attachment::Down(_)))
 }

@@ -8,7 +8,7 @@ use carnet_wire::nd::nesting::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
 use super::Nesting;
-use super::entry::VisitedAddress;
+use super::visited_address::VisitedAddress;
 use crate::mobile_router::{Attachment, MobileRouter};
 
 /// Maximum number of networks of one parent in which this router has an own address: the one in use and the
@@ -57,7 +57,9 @@ impl Nesting {
                 }
                 None => uplink.link_network().map(|network| (network, None)).into_iter().collect(),
             };
-            for (network, parent) in found.into_iter().filter(|(network, _)| self.is_suitable(*network)) {
+            for (network, parent) in
+                found.into_iter().filter(|(network, _)| self.is_suitable_network(*network))
+            {
                 let way = OfferedNetwork { network, interface: interface.clone(), parent };
                 if ways.iter().all(|other| {
                     (other.network, other.uplink_and_parent()) != (network, way.uplink_and_parent())
@@ -71,7 +73,7 @@ impl Nesting {
 
     /// Returns whether care-of addresses may be in this network. They must be neither in this router's own
     /// networks nor on the home link.
-    pub(super) fn is_suitable(&self, network: Ipv6Addr) -> bool {
+    pub(super) fn is_suitable_network(&self, network: Ipv6Addr) -> bool {
         let touches = |prefix: &Ipv6Net| {
             prefix.contains(&network)
                 || prefix_of_network(network).is_some_and(|it| it.contains(&prefix.network()))

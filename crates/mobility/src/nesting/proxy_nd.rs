@@ -23,7 +23,8 @@ impl Nesting {
         }
         if entry.is_valid() {
             let link = self.links.get(interface);
-            let answer = link.and_then(|link| link.build_answer(target, false, true, source, peer));
+            let answer =
+                link.and_then(|link| link.build_solicited_advertisement(target, false, true, source, peer));
             self.outputs.extend(answer.map(Output::Link));
         } else if source.is_unspecified() {
             self.end_conflicting_address(now, target);
@@ -31,7 +32,7 @@ impl Nesting {
     }
 
     /// Handles an advertisement by which another node on a visited link claims an address.
-    pub(super) fn handle_claim(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
+    pub(super) fn handle_address_claim(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
         let Some(entry) = self.addresses.get(&target) else { return };
         if !entry.is_valid() && entry.uplink_and_parent == (interface.to_owned(), None) {
             self.end_conflicting_address(now, target);

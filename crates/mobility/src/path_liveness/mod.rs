@@ -11,24 +11,24 @@
 //! answered, the path has failed. Left out: the messages themselves, and the consequence of a failure. The
 //! caller has both.
 
+mod heartbeat_schedule;
 mod round_trip;
-mod schedule;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::Time;
 
+pub(crate) use heartbeat_schedule::{AnswerSchedule, IntervalSchedule};
 pub(crate) use round_trip::RoundTrip;
-pub(crate) use schedule::{AnswerSchedule, IntervalSchedule};
 
 /// Maximum number of unanswered heartbeats that are stored. On a full path an answer takes seconds, so a
 /// large number is outstanding.
-const MAX_OUTSTANDING: usize = 128;
+const MAX_OUTSTANDING_HEARTBEATS: usize = 128;
 
 /// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum PathPhase {
     Lives,
     /// Several heartbeats in a row had no answer.
     Failed,
@@ -38,7 +38,7 @@ enum Phase {
 
 /// An event that may change the phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum PathEvent {
     /// The other end has answered a heartbeat.
     Answer,
     /// The caller declares the path failed.
@@ -56,12 +56,12 @@ pub(crate) struct RequiredAnswers {
     /// Number of answers after the path has failed.
     pub(crate) after_failure: u32,
     /// Number of answers after another message has shown that the path works.
-    pub(crate) after_other_sign: u32,
+    pub(crate) after_other_sign_of_life: u32,
 }
 
 impl Default for RequiredAnswers {
     fn default() -> RequiredAnswers {
-        RequiredAnswers { after_failure: 1, after_other_sign: 3 }
+        RequiredAnswers { after_failure: 1, after_other_sign_of_life: 3 }
     }
 }
 
@@ -87,10 +87,10 @@ pub(crate) struct HeartbeatAnswer {
 /// Liveness of one path. `N` is the number or cookie that distinguishes its heartbeats.
 #[derive(Debug, Clone)]
 pub(crate) struct PathLiveness<N> {
-    phase: Phase,
+    phase: PathPhase,
     required_answers: RequiredAnswers,
     /// Heartbeats without an answer, the oldest first.
-    outstanding: VecDeque<Heartbeat<N>>,
+    outstanding_heartbeats: VecDeque<Heartbeat<N>>,
     /// Number of heartbeats in a row without an answer in time.
     missed_in_a_row: usize,
     /// Number of heartbeats in a row with an answer.
@@ -108,9 +108,9 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     /// `proof` requires.
     pub(crate) fn new(proof: RequiredAnswers, round_trip: RoundTrip) -> PathLiveness<N> {
         PathLiveness {
-            phase: Phase::Lives,
+            phase: PathPhase::Lives,
             required_answers: proof,
-            outstanding: VecDeque::new(),
+            outstanding_heartbeats: VecDeque::new(),
             missed_in_a_row: 0,
             answered_in_a_row: 0,
             last_sent_at: None,
@@ -121,35 +121,35 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Changes the phase after an event.
-    fn apply_event(&mut self, event: Event) {
+    fn apply_event(&mut self, event: PathEvent) {
         self.phase = match (self.phase, event) {
-            (Phase::Failed, Event::Answer)
+            (PathPhase::Failed, PathEvent::Answer)
                 if self.answered_in_a_row >= self.required_answers.after_failure =>
             {
-                Phase::Lives
+                PathPhase::Lives
             }
-            (Phase::Proving, Event::Answer)
-                if self.answered_in_a_row >= self.required_answers.after_other_sign =>
+            (PathPhase::Proving, PathEvent::Answer)
+                if self.answered_in_a_row >= self.required_answers.after_other_sign_of_life =>
             {
-                Phase::Lives
+                PathPhase::Lives
             }
-            (phase, Event::Answer) => phase,
-            (_, Event::Failure) => Phase::Failed,
-            (Phase::Failed, Event::Sign { proof: true }) => Phase::Proving,
-            (Phase::Failed, Event::Sign { proof: false }) => Phase::Lives,
-            (phase, Event::Sign { .. }) => phase,
-            (_, Event::Reset) => Phase::Lives,
+            (phase, PathEvent::Answer) => phase,
+            (_, PathEvent::Failure) => PathPhase::Failed,
+            (PathPhase::Failed, PathEvent::Sign { proof: true }) => PathPhase::Proving,
+            (PathPhase::Failed, PathEvent::Sign { proof: false }) => PathPhase::Lives,
+            (phase, PathEvent::Sign { .. }) => phase,
+            (_, PathEvent::Reset) => PathPhase::Lives,
         };
     }
 
     /// Returns whether the path has failed.
     pub(crate) fn has_failed(&self) -> bool {
-        self.phase == Phase::Failed
+        self.phase == PathPhase::Failed
     }
 
     /// Returns whether the path still needs answers before it counts as working.
     pub(crate) fn is_recovering(&self) -> bool {
-        self.phase == Phase::Proving
+        self.phase == PathPhase::Proving
     }
 
     /// Returns the round trips of the path.
@@ -178,12 +178,12 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
 
     /// Returns whether no answer is outstanding.
     pub(crate) fn has_no_outstanding_heartbeat(&self) -> bool {
-        self.outstanding.is_empty()
+        self.outstanding_heartbeats.is_empty()
     }
 
     /// Returns the sending time of the heartbeat with this number; `None` if its answer is not outstanding.
     pub(crate) fn sent_at(&self, number: N) -> Option<Time> {
-        self.outstanding
+        self.outstanding_heartbeats
             .iter()
             .find(|heartbeat| heartbeat.number == number)
             .map(|heartbeat| heartbeat.sent_at)
@@ -196,14 +196,14 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
 
     /// Returns the number of the oldest heartbeat whose answer is outstanding; `None` if no answer is
     /// outstanding.
-    pub(crate) fn oldest_outstanding(&self) -> Option<N> {
-        self.outstanding.front().map(|heartbeat| heartbeat.number)
+    pub(crate) fn oldest_outstanding_heartbeat(&self) -> Option<N> {
+        self.outstanding_heartbeats.front().map(|heartbeat| heartbeat.number)
     }
 
     /// Returns the sending time of the oldest heartbeat whose answer is outstanding; `None` if no answer is
     /// outstanding.
     pub(crate) fn oldest_sent_at(&self) -> Option<Time> {
-        self.outstanding.front().map(|heartbeat| heartbeat.sent_at)
+        self.outstanding_heartbeats.front().map(|heartbeat| heartbeat.sent_at)
     }
 
     /// Returns the number of heartbeats in a row without an answer in time.
@@ -212,18 +212,20 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Returns the number of heartbeats whose answer is outstanding and not overdue.
-    pub(crate) fn open_heartbeats(&self) -> usize {
-        self.outstanding.iter().filter(|heartbeat| !heartbeat.is_missed).count()
+    pub(crate) fn unanswered_heartbeat_count(&self) -> usize {
+        self.outstanding_heartbeats.iter().filter(|heartbeat| !heartbeat.is_missed).count()
     }
 
     /// Returns whether an outstanding answer takes longer than `late`.
-    pub(crate) fn is_late(&self, now: Time, late: Duration) -> bool {
-        self.outstanding.iter().any(|it| !it.is_missed && now.saturating_since(it.sent_at) >= late)
+    pub(crate) fn is_answer_late(&self, now: Time, late: Duration) -> bool {
+        self.outstanding_heartbeats.iter().any(|it| !it.is_missed && now.saturating_since(it.sent_at) >= late)
     }
 
     /// Returns whether the answer to a heartbeat sent after `since` has taken longer than `due`.
     pub(crate) fn is_unanswered_since(&self, now: Time, since: Time, due: Duration) -> bool {
-        self.outstanding.iter().any(|it| it.sent_at >= since && now.saturating_since(it.sent_at) > due)
+        self.outstanding_heartbeats
+            .iter()
+            .any(|it| it.sent_at >= since && now.saturating_since(it.sent_at) > due)
     }
 
     /// Returns when the last heartbeat was sent; `None` before the first.
@@ -243,9 +245,9 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
 
     /// Records that a heartbeat was sent.
     pub(crate) fn record_sent_heartbeat(&mut self, now: Time, number: N) {
-        self.outstanding.push_back(Heartbeat { number, sent_at: now, is_missed: false });
-        if self.outstanding.len() > MAX_OUTSTANDING {
-            self.outstanding.pop_front();
+        self.outstanding_heartbeats.push_back(Heartbeat { number, sent_at: now, is_missed: false });
+        if self.outstanding_heartbeats.len() > MAX_OUTSTANDING_HEARTBEATS {
+            self.outstanding_heartbeats.pop_front();
         }
         self.last_sent_at = Some(now);
     }
@@ -258,7 +260,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     /// Marks heartbeats whose answer is overdue. Returns the number of newly marked ones.
     pub(crate) fn mark_overdue_heartbeats(&mut self, now: Time, patience: Duration) -> usize {
         let mut newly = 0;
-        for heartbeat in self.outstanding.iter_mut().filter(|heartbeat| !heartbeat.is_missed) {
+        for heartbeat in self.outstanding_heartbeats.iter_mut().filter(|heartbeat| !heartbeat.is_missed) {
             if now.saturating_since(heartbeat.sent_at) >= patience {
                 heartbeat.is_missed = true;
                 newly += 1;
@@ -278,9 +280,9 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     /// round trip only if one heartbeat has the number. If several have it, nothing shows which of them was
     /// answered (Karn's algorithm).
     pub(crate) fn handle_answer(&mut self, now: Time, number: N) -> Option<HeartbeatAnswer> {
-        let same = self.outstanding.iter().filter(|heartbeat| heartbeat.number == number).count();
-        let at = self.outstanding.iter().position(|heartbeat| heartbeat.number == number)?;
-        let heartbeat = self.outstanding.remove(at)?;
+        let same = self.outstanding_heartbeats.iter().filter(|heartbeat| heartbeat.number == number).count();
+        let at = self.outstanding_heartbeats.iter().position(|heartbeat| heartbeat.number == number)?;
+        let heartbeat = self.outstanding_heartbeats.remove(at)?;
         let round_trip = now.saturating_since(heartbeat.sent_at);
         if same == 1 {
             self.round_trip.add_measurement(round_trip);
@@ -294,52 +296,55 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.missed_in_a_row = 0;
         // Older heartbeats without an answer are lost. They no longer count towards a failure, because a
         // later one was answered.
-        let overtaken =
-            self.outstanding.iter().filter(|it| !it.is_missed && it.sent_at < heartbeat.sent_at).count();
+        let overtaken = self
+            .outstanding_heartbeats
+            .iter()
+            .filter(|it| !it.is_missed && it.sent_at < heartbeat.sent_at)
+            .count();
         for _ in 0..overtaken {
             self.record_result(true);
         }
         // Keep the later heartbeats, because their answers may still arrive.
-        self.outstanding.retain(|it| it.sent_at >= heartbeat.sent_at);
+        self.outstanding_heartbeats.retain(|it| it.sent_at >= heartbeat.sent_at);
         self.answered_in_a_row = self.answered_in_a_row.saturating_add(1);
         let before = self.phase;
-        self.apply_event(Event::Answer);
-        let changed = |from: Phase| before == from && self.phase == Phase::Lives;
-        let (came_back, is_proven) = (changed(Phase::Failed), changed(Phase::Proving));
+        self.apply_event(PathEvent::Answer);
+        let changed = |from: PathPhase| before == from && self.phase == PathPhase::Lives;
+        let (came_back, is_proven) = (changed(PathPhase::Failed), changed(PathPhase::Proving));
         Some(HeartbeatAnswer { round_trip, is_path_restored: came_back, is_proven })
     }
 
     /// Marks the path as failed.
     pub(crate) fn mark_failed(&mut self) {
-        self.apply_event(Event::Failure);
+        self.apply_event(PathEvent::Failure);
         self.answered_in_a_row = 0;
     }
 
     /// Handles another message that shows that a failed path works. If `proof` is true, the path also needs
     /// answers to heartbeats.
-    pub(crate) fn handle_other_sign(&mut self, proof: bool) {
+    pub(crate) fn handle_other_sign_of_life(&mut self, proof: bool) {
         if self.has_failed() {
             self.answered_in_a_row = 0;
         }
-        self.apply_event(Event::Sign { proof });
+        self.apply_event(PathEvent::Sign { proof });
     }
 
     /// Ensures that the outstanding heartbeats do not count as lost if their answers do not arrive.
     pub(crate) fn exempt_outstanding_from_loss(&mut self) {
         self.missed_in_a_row = 0;
-        self.outstanding.iter_mut().for_each(|heartbeat| heartbeat.is_missed = true);
+        self.outstanding_heartbeats.iter_mut().for_each(|heartbeat| heartbeat.is_missed = true);
     }
 
     /// Removes the outstanding heartbeats. Returns whether there were any.
-    pub(crate) fn remove_outstanding(&mut self) -> bool {
-        let any = !self.outstanding.is_empty();
-        self.outstanding.clear();
+    pub(crate) fn remove_outstanding_heartbeats(&mut self) -> bool {
+        let any = !self.outstanding_heartbeats.is_empty();
+        self.outstanding_heartbeats.clear();
         any
     }
 
     /// Clears all counts, because another path has replaced the measured one.
-    pub(crate) fn clear_counts(&mut self) {
-        self.outstanding.clear();
+    pub(crate) fn clear_loss_counts(&mut self) {
+        self.outstanding_heartbeats.clear();
         self.missed_in_a_row = 0;
         self.answered_in_a_row = 0;
     }
@@ -347,19 +352,19 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     /// Assumes again that the path works, because it has changed, or because another message has just shown
     /// it.
     pub(crate) fn assume_working(&mut self) {
-        self.clear_counts();
-        self.apply_event(Event::Reset);
+        self.clear_loss_counts();
+        self.apply_event(PathEvent::Reset);
     }
 
     /// Resets the path to its initial state, in which it is assumed to work.
     pub(crate) fn reset_to_initial(&mut self) {
-        self.apply_event(Event::Reset);
+        self.apply_event(PathEvent::Reset);
         self.missed_in_a_row = 0;
     }
 
     /// Removes the outstanding heartbeats and returns their numbers.
-    pub(crate) fn take_outstanding(&mut self) -> Vec<N> {
-        self.outstanding.drain(..).map(|heartbeat| heartbeat.number).collect()
+    pub(crate) fn take_outstanding_heartbeats(&mut self) -> Vec<N> {
+        self.outstanding_heartbeats.drain(..).map(|heartbeat| heartbeat.number).collect()
     }
 
     /// Restarts the count of answers in a row.
@@ -396,10 +401,10 @@ mod tests {
     #[test]
     fn failed_path_that_delivers_another_message_still_needs_three_answers() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
-        path.handle_other_sign(true);
+        path.handle_other_sign_of_life(true);
         assert!(!path.is_recovering(), "it had not failed");
         path.mark_failed();
-        path.handle_other_sign(true);
+        path.handle_other_sign_of_life(true);
         for number in 0..3 {
             assert!(path.is_recovering() && !path.has_failed());
             path.record_sent_heartbeat(time_at_millis(0), number);
@@ -418,10 +423,10 @@ mod tests {
             path.record_sent_heartbeat(time_at_millis(number * 100), number);
         }
         assert_eq!(path.mark_overdue_heartbeats(time_at_millis(250), Duration::from_millis(100)), 2);
-        assert_eq!((path.missed_in_a_row(), path.open_heartbeats()), (2, 1));
+        assert_eq!((path.missed_in_a_row(), path.unanswered_heartbeat_count()), (2, 1));
         assert!(path.handle_answer(time_at_millis(260), 1).is_some());
         assert_eq!(
-            (path.missed_in_a_row(), path.open_heartbeats()),
+            (path.missed_in_a_row(), path.unanswered_heartbeat_count()),
             (0, 1),
             "the third may still be answered"
         );

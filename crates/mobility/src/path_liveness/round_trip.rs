@@ -10,14 +10,14 @@ pub(crate) struct RoundTrip {
     last_round_trip: Option<Duration>,
     jitter: Duration,
     /// Whether a short round trip after long ones has a greater weight, because a queue has emptied.
-    follows_queues: bool,
+    follows_queue_delay: bool,
 }
 
 impl RoundTrip {
     /// Creates round trips for a path with a queue: a short one after long ones has a greater weight than in
     /// RFC 6298.
-    pub(crate) fn following_queues() -> RoundTrip {
-        RoundTrip { follows_queues: true, ..RoundTrip::default() }
+    pub(crate) fn following_queue_delay() -> RoundTrip {
+        RoundTrip { follows_queue_delay: true, ..RoundTrip::default() }
     }
 
     /// Adds a measured round trip.
@@ -27,7 +27,7 @@ impl RoundTrip {
                 self.smoothed_round_trip = Some(sample);
                 self.round_trip_variation = sample / 2;
             }
-            Some(smoothed) if self.follows_queues && sample * 2 < smoothed => {
+            Some(smoothed) if self.follows_queue_delay && sample * 2 < smoothed => {
                 self.round_trip_variation /= 2;
                 self.smoothed_round_trip = Some((smoothed + sample) / 2);
             }

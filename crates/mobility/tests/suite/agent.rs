@@ -11,7 +11,7 @@ use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, Output};
 use carnet_virtual::configured_address;
 use carnet_wire::{icmpv6, nd};
 
-use crate::craft::*;
+use crate::test_messages::*;
 
 /// The link-layer address of the home agent on its home link.
 pub const AGENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -21,12 +21,12 @@ const MAX_OUTPUTS: usize = 120;
 /// Time of day at the start of a test: 2025-01-01.
 pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000_000);
 
-/// Returns the config of a home agent for one router, [`HOME`] with [`PREFIX`], without authentication, on a
-/// virtual home link.
+/// Returns the config of a home agent for one router, [`HOME_ADDRESS`] with [`MOBILE_NETWORK_PREFIX`],
+/// without authentication, on a virtual home link.
 pub fn config() -> HomeAgentConfig {
     HomeAgentConfig {
         other_agents: OtherAgents::default(),
-        address: addr(AGENT),
+        address: addr(HOME_AGENT_ADDRESS),
         home_prefix: net(HOME_PREFIX),
         home_network: None,
         home_link: None,
@@ -36,15 +36,15 @@ pub fn config() -> HomeAgentConfig {
         force_udp: false,
         ipv4_address: None,
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
-        nodes: vec![node(HOME, &[PREFIX])],
+        nodes: vec![authorized_node(HOME_ADDRESS, &[MOBILE_NETWORK_PREFIX])],
     }
 }
 
-pub fn endpoint(text: &str) -> Endpoint {
+pub fn parse_endpoint(text: &str) -> Endpoint {
     text.parse().expect("an end of a tunnel")
 }
 
-pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
+pub fn authorized_node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
     AuthorizedNode {
         nat: true,
         care_of_test: false,
@@ -117,16 +117,16 @@ impl TestAgent {
     pub fn on_fresh_home_link(mut config: HomeAgentConfig) -> TestAgent {
         config.home_link = Some("h0".into());
         let mut agent = TestAgent::new(config);
-        agent.home_link_with(true, true);
+        agent.set_home_link_state(true, true);
         agent.link_messages.clear();
         agent
     }
 
     pub fn set_home_link_running(&mut self, running: bool) -> Vec<ReceivedPacket> {
-        self.home_link_with(running, false)
+        self.set_home_link_state(running, false)
     }
 
-    fn home_link_with(&mut self, running: bool, tentative: bool) -> Vec<ReceivedPacket> {
+    fn set_home_link_state(&mut self, running: bool, tentative: bool) -> Vec<ReceivedPacket> {
         let own = Address { tentative, ..configured_address(addr("fe80::1")) };
         let interface =
             Interface { running, ..carnet_virtual::running_interface("h0", AGENT_MAC, vec![own]) };
@@ -148,12 +148,12 @@ impl TestAgent {
 
     /// Delivers a packet inside IPv4 or UDP to the home agent, and returns the answers that leave inside IPv4
     /// or UDP.
-    pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<ReceivedPacket> {
+    pub fn receive_inside_tunnel(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<ReceivedPacket> {
         self.last_drop_reason = None;
         self.encapsulated_packets.clear();
         let message = parse_mobility_message(packet)
             .expect("a mobility message")
-            .inside_tunnel(endpoint(local), endpoint(remote));
+            .inside_tunnel(parse_endpoint(local), parse_endpoint(remote));
         self.last_drop_reason = self.home_agent.handle_message(self.now, self.wall_time(), message).err();
         assert!(self.take_answers().is_empty(), "what comes inside IPv4 is answered inside IPv4");
         let answers = std::mem::take(&mut self.encapsulated_packets);
@@ -162,7 +162,7 @@ impl TestAgent {
             .map(|(from, to, seen)| {
                 assert_eq!(
                     (from, to),
-                    (endpoint(local), endpoint(remote)),
+                    (parse_endpoint(local), parse_endpoint(remote)),
                     "the way back is the way it came"
                 );
                 seen
@@ -218,7 +218,7 @@ impl TestAgent {
     }
 
     pub fn home_binding(&self) -> Option<Binding> {
-        self.binding_of(HOME)
+        self.binding_of(HOME_ADDRESS)
     }
 
     pub fn binding_of(&self, home_address: &str) -> Option<Binding> {

@@ -8,7 +8,7 @@ use carnet_mobility::{Authentication, MobilityDrop, ReplayProtection, SecurityAs
 use carnet_wire::mobility::MobilityOption;
 
 use crate::agent::{TestAgent, authenticated_config, config};
-use crate::craft::*;
+use crate::test_messages::*;
 
 fn wrong_association() -> SecurityAssociation {
     SecurityAssociation { key: [7; 16].into(), ..test_association() }
@@ -19,7 +19,7 @@ fn wrong_association() -> SecurityAssociation {
 fn an_authentic_update_is_accepted_and_the_answer_signed() {
     let mut agent = TestAgent::new(authenticated_config());
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
-    assert!(answer.is_signed(&test_association(), CARE_OF, HOME));
+    assert!(answer.is_signed(&test_association(), CARE_OF_ADDRESS, HOME_ADDRESS));
     assert_eq!(answer.options().spi, Some(300));
 }
 
@@ -28,9 +28,11 @@ fn an_authentic_update_is_accepted_and_the_answer_signed() {
 fn mac_covers_the_alternate_care_of_address() {
     let mut agent = TestAgent::new(authenticated_config());
     let answer = agent.expect_acceptance(
-        &TestUpdate::explicit_update(1).with_alternate_address(OTHER_CARE_OF).with_signature(),
+        &TestUpdate::explicit_update(1)
+            .with_alternate_care_of_address(OTHER_CARE_OF_ADDRESS)
+            .with_signature(),
     );
-    assert!(answer.is_signed(&test_association(), OTHER_CARE_OF, HOME));
+    assert!(answer.is_signed(&test_association(), OTHER_CARE_OF_ADDRESS, HOME_ADDRESS));
 }
 
 /// RFC 4285 5.1.1: "the Home Agent MUST send BA with Status Code MIPV6-AUTH-FAIL", signed.
@@ -39,10 +41,10 @@ fn wrong_mac_gets_status_146() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let answer = agent.expect_refusal(
-        &TestUpdate::explicit_update(2).from(OTHER_CARE_OF).with_signature_by(wrong_association()),
+        &TestUpdate::explicit_update(2).from(OTHER_CARE_OF_ADDRESS).with_signature_by(wrong_association()),
         146,
     );
-    assert!(answer.is_signed(&test_association(), OTHER_CARE_OF, HOME));
+    assert!(answer.is_signed(&test_association(), OTHER_CARE_OF_ADDRESS, HOME_ADDRESS));
     // The home agent has not stored the number of the forged update: it compares the next authentic number
     // with the last authentic one.
     agent.expect_acceptance(&TestUpdate::explicit_update(2).with_signature());
@@ -54,11 +56,11 @@ fn wrong_mac_gets_status_146() {
 #[test]
 fn status_146_is_sent_rarely_and_only_to_care_of_address() {
     let mut two = authenticated_config();
-    two.nodes.push(crate::agent::node("2001:db8:1::5678", &[SECOND_PREFIX]));
+    two.nodes.push(crate::agent::authorized_node("2001:db8:1::5678", &[SECOND_MOBILE_NETWORK_PREFIX]));
     two.nodes[1].authentication = Authentication::SharedKey(test_association());
     let mut agent = TestAgent::new(two);
     let forged = |sequence: u16| TestUpdate::explicit_update(sequence).with_signature_by(wrong_association());
-    let elsewhere = forged(1).with_alternate_address(OTHER_CARE_OF);
+    let elsewhere = forged(1).with_alternate_care_of_address(OTHER_CARE_OF_ADDRESS);
     assert_eq!(agent.expect_drop(&elsewhere.to_packet()), MobilityDrop::AuthenticationFailed);
     agent.expect_refusal(&forged(2), 146);
     agent.events.clear();
@@ -100,7 +102,7 @@ fn answers_to_refused_updates_are_rate_limited() {
 fn update_from_another_source_address_gets_status_146() {
     let mut agent = TestAgent::new(authenticated_config());
     let genuine = TestUpdate::explicit_update(1).with_signature();
-    let stolen = TestUpdate { source: addr(OTHER_CARE_OF), ..genuine.clone() };
+    let stolen = TestUpdate { source: addr(OTHER_CARE_OF_ADDRESS), ..genuine.clone() };
     let answers = agent.receive_packet(&stolen.packet_around(&mut genuine.mobility_header()));
     assert_eq!(answers[0].status(), 146);
     assert!(agent.home_binding().is_none());
@@ -111,7 +113,8 @@ fn update_from_another_source_address_gets_status_146() {
 /// replayed inside UDP, does not bind the node to the attacker.
 #[test]
 fn a_signed_update_that_is_moved_into_udp_creates_no_binding() {
-    let named = TestUpdate::explicit_update(1).with_alternate_address(CARE_OF).with_signature();
+    let named =
+        TestUpdate::explicit_update(1).with_alternate_care_of_address(CARE_OF_ADDRESS).with_signature();
     // RFC 4285 5.1: the MAC covers the care-of address also if no option names it.
     let unnamed = TestUpdate::explicit_update(1).with_signature();
     let identified = TestUpdate::explicit_update(1).with_known_bid(1).with_signature();
@@ -123,7 +126,7 @@ fn a_signed_update_that_is_moved_into_udp_creates_no_binding() {
             genuine.to_packet(),
             named.clone().sent_on_ipv4_network().packet_around(&mut named.mobility_header()),
         ] {
-            let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
+            let answers = agent.receive_inside_tunnel("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
             assert_eq!(answers[0].status(), 174, "{genuine:?}");
             assert!(agent.home_binding().is_none());
         }
@@ -143,7 +146,7 @@ fn home_agent_without_nat_binds_only_the_care_of_address_in_the_message() {
         TestUpdate::explicit_update(1)
             .sent_on_ipv4_network()
             .with_bid(1, "192.0.2.77")
-            .with_bid(2, CARE_OF)
+            .with_bid(2, CARE_OF_ADDRESS)
             .with_signature(),
     ];
     for update in forms {
@@ -152,7 +155,7 @@ fn home_agent_without_nat_binds_only_the_care_of_address_in_the_message() {
             config.nodes[0].nat = nat;
             let mut agent = TestAgent::new(config);
             let receive = |agent: &mut TestAgent, from: &str, update: &TestUpdate| {
-                let answers = agent.receive_inside("udp:10.0.0.1:4191", from, &update.to_packet());
+                let answers = agent.receive_inside_tunnel("udp:10.0.0.1:4191", from, &update.to_packet());
                 answers[0].status()
             };
             let status = receive(&mut agent, "udp:198.51.100.66:4191", &update);
@@ -170,12 +173,16 @@ fn home_agent_without_nat_binds_only_the_care_of_address_in_the_message() {
     let first =
         TestUpdate::explicit_update(1).sent_on_ipv4_network().with_bid(1, "192.0.2.77").with_signature();
     assert_eq!(
-        agent.receive_inside("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &first.to_packet())[0].status(),
+        agent.receive_inside_tunnel("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &first.to_packet())[0]
+            .status(),
         0
     );
     let next = TestUpdate::explicit_update(2).sent_on_ipv4_network().with_known_bid(1).with_signature();
     for (from, status) in [("udp:198.51.100.66:4191", 174), ("udp:192.0.2.77:4191", 0)] {
-        assert_eq!(agent.receive_inside("udp:10.0.0.1:4191", from, &next.to_packet())[0].status(), status);
+        assert_eq!(
+            agent.receive_inside_tunnel("udp:10.0.0.1:4191", from, &next.to_packet())[0].status(),
+            status
+        );
     }
 }
 
@@ -186,12 +193,16 @@ fn a_signed_update_that_is_moved_out_of_udp_creates_no_binding() {
     let mut agent = TestAgent::new(authenticated_config());
     let option = MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
     let genuine = TestUpdate::explicit_update(1).sent_on_ipv4_network().with_option(option).with_signature();
-    let stolen =
-        TestUpdate { source: addr(OTHER_CARE_OF), home_address: Some(addr(HOME)), ..genuine.clone() };
+    let stolen = TestUpdate {
+        source: addr(OTHER_CARE_OF_ADDRESS),
+        home_address: Some(addr(HOME_ADDRESS)),
+        ..genuine.clone()
+    };
     let answers = agent.receive_packet(&stolen.packet_around(&mut genuine.mobility_header()));
     assert_eq!(answers[0].status(), 146);
     assert!(agent.home_binding().is_none());
-    let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &genuine.to_packet());
+    let answers =
+        agent.receive_inside_tunnel("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &genuine.to_packet());
     assert_eq!(answers[0].status(), 0);
 }
 
@@ -218,10 +229,10 @@ fn update_with_option_after_authenticator_gets_no_answer() {
     let update = TestUpdate::implicit_update(1);
     let association = test_association();
     let mut header = carnet_wire::mobility::MobilityHeaderBuilder::binding_update(1, ROUTER_FLAGS, 15)
-        .option(&association.blank_option())
-        .option(&MobilityOption::AlternateCareOfAddress(addr(CARE_OF)))
+        .option(&association.empty_authentication_option())
+        .option(&MobilityOption::AlternateCareOfAddress(addr(CARE_OF_ADDRESS)))
         .finish();
-    association.sign(&mut header, addr(CARE_OF), addr(HOME));
+    association.sign(&mut header, addr(CARE_OF_ADDRESS), addr(HOME_ADDRESS));
     let packet = update.packet_around(&mut header);
     agent.expect_drop(&packet);
 }
@@ -241,11 +252,15 @@ fn refusing_acknowledgements_are_signed() {
     agent.expect_acceptance(&TestUpdate::explicit_update(5).with_signature());
     for (update, status) in [
         (TestUpdate::explicit_update(5).with_signature(), 135),
-        (TestUpdate::explicit_update(6).prefix(SECOND_PREFIX).with_signature(), 142),
+        (TestUpdate::explicit_update(6).prefix(SECOND_MOBILE_NETWORK_PREFIX).with_signature(), 142),
         (TestUpdate::node_update(6).with_signature(), 139),
     ] {
         assert!(
-            agent.expect_refusal(&update, status).is_signed(&test_association(), CARE_OF, HOME),
+            agent.expect_refusal(&update, status).is_signed(
+                &test_association(),
+                CARE_OF_ADDRESS,
+                HOME_ADDRESS
+            ),
             "{status}"
         );
     }
@@ -318,7 +333,7 @@ fn timestamp_outside_the_window_gets_status_144() {
         let told = answer.options().timestamp.expect("a timestamp");
         assert_eq!(told >> 32, agent.wall_time().to_ntp() >> 32);
         assert_eq!(told & 0xffff_ffff, at.to_ntp() & 0xffff_ffff);
-        assert!(answer.is_signed(&timestamp_association(), CARE_OF, HOME));
+        assert!(answer.is_signed(&timestamp_association(), CARE_OF_ADDRESS, HOME_ADDRESS));
         assert!(agent.home_binding().is_none());
     }
 }
@@ -399,7 +414,7 @@ fn ignored_updates_are_reported_to_operator() {
     }
     let said: Vec<&str> = agent.warnings();
     assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said[0].contains("SPI is 301, expected 300") && said[0].contains(HOME), "{said:?}");
+    assert!(said[0].contains("SPI is 301, expected 300") && said[0].contains(HOME_ADDRESS), "{said:?}");
     assert!(
         said[1].contains("no [[home_agent.mobile_router]]") && said[1].contains("2001:db8:1::9"),
         "{said:?}"

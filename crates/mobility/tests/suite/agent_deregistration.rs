@@ -4,7 +4,7 @@ use carnet_mobility::MobilityDrop;
 use carnet_wire::mobility::BindingUpdateFlags;
 
 use crate::agent::{TestAgent, config};
-use crate::craft::*;
+use crate::test_messages::*;
 
 fn agent_with_binding() -> TestAgent {
     let mut agent = TestAgent::new(config());
@@ -28,7 +28,7 @@ fn expect_deregistration(agent: &mut TestAgent, update: &TestUpdate) {
 fn deregistration_from_foreign_link_ends_binding() {
     expect_deregistration(
         &mut agent_with_binding(),
-        &TestUpdate::implicit_update(11).lifetime(0).with_alternate_address(CARE_OF),
+        &TestUpdate::implicit_update(11).lifetime(0).with_alternate_care_of_address(CARE_OF_ADDRESS),
     );
 }
 
@@ -51,7 +51,7 @@ fn update_with_home_address_as_care_of_address_deregisters() {
     );
     expect_deregistration(
         &mut agent_with_binding(),
-        &TestUpdate::implicit_update(11).with_alternate_address(HOME).lifetime(15),
+        &TestUpdate::implicit_update(11).with_alternate_care_of_address(HOME_ADDRESS).lifetime(15),
     );
 }
 
@@ -62,8 +62,11 @@ fn the_home_agents_own_address_is_no_care_of_address() {
     let mut agent = agent_with_binding();
     for lifetime in [0, 15] {
         let update = TestUpdate::implicit_update(11).lifetime(lifetime);
-        assert_eq!(agent.expect_drop(&update.clone().from(AGENT).to_packet()), MobilityDrop::CareOfAddress);
-        agent.expect_refusal(&update.with_alternate_address(AGENT), 174);
+        assert_eq!(
+            agent.expect_drop(&update.clone().from(HOME_AGENT_ADDRESS).to_packet()),
+            MobilityDrop::CareOfAddress
+        );
+        agent.expect_refusal(&update.with_alternate_care_of_address(HOME_AGENT_ADDRESS), 174);
     }
     assert!(agent.home_binding().is_some());
 }
@@ -83,7 +86,7 @@ fn deregistration_ignores_r_flag() {
 fn deregistration_removes_all_prefixes() {
     expect_deregistration(
         &mut agent_with_binding(),
-        &TestUpdate::implicit_update(11).lifetime(0).prefix(SECOND_PREFIX),
+        &TestUpdate::implicit_update(11).lifetime(0).prefix(SECOND_MOBILE_NETWORK_PREFIX),
     );
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::implicit_update(10));
@@ -117,7 +120,7 @@ fn delayed_update_does_not_restore_deregistered_binding() {
     agent.advance_time(9.5);
     let answer = agent.expect_refusal(&TestUpdate::explicit_update(11), 135);
     assert_eq!(answer.sequence(), 12);
-    assert_eq!(answer.destination, addr(CARE_OF));
+    assert_eq!(answer.destination, addr(CARE_OF_ADDRESS));
     // A Binding Update with a newer number is accepted.
     agent.expect_acceptance(&TestUpdate::explicit_update(13));
 }
@@ -129,7 +132,7 @@ fn deregistered_entry_is_forgotten_after_ten_seconds() {
     let mut agent = agent_with_binding();
     agent.expect_acceptance(&TestUpdate::implicit_update(12).lifetime(0));
     agent.advance_time(10.1);
-    assert_eq!(agent.home_agent.bindings().sequence(addr(HOME)), None);
+    assert_eq!(agent.home_agent.bindings().sequence(addr(HOME_ADDRESS)), None);
     agent.expect_acceptance(&TestUpdate::explicit_update(3));
 }
 
@@ -149,14 +152,14 @@ fn registration_soon_after_deregistration_keeps_its_lifetime() {
 #[test]
 fn deregistration_ends_grace_period_of_the_care_of_address_before_last() {
     let mut agent = agent_with_binding();
-    agent.expect_acceptance(&TestUpdate::explicit_update(11).from(OTHER_CARE_OF));
-    agent.expect_acceptance(&TestUpdate::implicit_update(12).from(OTHER_CARE_OF).lifetime(0));
+    agent.expect_acceptance(&TestUpdate::explicit_update(11).from(OTHER_CARE_OF_ADDRESS));
+    agent.expect_acceptance(&TestUpdate::implicit_update(12).from(OTHER_CARE_OF_ADDRESS).lifetime(0));
     let left = |agent: &TestAgent| {
-        let former = agent.home_agent.bindings().former_paths(addr(HOME));
+        let former = agent.home_agent.bindings().former_paths(addr(HOME_ADDRESS));
         assert!(former.len() <= 1);
         former.first().and_then(|path| path.care_of_address.ipv6())
     };
-    assert_eq!(left(&agent), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(left(&agent), Some(addr(OTHER_CARE_OF_ADDRESS)));
     agent.advance_time(5.0);
     assert_eq!(left(&agent), None);
     agent.advance_time(60.0);

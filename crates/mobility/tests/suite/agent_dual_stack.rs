@@ -8,9 +8,9 @@ use carnet_mobility::{Event, MobilityDrop};
 use carnet_wire::mobility::options::option_type;
 use carnet_wire::mobility::{BindingUpdateFlags, MobilityHeader, MobilityOption, ParsedMobilityMessage};
 
-use crate::agent::{TestAgent, WALL_START, authenticated_config, config, endpoint};
-use crate::craft::*;
-use crate::several::*;
+use crate::agent::{TestAgent, WALL_START, authenticated_config, config, parse_endpoint};
+use crate::several_care_of_addresses::*;
+use crate::test_messages::*;
 
 /// The home agent's end of the tunnel. It is a private address behind a static NAT.
 const AGENT_ENDPOINT: &str = "udp:10.0.0.1:4191";
@@ -22,13 +22,15 @@ const NODE_ENDPOINT: &str = "udp:192.0.2.77:4191";
 const NAT_ENDPOINT: &str = "udp:198.51.100.9:40123";
 const NEW_NAT_ENDPOINT: &str = "udp:198.51.100.9:51000";
 
-fn ipv4_care_of(text: &str) -> MobilityOption<'static> {
+fn ipv4_care_of_address_option(text: &str) -> MobilityOption<'static> {
     MobilityOption::Ipv4CareOfAddress(text.parse().expect("an IPv4 address"))
 }
 
 /// Returns a registration without Binding Identifier from an IPv4 network.
 fn plain_update(sequence: u16) -> TestUpdate {
-    TestUpdate::explicit_update(sequence).sent_on_ipv4_network().with_option(ipv4_care_of(NODE_IPV4_ADDRESS))
+    TestUpdate::explicit_update(sequence)
+        .sent_on_ipv4_network()
+        .with_option(ipv4_care_of_address_option(NODE_IPV4_ADDRESS))
 }
 
 /// Returns a registration with a Binding Identifier and no IPv4 Care-of Address option (RFC 5648 8.1).
@@ -38,7 +40,7 @@ fn update_with_identifier(sequence: u16) -> TestUpdate {
 
 #[track_caller]
 fn send_over_ipv4(agent: &mut TestAgent, remote: &str, update: &TestUpdate) -> ReceivedPacket {
-    let mut answers = agent.receive_inside(AGENT_ENDPOINT, remote, &update.to_packet());
+    let mut answers = agent.receive_inside_tunnel(AGENT_ENDPOINT, remote, &update.to_packet());
     assert_eq!(answers.len(), 1, "dropped: {:?}", agent.last_drop_reason);
     answers.remove(0)
 }
@@ -66,7 +68,7 @@ fn home_agent_encapsulates_in_plain_ipv4_without_a_nat() {
     for update in [plain_update(1), update_with_identifier(1)] {
         let mut agent = TestAgent::new(config());
         let answer = expect_acceptance_over_ipv4(&mut agent, NODE_ENDPOINT, &update);
-        assert_eq!((answer.source, answer.destination), (addr(AGENT), addr(HOME)));
+        assert_eq!((answer.source, answer.destination), (addr(HOME_AGENT_ADDRESS), addr(HOME_ADDRESS)));
         assert_eq!(answer.routing_home_address, None);
         assert_eq!(acknowledgement_options(&answer).nat_detection, None);
         assert_eq!(tunnel_ends_of_binding(&agent), endpoint_strings("10.0.0.1", NODE_IPV4_ADDRESS));
@@ -86,7 +88,7 @@ fn home_agent_sends_in_udp_to_the_outer_address_of_node_behind_nat() {
         assert_eq!(tunnel_ends_of_binding(&agent), endpoint_strings(AGENT_ENDPOINT, NAT_ENDPOINT));
         assert!(agent.events.iter().any(|event| matches!(
             event,
-            Event::Binding { care_of_address, .. } if *care_of_address == endpoint(NAT_ENDPOINT)
+            Event::Binding { care_of_address, .. } if *care_of_address == parse_endpoint(NAT_ENDPOINT)
         )));
     }
 }
@@ -116,7 +118,7 @@ fn home_agent_encapsulates_in_udp_if_node_or_operator_requests_it() {
     expect_acceptance_over_ipv4(&mut agent, NODE_ENDPOINT, &plain_update(2));
     assert_eq!(tunnel_ends_of_binding(&agent), endpoint_strings("10.0.0.1", NODE_IPV4_ADDRESS));
     assert!(
-        agent.home_agent.bindings().accepts_packets_from(addr(HOME), endpoint(NODE_ENDPOINT)),
+        agent.home_agent.bindings().accepts_packets_from(addr(HOME_ADDRESS), parse_endpoint(NODE_ENDPOINT)),
         "for a moment"
     );
     // The operator forces UDP, because only a UDP port reaches the home agent.
@@ -145,9 +147,19 @@ fn changed_nat_mapping_moves_binding_with_next_update() {
         let answer = expect_acceptance_over_ipv4(&mut agent, NEW_NAT_ENDPOINT, &update);
         assert_eq!(acknowledgement_options(&answer).nat_detection, Some((false, 25)));
         assert_eq!(tunnel_ends_of_binding(&agent), endpoint_strings(AGENT_ENDPOINT, NEW_NAT_ENDPOINT));
-        assert!(agent.home_agent.bindings().accepts_packets_from(addr(HOME), endpoint(NAT_ENDPOINT)));
+        assert!(
+            agent
+                .home_agent
+                .bindings()
+                .accepts_packets_from(addr(HOME_ADDRESS), parse_endpoint(NAT_ENDPOINT))
+        );
         agent.advance_time(5.1);
-        assert!(!agent.home_agent.bindings().accepts_packets_from(addr(HOME), endpoint(NAT_ENDPOINT)));
+        assert!(
+            !agent
+                .home_agent
+                .bindings()
+                .accepts_packets_from(addr(HOME_ADDRESS), parse_endpoint(NAT_ENDPOINT))
+        );
     }
 }
 
@@ -161,19 +173,24 @@ fn data_packet_from_unbound_address_draws_a_binding_error() {
     let now = agent.now;
     agent.home_agent.answer_unbound_packet(
         now,
-        endpoint(AGENT_ENDPOINT),
-        endpoint(NEW_NAT_ENDPOINT),
+        parse_endpoint(AGENT_ENDPOINT),
+        parse_endpoint(NEW_NAT_ENDPOINT),
         addr("2001:db8:a::77"),
     );
     assert!(agent.take_answers().is_empty());
     let (from, to, error) = agent.encapsulated_packets.pop().expect("a Binding Error");
-    assert_eq!((from, to), (endpoint(AGENT_ENDPOINT), endpoint(NEW_NAT_ENDPOINT)));
-    assert_eq!(error.message, ReceivedMessage::BindingError { status: 1, home_address: addr(HOME) });
-    assert_eq!((error.source, error.destination), (addr(AGENT), addr(HOME)));
+    assert_eq!((from, to), (parse_endpoint(AGENT_ENDPOINT), parse_endpoint(NEW_NAT_ENDPOINT)));
+    assert_eq!(error.message, ReceivedMessage::BindingError { status: 1, home_address: addr(HOME_ADDRESS) });
+    assert_eq!((error.source, error.destination), (addr(HOME_AGENT_ADDRESS), addr(HOME_ADDRESS)));
     assert_eq!(agent.describe_bindings(), before);
     // Packets from the registered address, and packets with an unknown home address, draw no Binding Error.
-    for (remote, inner) in [(NAT_ENDPOINT, HOME), (NEW_NAT_ENDPOINT, "2001:db8:99::1")] {
-        agent.home_agent.answer_unbound_packet(now, endpoint(AGENT_ENDPOINT), endpoint(remote), addr(inner));
+    for (remote, inner) in [(NAT_ENDPOINT, HOME_ADDRESS), (NEW_NAT_ENDPOINT, "2001:db8:99::1")] {
+        agent.home_agent.answer_unbound_packet(
+            now,
+            parse_endpoint(AGENT_ENDPOINT),
+            parse_endpoint(remote),
+            addr(inner),
+        );
         assert!(agent.take_answers().is_empty() && agent.encapsulated_packets.is_empty());
     }
     // A forged Binding Update and a replayed one do not move the binding either.
@@ -181,7 +198,7 @@ fn data_packet_from_unbound_address_draws_a_binding_error() {
         (update_with_identifier(2), NEW_NAT_ENDPOINT),
         (update_with_identifier(1).with_signature(), NEW_NAT_ENDPOINT),
     ] {
-        agent.receive_inside(AGENT_ENDPOINT, remote, &forged.to_packet());
+        agent.receive_inside_tunnel(AGENT_ENDPOINT, remote, &forged.to_packet());
         assert_eq!(agent.describe_bindings(), before);
         agent.advance_time(1.0);
     }
@@ -197,7 +214,7 @@ fn mac_covers_the_ipv4_care_of_address_in_the_option() {
     for update in [plain_update(1), update_with_identifier(1)] {
         let mut agent = TestAgent::new(authenticated_config());
         let answer = expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &update.with_signature());
-        assert!(answer.is_signed(&test_association(), mapped, HOME));
+        assert!(answer.is_signed(&test_association(), mapped, HOME_ADDRESS));
     }
     // Without an IPv4 care-of address the MAC covers the IPv6 source, which is the home address.
     let mut agent = TestAgent::new(authenticated_config());
@@ -206,13 +223,13 @@ fn mac_covers_the_ipv4_care_of_address_in_the_option() {
         NAT_ENDPOINT,
         &TestUpdate::explicit_update(1).sent_on_ipv4_network().with_signature(),
     );
-    assert!(answer.is_signed(&test_association(), HOME, HOME));
+    assert!(answer.is_signed(&test_association(), HOME_ADDRESS, HOME_ADDRESS));
     // Status 146 is a signed message as well, and goes only to the address that the update would register.
     let wrong = carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..test_association() };
     let mut agent = TestAgent::new(authenticated_config());
     assert!(
         agent
-            .receive_inside(
+            .receive_inside_tunnel(
                 AGENT_ENDPOINT,
                 NAT_ENDPOINT,
                 &update_with_identifier(1).with_signature_by(wrong.clone()).to_packet()
@@ -231,18 +248,20 @@ fn mac_covers_the_ipv4_care_of_address_in_the_option() {
 #[test]
 fn node_has_ipv4_and_ipv6_bindings_together() {
     let mut agent = TestAgent::new(config());
-    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(2, CARE_OF));
+    agent.expect_acceptance(
+        &TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(2, CARE_OF_ADDRESS),
+    );
     let answer = expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &update_with_identifier(2));
     assert_eq!(acknowledgement_options(&answer).bid_statuses, [(1, 0)]);
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NAT_ENDPOINT), (2, CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NAT_ENDPOINT), (2, CARE_OF_ADDRESS)]));
     // A Binding Update over IPv6 renews the IPv4 binding and does not change its NAT state, which only an
     // update over IPv4 shows.
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(3).with_known_bid(1).with_known_bid(2));
     assert_eq!(acknowledgement_options(&answer).nat_detection, None);
     agent.expect_acceptance(
-        &TestUpdate::explicit_update(4).with_bid(1, NODE_IPV4_ADDRESS).with_bid(2, CARE_OF),
+        &TestUpdate::explicit_update(4).with_bid(1, NODE_IPV4_ADDRESS).with_bid(2, CARE_OF_ADDRESS),
     );
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NAT_ENDPOINT), (2, CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NAT_ENDPOINT), (2, CARE_OF_ADDRESS)]));
     agent.expect_refusal(&TestUpdate::explicit_update(5).with_bid(3, NODE_IPV4_ADDRESS), 174);
     let answer = agent.send_and_get_acknowledgement(
         &TestUpdate::explicit_update(5).with_bid(3, NODE_IPV4_ADDRESS).with_known_bid(2),
@@ -257,7 +276,7 @@ fn node_has_ipv4_and_ipv6_bindings_together() {
     );
     agent.expect_refusal(&TestUpdate::explicit_update(7).with_bid(1, "192.0.2.78"), 174);
     agent.expect_acceptance(&TestUpdate::explicit_update(7).with_bid(1, NODE_IPV4_ADDRESS));
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NODE_IPV4_ADDRESS), (2, CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NODE_IPV4_ADDRESS), (2, CARE_OF_ADDRESS)]));
     // An update over IPv6 ends the IPv4 binding, and an update over IPv4 ends the IPv6 binding.
     agent.expect_acceptance(&TestUpdate::implicit_update(8).lifetime(0).with_known_bid(1));
     expect_acceptance_over_ipv4(
@@ -278,13 +297,13 @@ fn bulk_registration_from_ipv4_network_is_accepted() {
         .sent_on_ipv4_network()
         .with_overwrite_flag()
         .with_bid(1, NODE_IPV4_ADDRESS)
-        .with_bid(2, CARE_OF);
+        .with_bid(2, CARE_OF_ADDRESS);
     let answer = send_over_ipv4(&mut agent, NAT_ENDPOINT, &bulk);
     assert_eq!((answer.status(), acknowledgement_options(&answer).bid_statuses), (4, vec![(1, 174), (2, 0)]));
     assert_eq!(acknowledgement_options(&answer).nat_detection, None);
     let answer = expect_acceptance_over_ipv4(&mut agent, NODE_ENDPOINT, &TestUpdate { sequence: 2, ..bulk });
     assert_eq!(acknowledgement_options(&answer).bid_statuses, [(1, 0), (2, 0)]);
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NODE_IPV4_ADDRESS), (2, CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, NODE_IPV4_ADDRESS), (2, CARE_OF_ADDRESS)]));
 }
 
 /// RFC 5555 4.4.2.1: a plain de-registration from the IPv4 network. Its IPv6 source is the home address, as
@@ -301,11 +320,14 @@ fn registration_and_deregistration_work_inside_ipv4() {
     assert_eq!(answer.lifetime(), 0);
     assert!(agent.home_binding().is_none());
     assert!(
-        agent.home_agent.bindings().accepts_packets_from(addr(HOME), endpoint(NAT_ENDPOINT)),
+        agent.home_agent.bindings().accepts_packets_from(addr(HOME_ADDRESS), parse_endpoint(NAT_ENDPOINT)),
         "for a moment"
     );
     // A registration needs a Home Address option (RFC 6275 10.3.1) unless it comes inside IPv4.
-    agent.expect_refusal(&TestUpdate::explicit_update(3).sent_on_home_link().with_bid(1, CARE_OF), 128);
+    agent.expect_refusal(
+        &TestUpdate::explicit_update(3).sent_on_home_link().with_bid(1, CARE_OF_ADDRESS),
+        128,
+    );
 }
 
 /// The home agent refuses addresses that no node can have as care-of address with status 174.
@@ -374,10 +396,10 @@ fn home_agent_answers_on_the_path_of_the_request() {
     expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &plain_update(5));
     assert_eq!(send_over_ipv4(&mut agent, NEW_NAT_ENDPOINT, &plain_update(5)).status(), 135);
     let packet = plain_update(6).packet_around(&mut [59, 0, 200, 0, 0, 0, 0, 0]);
-    let answers = agent.receive_inside(AGENT_ENDPOINT, NEW_NAT_ENDPOINT, &packet);
+    let answers = agent.receive_inside_tunnel(AGENT_ENDPOINT, NEW_NAT_ENDPOINT, &packet);
     assert!(matches!(answers[0].message, ReceivedMessage::BindingError { status: 2, .. }));
     let packet = plain_update(6).packet_around(&mut [6, 1, 5, 0, 0, 0, 0, 6, 0xc4, 0, 0, 15, 0, 0, 0, 0]);
-    let answers = agent.receive_inside(AGENT_ENDPOINT, NEW_NAT_ENDPOINT, &packet);
+    let answers = agent.receive_inside_tunnel(AGENT_ENDPOINT, NEW_NAT_ENDPOINT, &packet);
     assert!(matches!(answers[0].message, ReceivedMessage::ParameterProblem { code: 0, .. }));
     assert_eq!(tunnel_ends_of_binding(&agent), endpoint_strings(AGENT_ENDPOINT, NAT_ENDPOINT));
 }
@@ -388,11 +410,16 @@ fn home_agent_answers_on_the_path_of_the_request() {
 fn acknowledgement_after_dad_uses_ipv4_path_of_request() {
     let mut agent = TestAgent::on_home_link(config());
     assert!(
-        agent.receive_inside(AGENT_ENDPOINT, NAT_ENDPOINT, &update_with_identifier(1).to_packet()).is_empty()
+        agent
+            .receive_inside_tunnel(AGENT_ENDPOINT, NAT_ENDPOINT, &update_with_identifier(1).to_packet())
+            .is_empty()
     );
     assert!(agent.advance_time(1.0).is_empty());
     let (from, to, answer) = agent.encapsulated_packets.pop().expect("an acknowledgement");
-    assert_eq!((from, to, answer.status()), (endpoint(AGENT_ENDPOINT), endpoint(NAT_ENDPOINT), 0));
+    assert_eq!(
+        (from, to, answer.status()),
+        (parse_endpoint(AGENT_ENDPOINT), parse_endpoint(NAT_ENDPOINT), 0)
+    );
     assert_eq!(acknowledgement_options(&answer).nat_detection, Some((false, 25)));
 }
 
@@ -401,14 +428,14 @@ fn acknowledgement_after_dad_uses_ipv4_path_of_request() {
 fn bindings_of_every_tunnel_kind_survive_a_restart() {
     let mut agent = TestAgent::new(config());
     expect_acceptance_over_ipv4(&mut agent, NAT_ENDPOINT, &update_with_identifier(1));
-    agent.expect_acceptance(&TestUpdate::explicit_update(2).with_bid(2, CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).with_bid(2, CARE_OF_ADDRESS));
     expect_acceptance_over_ipv4(
         &mut agent,
         NODE_ENDPOINT,
         &TestUpdate::explicit_update(3).sent_on_ipv4_network().with_bid(3, NODE_IPV4_ADDRESS),
     );
     expect_acceptance_over_ipv4(&mut agent, NEW_NAT_ENDPOINT, &update_with_identifier(4));
-    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let (now, wall) = (agent.now, agent.wall_time());
     let restart = |ipv4_address: Option<[u8; 4]>| {
         let ipv4_address = ipv4_address.map(Ipv4Addr::from);
@@ -421,16 +448,18 @@ fn bindings_of_every_tunnel_kind_survive_a_restart() {
     // If the home agent's IPv4 address has changed or is missing, it drops the IPv4 bindings until their
     // nodes register again.
     for other in [None, Some([10, 0, 0, 2])] {
-        assert_eq!(bindings_of_home(&restart(other)), expected_bindings(&[(2, CARE_OF)]));
+        assert_eq!(bindings_of_home(&restart(other)), expected_bindings(&[(2, CARE_OF_ADDRESS)]));
     }
     let next = restart(Some([10, 0, 0, 1]));
     assert_eq!(
         bindings_of_home(&next),
-        expected_bindings(&[(1, NEW_NAT_ENDPOINT), (2, CARE_OF), (3, NODE_IPV4_ADDRESS)])
+        expected_bindings(&[(1, NEW_NAT_ENDPOINT), (2, CARE_OF_ADDRESS), (3, NODE_IPV4_ADDRESS)])
     );
     assert_eq!(tunnel_ends_of_binding(&next), endpoint_strings(AGENT_ENDPOINT, NEW_NAT_ENDPOINT));
-    assert!(next.home_agent.bindings().accepts_packets_from(addr(HOME), endpoint(NAT_ENDPOINT)));
-    assert_eq!(next.home_agent.stored(now, wall), stored);
+    assert!(
+        next.home_agent.bindings().accepts_packets_from(addr(HOME_ADDRESS), parse_endpoint(NAT_ENDPOINT))
+    );
+    assert_eq!(next.home_agent.stored_bindings(now, wall), stored);
     assert!(wall > WALL_START);
 }
 
@@ -446,7 +475,7 @@ fn mutated_updates_inside_udp_bind_only_signed_addresses() {
             .sent_on_ipv4_network()
             .with_overwrite_flag()
             .with_bid(1, NODE_IPV4_ADDRESS)
-            .with_bid(2, CARE_OF)
+            .with_bid(2, CARE_OF_ADDRESS)
             .with_flow(1, 1, 5000, &[1])
             .with_signature()
             .to_packet(),
@@ -463,19 +492,19 @@ fn mutated_updates_inside_udp_bind_only_signed_addresses() {
         let packet = crate::hostile::mutate_packet(&mut rng, golden);
         if crate::hostile::is_parsed(&packet) {
             let remote = if rng.is_true_with_probability(0.5) { NAT_ENDPOINT } else { NODE_ENDPOINT };
-            agent.receive_inside(AGENT_ENDPOINT, remote, &packet);
+            agent.receive_inside_tunnel(AGENT_ENDPOINT, remote, &packet);
         }
         for binding in agent.home_agent.bindings().iter() {
             bound += 1;
-            assert_eq!(binding.home_address, addr(HOME));
+            assert_eq!(binding.home_address, addr(HOME_ADDRESS));
             let allowed = [
-                endpoint(NAT_ENDPOINT),
-                endpoint(NODE_ENDPOINT),
-                endpoint(NODE_IPV4_ADDRESS),
-                endpoint(CARE_OF),
+                parse_endpoint(NAT_ENDPOINT),
+                parse_endpoint(NODE_ENDPOINT),
+                parse_endpoint(NODE_IPV4_ADDRESS),
+                parse_endpoint(CARE_OF_ADDRESS),
             ];
             assert!(allowed.contains(&binding.care_of_address), "{binding:?}");
-            assert!(binding.prefixes.iter().all(|prefix| *prefix == net(PREFIX)));
+            assert!(binding.prefixes.iter().all(|prefix| *prefix == net(MOBILE_NETWORK_PREFIX)));
         }
         agent.events.clear();
         if round % 100 == 0 {

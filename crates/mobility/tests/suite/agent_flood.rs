@@ -5,8 +5,8 @@
 use carnet_base::Rng;
 use carnet_mobility::{Authentication, SecurityAssociation};
 
-use crate::agent::{TestAgent, config, node};
-use crate::craft::*;
+use crate::agent::{TestAgent, authorized_node, config};
+use crate::test_messages::*;
 
 const NODE_COUNT: u16 = 20;
 const ROUND_COUNT: u16 = 400;
@@ -19,7 +19,8 @@ fn home_address_of(number: u64) -> String {
 
 fn agent_of_many_nodes() -> TestAgent {
     let mut config = config();
-    config.nodes = (0..NODE_COUNT).map(|number| node(&home_address_of(number.into()), &[])).collect();
+    config.nodes =
+        (0..NODE_COUNT).map(|number| authorized_node(&home_address_of(number.into()), &[])).collect();
     for node in &mut config.nodes {
         node.authentication = Authentication::SharedKey(test_association());
     }
@@ -60,7 +61,7 @@ fn nodes_register_during_a_flood_of_forged_updates() {
         agent.events.clear();
     }
     assert_eq!(agent.home_agent.bindings().iter().count(), usize::from(NODE_COUNT));
-    assert_eq!(agent.home_agent.stored(agent.now, agent.wall_time()).len(), usize::from(NODE_COUNT));
+    assert_eq!(agent.home_agent.stored_bindings(agent.now, agent.wall_time()).len(), usize::from(NODE_COUNT));
     // Maximum number of answers: one status 146 in 10 s per node; for status 132 a burst of 20, then 20 per
     // second in total.
     let seconds = f64::from(ROUND_COUNT) * SECONDS_PER_ROUND;

@@ -7,12 +7,12 @@ use carnet_wire::mobility::traffic_selector::{Ipv4Selector, Ipv6Selector};
 
 use crate::agent::{TestAgent, authenticated_config, config};
 use crate::agent_multiple::agent_with_two_bindings;
-use crate::craft::*;
-use crate::several::*;
+use crate::several_care_of_addresses::*;
+use crate::test_messages::*;
 
 /// Returns FID, priority and BIDs of each flow, in the order of the list.
 fn describe_flows(agent: &TestAgent) -> Vec<(u16, u16, Vec<u16>)> {
-    let flows = agent.home_agent.flows(addr(HOME));
+    let flows = agent.home_agent.flows(addr(HOME_ADDRESS));
     flows.iter().map(|flow| (flow.fid, flow.priority, flow.bids.iter().map(|b| b.0).collect())).collect()
 }
 
@@ -37,8 +37,8 @@ fn new_flow_binding_is_accepted() {
         .with_overwrite_flag()
         .with_flow(7, 30, 6000, &[1, 2])
         .with_flow(4, 10, 5000, &[2])
-        .with_bid(1, CARE_OF)
-        .with_bid(2, OTHER_CARE_OF);
+        .with_bid(1, CARE_OF_ADDRESS)
+        .with_bid(2, OTHER_CARE_OF_ADDRESS);
     let answer = agent.expect_acceptance(&first);
     assert_eq!(
         acknowledgement_options(&answer).flow_statuses,
@@ -47,10 +47,10 @@ fn new_flow_binding_is_accepted() {
     );
     // RFC 6089 4.3: the list is ordered by FID-PRI.
     assert_eq!(describe_flows(&agent), [(4, 10, vec![2]), (7, 30, vec![1, 2])]);
-    let flow = &agent.home_agent.flows(addr(HOME))[0];
+    let flow = &agent.home_agent.flows(addr(HOME_ADDRESS))[0];
     assert_eq!((flow.selector, flow.action), (udp_selector(5000), FlowAction::Failover));
     // RFC 6089 5.3.6: "a copy of the packet is forwarded to each".
-    assert_eq!(agent.home_agent.flows(addr(HOME))[1].action, FlowAction::Duplicate);
+    assert_eq!(agent.home_agent.flows(addr(HOME_ADDRESS))[1].action, FlowAction::Duplicate);
 }
 
 /// RFC 6089 5.3.2.2: an update replaces priority, selector and bindings of a flow as far as it names them.
@@ -61,18 +61,18 @@ fn known_flow_binding_is_changed() {
     let answer = agent.expect_acceptance(&refresh_update(4).with_flow_sub_options(4, 20, Vec::new()));
     assert_eq!(acknowledgement_options(&answer).flow_statuses, [(4, 0)]);
     assert_eq!(describe_flows(&agent), [(4, 20, vec![2])]);
-    assert_eq!(agent.home_agent.flows(addr(HOME))[0].selector, udp_selector(5000));
+    assert_eq!(agent.home_agent.flows(addr(HOME_ADDRESS))[0].selector, udp_selector(5000));
     // The next two updates change only the selector, then only the bindings.
     agent.expect_acceptance(&refresh_update(5).with_flow_sub_options(
         4,
         20,
         emit_sub_options(Some(&udp_selector(5001)), &[]),
     ));
-    assert_eq!(agent.home_agent.flows(addr(HOME))[0].selector, udp_selector(5001));
+    assert_eq!(agent.home_agent.flows(addr(HOME_ADDRESS))[0].selector, udp_selector(5001));
     assert_eq!(describe_flows(&agent), [(4, 20, vec![2])]);
     agent.expect_acceptance(&refresh_update(6).with_flow_sub_options(4, 20, emit_sub_options(None, &[1])));
     assert_eq!(describe_flows(&agent), [(4, 20, vec![1])]);
-    assert_eq!(agent.home_agent.flows(addr(HOME))[0].selector, udp_selector(5001));
+    assert_eq!(agent.home_agent.flows(addr(HOME_ADDRESS))[0].selector, udp_selector(5001));
 }
 
 /// RFC 6089 4.2: two flows never have one priority. By 5.3.2 the home agent applies the options of a message
@@ -125,7 +125,7 @@ fn flow_binding_missing_from_the_summary_is_removed() {
         "5.3.5: nothing is said about a flow that stays"
     );
     assert_eq!(describe_flows(&agent), [(5, 20, vec![1])]);
-    agent.expect_acceptance(&TestUpdate::explicit_update(6).with_bid(1, CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(6).with_bid(1, CARE_OF_ADDRESS));
     assert_eq!(describe_flows(&agent), []);
 }
 
@@ -150,7 +150,7 @@ fn flow_with_unknown_bid_gets_status_131() {
     ));
     assert_eq!(acknowledgement_options(&answer).flow_statuses, [(4, 131), (5, 131)]);
     assert_eq!(describe_flows(&agent), [(4, 10, vec![2])]);
-    assert_eq!(agent.home_agent.flows(addr(HOME))[0].selector, udp_selector(5000));
+    assert_eq!(agent.home_agent.flows(addr(HOME_ADDRESS))[0].selector, udp_selector(5000));
 }
 
 /// Conformance item 57; RFC 6089 5.3.2.1, 4.2: a flow option that lacks a required value or has a forbidden
@@ -218,11 +218,15 @@ fn flow_binding_stays_while_its_bindings_are_gone() {
         &TestUpdate::implicit_update(4).lifetime(0).with_known_bid(2).with_flow_summary(&[4]),
     );
     assert_eq!(describe_flows(&agent), [(4, 10, vec![2])]);
-    assert!(agent.home_agent.bindings().get(addr(HOME), Some(2)).is_none());
+    assert!(agent.home_agent.bindings().get(addr(HOME_ADDRESS), Some(2)).is_none());
     // The flow's only BID is gone. A change of the flow needs a BID that exists (5.3.2.2 keeps values that
     // the update does not name).
     agent.expect_acceptance(
-        &TestUpdate::explicit_update(5).with_bid(2, THIRD_CARE_OF).with_flow_sub_options(4, 11, Vec::new()),
+        &TestUpdate::explicit_update(5).with_bid(2, THIRD_CARE_OF_ADDRESS).with_flow_sub_options(
+            4,
+            11,
+            Vec::new(),
+        ),
     );
     assert_eq!(describe_flows(&agent), [(4, 11, vec![2])]);
     // RFC 6089 5.3.3: "a specific binding deregistration ... SHOULD include flow summary mobility options".
@@ -245,7 +249,7 @@ fn flows_end_with_the_last_binding() {
     assert_eq!(acknowledgement_options(&answer).flow_statuses, [(4, 131)]);
     // A Binding Update that is refused changes nothing.
     let mut agent = agent_with_flow();
-    agent.expect_refusal(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF), 135);
+    agent.expect_refusal(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF_ADDRESS), 135);
     assert_eq!(describe_flows(&agent), [(4, 10, vec![2])]);
 }
 
@@ -262,7 +266,7 @@ fn flow_actions_are_accepted_and_returned() {
     let answer = agent
         .expect_acceptance(&refresh_update(3).with_flow(4, 10, 5000, &[2, 1]).with_flow_action(&balance));
     assert_eq!(acknowledgement_options(&answer).flow_actions, std::slice::from_ref(&balance));
-    let flow = |agent: &TestAgent| agent.home_agent.flows(addr(HOME))[0].clone();
+    let flow = |agent: &TestAgent| agent.home_agent.flows(addr(HOME_ADDRESS))[0].clone();
     assert_eq!(flow(&agent).action, FlowAction::Balance);
     assert_eq!(flow(&agent).bids, [(2, 20), (1, 50)], "in the order of preference, with their weights");
     // A change of other values keeps action and weights.
@@ -286,7 +290,8 @@ fn flow_actions_are_accepted_and_returned() {
     assert_eq!(acknowledgement_options(&agent.expect_acceptance(&update)).flow_actions, []);
     // The home agent does not echo an invalid option either: action 9, weight 0.
     for data in [&[0, 4, 9, 0][..], &[0, 4, 2, 0, 0, 1, 0, 0]] {
-        let update = refresh_update(agent.home_agent.bindings().sequence(addr(HOME)).expect("bound") + 1);
+        let update =
+            refresh_update(agent.home_agent.bindings().sequence(addr(HOME_ADDRESS)).expect("bound") + 1);
         let answer = agent.expect_acceptance(
             &update
                 .with_flow_summary(&[4])
@@ -302,7 +307,7 @@ fn flow_actions_are_accepted_and_returned() {
 fn number_of_flow_bindings_is_bounded() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(
-        &TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF).with_signature(),
+        &TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF_ADDRESS).with_signature(),
     );
     let wide = TrafficSelector::Ipv6(Ipv6Selector {
         source: Some(ValueRange::new(addr("2001:db8::"), addr("2001:db9::"))),
@@ -321,7 +326,7 @@ fn number_of_flow_bindings_is_bounded() {
             update = update.with_flow_sub_options(fid, fid, emit_sub_options(Some(&wide), &[1]));
         }
         let answer = agent.expect_acceptance(&update.with_signature());
-        assert!(answer.is_signed(&test_association(), CARE_OF, HOME));
+        assert!(answer.is_signed(&test_association(), CARE_OF_ADDRESS, HOME_ADDRESS));
         // The sub-options of all ten flows would be 800 octets, so the answer leaves out those of the last
         // flows.
         assert!(answer.mobility_header.len() < 780, "{}", answer.mobility_header.len());
@@ -330,13 +335,13 @@ fn number_of_flow_bindings_is_bounded() {
         }
         assert_eq!(acknowledgement_options(&answer).flow_statuses.len(), 10);
     }
-    assert_eq!(agent.home_agent.flows(addr(HOME)).len(), MAX_FLOWS);
+    assert_eq!(agent.home_agent.flows(addr(HOME_ADDRESS)).len(), MAX_FLOWS);
     // The Flow Summary option of this update names as many unknown flows as one option holds.
     let all: Vec<u16> = (1000..1127).collect();
     let answer = agent.expect_acceptance(
         &TestUpdate::explicit_update(sequence + 1).with_known_bid(1).with_flow_summary(&all).with_signature(),
     );
-    assert!(answer.is_signed(&test_association(), CARE_OF, HOME));
+    assert!(answer.is_signed(&test_association(), CARE_OF_ADDRESS, HOME_ADDRESS));
     assert!(acknowledgement_options(&answer).flow_statuses.len() <= MAX_FLOWS);
     assert_eq!(describe_flows(&agent), []);
 }

@@ -2,10 +2,10 @@
 
 use carnet_wire::mobility::BindingUpdateFlags;
 
-use crate::agent::{AGENT_MAC, TestAgent, config, node};
-use crate::craft::*;
+use crate::agent::{AGENT_MAC, TestAgent, authorized_node, config};
+use crate::test_messages::*;
 
-/// The link-local address that the L flag derives from [`HOME`].
+/// The link-local address that the L flag derives from [`HOME_ADDRESS`].
 const HOME_LINK_LOCAL: &str = "fe80::1234";
 const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: true, ..ROUTER_FLAGS };
 
@@ -15,7 +15,7 @@ const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: tru
 fn home_agent_acknowledges_after_duplicate_address_detection() {
     let mut agent = TestAgent::on_home_link(config());
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
-    assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
+    assert_eq!(agent.take_dad_targets(), [addr(HOME_ADDRESS)]);
     assert!(agent.home_binding().is_none(), "nothing is forwarded yet");
     assert!(agent.advance_time(0.9).is_empty());
     let answers = agent.advance_time(0.2);
@@ -30,7 +30,7 @@ fn home_agent_acknowledges_after_duplicate_address_detection() {
 fn home_agent_performs_dad_without_own_link_layer_address() {
     let mut agent = TestAgent::on_fresh_home_link(config());
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
-    assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
+    assert_eq!(agent.take_dad_targets(), [addr(HOME_ADDRESS)]);
     assert!(agent.home_binding().is_none());
     agent.advance_time(1.0);
     assert!(agent.home_binding().is_some());
@@ -44,7 +44,10 @@ fn home_agent_defends_home_addresses_before_its_link_local_address_is_usable() {
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(1.5);
     let told = agent.take_advertisements();
-    assert_eq!(told.iter().filter(|a| a.target == addr(HOME) && a.override_ && !a.solicited).count(), 1);
+    assert_eq!(
+        told.iter().filter(|a| a.target == addr(HOME_ADDRESS) && a.override_ && !a.solicited).count(),
+        1
+    );
     // Returns the source of the answer to a solicitation.
     let source = |agent: &mut TestAgent, target: &str| {
         agent.link_messages.clear();
@@ -59,11 +62,11 @@ fn home_agent_defends_home_addresses_before_its_link_local_address_is_usable() {
         assert!(said[0].target == addr(target) && said[0].target_link_address == Some(AGENT_MAC));
         source
     };
-    for target in [HOME, AGENT] {
-        assert_eq!(source(&mut agent, target), addr(AGENT));
+    for target in [HOME_ADDRESS, HOME_AGENT_ADDRESS] {
+        assert_eq!(source(&mut agent, target), addr(HOME_AGENT_ADDRESS));
     }
     agent.set_home_link_running(true);
-    assert_eq!(source(&mut agent, HOME), addr("fe80::1"));
+    assert_eq!(source(&mut agent, HOME_ADDRESS), addr("fe80::1"));
 }
 
 /// Conformance item 39: a virtual home link needs no duplicate address detection.
@@ -84,7 +87,7 @@ fn refresh_or_handover_repeats_no_duplicate_address_detection() {
     agent.advance_time(5.0);
     agent.link_messages.clear();
     agent.expect_acceptance(&TestUpdate::explicit_update(2));
-    agent.expect_acceptance(&TestUpdate::explicit_update(3).from(OTHER_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).from(OTHER_CARE_OF_ADDRESS));
     assert!(agent.take_dad_targets().is_empty());
 }
 
@@ -94,13 +97,13 @@ fn refresh_or_handover_repeats_no_duplicate_address_detection() {
 fn home_address_conflict_gets_status_134() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
-    let answers = agent.send_foreign_advertisement(HOME);
+    let answers = agent.send_foreign_advertisement(HOME_ADDRESS);
     assert_eq!(answers.len(), 1);
     assert_eq!((answers[0].status(), answers[0].sequence()), (134, 1));
-    assert_eq!(answers[0].destination, addr(CARE_OF));
+    assert_eq!(answers[0].destination, addr(CARE_OF_ADDRESS));
     assert!(agent.advance_time(10.0).is_empty());
     assert!(agent.home_binding().is_none());
-    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    assert!(agent.send_solicitation(HOME_ADDRESS, "fe80::9").is_empty());
     // The other node may leave the link; then the registration succeeds.
     agent.send_update(&TestUpdate::explicit_update(2));
     assert_eq!(agent.advance_time(1.1)[0].status(), 0);
@@ -111,13 +114,14 @@ fn home_address_conflict_gets_status_134() {
 fn dad_probe_of_another_node_is_a_conflict() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
-    let probe = carnet_wire::nd::NeighborSolicitation { target: addr(HOME), source_link_address: None };
+    let probe =
+        carnet_wire::nd::NeighborSolicitation { target: addr(HOME_ADDRESS), source_link_address: None };
     let answers = agent.receive_link_message("::", "ff02::1:ff00:1234", probe.emit());
     assert_eq!(answers[0].status(), 134);
     // A solicitation by a node that resolves the address is no conflict.
     agent.send_update(&TestUpdate::explicit_update(2));
     let look = carnet_wire::nd::NeighborSolicitation {
-        target: addr(HOME),
+        target: addr(HOME_ADDRESS),
         source_link_address: Some([2, 0, 0, 0, 0, 9]),
     };
     assert!(agent.receive_link_message("fe80::9", "ff02::1:ff00:1234", look.emit()).is_empty());
@@ -130,7 +134,7 @@ fn dad_probe_of_another_node_is_a_conflict() {
 fn l_flag_extends_dad_to_the_link_local_address() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1).with_flags(WITH_LINK_LOCAL));
-    assert_eq!(agent.take_dad_targets(), [addr(HOME), addr(HOME_LINK_LOCAL)]);
+    assert_eq!(agent.take_dad_targets(), [addr(HOME_ADDRESS), addr(HOME_LINK_LOCAL)]);
     assert_eq!(agent.send_foreign_advertisement(HOME_LINK_LOCAL)[0].status(), 134);
     assert!(agent.home_binding().is_none());
 }
@@ -179,7 +183,7 @@ fn home_agent_advertises_home_address_on_home_link() {
         // The home agent sends `MAX_NEIGHBOR_ADVERTISEMENT` (RFC 4861 10) advertisements.
         assert_eq!(said.len(), 3);
         for advertisement in said {
-            assert_eq!(advertisement.target, addr(HOME));
+            assert_eq!(advertisement.target, addr(HOME_ADDRESS));
             assert_eq!(advertisement.router, router, "RFC 3963 6.2: R for a mobile router only");
             assert!(advertisement.override_ && !advertisement.solicited);
             assert_eq!(advertisement.target_link_address, Some(AGENT_MAC));
@@ -195,7 +199,7 @@ fn link_local_address_with_l_flag_is_advertised_and_defended() {
     agent.send_update(&TestUpdate::explicit_update(1).with_flags(WITH_LINK_LOCAL));
     agent.advance_time(1.5);
     let targets: Vec<_> = agent.take_advertisements().iter().map(|a| a.target).collect();
-    assert_eq!(targets, [addr(HOME), addr(HOME_LINK_LOCAL)]);
+    assert_eq!(targets, [addr(HOME_ADDRESS), addr(HOME_LINK_LOCAL)]);
     let said = agent.send_solicitation(HOME_LINK_LOCAL, "fe80::9");
     assert_eq!(said.len(), 1);
     assert!(said[0].router);
@@ -209,13 +213,13 @@ fn solicitations_for_a_bound_home_address_are_answered() {
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(5.0);
     agent.link_messages.clear();
-    let said = agent.send_solicitation(HOME, "fe80::9");
+    let said = agent.send_solicitation(HOME_ADDRESS, "fe80::9");
     assert_eq!(said.len(), 1);
     assert!(said[0].solicited && said[0].override_ && said[0].router);
     assert_eq!(said[0].target_link_address, Some(AGENT_MAC));
     // RFC 4861 7.2.4: the home agent answers duplicate address detection of the address to all nodes, without
     // the Solicited flag.
-    let said = agent.send_solicitation(HOME, "::");
+    let said = agent.send_solicitation(HOME_ADDRESS, "::");
     assert_eq!(said.len(), 1);
     assert!(!said[0].solicited);
     // Without the L flag the home agent does not answer for the link-local address.
@@ -223,7 +227,7 @@ fn solicitations_for_a_bound_home_address_are_answered() {
     // The home agent does not answer for an address that no node has registered.
     assert!(agent.send_solicitation("2001:db8:1::5678", "fe80::9").is_empty());
     // RFC 4291 2.7: a multicast address is never a source; an answer would go to the whole group.
-    assert!(agent.send_solicitation(HOME, "ff02::1").is_empty());
+    assert!(agent.send_solicitation(HOME_ADDRESS, "ff02::1").is_empty());
 }
 
 /// TAHI HA_4_4_1; RFC 6275 10.3.2: after the de-registration the home agent neither advertises nor answers
@@ -235,7 +239,7 @@ fn home_agent_sends_no_proxy_advertisement_after_deregistration() {
     agent.advance_time(1.2);
     agent.expect_acceptance(&TestUpdate::implicit_update(2).sent_on_home_link().lifetime(0));
     agent.link_messages.clear();
-    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    assert!(agent.send_solicitation(HOME_ADDRESS, "fe80::9").is_empty());
     agent.advance_time(10.0);
     assert!(agent.take_advertisements().is_empty());
 }
@@ -246,10 +250,10 @@ fn home_agent_sends_no_proxy_advertisement_after_binding_expires() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1).lifetime(1));
     agent.advance_time(1.1);
-    assert_eq!(agent.send_solicitation(HOME, "fe80::9").len(), 1);
+    assert_eq!(agent.send_solicitation(HOME_ADDRESS, "fe80::9").len(), 1);
     agent.advance_time(4.0);
     agent.link_messages.clear();
-    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    assert!(agent.send_solicitation(HOME_ADDRESS, "fe80::9").is_empty());
     agent.advance_time(10.0);
     assert!(agent.take_advertisements().is_empty());
 }
@@ -258,7 +262,7 @@ fn home_agent_sends_no_proxy_advertisement_after_binding_expires() {
 #[test]
 fn home_agent_answers_solicitations_for_own_address() {
     let mut agent = TestAgent::on_home_link(config());
-    let said = agent.send_solicitation(AGENT, "fe80::9");
+    let said = agent.send_solicitation(HOME_AGENT_ADDRESS, "fe80::9");
     assert_eq!(said.len(), 1);
     assert!(said[0].router && said[0].solicited);
 }
@@ -268,13 +272,13 @@ fn home_agent_answers_solicitations_for_own_address() {
 fn neighbor_discovery_from_beyond_the_link_is_ignored() {
     let mut agent = TestAgent::on_home_link(config());
     let solicitation =
-        carnet_wire::nd::NeighborSolicitation { target: addr(AGENT), source_link_address: None };
+        carnet_wire::nd::NeighborSolicitation { target: addr(HOME_AGENT_ADDRESS), source_link_address: None };
     let mut message = solicitation.emit();
-    carnet_wire::icmpv6::set_checksum(&mut message, addr("fe80::9"), addr(AGENT));
+    carnet_wire::icmpv6::set_checksum(&mut message, addr("fe80::9"), addr(HOME_AGENT_ADDRESS));
     let mut message = carnet_base::LinkMessage {
         interface: "h0".into(),
         source: addr("fe80::9"),
-        destination: addr(AGENT),
+        destination: addr(HOME_AGENT_ADDRESS),
         hop_limit: 254,
         peer: None,
         message,
@@ -295,10 +299,10 @@ fn a_home_link_that_comes_back_receives_router_advertisements_again() {
     agent.advance_time(10.0);
     agent.link_messages.clear();
     agent.set_home_link_running(false);
-    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    assert!(agent.send_solicitation(HOME_ADDRESS, "fe80::9").is_empty());
     agent.set_home_link_running(true);
     let targets: Vec<_> = agent.take_advertisements().iter().map(|a| a.target).collect();
-    assert!(targets.contains(&addr(HOME)) && targets.contains(&addr(AGENT)));
+    assert!(targets.contains(&addr(HOME_ADDRESS)) && targets.contains(&addr(HOME_AGENT_ADDRESS)));
 }
 
 /// A conflict of one of two addresses under test does not refuse the other.
@@ -306,15 +310,18 @@ fn a_home_link_that_comes_back_receives_router_advertisements_again() {
 fn an_address_conflict_affects_only_its_own_address() {
     let other = "2001:db8:1::5678";
     let mut two = config();
-    two.nodes.push(node(other, &[SECOND_PREFIX]));
+    two.nodes.push(authorized_node(other, &[SECOND_MOBILE_NETWORK_PREFIX]));
     let mut agent = TestAgent::on_home_link(two);
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.send_update(
-        &TestUpdate::implicit_update(1).for_home_address(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX),
+        &TestUpdate::implicit_update(1)
+            .for_home_address(other)
+            .from(OTHER_CARE_OF_ADDRESS)
+            .prefix(SECOND_MOBILE_NETWORK_PREFIX),
     );
     let answers = agent.send_foreign_advertisement(other);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].routing_home_address, Some(addr(other)));
-    assert_eq!(agent.advance_time(1.1)[0].routing_home_address, Some(addr(HOME)));
+    assert_eq!(agent.advance_time(1.1)[0].routing_home_address, Some(addr(HOME_ADDRESS)));
     assert!(agent.home_binding().is_some());
 }

@@ -9,9 +9,9 @@ use carnet_mobility::{
 };
 use carnet_wire::mobility::{MobilityHeader, MobilityOption, ParsedMobilityMessage};
 
-use crate::agent::{TestAgent, authenticated_config, node};
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, PairSetup};
+use crate::agent::{TestAgent, authenticated_config, authorized_node};
+use crate::agent_and_routers::{AgentAndRouters, PairSetup};
+use crate::test_messages::*;
 
 /// Security association with SPI 301. It replaces [`test_association`], which has SPI 300.
 fn new_association() -> SecurityAssociation {
@@ -42,7 +42,7 @@ fn config_with_new_key() -> HomeAgentConfig {
 
 /// Reloads the config, as a station does.
 fn reload_config(agent: &mut TestAgent, config: HomeAgentConfig) {
-    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let old = std::mem::replace(&mut agent.home_agent, HomeAgent::new(config));
     let (now, wall) = (agent.now, agent.wall_time());
     agent.home_agent.restore(now, wall, stored);
@@ -56,17 +56,17 @@ fn acknowledgement_is_signed_with_key_of_its_update() {
     for (sequence, key) in (1..).zip([test_association(), new_association(), test_association()]) {
         let answer =
             agent.expect_acceptance(&TestUpdate::explicit_update(sequence).with_signature_by(key.clone()));
-        assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
+        assert!(answer.is_signed(&key, CARE_OF_ADDRESS, HOME_ADDRESS), "{key:?}");
         // The home agent signs refusals with the update's key as well: status 135 for an old number, 146 for
         // a wrong MAC.
         let answer =
             agent.expect_refusal(&TestUpdate::explicit_update(sequence).with_signature_by(key.clone()), 135);
-        assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
+        assert!(answer.is_signed(&key, CARE_OF_ADDRESS, HOME_ADDRESS), "{key:?}");
         let wrong = SecurityAssociation { key: [9; 16].into(), ..key.clone() };
         agent.advance_time(10.0);
         let answer =
             agent.expect_refusal(&TestUpdate::explicit_update(sequence + 1).with_signature_by(wrong), 146);
-        assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
+        assert!(answer.is_signed(&key, CARE_OF_ADDRESS, HOME_ADDRESS), "{key:?}");
     }
     let unknown = SecurityAssociation { spi: 302, ..new_association() };
     agent.events.clear();
@@ -133,7 +133,7 @@ fn timestamp_seen_under_the_old_key_is_refused_under_the_new_key() {
 #[test]
 fn update_recorded_before_its_node_left_the_config_is_refused_later() {
     let mut without = authenticated_config();
-    without.nodes = vec![node("2001:db8:1::9", &["2001:db8:99::/64"])];
+    without.nodes = vec![authorized_node("2001:db8:1::9", &["2001:db8:99::/64"])];
     let by_word = config_with_authentication(Authentication::None);
     let timed = SecurityAssociation {
         replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
@@ -161,12 +161,12 @@ fn update_recorded_before_its_node_left_the_config_is_refused_later() {
             let recorded = stamp(&agent, TestUpdate::explicit_update(10));
             agent.expect_acceptance(&recorded);
             agent.advance_time(1.0);
-            let last = stamp(&agent, TestUpdate::explicit_update(11).from(OTHER_CARE_OF).lifetime(0));
+            let last = stamp(&agent, TestUpdate::explicit_update(11).from(OTHER_CARE_OF_ADDRESS).lifetime(0));
             agent.expect_acceptance(&last);
             for config in &meanwhile {
                 reload_config(&mut agent, config.clone());
                 if matches!(config.nodes[0].authentication, Authentication::None)
-                    && agent.home_agent.node(addr(HOME)).is_some()
+                    && agent.home_agent.node(addr(HOME_ADDRESS)).is_some()
                 {
                     // While the home agent demands no key, it accepts any number for a node without a
                     // binding. But the number of an existing binding counts until the binding ends, also
@@ -204,10 +204,10 @@ fn sequence_number_accepted_without_key_is_old_under_the_key() {
     reload_config(&mut agent, config_with_authentication(Authentication::None));
     let recorded = TestUpdate::explicit_update(15).with_signature();
     agent.expect_acceptance(&recorded);
-    agent.expect_acceptance(&TestUpdate::explicit_update(20).from(OTHER_CARE_OF).with_signature());
+    agent.expect_acceptance(&TestUpdate::explicit_update(20).from(OTHER_CARE_OF_ADDRESS).with_signature());
     reload_config(&mut agent, authenticated_config());
     assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), 20);
-    assert_eq!(agent.home_binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
+    assert_eq!(agent.home_binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF_ADDRESS));
     agent.expect_acceptance(&TestUpdate::explicit_update(21).with_signature());
 }
 
@@ -219,12 +219,14 @@ fn unauthenticated_sequence_number_makes_no_recorded_update_valid() {
         let mut agent = TestAgent::new(authenticated_config());
         let recorded = TestUpdate::explicit_update(9).with_signature();
         agent.expect_acceptance(&recorded);
-        agent.expect_acceptance(&TestUpdate::explicit_update(1000).from(OTHER_CARE_OF).with_signature());
+        agent.expect_acceptance(
+            &TestUpdate::explicit_update(1000).from(OTHER_CARE_OF_ADDRESS).with_signature(),
+        );
         reload_config(&mut agent, config_with_authentication(Authentication::None));
-        agent.expect_acceptance(&TestUpdate::explicit_update(1000 + ahead).from(OTHER_CARE_OF));
+        agent.expect_acceptance(&TestUpdate::explicit_update(1000 + ahead).from(OTHER_CARE_OF_ADDRESS));
         reload_config(&mut agent, authenticated_config());
         assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), last, "{ahead}");
-        assert_eq!(agent.home_binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
+        assert_eq!(agent.home_binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF_ADDRESS));
         agent.expect_acceptance(&TestUpdate::explicit_update(last + 1).with_signature());
     }
 }
@@ -237,7 +239,7 @@ fn stored_sequence_number_without_spi_counts_as_signed() {
     let recorded = TestUpdate::explicit_update(10).with_signature();
     agent.expect_acceptance(&recorded);
     agent.expect_acceptance(&TestUpdate::explicit_update(11).lifetime(0).with_signature());
-    let mut stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let mut stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     assert_eq!((stored.len(), stored[0].sequence), (1, Some(11)));
     (stored[0].spi, stored[0].signed_sequence) = (None, None);
     let mut next = TestAgent::new(config_with_authentication(Authentication::None));
@@ -266,7 +268,7 @@ fn a_change_of_key_in_three_steps_ends_no_binding() {
         let before = agent.forwarding_changes;
         let answer =
             agent.expect_acceptance(&TestUpdate::explicit_update(sequence).with_signature_by(key.clone()));
-        assert!(answer.is_signed(&key, CARE_OF, HOME));
+        assert!(answer.is_signed(&key, CARE_OF_ADDRESS, HOME_ADDRESS));
         assert_eq!(agent.forwarding_changes, before, "a refresh changes nothing");
     }
     assert_eq!(
@@ -299,7 +301,9 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
     let signed_with = |agent: &mut TestAgent, order: &str| {
         let (now, wall) = (agent.now, agent.wall_time());
         match order {
-            "revocation" => agent.home_agent.handle_revocation(now, wall, addr(HOME), &[]).expect("bound"),
+            "revocation" => {
+                agent.home_agent.handle_revocation(now, wall, addr(HOME_ADDRESS), &[]).expect("bound")
+            }
             _ => agent.home_agent.handle_drain(now, wall, &[], Duration::from_secs(60)).expect("another"),
         }
         let packet = std::iter::from_fn(|| agent.home_agent.poll_output()).find_map(|output| match output {
@@ -314,7 +318,9 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
             Ok(ParsedMobilityMessage::BindingRevocation(_) | ParsedMobilityMessage::HomeAgentSwitch(_))
         ));
         let keys = [test_association(), new_association()];
-        let with = keys.into_iter().find(|key| key.verify(octets, addr(CARE_OF), addr(HOME)).is_ok());
+        let with = keys
+            .into_iter()
+            .find(|key| key.verify(octets, addr(CARE_OF_ADDRESS), addr(HOME_ADDRESS)).is_ok());
         with.expect("one of the keys").spi
     };
     for order in ["revocation", "drain"] {

@@ -4,8 +4,8 @@ use carnet_base::Time;
 use carnet_mobility::MobilityDrop;
 use carnet_wire::mobility::MobilityOption;
 
-use crate::agent::{TestAgent, config, endpoint};
-use crate::craft::*;
+use crate::agent::{TestAgent, config, parse_endpoint};
+use crate::test_messages::*;
 
 /// Length of IPv6 header and Destination Options header, in octets: the offset of the Mobility Header of a
 /// Binding Update.
@@ -46,7 +46,7 @@ fn checksum_over_the_care_of_address_is_refused() {
     let mut agent = TestAgent::new(config());
     let update = TestUpdate::explicit_update(1);
     let mut header = update.mobility_header();
-    carnet_wire::mobility::set_checksum(&mut header, addr(CARE_OF), addr(AGENT));
+    carnet_wire::mobility::set_checksum(&mut header, addr(CARE_OF_ADDRESS), addr(HOME_AGENT_ADDRESS));
     let mut packet = update.to_packet();
     packet[MOBILITY_HEADER_OFFSET as usize..].copy_from_slice(&header);
     assert_eq!(agent.expect_drop(&packet), MobilityDrop::BadChecksum);
@@ -61,8 +61,11 @@ fn unknown_message_type_draws_a_binding_error() {
         let answers =
             agent.receive_packet(&altered_packet(&TestUpdate::explicit_update(1), |header| header[2] = 255));
         assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0].destination, addr(CARE_OF));
-        assert_eq!(answers[0].message, ReceivedMessage::BindingError { status: 2, home_address: addr(HOME) });
+        assert_eq!(answers[0].destination, addr(CARE_OF_ADDRESS));
+        assert_eq!(
+            answers[0].message,
+            ReceivedMessage::BindingError { status: 2, home_address: addr(HOME_ADDRESS) }
+        );
         assert_eq!(agent.last_drop_reason, Some(MobilityDrop::UnknownType));
         agent.expect_acceptance(&TestUpdate::explicit_update(sequence));
     }
@@ -98,7 +101,7 @@ fn wrong_payload_proto_draws_a_parameter_problem() {
     let answers =
         agent.receive_packet(&altered_packet(&TestUpdate::explicit_update(2), |header| header[0] = 58));
     assert_eq!(answers.len(), 1);
-    assert_eq!(answers[0].destination, addr(CARE_OF));
+    assert_eq!(answers[0].destination, addr(CARE_OF_ADDRESS));
     assert_eq!(
         answers[0].message,
         ReceivedMessage::ParameterProblem { code: 0, pointer: MOBILITY_HEADER_OFFSET }
@@ -137,8 +140,10 @@ fn truncated_mobility_header_gets_no_answer() {
 fn unknown_mobility_options_are_skipped() {
     let mut agent = TestAgent::new(config());
     let unknown = MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3, 4, 5] };
-    agent.expect_acceptance(&TestUpdate::implicit_update(1).with_option(unknown).prefix(PREFIX));
-    assert_eq!(*agent.home_binding().expect("bound").prefixes, [net(PREFIX)]);
+    agent.expect_acceptance(
+        &TestUpdate::implicit_update(1).with_option(unknown).prefix(MOBILE_NETWORK_PREFIX),
+    );
+    assert_eq!(*agent.home_binding().expect("bound").prefixes, [net(MOBILE_NETWORK_PREFIX)]);
 }
 
 /// Conformance item 33: the home agent drops a message with an option that runs past the end.
@@ -194,7 +199,12 @@ fn answers_to_unknown_message_types_are_rate_limited() {
     assert_eq!(answered(&mut agent), 20);
     assert_eq!(agent.last_drop_reason, Some(MobilityDrop::RateLimited));
     let now = agent.now;
-    agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    agent.home_agent.answer_unbound_packet(
+        now,
+        addr(HOME_AGENT_ADDRESS).into(),
+        addr(CARE_OF_ADDRESS).into(),
+        addr(HOME_ADDRESS),
+    );
     assert_eq!(agent.take_answers().len(), 1);
     agent.advance_time(1.0);
     assert_eq!(answered(&mut agent), 20);
@@ -206,24 +216,37 @@ fn home_address_option_without_binding_draws_a_binding_error() {
     let mut agent = TestAgent::new(config());
     let unbound = |agent: &mut TestAgent, outer: &str, inner: &str| {
         let now = agent.now;
-        agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(outer).into(), addr(inner));
+        agent.home_agent.answer_unbound_packet(
+            now,
+            addr(HOME_AGENT_ADDRESS).into(),
+            addr(outer).into(),
+            addr(inner),
+        );
         agent.take_answers()
     };
-    for inner in [HOME, "2001:db8:a::77"] {
-        let answers = unbound(&mut agent, CARE_OF, inner);
+    for inner in [HOME_ADDRESS, "2001:db8:a::77"] {
+        let answers = unbound(&mut agent, CARE_OF_ADDRESS, inner);
         assert_eq!(answers.len(), 1);
-        assert_eq!(answers[0].destination, addr(CARE_OF));
-        assert_eq!(answers[0].message, ReceivedMessage::BindingError { status: 1, home_address: addr(HOME) });
+        assert_eq!(answers[0].destination, addr(CARE_OF_ADDRESS));
+        assert_eq!(
+            answers[0].message,
+            ReceivedMessage::BindingError { status: 1, home_address: addr(HOME_ADDRESS) }
+        );
     }
-    assert!(unbound(&mut agent, CARE_OF, "2001:db8:99::1").is_empty());
-    assert!(unbound(&mut agent, "fe80::1", HOME).is_empty());
-    assert!(unbound(&mut agent, "ff02::1", HOME).is_empty());
+    assert!(unbound(&mut agent, CARE_OF_ADDRESS, "2001:db8:99::1").is_empty());
+    assert!(unbound(&mut agent, "fe80::1", HOME_ADDRESS).is_empty());
+    assert!(unbound(&mut agent, "ff02::1", HOME_ADDRESS).is_empty());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
-    assert!(unbound(&mut agent, CARE_OF, HOME).is_empty());
-    assert_eq!(agent.home_agent.home_address_without_binding(endpoint(CARE_OF), addr(HOME)), None);
+    assert!(unbound(&mut agent, CARE_OF_ADDRESS, HOME_ADDRESS).is_empty());
     assert_eq!(
-        agent.home_agent.home_address_without_binding(endpoint(OTHER_CARE_OF), addr(HOME)),
-        Some(addr(HOME))
+        agent.home_agent.home_address_without_binding(parse_endpoint(CARE_OF_ADDRESS), addr(HOME_ADDRESS)),
+        None
+    );
+    assert_eq!(
+        agent
+            .home_agent
+            .home_address_without_binding(parse_endpoint(OTHER_CARE_OF_ADDRESS), addr(HOME_ADDRESS)),
+        Some(addr(HOME_ADDRESS))
     );
 }
 
@@ -232,14 +255,27 @@ fn home_address_option_without_binding_draws_a_binding_error() {
 fn a_home_address_option_from_another_care_of_address_draws_a_binding_error() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
-    agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF_ADDRESS));
     let now: Time = agent.now;
-    agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    agent.home_agent.answer_unbound_packet(
+        now,
+        addr(HOME_AGENT_ADDRESS).into(),
+        addr(CARE_OF_ADDRESS).into(),
+        addr(HOME_ADDRESS),
+    );
     assert!(agent.take_answers().is_empty(), "the grace of the move");
     agent.advance_time(6.0);
     let now = agent.now;
-    agent.home_agent.answer_unbound_packet(now, addr(AGENT).into(), addr(CARE_OF).into(), addr(HOME));
+    agent.home_agent.answer_unbound_packet(
+        now,
+        addr(HOME_AGENT_ADDRESS).into(),
+        addr(CARE_OF_ADDRESS).into(),
+        addr(HOME_ADDRESS),
+    );
     let answers = agent.take_answers();
     assert_eq!(answers.len(), 1);
-    assert_eq!(answers[0].message, ReceivedMessage::BindingError { status: 1, home_address: addr(HOME) });
+    assert_eq!(
+        answers[0].message,
+        ReceivedMessage::BindingError { status: 1, home_address: addr(HOME_ADDRESS) }
+    );
 }

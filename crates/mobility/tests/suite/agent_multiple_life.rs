@@ -9,8 +9,8 @@ use carnet_mobility::{Event, MobilityDrop};
 
 use crate::agent::{TestAgent, authenticated_config, config};
 use crate::agent_multiple::agent_with_two_bindings;
-use crate::craft::*;
-use crate::several::*;
+use crate::several_care_of_addresses::*;
+use crate::test_messages::*;
 
 /// Conformance item 54; RFC 5648 5.4, 6.2: an update de-registers one binding, and the others stay; status
 /// 133 for an unknown BID.
@@ -19,13 +19,13 @@ fn one_of_several_bindings_is_deregistered() {
     let mut agent = agent_with_two_bindings();
     let answer = agent.expect_acceptance(&TestUpdate::implicit_update(3).lifetime(0).with_known_bid(1));
     assert_eq!((answer.lifetime(), acknowledgement_options(&answer).bid_statuses), (0, vec![(1, 0)]));
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(2, OTHER_CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(2, OTHER_CARE_OF_ADDRESS)]));
     assert!(
-        agent.home_agent.bindings().accepts_packets_from(addr(HOME), addr(CARE_OF).into()),
+        agent.home_agent.bindings().accepts_packets_from(addr(HOME_ADDRESS), addr(CARE_OF_ADDRESS).into()),
         "for a moment"
     );
     agent.expect_refusal(&TestUpdate::implicit_update(4).lifetime(0).with_known_bid(1), 133);
-    agent.expect_refusal(&TestUpdate::implicit_update(4).lifetime(0).with_bid(9, CARE_OF), 133);
+    agent.expect_refusal(&TestUpdate::implicit_update(4).lifetime(0).with_bid(9, CARE_OF_ADDRESS), 133);
     let answer = agent.send_and_get_acknowledgement(
         &TestUpdate::implicit_update(4).lifetime(0).with_known_bid(9).with_known_bid(2).with_known_bid(2),
     );
@@ -43,7 +43,7 @@ fn deregistration_ignores_o_flag() {
     agent.expect_acceptance(
         &TestUpdate::implicit_update(3).with_overwrite_flag().lifetime(0).with_known_bid(1),
     );
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(2, OTHER_CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(2, OTHER_CARE_OF_ADDRESS)]));
 }
 
 /// Conformance item 48; RFC 5648 5.4, 6.2: a de-registration without BIDs ends all bindings, from any source.
@@ -56,11 +56,11 @@ fn deregistration_without_bid_ends_all_bindings() {
         let mut agent = agent_with_two_bindings();
         agent.expect_acceptance(&update);
         assert!(bindings_of_home(&agent).is_empty());
-        assert_eq!(agent.home_agent.bindings().former_paths(addr(HOME)).len(), 2);
+        assert_eq!(agent.home_agent.bindings().former_paths(addr(HOME_ADDRESS)).len(), 2);
         // RFC 6275 10.3.2: a late update has an old number.
-        agent.expect_refusal(&TestUpdate::explicit_update(2).with_bid(1, CARE_OF), 135);
+        agent.expect_refusal(&TestUpdate::explicit_update(2).with_bid(1, CARE_OF_ADDRESS), 135);
         agent.advance_time(10.1);
-        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF));
+        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF_ADDRESS));
     }
 }
 
@@ -69,15 +69,15 @@ fn deregistration_without_bid_ends_all_bindings() {
 fn each_binding_of_a_node_expires_at_its_own_time() {
     let mut agent = agent_with_two_bindings();
     agent.advance_time(30.0);
-    agent.expect_acceptance(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF_ADDRESS));
     agent.advance_time(30.1);
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, CARE_OF_ADDRESS)]));
     let ended = |event: &&Event| matches!(event, Event::BindingRemoved { bid: Some(2), .. });
     assert_eq!(agent.events.iter().filter(ended).count(), 1);
-    agent.expect_refusal(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF), 135);
+    agent.expect_refusal(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF_ADDRESS), 135);
     agent.advance_time(30.0);
     assert!(bindings_of_home(&agent).is_empty());
-    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF_ADDRESS));
 }
 
 /// RFC 6275 10.3.1: the home agent runs one duplicate address detection for the home address, and then
@@ -87,30 +87,40 @@ fn duplicate_address_detection_runs_once_for_all_bindings_of_a_node() {
     let mut agent = TestAgent::on_home_link(config());
     assert!(
         agent
-            .send_update(&TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF))
+            .send_update(&TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF_ADDRESS))
             .is_empty()
     );
-    assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
+    assert_eq!(agent.take_dad_targets(), [addr(HOME_ADDRESS)]);
     assert!(
         agent
-            .send_update(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF).with_bid(2, OTHER_CARE_OF))
+            .send_update(
+                &TestUpdate::explicit_update(2)
+                    .from(OTHER_CARE_OF_ADDRESS)
+                    .with_bid(2, OTHER_CARE_OF_ADDRESS)
+            )
             .is_empty()
     );
     // A retransmission of the first update replaces it among the waiting updates.
-    assert!(agent.send_update(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF)).is_empty());
+    assert!(agent.send_update(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF_ADDRESS)).is_empty());
     assert!(agent.take_dad_targets().is_empty());
     assert!(bindings_of_home(&agent).is_empty());
     let answers = agent.advance_time(1.0);
     let said: Vec<_> = answers.iter().map(|a| (a.sequence(), a.status(), a.destination)).collect();
-    assert_eq!(said, [(2, 0, addr(OTHER_CARE_OF)), (3, 0, addr(CARE_OF))]);
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(1, CARE_OF), (2, OTHER_CARE_OF)]));
+    assert_eq!(said, [(2, 0, addr(OTHER_CARE_OF_ADDRESS)), (3, 0, addr(CARE_OF_ADDRESS))]);
+    assert_eq!(
+        bindings_of_home(&agent),
+        expected_bindings(&[(1, CARE_OF_ADDRESS), (2, OTHER_CARE_OF_ADDRESS)])
+    );
     agent.expect_refusal(&TestUpdate::explicit_update(3).with_known_bid(1), 135);
     // A further binding needs no test.
-    agent.expect_acceptance(&TestUpdate::explicit_update(4).with_bid(3, THIRD_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(4).with_bid(3, THIRD_CARE_OF_ADDRESS));
     assert!(agent.take_dad_targets().is_empty());
     // The home agent advertises only the home address, one series of at most three advertisements.
     let announced = agent.take_advertisements();
-    assert!(announced.iter().all(|a| a.target == addr(HOME)) && announced.len() <= 3, "{announced:?}");
+    assert!(
+        announced.iter().all(|a| a.target == addr(HOME_ADDRESS)) && announced.len() <= 3,
+        "{announced:?}"
+    );
 }
 
 /// RFC 6275 10.3.1: if another node has the home address, every waiting update gets status 134, and the home
@@ -118,9 +128,9 @@ fn duplicate_address_detection_runs_once_for_all_bindings_of_a_node() {
 #[test]
 fn home_address_conflict_refuses_all_waiting_bindings() {
     let mut agent = TestAgent::on_home_link(config());
-    agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF));
-    agent.send_update(&TestUpdate::explicit_update(2).with_bid(2, OTHER_CARE_OF));
-    let answers = agent.send_foreign_advertisement(HOME);
+    agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF_ADDRESS));
+    agent.send_update(&TestUpdate::explicit_update(2).with_bid(2, OTHER_CARE_OF_ADDRESS));
+    let answers = agent.send_foreign_advertisement(HOME_ADDRESS);
     let said: Vec<_> = answers.iter().map(|a| (a.sequence(), a.status())).collect();
     assert_eq!(said, [(1, 134), (2, 134)]);
     agent.advance_time(5.0);
@@ -136,8 +146,8 @@ fn number_of_updates_waiting_for_dad_is_bounded() {
     for sequence in 1..=200_u16 {
         let other = sequence % 15 + 2;
         let both = TestUpdate::explicit_update(sequence)
-            .with_bid(other, CARE_OF)
-            .with_bid((sequence / 15) % 15 + 2, OTHER_CARE_OF);
+            .with_bid(other, CARE_OF_ADDRESS)
+            .with_bid((sequence / 15) % 15 + 2, OTHER_CARE_OF_ADDRESS);
         assert!(agent.send_update(&both.with_known_bid(1)).is_empty(), "{sequence}");
     }
     let answers = agent.advance_time(1.0);
@@ -149,14 +159,16 @@ fn number_of_updates_waiting_for_dad_is_bounded() {
 #[test]
 fn deregistration_of_a_binding_during_dad_is_accepted() {
     let mut agent = TestAgent::on_home_link(config());
-    agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_bid(2, OTHER_CARE_OF));
+    agent.send_update(
+        &TestUpdate::explicit_update(1).with_bid(1, CARE_OF_ADDRESS).with_bid(2, OTHER_CARE_OF_ADDRESS),
+    );
     let answer = agent.expect_acceptance(&TestUpdate::implicit_update(2).lifetime(0).with_known_bid(1));
     assert_eq!(acknowledgement_options(&answer).bid_statuses, [(1, 0)]);
     agent.advance_time(1.0);
-    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(2, OTHER_CARE_OF)]));
+    assert_eq!(bindings_of_home(&agent), expected_bindings(&[(2, OTHER_CARE_OF_ADDRESS)]));
 
     let mut agent = TestAgent::on_home_link(config());
-    agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF));
+    agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF_ADDRESS));
     agent.expect_acceptance(&TestUpdate::implicit_update(2).lifetime(0));
     assert!(agent.advance_time(20.0).is_empty());
     assert!(bindings_of_home(&agent).is_empty());
@@ -166,12 +178,14 @@ fn deregistration_of_a_binding_during_dad_is_accepted() {
 #[test]
 fn home_agent_defends_home_address_while_any_binding_lasts() {
     let mut agent = TestAgent::on_home_link(config());
-    agent.send_update(&TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_bid(2, OTHER_CARE_OF));
+    agent.send_update(
+        &TestUpdate::explicit_update(1).with_bid(1, CARE_OF_ADDRESS).with_bid(2, OTHER_CARE_OF_ADDRESS),
+    );
     agent.advance_time(1.0);
     agent.expect_acceptance(&TestUpdate::implicit_update(2).lifetime(0).with_known_bid(1));
-    assert_eq!(agent.send_solicitation(HOME, "2001:db8:1::77").len(), 1);
+    assert_eq!(agent.send_solicitation(HOME_ADDRESS, "2001:db8:1::77").len(), 1);
     agent.expect_acceptance(&TestUpdate::implicit_update(3).lifetime(0).with_known_bid(2));
-    assert!(agent.send_solicitation(HOME, "2001:db8:1::77").is_empty());
+    assert!(agent.send_solicitation(HOME_ADDRESS, "2001:db8:1::77").is_empty());
 }
 
 fn restarted_agent(
@@ -196,31 +210,38 @@ fn several_bindings_survive_a_restart() {
     agent.expect_acceptance(
         &TestUpdate::explicit_update(1)
             .with_overwrite_flag()
-            .with_bid(1, CARE_OF)
-            .with_bid(2, OTHER_CARE_OF)
+            .with_bid(1, CARE_OF_ADDRESS)
+            .with_bid(2, OTHER_CARE_OF_ADDRESS)
             .with_signature(),
     );
     agent.expect_acceptance(
         &TestUpdate::explicit_update(2)
-            .with_bid(2, THIRD_CARE_OF)
+            .with_bid(2, THIRD_CARE_OF_ADDRESS)
             .with_flow(1, 10, 5000, &[1, 2])
             .with_signature(),
     );
-    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let mut next = restarted_agent(&agent, 1.0, authenticated_config(), stored.clone());
-    assert_eq!(next.home_agent.stored(next.now, next.wall_time()), stored);
+    assert_eq!(next.home_agent.stored_bindings(next.now, next.wall_time()), stored);
     assert_eq!(bindings_of_home(&next), bindings_of_home(&agent));
-    assert_eq!(next.home_agent.flows(addr(HOME)), agent.home_agent.flows(addr(HOME)));
+    assert_eq!(next.home_agent.flows(addr(HOME_ADDRESS)), agent.home_agent.flows(addr(HOME_ADDRESS)));
     assert!(
-        next.home_agent.bindings().accepts_packets_from(addr(HOME), addr(OTHER_CARE_OF).into()),
+        next.home_agent
+            .bindings()
+            .accepts_packets_from(addr(HOME_ADDRESS), addr(OTHER_CARE_OF_ADDRESS).into()),
         "for a moment"
     );
     next.advance_time(4.5);
-    assert!(!next.home_agent.bindings().accepts_packets_from(addr(HOME), addr(OTHER_CARE_OF).into()));
+    assert!(
+        !next
+            .home_agent
+            .bindings()
+            .accepts_packets_from(addr(HOME_ADDRESS), addr(OTHER_CARE_OF_ADDRESS).into())
+    );
     next.expect_refusal(&TestUpdate::explicit_update(2).with_known_bid(1).with_signature(), 135);
     next.advance_time(60.0);
     assert!(bindings_of_home(&next).is_empty());
-    assert!(next.home_agent.flows(addr(HOME)).is_empty());
+    assert!(next.home_agent.flows(addr(HOME_ADDRESS)).is_empty());
 }
 
 /// The home agent restores no more bindings than the limit, and no invalid ones, whatever the state file
@@ -228,7 +249,7 @@ fn several_bindings_survive_a_restart() {
 #[test]
 fn restored_bindings_are_checked_and_limited() {
     let mut agent = agent_with_two_bindings();
-    let mut stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let mut stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let one = stored[0].identified[0].clone();
     for bid in 10..200 {
         let mut more = one.clone();
@@ -236,12 +257,17 @@ fn restored_bindings_are_checked_and_limited() {
         more.care_of_address = Endpoint::Ipv6(format!("2001:db8:f1::{bid:x}").parse().expect("address"));
         stored[0].identified.push(more);
     }
-    stored[0].identified[0].care_of_address = Endpoint::Ipv6(addr(AGENT));
+    stored[0].identified[0].care_of_address = Endpoint::Ipv6(addr(HOME_AGENT_ADDRESS));
     stored[0].identified[1].bid = None;
     let next = restarted_agent(&agent, 0.0, config(), stored);
     assert!(bindings_of_home(&next).len() <= MAX_BINDINGS);
-    assert!(next.home_agent.bindings().iter().all(|b| b.bid.is_some() && b.care_of_address != addr(AGENT)));
-    agent.expect_acceptance(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF));
+    assert!(
+        next.home_agent
+            .bindings()
+            .iter()
+            .all(|b| b.bid.is_some() && b.care_of_address != addr(HOME_AGENT_ADDRESS))
+    );
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF_ADDRESS));
 }
 
 /// Compares random orders of updates, ends, time and restarts with a model of RFC 5648.
@@ -259,7 +285,7 @@ fn random_updates_of_several_bindings_follow_rfc_5648() {
             clock += step;
             model.retain(|_, (_, ends)| *ends > clock);
             if rng.is_true_with_probability(0.05) {
-                let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+                let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
                 agent = restarted_agent(&agent, 0.0, config(), stored);
             }
             let bid = rng.number_below(4) as u16 + 1;
@@ -313,7 +339,7 @@ fn random_updates_of_several_bindings_follow_rfc_5648() {
             found.sort();
             let wanted: Vec<_> = model.iter().map(|(bid, (end, _))| (*bid, *end)).collect();
             assert_eq!(found, wanted, "seed {seed} after {update:?}");
-            let former = agent.home_agent.bindings().former_paths(addr(HOME));
+            let former = agent.home_agent.bindings().former_paths(addr(HOME_ADDRESS));
             assert!(former.iter().all(|path| !found.iter().any(|(_, end)| *end == path.care_of_address)));
         }
         agent.advance_time(60.0);

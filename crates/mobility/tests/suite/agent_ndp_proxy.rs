@@ -4,7 +4,7 @@ use carnet_mobility::MobilityDrop;
 use carnet_wire::nd;
 
 use crate::agent::{AGENT_MAC, TestAgent, config};
-use crate::craft::*;
+use crate::test_messages::*;
 
 /// Link-local address of the provider's router.
 const ROUTER_ON_LINK: &str = "fe80::9";
@@ -33,7 +33,7 @@ fn solicitation_for_registered_mobile_network_is_answered_without_override() {
     assert_eq!(answers.len(), 1);
     assert_eq!((answers[0].target, answers[0].target_link_address), (addr(host), Some(AGENT_MAC)));
     assert!(answers[0].solicited && !answers[0].override_ && !answers[0].router);
-    let answers = agent.send_solicitation(HOME, ROUTER_ON_LINK);
+    let answers = agent.send_solicitation(HOME_ADDRESS, ROUTER_ON_LINK);
     assert!(answers.len() == 1 && answers[0].router && !answers[0].override_);
     for other in ["2001:db8:b::77", "2001:db8:1::99", "fe80::1234", "::ffff:10.42.7.5", "ff02::1"] {
         assert!(agent.send_solicitation(other, ROUTER_ON_LINK).is_empty(), "{other}");
@@ -48,7 +48,7 @@ fn solicitation_for_registered_mobile_network_is_answered_without_override() {
     agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(0));
     let status = agent.home_agent.proxied_link().expect("a link");
     assert_eq!((status.address_count, status.prefixes), (1, 0), "after the de-registration");
-    for target in [host, HOME] {
+    for target in [host, HOME_ADDRESS] {
         assert!(
             agent.send_solicitation(target, ROUTER_ON_LINK).is_empty(),
             "{target} after the de-registration"
@@ -59,13 +59,16 @@ fn solicitation_for_registered_mobile_network_is_answered_without_override() {
 #[test]
 fn home_agent_answers_and_announces_its_own_address_on_link_of_ndp_proxy() {
     let mut agent = agent_with_ndp_proxy();
-    let answers = agent.send_solicitation(AGENT, ROUTER_ON_LINK);
+    let answers = agent.send_solicitation(HOME_AGENT_ADDRESS, ROUTER_ON_LINK);
     assert!(answers.len() == 1 && answers[0].router && answers[0].override_ && answers[0].solicited);
     agent.set_home_link_running(false);
-    assert!(agent.send_solicitation(AGENT, ROUTER_ON_LINK).is_empty(), "on a link without carrier");
+    assert!(
+        agent.send_solicitation(HOME_AGENT_ADDRESS, ROUTER_ON_LINK).is_empty(),
+        "on a link without carrier"
+    );
     agent.set_home_link_running(true);
     let announced = agent.take_advertisements();
-    assert_eq!(announced.iter().map(|it| it.target).collect::<Vec<_>>(), [addr(AGENT)]);
+    assert_eq!(announced.iter().map(|it| it.target).collect::<Vec<_>>(), [addr(HOME_AGENT_ADDRESS)]);
     assert!(announced[0].override_ && !announced[0].solicited);
 }
 
@@ -107,7 +110,7 @@ fn forged_messages_on_link_of_ndp_proxy_change_nothing() {
         (Some(MobilityDrop::NeighborDiscovery), 0)
     );
     // Another node claims these addresses on the link: the binding stays.
-    for target in [HOME, AGENT, "2001:db8:a::77"] {
+    for target in [HOME_ADDRESS, HOME_AGENT_ADDRESS, "2001:db8:a::77"] {
         agent.send_foreign_advertisement(target);
     }
     assert!(agent.home_binding().is_some() && agent.link_messages.is_empty());

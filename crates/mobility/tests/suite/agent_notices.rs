@@ -20,10 +20,10 @@ use carnet_wire::nd::{
     emit_router_advertisement,
 };
 
-use crate::agent::{TestAgent, WALL_START, authenticated_config, config, endpoint};
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, PairSetup};
-use crate::road::VehicleOnRoad;
+use crate::agent::{TestAgent, WALL_START, authenticated_config, config, parse_endpoint};
+use crate::agent_and_routers::{AgentAndRouters, PairSetup};
+use crate::test_messages::*;
+use crate::vehicle_on_road::VehicleOnRoad;
 
 const OTHER_HOME_AGENT: &str = "2001:db8:1::2";
 
@@ -49,14 +49,15 @@ fn take_sent_packets(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
 fn mobility_header_of(packet: &[u8]) -> &[u8] {
     let header = Header::parse(packet).expect("a packet");
     let extensions = ExtensionHeaders::parse(packet).expect("extension headers");
-    assert_eq!((header.source, header.destination), (addr(AGENT), addr(CARE_OF)));
-    assert_eq!(extensions.routing_home_address, Some(addr(HOME)), "RFC 6275 6.4");
+    assert_eq!((header.source, header.destination), (addr(HOME_AGENT_ADDRESS), addr(CARE_OF_ADDRESS)));
+    assert_eq!(extensions.routing_home_address, Some(addr(HOME_ADDRESS)), "RFC 6275 6.4");
     let octets = &packet[extensions.upper_layer_offset..];
-    MobilityHeader::parse_verified(octets, addr(AGENT), addr(HOME)).expect("a mobility header");
+    MobilityHeader::parse_verified(octets, addr(HOME_AGENT_ADDRESS), addr(HOME_ADDRESS))
+        .expect("a mobility header");
     octets
 }
 
-fn timestamp(options: carnet_wire::mobility::MobilityOptions<'_>) -> Option<u64> {
+fn timestamp_option_of(options: carnet_wire::mobility::MobilityOptions<'_>) -> Option<u64> {
     options.iter().find_map(|option| match option {
         Ok(MobilityOption::MessageIdentifier(time)) => Some(time),
         _ => None,
@@ -111,13 +112,15 @@ fn home_agent_repeats_signed_switch_until_node_deregisters() {
     let mut last = 0;
     for packet in &packets {
         let octets = mobility_header_of(packet);
-        test_association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed for the care-of address");
+        test_association()
+            .verify(octets, addr(CARE_OF_ADDRESS), addr(HOME_ADDRESS))
+            .expect("signed for the care-of address");
         let header = MobilityHeader::parse(octets).expect("a header");
         let Ok(ParsedMobilityMessage::HomeAgentSwitch(switch)) = header.message() else {
             panic!("{header:?}")
         };
         assert_eq!(switch.addresses().collect::<Vec<_>>(), [addr(OTHER_HOME_AGENT)]);
-        let time = timestamp(switch.options).expect("a Message-ID option");
+        let time = timestamp_option_of(switch.options).expect("a Message-ID option");
         assert!(time > last, "each is newer than all before");
         last = time;
     }
@@ -130,7 +133,10 @@ fn home_agent_repeats_signed_switch_until_node_deregisters() {
     let gone =
         agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(3).lifetime(0).with_signature());
     assert_eq!(gone.status(), 0);
-    assert_eq!(agent.home_agent.relay(addr(HOME)).expect("a relay").to, addr(OTHER_HOME_AGENT));
+    assert_eq!(
+        agent.home_agent.relay_of_node(addr(HOME_ADDRESS)).expect("a relay").to,
+        addr(OTHER_HOME_AGENT)
+    );
     // RFC 5142 5.3: a node that has left and registers again gets "status value 129".
     let back = agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(4).with_signature());
     assert_eq!(back.status(), 129);
@@ -140,7 +146,7 @@ fn home_agent_repeats_signed_switch_until_node_deregisters() {
         agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(5).with_signature()).status(),
         0
     );
-    assert!(agent.home_agent.relay(addr(HOME)).is_none());
+    assert!(agent.home_agent.relay_of_node(addr(HOME_ADDRESS)).is_none());
 }
 
 /// RFC 5905 6: on 2036-02-07 at 06:28:16 the NTP seconds begin anew; later messages are still newer.
@@ -162,7 +168,7 @@ fn messages_after_the_ntp_era_ends_in_2036_are_newer_than_before() {
             let Ok(ParsedMobilityMessage::HomeAgentSwitch(switch)) = header.message() else {
                 panic!("{header:?}")
             };
-            let time = timestamp(switch.options).expect("a Message-ID option");
+            let time = timestamp_option_of(switch.options).expect("a Message-ID option");
             assert_eq!(WallTime::from_ntp(time, wall).absolute_difference(wall).as_millis(), 0, "{time:x}");
             let is_newer = last.is_none_or(|last| time.wrapping_sub(last).cast_signed() > 0);
             assert!(is_newer, "{last:x?}, then {time:x}");
@@ -179,7 +185,7 @@ fn messages_after_the_ntp_era_ends_in_2036_are_newer_than_before() {
 fn drain_asks_at_most_sixteen_nodes_at_a_time() {
     let homes: Vec<String> = (0..100).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
     let mut with_many = config_with_peer(config());
-    with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
+    with_many.nodes = homes.iter().map(|home| crate::agent::authorized_node(home, &[])).collect();
     let mut agent = TestAgent::new(with_many);
     for (n, home) in homes.iter().enumerate() {
         agent.expect_acceptance(
@@ -233,20 +239,20 @@ fn drain_names_next_home_agent_after_timeout() {
     // The home agent sends a switch at 0, 5, 15, 35 and 55 s.
     assert_eq!(named, [two.clone(), two.clone(), two, three.clone(), three]);
     agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(2).lifetime(0).with_signature());
-    assert_eq!(agent.home_agent.relay(addr(HOME)).expect("a relay").to, addr(third));
+    assert_eq!(agent.home_agent.relay_of_node(addr(HOME_ADDRESS)).expect("a relay").to, addr(third));
     let day = 24.0 * 3600.0;
     advance_and_take_packets(&mut agent, day - 10.0);
     // A restart or a reload does not prolong the relay.
-    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let mut anew = TestAgent::new(agent.home_agent.config().clone());
     anew.now = agent.now;
     anew.home_agent.restore(agent.now, agent.wall_time(), stored.clone());
     for mut agent in [agent, anew] {
         take_sent_packets(&mut agent.home_agent);
-        assert!(agent.home_agent.relay(addr(HOME)).is_some());
+        assert!(agent.home_agent.relay_of_node(addr(HOME_ADDRESS)).is_some());
         advance_and_take_packets(&mut agent, 11.0);
-        assert!(agent.home_agent.relay(addr(HOME)).is_none());
-        let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+        assert!(agent.home_agent.relay_of_node(addr(HOME_ADDRESS)).is_none());
+        let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
         assert!(stored.iter().all(|node| node.relay.is_none()), "{stored:?}");
     }
 }
@@ -256,7 +262,7 @@ fn drain_names_next_home_agent_after_timeout() {
 fn silent_node_does_not_delay_drain_of_others() {
     let homes: Vec<String> = (0..40).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
     let mut with_many = config_with_peer(config());
-    with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
+    with_many.nodes = homes.iter().map(|home| crate::agent::authorized_node(home, &[])).collect();
     let mut agent = TestAgent::new(with_many);
     for (n, home) in homes.iter().enumerate() {
         agent.expect_acceptance(
@@ -278,12 +284,12 @@ fn silent_node_does_not_delay_drain_of_others() {
     assert!((8..=16).contains(&again), "{again}");
 }
 
-fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
+fn revocation_acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
     let kind = RevocationKind::Acknowledgement { status };
     let mut header = MobilityHeaderBuilder::binding_revocation(kind, sequence, RevocationFlags::default())
-        .option(&test_association().blank_option())
+        .option(&test_association().empty_authentication_option())
         .finish();
-    test_association().sign(&mut header, addr(CARE_OF), addr(HOME));
+    test_association().sign(&mut header, addr(CARE_OF_ADDRESS), addr(HOME_ADDRESS));
     header
 }
 
@@ -293,11 +299,11 @@ fn home_agent_accepts_only_the_acknowledgement_of_its_own_revocation() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let wall = agent.wall_time();
-    agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
+    agent.home_agent.handle_revocation(agent.now, wall, addr(HOME_ADDRESS), &[]).expect("bound");
     let packets = take_sent_packets(&mut agent.home_agent);
     assert_eq!(packets.len(), 1);
     let octets = mobility_header_of(&packets[0]);
-    test_association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed");
+    test_association().verify(octets, addr(CARE_OF_ADDRESS), addr(HOME_ADDRESS)).expect("signed");
     let header = MobilityHeader::parse(octets).expect("a header");
     let Ok(ParsedMobilityMessage::BindingRevocation(indication)) = header.message() else {
         panic!("{header:?}")
@@ -305,9 +311,9 @@ fn home_agent_accepts_only_the_acknowledgement_of_its_own_revocation() {
     assert_eq!(indication.kind, RevocationKind::Indication { trigger: 1 });
 
     let around = |header: &mut [u8]| TestUpdate::explicit_update(0).packet_around(header);
-    let mut wrong = acknowledgement(indication.sequence.wrapping_add(1), 0);
+    let mut wrong = revocation_acknowledgement(indication.sequence.wrapping_add(1), 0);
     assert_eq!(agent.expect_drop(&around(&mut wrong)), MobilityDrop::Unexpected);
-    let mut forged = acknowledgement(indication.sequence, 0);
+    let mut forged = revocation_acknowledgement(indication.sequence, 0);
     let last = forged.len() - 3;
     forged[last] ^= 1;
     assert_eq!(agent.expect_drop(&around(&mut forged)), MobilityDrop::AuthenticationFailed);
@@ -317,10 +323,13 @@ fn home_agent_accepts_only_the_acknowledgement_of_its_own_revocation() {
         129
     );
     assert!(agent.home_binding().is_some());
-    let mut right = acknowledgement(indication.sequence, revocation_status::SUCCESS);
+    let mut right = revocation_acknowledgement(indication.sequence, revocation_status::SUCCESS);
     assert!(agent.receive_packet(&around(&mut right)).is_empty());
     assert!(agent.home_binding().is_none());
-    assert!(agent.home_agent.bindings().former_paths(addr(HOME)).is_empty(), "nothing more comes from there");
+    assert!(
+        agent.home_agent.bindings().former_paths(addr(HOME_ADDRESS)).is_empty(),
+        "nothing more comes from there"
+    );
     assert!(advance_and_take_packets(&mut agent, 20.0).is_empty());
 }
 
@@ -332,7 +341,7 @@ fn home_agent_repeats_unanswered_revocation_and_then_removes_the_binding() {
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     let wall = agent.wall_time();
     assert!(agent.home_agent.handle_revocation(agent.now, wall, addr(OTHER_HOME_AGENT), &[]).is_err());
-    agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
+    agent.home_agent.handle_revocation(agent.now, wall, addr(HOME_ADDRESS), &[]).expect("bound");
     let mut packets = take_sent_packets(&mut agent.home_agent);
     packets.extend(advance_and_take_packets(&mut agent, 4.5));
     assert_eq!(packets.len(), 3, "after 1 and 2 s");
@@ -344,7 +353,7 @@ fn home_agent_repeats_unanswered_revocation_and_then_removes_the_binding() {
 /// Returns the packet of a Binding Revocation Indication that the home agent of this pair would send now.
 fn revocation_indication(pair: &mut AgentAndRouters) -> Vec<u8> {
     let (now, wall) = (pair.now, pair.wall_time());
-    pair.agent.handle_revocation(now, wall, addr(HOME), &[]).expect("bound");
+    pair.agent.handle_revocation(now, wall, addr(HOME_ADDRESS), &[]).expect("bound");
     take_sent_packets(&mut pair.agent).pop().expect("an indication")
 }
 
@@ -381,7 +390,7 @@ fn router_refuses_revocation_that_an_attacker_delayed() {
 fn router_refuses_delayed_revocation_after_removal_of_another_binding() {
     let indication = |road: &mut VehicleOnRoad| {
         let wall = WALL_START + road.now.saturating_since(Time::ZERO);
-        road.agent.handle_revocation(road.now, wall, addr(HOME), &[]).expect("bound");
+        road.agent.handle_revocation(road.now, wall, addr(HOME_ADDRESS), &[]).expect("bound");
         take_sent_packets(&mut road.agent).pop().expect("an indication")
     };
     let withheld = indication(&mut VehicleOnRoad::with_registered_uplinks());
@@ -425,12 +434,16 @@ fn second_revocation_covers_the_bindings_of_the_first() {
     for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
         let mut agent = crate::agent_multiple::agent_with_two_bindings();
         let wall = agent.wall_time();
-        agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), first).expect("bound");
+        agent.home_agent.handle_revocation(agent.now, wall, addr(HOME_ADDRESS), first).expect("bound");
         take_sent_packets(&mut agent.home_agent);
-        agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), second).expect("bound");
+        agent.home_agent.handle_revocation(agent.now, wall, addr(HOME_ADDRESS), second).expect("bound");
         take_sent_packets(&mut agent.home_agent);
         advance_and_take_packets(&mut agent, 6.0);
-        assert_eq!(agent.home_agent.bindings().bindings_of(addr(HOME)).count(), 0, "{first:?}, {second:?}");
+        assert_eq!(
+            agent.home_agent.bindings().bindings_of(addr(HOME_ADDRESS)).count(),
+            0,
+            "{first:?}, {second:?}"
+        );
     }
 }
 
@@ -460,9 +473,9 @@ fn announce_other_agent(agent: &mut TestAgent) {
     assert_eq!(agent.last_drop_reason, None);
 }
 
-fn claim_of_other(agent: &mut TestAgent) {
+fn claim_address_of_other_agent(agent: &mut TestAgent) {
     let advertisement = nd::NeighborAdvertisement {
-        target: addr(HOME),
+        target: addr(HOME_ADDRESS),
         router: true,
         solicited: false,
         override_: true,
@@ -478,7 +491,7 @@ fn node_may_move_between_home_agents_of_the_home_link() {
     let mut agent = TestAgent::on_home_link(config());
     announce_other_agent(&mut agent);
     assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty(), "it is being tested");
-    claim_of_other(&mut agent);
+    claim_address_of_other_agent(&mut agent);
     let answers = agent.advance_time(1.1);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status(), 0);
@@ -487,10 +500,10 @@ fn node_may_move_between_home_agents_of_the_home_link() {
     let wall = agent.wall_time();
     agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
     take_sent_packets(&mut agent.home_agent);
-    claim_of_other(&mut agent);
+    claim_address_of_other_agent(&mut agent);
     assert!(agent.warnings().is_empty(), "{:?}", agent.warnings());
     // An advertisement of another node is a conflict.
-    agent.send_foreign_advertisement(HOME);
+    agent.send_foreign_advertisement(HOME_ADDRESS);
     assert_eq!(agent.warnings().len(), 1);
 }
 
@@ -502,7 +515,7 @@ fn conflicting_home_agent_on_link_is_reported() {
     agent.advance_time(1.1);
     assert!(agent.home_binding().is_some());
     announce_other_agent(&mut agent);
-    claim_of_other(&mut agent);
+    claim_address_of_other_agent(&mut agent);
     assert_eq!(agent.warnings().len(), 1, "{:?}", agent.warnings());
 }
 
@@ -517,7 +530,7 @@ fn proxy_answer_for_anycast_address_lacks_override_flag() {
     let answers = agent.send_solicitation(anycast, "fe80::9");
     assert_eq!(answers.len(), 1);
     assert!(!answers[0].override_ && answers[0].solicited);
-    let answers = agent.send_solicitation(AGENT, "fe80::9");
+    let answers = agent.send_solicitation(HOME_AGENT_ADDRESS, "fe80::9");
     assert!(answers[0].override_);
     // An advertisement of another home agent for the anycast address is no conflict.
     agent.send_foreign_advertisement(anycast);
@@ -529,10 +542,10 @@ fn proxy_answer_for_anycast_address_lacks_override_flag() {
 fn node_on_ipv4_uplink_receives_home_agent_messages_inside_ipv4() {
     let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
     let (local, remote) = ("udp:192.0.2.1:4191", "udp:198.51.100.7:31000");
-    let ends = [endpoint(local), endpoint(remote)];
+    let ends = [parse_endpoint(local), parse_endpoint(remote)];
     let here = MobilityOption::Ipv4CareOfAddress([10, 0, 0, 9].into());
     let update = TestUpdate::explicit_update(1).sent_on_ipv4_network().with_option(here).with_signature();
-    let answers = agent.receive_inside(local, remote, &update.to_packet());
+    let answers = agent.receive_inside_tunnel(local, remote, &update.to_packet());
     assert_eq!(answers[0].status(), 0);
     let wall = agent.wall_time();
     agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
@@ -543,8 +556,10 @@ fn node_on_ipv4_uplink_receives_home_agent_messages_inside_ipv4() {
     });
     let packet = packet.expect("inside UDP");
     let header = Header::parse(packet).expect("a packet");
-    assert_eq!(header.destination, addr(HOME));
-    test_association().verify(&packet[40..], addr(HOME), addr(HOME)).expect("signed for the home address");
+    assert_eq!(header.destination, addr(HOME_ADDRESS));
+    test_association()
+        .verify(&packet[40..], addr(HOME_ADDRESS), addr(HOME_ADDRESS))
+        .expect("signed for the home address");
     assert!(!outputs.iter().any(|output| matches!(output, Output::Event(Event::Warning { .. }))));
 }
 
@@ -553,20 +568,20 @@ fn node_on_ipv4_uplink_receives_home_agent_messages_inside_ipv4() {
 fn prefix_solicitations_are_limited_for_each_node() {
     let second = "2001:db8:1::5678";
     let mut two = config();
-    two.nodes.push(crate::agent::node(second, &[]));
+    two.nodes.push(crate::agent::authorized_node(second, &[]));
     let mut agent = TestAgent::new(two);
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
-    agent.expect_acceptance(&TestUpdate::node_update(1).for_home_address(second).from(OTHER_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::node_update(1).for_home_address(second).from(OTHER_CARE_OF_ADDRESS));
     let mut ask = |home: &str, care_of: &str| {
         let mut message = vec![146, 0, 0, 0, 0, 7, 0, 0];
-        icmpv6::set_checksum(&mut message, addr(home), addr(AGENT));
+        icmpv6::set_checksum(&mut message, addr(home), addr(HOME_AGENT_ADDRESS));
         let result =
             agent.home_agent.handle_prefix_solicitation(agent.now, addr(care_of), addr(home), &message);
         assert_eq!(take_sent_packets(&mut agent.home_agent).len(), usize::from(result.is_ok()));
         result
     };
-    let answered = (0..100).filter(|_| ask(HOME, CARE_OF).is_ok()).count();
+    let answered = (0..100).filter(|_| ask(HOME_ADDRESS, CARE_OF_ADDRESS).is_ok()).count();
     assert_eq!(answered, 3);
-    assert_eq!(ask(HOME, CARE_OF), Err(MobilityDrop::RateLimited));
-    assert_eq!(ask(second, OTHER_CARE_OF), Ok(()));
+    assert_eq!(ask(HOME_ADDRESS, CARE_OF_ADDRESS), Err(MobilityDrop::RateLimited));
+    assert_eq!(ask(second, OTHER_CARE_OF_ADDRESS), Ok(()));
 }

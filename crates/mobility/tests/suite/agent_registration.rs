@@ -6,8 +6,8 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
 
-use crate::agent::{TestAgent, config, node};
-use crate::craft::*;
+use crate::agent::{TestAgent, authorized_node, config};
+use crate::test_messages::*;
 
 /// Conformance item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: the home agent answers "Regardless of the
 /// setting of the Acknowledge (A) bit".
@@ -18,7 +18,7 @@ fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
         let flags = BindingUpdateFlags { acknowledge, ..ROUTER_FLAGS };
         let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1).with_flags(flags));
         assert_eq!(answer.lifetime(), 15);
-        assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
+        assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF_ADDRESS)));
     }
 }
 
@@ -28,9 +28,9 @@ fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
 fn acknowledgement_contains_home_address_in_type_2_routing_header() {
     let mut agent = TestAgent::new(config());
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1));
-    assert_eq!(answer.source, addr(AGENT));
-    assert_eq!(answer.destination, addr(CARE_OF));
-    assert_eq!(answer.routing_home_address, Some(addr(HOME)));
+    assert_eq!(answer.source, addr(HOME_AGENT_ADDRESS));
+    assert_eq!(answer.destination, addr(CARE_OF_ADDRESS));
+    assert_eq!(answer.routing_home_address, Some(addr(HOME_ADDRESS)));
     assert_eq!(answer.home_address, None);
     assert_eq!(answer.hop_limit, 64);
 }
@@ -42,7 +42,7 @@ fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
     let answer = agent.expect_acceptance(&TestUpdate::explicit_update(2).sent_on_home_link().lifetime(0));
-    assert_eq!(answer.destination, addr(HOME));
+    assert_eq!(answer.destination, addr(HOME_ADDRESS));
     assert_eq!(answer.routing_home_address, None);
 }
 
@@ -51,10 +51,11 @@ fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
 #[test]
 fn home_agent_binds_alternate_care_of_address_and_answers_the_source() {
     let mut agent = TestAgent::new(config());
-    let answer =
-        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_alternate_address(OTHER_CARE_OF));
-    assert_eq!(answer.destination, addr(CARE_OF));
-    assert_eq!(agent.registered_care_of_address(), Some(addr(OTHER_CARE_OF)));
+    let answer = agent.expect_acceptance(
+        &TestUpdate::explicit_update(1).with_alternate_care_of_address(OTHER_CARE_OF_ADDRESS),
+    );
+    assert_eq!(answer.destination, addr(CARE_OF_ADDRESS));
+    assert_eq!(agent.registered_care_of_address(), Some(addr(OTHER_CARE_OF_ADDRESS)));
 }
 
 /// Conformance item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address must be unicast and routable.
@@ -62,7 +63,7 @@ fn home_agent_binds_alternate_care_of_address_and_answers_the_source() {
 fn updates_with_an_invalid_care_of_address_get_no_answer() {
     let mut agent = TestAgent::new(config());
     for alternate in ["ff02::1", "ff0e::1", "fe80::1", "::", "::1"] {
-        let update = TestUpdate::explicit_update(1).with_alternate_address(alternate);
+        let update = TestUpdate::explicit_update(1).with_alternate_care_of_address(alternate);
         assert_eq!(agent.expect_drop(&update.to_packet()), MobilityDrop::CareOfAddress, "{alternate}");
     }
     for source in ["fe80::1", "ff02::1", "::"] {
@@ -88,9 +89,9 @@ fn refusal_of_old_sequence_number_contains_the_last_accepted_one() {
     assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(15)).sequence(), 15);
     // TAHI SEQ: 32783 is old, as the example in RFC 6275 9.5.1 says.
     for old in [15, 14, 0, 65_535, 32_784, 32_783] {
-        let answer = agent.expect_refusal(&TestUpdate::explicit_update(old).from(OTHER_CARE_OF), 135);
+        let answer = agent.expect_refusal(&TestUpdate::explicit_update(old).from(OTHER_CARE_OF_ADDRESS), 135);
         assert_eq!(answer.sequence(), 15, "{old}");
-        assert_eq!(answer.destination, addr(OTHER_CARE_OF));
+        assert_eq!(answer.destination, addr(OTHER_CARE_OF_ADDRESS));
     }
     assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(16)).sequence(), 16);
     assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(32_783)).sequence(), 32_783);
@@ -111,7 +112,7 @@ fn without_a_binding_any_sequence_number_is_accepted() {
 fn home_agent_does_not_store_sequence_number_of_refused_update() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(10));
-    agent.expect_refusal(&TestUpdate::implicit_update(500).prefix(SECOND_PREFIX), 142);
+    agent.expect_refusal(&TestUpdate::implicit_update(500).prefix(SECOND_MOBILE_NETWORK_PREFIX), 142);
     agent.expect_acceptance(&TestUpdate::explicit_update(11));
 }
 
@@ -166,7 +167,7 @@ fn describe_forwarding(agent: &TestAgent) -> String {
         "{} {:?} {:?} {:?} {} {:?}",
         binding.home_address,
         binding.tunnel_ends(),
-        agent.home_agent.bindings().former_paths(addr(HOME)),
+        agent.home_agent.bindings().former_paths(addr(HOME_ADDRESS)),
         binding.prefixes,
         binding.mobile_router,
         binding.state
@@ -191,16 +192,16 @@ fn a_refresh_with_the_same_care_of_address_changes_no_forwarding_state() {
 fn the_old_care_of_address_is_kept_for_the_grace_period() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
-    agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF_ADDRESS));
     let previous = |agent: &TestAgent| {
-        let former = agent.home_agent.bindings().former_paths(addr(HOME));
+        let former = agent.home_agent.bindings().former_paths(addr(HOME_ADDRESS));
         assert!(former.len() <= 1);
         former.first().and_then(|path| path.care_of_address.ipv6())
     };
-    assert_eq!(previous(&agent), Some(addr(CARE_OF)));
+    assert_eq!(previous(&agent), Some(addr(CARE_OF_ADDRESS)));
     agent.advance_time(3.0);
-    agent.expect_acceptance(&TestUpdate::explicit_update(3).from(OTHER_CARE_OF));
-    assert_eq!(previous(&agent), Some(addr(CARE_OF)));
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).from(OTHER_CARE_OF_ADDRESS));
+    assert_eq!(previous(&agent), Some(addr(CARE_OF_ADDRESS)));
     agent.advance_time(2.1);
     assert_eq!(previous(&agent), None);
 }
@@ -245,7 +246,7 @@ fn home_address_outside_every_served_prefix_gets_status_132() {
 #[test]
 fn updates_for_an_unassigned_home_address_get_no_answer() {
     let mut agent = TestAgent::new(config());
-    for home in ["2001:db8:1::1235", AGENT, "2001:db8:a::1"] {
+    for home in ["2001:db8:1::1235", HOME_AGENT_ADDRESS, "2001:db8:a::1"] {
         let update = TestUpdate::explicit_update(1).for_home_address(home);
         assert_eq!(agent.expect_drop(&update.to_packet()), MobilityDrop::Unauthorized, "{home}");
     }
@@ -256,7 +257,7 @@ fn updates_for_an_unassigned_home_address_get_no_answer() {
 fn a_registration_without_a_home_address_option_is_refused() {
     let mut agent = TestAgent::new(config());
     agent.expect_refusal(
-        &TestUpdate::explicit_update(1).sent_on_home_link().with_alternate_address(CARE_OF),
+        &TestUpdate::explicit_update(1).sent_on_home_link().with_alternate_care_of_address(CARE_OF_ADDRESS),
         128,
     );
 }
@@ -304,19 +305,22 @@ fn acknowledgement_has_no_refresh_advice() {
 #[test]
 fn home_agent_keeps_separate_bindings_for_each_home_address() {
     let mut two = config();
-    two.nodes.push(node("2001:db8:1::5678", &[SECOND_PREFIX]));
+    two.nodes.push(authorized_node("2001:db8:1::5678", &[SECOND_MOBILE_NETWORK_PREFIX]));
     let mut agent = TestAgent::new(two);
     agent.expect_acceptance(&TestUpdate::explicit_update(100));
     agent.expect_acceptance(
         &TestUpdate::implicit_update(5)
             .for_home_address("2001:db8:1::5678")
-            .from(OTHER_CARE_OF)
-            .prefix(SECOND_PREFIX),
+            .from(OTHER_CARE_OF_ADDRESS)
+            .prefix(SECOND_MOBILE_NETWORK_PREFIX),
     );
     agent.expect_acceptance(
-        &TestUpdate::implicit_update(6).for_home_address("2001:db8:1::5678").from(OTHER_CARE_OF).lifetime(0),
+        &TestUpdate::implicit_update(6)
+            .for_home_address("2001:db8:1::5678")
+            .from(OTHER_CARE_OF_ADDRESS)
+            .lifetime(0),
     );
-    assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
+    assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF_ADDRESS)));
     assert!(agent.binding_of("2001:db8:1::5678").is_none());
 }
 
@@ -324,7 +328,10 @@ fn home_agent_keeps_separate_bindings_for_each_home_address() {
 /// recompute it. Every other update reports one.
 #[test]
 fn a_renewed_binding_reports_no_change_of_forwarding() {
-    let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };
+    let two_prefixes = HomeAgentConfig {
+        nodes: vec![authorized_node(HOME_ADDRESS, &[MOBILE_NETWORK_PREFIX, SECOND_MOBILE_NETWORK_PREFIX])],
+        ..config()
+    };
     let mut agent = TestAgent::new(two_prefixes);
     let changes = |agent: &mut TestAgent, update: &TestUpdate| {
         let before = agent.forwarding_changes;
@@ -334,8 +341,16 @@ fn a_renewed_binding_reports_no_change_of_forwarding() {
     assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(1)), 1, "it begins");
     assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(2)), 0, "renewed");
     assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(3).lifetime(5)), 0, "for another lifetime");
-    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(4).from(OTHER_CARE_OF)), 1, "elsewhere");
-    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(5).from(OTHER_CARE_OF)), 0, "renewed there");
+    assert_eq!(
+        changes(&mut agent, &TestUpdate::explicit_update(4).from(OTHER_CARE_OF_ADDRESS)),
+        1,
+        "elsewhere"
+    );
+    assert_eq!(
+        changes(&mut agent, &TestUpdate::explicit_update(5).from(OTHER_CARE_OF_ADDRESS)),
+        0,
+        "renewed there"
+    );
     assert_eq!(
         changes(&mut agent, &TestUpdate::explicit_update(6)),
         1,

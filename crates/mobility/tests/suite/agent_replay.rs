@@ -8,9 +8,9 @@ use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::{Authentication, Event, HomeAgent, SecurityAssociation, SharedKeys};
 use carnet_wire::mobility::MobilityOption;
 
-use crate::agent::{TestAgent, authenticated_config, node};
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, PairSetup};
+use crate::agent::{TestAgent, authenticated_config, authorized_node};
+use crate::agent_and_routers::{AgentAndRouters, PairSetup};
+use crate::test_messages::*;
 
 fn new_association() -> SecurityAssociation {
     SecurityAssociation { spi: 301, key: [7; 16].into(), ..test_association() }
@@ -29,7 +29,7 @@ fn config_with_keys(associations: &[SecurityAssociation]) -> HomeAgentConfig {
 }
 
 fn reload_config(agent: &mut TestAgent, config: HomeAgentConfig) {
-    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let text = serde_json::to_string(&stored).expect("a state");
     agent.home_agent = HomeAgent::new(config);
     let (now, wall) = (agent.now, agent.wall_time());
@@ -51,7 +51,7 @@ fn key_without_remaining_sequence_numbers_requires_timestamps() {
     agent.expect_acceptance(&TestUpdate::explicit_update(32_777).with_signature());
     agent.advance_time(1.0);
     let answer = agent.expect_refusal(&TestUpdate::explicit_update(32_778).with_signature(), 145);
-    assert!(answer.is_signed(&test_association(), CARE_OF, HOME));
+    assert!(answer.is_signed(&test_association(), CARE_OF_ADDRESS, HOME_ADDRESS));
     agent.expect_refusal(&recorded, 135);
     let timely = update_with_timestamp(&agent, 32_779);
     agent.expect_acceptance(&timely);
@@ -88,14 +88,17 @@ fn log_of_a_refusal_distinguishes_old_sequence_number_from_wrong_mac() {
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
     agent.expect_refusal(&TestUpdate::explicit_update(11).with_signature_by(wrong), 146);
     assert_eq!(reasons(&mut agent), [(146, "wrong MAC under SPI 300".to_owned())]);
-    agent.expect_refusal(&TestUpdate::explicit_update(11).prefix(SECOND_PREFIX).with_signature(), 142);
+    agent.expect_refusal(
+        &TestUpdate::explicit_update(11).prefix(SECOND_MOBILE_NETWORK_PREFIX).with_signature(),
+        142,
+    );
     assert!(reasons(&mut agent).iter().all(|(_, reason)| !reason.to_lowercase().contains("key")));
 }
 
 #[test]
 fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
     let mut agent = TestAgent::new(authenticated_config());
-    let waiting = |agent: &TestAgent| agent.home_agent.keys_to_change().collect::<Vec<_>>();
+    let waiting = |agent: &TestAgent| agent.home_agent.nodes_needing_new_key().collect::<Vec<_>>();
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     agent.expect_acceptance(&TestUpdate::explicit_update(24_575).with_signature());
     assert!(agent.warnings().is_empty() && waiting(&agent).is_empty());
@@ -106,7 +109,7 @@ fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
     let warnings = agent.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("SPI 300") && warnings[0].contains("8192 of 32768"), "{warnings:?}");
-    assert_eq!(waiting(&agent), [addr(HOME)]);
+    assert_eq!(waiting(&agent), [addr(HOME_ADDRESS)]);
     agent.events.clear();
     agent.expect_acceptance(&TestUpdate::explicit_update(32_768).with_signature());
     for sequence in 32_769..32_780 {
@@ -115,7 +118,10 @@ fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
     }
     let warnings = agent.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("has to send timestamps") && warnings[0].contains(HOME), "{warnings:?}");
+    assert!(
+        warnings[0].contains("has to send timestamps") && warnings[0].contains(HOME_ADDRESS),
+        "{warnings:?}"
+    );
     agent.events.clear();
     let next = update_with_timestamp(&agent, 32_780);
     agent.expect_acceptance(&next);
@@ -153,7 +159,7 @@ fn a_new_key_has_all_sequence_numbers() {
         reload_config(&mut agent, config_with_keys(std::slice::from_ref(&new_key)));
         agent.expect_acceptance(&TestUpdate::explicit_update(32_769).with_signature_by(new_key.clone()));
         agent.expect_acceptance(&TestUpdate::explicit_update(65_000).with_signature_by(new_key.clone()));
-        for meanwhile in [vec![], vec![node(HOME, &[PREFIX])]] {
+        for meanwhile in [vec![], vec![authorized_node(HOME_ADDRESS, &[MOBILE_NETWORK_PREFIX])]] {
             let mut config = authenticated_config();
             config.nodes = meanwhile;
             reload_config(&mut agent, config);
@@ -170,7 +176,7 @@ fn a_new_key_has_all_sequence_numbers() {
 fn home_agent_reads_stored_state_without_sequence_number_counts() {
     let mut agent = TestAgent::new(authenticated_config());
     agent.expect_acceptance(&TestUpdate::explicit_update(7).with_signature());
-    let mut stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let mut stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     assert_eq!(stored[0].keys.len(), 1);
     stored[0].keys.clear();
     let text = serde_json::to_string(&stored).expect("a state");

@@ -6,8 +6,8 @@ use carnet_mobility::{Authentication, MobilityDrop, SecurityAssociation};
 use carnet_wire::mobility::revocation::revocation_status;
 use carnet_wire::mobility::{MobilityHeaderBuilder, RevocationFlags, RevocationKind};
 
-use crate::agent::{TestAgent, authenticated_config, config, node};
-use crate::craft::*;
+use crate::agent::{TestAgent, authenticated_config, authorized_node, config};
+use crate::test_messages::*;
 
 const HONEST_NODES: u32 = 1000;
 
@@ -22,7 +22,7 @@ fn care_of_address_of(number: u32) -> String {
 /// Creates a home agent for honest nodes and a greedy one, which is the first node.
 fn agent_with_greedy_node() -> TestAgent {
     let mut config = config();
-    config.nodes = (0..=HONEST_NODES).map(|number| node(&home_address_of(number), &[])).collect();
+    config.nodes = (0..=HONEST_NODES).map(|number| authorized_node(&home_address_of(number), &[])).collect();
     for node in &mut config.nodes {
         node.authentication = Authentication::SharedKey(test_association());
     }
@@ -77,7 +77,7 @@ fn node_with_many_updates_does_not_keep_other_nodes_from_registering() {
     );
     assert_eq!(
         agent.binding_of(&home_address_of(0)).expect("bound").care_of_address.ipv6(),
-        Some(addr(CARE_OF))
+        Some(addr(CARE_OF_ADDRESS))
     );
 }
 
@@ -130,7 +130,7 @@ fn bulk_registrations_count_against_the_same_limit() {
         );
     }
     assert_eq!(accepted, 16);
-    assert_eq!(agent.home_agent.bindings().bindings_of(addr(HOME)).count(), 8);
+    assert_eq!(agent.home_agent.bindings().bindings_of(addr(HOME_ADDRESS)).count(), 8);
 }
 
 /// Forged updates do not use up the limit of the node in whose name they are sent.
@@ -252,7 +252,7 @@ fn refused_updates_count_against_the_update_limit_of_their_node() {
     agent.advance_time(10.0);
     let recorded = TestUpdate {
         source: addr("2001:db8:bad::1"),
-        ..foreign.with_alternate_address(CARE_OF).with_signature()
+        ..foreign.with_alternate_care_of_address(CARE_OF_ADDRESS).with_signature()
     };
     for _ in 0..100 {
         agent.send_update(&recorded);
@@ -268,17 +268,21 @@ fn replayed_updates_do_not_use_up_answers_of_node() {
     let mut agent = TestAgent::new(authenticated_config());
     for sequence in [1000, 1001] {
         agent.expect_acceptance(
-            &TestUpdate::explicit_update(sequence).with_alternate_address(CARE_OF).with_signature(),
+            &TestUpdate::explicit_update(sequence)
+                .with_alternate_care_of_address(CARE_OF_ADDRESS)
+                .with_signature(),
         );
     }
-    let recorded = TestUpdate::explicit_update(1000).with_alternate_address(CARE_OF).with_signature();
+    let recorded =
+        TestUpdate::explicit_update(1000).with_alternate_care_of_address(CARE_OF_ADDRESS).with_signature();
     let played = TestUpdate { source: addr("2001:db8:bad::1"), ..recorded }.to_packet();
     let (mut to_node, mut elsewhere) = (0, 0);
     for number in 0..30_000 {
         elsewhere += agent.receive_packet(&played).len();
         if number % 600 == 300 {
-            let lost =
-                TestUpdate::explicit_update(3).with_alternate_address(OTHER_CARE_OF).from(OTHER_CARE_OF);
+            let lost = TestUpdate::explicit_update(3)
+                .with_alternate_care_of_address(OTHER_CARE_OF_ADDRESS)
+                .from(OTHER_CARE_OF_ADDRESS);
             to_node += agent.send_update(&lost.with_signature()).len();
         }
         agent.advance_time(1.0 / 300.0);
@@ -316,9 +320,9 @@ fn home_agent_verifies_no_mac_of_unsolicited_revocation_acknowledgement() {
     let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
     let kind = RevocationKind::Acknowledgement { status: revocation_status::SUCCESS };
     let mut header = MobilityHeaderBuilder::binding_revocation(kind, 7, RevocationFlags::default())
-        .option(&wrong.blank_option())
+        .option(&wrong.empty_authentication_option())
         .finish();
-    wrong.sign(&mut header, addr("2001:db8:bad::1"), addr(HOME));
+    wrong.sign(&mut header, addr("2001:db8:bad::1"), addr(HOME_ADDRESS));
     agent.receive_packet(&TestUpdate::explicit_update(0).from("2001:db8:bad::1").packet_around(&mut header));
     assert_eq!(agent.last_drop_reason, Some(MobilityDrop::Unexpected));
 }

@@ -13,20 +13,20 @@ use carnet_base::Rng;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_wire::mobility::MobilityOption;
 
-use crate::agent::node;
-use crate::craft::*;
-use crate::pair::{AT_HOME, AgentAndRouters, Link, PairSetup};
+use crate::agent::authorized_node;
+use crate::agent_and_routers::{ADDRESS_ON_HOME_LINK, AgentAndRouters, Link, PairSetup};
+use crate::test_messages::*;
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
-const ATTACKER: &str = "2001:db8:666::1";
+const ATTACKER_ADDRESS: &str = "2001:db8:666::1";
 
 fn random_setup(rng: &mut Rng) -> PairSetup {
     let mut setup = PairSetup::plain_setup();
     setup.seed = rng.random_u64();
-    setup.agent.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
+    setup.agent.nodes.push(authorized_node(SECOND_HOME, &[SECOND_MOBILE_NETWORK_PREFIX]));
     let mut second = setup.routers[0].clone();
     second.home_address = addr(SECOND_HOME);
-    second.prefixes = vec![net(SECOND_PREFIX)];
+    second.prefixes = vec![net(SECOND_MOBILE_NETWORK_PREFIX)];
     setup.routers.push(second);
     for index in 0..2 {
         let authentication = match rng.number_below(3) {
@@ -43,7 +43,7 @@ fn random_setup(rng: &mut Rng) -> PairSetup {
     if rng.is_true_with_probability(0.5) { setup.with_home_link() } else { setup }
 }
 
-fn care_of(router: usize, uplink: &str, network: u64) -> String {
+fn care_of_address_of_uplink(router: usize, uplink: &str, network: u64) -> String {
     let link = if uplink == "wifi" { 0x100 } else { 0x200 };
     format!("2001:db8:f{:x}::{}", link + network, 10 + router)
 }
@@ -52,14 +52,18 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
     let router = rng.number_below(2) as usize;
     let uplink = if rng.is_true_with_probability(0.5) { "wifi" } else { "cell" };
     match rng.number_below(20) {
-        0..=5 => pair.attach_uplink(router, uplink, &care_of(router, uplink, rng.number_below(3))),
+        0..=5 => pair.attach_uplink(
+            router,
+            uplink,
+            &care_of_address_of_uplink(router, uplink, rng.number_below(3)),
+        ),
         6..=9 => pair.detach_uplink(router, uplink),
         10 => {
             pair.routers[router].interfaces.remove(uplink);
             pair.run_on_router(router, |machine, now, wall| machine.handle_interface_gone(now, wall, uplink));
         }
         // Only one router has an address on the home link, so only router 0 goes there.
-        11 if pair.agent_config.home_link.is_some() => pair.attach_uplink(0, "wifi", AT_HOME),
+        11 if pair.agent_config.home_link.is_some() => pair.attach_uplink(0, "wifi", ADDRESS_ON_HOME_LINK),
         12 => pair.restart_agent(rng.is_true_with_probability(0.5)),
         13 if rng.is_true_with_probability(0.3) => pair.reconfigure_router(router),
         13 => pair.restart_router(router, rng.is_true_with_probability(0.5)),
@@ -77,7 +81,7 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
                     let wrong = SecurityAssociation { key: [9; 16].into(), ..association.clone() };
                     let forged = TestUpdate::implicit_update(rng.random_u16())
                         .for_home_address(&node.home_address.to_string())
-                        .from(ATTACKER)
+                        .from(ATTACKER_ADDRESS)
                         .lifetime(rng.number_below(20) as u16);
                     pair.inject_packet(forged.clone().with_signature_by(wrong).to_packet());
                     pair.inject_packet(forged.to_packet());
@@ -85,11 +89,11 @@ fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
             }
             // A router requests another router's prefix. It signs the update if it has a key.
             let node = &pair.agent_config.nodes[router];
-            let prefix = if router == 0 { SECOND_PREFIX } else { PREFIX };
+            let prefix = if router == 0 { SECOND_MOBILE_NETWORK_PREFIX } else { MOBILE_NETWORK_PREFIX };
             let last = pair.agent.bindings().sequence(node.home_address).unwrap_or(0);
             let mut greedy = TestUpdate::explicit_update(last.wrapping_add(1))
                 .for_home_address(&node.home_address.to_string())
-                .from(&care_of(router, uplink, 0))
+                .from(&care_of_address_of_uplink(router, uplink, 0))
                 .prefix(prefix)
                 .with_option(MobilityOption::MessageIdentifier(pair.wall_time().to_ntp()));
             greedy.association = node.authentication.signing_association().cloned();
@@ -131,14 +135,14 @@ fn run_schedule(seed: u64, traffic: bool) {
         pair.run_on_router(router, |machine, now, wall| machine.handle_handover(now, wall, None))
             .expect("handover");
         for uplink in ["wifi", "cell"] {
-            pair.attach_uplink(router, uplink, &care_of(router, uplink, 0));
+            pair.attach_uplink(router, uplink, &care_of_address_of_uplink(router, uplink, 0));
         }
     }
     let start = pair.now;
     let within = |limit: u64| start + Duration::from_secs(limit);
     let mut carried = false;
     while !(pair.is_registered(0) && pair.is_registered(1)) {
-        carried |= pair.is_carried(0) && pair.is_carried(1);
+        carried |= pair.is_traffic_carried(0) && pair.is_traffic_carried(1);
         let late = pair.now >= within(70) || (traffic && !carried && pair.now >= within(5));
         assert!(
             !late,

@@ -5,9 +5,9 @@ use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::State;
 use carnet_wire::{icmpv6, nd};
 
-use crate::agent::{TestAgent, config, node};
-use crate::craft::*;
-use crate::pair::{AT_HOME, AgentAndRouters, PairSetup};
+use crate::agent::{TestAgent, authorized_node, config};
+use crate::agent_and_routers::{ADDRESS_ON_HOME_LINK, AgentAndRouters, PairSetup};
+use crate::test_messages::*;
 
 /// Home network, which contains the prefixes of two vehicles.
 const HOME_NETWORK: &str = "2001:db8:1::/48";
@@ -16,7 +16,10 @@ const PREFIX_OF_OTHER_VEHICLE: &str = "2001:db8:1:b::/64";
 const HOST_ON_BOARD: &str = "2001:db8:1:a::5";
 
 fn agent_with_home_network() -> TestAgent {
-    let nodes = vec![node(HOME, &[PREFIX_ON_BOARD]), node("2001:db8:1::5678", &[PREFIX_OF_OTHER_VEHICLE])];
+    let nodes = vec![
+        authorized_node(HOME_ADDRESS, &[PREFIX_ON_BOARD]),
+        authorized_node("2001:db8:1::5678", &[PREFIX_OF_OTHER_VEHICLE]),
+    ];
     TestAgent::on_home_link(HomeAgentConfig { home_prefix: net(HOME_NETWORK), nodes, ..config() })
 }
 
@@ -24,7 +27,7 @@ fn setup_with_home_network() -> PairSetup {
     let mut setup = PairSetup::plain_setup();
     setup.agent = HomeAgentConfig {
         home_prefix: net(HOME_NETWORK),
-        nodes: vec![node(HOME, &[PREFIX_ON_BOARD])],
+        nodes: vec![authorized_node(HOME_ADDRESS, &[PREFIX_ON_BOARD])],
         ..config()
     };
     setup.routers[0].home_prefix = net(HOME_NETWORK);
@@ -73,7 +76,7 @@ fn no_answer_is_sent_for_addresses_outside_the_home_prefix() {
 #[test]
 fn home_address_outside_the_home_link_needs_no_dad() {
     let home = "2001:db8:a::1";
-    let nodes = vec![node(home, &[PREFIX])];
+    let nodes = vec![authorized_node(home, &[MOBILE_NETWORK_PREFIX])];
     let mut agent = TestAgent::on_home_link(HomeAgentConfig { nodes, ..config() });
     let answer = agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(1).for_home_address(home));
     assert_eq!((answer.status(), agent.take_dad_targets().len()), (0, 0));
@@ -99,9 +102,9 @@ fn router_in_another_mobile_network_is_away_from_home() {
 #[test]
 fn home_link_is_identified_by_the_prefix_of_the_home_agents_address() {
     let mut pair = AgentAndRouters::new(setup_with_home_network().with_home_link());
-    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
     pair.register_router();
-    pair.attach_uplink(0, "wifi", AT_HOME);
+    pair.attach_uplink(0, "wifi", ADDRESS_ON_HOME_LINK);
     pair.advance_seconds(3.0);
     assert_eq!((pair.first_router().state(), pair.registered_care_of_address()), (State::Home, None));
 }
@@ -143,10 +146,10 @@ fn answers_to_solicitation(
 #[test]
 fn router_at_home_answers_solicitations_for_hosts_on_board() {
     let mut pair = AgentAndRouters::new(setup_with_home_network().with_home_link());
-    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
     pair.register_router();
     assert!(answers_to_solicitation(&mut pair, HOST_ON_BOARD, "fe80::9").is_empty(), "away");
-    pair.set_interface(0, "wifi", true, &["fe80::77", AT_HOME], &["fe80::1"]);
+    pair.set_interface(0, "wifi", true, &["fe80::77", ADDRESS_ON_HOME_LINK], &["fe80::1"]);
     pair.advance_seconds(3.0);
     assert_eq!(pair.first_router().state(), State::Home);
     let said = answers_to_solicitation(&mut pair, HOST_ON_BOARD, "fe80::9");
@@ -158,7 +161,7 @@ fn router_at_home_answers_solicitations_for_hosts_on_board() {
         answers_to_solicitation(&mut pair, HOST_ON_BOARD, "::").as_slice(),
         [said] if !said.solicited
     ));
-    for others in ["2001:db8:1:b::5", HOME, AT_HOME] {
+    for others in ["2001:db8:1:b::5", HOME_ADDRESS, ADDRESS_ON_HOME_LINK] {
         assert!(answers_to_solicitation(&mut pair, others, "fe80::9").is_empty(), "{others}");
     }
     pair.detach_uplink(0, "wifi");

@@ -10,8 +10,8 @@ use carnet_wire::nd::{
     self, CaptivePortal, DnsSearchList, NdOption, Pref64, RecursiveDnsServers, RouterAdvertisement,
 };
 
-use crate::craft::addr;
-use crate::setup::addresses;
+use crate::test_messages::addr;
+use crate::test_setup::addresses;
 
 fn interface(mtu: u32) -> Interface {
     Interface {
@@ -44,7 +44,7 @@ fn advertiser(hosts: HostConfiguration, mtu: Option<u32>) -> RouterAdvertiser {
 }
 
 /// Returns the messages that are due next, and their time.
-fn next(advertiser: &mut RouterAdvertiser) -> (Time, Vec<LinkMessage>) {
+fn next_advertisements(advertiser: &mut RouterAdvertiser) -> (Time, Vec<LinkMessage>) {
     let now = advertiser.poll_timeout().expect("due");
     advertiser.handle_timeout(now);
     (now, take_messages(advertiser))
@@ -96,7 +96,7 @@ fn router_advertisements_have_configured_host_values() {
     let mut advertiser = advertiser(example_configuration(), Some(1400));
     advertiser.handle_interface(Time::ZERO, &interface(1500));
     advertiser.set_mtu_and_validity(Time::ZERO, Some(1460), true);
-    let (_, messages) = next(&mut advertiser);
+    let (_, messages) = next_advertisements(&mut advertiser);
     let [message] = &messages[..] else { panic!("{messages:?}") };
     let mut expected = vec![1, 1, 2, 0, 0, 0, 0, 1];
     // MTU option with the value of the config, not with that of the tunnel.
@@ -121,7 +121,7 @@ fn router_advertisements_without_config_contain_prefix_and_mtu() {
     let mut advertiser = advertiser(HostConfiguration::default(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
     advertiser.set_mtu_and_validity(Time::ZERO, Some(1460), true);
-    let (_, messages) = next(&mut advertiser);
+    let (_, messages) = next_advertisements(&mut advertiser);
     assert_eq!(
         read_advertised_values(&messages),
         AdvertisedValues { mtu: vec![1460], prefix_count: 1, ..AdvertisedValues::default() }
@@ -134,7 +134,7 @@ fn router_advertisements_without_config_contain_prefix_and_mtu() {
 fn removed_host_values_are_withdrawn_three_times() {
     let mut old = advertiser(example_configuration(), None);
     old.handle_interface(Time::ZERO, &interface(1500));
-    next(&mut old);
+    next_advertisements(&mut old);
     let kept =
         HostConfiguration { dns: vec![addr("fe80::1"), addr("fd00::1")], ..HostConfiguration::default() };
     let mut new = advertiser(kept.clone(), None);
@@ -143,7 +143,7 @@ fn removed_host_values_are_withdrawn_three_times() {
     assert_eq!(take_messages(&mut old), [], "the successor has the same prefixes");
     new.handle_interface(now, &interface(1500));
     for _ in 0..3 {
-        let (due, messages) = next(&mut new);
+        let (due, messages) = next_advertisements(&mut new);
         assert!(due <= now + Duration::from_secs(16), "{due}");
         now = due;
         let expected = AdvertisedValues {
@@ -156,7 +156,7 @@ fn removed_host_values_are_withdrawn_three_times() {
         };
         assert_eq!(read_advertised_values(&messages), expected);
     }
-    let (due, messages) = next(&mut new);
+    let (due, messages) = next_advertisements(&mut new);
     assert!(due >= now + Duration::from_secs(16), "{due}");
     assert_eq!(
         read_advertised_values(&messages),
@@ -169,7 +169,7 @@ fn removed_host_values_are_withdrawn_three_times() {
 fn second_reload_continues_running_withdrawal() {
     let mut first = advertiser(example_configuration(), None);
     first.handle_interface(Time::ZERO, &interface(1500));
-    next(&mut first);
+    next_advertisements(&mut first);
     let with = |dns: &[&str]| HostConfiguration {
         dns: dns.iter().map(|text| addr(text)).collect(),
         ..HostConfiguration::default()
@@ -177,11 +177,11 @@ fn second_reload_continues_running_withdrawal() {
     let mut second = advertiser(with(&["fd00::2"]), None);
     first.handle_withdrawal(Time::from_secs(1), Some(&mut second));
     second.handle_interface(Time::from_secs(1), &interface(1500));
-    next(&mut second);
+    next_advertisements(&mut second);
     let mut third = advertiser(with(&["fe80::1"]), None);
     second.handle_withdrawal(Time::from_secs(2), Some(&mut third));
     third.handle_interface(Time::from_secs(2), &interface(1500));
-    let (_, messages) = next(&mut third);
+    let (_, messages) = next_advertisements(&mut third);
     let ended = [addr("fd00::2"), addr("2001:db8:53::53")];
     let found = read_advertised_values(&messages);
     assert_eq!(found.dns[1], (180, vec![addr("fe80::1")]));
@@ -195,7 +195,7 @@ fn second_reload_continues_running_withdrawal() {
 fn last_lan_interface_withdraws_all_values_at_once() {
     let mut advertiser = advertiser(example_configuration(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
-    next(&mut advertiser);
+    next_advertisements(&mut advertiser);
     advertiser.handle_withdrawal(Time::from_secs(5), None);
     let messages = take_messages(&mut advertiser);
     let lifetimes = |found: &AdvertisedValues| (found.dns[0].0, found.search[0].0, found.pref64[0].0);
@@ -215,13 +215,13 @@ fn stopping_router_withdraws_dns_servers() {
     let mut refused = advertiser(example_configuration(), None);
     refused.handle_interface(Time::ZERO, &interface(1500));
     refused.set_mtu_and_validity(Time::ZERO, Some(1460), false);
-    let (_, of_refused) = next(&mut refused);
+    let (_, of_refused) = next_advertisements(&mut refused);
     for messages in [take_messages(&mut stopping), of_refused] {
         assert_eq!(read_advertised_values(&messages).dns, [(0, example_configuration().dns)]);
     }
     // The home agent accepts the prefixes: the router advertises the DNS servers again.
     refused.set_mtu_and_validity(Time::from_secs(60), Some(1460), true);
-    let (_, messages) = next(&mut refused);
+    let (_, messages) = next_advertisements(&mut refused);
     assert_eq!(read_advertised_values(&messages).dns, [(180, example_configuration().dns)]);
 }
 
@@ -234,7 +234,7 @@ fn long_lists_go_into_several_advertisements() {
     for (link, mtu, count) in [(1280, None, 3), (1500, None, 2), (1500, Some(1280), 3), (9000, None, 1)] {
         let mut advertiser = advertiser(long.clone(), mtu);
         advertiser.handle_interface(Time::ZERO, &interface(link));
-        let (_, messages) = next(&mut advertiser);
+        let (_, messages) = next_advertisements(&mut advertiser);
         let room = mtu.unwrap_or(link);
         assert_eq!(messages.len(), count, "{link} {mtu:?}");
         for message in &messages {
@@ -264,7 +264,7 @@ fn a_withdrawal_of_many_prefixes_uses_several_options() {
     first.handle_withdrawal(Time::ZERO, Some(&mut second));
     second.handle_withdrawal(Time::ZERO, Some(&mut third));
     third.handle_interface(Time::ZERO, &interface(1280));
-    let (_, messages) = next(&mut third);
+    let (_, messages) = next_advertisements(&mut third);
     let found = read_advertised_values(&messages);
     assert!(messages.iter().all(|message| 40 + message.message.len() <= 1280));
     assert_eq!(
@@ -327,7 +327,7 @@ fn router_is_the_first_dns_server_by_its_own_address() {
     up.addresses.extend(addresses(&["2001:db8:a::1"]));
     advertiser.handle_interface(Time::ZERO, &up);
     assert_eq!(advertiser.host_configuration().dns, [addr("2001:db8:a::1")]);
-    let (_, messages) = next(&mut advertiser);
+    let (_, messages) = next_advertisements(&mut advertiser);
     // Of the M and O flags only the O flag is set.
     assert_eq!(messages[0].message[5] & 0xc0, 0x40);
 }

@@ -13,9 +13,9 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{MobilityHeaderBuilder, MobilityOption, set_checksum};
 
 use crate::agent::{TestAgent, authenticated_config, config};
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, Link, PairSetup};
-use crate::several::*;
+use crate::agent_and_routers::{AgentAndRouters, Link, PairSetup};
+use crate::several_care_of_addresses::*;
+use crate::test_messages::*;
 
 /// Number of mutated packets; `CARNET_ROUNDS` overrides it.
 const MUTATION_COUNT: usize = match option_env!("CARNET_ROUNDS") {
@@ -81,10 +81,13 @@ pub fn is_parsed(packet: &[u8]) -> bool {
 
 fn example_updates() -> Vec<Vec<u8>> {
     vec![
-        TestUpdate::explicit_update(10).with_alternate_address(CARE_OF).with_signature().to_packet(),
+        TestUpdate::explicit_update(10)
+            .with_alternate_care_of_address(CARE_OF_ADDRESS)
+            .with_signature()
+            .to_packet(),
         TestUpdate::implicit_update(10).with_signature().to_packet(),
         TestUpdate::implicit_update(10).lifetime(0).with_signature().to_packet(),
-        TestUpdate::explicit_update(10).prefix(SECOND_PREFIX).with_signature().to_packet(),
+        TestUpdate::explicit_update(10).prefix(SECOND_MOBILE_NETWORK_PREFIX).with_signature().to_packet(),
         TestUpdate::node_update(10)
             .with_option(MobilityOption::MessageIdentifier(1 << 40))
             .with_signature()
@@ -121,7 +124,7 @@ fn mutated_updates_with_another_key_create_no_binding() {
             delivered += 1;
             let _ = agent.receive_packet(&packet);
             assert!(agent.home_agent.bindings().iter().next().is_none(), "{packet:02x?}");
-            assert!(agent.home_agent.stored(agent.now, agent.wall_time()).is_empty());
+            assert!(agent.home_agent.stored_bindings(agent.now, agent.wall_time()).is_empty());
         }
         if rng.is_true_with_probability(0.1) {
             agent.advance_time(0.05);
@@ -145,9 +148,9 @@ fn mutated_updates_bind_only_signed_addresses() {
             let _ = agent.receive_packet(&packet);
         }
         for binding in agent.home_agent.bindings().iter() {
-            assert_eq!(binding.home_address, addr(HOME));
-            assert_eq!(binding.care_of_address, addr(CARE_OF));
-            assert!(binding.prefixes.iter().all(|prefix| *prefix == net(PREFIX)));
+            assert_eq!(binding.home_address, addr(HOME_ADDRESS));
+            assert_eq!(binding.care_of_address, addr(CARE_OF_ADDRESS));
+            assert!(binding.prefixes.iter().all(|prefix| *prefix == net(MOBILE_NETWORK_PREFIX)));
         }
         agent.events.clear();
         if round % 100 == 0 {
@@ -163,12 +166,12 @@ fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
     let goldens = [
         TestUpdate::explicit_update(10)
             .with_overwrite_flag()
-            .with_bid(1, CARE_OF)
-            .with_bid(2, OTHER_CARE_OF)
+            .with_bid(1, CARE_OF_ADDRESS)
+            .with_bid(2, OTHER_CARE_OF_ADDRESS)
             .with_signature()
             .to_packet(),
         TestUpdate::explicit_update(10)
-            .with_bid(2, OTHER_CARE_OF)
+            .with_bid(2, OTHER_CARE_OF_ADDRESS)
             .with_flow(1, 1, 5000, &[2])
             .with_flow_summary(&[2, 3])
             .with_signature()
@@ -192,13 +195,13 @@ fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
         let mut count = 0;
         for binding in agent.home_agent.bindings().iter() {
             count += 1;
-            assert_eq!(binding.home_address, addr(HOME));
-            let signed = [(Some(1), addr(CARE_OF)), (Some(2), addr(OTHER_CARE_OF))];
+            assert_eq!(binding.home_address, addr(HOME_ADDRESS));
+            let signed = [(Some(1), addr(CARE_OF_ADDRESS)), (Some(2), addr(OTHER_CARE_OF_ADDRESS))];
             let found = (binding.bid, binding.care_of_address.ipv6().expect("IPv6"));
             assert!(signed.contains(&found), "{found:?}");
         }
         most = most.max(count);
-        for flow in agent.home_agent.flows(addr(HOME)) {
+        for flow in agent.home_agent.flows(addr(HOME_ADDRESS)) {
             assert_eq!((flow.fid, flow.selector), (1, udp_selector(5000)));
         }
         agent.events.clear();
@@ -219,7 +222,8 @@ fn mutated_updates_of_several_bindings_stay_within_bounds() {
         let mut update = TestUpdate::explicit_update(round as u16)
             .with_bid(bid, &format!("2001:db8:f1::{:x}", rng.number_below(9) + 1));
         if rng.is_true_with_probability(0.3) {
-            update = update.with_bid(bid + 1, OTHER_CARE_OF).with_flow(bid, bid, 5000, &[bid, bid + 1]);
+            update =
+                update.with_bid(bid + 1, OTHER_CARE_OF_ADDRESS).with_flow(bid, bid, 5000, &[bid, bid + 1]);
         }
         if rng.is_true_with_probability(0.5) {
             update = update.with_flow_summary(&[bid, bid + 1, 7]);
@@ -230,7 +234,7 @@ fn mutated_updates_of_several_bindings_stay_within_bounds() {
         if is_parsed(&packet) {
             let _ = agent.receive_packet(&packet);
         }
-        let home = addr(HOME);
+        let home = addr(HOME_ADDRESS);
         assert!(agent.home_agent.bindings().iter().count() <= carnet_mobility::home_agent::MAX_BINDINGS);
         assert!(
             agent.home_agent.bindings().former_paths(home).len()
@@ -245,7 +249,7 @@ fn mutated_updates_of_several_bindings_stay_within_bounds() {
     }
     agent.advance_time(300_000.0);
     assert!(agent.home_agent.bindings().iter().next().is_none());
-    assert!(agent.home_agent.flows(addr(HOME)).is_empty());
+    assert!(agent.home_agent.flows(addr(HOME_ADDRESS)).is_empty());
     assert!(agent.home_agent.poll_timeout().is_none());
 }
 
@@ -268,10 +272,10 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
         let mut count = 0;
         for binding in agent.home_agent.bindings().iter() {
             count += 1;
-            assert_eq!(binding.home_address, addr(HOME));
+            assert_eq!(binding.home_address, addr(HOME_ADDRESS));
             let care_of_address = binding.care_of_address.ipv6().expect("IPv6");
             assert!(carnet_mobility::is_unicast_routable(care_of_address));
-            assert!(binding.prefixes.iter().all(|prefix| net(PREFIX).contains(prefix)));
+            assert!(binding.prefixes.iter().all(|prefix| net(MOBILE_NETWORK_PREFIX).contains(prefix)));
         }
         assert!(count <= 1);
         agent.events.clear();
@@ -285,7 +289,7 @@ fn mutated_acknowledgements_create_no_registration() {
     let mut rng = Rng::new(4);
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     for round in 0..MUTATION_COUNT {
         let update = pair.last_update();
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.number_below(11) as usize];
@@ -294,15 +298,15 @@ fn mutated_acknowledgements_create_no_registration() {
             Some(carnet_mobility::SecurityAssociation { key: [0x5a; 16].into(), ..test_association() });
         let golden = match rng.number_below(5) {
             0 => control_packet(
-                addr(AGENT),
-                addr(CARE_OF),
-                Some(addr(HOME)),
-                &mut MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish(),
+                addr(HOME_AGENT_ADDRESS),
+                addr(CARE_OF_ADDRESS),
+                Some(addr(HOME_ADDRESS)),
+                &mut MobilityHeaderBuilder::binding_error(1, addr(HOME_ADDRESS)).finish(),
             ),
             1 => control_packet(
-                addr(AGENT),
-                addr(CARE_OF),
-                Some(addr(HOME)),
+                addr(HOME_AGENT_ADDRESS),
+                addr(CARE_OF_ADDRESS),
+                Some(addr(HOME_ADDRESS)),
                 &mut MobilityHeaderBuilder::binding_refresh_request().finish(),
             ),
             _ => answer.to_packet(),
@@ -334,7 +338,7 @@ fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     for round in 0..MUTATION_COUNT {
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.number_below(11) as usize];
         let golden = TestAcknowledgement::answering(&pair.last_update(), status).to_packet();
@@ -346,10 +350,14 @@ fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
         if round % 50 == 0 {
             pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, None))
                 .expect("handover");
-            pair.attach_uplink(0, "wifi", if round % 100 == 0 { CARE_OF } else { OTHER_CARE_OF });
+            pair.attach_uplink(
+                0,
+                "wifi",
+                if round % 100 == 0 { CARE_OF_ADDRESS } else { OTHER_CARE_OF_ADDRESS },
+            );
             pair.events.clear();
             pair.dropped_messages.clear();
-            let keep = pair.sent_updates().pop().map(|(at, seen)| crate::pair::SentPacket {
+            let keep = pair.sent_updates().pop().map(|(at, seen)| crate::agent_and_routers::SentPacket {
                 sent_at: at,
                 sending_router: Some(0),
                 received_packet: seen,

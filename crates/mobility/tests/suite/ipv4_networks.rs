@@ -10,11 +10,11 @@ use carnet_wire::mobility::{MobilityHeader, MobilityOption, ParsedMobilityMessag
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 
-use crate::agent::{self, TestAgent, node};
-use crate::craft::*;
-use crate::pair::AgentAndRouters;
-use crate::road::{self, VehicleOnRoad};
-use crate::setup::{PairSetup, router_config};
+use crate::agent::{self, TestAgent, authorized_node};
+use crate::agent_and_routers::AgentAndRouters;
+use crate::test_messages::*;
+use crate::test_setup::{PairSetup, router_config};
+use crate::vehicle_on_road::{self, VehicleOnRoad};
 
 const IPV4_PREFIX: &str = "10.42.7.0/24";
 const SECOND_IPV4_PREFIX: &str = "192.0.2.64/26";
@@ -38,8 +38,14 @@ fn with_ipv4_prefixes(mut node: AuthorizedNode, prefixes: &[&str]) -> Authorized
 
 /// Returns the config of a home agent for two routers, each with IPv4 prefixes of its own.
 fn config() -> HomeAgentConfig {
-    let first = with_ipv4_prefixes(node(HOME, &[PREFIX]), &[IPV4_PREFIX, SECOND_IPV4_PREFIX]);
-    let second = with_ipv4_prefixes(node(OTHER_HOME, &[SECOND_PREFIX]), &[PREFIX_OF_OTHER_NODE]);
+    let first = with_ipv4_prefixes(
+        authorized_node(HOME_ADDRESS, &[MOBILE_NETWORK_PREFIX]),
+        &[IPV4_PREFIX, SECOND_IPV4_PREFIX],
+    );
+    let second = with_ipv4_prefixes(
+        authorized_node(OTHER_HOME, &[SECOND_MOBILE_NETWORK_PREFIX]),
+        &[PREFIX_OF_OTHER_NODE],
+    );
     HomeAgentConfig { nodes: vec![first, second], ..agent::config() }
 }
 
@@ -63,11 +69,11 @@ fn address_acknowledgements(seen: &ReceivedPacket) -> Vec<(u8, u8, Ipv4Addr)> {
     answers.collect()
 }
 
-fn address(text: &str) -> Ipv4Addr {
+fn parse_ipv4_address(text: &str) -> Ipv4Addr {
     text.parse().expect("an IPv4 address")
 }
 
-/// Returns the IPv4 prefixes of the binding of [`HOME`].
+/// Returns the IPv4 prefixes of the binding of [`HOME_ADDRESS`].
 fn bound_ipv4_prefixes(agent: &TestAgent) -> Vec<String> {
     let binding = agent.home_binding().expect("bound");
     binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).map(|it| it.to_string()).collect()
@@ -82,30 +88,33 @@ fn home_agent_accepts_ipv4_prefixes_of_the_config_and_their_parts() {
     let answer = agent.expect_acceptance(&update);
     assert_eq!(
         address_acknowledgements(&answer),
-        [(0, 24, address("10.42.7.0")), (0, 27, address("192.0.2.64"))]
+        [(0, 24, parse_ipv4_address("10.42.7.0")), (0, 27, parse_ipv4_address("192.0.2.64"))]
     );
     assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX, "192.0.2.64/27"]);
-    assert_eq!(agent.home_binding().expect("bound").prefixes.last(), Some(&net(PREFIX)));
+    assert_eq!(agent.home_binding().expect("bound").prefixes.last(), Some(&net(MOBILE_NETWORK_PREFIX)));
     let event = agent.events.iter().find_map(|event| match event {
         Event::Binding { prefixes, ipv4_prefixes, .. } => Some((prefixes.clone(), ipv4_prefixes.clone())),
         _ => None,
     });
     assert_eq!(
         event,
-        Some((vec![net(PREFIX)], vec![parse_ipv4_prefix(IPV4_PREFIX), parse_ipv4_prefix("192.0.2.64/27")]))
+        Some((
+            vec![net(MOBILE_NETWORK_PREFIX)],
+            vec![parse_ipv4_prefix(IPV4_PREFIX), parse_ipv4_prefix("192.0.2.64/27")]
+        ))
     );
     // RFC 5555 3.1.1: in a refresh the P flag "must be ignored". The address may be a host's.
     let answer = agent.expect_acceptance(
         &TestUpdate::explicit_update(2).with_option(ipv4_home_option("10.42.7.1/24", false)),
     );
-    assert_eq!(address_acknowledgements(&answer), [(0, 24, address("10.42.7.1"))]);
+    assert_eq!(address_acknowledgements(&answer), [(0, 24, parse_ipv4_address("10.42.7.1"))]);
     // An update that does not name the second prefix removes this prefix.
     assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX]);
     // The router may register a single address of its prefix.
     let answer = agent.expect_acceptance(
         &TestUpdate::explicit_update(3).with_option(ipv4_home_option("10.42.7.9/32", false)),
     );
-    assert_eq!(address_acknowledgements(&answer), [(0, 32, address("10.42.7.9"))]);
+    assert_eq!(address_acknowledgements(&answer), [(0, 32, parse_ipv4_address("10.42.7.9"))]);
     assert_eq!(bound_ipv4_prefixes(&agent), ["10.42.7.9/32"]);
 }
 
@@ -122,14 +131,18 @@ fn home_agent_refuses_each_ipv4_option_by_its_own_status() {
         (ipv4_home_option("255.255.255.255/32", false), 131),
         (ipv4_home_option("0.1.2.0/24", true), 131),
         (
-            MobilityOption::Ipv4HomeAddress { prefix_length: 0, prefix: true, address: address("10.42.7.0") },
+            MobilityOption::Ipv4HomeAddress {
+                prefix_length: 0,
+                prefix: true,
+                address: parse_ipv4_address("10.42.7.0"),
+            },
             131,
         ),
         (
             MobilityOption::Ipv4HomeAddress {
                 prefix_length: 33,
                 prefix: true,
-                address: address("10.42.7.0"),
+                address: parse_ipv4_address("10.42.7.0"),
             },
             131,
         ),
@@ -137,7 +150,7 @@ fn home_agent_refuses_each_ipv4_option_by_its_own_status() {
             MobilityOption::Ipv4HomeAddress {
                 prefix_length: 63,
                 prefix: false,
-                address: address("10.42.7.1"),
+                address: parse_ipv4_address("10.42.7.1"),
             },
             131,
         ),
@@ -180,7 +193,7 @@ fn home_agent_prohibits_ipv4_prefixes_without_r_flag() {
 /// RFC 5555 3.1.1: without the P flag, a length of 32 bits is a single address.
 #[test]
 fn home_agent_binds_the_ipv4_home_address_of_a_mobile_node() {
-    let nodes = vec![with_ipv4_prefixes(node(HOME, &[]), &["192.0.2.7/32"])];
+    let nodes = vec![with_ipv4_prefixes(authorized_node(HOME_ADDRESS, &[]), &["192.0.2.7/32"])];
     let mut agent = TestAgent::new(HomeAgentConfig { nodes, ..agent::config() });
     let update = TestUpdate::node_update(1)
         .with_option(ipv4_home_option("192.0.2.7/32", false))
@@ -188,7 +201,7 @@ fn home_agent_binds_the_ipv4_home_address_of_a_mobile_node() {
     let answer = agent.expect_acceptance(&update);
     assert_eq!(
         address_acknowledgements(&answer),
-        [(0, 32, address("192.0.2.7")), (130, 0, address("192.0.2.8"))]
+        [(0, 32, parse_ipv4_address("192.0.2.7")), (130, 0, parse_ipv4_address("192.0.2.8"))]
     );
     assert_eq!(bound_ipv4_prefixes(&agent), ["192.0.2.7/32"]);
     // Without the option the IPv4 home address is no longer bound.
@@ -204,14 +217,14 @@ fn mobile_node_registers_its_ipv4_home_address() {
         ipv4_prefixes: vec![parse_ipv4_prefix("192.0.2.7/32")],
         ..router_with_ipv4()
     });
-    setup.agent.nodes = vec![with_ipv4_prefixes(node(HOME, &[]), &["192.0.2.7/32"])];
+    setup.agent.nodes = vec![with_ipv4_prefixes(authorized_node(HOME_ADDRESS, &[]), &["192.0.2.7/32"])];
     let mut pair = AgentAndRouters::new(setup);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
-    assert_eq!(home_address_options(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
+    assert_eq!(home_address_options(&pair.last_update()), [(32, false, parse_ipv4_address("192.0.2.7"))]);
     assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted]);
     pair.advance_seconds(50.0);
-    assert_eq!(home_address_options(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
+    assert_eq!(home_address_options(&pair.last_update()), [(32, false, parse_ipv4_address("192.0.2.7"))]);
 }
 
 /// RFC 5555 3.2.1: the home agent answers a request for any prefix with a prefix of the config, whose length
@@ -224,7 +237,10 @@ fn home_agent_chooses_a_prefix_of_the_config_for_the_unspecified_address() {
         &TestUpdate::explicit_update(1).with_option(any(26)).with_option(any(30)).with_option(any(24)),
     );
     let found = address_acknowledgements(&answer);
-    assert_eq!(found[..2], [(0, 26, address("192.0.2.64")), (0, 24, address("10.42.7.0"))]);
+    assert_eq!(
+        found[..2],
+        [(0, 26, parse_ipv4_address("192.0.2.64")), (0, 24, parse_ipv4_address("10.42.7.0"))]
+    );
     assert_eq!(found[2].0, 133);
     assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX, SECOND_IPV4_PREFIX]);
 }
@@ -236,7 +252,7 @@ fn router_in_implicit_mode_gets_all_ipv4_prefixes() {
     let answer = agent.expect_acceptance(&TestUpdate::implicit_update(1));
     assert_eq!(
         address_acknowledgements(&answer),
-        [(0, 24, address("10.42.7.0")), (0, 26, address("192.0.2.64"))]
+        [(0, 24, parse_ipv4_address("10.42.7.0")), (0, 26, parse_ipv4_address("192.0.2.64"))]
     );
     assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX, SECOND_IPV4_PREFIX]);
     // A router that names its IPv6 prefix registers explicitly, and names no IPv4 prefix.
@@ -246,7 +262,7 @@ fn router_in_implicit_mode_gets_all_ipv4_prefixes() {
     let mut agent = TestAgent::new(agent::config());
     assert!(address_acknowledgements(&agent.expect_acceptance(&TestUpdate::implicit_update(1))).is_empty());
     // A router with IPv4 prefixes alone needs no IPv6 prefix.
-    let only = with_ipv4_prefixes(node(HOME, &[]), &[IPV4_PREFIX]);
+    let only = with_ipv4_prefixes(authorized_node(HOME_ADDRESS, &[]), &[IPV4_PREFIX]);
     let mut agent = TestAgent::new(HomeAgentConfig { nodes: vec![only], ..agent::config() });
     agent.expect_acceptance(&TestUpdate::implicit_update(1).with_option(ipv4_home_option(IPV4_PREFIX, true)));
     assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX]);
@@ -288,18 +304,20 @@ fn ipv4_prefixes_end_with_the_binding() {
 fn all_bindings_of_a_node_share_its_ipv4_prefixes() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(
-        &TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_option(ipv4_home_option(IPV4_PREFIX, true)),
+        &TestUpdate::explicit_update(1)
+            .with_bid(1, CARE_OF_ADDRESS)
+            .with_option(ipv4_home_option(IPV4_PREFIX, true)),
     );
     agent.expect_acceptance(
         &TestUpdate::explicit_update(2)
-            .with_bid(2, OTHER_CARE_OF)
+            .with_bid(2, OTHER_CARE_OF_ADDRESS)
             .with_option(ipv4_home_option(IPV4_PREFIX, true))
             .with_option(ipv4_home_option(SECOND_IPV4_PREFIX, true)),
     );
-    for binding in agent.home_agent.bindings().bindings_of(addr(HOME)) {
+    for binding in agent.home_agent.bindings().bindings_of(addr(HOME_ADDRESS)) {
         assert_eq!(
             *binding.prefixes,
-            [mapped_prefix(IPV4_PREFIX), mapped_prefix(SECOND_IPV4_PREFIX), net(PREFIX)]
+            [mapped_prefix(IPV4_PREFIX), mapped_prefix(SECOND_IPV4_PREFIX), net(MOBILE_NETWORK_PREFIX)]
         );
     }
 }
@@ -308,7 +326,7 @@ fn all_bindings_of_a_node_share_its_ipv4_prefixes() {
 fn ipv4_prefixes_survive_a_restart_unless_removed_from_the_config() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_option(ipv4_home_option(IPV4_PREFIX, true)));
-    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let stored = agent.home_agent.stored_bindings(agent.now, agent.wall_time());
     let text = serde_json::to_string(&stored).expect("JSON");
     assert!(text.contains(r#""prefixes":["2001:db8:a::/64"],"ipv4_prefixes":["10.42.7.0/24"]"#), "{text}");
     let restored = |text: &str, config: HomeAgentConfig| {
@@ -332,23 +350,23 @@ fn ipv4_prefixes_survive_a_restart_unless_removed_from_the_config() {
 #[test]
 fn home_agent_refuses_ipv4_care_of_addresses_that_form_a_tunnel_loop() {
     let mut config = config();
-    config.ipv4_address = Some(address("192.0.2.1"));
+    config.ipv4_address = Some(parse_ipv4_address("192.0.2.1"));
     let inside = |update: TestUpdate| update.sent_on_ipv4_network();
     let mut agent = TestAgent::new(config);
     let own = "udp:10.42.7.9:4191";
     let update = inside(TestUpdate::explicit_update(1)).with_option(ipv4_home_option(IPV4_PREFIX, true));
-    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &update.to_packet());
+    let answers = agent.receive_inside_tunnel("udp:192.0.2.1:4191", own, &update.to_packet());
     assert_eq!(answers[0].status(), 174, "a care-of address in the own prefix");
     let other = "udp:10.42.8.9:4191";
     let update = inside(TestUpdate::explicit_update(2)).with_option(ipv4_home_option(IPV4_PREFIX, true));
-    let answers = agent.receive_inside("udp:192.0.2.1:4191", other, &update.to_packet());
+    let answers = agent.receive_inside_tunnel("udp:192.0.2.1:4191", other, &update.to_packet());
     assert_eq!(answers[0].status(), 0, "behind the other router");
     let mut of_other = TestUpdate::implicit_update(1)
-        .prefix(SECOND_PREFIX)
+        .prefix(SECOND_MOBILE_NETWORK_PREFIX)
         .with_option(ipv4_home_option(PREFIX_OF_OTHER_NODE, true));
     of_other.source = addr(OTHER_HOME);
     of_other.home_address = None;
-    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &of_other.to_packet());
+    let answers = agent.receive_inside_tunnel("udp:192.0.2.1:4191", own, &of_other.to_packet());
     assert_eq!(answers[0].status(), 174, "each behind the other");
 }
 
@@ -372,7 +390,8 @@ first in prop::collection::vec(any_option(), 0..6),
 second in prop::collection::vec(any_option(), 0..6),
 ) {
 let mut agent = TestAgent::new(config());
-let registrations = [(HOME, PREFIX, &first), (OTHER_HOME, SECOND_PREFIX, &second)];
+let of_second = (OTHER_HOME, SECOND_MOBILE_NETWORK_PREFIX, &second);
+let registrations = [(HOME_ADDRESS, MOBILE_NETWORK_PREFIX, &first), of_second];
 for (home_address, prefix, options) in registrations {
 let update = TestUpdate::implicit_update(1).for_home_address(home_address).prefix(prefix);
 let update = options.iter().fold(update, |update, option| update.with_option(*option));
@@ -390,7 +409,7 @@ let binding = agent.binding_of(home_address).expect("bound");
 binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).collect::<Vec<_>>()
 };
 prop_assert!(
-of(HOME).iter().all(|it|
+of(HOME_ADDRESS).iter().all(|it|
 parse_ipv4_prefix(IPV4_PREFIX).contains(it)
 || parse_ipv4_prefix(SECOND_IPV4_PREFIX).contains(it)),
 );
@@ -440,9 +459,10 @@ fn reported_prefixes(pair: &AgentAndRouters) -> Vec<(String, Option<u8>, bool)> 
 #[test]
 fn router_registers_its_ipv4_prefixes_and_repeats_them_in_each_refresh() {
     let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
-    let expected = [(24, true, address("10.42.7.0")), (26, true, address("192.0.2.64"))];
+    let expected =
+        [(24, true, parse_ipv4_address("10.42.7.0")), (26, true, parse_ipv4_address("192.0.2.64"))];
     assert_eq!(home_address_options(&pair.last_update()), expected);
     assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted; 2]);
     assert_eq!(
@@ -467,7 +487,7 @@ fn router_in_implicit_mode_names_no_ipv4_prefix_and_reads_the_answers() {
         mode: RegistrationMode::Implicit,
         ..router_with_ipv4()
     }));
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     assert!(home_address_options(&pair.last_update()).is_empty());
     assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted; 2]);
@@ -479,7 +499,7 @@ fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
         ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX), parse_ipv4_prefix(PREFIX_OF_OTHER_NODE)],
         ..router_config()
     }));
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted, Ipv4PrefixState::Refused(133)]);
     assert_eq!(
@@ -488,8 +508,10 @@ fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
     );
     // The operator of the home agent adds the refused prefix to the config: the router uses it after the next
     // refresh.
-    pair.agent_config.nodes[0] =
-        with_ipv4_prefixes(node(HOME, &[PREFIX]), &[IPV4_PREFIX, PREFIX_OF_OTHER_NODE]);
+    pair.agent_config.nodes[0] = with_ipv4_prefixes(
+        authorized_node(HOME_ADDRESS, &[MOBILE_NETWORK_PREFIX]),
+        &[IPV4_PREFIX, PREFIX_OF_OTHER_NODE],
+    );
     pair.agent_config.nodes.truncate(1);
     pair.restart_agent(true);
     pair.clear_records();
@@ -503,7 +525,7 @@ fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
 fn router_reports_once_that_home_agent_does_not_support_ipv4_prefixes() {
     let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
     pair.is_agent_down = true;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(3.0);
     for _ in 0..3 {
         pair.answer_last_update(0).expect("an acknowledgement");
@@ -524,7 +546,7 @@ fn router_reports_once_that_home_agent_does_not_support_ipv4_prefixes() {
 fn router_applies_every_ipv4_status_and_prefix_length_of_the_answer() {
     let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
     pair.is_agent_down = true;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     for (status, prefix_length, expected) in [
         (128, 0, Ipv4PrefixState::Refused(128)),
         (129, 0, Ipv4PrefixState::Refused(129)),
@@ -540,7 +562,7 @@ fn router_applies_every_ipv4_status_and_prefix_length_of_the_answer() {
         (0, 0, Ipv4PrefixState::OtherLength(0)),
     ] {
         pair.advance_seconds(50.0);
-        let address = address("10.42.7.0");
+        let address = parse_ipv4_address("10.42.7.0");
         let option = MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address };
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
         answer.options.push(option);
@@ -552,15 +574,18 @@ fn router_applies_every_ipv4_status_and_prefix_length_of_the_answer() {
 /// With Binding Identifiers (RFC 5648) each update names the IPv4 prefixes too, also over an IPv4 uplink.
 #[test]
 fn router_with_bids_registers_ipv4_prefixes_over_all_uplinks() {
-    let router = MobileRouterConfig { ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX)], ..road::config() };
-    let mut agent = road::agent_config();
+    let router = MobileRouterConfig {
+        ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX)],
+        ..vehicle_on_road::config()
+    };
+    let mut agent = vehicle_on_road::agent_config();
     agent.nodes[0] = with_ipv4_prefixes(agent.nodes[0].clone(), &[IPV4_PREFIX]);
     let mut road = VehicleOnRoad::with_configs(router, agent, 1);
     road.attach_all_uplinks();
     road.advance_seconds(5.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
     assert_eq!(road.router.accepted_ipv4_prefixes().collect::<Vec<_>>(), [parse_ipv4_prefix(IPV4_PREFIX)]);
-    for binding in road.agent.bindings().bindings_of(addr(HOME)) {
+    for binding in road.agent.bindings().bindings_of(addr(HOME_ADDRESS)) {
         assert!(binding.prefixes.contains(&mapped_prefix(IPV4_PREFIX)));
     }
     road.detach_uplink("wifi");
@@ -569,7 +594,7 @@ fn router_with_bids_registers_ipv4_prefixes_over_all_uplinks() {
     assert!(
         road.agent
             .bindings()
-            .bindings_of(addr(HOME))
+            .bindings_of(addr(HOME_ADDRESS))
             .all(|binding| binding.prefixes.contains(&mapped_prefix(IPV4_PREFIX)))
     );
 }

@@ -1,16 +1,17 @@
 //! Home agent and mobile router against the standards, and against each other, in virtual time.
 //!
-//! `craft` builds Binding Updates by hand and reads answers. `agent` is a home agent without a network;
-//! `pair` puts a home agent and mobile routers on a simulated network. Every test names its clause.
+//! `test_messages` builds Binding Updates by hand and reads answers. `agent` is a home agent without a
+//! network; `agent_and_routers` puts a home agent and mobile routers on a simulated network. Every test names
+//! its clause.
 
 mod agent;
-mod craft;
+mod agent_and_routers;
 mod direct;
 mod mnpp;
-mod pair;
-mod road;
-mod setup;
-mod several;
+mod several_care_of_addresses;
+mod test_messages;
+mod test_setup;
+mod vehicle_on_road;
 
 mod agent_authentication;
 mod agent_care_of_test;

@@ -17,35 +17,35 @@ use carnet_wire::mobility::{MobilityHeader, PrefixTest, PrefixTestKind};
 use carnet_wire::nd::{self, NdOption, RouteInformation, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-type Mac = [u8; 6];
+type MacAddress = [u8; 6];
 
-const A: Mac = [2, 0, 0, 0, 0, 0xa];
-const B: Mac = [2, 0, 0, 0, 0, 0xb];
-const C: Mac = [2, 0, 0, 0, 0, 0xc];
+const A: MacAddress = [2, 0, 0, 0, 0, 0xa];
+const B: MacAddress = [2, 0, 0, 0, 0, 0xb];
+const C: MacAddress = [2, 0, 0, 0, 0, 0xc];
 
 /// An address that belongs to no vehicle of the test.
 const ADDRESS_OUTSIDE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
 
-fn prefix(text: &str) -> Ipv6Net {
+fn parse_prefix(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
-fn link_local(mac: Mac) -> Ipv6Addr {
+fn link_local(mac: MacAddress) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac;
     Ipv6Addr::from(0xfe80_u128 << 112)
         | Ipv6Addr::from(u128::from(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])))
 }
 
-fn own_prefix(mac: Mac) -> Ipv6Net {
-    prefix(&format!("2001:db8:{:x}::/64", mac[5]))
+fn own_prefix(mac: MacAddress) -> Ipv6Net {
+    parse_prefix(&format!("2001:db8:{:x}::/64", mac[5]))
 }
 
-fn config(mac: Mac) -> MnppConfig {
+fn config(mac: MacAddress) -> MnppConfig {
     MnppConfig {
         prefixes: vec![own_prefix(mac)],
         home_address: format!("2001:db8:1::{:x}", mac[5]).parse().expect("an address"),
         home_agent: "2001:db8:1::1".parse().expect("an address"),
-        home_prefix: prefix("2001:db8:1::/64"),
+        home_prefix: parse_prefix("2001:db8:1::/64"),
         authorization: Authorization::HomeAgent,
         shortest_prefix_length: 48,
         announcement_hop_limit: 1,
@@ -55,14 +55,14 @@ fn config(mac: Mac) -> MnppConfig {
 
 /// A station's view of each other station.
 #[derive(Debug, Clone, Default)]
-struct ObservedStations(BTreeMap<Mac, StationObservation>);
+struct ObservedStations(BTreeMap<MacAddress, StationObservation>);
 
 impl StationObserver for ObservedStations {
-    fn observation(&self, _: Time, station: Mac) -> Option<StationObservation> {
+    fn observation(&self, _: Time, station: MacAddress) -> Option<StationObservation> {
         self.0.get(&station).copied()
     }
 
-    fn link_local(&self, station: Mac) -> Ipv6Addr {
+    fn link_local(&self, station: MacAddress) -> Ipv6Addr {
         link_local(station)
     }
 
@@ -75,19 +75,19 @@ impl StationObserver for ObservedStations {
 /// a prefix.
 struct RadioNetwork {
     now: Time,
-    routers: BTreeMap<Mac, Mnpp>,
-    observations: BTreeMap<Mac, ObservedStations>,
+    routers: BTreeMap<MacAddress, Mnpp>,
+    observations: BTreeMap<MacAddress, ObservedStations>,
     /// Pairs of sender and receiver that are in range.
-    pairs_in_range: BTreeSet<(Mac, Mac)>,
-    owner_of_prefix: BTreeMap<Ipv6Net, Mac>,
+    pairs_in_range: BTreeSet<(MacAddress, MacAddress)>,
+    owner_of_prefix: BTreeMap<Ipv6Net, MacAddress>,
     are_tunnels_working: bool,
     /// The routes of each station at its last report of a change.
-    reported_routes: BTreeMap<Mac, BTreeMap<Ipv6Net, Ipv6Addr>>,
-    log: Vec<(Time, Mac, Output)>,
+    reported_routes: BTreeMap<MacAddress, BTreeMap<Ipv6Net, Ipv6Addr>>,
+    log: Vec<(Time, MacAddress, Output)>,
 }
 
 impl RadioNetwork {
-    fn new(configs: impl IntoIterator<Item = (Mac, MnppConfig)>) -> RadioNetwork {
+    fn new(configs: impl IntoIterator<Item = (MacAddress, MnppConfig)>) -> RadioNetwork {
         let mut world = RadioNetwork {
             now: Time::from_secs(100),
             routers: BTreeMap::new(),
@@ -103,24 +103,24 @@ impl RadioNetwork {
                 world.owner_of_prefix.entry(*prefix).or_insert(mac);
             }
             let mut machine = Mnpp::new(config, Rng::new(u64::from(mac[5])));
-            machine.handle_station(mac, link_local(mac));
+            machine.handle_own_addresses(mac, link_local(mac));
             world.routers.insert(mac, machine);
             world.observations.insert(mac, ObservedStations::default());
         }
         world
     }
 
-    fn two_vehicles() -> RadioNetwork {
+    fn with_two_vehicles() -> RadioNetwork {
         RadioNetwork::new([A, B].map(|mac| (mac, config(mac))))
     }
 
-    fn machine_mut(&mut self, mac: Mac) -> &mut Mnpp {
+    fn router_mut(&mut self, mac: MacAddress) -> &mut Mnpp {
         self.routers.get_mut(&mac).expect("a machine")
     }
 
     fn deliver_all_outputs(&mut self) {
         loop {
-            let outputs: Vec<(Mac, Output)> = self
+            let outputs: Vec<(MacAddress, Output)> = self
                 .routers
                 .iter_mut()
                 .flat_map(|(mac, machine)| {
@@ -156,7 +156,7 @@ impl RadioNetwork {
                             let owner = *owner;
                             let view = self.observations[&owner].clone();
                             let now = self.now;
-                            self.machine_mut(owner).handle_test_init(now, header.source, &test, &view);
+                            self.router_mut(owner).handle_test_init(now, header.source, &test, &view);
                         }
                     }
                     _ => {}
@@ -165,7 +165,7 @@ impl RadioNetwork {
         }
     }
 
-    fn deliver_message(&mut self, from: Mac, to: Mac, packet: &[u8]) {
+    fn deliver_message(&mut self, from: MacAddress, to: MacAddress, packet: &[u8]) {
         if !self.pairs_in_range.contains(&(from, to)) {
             return;
         }
@@ -180,12 +180,12 @@ impl RadioNetwork {
             assert_eq!(header.destination, link_local(to));
             let (_, test) = prefix_test_in(packet);
             let _counted =
-                self.machine_mut(to).handle_message_of_station(now, from, header.source, &test, &view);
+                self.router_mut(to).handle_message_of_station(now, from, header.source, &test, &view);
         } else {
             nd::check_header(&header, message).expect("as RFC 4861 wants it");
             let advertisement = RouterAdvertisement::parse(message).expect("an advertisement");
             assert_eq!(advertisement.router_lifetime, 0);
-            self.machine_mut(to).handle_advertisement(now, from, header.source, &advertisement, &view);
+            self.router_mut(to).handle_advertisement(now, from, header.source, &advertisement, &view);
         }
     }
 
@@ -205,7 +205,7 @@ impl RadioNetwork {
     }
 
     /// Brings two stations into range.
-    fn bring_into_range(&mut self, a: Mac, b: Mac) {
+    fn bring_into_range(&mut self, a: MacAddress, b: MacAddress) {
         for (from, to) in [(a, b), (b, a)] {
             self.pairs_in_range.insert((from, to));
             let sight = StationObservation {
@@ -218,29 +218,34 @@ impl RadioNetwork {
         }
         for mac in [a, b] {
             let now = self.now;
-            self.machine_mut(mac).handle_neighbour(now);
+            self.router_mut(mac).handle_new_neighbour(now);
         }
         self.deliver_all_outputs();
     }
 
-    fn change_observation(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut StationObservation)) {
+    fn change_observation(
+        &mut self,
+        who: MacAddress,
+        whom: MacAddress,
+        change: impl FnOnce(&mut StationObservation),
+    ) {
         let sight = self.observations.get_mut(&who).and_then(|view| view.0.get_mut(&whom));
         change(sight.expect("a sight"));
     }
 
-    fn routes_of(&self, mac: Mac) -> Vec<(Ipv6Net, Ipv6Addr)> {
+    fn routes_of(&self, mac: MacAddress) -> Vec<(Ipv6Net, Ipv6Addr)> {
         self.routers[&mac].routes().into_iter().collect()
     }
 
-    fn route_reasons(&self, mac: Mac) -> Vec<&'static str> {
+    fn route_reasons(&self, mac: MacAddress) -> Vec<&'static str> {
         self.routers[&mac].prefix_routes().iter().map(|way| way.state_reason).collect()
     }
 
-    fn dropped_messages(&self, mac: Mac, reason: MnppDrop) -> u64 {
+    fn dropped_messages(&self, mac: MacAddress, reason: MnppDrop) -> u64 {
         self.routers[&mac].counters().dropped(reason)
     }
 
-    fn sent_announcements(&self, mac: Mac) -> u64 {
+    fn sent_announcements(&self, mac: MacAddress) -> u64 {
         self.routers[&mac].counters().sent_announcements
     }
 }
@@ -256,7 +261,7 @@ fn milliseconds(span: u64) -> Duration {
 }
 
 /// Announces the prefix `text` to station A, in the name of station `from`.
-fn announce_prefix(world: &mut RadioNetwork, from: Mac, text: &str, lifetime: u32) {
+fn announce_prefix(world: &mut RadioNetwork, from: MacAddress, text: &str, lifetime: u32) {
     let (address, length) = text.split_once('/').expect("a prefix");
     let options = [NdOption::RouteInformation(RouteInformation {
         prefix: address.parse().expect("an address"),
@@ -270,31 +275,31 @@ fn announce_prefix(world: &mut RadioNetwork, from: Mac, text: &str, lifetime: u3
     });
     let advertisement = RouterAdvertisement::parse(&message).expect("an advertisement");
     let (now, view) = (world.now, world.observations[&A].clone());
-    world.machine_mut(A).handle_advertisement(now, from, link_local(from), &advertisement, &view);
+    world.router_mut(A).handle_advertisement(now, from, link_local(from), &advertisement, &view);
     world.deliver_all_outputs();
 }
 
 #[test]
 fn meeting_vehicles_prove_prefixes_within_announcement_delay() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(milliseconds(150));
     assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
     assert_eq!(world.routes_of(B), [(own_prefix(A), link_local(A))]);
     // Each router has sent one Prefix Test Init.
     assert_eq!(world.routers[&A].counters().tests, 1);
-    assert_eq!(world.routers[&B].counters().tests_answered, 1);
+    assert_eq!(world.routers[&B].counters().answered_tests, 1);
 }
 
 #[test]
 fn prefixes_are_announced_only_to_neighbours_once_a_second() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.advance_time(Duration::from_secs(60));
     assert_eq!(world.log.len(), 0);
     world.bring_into_range(A, B);
     for _ in 0..100 {
         let now = world.now;
-        world.machine_mut(A).handle_neighbour(now);
+        world.router_mut(A).handle_new_neighbour(now);
         world.advance_time(milliseconds(10));
     }
     assert!((1..=3).contains(&world.sent_announcements(A)), "{}", world.sent_announcements(A));
@@ -328,7 +333,8 @@ fn vehicle_cannot_claim_foreign_prefix() {
     assert!(world.route_reasons(A).contains(&"not authorized by its home agent"));
     // B has received the Prefix Test Init, and so knows of the false announcement.
     assert!(world.dropped_messages(B, MnppDrop::OwnPrefix) > 0);
-    let warned = |(_, mac, output): &(Time, Mac, Output)| *mac == B && matches!(output, Output::Event(_));
+    let warned =
+        |(_, mac, output): &(Time, MacAddress, Output)| *mac == B && matches!(output, Output::Event(_));
     assert_eq!(world.log.iter().filter(|entry| warned(entry)).count(), 1);
     // A forged answer does not count: the cookie went to B.
     let forged = PrefixTest {
@@ -340,7 +346,7 @@ fn vehicle_cannot_claim_foreign_prefix() {
         prefix_length: 64,
     };
     let (now, view) = (world.now, world.observations[&A].clone());
-    let result = world.machine_mut(A).handle_message_of_station(now, C, link_local(C), &forged, &view);
+    let result = world.router_mut(A).handle_message_of_station(now, C, link_local(C), &forged, &view);
     assert_eq!(result, Err(MnppDrop::Unasked));
     assert_eq!(world.routes_of(A).len(), 1);
     // B comes into range. A uses the direct route to B at once, and still ignores C's announcement.
@@ -394,7 +400,7 @@ fn mnpp_tables_are_bounded() {
         }
     }
     let ways = world.routers[&A].prefix_routes();
-    assert_eq!(ways.len(), carnet_mobility::mnpp::MAX_PEERS * carnet_mobility::mnpp::MAX_CLAIMS);
+    assert_eq!(ways.len(), carnet_mobility::mnpp::MAX_PEERS * carnet_mobility::mnpp::MAX_CLAIMED_PREFIXES);
     // No tested prefix belongs to a station in range: the router does not ask the home agents.
     assert_eq!(world.routers[&A].counters().tests, 0);
     // The router does not wake up for stations out of range more often than it checks positions.
@@ -408,7 +414,7 @@ fn mnpp_tables_are_bounded() {
 
 #[test]
 fn answers_to_prefix_tests_are_rate_limited() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(1));
     let test = PrefixTest {
@@ -419,24 +425,24 @@ fn answers_to_prefix_tests_are_rate_limited() {
         prefix: own_prefix(B).network(),
         prefix_length: 64,
     };
-    let answered = world.routers[&B].counters().tests_answered;
+    let answered = world.routers[&B].counters().answered_tests;
     let (now, view) = (world.now, world.observations[&B].clone());
     for _ in 0..1000 {
-        assert!(world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view));
+        assert!(world.router_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view));
     }
-    assert!(world.routers[&B].counters().tests_answered - answered <= 32);
+    assert!(world.routers[&B].counters().answered_tests - answered <= 32);
     // A router does not answer a test of a station that is out of range.
     let stranger = PrefixTest { requester: C, ..test };
-    assert!(world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &stranger, &view));
+    assert!(world.router_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &stranger, &view));
     assert_eq!(world.dropped_messages(B, MnppDrop::Unreachable), 1);
     // B does not take a Prefix Test Init for another router's prefix; its caller forwards the message.
     let other = PrefixTest { prefix: own_prefix(C).network(), ..test };
-    assert!(!world.machine_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &other, &view));
+    assert!(!world.router_mut(B).handle_test_init(now, ADDRESS_OUTSIDE, &other, &view));
 }
 
 #[test]
 fn router_does_not_use_radio_path_that_works_in_one_direction_only() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.pairs_in_range.remove(&(A, B));
     for _ in 0..1500 {
@@ -459,7 +465,7 @@ fn router_does_not_use_radio_path_that_works_in_one_direction_only() {
 
 #[test]
 fn route_is_removed_before_predicted_end_of_radio_contact() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     world.change_observation(A, B, |sight| sight.leaves_range = true);
@@ -478,19 +484,19 @@ fn route_is_removed_before_predicted_end_of_radio_contact() {
 #[test]
 fn unexpected_end_of_radio_contact_is_detected_by_probes() {
     for offset in 0..25 {
-        let mut world = RadioNetwork::two_vehicles();
+        let mut world = RadioNetwork::with_two_vehicles();
         world.bring_into_range(A, B);
         world.advance_time(Duration::from_secs(2) + milliseconds(10 * offset));
         for _ in 0..50 {
             let now = world.now;
-            world.machine_mut(A).handle_used_station(now, B);
+            world.router_mut(A).handle_used_station(now, B);
             world.advance_time(milliseconds(10));
         }
         world.pairs_in_range.clear();
         let cut = world.now;
         while !world.routes_of(A).is_empty() {
             let now = world.now;
-            world.machine_mut(A).handle_used_station(now, B);
+            world.router_mut(A).handle_used_station(now, B);
             world.advance_time(milliseconds(10));
             assert!(world.now.saturating_since(cut) <= milliseconds(660), "{:?}", world.route_reasons(A));
         }
@@ -514,13 +520,13 @@ fn unexpected_end_of_radio_contact_is_detected_by_probes() {
 
 #[test]
 fn link_layer_feedback_ends_route_at_once() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine_mut(A).handle_unreachable(now, B);
+    world.router_mut(A).handle_unreachable_station(now, B);
     assert_eq!(world.routes_of(A), []);
-    world.machine_mut(A).handle_unreachable(now, C);
+    world.router_mut(A).handle_unreachable_station(now, C);
     world.deliver_all_outputs();
     // The fault was temporary: the router uses the direct route again.
     world.advance_time(milliseconds(1600));
@@ -529,30 +535,30 @@ fn link_layer_feedback_ends_route_at_once() {
 
 #[test]
 fn withdrawn_or_expired_announcement_ends_route() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine_mut(B).handle_shutdown(now);
+    world.router_mut(B).handle_shutdown(now);
     world.deliver_all_outputs();
     assert_eq!(world.routes_of(A), []);
     // The router withdraws refused prefixes, and announces them again when they are valid.
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine_mut(B).set_may_announce(now, false);
+    world.router_mut(B).set_may_announce(now, false);
     world.advance_time(Duration::from_secs(30));
     assert_eq!(world.routes_of(A), []);
     let now = world.now;
-    world.machine_mut(B).set_may_announce(now, true);
+    world.router_mut(B).set_may_announce(now, true);
     world.advance_time(Duration::from_secs(2));
     assert_eq!(world.routes_of(A).len(), 1);
 }
 
 #[test]
 fn recently_proven_neighbour_needs_no_new_test() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.are_tunnels_working = false;
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(20));
@@ -617,7 +623,7 @@ fn packets_go_directly_only_to_the_owner_of_their_prefix_in_random_runs() {
                         prefix_length: 64,
                     };
                     let (now, view) = (world.now, world.observations[&one].clone());
-                    let machine = world.machine_mut(one);
+                    let machine = world.router_mut(one);
                     let refused =
                         machine.handle_message_of_station(now, other, link_local(other), &forged, &view);
                     assert!(refused.is_err());
@@ -642,12 +648,12 @@ fn packets_go_directly_only_to_the_owner_of_their_prefix_in_random_runs() {
 
 #[test]
 fn change_of_own_address_withdraws_the_routes_to_neighbours() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(1));
-    world.machine_mut(A).handle_station(C, link_local(C));
+    world.router_mut(A).handle_own_addresses(C, link_local(C));
     assert_eq!(world.routes_of(A), []);
-    let outputs: Vec<Output> = std::iter::from_fn(|| world.machine_mut(A).poll_output()).collect();
+    let outputs: Vec<Output> = std::iter::from_fn(|| world.router_mut(A).poll_output()).collect();
     assert_eq!(outputs, [Output::Routes, Output::Withdrawn(B)]);
 }
 
@@ -677,7 +683,7 @@ fn probes_detect_failure_two_hops_away() {
     let cut = world.now;
     while world.routes_of(A).len() > 1 {
         let now = world.now;
-        world.machine_mut(A).handle_used_station(now, C);
+        world.router_mut(A).handle_used_station(now, C);
         world.advance_time(milliseconds(10));
         assert!(world.now.saturating_since(cut) <= milliseconds(660), "{:?}", world.route_reasons(A));
     }
@@ -689,7 +695,7 @@ fn probes_detect_failure_two_hops_away() {
     world.advance_time(Duration::from_secs(5));
     assert_eq!(world.routes_of(A).len(), 2);
     // If announcements may pass only one hop, a router ignores stations beyond it.
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     for (who, whom) in [(A, B), (B, A)] {
         world.change_observation(who, whom, |sight| {
@@ -708,7 +714,7 @@ fn probes_detect_failure_two_hops_away() {
 /// while the contact lasts.
 #[test]
 fn router_has_routes_only_for_proven_prefixes_of_a_neighbour() {
-    let second = prefix("2001:db8:b2::/64");
+    let second = parse_prefix("2001:db8:b2::/64");
     let mut both = config(B);
     both.prefixes.push(second);
     let mut world = RadioNetwork::new([(A, config(A)), (B, both)]);

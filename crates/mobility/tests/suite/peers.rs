@@ -4,8 +4,8 @@
 //! Ethernet header: home address 2001:db8:1::100, mobile network 2001:db8:2::/64. Frames 16, 123 and 141 of
 //! `umip-register-explicit-implicit-dhaad-ha-side.pcap`.
 
-use crate::agent::{TestAgent, config, node};
-use crate::craft::*;
+use crate::agent::{TestAgent, authorized_node, config};
+use crate::test_messages::*;
 
 const UMIP_HOME: &str = "2001:db8:1::100";
 const UMIP_CARE_OF: &str = "2001:db8:f1:0:b869:f2ff:feba:1aeb";
@@ -30,7 +30,7 @@ const IMPLICIT_UPDATE: &str = "
 
 fn agent_for_umip() -> TestAgent {
     let mut umip = config();
-    umip.nodes = vec![node(UMIP_HOME, &[UMIP_PREFIX])];
+    umip.nodes = vec![authorized_node(UMIP_HOME, &[UMIP_PREFIX])];
     TestAgent::new(umip)
 }
 

@@ -18,8 +18,8 @@ use carnet_wire::mobility::ParsedMobilityMessage;
 use proptest::prelude::*;
 
 use crate::agent::{WALL_START, authenticated_config};
-use crate::craft::*;
-use crate::setup::{addresses, router_config};
+use crate::test_messages::*;
+use crate::test_setup::{addresses, router_config};
 
 const MINUTE_SECONDS: u64 = 60;
 const DAY_SECONDS: u64 = 24 * 60 * MINUTE_SECONDS;
@@ -139,8 +139,11 @@ impl ReplayedExchange {
     }
 
     fn attach_router(&mut self) {
-        let mut interface =
-            carnet_virtual::running_interface("wifi", [2, 0, 0, 0, 1, 0], addresses(&["fe80::2", CARE_OF]));
+        let mut interface = carnet_virtual::running_interface(
+            "wifi",
+            [2, 0, 0, 0, 1, 0],
+            addresses(&["fe80::2", CARE_OF_ADDRESS]),
+        );
         interface.routers = vec![addr("fe80::ff").into()];
         let wall = self.wall_time(self.router_clock_lead);
         self.router.handle_interface(self.now, wall, &interface);
@@ -234,7 +237,7 @@ impl ReplayedExchange {
 
     fn restored_agent(&self, config: HomeAgentConfig) -> HomeAgent {
         let wall = self.wall_time(self.agent_clock_lead);
-        let stored = self.agent.stored(self.now, wall);
+        let stored = self.agent.stored_bindings(self.now, wall);
         // Encodes the state as on the disk.
         let text = serde_json::to_string(&stored).expect("a state");
         let mut agent = HomeAgent::new(config);
@@ -277,7 +280,7 @@ impl ReplayedExchange {
                 let new = MobileRouter::new(self.router_config.clone(), &mut self.rng);
                 let old = std::mem::replace(&mut self.router, new);
                 let wall = self.wall_time(self.router_clock_lead);
-                self.router.adopt(self.now, wall, &old);
+                self.router.adopt_state_of(self.now, wall, &old);
                 self.exchange_packets();
                 self.attach_router();
             }
@@ -361,7 +364,7 @@ world.replay_to_fresh_agents()?;
 }
 // In the end the home agent has a binding of the router, whatever it asked of the router before.
 world.advance_seconds(300);
-prop_assert!(world.agent.bindings().is_bound(addr(HOME)), "the router is not registered");
+prop_assert!(world.agent.bindings().is_bound(addr(HOME_ADDRESS)), "the router is not registered");
 world.replay_to_fresh_agents()?;
 }
 }
@@ -381,6 +384,6 @@ fn no_binding_update_is_accepted_twice_over_many_starts() {
         }
         world.perform_step(&ScheduleStep::Run { seconds: 100 });
         world.replay_to_fresh_agents().expect("nothing is accepted twice");
-        assert!(world.agent.bindings().is_bound(addr(HOME)), "start {start}");
+        assert!(world.agent.bindings().is_bound(addr(HOME_ADDRESS)), "start {start}");
     }
 }

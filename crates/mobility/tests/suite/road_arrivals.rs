@@ -7,7 +7,7 @@ use carnet_base::Rng;
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{AgentResponse, MobileRouter, MobileRouterConfig, PathTraffic};
 
-use crate::road::*;
+use crate::vehicle_on_road::*;
 
 fn count_handovers(road: &VehicleOnRoad) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
@@ -21,7 +21,7 @@ fn run_flow(road: &mut VehicleOnRoad, seconds: f64, sent: u64, received: u64) ->
     while road.now < end {
         let name = road.transmitting_uplinks().first().map(|name| (*name).to_string());
         if let Some(index) = name.and_then(|name| road.router.uplink_by_name(&name).ok()) {
-            let carried = road.is_carried();
+            let carried = road.is_traffic_carried();
             let traffic = road.traffic_counts.entry(index).or_default();
             // TCP stops soon after packets cease to arrive.
             if carried {
@@ -108,16 +108,16 @@ fn a_fully_used_uplink_keeps_its_traffic() {
                     traffic.received += if second >= 2 { replies } else { 0 };
                     road.advance_seconds(0.05);
                 }
-                full += usize::from(road.router.is_full(0));
+                full += usize::from(road.router.is_path_saturated(0));
             }
             assert_eq!(count_handovers(&road), 0, "seed {seed}: {:?}", road.events);
             assert_eq!(road.transmitting_uplinks()[0], "wifi");
             assert!(full >= 55, "full for {full} s");
-            assert!(!road.router.is_full(1));
+            assert!(!road.router.is_path_saturated(1));
             // The load of the other stations ends.
             road.network_mut("wifi").queue.as_mut().expect("a queue").load_share = 0.0;
             road.advance_seconds(10.0);
-            assert!(!road.router.is_full(0));
+            assert!(!road.router.is_path_saturated(0));
             assert_eq!(count_handovers(&road), 0);
         }
     }
@@ -130,9 +130,9 @@ fn router_leaves_full_uplink_that_fails() {
     let now = road.now;
     road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
     road.advance_seconds(10.0);
-    assert!(road.router.is_full(0));
+    assert!(road.router.is_path_saturated(0));
     road.set_losing_everything("wifi", true);
-    let took = road.advance_while(7.0, "carried over cell", |road| !road.is_carried());
+    let took = road.advance_while(7.0, "carried over cell", |road| !road.is_traffic_carried());
     assert!(took <= Duration::from_millis(6500), "{took:?}");
 }
 
@@ -144,16 +144,16 @@ fn reload_without_heartbeats_clears_the_full_state_of_an_uplink() {
     let now = road.now;
     road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
     road.advance_seconds(10.0);
-    assert!(road.router.is_full(0));
+    assert!(road.router.is_path_saturated(0));
     road.network_mut("wifi").queue = None;
     let without = MobileRouterConfig { liveness: None, ..config() };
     let old = std::mem::replace(&mut road.router, MobileRouter::new(without, &mut Rng::new(3)));
-    road.run_on_router(|router, now, wall| router.adopt(now, wall, &old));
+    road.run_on_router(|router, now, wall| router.adopt_state_of(now, wall, &old));
     for interface in road.interfaces.values().cloned().collect::<Vec<_>>() {
         road.run_on_router(|router, now, wall| router.handle_interface(now, wall, &interface));
     }
     road.advance_seconds(60.0);
-    assert!(!road.router.is_full(0));
+    assert!(!road.router.is_path_saturated(0));
 }
 
 /// The uplink delivers packets to the router but loses all that the router sends.
@@ -185,7 +185,7 @@ fn uplink_that_is_full_for_long_stays_full() {
                 (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + replies);
                 road.advance_seconds(0.05);
             }
-            full += usize::from(road.router.is_full(0));
+            full += usize::from(road.router.is_path_saturated(0));
         }
         assert_eq!(count_handovers(&road), 0, "{:?}", road.events);
         assert!(full >= 580, "full for {full} of 600 s");
@@ -200,9 +200,9 @@ fn uplink_with_permanently_longer_delay_stops_counting_as_full() {
     run_flow(&mut road, 1.0, 5, 5);
     road.network_mut("wifi").delay_range = (Duration::from_millis(500), Duration::from_millis(510));
     run_flow(&mut road, 5.0, 5, 5);
-    assert!(road.router.is_full(0));
+    assert!(road.router.is_path_saturated(0));
     road.advance_seconds(600.0);
-    assert!(!road.router.is_full(0));
+    assert!(!road.router.is_path_saturated(0));
 }
 
 /// A Binding Update over a full uplink takes seconds. The router sends the updates of other uplinks first, so
@@ -222,7 +222,7 @@ fn router_sends_update_over_full_uplink_after_updates_over_others() {
             (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
             road.advance_seconds(0.05);
         }
-        assert!(road.router.is_full(0));
+        assert!(road.router.is_path_saturated(0));
         let refused: Vec<&Event> =
             road.agent_events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).collect();
         assert!(refused.is_empty(), "seed {seed}: {refused:?}");
@@ -256,7 +256,7 @@ fn a_fully_used_ipv4_uplink_keeps_its_traffic() {
                 let traffic = road.traffic_counts.entry(0).or_default();
                 (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
                 road.advance_seconds(0.05);
-                full += usize::from(road.router.is_full(0));
+                full += usize::from(road.router.is_path_saturated(0));
                 silent += usize::from(matches!(road.router.agent_response(0), AgentResponse::Silent { .. }));
             }
             let case = format!("NAT {nat}, identifiers {has_identifiers}, seed {seed}");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use carnet_mobility::flow::FlowAction;
 use carnet_mobility::mobile_router::{InterfaceOctets, MobileRouterConfig, Policy};
 
-use crate::craft::*;
-use crate::road::*;
+use crate::test_messages::*;
+use crate::vehicle_on_road::*;
 
 /// One-way delay of an empty path, in milliseconds.
 const EMPTY_PATH_DELAY_MS: u64 = 15;
@@ -66,7 +66,7 @@ impl LoadedRoad {
 
     /// Returns the first uplink's share of the traffic, by the router's weights and by the home agent's.
     fn shares_of_first_uplink(&self) -> [f64; 2] {
-        let flows = [self.road.router.flows(), self.road.agent.flows(addr(HOME))];
+        let flows = [self.road.router.flows(), self.road.agent.flows(addr(HOME_ADDRESS))];
         flows.map(|flows| {
             let bids = &flows[0].bids;
             let sum: u32 = bids.iter().map(|(_, weight)| u32::from(*weight)).sum();

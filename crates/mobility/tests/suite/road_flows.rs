@@ -6,8 +6,8 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, Policy};
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::flow_identification::flow_status;
 
-use crate::craft::*;
-use crate::road::*;
+use crate::test_messages::*;
+use crate::vehicle_on_road::*;
 
 fn selectors_of_port(port: u16) -> Vec<TrafficSelector> {
     let udp = Ipv6Selector { next_header: Some(ValueRange::single(17)), ..Ipv6Selector::default() };
@@ -39,7 +39,7 @@ fn road_with_policies(policies: Vec<Policy>) -> VehicleOnRoad {
 
 /// Returns the flows at the home agent: FID, action, BIDs.
 fn flows_at_agent(road: &VehicleOnRoad) -> Vec<(u16, FlowAction, Vec<u16>)> {
-    let flows = road.agent.flows(addr(HOME)).iter();
+    let flows = road.agent.flows(addr(HOME_ADDRESS)).iter();
     flows.map(|f| (f.fid, f.action, f.bids.iter().map(|(bid, _)| *bid).collect())).collect()
 }
 
@@ -95,7 +95,7 @@ fn flow_uses_remaining_uplinks_while_one_is_down() {
     road.detach_uplink("cell");
     assert_eq!(flows_at_router(&road)[0].2, [1]);
     road.advance_seconds(1.0);
-    assert_eq!(road.agent.flows(addr(HOME)).len(), 2, "not removed by the de-registration");
+    assert_eq!(road.agent.flows(addr(HOME_ADDRESS)).len(), 2, "not removed by the de-registration");
     road.attach_uplink("cell", Some("2001:db8:f2::77"), None);
     road.advance_seconds(3.0);
     assert_eq!(flows_at_router(&road)[0].2, [1, 2]);
@@ -105,7 +105,7 @@ fn flow_uses_remaining_uplinks_while_one_is_down() {
     road.detach_uplink("wifi");
     assert!(road.router.flows().is_empty());
     road.advance_seconds(1.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 6089 5.2.2.2: the router adds an uplink that comes up later to the flows of its policies. It does so
@@ -230,12 +230,12 @@ fn flow_weights_follow_the_measured_capacity() {
     let mut road = VehicleOnRoad::new(config);
     road.attach_all_uplinks();
     road.advance_seconds(2.0);
-    assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 3000), (2, 2000)], "as configured");
+    assert_eq!(road.agent.flows(addr(HOME_ADDRESS))[0].bids, [(1, 3000), (2, 2000)], "as configured");
     for (name, kbit_s) in [("wifi", 50_000), ("cell", 20_000), ("sat", 1000)] {
         road.run_on_router(|router, now, wall| router.handle_capacity(now, wall, name, Some(kbit_s)));
     }
     road.advance_seconds(1.0);
-    assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 500), (2, 200)]);
+    assert_eq!(road.agent.flows(addr(HOME_ADDRESS))[0].bids, [(1, 500), (2, 200)]);
     assert_eq!(road.router.flows()[0].bids, [(1, 500), (2, 200)]);
     road.clear_records();
     road.run_on_router(|router, now, wall| router.handle_capacity(now, wall, "wifi", Some(48_000)));
@@ -243,7 +243,7 @@ fn flow_weights_follow_the_measured_capacity() {
     assert!(road.sent_updates.is_empty());
     road.run_on_router(|router, now, wall| router.handle_capacity(now, wall, "wifi", Some(10_000)));
     road.advance_seconds(1.0);
-    assert_eq!(road.agent.flows(addr(HOME))[0].bids, [(1, 100), (2, 200)]);
+    assert_eq!(road.agent.flows(addr(HOME_ADDRESS))[0].bids, [(1, 100), (2, 200)]);
 }
 
 /// Answers an update in the home agent's place: it accepts all identifiers, gives `status` to the flows, and

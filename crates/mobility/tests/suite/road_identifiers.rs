@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use carnet_base::Endpoint;
 use carnet_mobility::home_agent::MultipleCareOfAddresses;
-use carnet_mobility::mobile_router::{Liveness, State};
+use carnet_mobility::mobile_router::{HeartbeatIntervals, State};
 use carnet_mobility::{Authentication, Event};
 
-use crate::craft::*;
-use crate::road::*;
+use crate::test_messages::*;
+use crate::vehicle_on_road::*;
 
 /// The first Binding Update registers all uplinks:
 ///
@@ -30,7 +30,7 @@ fn all_uplinks_are_registered_by_one_binding_update() {
     assert_eq!(update.binding_identifiers, expected.map(|(bid, pri, a)| (bid, pri, Some(addr(a).into()))));
     assert_eq!(road.transmitting_uplinks(), ["wifi", "cell", "sat"]);
     assert_eq!(road.router.state(), State::Registered);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 5648 5.2: the router adds a later uplink without the O flag, and the other bindings stay.
@@ -80,7 +80,7 @@ fn a_lost_uplink_is_deregistered_over_another() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.detach_uplink("wifi");
     assert_eq!(road.transmitting_uplinks(), ["cell", "sat"], "no registration is needed for that");
-    assert!(road.is_upstream());
+    assert!(road.is_traffic_to_agent_carried());
     road.advance_seconds(0.02);
     assert_eq!(road.sent_updates.len(), 1);
     let update = road.last_update();
@@ -91,7 +91,7 @@ fn a_lost_uplink_is_deregistered_over_another() {
     assert_eq!(update.binding_identifiers[0].2, None, "5.1: the home agent knows the address");
     road.advance_seconds(0.1);
     assert_eq!(road.bound_bids(), [2, 3]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     road.clear_records();
     // The uplink comes back: make before break.
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
@@ -109,13 +109,13 @@ fn last_working_uplink_carries_all_traffic() {
         road.detach_uplink(down);
         assert_eq!(road.transmitting_uplinks()[0], up);
         road.advance_seconds(0.1);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
     }
     road.detach_uplink("sat");
     assert!(road.transmitting_uplinks().is_empty());
     road.advance_seconds(5.0);
     road.attach_uplink("cell", Some("2001:db8:f2::20"), None);
-    road.advance_while(1.0, "carried", |road| !road.is_carried());
+    road.advance_while(1.0, "carried", |road| !road.is_traffic_carried());
     road.advance_seconds(2.0);
     assert_eq!(road.bound_bids(), [2]);
 }
@@ -131,7 +131,7 @@ fn new_care_of_address_replaces_old_in_its_binding() {
     assert_eq!(road.last_update().bids(), [1]);
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
     assert_eq!(road.registered_endpoints()[0], endpoint_of("2001:db8:f1::20"));
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// The new care-of address leads nowhere: the router reports the loss of the old one over another uplink.
@@ -140,7 +140,7 @@ fn new_care_of_address_without_answer_keeps_other_uplink() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.set_losing_everything("wifi", true);
     road.attach_uplink("wifi", Some("2001:db8:f1::20"), None);
-    road.advance_while(0.5, "carried", |road| !road.is_carried());
+    road.advance_while(0.5, "carried", |road| !road.is_traffic_carried());
     assert_eq!(road.transmitting_uplinks(), ["cell", "sat"]);
     assert_eq!(road.bound_bids(), [2, 3]);
 }
@@ -154,7 +154,7 @@ fn late_answer_over_new_care_of_address_is_accepted() {
     road.attach_uplink("wifi", Some("2001:db8:f1::20"), None);
     road.advance_seconds(3.0);
     assert_eq!(road.preferred_bids(), [1, 2, 3]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
 }
 
@@ -176,7 +176,7 @@ fn uplink_lost_before_acknowledgement_is_deregistered() {
             road.advance_seconds(0.5);
             road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
         }
-        road.advance_while(1.0, "carried", |road| !road.is_carried());
+        road.advance_while(1.0, "carried", |road| !road.is_traffic_carried());
         road.advance_seconds(0.1);
         assert_eq!(road.bound_bids(), [2]);
     }
@@ -220,12 +220,12 @@ fn home_agent_without_bid_support_gets_plain_registrations() {
             .iter()
             .all(|update| update.binding_identifiers.is_empty() && !update.replaces_all_bindings)
     );
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     // The router registers one uplink at a time.
     road.detach_uplink("wifi");
     road.advance_seconds(1.0);
     assert_eq!(road.transmitting_uplinks(), ["cell"]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 5648 5.7: after status 166 the router "MUST stop registering multiple bindings".
@@ -236,11 +236,11 @@ fn status_166_ends_in_plain_registrations() {
     let mut road = VehicleOnRoad::with_configs(config(), agent, 1);
     road.attach_all_uplinks();
     road.advance_seconds(2.0);
-    assert_eq!(road.agent.bindings().bindings_of(addr(HOME)).next().map(|b| b.bid), Some(None));
+    assert_eq!(road.agent.bindings().bindings_of(addr(HOME_ADDRESS)).next().map(|b| b.bid), Some(None));
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
     let identified = road.sent_updates.iter().filter(|update| !update.binding_identifiers.is_empty()).count();
     assert_eq!(identified, 1);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 5648 5.7, status 168: the router registers each binding by a Binding Update of its own.
@@ -254,7 +254,7 @@ fn status_168_ends_bulk_registration() {
     assert_eq!(road.bound_bids(), [1, 2, 3]);
     assert_eq!(road.sent_updates[0].binding_identifiers.len(), 3);
     assert!(road.sent_updates[1..].iter().all(|update| update.binding_identifiers.len() == 1));
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     road.clear_records();
     road.advance_seconds(100.0);
     assert!(road.sent_updates.iter().all(|update| update.binding_identifiers.len() == 1));
@@ -269,8 +269,10 @@ fn router_sets_the_o_flag_after_status_165() {
     // The home agent gets a plain binding without the router's knowledge.
     road.agent = carnet_mobility::HomeAgent::new(road.agent_config.clone());
     let sequence = road.router.stored_state().sequence.expect("a number");
-    let update =
-        TestUpdate::explicit_update(sequence).with_alternate_address(CARE_OF).with_signature().to_packet();
+    let update = TestUpdate::explicit_update(sequence)
+        .with_alternate_care_of_address(CARE_OF_ADDRESS)
+        .with_signature()
+        .to_packet();
     road.deliver_to_agent(&update);
     assert_eq!(road.bound_bids(), [0; 0]);
     road.advance_seconds(60.0);
@@ -284,8 +286,10 @@ fn router_sets_the_o_flag_after_status_165() {
 fn one_refused_binding_keeps_the_others() {
     let mut config = VehicleOnRoad::config_without_key();
     // Send heartbeats so rarely that they do not detect the failure of the home agent.
-    config.liveness =
-        Some(Liveness { busy_interval: Duration::from_secs(300), idle_interval: Duration::from_secs(300) });
+    config.liveness = Some(HeartbeatIntervals {
+        busy_interval: Duration::from_secs(300),
+        idle_interval: Duration::from_secs(300),
+    });
     let mut road = VehicleOnRoad::with_configs(config, VehicleOnRoad::agent_config_without_key(), 1);
     road.is_agent_down = true;
     road.attach_all_uplinks();
@@ -320,7 +324,7 @@ fn status_135_is_corrected_at_once() {
     road.advance_seconds(0.2);
     assert_eq!(road.sent_updates.len(), 2);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 3963 5.4: a refusal of the router itself ends the service. The router asks again after ten minutes.
@@ -338,7 +342,7 @@ fn a_refusal_of_the_router_stops_the_service() {
     road.restart_agent();
     road.advance_seconds(610.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// An acceptance arrives for the Binding Update that was refused before: the router asks again at once.
@@ -359,7 +363,7 @@ fn accepted_binding_after_refusal_is_registered_at_once() {
     road.deliver_to_router(None, &answer.to_packet());
     road.advance_seconds(1.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 5648 5.5.1: on the home link the router de-registers all bindings (RFC 6275 11.5.5), and registers
@@ -372,14 +376,14 @@ fn returning_home_ends_all_bindings() {
     assert!(update.binding_identifiers.is_empty());
     assert_eq!(update.received_packet.lifetime(), 0);
     road.advance_seconds(1.0);
-    assert_eq!(road.agent.bindings().bindings_of(addr(HOME)).count(), 0);
-    assert!(road.router.is_home());
+    assert_eq!(road.agent.bindings().bindings_of(addr(HOME_ADDRESS)).count(), 0);
+    assert!(road.router.is_at_home());
     road.clear_records();
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
     road.advance_seconds(1.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
     assert!(road.sent_updates[0].replaces_all_bindings);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 5648 5.4: at a shutdown one plain de-registration ends all bindings.
@@ -390,7 +394,7 @@ fn shutdown_deregisters_everything() {
     assert_eq!(road.sent_updates.len(), 1);
     assert!(road.last_update().binding_identifiers.is_empty());
     road.advance_seconds(0.1);
-    assert_eq!(road.agent.bindings().bindings_of(addr(HOME)).count(), 0);
+    assert_eq!(road.agent.bindings().bindings_of(addr(HOME_ADDRESS)).count(), 0);
     assert!(road.router.is_quiescent());
 }
 
@@ -399,8 +403,8 @@ fn shutdown_deregisters_everything() {
 fn a_router_registers_again_at_once_when_its_home_agent_lost_the_binding() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
     road.restart_agent();
-    assert!(!road.is_carried());
-    road.advance_while(2.0, "carried", |road| !road.is_carried());
+    assert!(!road.is_traffic_carried());
+    road.advance_while(2.0, "carried", |road| !road.is_traffic_carried());
     // The other bindings follow within 2.5 s: the router may send three Binding Updates per second, and uses
     // some for failed uplinks.
     road.advance_seconds(2.5);
@@ -417,7 +421,7 @@ fn reloaded_config_changes_bindings() {
     let old =
         std::mem::replace(&mut road.router, carnet_mobility::MobileRouter::new(config.clone(), &mut rng));
     road.config = config;
-    road.run_on_router(|router, now, wall| router.adopt(now, wall, &old));
+    road.run_on_router(|router, now, wall| router.adopt_state_of(now, wall, &old));
     assert_eq!(road.transmitting_uplinks()[0], "wifi", "without a break");
     for interface in road.interfaces.clone().values() {
         road.run_on_router(|router, now, wall| router.handle_interface(now, wall, interface));
@@ -425,7 +429,7 @@ fn reloaded_config_changes_bindings() {
     }
     road.advance_seconds(2.0);
     assert_eq!(road.bound_bids(), [1, 2]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// Some uplinks have no identifier: the router registers one plain binding while such an uplink is the best.
@@ -442,7 +446,7 @@ fn router_registers_one_plain_binding_while_uplink_without_bid_is_best() {
     let mut gap = 0;
     let end = road.now + Duration::from_secs(5);
     while road.handle_next_event(end) {
-        gap += usize::from(!road.is_upstream());
+        gap += usize::from(!road.is_traffic_to_agent_carried());
     }
     assert_eq!(gap, 0);
     assert_eq!(road.registered_endpoints(), [Endpoint::Ipv6(addr("2001:db8:f1::10"))]);
@@ -450,7 +454,7 @@ fn router_registers_one_plain_binding_while_uplink_without_bid_is_best() {
     road.detach_uplink("wifi");
     road.advance_seconds(1.0);
     assert_eq!(road.bound_bids(), [2, 3]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// Identifiers also work without a key.

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use carnet_base::Endpoint;
-use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig};
+use carnet_mobility::mobile_router::{HeartbeatIntervals, MobileRouterConfig};
 
-use crate::craft::*;
-use crate::road::*;
+use crate::test_messages::*;
+use crate::vehicle_on_road::*;
 
 const PRIVATE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PUBLIC_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
@@ -27,7 +27,7 @@ fn road_behind_nat(config: MobileRouterConfig, timeout: u64) -> VehicleOnRoad {
     road.network_mut("cell").nat = Some(TestNat::new(NAT_ADDRESS, Duration::from_secs(timeout)));
     road.attach_uplink("cell", None, Some(PRIVATE_ADDRESS));
     road.advance_seconds(1.0);
-    assert!(road.is_carried(), "{}", road.describe_state());
+    assert!(road.is_traffic_carried(), "{}", road.describe_state());
     road
 }
 
@@ -44,7 +44,7 @@ fn router_registers_over_a_single_ipv4_uplink_behind_nat() {
         let road = road_behind_nat(config, 120);
         let update = road.last_update();
         assert_eq!(update.tunnel_end.map(endpoint_text), Some(format!("udp:{PRIVATE_ADDRESS}:4191")));
-        assert_eq!(update.received_packet.source, addr(HOME), "the IPv6 source is the home address");
+        assert_eq!(update.received_packet.source, addr(HOME_ADDRESS), "the IPv6 source is the home address");
         assert_eq!(update.received_packet.home_address, None);
         if identified {
             assert_eq!(update.binding_identifiers[0].2, Some(PRIVATE_ADDRESS.into()), "RFC 5648 8.1");
@@ -71,7 +71,7 @@ fn router_encapsulates_in_plain_ipv4_without_a_nat() {
         let mut road = VehicleOnRoad::new(MobileRouterConfig { force_udp, ..config });
         road.attach_uplink("cell", None, Some(PUBLIC_ADDRESS));
         road.advance_seconds(1.0);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
         assert!(matches!(road.last_update().tunnel_end, Some(Endpoint::Udp(_))));
         let ReceivedMessage::Update { flags, .. } = road.last_update().received_packet.message else {
             panic!("an update")
@@ -89,10 +89,10 @@ fn router_uses_udp_if_network_drops_protocol_41() {
     let mut road = VehicleOnRoad::new(config());
     road.network_mut("cell").loses_protocol41 = true;
     road.attach_uplink("cell", None, Some(PUBLIC_ADDRESS));
-    road.advance_while(3.0, "carried", |road| !road.is_carried());
+    road.advance_while(3.0, "carried", |road| !road.is_traffic_carried());
     assert!(matches!(road.registered_endpoints()[0], Endpoint::Udp(_)));
     road.advance_seconds(60.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// RFC 8305: the router prefers IPv6, and does not try IPv4 if IPv6 works.
@@ -114,7 +114,7 @@ fn ipv4_registration_starts_250_ms_after_ipv6() {
         let mut road = VehicleOnRoad::new(config);
         road.network_mut("wifi").loses_ipv6 = true;
         road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
-        road.advance_while(0.3, "carried", |road| !road.is_carried());
+        road.advance_while(0.3, "carried", |road| !road.is_traffic_carried());
         assert_eq!(road.sent_updates.len(), 2);
         let gap = road.sent_updates[1].sent_at.saturating_since(road.sent_updates[0].sent_at);
         assert_eq!(gap, Duration::from_millis(250));
@@ -130,7 +130,7 @@ fn ipv4_registration_starts_250_ms_after_ipv6() {
             "but now and then"
         );
         assert!(road.sent_updates.len() < 30);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
     }
 }
 
@@ -144,7 +144,7 @@ fn first_acknowledged_address_of_uplink_is_used() {
         road.advance_seconds(3.0);
         assert_eq!(road.sent_updates.len(), 3, "IPv6, IPv4, and IPv6 again to undo that");
         assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
         road.advance_seconds(100.0);
         assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
     }
@@ -157,10 +157,10 @@ fn uplink_switches_to_the_other_ip_version_when_one_fails() {
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
     road.advance_seconds(5.0);
     road.network_mut("wifi").loses_ipv6 = true;
-    road.advance_while(1.5, "carried by IPv4", |road| !road.is_carried());
+    road.advance_while(1.5, "carried by IPv4", |road| !road.is_traffic_carried());
     assert!(road.registered_endpoints()[0].ipv4().is_some());
     road.advance_seconds(30.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     // In a new network the router prefers IPv6 again.
     road.network_mut("wifi").loses_ipv6 = false;
     road.attach_uplink("wifi", Some("2001:db8:f9::10"), Some(PUBLIC_ADDRESS));
@@ -175,16 +175,16 @@ fn ipv4_and_ipv6_addresses_may_appear_in_any_order() {
         let mut road = VehicleOnRoad::new(config);
         road.attach_uplink("wifi", None, Some(PUBLIC_ADDRESS));
         road.advance_seconds(1.0);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
         road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
         let end = road.now + Duration::from_secs(2);
         while road.handle_next_event(end) {
-            assert!(road.is_upstream(), "make before break");
+            assert!(road.is_traffic_to_agent_carried(), "make before break");
         }
         assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
         // IPv6 goes: IPv4 takes over.
         road.attach_uplink("wifi", None, Some(PUBLIC_ADDRESS));
-        road.advance_while(1.0, "carried", |road| !road.is_carried());
+        road.advance_while(1.0, "carried", |road| !road.is_traffic_carried());
         assert!(road.registered_endpoints()[0].ipv4().is_some());
     }
 }
@@ -204,7 +204,7 @@ fn uplinks_of_all_tunnel_kinds_register_together() {
         road.detach_uplink(down);
         assert_eq!(road.transmitting_uplinks()[0], up);
         road.advance_seconds(0.1);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
     }
     // The router de-registers an IPv6 uplink over an IPv4 uplink, and an IPv4 uplink over an IPv6 uplink.
     assert_eq!(road.bound_bids(), [3]);
@@ -226,7 +226,7 @@ fn two_nats_with_equal_inner_address_are_distinguished() {
             road.advance_seconds(2.0);
             road.attach_uplink(second, None, Some(PRIVATE_ADDRESS));
             road.advance_seconds(3.0);
-            assert!(road.is_carried(), "{}", road.describe_state());
+            assert!(road.is_traffic_carried(), "{}", road.describe_state());
             let ports: Vec<u16> = road.router.uplinks().iter().take(2).map(|u| u.udp_port).collect();
             let expected = if first == "wifi" { [4191, 4192] } else { [4192, 4191] };
             assert_eq!(ports, expected, "who came first keeps its port");
@@ -241,12 +241,12 @@ fn two_nats_with_equal_inner_address_are_distinguished() {
             for (uplink, other) in [("wifi", "cell"), ("cell", "wifi")] {
                 road.detach_uplink(uplink);
                 road.advance_seconds(2.0);
-                assert!(road.is_carried(), "without {uplink}: {}", road.describe_state());
+                assert!(road.is_traffic_carried(), "without {uplink}: {}", road.describe_state());
                 let path = road.router.paths()[0];
                 assert_eq!(road.router.uplinks()[path.uplink].config.interface, other);
                 road.attach_uplink(uplink, None, Some(PRIVATE_ADDRESS));
                 road.advance_seconds(3.0);
-                assert!(road.is_carried(), "{uplink} is back: {}", road.describe_state());
+                assert!(road.is_traffic_carried(), "{uplink} is back: {}", road.describe_state());
             }
         }
     }
@@ -267,13 +267,15 @@ fn lost_nat_mapping_is_repaired_within_a_keepalive() {
         let mut late = Duration::ZERO;
         while road.handle_next_event(end) {
             let now = road.now;
-            if road.is_carried() {
+            if road.is_traffic_carried() {
                 since = None;
             } else {
                 let start = *since.get_or_insert(now);
                 worst = worst.max(now.saturating_since(start));
             }
-            if now.saturating_since(end - Duration::from_secs(600)) > Duration::ZERO && !road.is_carried() {
+            if now.saturating_since(end - Duration::from_secs(600)) > Duration::ZERO
+                && !road.is_traffic_carried()
+            {
                 late = late.max(now.saturating_since(since.unwrap_or(now)));
             }
         }
@@ -309,9 +311,9 @@ fn changed_nat_mapping_is_repaired_within_a_second() {
         road.advance_seconds(10.0);
         let before = road.registered_endpoints();
         road.network_mut("cell").nat.as_mut().expect("a NAT").mappings.clear();
-        road.advance_while(1.0, "carried", |road| !road.is_carried());
+        road.advance_while(1.0, "carried", |road| !road.is_traffic_carried());
         assert_ne!(road.registered_endpoints(), before);
-        assert!(!road.router.is_silent(1), "the path is the same, and is not given up");
+        assert!(!road.router.has_path_failed(1), "the path is the same, and is not given up");
     }
 }
 
@@ -326,15 +328,16 @@ fn second_uplink_behind_carrier_grade_nat_registers() {
     road.detach_uplink("wifi");
     assert_eq!(road.transmitting_uplinks(), ["cell"]);
     road.advance_seconds(0.1);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// The router drops packets inside IPv4 that do not come from the home agent.
 #[test]
 fn router_accepts_ipv4_tunnel_packets_only_from_home_agent() {
     let mut road = road_behind_nat(config(), 120);
-    let mut octets = carnet_wire::mobility::MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish();
-    let packet = control_packet(addr(AGENT), addr(HOME), None, &mut octets);
+    let mut octets =
+        carnet_wire::mobility::MobilityHeaderBuilder::binding_error(1, addr(HOME_ADDRESS)).finish();
+    let packet = control_packet(addr(HOME_AGENT_ADDRESS), addr(HOME_ADDRESS), None, &mut octets);
     let local = road.router.paths()[0].local;
     road.clear_records();
     for (stranger, heard) in [(Ipv4Addr::new(203, 0, 113, 66), false), (AGENT_IPV4, true)] {
@@ -347,7 +350,7 @@ fn router_accepts_ipv4_tunnel_packets_only_from_home_agent() {
 #[test]
 fn nat_keepalives_are_rare() {
     let config = MobileRouterConfig {
-        liveness: Some(Liveness {
+        liveness: Some(HeartbeatIntervals {
             busy_interval: Duration::from_millis(250),
             idle_interval: Duration::from_secs(600),
         }),
@@ -369,7 +372,7 @@ fn measure_outage(road: &mut VehicleOnRoad, seconds: u64) -> (Duration, Duration
     let (mut longest, mut all, mut since) = (Duration::ZERO, Duration::ZERO, None);
     loop {
         let before = road.now;
-        let is_carried = road.is_carried();
+        let is_carried = road.is_traffic_carried();
         let more = road.handle_next_event(end);
         let took = road.now.saturating_since(before);
         if is_carried {
@@ -395,7 +398,7 @@ fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
         road.advance_seconds(2.0);
         assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
         road.network_mut("wifi").loses_ipv6 = true;
-        road.advance_while(3.0, "carried over IPv4", |road| !road.is_carried());
+        road.advance_while(3.0, "carried over IPv4", |road| !road.is_traffic_carried());
         road.advance_seconds(1.0);
         assert_eq!(measure_outage(&mut road, 600), (Duration::ZERO, Duration::ZERO), "while IPv6 is dead");
         assert!(!matches!(road.registered_endpoints()[0], Endpoint::Ipv6(_)));
@@ -420,7 +423,7 @@ fn trying_ipv6_does_not_affect_other_uplinks() {
         road.network_mut(name).loses_ipv6 = true;
     }
     road.advance_seconds(5.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     road.network_mut("cell").loses_ipv6 = false;
     assert_eq!(measure_outage(&mut road, 60), (Duration::ZERO, Duration::ZERO));
     let bound = road.registered_endpoints();
@@ -435,7 +438,7 @@ fn router_retries_ipv6_that_loses_answers_at_growing_intervals() {
     road.network_mut("wifi").loses_incoming_ipv6 = true;
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
     road.advance_seconds(2.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     let (longest, all) = measure_outage(&mut road, 3600);
     assert!(longest <= Duration::from_millis(300), "{longest:?}");
     assert!(all <= Duration::from_millis(2500), "{all:?} of an hour");

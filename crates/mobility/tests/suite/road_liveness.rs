@@ -8,8 +8,8 @@ use carnet_mobility::mobile_router::{
 };
 use carnet_mobility::{Event, MobilityDrop};
 
-use crate::craft::*;
-use crate::road::*;
+use crate::test_messages::*;
+use crate::vehicle_on_road::*;
 
 fn count_handovers(road: &VehicleOnRoad) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
@@ -24,8 +24,8 @@ fn path_failure_is_detected_within_a_second() {
         let mut road = VehicleOnRoad::with_registered_uplinks();
         road.advance_seconds(1.0 + f64::from(start) * 0.037);
         road.set_losing_everything("wifi", true);
-        assert!(!road.is_upstream());
-        let took = road.advance_while(0.6, "carried over cell", |road| !road.is_carried());
+        assert!(!road.is_traffic_to_agent_carried());
+        let took = road.advance_while(0.6, "carried over cell", |road| !road.is_traffic_carried());
         assert!(took > Duration::from_millis(100), "not by chance: {took:?}");
         assert_eq!(road.transmitting_uplinks()[0], "cell");
         assert_eq!(count_handovers(&road), 1);
@@ -43,7 +43,7 @@ fn failed_standby_uplink_is_not_selected() {
     road.detach_uplink("wifi");
     assert_eq!(road.transmitting_uplinks()[0], "sat");
     road.advance_seconds(0.1);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// A failed path that works again is used again after a few answers.
@@ -54,7 +54,7 @@ fn recovered_path_is_used_again() {
     road.advance_seconds(5.0);
     road.set_losing_everything("wifi", false);
     road.advance_while(10.0, "wifi again", |road| {
-        road.transmitting_uplinks()[0] != "wifi" || !road.is_carried()
+        road.transmitting_uplinks()[0] != "wifi" || !road.is_traffic_carried()
     });
     road.advance_seconds(2.0);
     assert_eq!(road.preferred_bids(), [1, 2, 3]);
@@ -76,12 +76,12 @@ fn router_without_working_path_waits() {
         road.advance_seconds(8.0);
         road.detach_uplink("cell");
         road.advance_seconds(8.0);
-        assert!(!road.is_carried());
+        assert!(!road.is_traffic_carried());
         for name in ["sat", "cell", "wifi"] {
             road.set_losing_everything(name, false);
         }
         road.attach_all_uplinks();
-        road.advance_while(3.0, "light", |road| !road.is_carried());
+        road.advance_while(3.0, "light", |road| !road.is_traffic_carried());
     }
 }
 
@@ -148,9 +148,9 @@ fn router_never_stops_using_its_only_uplink() {
     road.advance_seconds(10.0);
     assert_eq!(road.transmitting_uplinks(), ["cell"]);
     road.set_losing_everything("cell", false);
-    road.advance_while(2.0, "carried", |road| !road.is_carried());
+    road.advance_while(2.0, "carried", |road| !road.is_traffic_carried());
     road.advance_seconds(1.5);
-    assert!(!road.router.is_silent(1));
+    assert!(!road.router.has_path_failed(1));
 }
 
 /// The home agent fails and comes back: all uplinks are registered soon afterwards.
@@ -163,7 +163,7 @@ fn all_uplinks_come_back_with_the_home_agent() {
     let updates = road.sent_updates.len();
     assert!(updates < 60, "{updates} Binding Updates to a dead home agent in 40 s");
     road.is_agent_down = false;
-    road.advance_while(2.0, "carried", |road| !road.is_carried());
+    road.advance_while(2.0, "carried", |road| !road.is_traffic_carried());
     road.advance_seconds(5.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
@@ -196,7 +196,7 @@ fn path_failure_after_full_queue_is_detected() {
         road.advance_seconds(1.5 + f64::from(start) * 0.029);
         assert_eq!(road.transmitting_uplinks()[0], "wifi");
         road.set_losing_everything("wifi", true);
-        road.advance_while(1.1, "carried over cell", |road| !road.is_carried());
+        road.advance_while(1.1, "carried over cell", |road| !road.is_traffic_carried());
     }
 }
 
@@ -220,9 +220,9 @@ fn signal_thresholds_have_hysteresis() {
     ] {
         road.run_on_router(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(dbm)));
         assert_eq!(road.transmitting_uplinks()[0], expected, "at {dbm} dBm, at once");
-        assert!(road.is_upstream());
+        assert!(road.is_traffic_to_agent_carried());
         road.advance_seconds(1.0);
-        assert!(road.is_carried());
+        assert!(road.is_traffic_carried());
         let bid = if expected == "wifi" { 1 } else { 2 };
         assert_eq!(road.preferred_bids()[0], bid, "and the home agent follows");
         assert_eq!(road.bound_bids(), [1, 2, 3], "which goes on knowing all of them");
@@ -239,7 +239,7 @@ fn a_poor_uplink_is_better_than_none() {
     road.run_on_router(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(-90)));
     road.advance_seconds(1.0);
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// An uplink with a used-up volume carries traffic only if no other uplink works.
@@ -260,7 +260,7 @@ fn used_up_volume_ranks_uplink_last() {
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
     road.run_on_router(|router, now, wall| router.handle_used_volume(now, wall, "wifi", 0));
     road.advance_seconds(1.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// The router compares the volume with the interface's counters. The used volume survives a restart.
@@ -323,11 +323,11 @@ fn a_used_up_volume_stops_the_uplink() {
     road.detach_uplink("cell");
     road.detach_uplink("sat");
     road.advance_seconds(1.0);
-    assert!(road.transmitting_uplinks().is_empty() && !road.is_carried());
+    assert!(road.transmitting_uplinks().is_empty() && !road.is_traffic_carried());
     assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("the volume is used up"));
     road.run_on_router(|router, now, wall| router.handle_used_volume(now, wall, "wifi", 0));
     road.advance_seconds(1.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
 }
 
@@ -385,7 +385,7 @@ fn uplink_that_must_not_roam_is_down_in_another_operators_network() {
     assert_eq!(report_roaming(&mut road, Some(false)), ["wifi", "cell", "sat"]);
     assert_eq!(report_roaming(&mut road, Some(true)), ["cell", "sat"]);
     assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("roaming"));
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     assert_eq!(report_roaming(&mut road, None), ["wifi", "cell", "sat"]);
 }
 
@@ -400,18 +400,19 @@ fn path_failure_without_heartbeats_is_detected_by_updates() {
     assert_eq!(road.bound_bids(), [1, 2, 3]);
     assert!(road.sent_heartbeats.is_empty());
     road.set_losing_everything("wifi", true);
-    road.advance_while(60.0, "carried", |road| !road.is_carried());
+    road.advance_while(60.0, "carried", |road| !road.is_traffic_carried());
     assert_eq!(road.transmitting_uplinks(), ["cell", "sat"]);
     road.set_losing_everything("wifi", false);
     road.advance_seconds(70.0);
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// Delivers a Binding Error which says that the home agent does not support heartbeats.
-fn heartbeats_are_unknown(road: &mut VehicleOnRoad) {
-    let mut octets = carnet_wire::mobility::MobilityHeaderBuilder::binding_error(2, addr(HOME)).finish();
-    let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
+fn answer_heartbeats_as_unknown(road: &mut VehicleOnRoad) {
+    let mut octets =
+        carnet_wire::mobility::MobilityHeaderBuilder::binding_error(2, addr(HOME_ADDRESS)).finish();
+    let packet = control_packet(addr(HOME_AGENT_ADDRESS), addr("2001:db8:f1::10"), None, &mut octets);
     road.deliver_to_router(None, &packet);
 }
 
@@ -420,13 +421,13 @@ fn heartbeats_are_unknown(road: &mut VehicleOnRoad) {
 #[test]
 fn home_agent_without_heartbeat_support_is_tolerated() {
     let mut road = VehicleOnRoad::with_registered_uplinks();
-    heartbeats_are_unknown(&mut road);
+    answer_heartbeats_as_unknown(&mut road);
     road.advance_seconds(5.0);
     assert!(road.sent_heartbeats.len() > 10, "it has answered: {}", road.sent_heartbeats.len());
     let mut road = VehicleOnRoad::new(config());
     road.attach_all_uplinks();
     road.advance_while(1.0, "a heartbeat", |road| road.sent_heartbeats.is_empty());
-    heartbeats_are_unknown(&mut road);
+    answer_heartbeats_as_unknown(&mut road);
     // Drop the heartbeats that are still on their way, because such a home agent answers none.
     for dead in [true, false] {
         for name in ["wifi", "cell", "sat"] {
@@ -438,7 +439,7 @@ fn home_agent_without_heartbeat_support_is_tolerated() {
     road.advance_seconds(500.0);
     assert!(road.sent_heartbeats.is_empty());
     assert_eq!(road.transmitting_uplinks(), ["wifi", "cell", "sat"]);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     road.advance_seconds(120.0);
     assert!(!road.sent_heartbeats.is_empty(), "asked again after ten minutes");
 }
@@ -449,7 +450,7 @@ fn first_heartbeat_response_overrides_binding_error_about_heartbeats() {
     let mut road = VehicleOnRoad::new(config());
     road.attach_all_uplinks();
     road.advance_while(1.0, "a heartbeat", |road| road.sent_heartbeats.is_empty());
-    heartbeats_are_unknown(&mut road);
+    answer_heartbeats_as_unknown(&mut road);
     road.advance_seconds(5.0);
     road.clear_records();
     road.advance_seconds(5.0);
@@ -467,11 +468,11 @@ fn router_ignores_binding_error_about_heartbeats_while_a_path_answers() {
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
     for _ in 0..100 {
         road.advance_seconds(0.03);
-        heartbeats_are_unknown(&mut road);
+        answer_heartbeats_as_unknown(&mut road);
     }
     road.advance_while(5.0, "wifi again", |road| road.transmitting_uplinks()[0] != "wifi");
     road.set_losing_everything("wifi", true);
-    road.advance_while(1.0, "carried over cell", |road| !road.is_carried());
+    road.advance_while(1.0, "carried over cell", |road| !road.is_traffic_carried());
 }
 
 /// A response counts only for the path that it came by. An attacker who sees the heartbeats of one uplink can
@@ -494,7 +495,7 @@ fn a_heartbeat_response_from_another_path_does_not_count() {
         for sequence in asked {
             let mut octets =
                 carnet_wire::mobility::MobilityHeaderBuilder::heartbeat_response(sequence).finish();
-            let packet = control_packet(addr(AGENT), addr("2001:db8:f2::10"), None, &mut octets);
+            let packet = control_packet(addr(HOME_AGENT_ADDRESS), addr("2001:db8:f2::10"), None, &mut octets);
             road.deliver_to_router(None, &packet);
         }
     }
@@ -527,7 +528,7 @@ fn router_answers_heartbeats_of_home_agent() {
     road.advance_seconds(1.0);
     let ask = |road: &mut VehicleOnRoad, to: &str, sequence| {
         let mut octets = carnet_wire::mobility::MobilityHeaderBuilder::heartbeat_request(sequence).finish();
-        let packet = control_packet(addr(AGENT), addr(to), None, &mut octets);
+        let packet = control_packet(addr(HOME_AGENT_ADDRESS), addr(to), None, &mut octets);
         road.clear_records();
         road.deliver_to_router(None, &packet);
         let answers = road.received_responses.drain(..).collect::<Vec<_>>();
@@ -560,7 +561,7 @@ fn waiting_traffic_hastens_first_registration() {
         road.advance_seconds(0.1);
         road.run_on_router(|router, now, wall| router.handle_waiting_packet(now, wall));
     }
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
 }
 
 /// Without Binding Identifiers, unanswered heartbeats make the router register another uplink.
@@ -575,7 +576,7 @@ fn path_failure_without_bids_is_detected() {
     road.advance_seconds(3.0);
     assert_eq!(road.transmitting_uplinks(), ["wifi"]);
     road.set_losing_everything("wifi", true);
-    road.advance_while(1.0, "carried", |road| !road.is_carried());
+    road.advance_while(1.0, "carried", |road| !road.is_traffic_carried());
     assert_eq!(road.transmitting_uplinks(), ["cell"]);
     assert!(road.now > Time::from_secs(103));
 }
@@ -595,7 +596,7 @@ fn last_remaining_uplink_is_used_at_once() {
         road.set_losing_everything("cell", false);
         road.advance_seconds(0.1);
         road.detach_uplink("wifi");
-        road.advance_while(0.2, "carried over cell", |road| !road.is_carried());
+        road.advance_while(0.2, "carried over cell", |road| !road.is_traffic_carried());
     }
 }
 
@@ -610,7 +611,7 @@ fn last_remaining_uplink_carries_both_directions() {
     assert_eq!(road.transmitting_uplinks(), ["cell"]);
     road.set_losing_everything("wifi", false);
     road.set_losing_everything("cell", true);
-    road.advance_while(0.7, "carried over wifi", |road| !road.is_carried());
+    road.advance_while(0.7, "carried over wifi", |road| !road.is_traffic_carried());
     assert_eq!(road.bound_bids(), [1]);
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use carnet_mobility::{Event, MobilityDrop};
 
-use crate::craft::*;
-use crate::road::*;
+use crate::test_messages::*;
+use crate::vehicle_on_road::*;
 
 const NAT_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
@@ -19,7 +19,7 @@ fn attach_mixed_uplinks(road: &mut VehicleOnRoad) {
 }
 
 /// Returns whether an event of the router or the home agent is about keys.
-fn is_about_keys(event: &Event) -> bool {
+fn is_warning_about_keys(event: &Event) -> bool {
     let words = ["key", "MAC", "SPI", "verif", "authentic"];
     matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
 }
@@ -43,7 +43,7 @@ fn home_agent_refuses_no_update_as_old_despite_random_uplink_delays() {
             road.agent_events.iter().filter(|e| matches!(e, Event::BindingRefused { .. })).collect();
         assert!(refused.is_empty(), "seed {seed}: {refused:?}");
         let said = road.events.iter().map(|(_, event)| event).chain(&road.agent_events);
-        let keys: Vec<&Event> = said.filter(|event| is_about_keys(event)).collect();
+        let keys: Vec<&Event> = said.filter(|event| is_warning_about_keys(event)).collect();
         assert!(keys.is_empty(), "seed {seed}: {keys:?}");
         let failed = [MobilityDrop::Sequence, MobilityDrop::AuthenticationFailed];
         assert!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{MobileRouterConfig, PortalProbe};
 
-use crate::road::*;
+use crate::vehicle_on_road::*;
 
 const PORTAL_URL: &str = "https://portal.example/terms";
 
@@ -193,7 +193,7 @@ fn changing_portal_answers_do_not_disturb_working_uplink() {
         while road.now < end {
             road.advance_seconds(0.1);
             assert!(
-                road.is_carried() && road.transmitting_uplinks().first() == Some(&"cell"),
+                road.is_traffic_carried() && road.transmitting_uplinks().first() == Some(&"cell"),
                 "{}",
                 road.describe_state()
             );

@@ -8,7 +8,7 @@ use carnet_base::{Rng, Time};
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
 
-use crate::road::*;
+use crate::vehicle_on_road::*;
 
 const UPLINK_NAMES: [&str; 3] = ["wifi", "cell", "sat"];
 
@@ -111,7 +111,7 @@ fn run_schedule(seed: u64, lossy: bool) {
                 if !more {
                     road.advance_seconds(end.saturating_since(road.now).as_secs_f64());
                 }
-                if road.is_upstream() {
+                if road.is_traffic_to_agent_carried() {
                     cut_since = None;
                 } else {
                     let since = *cut_since.get_or_insert(road.now);
@@ -127,7 +127,7 @@ fn run_schedule(seed: u64, lossy: bool) {
                 }
                 // Packets to the mobile network may be lost for up to 2 s. First the router must report a
                 // failure to the home agent, with at most three Binding Updates per second.
-                if road.is_downstream() || lossy {
+                if road.is_traffic_to_router_carried() || lossy {
                     deaf_since = None;
                 } else {
                     let since = *deaf_since.get_or_insert(road.now);
@@ -153,7 +153,7 @@ fn run_schedule(seed: u64, lossy: bool) {
     }
     road.advance_seconds(140.0);
     assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe_state());
-    assert!(road.is_carried(), "seed {seed}: {}", road.describe_state());
+    assert!(road.is_traffic_carried(), "seed {seed}: {}", road.describe_state());
     assert_eq!(road.transmitting_uplinks(), ["wifi", "cell", "sat"], "seed {seed}");
     assert_eq!(road.router.flows()[0].bids.len(), 3, "seed {seed}");
     assert_eq!(road.agent.flows(road.config.home_address), road.router.flows(), "seed {seed}");

@@ -5,8 +5,8 @@ use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, MobilityDrop, MobilityMessage, SessionPeer};
 
 use crate::agent_heartbeat::heartbeat_request;
-use crate::craft::parse_mobility_message;
-use crate::road::*;
+use crate::test_messages::parse_mobility_message;
+use crate::vehicle_on_road::*;
 
 const PEER: SessionPeer = SessionPeer(5);
 
@@ -33,7 +33,7 @@ fn several_uplinks_register_through_sessions_without_a_mac() {
     assert_eq!(road.last_update().received_packet.options().spi, None, "no authentication option");
     assert_eq!(road.router.state(), State::Registered);
     road.advance_seconds(120.0);
-    assert!(road.is_carried());
+    assert!(road.is_traffic_carried());
     assert!(road.sent_heartbeats.len() > 100, "{} heartbeats", road.sent_heartbeats.len());
     assert_eq!(road.dropped_messages, []);
     // The router leaves an uplink that goes silent, and removes its binding at the home agent.

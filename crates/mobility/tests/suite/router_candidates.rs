@@ -6,14 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState, Rng, Time};
-use carnet_mobility::mobile_router::{Attachment, Liveness};
+use carnet_mobility::mobile_router::{Attachment, HeartbeatIntervals};
 use carnet_mobility::{Event, MobileRouter};
 use carnet_wire::{icmpv6, nd};
 
 use crate::agent::WALL_START;
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, PairSetup};
-use crate::setup::{AT_HOME, addresses, autoconfigured_addresses, link_address_of, router_advertisement};
+use crate::agent_and_routers::{AgentAndRouters, PairSetup};
+use crate::test_messages::*;
+use crate::test_setup::{
+    ADDRESS_ON_HOME_LINK, addresses, autoconfigured_addresses, link_address_of, router_advertisement,
+};
 
 pub const VISITED_NETWORK: &str = "2001:db8:f1::/64";
 pub const OTHER_NETWORK: &str = "2001:db8:f2::/64";
@@ -26,7 +28,7 @@ const MAX_OUTAGE: Duration = Duration::from_millis(1500);
 /// Returns the setup of a router with heartbeats.
 pub fn setup_with_heartbeats() -> PairSetup {
     let mut setup = PairSetup::plain_setup();
-    setup.routers[0].liveness = Some(Liveness::default());
+    setup.routers[0].liveness = Some(HeartbeatIntervals::default());
     setup
 }
 
@@ -61,7 +63,7 @@ pub fn registered_pair(setup: PairSetup) -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.register_router();
     pair.advance_seconds(5.0);
     pair.clear_records();
@@ -69,7 +71,7 @@ pub fn registered_pair(setup: PairSetup) -> AgentAndRouters {
 }
 
 /// Returns the destinations of the messages of this type that the router has sent on wifi.
-pub fn sent_on_link(pair: &AgentAndRouters, kind: u8) -> Vec<Ipv6Addr> {
+pub fn message_destinations_on_link(pair: &AgentAndRouters, kind: u8) -> Vec<Ipv6Addr> {
     let own =
         pair.link_messages.iter().filter(|(_, from, message)| *from == Some(0) && message.message[0] == kind);
     own.map(|(_, _, message)| message.destination).collect()
@@ -137,23 +139,26 @@ fn router_leaves_flash_renumbered_address_once_the_new_one_is_usable() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         let mut pair = registered_pair(setup);
         pair.link_messages.clear();
-        pair.dead_addresses = vec![addr(CARE_OF)];
+        pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
         pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);
-        let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
+        let asked = message_destinations_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
         assert_eq!(asked, [addr(ROUTER_A)], "the router is asked");
         // The router answers within `MAX_RA_DELAY_TIME`; meanwhile duplicate address detection of the new
         // address runs.
         pair.advance_seconds(0.5);
         pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);
         pair.advance_seconds(0.6);
-        set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A]);
         let took = pair.advance_while(5.0, "a new registration", |pair| {
-            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF_ADDRESS))
         });
         assert!(took <= Duration::from_millis(50), "{took:?}");
         assert!(pair.is_registered(0));
         let addresses = pair.first_router().uplinks()[0].care_of_addresses();
-        assert!(addresses.contains(&addr(CARE_OF).into()), "the old one is a candidate still: {addresses:?}");
+        assert!(
+            addresses.contains(&addr(CARE_OF_ADDRESS).into()),
+            "the old one is a candidate still: {addresses:?}"
+        );
     }
 }
 
@@ -163,34 +168,34 @@ fn router_leaves_flash_renumbered_address_once_the_new_one_is_usable() {
 fn router_tries_other_candidates_at_once_when_the_current_one_fails() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     answer_solicitation(&mut pair, ROUTER_A);
     pair.advance_seconds(5.0);
     assert_eq!(
         registered_care_of_address(&pair),
-        Some(addr(CARE_OF)),
+        Some(addr(CARE_OF_ADDRESS)),
         "the kernel's first router still works"
     );
     pair.link_messages.clear();
-    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
     let took = pair.advance_while(5.0, "the other pair", |pair| {
-        pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+        pair.path_of_first_router() != Some(addr(OTHER_CARE_OF_ADDRESS))
     });
     assert!(took <= MAX_OUTAGE, "{took:?}");
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
-    let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
+    let asked = message_destinations_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
     assert!(!asked.is_empty(), "a path that goes silent asks for routers");
     assert!(pair.is_registered(0));
     // The router tries the old address again later, without an interruption.
     for _ in 0..1200 {
         pair.advance_seconds(0.1);
-        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
     }
     pair.dead_addresses.clear();
     pair.advance_seconds(250.0);
     assert_eq!(
         pair.path_of_first_router(),
-        Some(addr(CARE_OF)),
+        Some(addr(CARE_OF_ADDRESS)),
         "the router that the kernel prefers works again"
     );
 }
@@ -200,17 +205,17 @@ fn router_tries_other_candidates_at_once_when_the_current_one_fails() {
 fn second_router_of_a_prefix_takes_over_from_the_silent_first() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[VISITED_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     answer_solicitation(&mut pair, ROUTER_A);
     pair.advance_seconds(1.0);
-    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
-    pair.dead_addresses = vec![addr(CARE_OF)];
+    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF_ADDRESS), addr(ROUTER_A))));
+    pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
     pair.advance_while(3.0, "the other router", |pair| {
-        pair_in_use(pair) != Some((addr(CARE_OF), addr(ROUTER_B)))
+        pair_in_use(pair) != Some((addr(CARE_OF_ADDRESS), addr(ROUTER_B)))
     });
     pair.dead_addresses.clear();
     pair.advance_seconds(2.0);
-    assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
+    assert!(pair.is_registered(0) && !pair.first_router().has_path_failed(0));
 }
 
 /// A roam with loss of carrier: the kernel has kept address and default route of the old network.
@@ -218,45 +223,45 @@ fn second_router_of_a_prefix_takes_over_from_the_silent_first() {
 fn address_uses_router_that_advertised_its_prefix_after_link_up() {
     let mut pair = registered_pair(setup_with_heartbeats());
     let before = pair.first_router().uplinks()[0].care_of_addresses();
-    assert_eq!(before, [IpAddr::V6(addr(CARE_OF))]);
+    assert_eq!(before, [IpAddr::V6(addr(CARE_OF_ADDRESS))]);
     pair.detach_uplink(0, "wifi");
-    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
     pair.advance_seconds(0.3);
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     pair.advance_seconds(1.0);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     let took = pair.advance_while(5.0, "a new registration", |pair| {
-        pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+        pair.path_of_first_router() != Some(addr(OTHER_CARE_OF_ADDRESS))
     });
     assert!(took <= MAX_OUTAGE, "{took:?}");
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
 }
 
 /// Moves wifi to the network of router B and back to that of router A. The kernel has kept the address of A's
-/// network, and the default route by B. Packets from [`CARE_OF`] are lost, for B is on another link.
-fn back_by_the_router_of_the_other_link(pair: &mut AgentAndRouters) {
+/// network, and the default route by B. Packets from [`CARE_OF_ADDRESS`] are lost, for B is on another link.
+fn return_by_router_of_other_link(pair: &mut AgentAndRouters) {
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(0.3);
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+    set_addresses_and_routes(pair, &[OTHER_CARE_OF_ADDRESS], &[ROUTER_B]);
     pair.advance_seconds(2.0);
-    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
     pair.detach_uplink(0, "wifi");
-    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
     pair.advance_seconds(0.3);
     pair.clear_records();
-    set_addresses_and_routes(pair, &[CARE_OF], &[ROUTER_B]);
-    assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_B))));
+    set_addresses_and_routes(pair, &[CARE_OF_ADDRESS], &[ROUTER_B]);
+    assert_eq!(pair_in_use(pair), Some((addr(CARE_OF_ADDRESS), addr(ROUTER_B))));
 }
 
-/// Lets router A advertise. Packets from [`CARE_OF`] pass this router.
-fn own_router_advertises(pair: &mut AgentAndRouters) {
+/// Lets router A advertise. Packets from [`CARE_OF_ADDRESS`] pass this router.
+fn advertise_own_router(pair: &mut AgentAndRouters) {
     pair.dead_addresses.clear();
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-    set_addresses_and_routes(pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
-    assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+    set_addresses_and_routes(pair, &[CARE_OF_ADDRESS], &[ROUTER_B, ROUTER_A]);
+    assert_eq!(pair_in_use(pair), Some((addr(CARE_OF_ADDRESS), addr(ROUTER_A))));
 }
 
 /// The router returns to a link whose address the kernel has kept. The kernel also still has the default
@@ -266,10 +271,10 @@ fn own_router_advertises(pair: &mut AgentAndRouters) {
 fn update_sent_via_wrong_next_hop_is_repeated_when_right_one_advertises() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         let mut pair = registered_pair(setup);
-        back_by_the_router_of_the_other_link(&mut pair);
-        assert_eq!(pair.last_update().source, addr(CARE_OF));
+        return_by_router_of_other_link(&mut pair);
+        assert_eq!(pair.last_update().source, addr(CARE_OF_ADDRESS));
         pair.advance_seconds(0.001);
-        own_router_advertises(&mut pair);
+        advertise_own_router(&mut pair);
         let took = pair.advance_while(5.0, "a registration", |pair| !pair.is_registered(0));
         assert!(took <= Duration::from_millis(500), "{took:?}");
     }
@@ -282,21 +287,21 @@ fn new_router_replaces_router_that_answers_no_solicitation() {
     for answers in [false, true] {
         let mut pair = registered_pair(PairSetup::plain_setup());
         pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
         pair.advance_seconds(0.5);
         if answers {
             answer_solicitation(&mut pair, ROUTER_A);
         }
         pair.advance_seconds(1.5);
-        let solicited = sent_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION);
+        let solicited = message_destinations_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION);
         assert_eq!(solicited.len(), if answers { 1 } else { 2 }, "{solicited:?}");
-        let expected = if answers { (CARE_OF, ROUTER_A) } else { (OTHER_CARE_OF, ROUTER_B) };
+        let expected = if answers { (CARE_OF_ADDRESS, ROUTER_A) } else { (OTHER_CARE_OF_ADDRESS, ROUTER_B) };
         assert_eq!(pair_in_use(&pair), Some((addr(expected.0), addr(expected.1))));
         assert!(pair.is_registered(0));
         if !answers {
             // Router A is on the link again, and advertises.
             pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-            assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+            assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
         }
     }
 }
@@ -306,24 +311,25 @@ fn new_router_replaces_router_that_answers_no_solicitation() {
 fn advertising_router_without_kernel_route_replaces_silent_default_router() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         let mut pair = registered_pair(setup);
-        pair.dead_addresses = vec![addr(CARE_OF)];
+        pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
         pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
         pair.advance_seconds(1.0);
-        set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A]);
         let took = pair.advance_while(5.0, "the newcomer's pair", |pair| {
-            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF_ADDRESS))
         });
         assert!(took <= MAX_OUTAGE, "{took:?}");
-        assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+        assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
         pair.advance_seconds(5.0);
-        assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
+        assert!(pair.is_registered(0) && !pair.first_router().has_path_failed(0));
         // Packets through router A arrive again; packets from the second address are lost.
-        pair.dead_addresses = vec![addr(OTHER_CARE_OF)];
+        pair.dead_addresses = vec![addr(OTHER_CARE_OF_ADDRESS)];
         pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-        let took = pair
-            .advance_while(5.0, "the first pair", |pair| pair.path_of_first_router() != Some(addr(CARE_OF)));
+        let took = pair.advance_while(5.0, "the first pair", |pair| {
+            pair.path_of_first_router() != Some(addr(CARE_OF_ADDRESS))
+        });
         assert!(took <= MAX_OUTAGE, "{took:?}");
-        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF_ADDRESS), addr(ROUTER_A))));
     }
 }
 
@@ -333,25 +339,25 @@ fn advertising_router_without_kernel_route_ranks_behind_default_routers() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     answer_solicitation(&mut pair, ROUTER_A);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.advance_seconds(5.0);
-    let first = (addr(CARE_OF), addr(ROUTER_A));
+    let first = (addr(CARE_OF_ADDRESS), addr(ROUTER_A));
     assert_eq!(pair_in_use(&pair), Some(first));
-    assert_eq!(next_hop_of(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
+    assert_eq!(next_hop_of(&pair, OTHER_CARE_OF_ADDRESS), Some(addr(ROUTER_B).into()));
     // The operator's own default route leads to another router than the one that advertised the address:
     // packets take the operator's route.
-    set_addresses_and_routes(&mut pair, &[OTHER_CARE_OF], &["fe80::c"]);
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr("fe80::c"))));
+    set_addresses_and_routes(&mut pair, &[OTHER_CARE_OF_ADDRESS], &["fe80::c"]);
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr("fe80::c"))));
     // Without a default route the operator wants none: the uplink is down.
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[]);
     assert_eq!(pair.first_router().uplinks()[0].attachment, Attachment::Down("no default router"));
     // The router lifetime of 1800 s ends.
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.advance_seconds(1750.0);
     let addresses = |pair: &AgentAndRouters| pair.first_router().uplinks()[0].care_of_addresses();
-    assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF)), addr(OTHER_CARE_OF).into()]);
+    assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF_ADDRESS)), addr(OTHER_CARE_OF_ADDRESS).into()]);
     pair.advance_seconds(60.0);
-    assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF))]);
+    assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF_ADDRESS))]);
 }
 
 /// An access point or a bridge that has just given carrier may lose the first Router Solicitation.
@@ -361,7 +367,7 @@ fn router_solicitations_have_short_intervals_after_link_up() {
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(0.3);
     pair.link_messages.clear();
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.advance_seconds(30.0);
     let start = pair.link_messages[0].0;
     let solicitations = pair.link_messages.iter().filter(|(_, from, message)| {
@@ -401,12 +407,20 @@ fn router_solicitation_is_sent_once_link_local_address_is_usable() {
     assert_eq!(sent, [(0, none), (500, none), (1000, none), (1200, own), (1700, own)]);
     // carnet does not solicit a router again that has advertised.
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.link_messages.clear();
-    pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&[CARE_OF]), default_routes(&[ROUTER_A]));
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.set_uplink_state(
+        0,
+        "wifi",
+        autoconfigured_addresses(&[CARE_OF_ADDRESS]),
+        default_routes(&[ROUTER_A]),
+    );
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.advance_seconds(5.0);
-    assert_eq!(sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION), [] as [Ipv6Addr; 0]);
+    assert_eq!(
+        message_destinations_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION),
+        [] as [Ipv6Addr; 0]
+    );
 }
 
 #[test]
@@ -420,25 +434,25 @@ fn router_whose_neighbour_entry_has_failed_ranks_last() {
         pair.set_uplink_state(
             0,
             "wifi",
-            autoconfigured_addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]),
+            autoconfigured_addresses(&["fe80::2", CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS]),
             known,
         );
         registered_care_of_address(pair)
     };
-    assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
-    assert_eq!(state(&mut pair, NeighbourState::Incomplete), Some(addr(CARE_OF)));
-    assert_eq!(state(&mut pair, NeighbourState::Failed), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF_ADDRESS)));
+    assert_eq!(state(&mut pair, NeighbourState::Incomplete), Some(addr(CARE_OF_ADDRESS)));
+    assert_eq!(state(&mut pair, NeighbourState::Failed), Some(addr(OTHER_CARE_OF_ADDRESS)));
     assert_eq!(
         state(&mut pair, NeighbourState::Incomplete),
-        Some(addr(OTHER_CARE_OF)),
+        Some(addr(OTHER_CARE_OF_ADDRESS)),
         "the kernel asks again"
     );
-    assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
+    assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF_ADDRESS)));
     // The only router is used though the kernel marks it as failed, and the status names it.
     let mut alone = default_routes(&[ROUTER_A]);
     alone[0].neighbour = NeighbourState::Failed;
-    pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&["fe80::2", CARE_OF]), alone);
-    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&["fe80::2", CARE_OF_ADDRESS]), alone);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
     assert_eq!(pair.first_router().uplinks()[0].silent_router(), Some(addr(ROUTER_A).into()));
 }
 
@@ -450,19 +464,24 @@ fn each_source_address_uses_the_router_of_its_source_specific_route() {
     let from = |prefix: &str, gateway: &str| Ipv6Router { source: Some(net(prefix)), ..addr(gateway).into() };
     let known =
         vec![from("fe80::/126", "fe80::c"), from(OTHER_NETWORK, ROUTER_B), from(VISITED_NETWORK, ROUTER_A)];
-    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
+    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS]), known);
     pair.register_router();
-    assert_eq!(next_hop_of(&pair, CARE_OF), Some(addr(ROUTER_A).into()));
-    assert_eq!(next_hop_of(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
+    assert_eq!(next_hop_of(&pair, CARE_OF_ADDRESS), Some(addr(ROUTER_A).into()));
+    assert_eq!(next_hop_of(&pair, OTHER_CARE_OF_ADDRESS), Some(addr(ROUTER_B).into()));
     let uplink = &pair.first_router().uplinks()[0];
     assert_eq!(uplink.care_of_addresses().len(), 2);
     let table = |address: &str| {
         uplink.next_hops().find(|(number, _)| *number == uplink.table_of_address(addr(address).into()))
     };
-    assert_eq!(table(CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_A)));
-    assert_eq!(table(OTHER_CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_B)));
+    assert_eq!(table(CARE_OF_ADDRESS).map(|(_, router)| router), Some(addr(ROUTER_A)));
+    assert_eq!(table(OTHER_CARE_OF_ADDRESS).map(|(_, router)| router), Some(addr(ROUTER_B)));
     // `default from fe80::/126` is no default route for a global address.
-    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", CARE_OF]), vec![from("fe80::/126", "fe80::c")]);
+    pair.set_uplink_state(
+        0,
+        "wifi",
+        addresses(&["fe80::2", CARE_OF_ADDRESS]),
+        vec![from("fe80::/126", "fe80::c")],
+    );
     assert_eq!(pair.first_router().uplinks()[0].attachment, Attachment::Down("no default router"));
 }
 
@@ -472,14 +491,14 @@ fn each_source_address_uses_the_router_of_its_source_specific_route() {
 fn tables_of_routers_do_not_change_while_they_are_used() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     let tables = |pair: &AgentAndRouters| -> Vec<(usize, Ipv6Addr)> {
         pair.first_router().uplinks()[0].next_hops().collect()
     };
     assert_eq!(tables(&pair), [(0, addr(ROUTER_A)), (1, addr(ROUTER_B))]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_B, ROUTER_A]);
     assert_eq!(tables(&pair), [(0, addr(ROUTER_A)), (1, addr(ROUTER_B))]);
-    set_addresses_and_routes(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[OTHER_CARE_OF_ADDRESS], &[ROUTER_B]);
     assert_eq!(tables(&pair), [(1, addr(ROUTER_B))]);
 }
 
@@ -492,13 +511,13 @@ fn candidates_come_in_the_order_of_source_address_selection() {
     let temporary = |text: &str| Address { temporary: true, ..address(text) };
     let (local, third) = ("fd00:1::10", "2001:db8:f3::10");
     for (known, expected) in [
-        (vec![address(local), address(OTHER_CARE_OF)], OTHER_CARE_OF),
-        (vec![deprecated(CARE_OF), address(OTHER_CARE_OF)], OTHER_CARE_OF),
-        (vec![deprecated(CARE_OF), address(local)], local),
-        (vec![temporary(CARE_OF), address(OTHER_CARE_OF)], OTHER_CARE_OF),
-        (vec![temporary(CARE_OF), deprecated(OTHER_CARE_OF), address(third)], third),
+        (vec![address(local), address(OTHER_CARE_OF_ADDRESS)], OTHER_CARE_OF_ADDRESS),
+        (vec![deprecated(CARE_OF_ADDRESS), address(OTHER_CARE_OF_ADDRESS)], OTHER_CARE_OF_ADDRESS),
+        (vec![deprecated(CARE_OF_ADDRESS), address(local)], local),
+        (vec![temporary(CARE_OF_ADDRESS), address(OTHER_CARE_OF_ADDRESS)], OTHER_CARE_OF_ADDRESS),
+        (vec![temporary(CARE_OF_ADDRESS), deprecated(OTHER_CARE_OF_ADDRESS), address(third)], third),
         (vec![temporary("2001:db8:f1::1"), address("2001:db8:f1::2")], "2001:db8:f1::2"),
-        (vec![deprecated(CARE_OF)], CARE_OF),
+        (vec![deprecated(CARE_OF_ADDRESS)], CARE_OF_ADDRESS),
     ] {
         let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
         let prefixes = [VISITED_NETWORK, OTHER_NETWORK, "2001:db8:f3::/64", "fd00:1::/64"];
@@ -515,10 +534,10 @@ fn candidates_come_in_the_order_of_source_address_selection() {
 fn deprecated_address_of_first_router_ranks_behind_address_of_second() {
     let mut pair = registered_pair(PairSetup::plain_setup());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    let mut known = autoconfigured_addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]);
+    let mut known = autoconfigured_addresses(&["fe80::2", CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS]);
     known[1].deprecated = true;
     pair.set_uplink_state(0, "wifi", known, default_routes(&[ROUTER_A, ROUTER_B]));
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
 }
 
 /// RFC 6275 11.5.5: an address that the kernel configured on the home link and has kept does not show that
@@ -526,29 +545,38 @@ fn deprecated_address_of_first_router_ranks_behind_address_of_second() {
 #[test]
 fn kept_home_prefix_address_does_not_identify_the_home_link() {
     let mut pair = registered_pair(PairSetup::plain_setup());
-    let home = AT_HOME;
+    let home = ADDRESS_ON_HOME_LINK;
     // The router comes home.
     pair.detach_uplink(0, "wifi");
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", "fe80::1", &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, home], &[ROUTER_A, "fe80::1"]);
     let attachment = |pair: &AgentAndRouters| pair.first_router().uplinks()[0].attachment;
     assert_eq!(attachment(&pair), Attachment::Home { router: Some(addr("fe80::1")) }, "by the router there");
     // The router leaves home, with and without loss of carrier.
     pair.detach_uplink(0, "wifi");
-    set_addresses_and_routes(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, home], &[ROUTER_A, "fe80::1"]);
     assert!(!matches!(attachment(&pair), Attachment::Home { .. }), "nobody advertises it now");
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF_ADDRESS), addr(ROUTER_A))));
     pair.receive_router_advertisement("wifi", "fe80::1", &[HOME_PREFIX]);
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[home, OTHER_CARE_OF], &["fe80::1", ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[home, OTHER_CARE_OF_ADDRESS], &["fe80::1", ROUTER_B]);
     pair.advance_seconds(2.0);
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))), "the home router is gone");
+    assert_eq!(
+        pair_in_use(&pair),
+        Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))),
+        "the home router is gone"
+    );
     // An address that the operator has configured shows by itself that the router is at home.
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", AT_HOME]), default_routes(&[ROUTER_A]));
+    pair.set_uplink_state(
+        0,
+        "wifi",
+        addresses(&["fe80::2", ADDRESS_ON_HOME_LINK]),
+        default_routes(&[ROUTER_A]),
+    );
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
 }
 
@@ -557,9 +585,9 @@ fn kept_home_prefix_address_does_not_identify_the_home_link() {
 fn pair_at_home(setup: PairSetup) -> AgentAndRouters {
     let mut pair = registered_pair(setup);
     pair.detach_uplink(0, "wifi");
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
+    set_addresses_and_routes(&mut pair, &[ADDRESS_ON_HOME_LINK], &[HOME_ROUTER]);
     assert!(is_at_home(&pair));
     pair.link_messages.clear();
     pair
@@ -598,13 +626,13 @@ fn router_leaves_home_link_when_its_home_router_does_not_answer() {
     {
         let mut pair = pair_at_home(setup);
         run_with_answers(&mut pair, 10, |_| true);
-        assert!(is_at_home(&pair) && pair.first_router().is_home());
+        assert!(is_at_home(&pair) && pair.first_router().is_at_home());
         pair.link_messages.clear();
         let took = pair.advance_while(5.0, "the home link is left", is_at_home);
         assert!(took <= within, "{took:?}");
         let reason = Attachment::Down("the router of the home link does not answer");
         assert_eq!(pair.first_router().uplinks()[0].attachment, reason);
-        let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
+        let asked = message_destinations_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION);
         assert_eq!(
             asked,
             [nd::ALL_ROUTERS; 2],
@@ -615,9 +643,13 @@ fn router_leaves_home_link_when_its_home_router_does_not_answer() {
         pair.advance_seconds(3.0);
         assert!(!pair.link_messages.iter().any(|(_, from, message)| *from == Some(0) && is_probe(message)));
         pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+        set_addresses_and_routes(
+            &mut pair,
+            &[ADDRESS_ON_HOME_LINK, OTHER_CARE_OF_ADDRESS],
+            &[HOME_ROUTER, ROUTER_B],
+        );
         let took = pair.advance_while(5.0, "a registration", |pair| {
-            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF_ADDRESS))
         });
         assert!(took <= Duration::from_millis(50), "{took:?}");
     }
@@ -627,7 +659,7 @@ fn router_leaves_home_link_when_its_home_router_does_not_answer() {
 fn advance_until_solicited(pair: &mut AgentAndRouters) -> Duration {
     pair.link_messages.clear();
     pair.advance_while(5.0, "a Router Solicitation", |pair| {
-        sent_on_link(pair, icmpv6::message_type::ROUTER_SOLICITATION).is_empty()
+        message_destinations_on_link(pair, icmpv6::message_type::ROUTER_SOLICITATION).is_empty()
     })
 }
 
@@ -640,20 +672,28 @@ fn router_leaves_home_link_when_router_of_another_link_answers() {
         let mut pair = pair_at_home(setup);
         for visit in ["first", "second"] {
             run_with_answers(&mut pair, 2, |_| true);
-            assert!(is_at_home(&pair) && pair.first_router().is_home(), "{visit}");
+            assert!(is_at_home(&pair) && pair.first_router().is_at_home(), "{visit}");
             let solicited = advance_until_solicited(&mut pair);
             pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
             let left = pair.advance_while(5.0, "the home link is left", is_at_home);
             assert!(solicited + left <= limit, "{visit}: {solicited:?}, {left:?}");
-            set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+            set_addresses_and_routes(
+                &mut pair,
+                &[ADDRESS_ON_HOME_LINK, OTHER_CARE_OF_ADDRESS],
+                &[HOME_ROUTER, ROUTER_B],
+            );
             let took = pair.advance_while(5.0, "a registration", |pair| {
-                pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+                pair.path_of_first_router() != Some(addr(OTHER_CARE_OF_ADDRESS))
             });
             assert!(took <= Duration::from_millis(50), "{visit}: {took:?}");
             // The router comes home again, without loss of carrier.
             pair.advance_seconds(1.0);
             pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-            set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+            set_addresses_and_routes(
+                &mut pair,
+                &[ADDRESS_ON_HOME_LINK, OTHER_CARE_OF_ADDRESS],
+                &[HOME_ROUTER, ROUTER_B],
+            );
         }
     }
 }
@@ -664,10 +704,10 @@ fn router_leaves_home_link_as_fast_right_after_coming_home() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.link_messages.clear();
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[HOME_ROUTER]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], &[HOME_ROUTER]);
     assert!(is_at_home(&pair));
     pair.advance_seconds(0.02);
-    let asked = sent_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION);
+    let asked = message_destinations_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION);
     assert!(asked.contains(&addr(HOME_ROUTER)), "{asked:?}");
     run_with_answers(&mut pair, 1, |_| true);
     let solicited = advance_until_solicited(&mut pair);
@@ -681,35 +721,39 @@ fn router_leaves_home_link_as_fast_right_after_coming_home() {
 fn router_of_formerly_visited_link_ranks_behind_advertising_router() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], &[ROUTER_A, HOME_ROUTER]);
     run_with_answers(&mut pair, 3, |_| true);
-    assert!(is_at_home(&pair) && pair.first_router().is_home());
+    assert!(is_at_home(&pair) && pair.first_router().is_at_home());
     advance_until_solicited(&mut pair);
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     pair.advance_while(5.0, "the home link is left", is_at_home);
     set_addresses_and_routes(
         &mut pair,
-        &[CARE_OF, AT_HOME, OTHER_CARE_OF],
+        &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK, OTHER_CARE_OF_ADDRESS],
         &[ROUTER_A, HOME_ROUTER, ROUTER_B],
     );
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
     // The router is back on the link of router A, which advertises.
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     pair.advance_seconds(2.0);
-    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+    assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF_ADDRESS), addr(ROUTER_A))));
 }
 
 #[test]
 fn router_stays_home_when_second_router_advertises_and_answers_are_lost() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+    set_addresses_and_routes(
+        &mut pair,
+        &[ADDRESS_ON_HOME_LINK, OTHER_CARE_OF_ADDRESS],
+        &[HOME_ROUTER, ROUTER_B],
+    );
     run_with_answers(&mut pair, 10, |_| true);
     advance_until_solicited(&mut pair);
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     pair.advance_seconds(0.5);
     run_with_answers(&mut pair, 10, |_| true);
-    assert!(is_at_home(&pair) && pair.first_router().is_home());
+    assert!(is_at_home(&pair) && pair.first_router().is_at_home());
     let returns = pair.events.iter().filter(|(_, _, event)| matches!(event, Event::AtHome { .. }));
     assert_eq!(returns.count(), 1);
 }
@@ -718,8 +762,9 @@ fn router_stays_home_when_second_router_advertises_and_answers_are_lost() {
 #[test]
 fn router_solicitations_stay_rare_while_home_router_misses_answers() {
     let mut pair = pair_at_home(setup_with_heartbeats());
-    let solicitations =
-        |pair: &AgentAndRouters| sent_on_link(pair, icmpv6::message_type::ROUTER_SOLICITATION).len();
+    let solicitations = |pair: &AgentAndRouters| {
+        message_destinations_on_link(pair, icmpv6::message_type::ROUTER_SOLICITATION).len()
+    };
     run_with_answers(&mut pair, 10, |_| true);
     // The home router answers the Router Solicitations that follow the return home.
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
@@ -747,9 +792,9 @@ fn router_solicitations_stay_rare_while_home_router_misses_answers() {
 #[test]
 fn router_detects_home_link_without_a_kernel_route_to_home_router() {
     let mut pair = registered_pair(setup_with_heartbeats());
-    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], &[ROUTER_A]);
     assert!(!is_at_home(&pair), "the listed router may answer still");
     let took = pair.advance_while(5.0, "the home link", |pair| !is_at_home(pair));
     assert!(took <= MAX_OUTAGE, "{took:?}");
@@ -765,7 +810,7 @@ fn router_is_home_again_when_the_home_router_returns() {
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     assert!(is_at_home(&pair));
     run_with_answers(&mut pair, 10, |_| true);
-    assert!(is_at_home(&pair) && pair.first_router().is_home());
+    assert!(is_at_home(&pair) && pair.first_router().is_at_home());
 }
 
 #[test]
@@ -788,8 +833,8 @@ fn router_stays_home_when_some_answers_are_lost() {
 fn router_stays_home_when_home_router_has_never_answered() {
     let mut pair = pair_at_home(setup_with_heartbeats());
     pair.advance_seconds(60.0);
-    assert!(is_at_home(&pair) && pair.first_router().is_home());
-    let asked = sent_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION).len();
+    assert!(is_at_home(&pair) && pair.first_router().is_at_home());
+    let asked = message_destinations_on_link(&pair, icmpv6::message_type::NEIGHBOR_SOLICITATION).len();
     assert!((5..=20).contains(&asked), "{asked}");
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
     pair.advance_seconds(1.5);
@@ -803,7 +848,7 @@ fn router_stays_home_while_it_can_send_no_solicitation() {
     run_with_answers(&mut pair, 3, |_| true);
     pair.link_messages.clear();
     let tentative = |tentative| {
-        let mut known = autoconfigured_addresses(&["fe80::2", AT_HOME]);
+        let mut known = autoconfigured_addresses(&["fe80::2", ADDRESS_ON_HOME_LINK]);
         known[0].tentative = tentative;
         known
     };
@@ -827,14 +872,14 @@ fn uplink_leaves_router_that_misses_its_announced_advertisements() {
     pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
         .expect("a right advertisement");
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     answer_solicitation(&mut pair, ROUTER_A);
     pair.advance_seconds(2.5);
-    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
     pair.link_messages.clear();
     pair.advance_seconds(1.0);
-    assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF)));
-    assert!(!sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).is_empty());
+    assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF_ADDRESS)));
+    assert!(!message_destinations_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).is_empty());
 }
 
 /// RFC 6724 rules 5.5 and 6: the router advertises a unique local prefix, and DHCPv6 gives a global address,
@@ -844,10 +889,10 @@ fn global_dhcpv6_address_ranks_before_advertised_unique_local_address() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_A, &["fd00:1::/64"]);
-    let mut known = autoconfigured_addresses(&["fe80::2", "fd00:1::10", CARE_OF]);
+    let mut known = autoconfigured_addresses(&["fe80::2", "fd00:1::10", CARE_OF_ADDRESS]);
     known[2].prefix_length = 128;
     pair.set_uplink_state(0, "wifi", known, default_routes(&[ROUTER_A]));
-    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
 }
 
 /// The candidate in use is the second one, because the home agent does not answer over the first.
@@ -855,20 +900,20 @@ fn global_dhcpv6_address_ranks_before_advertised_unique_local_address() {
 fn reload_keeps_the_working_care_of_address_candidate() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, OTHER_CARE_OF_ADDRESS], &[ROUTER_A, ROUTER_B]);
     answer_solicitation(&mut pair, ROUTER_A);
     pair.advance_seconds(5.0);
-    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.dead_addresses = vec![addr(CARE_OF_ADDRESS)];
     pair.advance_seconds(5.0);
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
     assert!(pair.is_registered(0));
     pair.reconfigure_router(0);
     for _ in 0..30 {
         pair.advance_seconds(0.1);
-        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
         assert!(pair.is_registered(0));
     }
-    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF_ADDRESS), addr(ROUTER_B))));
 }
 
 /// With Binding Identifiers, a Binding Update leaves before the router of the present link advertises, and so
@@ -881,15 +926,15 @@ fn update_with_bid_sent_via_wrong_next_hop_is_sent_again() {
         let mut pair = AgentAndRouters::new(setup);
         set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
         pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-        set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
         pair.advance_seconds(5.0);
-        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
-        back_by_the_router_of_the_other_link(&mut pair);
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
+        return_by_router_of_other_link(&mut pair);
         pair.advance_seconds(0.05);
-        assert_eq!(pair.last_update().source, addr(CARE_OF));
-        own_router_advertises(&mut pair);
+        assert_eq!(pair.last_update().source, addr(CARE_OF_ADDRESS));
+        advertise_own_router(&mut pair);
         let took = pair.advance_while(5.0, "a registration", |pair| {
-            pair.registered_care_of_address() != Some(addr(CARE_OF))
+            pair.registered_care_of_address() != Some(addr(CARE_OF_ADDRESS))
                 || pair.path_of_first_router() != pair.registered_care_of_address()
         });
         assert!(took <= Duration::from_millis(500), "{took:?}");
@@ -982,6 +1027,6 @@ fn endless_advertisements_that_omit_prefixes_cause_few_solicitations() {
         pair.receive_router_advertisement("wifi", ROUTER_A, &prefixes);
         pair.advance_seconds(0.002);
     }
-    let asked = sent_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).len();
+    let asked = message_destinations_on_link(&pair, icmpv6::message_type::ROUTER_SOLICITATION).len();
     assert!((1..=5).contains(&asked), "{asked} in 2 s");
 }

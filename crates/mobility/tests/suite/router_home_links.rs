@@ -8,13 +8,13 @@ use carnet_mobility::Event;
 use carnet_mobility::mobile_router::Attachment;
 use carnet_wire::{icmpv6, nd};
 
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, PairSetup};
+use crate::agent_and_routers::{AgentAndRouters, PairSetup};
 use crate::router_candidates::{
     HOME_ROUTER, OTHER_NETWORK, ROUTER_A, ROUTER_B, VISITED_NETWORK, answer_probe, is_probe, registered_pair,
     set_addresses_and_routes, setup_with_heartbeats,
 };
-use crate::setup::{AT_HOME, router_advertisement};
+use crate::test_messages::*;
+use crate::test_setup::{ADDRESS_ON_HOME_LINK, router_advertisement};
 
 const SECOND_HOME_ROUTER: &str = "fe80::12";
 /// A host on a foreign link that advertises the home prefix.
@@ -53,7 +53,7 @@ pub fn receive_altered_advertisement(
 }
 
 /// Sets the router lifetime to 0.
-pub fn no_default_router(message: &mut [u8]) {
+pub fn clear_router_lifetime(message: &mut [u8]) {
     message[6..8].fill(0);
 }
 
@@ -71,14 +71,14 @@ fn home_with_two_routers(setup: PairSetup, apart: u32) -> AgentAndRouters {
     let both = [HOME_ROUTER, SECOND_HOME_ROUTER];
     let mut pair = registered_pair(setup);
     pair.detach_uplink(0, "wifi");
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
+    set_addresses_and_routes(&mut pair, &[ADDRESS_ON_HOME_LINK], &[HOME_ROUTER]);
     advance_answering_probes(&mut pair, apart, &both);
     pair.receive_router_advertisement("wifi", SECOND_HOME_ROUTER, &[HOME_PREFIX]);
-    set_addresses_and_routes(&mut pair, &[AT_HOME], &both);
+    set_addresses_and_routes(&mut pair, &[ADDRESS_ON_HOME_LINK], &both);
     advance_answering_probes(&mut pair, 5000, &both);
-    assert!(is_at_home(&pair) && pair.first_router().is_home());
+    assert!(is_at_home(&pair) && pair.first_router().is_at_home());
     pair
 }
 
@@ -107,7 +107,7 @@ fn router_leaves_home_link_with_two_silent_home_routers() {
             if is_heard {
                 pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
                 let routers = [HOME_ROUTER, SECOND_HOME_ROUTER, ROUTER_B];
-                set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &routers);
+                set_addresses_and_routes(&mut pair, &[ADDRESS_ON_HOME_LINK, OTHER_CARE_OF_ADDRESS], &routers);
             }
             let mut took = 0;
             while is_at_home(&pair) && took <= limit {
@@ -130,13 +130,13 @@ fn forged_home_prefix_on_a_foreign_link_does_not_end_the_registration() {
             let mut pair = AgentAndRouters::new(setup);
             set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
             pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-            set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+            set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
             pair.advance_seconds(5.0);
-            assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
-            pair.dead_addresses.push(addr(HOME));
+            assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
+            pair.dead_addresses.push(addr(HOME_ADDRESS));
             let gateways: &[&str] = if is_default { &[FORGER_ADDRESS, ROUTER_A] } else { &[ROUTER_A] };
-            set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], gateways);
-            let change = if is_default { |_: &mut [u8]| () } else { no_default_router };
+            set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], gateways);
+            let change = if is_default { |_: &mut [u8]| () } else { clear_router_lifetime };
             receive_altered_advertisement(&mut pair, change, FORGER_ADDRESS, HOME_PREFIX);
             assert!(is_at_home(&pair));
             for second in 0..600 {
@@ -146,7 +146,7 @@ fn forged_home_prefix_on_a_foreign_link_does_not_end_the_registration() {
                 }
                 assert_eq!(
                     registered_care_of_address(&pair),
-                    Some(addr(CARE_OF)),
+                    Some(addr(CARE_OF_ADDRESS)),
                     "{is_default} {bid:?} {second}"
                 );
             }
@@ -158,9 +158,9 @@ fn forged_home_prefix_on_a_foreign_link_does_not_end_the_registration() {
 #[test]
 fn home_link_ends_with_the_valid_lifetime_of_its_prefix() {
     let mut pair = registered_pair(setup_with_heartbeats());
-    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], &[ROUTER_A]);
     let short = |message: &mut [u8]| {
-        no_default_router(message);
+        clear_router_lifetime(message);
         for lifetime in [20..24, 24..28] {
             message[lifetime].copy_from_slice(&30_u32.to_be_bytes());
         }
@@ -177,8 +177,8 @@ fn home_link_ends_with_the_valid_lifetime_of_its_prefix() {
 fn flood_of_routers_does_not_end_the_home_link() {
     let mut pair = registered_pair(setup_with_heartbeats());
     pair.detach_uplink(0, "wifi");
-    set_addresses_and_routes(&mut pair, &[AT_HOME], &[ROUTER_A]);
-    receive_altered_advertisement(&mut pair, no_default_router, HOME_ROUTER, HOME_PREFIX);
+    set_addresses_and_routes(&mut pair, &[ADDRESS_ON_HOME_LINK], &[ROUTER_A]);
+    receive_altered_advertisement(&mut pair, clear_router_lifetime, HOME_ROUTER, HOME_PREFIX);
     advance_answering_probes(&mut pair, 5000, &[HOME_ROUTER, ROUTER_A]);
     for index in 0..100 {
         let prefix = format!("2001:db8:{index:x}::/64");
@@ -190,17 +190,17 @@ fn flood_of_routers_does_not_end_the_home_link() {
 
 /// Returns a pair whose router, registered with a Binding Identifier, has just come home. The home agent does
 /// not receive the de-registration.
-fn coming_home_with_identifier() -> AgentAndRouters {
+fn pair_returning_home_with_identifier() -> AgentAndRouters {
     let mut setup = setup_with_heartbeats();
     setup.routers[0].uplinks[0].bid = Some(1);
     let mut pair = AgentAndRouters::new(setup);
     set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
-    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS], &[ROUTER_A]);
     pair.advance_seconds(5.0);
-    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
-    pair.dead_addresses.push(addr(HOME));
-    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
+    pair.dead_addresses.push(addr(HOME_ADDRESS));
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], &[ROUTER_A, HOME_ROUTER]);
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     pair
 }
@@ -208,29 +208,29 @@ fn coming_home_with_identifier() -> AgentAndRouters {
 /// With Binding Identifiers, the router leaves home before the home agent has answered the de-registration.
 #[test]
 fn router_with_bids_that_leaves_home_before_the_answer_registers_again() {
-    let mut pair = coming_home_with_identifier();
+    let mut pair = pair_returning_home_with_identifier();
     pair.advance_seconds(1.0);
     assert!(is_at_home(&pair));
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(0.3);
-    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF_ADDRESS, ADDRESS_ON_HOME_LINK], &[ROUTER_A]);
     pair.receive_router_advertisement("wifi", ROUTER_A, &[VISITED_NETWORK]);
     pair.advance_seconds(120.0);
-    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
 }
 
 /// RFC 3963 5.8: until the acknowledgement of the return, traffic leaves by the tunnel.
 #[test]
 fn router_with_bids_uses_tunnel_until_return_is_acknowledged() {
-    let mut pair = coming_home_with_identifier();
-    assert!(is_at_home(&pair) && !pair.first_router().is_home());
+    let mut pair = pair_returning_home_with_identifier();
+    assert!(is_at_home(&pair) && !pair.first_router().is_at_home());
     for _ in 0..20 {
         advance_answering_probes(&mut pair, 100, &[HOME_ROUTER]);
-        assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+        assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF_ADDRESS)));
     }
     pair.dead_addresses.clear();
     advance_answering_probes(&mut pair, 10_000, &[HOME_ROUTER]);
-    assert!(pair.first_router().is_home());
+    assert!(pair.first_router().is_at_home());
     advance_answering_probes(&mut pair, 5000, &[HOME_ROUTER]);
     assert_eq!((pair.path_of_first_router(), pair.registered_care_of_address()), (None, None));
 }

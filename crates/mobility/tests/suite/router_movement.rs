@@ -6,16 +6,16 @@ use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Event, OLD_PATH_GRACE};
 use carnet_wire::icmpv6;
 
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, Link, PairSetup};
-use crate::setup::autoconfigured_addresses;
+use crate::agent_and_routers::{AgentAndRouters, Link, PairSetup};
+use crate::test_messages::*;
+use crate::test_setup::autoconfigured_addresses;
 
 fn registered_pair() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_both_uplinks();
     pair.register_router();
     pair.advance_seconds(5.0);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)), "wifi is preferred");
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)), "wifi is preferred");
     pair.clear_records();
     pair
 }
@@ -25,12 +25,12 @@ fn registered_pair() -> AgentAndRouters {
 fn router_has_no_path_before_the_first_acknowledgement() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     assert_eq!(pair.first_router().state(), State::Disconnected);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     assert_eq!(pair.path_of_first_router(), None);
     pair.advance_seconds(0.015);
     assert_eq!(pair.path_of_first_router(), None);
     pair.advance_seconds(0.01);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
 }
 
 /// A refresh with an unchanged care-of address changes nothing that forwarding uses.
@@ -55,17 +55,17 @@ fn the_old_path_stays_until_the_acknowledgement() {
     let mut pair = registered_pair();
     pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, Some("cell")))
         .expect("handover");
-    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF_ADDRESS));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
     pair.advance_seconds(0.015);
     assert_eq!(
         pair.path_of_first_router(),
-        Some(addr(CARE_OF)),
+        Some(addr(CARE_OF_ADDRESS)),
         "the home agent has it, the answer is on its way"
     );
-    assert_eq!(pair.registered_care_of_address(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.registered_care_of_address(), Some(addr(OTHER_CARE_OF_ADDRESS)));
     pair.advance_seconds(0.01);
-    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
 }
 
 /// Make before break with a long silence: the old uplink still carries the traffic.
@@ -76,7 +76,7 @@ fn the_old_path_stays_while_the_new_one_is_not_acknowledged() {
     pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, Some("cell")))
         .expect("handover");
     pair.advance_seconds(20.0);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
     pair.advance_seconds(60.0);
     assert_eq!(pair.path_of_first_router(), None, "the registration has ended");
 }
@@ -88,8 +88,8 @@ fn router_sends_traffic_right_after_the_update_after_link_loss() {
     pair.detach_uplink(0, "wifi");
     let (sent, update) = pair.sent_updates().remove(0);
     assert_eq!(sent, pair.now);
-    assert_eq!(update.source, addr(OTHER_CARE_OF));
-    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(update.source, addr(OTHER_CARE_OF_ADDRESS));
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
     assert!(pair.events.iter().any(|(at, _, event)| {
         *at == sent && matches!(event, Event::Handover { to: Some(to), .. } if to == "cell")
     }));
@@ -124,21 +124,21 @@ fn a_renumbered_uplink_is_registered_at_once() {
     assert_eq!(pair.registered_care_of_address(), Some(addr("2001:db8:f3::10")));
 }
 
-/// A preferred uplink that comes back must be up for SETTLING_TIME first if another one works.
+/// A preferred uplink that comes back must be up for UPLINK_SETTLING_TIME first if another one works.
 #[test]
 fn a_preferred_uplink_must_stay_up_before_it_is_used_again() {
     let mut pair = registered_pair();
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(10.0);
     pair.clear_records();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let back = pair.now;
     pair.advance_seconds(0.99);
     assert!(pair.sent_updates().is_empty());
-    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
     pair.advance_seconds(0.1);
     assert_eq!(pair.sent_updates()[0].0, back + Duration::from_secs(1));
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
     assert!(pair.is_registered(0));
 }
 
@@ -150,13 +150,13 @@ fn router_does_not_return_to_flapping_preferred_uplink() {
     pair.advance_seconds(10.0);
     pair.clear_records();
     for _ in 0..20 {
-        pair.attach_uplink(0, "wifi", CARE_OF);
+        pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
         pair.advance_seconds(0.8);
         pair.detach_uplink(0, "wifi");
         pair.advance_seconds(0.5);
     }
-    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
-    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF_ADDRESS)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)));
 }
 
 /// A router without a working uplink uses an uplink as soon as it comes up.
@@ -171,15 +171,15 @@ fn the_only_uplink_is_used_at_once() {
     pair.attach_uplink(0, "wifi", "2001:db8:f3::10");
     assert_eq!(pair.sent_updates().len(), 1);
     // The wait also ends when the working uplink fails before the preferred one has been up for
-    // SETTLING_TIME.
+    // UPLINK_SETTLING_TIME.
     let mut pair = registered_pair();
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(10.0);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(0.3);
     pair.clear_records();
     pair.detach_uplink(0, "cell");
-    assert_eq!(pair.last_update().source, addr(CARE_OF));
+    assert_eq!(pair.last_update().source, addr(CARE_OF_ADDRESS));
 }
 
 /// The uplink loses carrier and regains it with the same address within the lifetime: the home agent still
@@ -187,15 +187,15 @@ fn the_only_uplink_is_used_at_once() {
 #[test]
 fn short_carrier_loss_of_registered_uplink_needs_no_update() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.advance_seconds(5.0);
     pair.clear_records();
     pair.detach_uplink(0, "wifi");
     assert_eq!(pair.path_of_first_router(), None);
     pair.advance_seconds(0.2);
-    pair.attach_uplink(0, "wifi", CARE_OF);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
     pair.advance_seconds(100.0);
     assert!(pair.is_registered(0), "and it is refreshed in time");
 }
@@ -208,10 +208,10 @@ fn interrupted_registration_is_completed() {
     pair.advance_seconds(0.012);
     pair.detach_uplink(0, "cell"); // its answer does not
     pair.advance_seconds(0.1);
-    assert_eq!(pair.registered_care_of_address(), Some(addr(OTHER_CARE_OF)));
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    assert_eq!(pair.registered_care_of_address(), Some(addr(OTHER_CARE_OF_ADDRESS)));
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(0.1);
-    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF)));
+    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF_ADDRESS)));
     assert!(pair.is_registered(0));
 }
 
@@ -226,7 +226,7 @@ fn router_that_returns_to_old_uplink_before_the_answer_registers_again() {
     pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, Some("wifi")))
         .expect("handover");
     pair.advance_seconds(0.1);
-    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF)));
+    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF_ADDRESS)));
     assert!(pair.is_registered(0));
 }
 
@@ -243,15 +243,15 @@ fn packets_to_old_care_of_address_are_accepted() {
     pair.advance_seconds(60.0);
     assert_eq!(
         accepted(&pair),
-        [addr(OTHER_CARE_OF), addr(CARE_OF)],
+        [addr(OTHER_CARE_OF_ADDRESS), addr(CARE_OF_ADDRESS)],
         "the path first, while both are attached"
     );
     // The uplink gets another address, but keeps the old one for a while.
     let mut pair = registered_pair();
-    pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF], &["fe80::ff"]);
+    pair.set_interface(0, "wifi", true, &["fe80::2", "2001:db8:f3::10", CARE_OF_ADDRESS], &["fe80::ff"]);
     pair.advance_seconds(1.0);
     pair.detach_uplink(0, "cell");
-    assert!(accepted(&pair).contains(&addr(CARE_OF)));
+    assert!(accepted(&pair).contains(&addr(CARE_OF_ADDRESS)));
     pair.advance_seconds(OLD_PATH_GRACE.as_secs_f64() + 60.0);
 }
 
@@ -261,11 +261,12 @@ fn reload_keeps_accepting_packets_to_old_care_of_address() {
     let mut pair = registered_pair();
     pair.detach_uplink(0, "cell");
     pair.receive_router_advertisement("wifi", "fe80::a", &["2001:db8:f3::/64"]);
-    let addresses = autoconfigured_addresses(&["fe80::2", "2001:db8:f3::10", CARE_OF]);
+    let addresses = autoconfigured_addresses(&["fe80::2", "2001:db8:f3::10", CARE_OF_ADDRESS]);
     pair.set_uplink_state(0, "wifi", addresses, vec![addr("fe80::a").into()]);
     pair.advance_seconds(1.0);
-    let accepted =
-        |pair: &AgentAndRouters| pair.first_router().paths().iter().any(|path| path.local == addr(CARE_OF));
+    let accepted = |pair: &AgentAndRouters| {
+        pair.first_router().paths().iter().any(|path| path.local == addr(CARE_OF_ADDRESS))
+    };
     assert!(accepted(&pair));
     pair.reconfigure_router(0);
     assert!(accepted(&pair));
@@ -296,7 +297,7 @@ fn shutdown_deregisters_the_router() {
     pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
     let update = pair.last_update();
     assert_eq!(update.lifetime(), 0);
-    assert_eq!(update.source, addr(CARE_OF));
+    assert_eq!(update.source, addr(CARE_OF_ADDRESS));
     assert!(update.options().prefixes.is_empty(), "RFC 3963 5.8");
     assert_eq!(pair.path_of_first_router(), None);
     assert!(!pair.first_router().is_quiescent());
@@ -326,7 +327,7 @@ fn a_shutdown_before_the_first_answer_deregisters_as_well() {
     pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
     assert!(pair.first_router().is_quiescent());
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(0.012);
     assert!(pair.registered_care_of_address().is_some());
     pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
@@ -339,13 +340,16 @@ fn a_shutdown_before_the_first_answer_deregisters_as_well() {
 #[test]
 fn two_routers_do_not_disturb_each_other() {
     let mut setup = PairSetup::plain_setup();
-    setup.agent.nodes.push(crate::agent::node("2001:db8:1::5678", &[SECOND_PREFIX]));
+    setup
+        .agent
+        .nodes
+        .push(crate::agent::authorized_node("2001:db8:1::5678", &[SECOND_MOBILE_NETWORK_PREFIX]));
     let mut second = setup.routers[0].clone();
     second.home_address = addr("2001:db8:1::5678");
-    second.prefixes = vec![net(SECOND_PREFIX)];
+    second.prefixes = vec![net(SECOND_MOBILE_NETWORK_PREFIX)];
     setup.routers.push(second);
     let mut pair = AgentAndRouters::new(setup);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.attach_uplink(1, "wifi", "2001:db8:f1::20");
     pair.advance_seconds(1.0);
     pair.attach_uplink(1, "wifi", "2001:db8:f4::20");

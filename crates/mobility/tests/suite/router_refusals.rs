@@ -6,19 +6,19 @@ use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, Event, MobilityDrop, ReplayProtection, SecurityAssociation};
 use carnet_wire::mobility::binding_status::BindingStatus;
 
-use crate::agent::node;
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, Link, PairSetup};
+use crate::agent::authorized_node;
+use crate::agent_and_routers::{AgentAndRouters, Link, PairSetup};
+use crate::test_messages::*;
 
 /// Creates a router whose Binding Updates the test answers in the home agent's place.
 fn pair_without_agent() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair
 }
 
-fn registered_by_hand() -> AgentAndRouters {
+fn pair_registered_by_test() -> AgentAndRouters {
     let mut pair = pair_without_agent();
     pair.answer_last_update(0).expect("accepted");
     pair.advance_seconds(46.0); // the refresh has left
@@ -34,7 +34,7 @@ fn count_rejections(pair: &AgentAndRouters) -> usize {
 #[test]
 fn refusal_statuses_of_nemo_stop_registration() {
     for status in [140, 141, 142, 143] {
-        for mut pair in [pair_without_agent(), registered_by_hand()] {
+        for mut pair in [pair_without_agent(), pair_registered_by_test()] {
             pair.answer_last_update(status).expect("an answer");
             assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(status)));
             assert!(pair.first_router().registration().is_none(), "5.4: no binding cache entry");
@@ -42,7 +42,7 @@ fn refusal_statuses_of_nemo_stop_registration() {
             assert_eq!(count_rejections(&pair), 1, "5.4: it must log the information");
             pair.clear_records();
             pair.advance_seconds(300.0);
-            pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+            pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
             pair.send_data_packet(0);
             pair.advance_seconds(299.0);
             assert!(pair.sent_updates().is_empty(), "{status}");
@@ -76,7 +76,7 @@ fn pauses_between_updates(mut pair: AgentAndRouters, status: u8, is_answered: bo
 fn router_retries_after_temporary_refusals_with_doubling_pauses() {
     for status in [129, 131, 132, 133] {
         for is_answered in [true, false] {
-            let known = pauses_between_updates(registered_by_hand(), status, is_answered);
+            let known = pauses_between_updates(pair_registered_by_test(), status, is_answered);
             assert_eq!(known[..11], [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600], "{status} {is_answered}");
             let unknown = pauses_between_updates(pair_without_agent(), status, is_answered);
             assert_eq!(unknown[..7], [32, 64, 128, 256, 512, 600, 600], "{status} {is_answered}");
@@ -89,7 +89,7 @@ fn router_retries_after_temporary_refusals_with_doubling_pauses() {
 #[test]
 fn registered_router_retries_two_seconds_after_a_temporary_refusal() {
     for status in [129, 131, 132, 133] {
-        let mut pair = registered_by_hand();
+        let mut pair = pair_registered_by_test();
         pair.answer_last_update(status).expect("an answer");
         assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(status)));
         pair.link_conditions = Link::LOSSLESS;
@@ -137,7 +137,7 @@ fn router_retries_every_ten_minutes_after_a_refusal() {
         assert!(!pair.first_router().may_advertise());
         pair.answer_last_update(0).expect("an answer");
         assert_eq!(pair.first_router().state(), State::Registered);
-        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
         assert!(pair.first_router().may_advertise());
     }
 }
@@ -147,7 +147,7 @@ fn router_retries_every_ten_minutes_after_a_refusal() {
 /// once: it neither waits ten minutes nor trusts the acceptance.
 #[test]
 fn accepted_update_after_refusal_ends_the_pause() {
-    for mut pair in [pair_without_agent(), registered_by_hand()] {
+    for mut pair in [pair_without_agent(), pair_registered_by_test()] {
         let asked = pair.last_update();
         pair.answer_last_update(142).expect("an answer");
         pair.clear_records();
@@ -183,7 +183,7 @@ fn accepted_update_after_refusal_ends_the_pause() {
 fn router_ignores_unsigned_acceptance_after_a_refusal() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let asked = pair.last_update();
     let answer = |status, key: SecurityAssociation| {
         TestAcknowledgement { association: Some(key), ..TestAcknowledgement::answering(&asked, status) }
@@ -209,13 +209,13 @@ fn refused_router_retries_once_when_an_uplink_comes_up() {
     pair.clear_records();
     pair.advance_seconds(2000.0);
     assert!(pair.sent_updates().is_empty());
-    pair.attach_uplink(0, "wifi", OTHER_CARE_OF);
+    pair.attach_uplink(0, "wifi", OTHER_CARE_OF_ADDRESS);
     assert_eq!(pair.sent_updates().len(), 1);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(500.0);
     assert_eq!(pair.sent_updates().len(), 1);
     pair.advance_seconds(101.0);
-    assert_eq!((pair.sent_updates().len(), pair.last_update().source), (2, addr(CARE_OF)));
+    assert_eq!((pair.sent_updates().len(), pair.last_update().source), (2, addr(CARE_OF_ADDRESS)));
     pair.answer_last_update(128).expect("an answer");
     pair.advance_seconds(33.0);
     assert_eq!(pair.sent_updates().len(), 3);
@@ -242,13 +242,13 @@ fn operator_command_makes_refused_router_retry_at_once() {
     assert_eq!(pair.sent_updates().len(), 1);
     assert!(pair.first_router().may_advertise());
     pair.answer_last_update(0).expect("accepted");
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
 }
 
 /// RFC 3963 5.3: the answer lacks the R flag: the router de-registers and does not register again.
 #[test]
 fn router_deregisters_after_acknowledgement_without_r_flag() {
-    for mut pair in [pair_without_agent(), registered_by_hand()] {
+    for mut pair in [pair_without_agent(), pair_registered_by_test()] {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
         answer.mobile_router = false;
         pair.clear_records();
@@ -270,14 +270,14 @@ fn router_deregisters_after_acknowledgement_without_r_flag() {
 #[test]
 fn deregistration_is_repeated_from_the_current_care_of_address() {
     let mut pair = pair_without_agent();
-    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.mobile_router = false;
     pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
     pair.detach_uplink(0, "wifi");
     pair.clear_records();
     pair.advance_seconds(120.0); // the pair checks every source address
-    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
+    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF_ADDRESS)));
 }
 
 /// Conformance item 64; RFC 6275 11.7.3: after status 135 the router at once sends the number after the named
@@ -328,13 +328,13 @@ fn router_removes_foreign_binding_and_registers_again_after_status_139() {
     setup.seed = 5;
     let mut pair = AgentAndRouters::new(setup);
     // Another sender has registered this home address without the R flag.
-    let foreign = TestUpdate::node_update(1).with_alternate_address(CARE_OF);
+    let foreign = TestUpdate::node_update(1).with_alternate_care_of_address(CARE_OF_ADDRESS);
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let before = pair.last_update().sequence().wrapping_sub(5);
     pair.inject_packet(TestUpdate { sequence: before, ..foreign }.to_packet());
     pair.advance_seconds(0.1);
-    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF)));
+    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF_ADDRESS)));
     pair.link_conditions = Link::LOSSLESS;
     pair.register_router();
     let statuses: Vec<u8> = pair
@@ -352,7 +352,7 @@ fn router_removes_foreign_binding_and_registers_again_after_status_139() {
 fn status_146_is_followed_by_a_pause() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 146);
     answer.association = Some(test_association());
     pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
@@ -371,7 +371,7 @@ fn status_146_is_followed_by_a_pause() {
 #[test]
 fn status_146_does_not_delay_the_refresh_of_a_binding() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.advance_seconds(40.0);
     pair.link_conditions = Link::LOSES_EVERYTHING;
@@ -385,7 +385,7 @@ fn status_146_does_not_delay_the_refresh_of_a_binding() {
         }
     }
     assert!(pair.sent_updates().len() >= 3, "{} updates", pair.sent_updates().len());
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
     pair.link_conditions = Link::LOSSLESS;
     pair.advance_seconds(8.0);
     assert!(pair.is_registered(0));
@@ -395,9 +395,9 @@ fn status_146_does_not_delay_the_refresh_of_a_binding() {
 #[test]
 fn temporary_refusals_are_tried_again_slowly() {
     for status in [128, 130, 134] {
-        let mut pair = registered_by_hand();
+        let mut pair = pair_registered_by_test();
         pair.answer_last_update(status).expect("an answer");
-        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
         pair.clear_records();
         pair.advance_seconds(31.9);
         assert!(pair.sent_updates().is_empty());
@@ -410,9 +410,9 @@ fn temporary_refusals_are_tried_again_slowly() {
 #[test]
 fn home_agent_refuses_router_with_a_foreign_prefix() {
     let mut setup = PairSetup::plain_setup();
-    setup.agent.nodes = vec![node(HOME, &[SECOND_PREFIX])];
+    setup.agent.nodes = vec![authorized_node(HOME_ADDRESS, &[SECOND_MOBILE_NETWORK_PREFIX])];
     let mut pair = AgentAndRouters::new(setup);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(1.0);
     assert_eq!(pair.first_router().state(), State::Refused(BindingStatus(142)));
     assert_eq!(pair.registered_care_of_address(), None);
@@ -439,7 +439,7 @@ fn pair_with_clock_lead(ahead: Duration) -> AgentAndRouters {
 fn router_adjusts_its_timestamps_after_status_144() {
     for ahead in [0, 5, 3600, 86_400 * 365] {
         let mut pair = pair_with_clock_lead(Duration::from_secs(ahead));
-        pair.attach_uplink(0, "wifi", CARE_OF);
+        pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
         let took = pair.register_router();
         assert!(took < Duration::from_secs(1), "{ahead}: {took:?}");
         let updates = pair.sent_updates().len();
@@ -455,7 +455,7 @@ fn router_adjusts_its_timestamps_after_status_144() {
 fn an_answer_with_another_timestamp_is_ignored() {
     let mut pair = pair_with_clock_lead(Duration::ZERO);
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.association = Some(timestamp_association());
     assert_eq!(pair.deliver_to_router(0, &answer.to_packet()), Err(MobilityDrop::Timestamp));
@@ -470,7 +470,7 @@ fn an_answer_with_another_timestamp_is_ignored() {
 #[test]
 fn a_deregistration_with_a_wrong_clock_is_repeated() {
     let mut pair = pair_with_clock_lead(Duration::ZERO);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.routers[0].clock_lead = Duration::from_secs(1000);
     pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
@@ -487,7 +487,7 @@ fn timestamps_last_beyond_the_end_of_the_ntp_era() {
     let end = Duration::from_secs(2_085_978_496);
     let clock = carnet_base::WallTime::from_unix_nanos((end - Duration::from_secs(250)).as_nanos() as u64);
     pair.wall_start = clock; // the pair begins at 100 s
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.advance_seconds(600.0);
     assert!(pair.is_registered(0));
@@ -507,7 +507,7 @@ fn timestamps_last_beyond_the_end_of_the_ntp_era() {
 fn repeated_status_144_falls_back_to_retransmission_back_off() {
     let mut pair = pair_with_clock_lead(Duration::ZERO);
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     for _ in 0..300 {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 144);
         answer
@@ -525,12 +525,12 @@ fn repeated_status_144_falls_back_to_retransmission_back_off() {
 #[test]
 fn timestamps_of_updates_only_increase() {
     let mut pair = pair_with_clock_lead(Duration::from_secs(3));
-    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
     pair.register_router();
     pair.attach_uplink(0, "cell", "2001:db8:f3::10");
-    pair.attach_uplink(0, "cell", CARE_OF);
+    pair.attach_uplink(0, "cell", CARE_OF_ADDRESS);
     pair.routers[0].clock_lead = Duration::ZERO;
-    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
     pair.advance_seconds(1.5);
     assert!(pair.is_registered(0));
     let stamps: Vec<u64> = pair
@@ -545,12 +545,12 @@ fn timestamps_of_updates_only_increase() {
 #[test]
 fn a_new_configuration_keeps_sequence_numbers_timestamps_and_registration() {
     let mut pair = pair_with_clock_lead(Duration::from_secs(3));
-    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF_ADDRESS);
     pair.register_router();
     let before = pair.last_update();
     pair.routers[0].clock_lead = Duration::ZERO;
     pair.reconfigure_router(0);
-    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)), "traffic goes on");
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF_ADDRESS)), "traffic goes on");
     pair.advance_seconds(1.0);
     assert!(pair.is_registered(0));
     let after = pair.last_update();

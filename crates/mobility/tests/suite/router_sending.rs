@@ -7,8 +7,8 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::mobile_router::{RegistrationMode, State};
 use carnet_wire::mobility::{BindingUpdateFlags, MobilityHeaderBuilder, MobilityOption};
 
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, Link, PairSetup, addresses};
+use crate::agent_and_routers::{AgentAndRouters, Link, PairSetup, addresses};
+use crate::test_messages::*;
 
 /// Creates a router whose Binding Updates are all lost.
 fn pair_with_lost_updates() -> AgentAndRouters {
@@ -31,12 +31,12 @@ fn are_numbers_increasing(updates: &[(Time, ReceivedPacket)]) -> bool {
 #[test]
 fn explicit_mode_update_names_prefixes() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let update = pair.last_update();
-    assert_eq!((update.source, update.destination), (addr(CARE_OF), addr(AGENT)));
-    assert_eq!(update.home_address, Some(addr(HOME)));
-    assert_eq!(update.options().alternate_care_of_address, Some(addr(CARE_OF)));
-    assert_eq!(update.options().prefixes, [net(PREFIX)]);
+    assert_eq!((update.source, update.destination), (addr(CARE_OF_ADDRESS), addr(HOME_AGENT_ADDRESS)));
+    assert_eq!(update.home_address, Some(addr(HOME_ADDRESS)));
+    assert_eq!(update.options().alternate_care_of_address, Some(addr(CARE_OF_ADDRESS)));
+    assert_eq!(update.options().prefixes, [net(MOBILE_NETWORK_PREFIX)]);
     assert_eq!(update.lifetime(), 15);
     let ReceivedMessage::Update { flags, .. } = update.message else { panic!("no update") };
     assert_eq!(flags, BindingUpdateFlags { ..ROUTER_FLAGS });
@@ -49,7 +49,7 @@ fn implicit_mode_update_names_no_prefixes() {
     let mut setup = PairSetup::plain_setup();
     setup.routers[0].mode = RegistrationMode::Implicit;
     let mut pair = AgentAndRouters::new(setup);
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     assert!(pair.last_update().options().prefixes.is_empty());
     pair.register_router();
 }
@@ -59,11 +59,11 @@ fn implicit_mode_update_names_no_prefixes() {
 #[test]
 fn refreshes_name_the_prefixes_again() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(200.0);
     let updates = pair.sent_updates();
     assert!(updates.len() >= 4, "{}", updates.len());
-    assert!(updates.iter().all(|(_, update)| update.options().prefixes == [net(PREFIX)]));
+    assert!(updates.iter().all(|(_, update)| update.options().prefixes == [net(MOBILE_NETWORK_PREFIX)]));
     assert!(are_numbers_increasing(&updates));
     assert!(pair.is_registered(0));
 }
@@ -73,7 +73,7 @@ fn refreshes_name_the_prefixes_again() {
 #[test]
 fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(150.0);
     let updates = pair.sent_updates();
     assert_eq!(gaps_between_updates(&updates), [1.5, 3.0, 6.0, 12.0, 24.0, 32.0, 32.0, 32.0]);
@@ -85,7 +85,7 @@ fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
 #[test]
 fn refreshes_are_retransmitted_from_one_second_on() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.clear_records();
@@ -100,13 +100,13 @@ fn refreshes_are_retransmitted_from_one_second_on() {
 #[test]
 fn router_restarts_retransmission_back_off_after_a_move() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", "2001:db8:f3::10");
     pair.advance_seconds(10.0);
     pair.clear_records();
-    pair.attach_uplink(0, "wifi", OTHER_CARE_OF);
+    pair.attach_uplink(0, "wifi", OTHER_CARE_OF_ADDRESS);
     pair.advance_seconds(8.0);
     assert_eq!(gaps_between_updates(&pair.sent_updates()), [1.0, 2.0, 4.0]);
 }
@@ -117,15 +117,15 @@ fn router_restarts_retransmission_back_off_after_a_move() {
 fn flapping_uplinks_never_exceed_the_update_rate_limit() {
     let mut pair = pair_with_lost_updates();
     for round in 0..200 {
-        pair.attach_uplink(0, "wifi", if round % 2 == 0 { CARE_OF } else { "2001:db8:f3::10" });
+        pair.attach_uplink(0, "wifi", if round % 2 == 0 { CARE_OF_ADDRESS } else { "2001:db8:f3::10" });
         pair.advance_seconds(0.01);
         if round % 3 == 0 {
             pair.detach_uplink(0, "wifi");
         }
     }
-    pair.attach_uplink(0, "wifi", OTHER_CARE_OF);
+    pair.attach_uplink(0, "wifi", OTHER_CARE_OF_ADDRESS);
     pair.advance_seconds(1.0);
-    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
+    assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF_ADDRESS));
 }
 
 /// A tentative address is no care-of address; UMIP, for example, wrongly sends from one.
@@ -137,7 +137,7 @@ fn router_sends_no_update_from_a_tentative_duplicate_or_own_address() {
         running: true,
         mtu: 1500,
         link_address: None,
-        addresses: addresses(&["fe80::2", CARE_OF]),
+        addresses: addresses(&["fe80::2", CARE_OF_ADDRESS]),
         routers: vec![addr("fe80::ff").into()],
         ..Interface::default()
     };
@@ -155,9 +155,9 @@ fn router_sends_no_update_from_a_tentative_duplicate_or_own_address() {
     // RFC 4888 2.8: packets to a care-of address in the router's own mobile network would loop.
     interface.addresses = addresses(&["fe80::2", "2001:db8:a::5"]);
     assert_eq!(show(&mut pair, &interface), 0);
-    interface.addresses = addresses(&["fe80::2", HOME]);
+    interface.addresses = addresses(&["fe80::2", HOME_ADDRESS]);
     assert_eq!(show(&mut pair, &interface), 0);
-    interface.addresses = addresses(&["fe80::2", CARE_OF]);
+    interface.addresses = addresses(&["fe80::2", CARE_OF_ADDRESS]);
     interface.routers.clear();
     assert_eq!(show(&mut pair, &interface), 0);
     interface.routers.push(addr("fe80::ff").into());
@@ -169,7 +169,7 @@ fn router_sends_no_update_from_a_tentative_duplicate_or_own_address() {
 #[test]
 fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.advance_seconds(40.0);
     pair.clear_records();
     for _ in 0..100 {
@@ -186,7 +186,7 @@ fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
 #[test]
 fn binding_lifetime_counts_from_sending_of_update() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let (sent, update) = pair.sent_updates().remove(0);
     pair.advance_seconds(0.5);
     let mut answer = TestAcknowledgement::answering(&update, 0);
@@ -201,7 +201,7 @@ fn binding_lifetime_counts_from_sending_of_update() {
     assert_eq!(pair.path_of_first_router(), None, "RFC 3963 5.3: no tunnel without registration");
 
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.lifetime = 0xffff;
     pair.deliver_to_router(0, &answer.to_packet()).expect("accepted");
@@ -213,7 +213,7 @@ fn binding_lifetime_counts_from_sending_of_update() {
 #[test]
 fn an_acknowledged_lifetime_of_zero_is_no_registration() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     for _ in 0..50 {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
         answer.lifetime = 0;
@@ -228,7 +228,7 @@ fn an_acknowledged_lifetime_of_zero_is_no_registration() {
 #[test]
 fn refresh_advice_is_followed() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.options.push(MobilityOption::BindingRefreshAdvice(5));
     pair.deliver_to_router(0, &answer.to_packet()).expect("accepted");
@@ -243,10 +243,10 @@ fn refresh_advice_is_followed() {
 #[test]
 fn status_1_counts_as_accepted() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.answer_last_update(1).expect("accepted");
     assert_eq!(pair.first_router().state(), State::Registered);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
 }
 
 /// Conformance item 64; RFC 6275 11.7.3, 6.4: the router ignores an acknowledgement that does not answer its
@@ -254,7 +254,7 @@ fn status_1_counts_as_accepted() {
 #[test]
 fn acknowledgements_of_other_updates_are_ignored() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let right = TestAcknowledgement::answering(&pair.last_update(), 0);
     let wrong = [
         (
@@ -289,7 +289,7 @@ fn acknowledgements_of_other_updates_are_ignored() {
 #[test]
 fn answer_to_earlier_transmission_is_accepted() {
     let mut pair = pair_with_lost_updates();
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     let (sent, first) = pair.sent_updates().remove(0);
     pair.advance_seconds(2.0);
     assert_eq!(pair.sent_updates().len(), 2);
@@ -309,8 +309,8 @@ fn answer_to_earlier_transmission_is_accepted() {
 fn acknowledgements_without_a_right_mac_are_ignored() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
-    assert!(pair.last_update().is_signed(&test_association(), CARE_OF, HOME));
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
+    assert!(pair.last_update().is_signed(&test_association(), CARE_OF_ADDRESS, HOME_ADDRESS));
     for status in [0, 135, 139, 142, 146] {
         assert_eq!(pair.answer_last_update(status), Err(MobilityDrop::AuthenticationMissing), "{status}");
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), status);
@@ -331,8 +331,8 @@ fn acknowledgements_without_a_right_mac_are_ignored() {
 
 fn binding_error_packet(status: u8, home: &str) -> Vec<u8> {
     control_packet(
-        addr(AGENT),
-        addr(CARE_OF),
+        addr(HOME_AGENT_ADDRESS),
+        addr(CARE_OF_ADDRESS),
         None,
         &mut MobilityHeaderBuilder::binding_error(status, addr(home)).finish(),
     )
@@ -343,7 +343,7 @@ fn binding_error_packet(status: u8, home: &str) -> Vec<u8> {
 #[test]
 fn a_binding_error_makes_the_router_register_again_but_not_often() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.advance_seconds(5.0);
     pair.clear_records();
@@ -352,7 +352,7 @@ fn a_binding_error_makes_the_router_register_again_but_not_often() {
     // A hint arrives every 0.1 s. Each update that follows a hint also renews the binding for 60 s, so no
     // other update is due in the first 64 s.
     for _ in 0..1000 {
-        let _ = pair.deliver_to_router(0, &binding_error_packet(1, HOME));
+        let _ = pair.deliver_to_router(0, &binding_error_packet(1, HOME_ADDRESS));
         pair.advance_seconds(0.1);
         assert_eq!(pair.path_of_first_router(), path, "a hint changes nothing else");
     }
@@ -376,15 +376,16 @@ fn icmp_errors_about_tunnelled_packets_cause_an_update_every_two_seconds() {
         let start = pair.now;
         pair.clear_records();
         for _ in 0..seconds * 10 {
-            let _ = pair
-                .run_on_router(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr(AGENT)));
+            let _ = pair.run_on_router(0, |machine, now, wall| {
+                machine.handle_tunnel_error(now, wall, addr(HOME_AGENT_ADDRESS))
+            });
             pair.advance_seconds(0.1);
         }
         let at = |at: &Time| at.saturating_since(start).as_secs_f64();
         pair.sent_updates().iter().map(|(time, _)| at(time)).collect::<Vec<f64>>()
     };
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     let refused = pair
         .run_on_router(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr("2001:db8:1::2")));
@@ -409,14 +410,15 @@ fn icmp_errors_about_tunnelled_packets_cause_an_update_every_two_seconds() {
 #[test]
 fn router_follows_first_binding_error_at_once_after_five_quiet_minutes() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     let hints = |pair: &mut AgentAndRouters| {
         pair.clear_records();
         for _ in 0..200 {
             let care_of = pair.path_of_first_router().expect("a path");
-            let mut error = MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish();
-            let _ = pair.deliver_to_router(0, &control_packet(addr(AGENT), care_of, None, &mut error));
+            let mut error = MobilityHeaderBuilder::binding_error(1, addr(HOME_ADDRESS)).finish();
+            let _ = pair
+                .deliver_to_router(0, &control_packet(addr(HOME_AGENT_ADDRESS), care_of, None, &mut error));
             pair.advance_seconds(0.1);
         }
         pair.sent_updates().len()
@@ -425,7 +427,7 @@ fn router_follows_first_binding_error_at_once_after_five_quiet_minutes() {
     assert!(hints(&mut pair) <= 1);
     pair.advance_seconds(301.0);
     assert_eq!(hints(&mut pair), 5);
-    pair.attach_uplink(0, "wifi", OTHER_CARE_OF);
+    pair.attach_uplink(0, "wifi", OTHER_CARE_OF_ADDRESS);
     pair.advance_seconds(2.0);
     assert_eq!(hints(&mut pair), 5);
 }
@@ -435,14 +437,14 @@ fn router_follows_first_binding_error_at_once_after_five_quiet_minutes() {
 #[test]
 fn other_binding_errors_are_ignored() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.advance_seconds(5.0);
     pair.clear_records();
     for packet in [
-        binding_error_packet(2, HOME),
+        binding_error_packet(2, HOME_ADDRESS),
         binding_error_packet(1, "2001:db8:1::5678"),
-        binding_error_packet(3, HOME),
+        binding_error_packet(3, HOME_ADDRESS),
     ] {
         assert!(pair.deliver_to_router(0, &packet).is_err());
     }
@@ -453,7 +455,7 @@ fn other_binding_errors_are_ignored() {
 #[test]
 fn first_traffic_restores_a_binding_that_the_home_agent_lost() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.advance_seconds(5.0);
     pair.restart_agent(false);
@@ -480,7 +482,7 @@ fn a_router_that_lost_its_sequence_number_registers_after_status_135() {
         let mut setup = PairSetup::authenticated_setup();
         setup.seed = seed;
         let mut pair = AgentAndRouters::new(setup);
-        pair.attach_uplink(0, "wifi", CARE_OF);
+        pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
         pair.register_router();
         pair.restart_router(0, false);
         let took = pair.register_router();
@@ -492,7 +494,7 @@ fn a_router_that_lost_its_sequence_number_registers_after_status_135() {
 #[test]
 fn a_router_that_knows_its_sequence_number_registers_at_once() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     pair.clear_records();
     pair.restart_router(0, true);
@@ -505,17 +507,19 @@ fn a_router_that_knows_its_sequence_number_registers_at_once() {
 #[test]
 fn forged_binding_errors_do_not_delay_icmp_errors_that_quote_a_packet() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     pair.register_router();
     for _ in 0..2000 {
         let care_of = pair.path_of_first_router().expect("a path");
-        let mut error = MobilityHeaderBuilder::binding_error(1, addr(HOME)).finish();
-        let _ = pair.deliver_to_router(0, &control_packet(addr(AGENT), care_of, None, &mut error));
+        let mut error = MobilityHeaderBuilder::binding_error(1, addr(HOME_ADDRESS)).finish();
+        let _ =
+            pair.deliver_to_router(0, &control_packet(addr(HOME_AGENT_ADDRESS), care_of, None, &mut error));
         pair.advance_seconds(0.1);
     }
     pair.restart_agent(false);
-    let refused =
-        pair.run_on_router(0, |machine, now, wall| machine.handle_tunnel_error(now, wall, addr(AGENT)));
+    let refused = pair.run_on_router(0, |machine, now, wall| {
+        machine.handle_tunnel_error(now, wall, addr(HOME_AGENT_ADDRESS))
+    });
     assert_eq!(refused, Ok(()));
     pair.advance_seconds(0.5);
     assert!(pair.is_registered(0));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use carnet_mobility::mobile_router::SignalThresholds;
 
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, PairSetup};
+use crate::agent_and_routers::{AgentAndRouters, PairSetup};
+use crate::test_messages::*;
 
 /// Signal thresholds of a testbed of NEMO over Mobile WiMAX (`eval/papers/nemo-wimax.toml`).
 const SIGNAL_THRESHOLDS: SignalThresholds = SignalThresholds { good_dbm: -49, poor_dbm: -69 };
@@ -18,7 +18,7 @@ fn pair_on_wifi() -> AgentAndRouters {
     pair.attach_both_uplinks();
     pair.register_router();
     pair.advance_seconds(5.0);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)), "without a reading like any other");
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)), "without a reading like any other");
     pair
 }
 
@@ -27,7 +27,7 @@ fn stays_on_wifi(pair: &mut AgentAndRouters, dbm: i32) -> bool {
     pair.run_on_router(0, |machine, now, wall| machine.handle_signal(now, wall, "wifi", Some(dbm)));
     pair.advance_seconds(1.0);
     assert_eq!(pair.first_router().uplinks()[0].signal_dbm, Some(dbm));
-    pair.path_of_first_router() == Some(addr(CARE_OF))
+    pair.path_of_first_router() == Some(addr(CARE_OF_ADDRESS))
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_signal_that_is_not_renewed_expires() {
     }
     pair.advance_seconds(3.0);
     assert_eq!(pair.first_router().uplinks()[0].signal_dbm, None);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)), "without a reading like any other");
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)), "without a reading like any other");
     // After the expiry, a strength between the thresholds counts as poor, as at the start.
     assert!(!stays_on_wifi(&mut pair, -60));
 }
@@ -80,7 +80,7 @@ fn a_poor_uplink_is_used_if_there_is_no_other_uplink() {
     assert!(!stays_on_wifi(&mut pair, -80));
     pair.detach_uplink(0, "cell");
     pair.advance_seconds(1.0);
-    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF_ADDRESS)));
 }
 
 #[test]

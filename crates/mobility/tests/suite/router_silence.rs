@@ -3,10 +3,10 @@
 use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{AgentResponse, Attachment, MobileRouterConfig, State, UplinkConfig};
 
-use crate::craft::*;
-use crate::pair::{AgentAndRouters, Link};
-use crate::road::{self, VehicleOnRoad};
-use crate::setup::PairSetup;
+use crate::agent_and_routers::{AgentAndRouters, Link};
+use crate::test_messages::*;
+use crate::test_setup::PairSetup;
+use crate::vehicle_on_road::{self, VehicleOnRoad};
 
 fn warning_texts(events: &[Event]) -> Vec<&str> {
     let warnings = events.iter().filter_map(|event| match event {
@@ -22,7 +22,7 @@ fn warning_texts(events: &[Event]) -> Vec<&str> {
 fn silent_only_uplink_is_reported() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
     assert_eq!(pair.first_router().agent_response(0), AgentResponse::Asked);
     pair.advance_seconds(20.0);
     let AgentResponse::Silent { again: Some(again) } = pair.first_router().agent_response(0) else {
@@ -32,7 +32,7 @@ fn silent_only_uplink_is_reported() {
     let events: Vec<Event> = pair.events.iter().map(|(_, _, event)| event.clone()).collect();
     let said = warning_texts(&events);
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("the SPI 300") && said[0].contains(HOME), "{said:?}");
+    assert!(said[0].contains("the SPI 300") && said[0].contains(HOME_ADDRESS), "{said:?}");
     pair.link_conditions = Link::LOSSLESS;
     pair.advance_seconds(40.0);
     assert_eq!(pair.first_router().agent_response(0), AgentResponse::Answers);
@@ -42,7 +42,7 @@ fn silent_only_uplink_is_reported() {
 /// gets one event.
 #[test]
 fn silent_uplink_with_bid_is_reported() {
-    let mut road = VehicleOnRoad::new(road::config());
+    let mut road = VehicleOnRoad::new(vehicle_on_road::config());
     road.network_mut("cell").loses_ipv6 = true;
     road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
     road.advance_seconds(1.0);
@@ -54,8 +54,8 @@ fn silent_uplink_with_bid_is_reported() {
     assert_eq!(road.router.agent_response(cell), AgentResponse::Asked);
     road.advance_seconds(60.0);
     assert!(matches!(
-        road.router.agent_response(cell),
-        AgentResponse::Silent { again: Some(again) } if again > road.now
+    road.router.agent_response(cell),
+    AgentResponse::Silent { again: Some(again) } if again > road.now
     ));
     assert_eq!(road.router.agent_response(wifi), AgentResponse::Answers);
     let events: Vec<Event> = road.events.iter().map(|(_, event)| event.clone()).collect();
@@ -70,7 +70,7 @@ fn silent_uplink_with_bid_is_reported() {
 #[test]
 fn missing_ipv4_home_agent_is_reported() {
     let down = |home_agent_ipv4: bool| {
-        let mut config = road::config();
+        let mut config = vehicle_on_road::config();
         config.home_agent_ipv4 = config.home_agent_ipv4.filter(|_| home_agent_ipv4);
         let mut road = VehicleOnRoad::new(config);
         road.attach_uplink("wifi", None, Some("10.1.0.2".parse().expect("an address")));
@@ -86,7 +86,7 @@ fn a_refused_uplink_shows_the_reason() {
     let answered = |answer: &dyn Fn(&mut TestAcknowledgement)| {
         let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
         pair.link_conditions = Link::LOSES_EVERYTHING;
-        pair.attach_uplink(0, "wifi", CARE_OF);
+        pair.attach_uplink(0, "wifi", CARE_OF_ADDRESS);
         let mut acknowledgement = TestAcknowledgement {
             association: Some(test_association()),
             ..TestAcknowledgement::answering(&pair.last_update(), 0)
@@ -106,7 +106,7 @@ fn a_refused_uplink_shows_the_reason() {
     assert!(wrong.contains("wrong MAC"), "{wrong}");
 
     // The router of this network registers its uplinks with Binding Identifiers.
-    let mut config = road::config();
+    let mut config = vehicle_on_road::config();
     config.liveness = None;
     let mut road = VehicleOnRoad::new(config);
     road.is_agent_down = true;
@@ -128,9 +128,10 @@ fn a_refused_uplink_shows_the_reason() {
 #[test]
 fn router_solicitations_become_rarer_while_home_agent_is_silent() {
     let without_identifiers =
-        road::config().uplinks.into_iter().map(|uplink| UplinkConfig { bid: None, ..uplink });
-    let without_identifiers = MobileRouterConfig { uplinks: without_identifiers.collect(), ..road::config() };
-    for config in [road::config(), without_identifiers] {
+        vehicle_on_road::config().uplinks.into_iter().map(|uplink| UplinkConfig { bid: None, ..uplink });
+    let without_identifiers =
+        MobileRouterConfig { uplinks: without_identifiers.collect(), ..vehicle_on_road::config() };
+    for config in [vehicle_on_road::config(), without_identifiers] {
         let mut road = VehicleOnRoad::new(config);
         road.is_agent_down = true;
         road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(std::net::Ipv4Addr::new(10, 0, 0, 2)));
@@ -143,7 +144,7 @@ fn router_solicitations_become_rarer_while_home_agent_is_silent() {
             assert!((50..=60).contains(&over), "{over} over {name} in an hour");
         }
         road.is_agent_down = false;
-        road.advance_while(120.0, "carried", |road| !road.is_carried());
+        road.advance_while(120.0, "carried", |road| !road.is_traffic_carried());
         road.advance_seconds(300.0);
         let carrying = road.transmitting_uplinks()[0].to_owned();
         road.clear_records();

@@ -43,7 +43,7 @@ pub(crate) fn divide_among_tunnels(
     for flow in flows {
         let is_before = |policy: &&BreakoutPolicy| policy.flow_rules_before < usize::from(flow.fid);
         while let Some(policy) = breakouts.next_if(is_before) {
-            rules.extend(flow_outside_all_tunnels(policy));
+            rules.extend(rules_for_traffic_outside_tunnels(policy));
         }
         let chosen = flow.bids.iter().filter_map(|(bid, weight)| {
             living.iter().find(|(known, _)| *known == Some(*bid)).map(|way| member(way, *weight))
@@ -53,7 +53,7 @@ pub(crate) fn divide_among_tunnels(
             rules.push(DistributionRule { selector: Some(flow.selector), action: flow.action, members });
         }
     }
-    rules.extend(breakouts.flat_map(flow_outside_all_tunnels));
+    rules.extend(breakouts.flat_map(rules_for_traffic_outside_tunnels));
     let to_the_best = |rule: &DistributionRule| {
         let first = rule.members.first().is_some_and(|member| (member.local, member.remote) == *best);
         match rule.action {
@@ -81,7 +81,7 @@ pub(crate) fn divide_among_tunnels(
 /// Returns the rules for packets that leave without the tunnel. They name no tunnel. A fast path leaves such
 /// packets to the kernel, which leads them to the uplink. The slow path gets them only if the uplink cannot
 /// take them, and goes on with the next rule.
-fn flow_outside_all_tunnels(policy: &BreakoutPolicy) -> impl Iterator<Item = DistributionRule> + '_ {
+fn rules_for_traffic_outside_tunnels(policy: &BreakoutPolicy) -> impl Iterator<Item = DistributionRule> + '_ {
     policy.flow_selectors.iter().map(|selector| DistributionRule {
         selector: Some(*selector),
         action: FlowAction::Failover,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
 
-    fn living_tunnels(bids: &[u16]) -> Vec<(Option<u16>, TunnelEnds)> {
+    fn tunnels_with_bids(bids: &[u16]) -> Vec<(Option<u16>, TunnelEnds)> {
         let ends = |bid: &u16| {
             let remote = format!("192.0.2.{bid}").parse().expect("endpoint");
             (Some(*bid), ("198.51.100.1".parse().expect("endpoint"), remote))
@@ -113,7 +113,7 @@ mod tests {
             TunnelEnd::HomeAgent,
             home_address,
             home_agent,
-            &living_tunnels(bids),
+            &tunnels_with_bids(bids),
             flows,
             &[],
         )
@@ -153,7 +153,7 @@ mod tests {
         };
         let breakouts = [policy(1, 0, true), policy(2, 1, false), policy(3, 1, true), policy(4, 2, true)];
         let flows = [1, 2].map(|fid| FlowBinding { fid, ..flow_binding(FlowAction::Failover, &[(1, 1)]) });
-        let living = living_tunnels(&[1]);
+        let living = tunnels_with_bids(&[1]);
         let ways = divide_among_tunnels(
             TunnelEnd::MobileRouter,
             Ipv6Addr::LOCALHOST,

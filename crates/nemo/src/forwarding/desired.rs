@@ -287,7 +287,7 @@ impl Route {
     }
 
     /// Returns whether the route leads into [`TUNNEL_DEVICE`].
-    pub fn is_into_tunnel_device(&self) -> bool {
+    pub fn leads_into_tunnel_device(&self) -> bool {
         self.interface() == Some(TUNNEL_DEVICE)
     }
 }
@@ -295,7 +295,7 @@ impl Route {
 /// Range of ports that a [`Rule`] selects. The kernel accepts 1 to 65534.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ports {
+pub enum PortMatch {
     /// Source ports, the first and the last one.
     Source(u16, u16),
     /// Destination ports, the first and the last one.
@@ -318,7 +318,7 @@ pub struct Rule {
     pub protocol: Option<u8>,
     /// Selects UDP packets with these ports; `None`: with any ports. A fragment has no ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ports: Option<Ports>,
+    pub ports: Option<PortMatch>,
     /// Selects packets with this firewall mark (`fwmark`); `None`: with any mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
@@ -448,7 +448,7 @@ pub enum EntryKey<'a> {
 impl EntryKey<'_> {
     /// Returns the subject of the key: the key without the metric of a route. All routes to a destination in
     /// one table have the same subject.
-    fn subject(self) -> Self {
+    fn key_without_metric(self) -> Self {
         match self {
             EntryKey::Route(table, destination, _) => EntryKey::Route(table, destination, 0),
             key => key,
@@ -525,7 +525,7 @@ pub enum EntryChange {
     Remove(Arc<ForwardingEntry>),
 }
 
-/// A scope, and the hash of a [subject](EntryKey::subject) of which the scope has entries.
+/// A scope, and the hash of a [subject](EntryKey::key_without_metric) of which the scope has entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SubjectOwner {
     /// Hash of the subject.
@@ -557,7 +557,7 @@ pub struct DesiredState<S> {
     free_numbers: Vec<u32>,
     /// Owner of each entry: the number of the scope whose list has the entry, found by the hash of the
     /// entry's subject.
-    owners: HashTable<SubjectOwner>,
+    owner_by_subject: HashTable<SubjectOwner>,
     hasher: RandomState,
     changes: VecDeque<EntryChange>,
 }
@@ -569,7 +569,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
             number_by_scope: HashMap::new(),
             entries_by_number: Vec::new(),
             free_numbers: Vec::new(),
-            owners: HashTable::new(),
+            owner_by_subject: HashTable::new(),
             hasher: RandomState::default(),
             changes: VecDeque::new(),
         }
@@ -603,7 +603,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         for entry in &mut wanted {
             let old = match before.binary_search(entry) {
                 Ok(at) => Some(before[at].clone()),
-                Err(_) => self.take_from_other_scope(entry),
+                Err(_) => self.remove_from_other_scope(entry),
             };
             match old {
                 Some(old) if old.0 == entry.0 => *entry = old,
@@ -613,7 +613,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         for entry in before.iter().rev().filter(|entry| wanted.binary_search(entry).is_err()) {
             self.changes.push_back(EntryChange::Remove(entry.0.clone()));
         }
-        self.change_subjects(number, &before, &wanted);
+        self.update_subject_owners(number, &before, &wanted);
         if wanted.is_empty() {
             self.number_by_scope.remove(&scope);
             self.free_numbers.push(number);
@@ -632,34 +632,34 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     }
 
     fn subject_owner(&self, number: u32, entry: &EntryByKey) -> SubjectOwner {
-        SubjectOwner { hash: self.hasher.hash_one(entry.0.key().subject()) as u32, scope: number }
+        SubjectOwner { hash: self.hasher.hash_one(entry.0.key().key_without_metric()) as u32, scope: number }
     }
 
     /// Changes the table of owners from the previous entries of a scope to its new entries.
-    fn change_subjects(&mut self, number: u32, before: &[EntryByKey], after: &[EntryByKey]) {
+    fn update_subject_owners(&mut self, number: u32, before: &[EntryByKey], after: &[EntryByKey]) {
         for entry in subjects_without(before, after) {
             let owner = self.subject_owner(number, entry);
-            if let Ok(known) = self.owners.find_entry(owner.table_hash(), |known| *known == owner) {
+            if let Ok(known) = self.owner_by_subject.find_entry(owner.table_hash(), |known| *known == owner) {
                 known.remove();
             }
         }
         for entry in subjects_without(after, before) {
             let owner = self.subject_owner(number, entry);
-            self.owners.insert_unique(owner.table_hash(), owner, SubjectOwner::table_hash);
+            self.owner_by_subject.insert_unique(owner.table_hash(), owner, SubjectOwner::table_hash);
         }
     }
 
     /// Removes an entry from the scope that has an entry with the same key, because another scope now owns
     /// this key. Returns the former entry; `None` if no scope has one.
-    fn take_from_other_scope(&mut self, entry: &EntryByKey) -> Option<EntryByKey> {
+    fn remove_from_other_scope(&mut self, entry: &EntryByKey) -> Option<EntryByKey> {
         let wanted = self.subject_owner(0, entry);
         let place_of =
             |owner: &SubjectOwner| self.entries_by_number[owner.scope as usize].binary_search(entry);
         let is_owner = |owner: &SubjectOwner| owner.hash == wanted.hash && place_of(owner).is_ok();
-        let number = self.owners.find(wanted.table_hash(), is_owner)?.scope;
+        let number = self.owner_by_subject.find(wanted.table_hash(), is_owner)?.scope;
         let before = std::mem::take(&mut self.entries_by_number[number as usize]);
         let (taken, kept): (Vec<_>, Vec<_>) = before.iter().cloned().partition(|known| known == entry);
-        self.change_subjects(number, &before, &kept);
+        self.update_subject_owners(number, &before, &kept);
         self.entries_by_number[number as usize] = kept.into();
         taken.into_iter().next()
     }
@@ -689,11 +689,12 @@ fn subjects_without<'a>(
     entries: &'a [EntryByKey],
     others: &'a [EntryByKey],
 ) -> impl Iterator<Item = &'a EntryByKey> {
-    let has_same_subject =
-        |one: &EntryByKey, other: &EntryByKey| one.0.key().subject() == other.0.key().subject();
+    let has_same_subject = |one: &EntryByKey, other: &EntryByKey| {
+        one.0.key().key_without_metric() == other.0.key().key_without_metric()
+    };
     entries.chunk_by(has_same_subject).filter_map(|chunk| chunk.first()).filter(move |entry| {
         // In the order of keys, a subject comes before all keys with this subject.
-        let at = others.partition_point(|other| other.0.key() < entry.0.key().subject());
+        let at = others.partition_point(|other| other.0.key() < entry.0.key().key_without_metric());
         !others.get(at).is_some_and(|other| has_same_subject(entry, other))
     })
 }
@@ -712,7 +713,7 @@ mod tests {
 
     use super::*;
 
-    fn route(text: &str, metric: u32) -> ForwardingEntry {
+    fn parse_route(text: &str, metric: u32) -> ForwardingEntry {
         ForwardingEntry::Route(Route {
             table: TABLE_MAIN,
             destination: text.parse().expect("prefix"),
@@ -729,54 +730,60 @@ mod tests {
     #[test]
     fn replacing_entries_by_equal_ones_gives_no_change() {
         let mut state = DesiredState::new();
-        state.replace_scope(1, [route("2001:db8:a::/64", 1), route("2001:db8:b::/64", 1)]);
+        state.replace_scope(1, [parse_route("2001:db8:a::/64", 1), parse_route("2001:db8:b::/64", 1)]);
         assert_eq!(drain_changes(&mut state).len(), 2);
-        state.replace_scope(1, [route("2001:db8:b::/64", 1), route("2001:db8:a::/64", 1)]);
+        state.replace_scope(1, [parse_route("2001:db8:b::/64", 1), parse_route("2001:db8:a::/64", 1)]);
         assert_eq!(drain_changes(&mut state), []);
     }
 
     #[test]
     fn replace_adds_before_it_removes_and_touches_only_its_scope() {
         let mut state = DesiredState::new();
-        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
-        state.replace_scope(2, [route("2001:db8:c::/64", 1)]);
+        state.replace_scope(1, [parse_route("2001:db8:a::/64", 1)]);
+        state.replace_scope(2, [parse_route("2001:db8:c::/64", 1)]);
         drain_changes(&mut state);
-        state.replace_scope(1, [route("2001:db8:b::/64", 1)]);
+        state.replace_scope(1, [parse_route("2001:db8:b::/64", 1)]);
         assert_eq!(
             drain_changes(&mut state),
             [
-                EntryChange::Set(route("2001:db8:b::/64", 1).into()),
-                EntryChange::Remove(route("2001:db8:a::/64", 1).into())
+                EntryChange::Set(parse_route("2001:db8:b::/64", 1).into()),
+                EntryChange::Remove(parse_route("2001:db8:a::/64", 1).into())
             ]
         );
         state.replace_scope(1, []);
-        assert_eq!(drain_changes(&mut state), [EntryChange::Remove(route("2001:db8:b::/64", 1).into())]);
+        assert_eq!(
+            drain_changes(&mut state),
+            [EntryChange::Remove(parse_route("2001:db8:b::/64", 1).into())]
+        );
         assert_eq!(state.entries().count(), 1);
     }
 
     #[test]
     fn forwarding_entry_belongs_to_the_scope_that_set_it_last() {
         let mut state = DesiredState::new();
-        let mut other = route("2001:db8:a::/64", 1);
+        let mut other = parse_route("2001:db8:a::/64", 1);
         if let ForwardingEntry::Route(route) = &mut other {
             route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }
-        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
+        state.replace_scope(1, [parse_route("2001:db8:a::/64", 1)]);
         state.replace_scope(2, [other.clone()]);
         drain_changes(&mut state);
         // The previous owner of the key sets the same entry again.
-        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
-        assert_eq!(drain_changes(&mut state), [EntryChange::Set(route("2001:db8:a::/64", 1).into())]);
+        state.replace_scope(1, [parse_route("2001:db8:a::/64", 1)]);
+        assert_eq!(drain_changes(&mut state), [EntryChange::Set(parse_route("2001:db8:a::/64", 1).into())]);
         state.replace_scope(2, []);
         assert_eq!(drain_changes(&mut state), []);
         state.replace_scope(1, []);
-        assert_eq!(drain_changes(&mut state), [EntryChange::Remove(route("2001:db8:a::/64", 1).into())]);
+        assert_eq!(
+            drain_changes(&mut state),
+            [EntryChange::Remove(parse_route("2001:db8:a::/64", 1).into())]
+        );
     }
 
     /// Returns a route into the tunnel device if `is_into_tunnel` is set, otherwise a route with another
     /// action.
     fn numbered_route((destination, metric, is_into_tunnel): (u8, u32, bool)) -> ForwardingEntry {
-        let mut entry = route(&format!("2001:db8:{destination}::/64"), metric);
+        let mut entry = parse_route(&format!("2001:db8:{destination}::/64"), metric);
         if let (ForwardingEntry::Route(route), true) = (&mut entry, is_into_tunnel) {
             route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }
@@ -784,46 +791,46 @@ mod tests {
     }
 
     proptest! {
-        /// Compares two results with one map of all entries: the state, and the sum of all its changes.
-        #[test]
-        fn state_equals_a_map_of_the_last_owners(
-            steps in prop::collection::vec(
-                (0u8..4, prop::collection::vec((0u8..3, 0u32..3, any::<bool>()), 0..5)),
-                0..40,
-            ),
-        ) {
-            let mut state = DesiredState::new();
-            let mut model: BTreeMap<(u8, u32), (u8, bool)> = BTreeMap::new();
-            let mut installed: BTreeSet<EntryByKey> = BTreeSet::new();
-            for (scope, routes) in steps {
-                state.replace_scope(scope, routes.iter().copied().map(numbered_route));
-                model.retain(|_, (owner, _)| *owner != scope);
-                model.extend(routes.into_iter().map(|(to, metric, action)| ((to, metric), (scope, action))));
-                while let Some(change) = state.poll_change() {
-                    match change {
-                        EntryChange::Set(entry) => drop(installed.replace(EntryByKey(entry))),
-                        EntryChange::Remove(entry) => prop_assert!(installed.remove(&EntryByKey(entry))),
-                    }
-                }
-                let model = model.iter().map(|((to, metric), (_, action))| (*to, *metric, *action));
-                let model: Vec<_> = model.map(numbered_route).collect();
-                prop_assert!(state.entries().eq(&model));
-                prop_assert!(installed.iter().map(|entry| &*entry.0).eq(&model));
-                prop_assert!(state.owners.len() <= model.len());
-            }
-            for scope in 0..4 {
-                state.replace_scope(scope, []);
-            }
-            prop_assert!(state.owners.is_empty() && state.number_by_scope.is_empty());
-        }
+    /// Compares two results with one map of all entries: the state, and the sum of all its changes.
+    #[test]
+    fn state_equals_a_map_of_the_last_owners(
+    steps in prop::collection::vec(
+    (0u8..4, prop::collection::vec((0u8..3, 0u32..3, any::<bool>()), 0..5)),
+    0..40,
+    ),
+    ) {
+    let mut state = DesiredState::new();
+    let mut model: BTreeMap<(u8, u32), (u8, bool)> = BTreeMap::new();
+    let mut installed: BTreeSet<EntryByKey> = BTreeSet::new();
+    for (scope, routes) in steps {
+    state.replace_scope(scope, routes.iter().copied().map(numbered_route));
+    model.retain(|_, (owner, _)| *owner != scope);
+    model.extend(routes.into_iter().map(|(to, metric, action)| ((to, metric), (scope, action))));
+    while let Some(change) = state.poll_change() {
+    match change {
+    EntryChange::Set(entry) => drop(installed.replace(EntryByKey(entry))),
+    EntryChange::Remove(entry) => prop_assert!(installed.remove(&EntryByKey(entry))),
+    }
+    }
+    let model = model.iter().map(|((to, metric), (_, action))| (*to, *metric, *action));
+    let model: Vec<_> = model.map(numbered_route).collect();
+    prop_assert!(state.entries().eq(&model));
+    prop_assert!(installed.iter().map(|entry| &*entry.0).eq(&model));
+    prop_assert!(state.owner_by_subject.len() <= model.len());
+    }
+    for scope in 0..4 {
+    state.replace_scope(scope, []);
+    }
+    prop_assert!(state.owner_by_subject.is_empty() && state.number_by_scope.is_empty());
+    }
     }
 
     #[test]
     fn changed_entry_is_replaced_in_one_change() {
         let mut state = DesiredState::new();
-        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
+        state.replace_scope(1, [parse_route("2001:db8:a::/64", 1)]);
         drain_changes(&mut state);
-        let mut other = route("2001:db8:a::/64", 1);
+        let mut other = parse_route("2001:db8:a::/64", 1);
         if let ForwardingEntry::Route(r) = &mut other {
             r.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }

@@ -72,7 +72,7 @@ type FragmentedPacketId = (Ipv6Addr, Ipv6Addr, u32);
 #[derive(Debug, Clone)]
 pub struct FlowDistributor {
     end: TunnelEnd,
-    rules: Vec<Rule>,
+    rules: Vec<WeightedRule>,
     /// Secret key of the flow hash. It prevents a sender from selecting a tunnel by its addresses and ports.
     flow_hash_key: u64,
     fragmented_flows: HashMap<FragmentedPacketId, (Time, FlowFields)>,
@@ -81,7 +81,7 @@ pub struct FlowDistributor {
 }
 
 #[derive(Debug, Clone)]
-struct Rule {
+struct WeightedRule {
     rule: DistributionRule,
     /// Identity of each member and its weight in use, which is not 0.
     weights_in_use: Vec<(u64, u32)>,
@@ -121,7 +121,7 @@ impl FlowDistributor {
             let old = before.iter().flat_map(|before| &before.rules);
             // Rules have no names: a new rule keeps the state of the old rule with the same selector.
             let old = old.clone().find(|old| old.rule.selector == rule.selector);
-            Rule { rule: rule.clone(), weights_in_use: weights_to_use(rule, old) }
+            WeightedRule { rule: rule.clone(), weights_in_use: weights_to_use(rule, old) }
         });
         let rules = rules.collect();
         match before {
@@ -143,7 +143,7 @@ impl FlowDistributor {
 
     /// Returns the rules, each with the identity and the present weight (not 0) of its members.
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
-        self.rules.iter().map(|Rule { rule, weights_in_use: weights }| (rule, weights.as_slice()))
+        self.rules.iter().map(|WeightedRule { rule, weights_in_use: weights }| (rule, weights.as_slice()))
     }
 
     /// Chooses the tunnels for `packet`. `exists` says whether a tunnel works.
@@ -159,7 +159,7 @@ impl FlowDistributor {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => flow,
             TunnelEnd::MobileRouter => flow.reversed(),
         };
-        for Rule { rule, weights_in_use: weights } in &self.rules {
+        for WeightedRule { rule, weights_in_use: weights } in &self.rules {
             if rule.selector.is_some_and(|selector| !selector.matches(&seen)) {
                 continue;
             }
@@ -235,12 +235,12 @@ impl FlowDistributor {
                 .map_or(flow, |(_, first)| *first);
         }
         if more {
-            self.remember_fragmented_flow(now, name, flow);
+            self.store_fragmented_flow(now, name, flow);
         }
         flow
     }
 
-    fn remember_fragmented_flow(&mut self, now: Time, name: FragmentedPacketId, flow: FlowFields) {
+    fn store_fragmented_flow(&mut self, now: Time, name: FragmentedPacketId, flow: FlowFields) {
         while let Some((since, oldest)) = self.fragment_arrival_order.front().copied() {
             if self.fragment_arrival_order.len() < MAX_FRAGMENTED_PACKETS
                 && now.saturating_since(since) < FRAGMENT_FLOW_LIFETIME
@@ -323,7 +323,7 @@ fn member_score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
 
 /// Returns the weights to use: the previous weights, unless a share changes by more than
 /// [`WEIGHT_TOLERANCE`].
-fn weights_to_use(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
+fn weights_to_use(rule: &DistributionRule, before: Option<&WeightedRule>) -> Vec<(u64, u32)> {
     let in_use = |weight: f64| (weight * WEIGHT_UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
     // Take a weight of 0 as 1. To exclude a tunnel, the operator removes it from the rule.
     let wanted: Vec<(u64, f64)> = rule

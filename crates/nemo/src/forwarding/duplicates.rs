@@ -2,8 +2,8 @@
 //!
 //! If the flow takes several tunnels at once, the sender numbers its packets; all copies of a packet have the
 //! same number ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
-//! [`WINDOW_SIZE`] packets of a binding and accepts the first copy of each. Two packets with the same content
-//! have different numbers, so a host may send the same content twice.
+//! [`RECEIVE_WINDOW_SIZE`] packets of a binding and accepts the first copy of each. Two packets with the same
+//! content have different numbers, so a host may send the same content twice.
 //!
 //! The sender does not authenticate the number. An attacker who sees the packets of one tunnel could send own
 //! packets with the next numbers. The receiver would then drop the real packets as copies. So the receiver
@@ -17,22 +17,22 @@
 //! begins at their numbers.
 
 /// Size of the window in packets. A tunnel with 10,000 packets a second sends this number in 1.6 seconds.
-pub const WINDOW_SIZE: u32 = 16_384;
+pub const RECEIVE_WINDOW_SIZE: u32 = 16_384;
 /// Number of late packets in a row after which the receiver considers the sender restarted.
 const LATE_PACKETS_BEFORE_RESTART: u32 = 64;
 
 /// Mark of an empty place in the window; no packet has this mark.
-const NO_MARK: u16 = 0;
+const EMPTY_MARK: u16 = 0;
 
 /// Returns the mark of a packet from a keyed hash of its content.
 pub fn packet_mark(hash: u64) -> u16 {
-    // Add 1, because 0 means `NO_MARK`. The other marks are almost equally likely.
+    // Add 1, because 0 means `EMPTY_MARK`. The other marks are almost equally likely.
     (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// Result of [`ReceiveWindow::record_packet`] for a numbered packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopyCheck {
+pub enum DuplicateCheck {
     /// This copy is the first one with its number.
     First,
     /// The packet is a further copy of a packet that has arrived before.
@@ -46,7 +46,7 @@ pub enum CopyCheck {
 pub struct ReceiveWindow {
     /// The highest number, in the sense of serial number arithmetic (RFC 1982).
     highest_sequence: u32,
-    /// Mark of each received number, at the index of the number modulo [`WINDOW_SIZE`].
+    /// Mark of each received number, at the index of the number modulo [`RECEIVE_WINDOW_SIZE`].
     received_marks: Box<[u16]>,
     /// Number of consecutive late packets.
     consecutive_late_packets: u32,
@@ -55,7 +55,7 @@ pub struct ReceiveWindow {
 impl ReceiveWindow {
     /// Returns a window that has received only this number, with this mark.
     pub fn new_with_first(sequence: u32, mark: u16) -> ReceiveWindow {
-        let seen = vec![NO_MARK; WINDOW_SIZE as usize].into_boxed_slice();
+        let seen = vec![EMPTY_MARK; RECEIVE_WINDOW_SIZE as usize].into_boxed_slice();
         let mut window =
             ReceiveWindow { highest_sequence: sequence, received_marks: seen, consecutive_late_packets: 0 };
         window.replace_mark(sequence, mark);
@@ -64,33 +64,37 @@ impl ReceiveWindow {
 
     /// Checks and stores the number and mark of an arrived packet. Says whether it is the first copy of the
     /// packet.
-    pub fn record_packet(&mut self, sequence: u32, mark: u16) -> CopyCheck {
+    pub fn record_packet(&mut self, sequence: u32, mark: u16) -> DuplicateCheck {
         let ahead = sequence.wrapping_sub(self.highest_sequence);
         let behind = self.highest_sequence.wrapping_sub(sequence);
         if ahead != 0 && ahead < 1 << 31 {
-            if ahead >= WINDOW_SIZE {
-                self.received_marks.fill(NO_MARK);
+            if ahead >= RECEIVE_WINDOW_SIZE {
+                self.received_marks.fill(EMPTY_MARK);
             } else {
                 for skipped in 1..=ahead {
-                    self.replace_mark(self.highest_sequence.wrapping_add(skipped), NO_MARK);
+                    self.replace_mark(self.highest_sequence.wrapping_add(skipped), EMPTY_MARK);
                 }
             }
             self.highest_sequence = sequence;
-        } else if behind >= WINDOW_SIZE {
+        } else if behind >= RECEIVE_WINDOW_SIZE {
             self.consecutive_late_packets += 1;
             if self.consecutive_late_packets >= LATE_PACKETS_BEFORE_RESTART {
                 *self = ReceiveWindow::new_with_first(sequence, mark);
             }
-            return CopyCheck::Late;
+            return DuplicateCheck::Late;
         }
         self.consecutive_late_packets = 0;
-        if self.replace_mark(sequence, mark) == mark { CopyCheck::Further } else { CopyCheck::First }
+        if self.replace_mark(sequence, mark) == mark {
+            DuplicateCheck::Further
+        } else {
+            DuplicateCheck::First
+        }
     }
 
     /// Sets the mark of a number and returns the previous one.
     fn replace_mark(&mut self, sequence: u32, mark: u16) -> u16 {
-        let place = self.received_marks.get_mut((sequence % WINDOW_SIZE) as usize);
-        place.map_or(NO_MARK, |place| std::mem::replace(place, mark))
+        let place = self.received_marks.get_mut((sequence % RECEIVE_WINDOW_SIZE) as usize);
+        place.map_or(EMPTY_MARK, |place| std::mem::replace(place, mark))
     }
 }
 
@@ -124,14 +128,14 @@ mod tests {
                 let copy = match &mut window {
                     None => {
                         window = Some(ReceiveWindow::new_with_first(sequence, packet_mark(index.into())));
-                        CopyCheck::First
+                        DuplicateCheck::First
                     }
                     Some(window) => window.record_packet(sequence, packet_mark(index.into())),
                 };
                 match copy {
-                    CopyCheck::First => prop_assert!(passed.insert(index), "{index} passed twice"),
-                    CopyCheck::Further => prop_assert!(passed.contains(&index), "{index} never passed"),
-                    CopyCheck::Late => prop_assert!(false, "{index} is within the window"),
+                    DuplicateCheck::First => prop_assert!(passed.insert(index), "{index} passed twice"),
+                    DuplicateCheck::Further => prop_assert!(passed.contains(&index), "{index} never passed"),
+                    DuplicateCheck::Late => prop_assert!(false, "{index} is within the window"),
                 }
             }
             let came = fates.iter().filter(|(one, other)| one.is_some() || other.is_some()).count();
@@ -148,7 +152,7 @@ mod tests {
             let mut came = BTreeSet::from([(0, 1)]);
             for (number, mark) in numbers {
                 let copy = window.record_packet(number, mark);
-                if copy == CopyCheck::Further {
+                if copy == DuplicateCheck::Further {
                     prop_assert!(came.contains(&(number, mark)));
                 }
                 came.insert((number, mark));
@@ -158,18 +162,18 @@ mod tests {
 
     #[test]
     fn receiver_follows_restarted_sender_without_loss() {
-        for start in [WINDOW_SIZE + 7, 1 << 30, 3 << 30] {
+        for start in [RECEIVE_WINDOW_SIZE + 7, 1 << 30, 3 << 30] {
             let mut window = ReceiveWindow::new_with_first(start, 1);
             let mut late = 0;
             for number in 0..1000 {
                 match window.record_packet(number, 1) {
-                    CopyCheck::First => {}
-                    CopyCheck::Late => late += 1,
-                    CopyCheck::Further => panic!("the number {number} was not received before"),
+                    DuplicateCheck::First => {}
+                    DuplicateCheck::Late => late += 1,
+                    DuplicateCheck::Further => panic!("the number {number} was not received before"),
                 }
             }
             assert!(late <= LATE_PACKETS_BEFORE_RESTART, "{late}");
-            assert_eq!(window.record_packet(999, 1), CopyCheck::Further);
+            assert_eq!(window.record_packet(999, 1), DuplicateCheck::Further);
         }
     }
 
@@ -177,9 +181,9 @@ mod tests {
     fn very_late_packet_does_not_move_the_receive_window() {
         let mut window = ReceiveWindow::new_with_first(100_000, 1);
         for number in 100_001..100_500 {
-            assert_eq!(window.record_packet(number, 1), CopyCheck::First);
-            assert_eq!(window.record_packet(number - 50_000, 1), CopyCheck::Late);
-            assert_eq!(window.record_packet(number, 1), CopyCheck::Further);
+            assert_eq!(window.record_packet(number, 1), DuplicateCheck::First);
+            assert_eq!(window.record_packet(number - 50_000, 1), DuplicateCheck::Late);
+            assert_eq!(window.record_packet(number, 1), DuplicateCheck::Further);
         }
     }
 
@@ -191,13 +195,13 @@ mod tests {
             window.record_packet(number, 7);
         }
         for number in 1..2000 {
-            assert_eq!(window.record_packet(number, 8), CopyCheck::First);
-            assert_eq!(window.record_packet(number, 8), CopyCheck::Further);
+            assert_eq!(window.record_packet(number, 8), DuplicateCheck::First);
+            assert_eq!(window.record_packet(number, 8), DuplicateCheck::Further);
         }
     }
 
     #[test]
     fn packet_mark_never_equals_the_mark_of_an_empty_slot() {
-        assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| packet_mark(hash) != NO_MARK));
+        assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| packet_mark(hash) != EMPTY_MARK));
     }
 }

@@ -46,23 +46,23 @@ use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
 use super::distribution::{FlowDistributor, TunnelChoice};
-use super::duplicates::{CopyCheck as Arrival, ReceiveWindow, packet_mark};
+use super::duplicates::{DuplicateCheck as Arrival, ReceiveWindow, packet_mark};
 use super::fragments::cut_into_fragments;
 use super::packet::PacketBuffer;
 use super::path_mtu::TunnelEnds;
 use super::prefix_table::{PrefixTable, SortedPrefixes};
 use super::{first_host_address, inner_packet, mss};
 use crate::drop_reason::TunnelDropReason;
-use encapsulation_limit::is_too_deep;
-pub use table::TunnelTraffic;
-use table::{BindingName, BindingTunnels, PrefixTunnel, TunnelPath};
+use encapsulation_limit::is_nested_too_deep;
+pub use tunnel_table::TunnelTraffic;
+use tunnel_table::{BindingKey, BindingTunnels, PrefixTunnel, TunnelPath};
 
 mod encapsulation_limit;
-mod errors;
+mod icmp_errors;
 mod inner_addresses;
 mod outer_header;
-mod relay;
-mod table;
+mod packet_relay;
+mod tunnel_table;
 
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel decrements it when it forwards
 /// the packet from the tunnel device.
@@ -71,7 +71,7 @@ const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
 /// station has not sent. `FORGERY_INTERVAL` is the interval for each further one. Above this rate, an
 /// attacker is probably guessing, so the forwarder ignores Packet Too Big for one interval. Probing finds the
 /// path MTU without these messages.
-const FORGERY_BURST: u32 = 64;
+const FORGERY_ERROR_BURST: u32 = 64;
 const FORGERY_ERROR_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of bindings that may have a window for numbered packets (32 kB each) on request. Beyond it, only
 /// home addresses with a duplicate rule get one. Otherwise a node that sends numbered packets from many home
@@ -138,9 +138,9 @@ impl From<TunnelDropReason> for ForwardingVerdict {
     }
 }
 
-/// Result of [`Forwarder::handle_error`] for an ICMPv6 error.
+/// Result of [`Forwarder::handle_icmp_error`] for an ICMPv6 error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorOutcome {
+pub enum IcmpErrorOutcome {
     /// The error has no relation to a tunnel.
     Foreign,
     /// The error concerns a tunnel, and the forwarder has handled it. The caller need not do anything.
@@ -209,11 +209,11 @@ pub(super) enum ErrorSource {
 #[derive(Debug)]
 pub struct Forwarder {
     paths_by_ends: HashMap<TunnelEnds, TunnelPath>,
-    bindings: HashMap<BindingName, BindingTunnels>,
+    bindings: HashMap<BindingKey, BindingTunnels>,
     /// Number of bindings that have a window of received numbers.
     receive_window_count: usize,
     /// State of duplication of each binding.
-    duplication_states: HashMap<BindingName, DuplicationState>,
+    duplication_states: HashMap<BindingKey, DuplicationState>,
     /// Tunnel of each inner destination prefix, for a home agent and direct routes.
     tunnel_by_prefix: PrefixTable<PrefixTunnel>,
     /// Tunnel of each inner source prefix, for a mobile router.
@@ -271,7 +271,7 @@ impl Forwarder {
             // Path MTU discovery of a whole fleet causes more ICMPv6 errors per second than the limit for
             // other errors permits.
             too_big_limiter: RateLimiter::new(200, Duration::from_millis(1)),
-            forgery_limiter: RateLimiter::new(FORGERY_BURST, FORGERY_ERROR_INTERVAL),
+            forgery_limiter: RateLimiter::new(FORGERY_ERROR_BURST, FORGERY_ERROR_INTERVAL),
             ignore_too_big_until: Time::ZERO,
             used_watched_tunnels: Vec::new(),
             error_limiter: RateLimiter::new(50, Duration::from_millis(10)),
@@ -378,7 +378,7 @@ impl Forwarder {
     /// Returns the tunnel for packets to `destination`, at a home agent's end, and the tunnel's MTU; `None`
     /// without such a tunnel.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(TunnelEnds, usize)> {
-        let ends = self.tunnel_by_prefix.lookup(destination)?.to_sender().ends;
+        let ends = self.tunnel_by_prefix.lookup(destination)?.to_packet_sender().ends;
         self.paths_by_ends.get(&ends).map(|path| (ends, path.mtu))
     }
 
@@ -405,10 +405,10 @@ impl Forwarder {
             return self.count_drop(TunnelDropReason::Scope);
         }
         let (sender, end) = match self.tunnel_by_prefix.lookup(header.destination) {
-            Some(leading) => (leading.to_sender(), TunnelEnd::HomeAgent),
+            Some(leading) => (leading.to_packet_sender(), TunnelEnd::HomeAgent),
             None => match self.tunnel_by_source_prefix.lookup(header.source) {
-                Some(leading) => (leading.to_sender(), TunnelEnd::MobileRouter),
-                None => return self.handle_unregistered(now, header, buffer),
+                Some(leading) => (leading.to_packet_sender(), TunnelEnd::MobileRouter),
+                None => return self.handle_packet_without_binding(now, header, buffer),
             },
         };
         let limit = encapsulation_limit::encapsulation_limit_of(header, packet);
@@ -421,12 +421,12 @@ impl Forwarder {
             return self.count_drop(TunnelDropReason::Nesting);
         }
         let mut ends = sender.ends;
-        if sender.is_distributed {
+        if sender.has_flow_distribution {
             match self.choose_tunnels(now, (end, sender.home_address), header, packet) {
                 TunnelChoice::One(chosen) => ends = chosen,
                 TunnelChoice::All(all) => {
                     let name = (end, sender.home_address);
-                    if self.may_copy(now, name, all.len(), header, packet) {
+                    if self.may_duplicate(now, name, all.len(), header, packet) {
                         return self.send_duplicates(now, name, &all, header, buffer);
                     }
                     self.counters.not_duplicated_packets += 1;
@@ -443,7 +443,7 @@ impl Forwarder {
             path.is_watched = false;
             self.used_watched_tunnels.push(ends);
         }
-        if is_loop(ends, header, packet) || is_too_deep(packet) {
+        if is_loop(ends, header, packet) || is_nested_too_deep(packet) {
             return self.count_drop(TunnelDropReason::Nesting);
         }
         let length = packet.len();
@@ -530,7 +530,7 @@ impl Forwarder {
     fn choose_tunnels(
         &mut self,
         now: Time,
-        name: BindingName,
+        name: BindingKey,
         header: &Header,
         packet: &[u8],
     ) -> TunnelChoice {
@@ -545,17 +545,17 @@ impl Forwarder {
     /// where copies go, and every sender to its mobile network causes them. If copies were copied again, they
     /// would multiply at each level. So packets of a tunnel that ends here, and numbered packets, are not
     /// copied. The rate of copies is limited as well.
-    fn may_copy(
+    fn may_duplicate(
         &mut self,
         now: Time,
-        name: BindingName,
+        name: BindingKey,
         tunnels: usize,
         header: &Header,
         packet: &[u8],
     ) -> bool {
-        let end = |address| Endpoint::from(inner_packet::address(address, packet));
+        let end = |address| Endpoint::from(inner_packet::address_in_packet_family(address, packet));
         let ends: TunnelEnds = (end(header.source), end(header.destination));
-        if self.paths_by_ends.contains_key(&ends) || is_numbered(header, packet) {
+        if self.paths_by_ends.contains_key(&ends) || has_sequence_number(header, packet) {
             return false;
         }
         let further = u32::try_from(tunnels.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -566,7 +566,7 @@ impl Forwarder {
     fn send_duplicates(
         &mut self,
         now: Time,
-        name: BindingName,
+        name: BindingKey,
         all: &[TunnelEnds],
         header: &Header,
         buffer: &mut PacketBuffer,
@@ -580,7 +580,8 @@ impl Forwarder {
         let Some(mtu) = all.iter().filter_map(room).min() else {
             return self.count_drop(TunnelDropReason::NoTunnel);
         };
-        if all.iter().any(|ends| is_loop(*ends, header, buffer.as_slice())) || is_too_deep(buffer.as_slice())
+        if all.iter().any(|ends| is_loop(*ends, header, buffer.as_slice()))
+            || is_nested_too_deep(buffer.as_slice())
         {
             return self.count_drop(TunnelDropReason::Nesting);
         }
@@ -805,7 +806,7 @@ impl Forwarder {
     }
 
     /// Records the number of a packet of which several copies may arrive.
-    fn record_arrival(&mut self, name: BindingName, sequence: u32, packet: &[u8]) -> Arrival {
+    fn record_arrival(&mut self, name: BindingKey, sequence: u32, packet: &[u8]) -> Arrival {
         let mark = packet_mark(FixedState::with_seed(self.flow_label_key).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
         if let Some(window) = binding.receive_window_mut() {
@@ -846,7 +847,7 @@ impl Forwarder {
         }
     }
 
-    fn handle_unregistered(
+    fn handle_packet_without_binding(
         &mut self,
         now: Time,
         header: &Header,
@@ -911,7 +912,7 @@ fn is_loop(ends: TunnelEnds, header: &Header, packet: &[u8]) -> bool {
 
 /// Returns whether a packet has a number, so that it is one of several copies, of any tunnel. A fragment
 /// shows only that a Destination Options header follows.
-fn is_numbered(header: &Header, packet: &[u8]) -> bool {
+fn has_sequence_number(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
         _ if inner_packet::is_ipv4(packet) => false,
         protocol::DESTINATION_OPTIONS => {

@@ -246,7 +246,7 @@ mod tests {
         packet
     }
 
-    fn feed_fragments(
+    fn reassemble_fragments(
         reassembler: &mut Reassembler,
         now: Time,
         packet: &[u8],
@@ -280,7 +280,7 @@ mod tests {
             let mut result = None;
             for piece in &pieces {
                 prop_assert_eq!(&result, &None);
-                result = feed_fragments(&mut reassembler, Time::ZERO, piece).expect("valid");
+                result = reassemble_fragments(&mut reassembler, Time::ZERO, piece).expect("valid");
             }
             prop_assert_eq!(result, Some(whole));
             prop_assert!(reassembler.from_other_sources.0.is_empty());
@@ -291,23 +291,27 @@ mod tests {
     fn overlapping_fragments_discard_packet_and_memory_is_bounded() {
         let mut reassembler = Reassembler::default();
         let pieces = cut_into_fragments(&packet(3000), 1280, 1);
-        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));
-        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None), "the same once more");
+        assert_eq!(reassemble_fragments(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));
+        assert_eq!(
+            reassemble_fragments(&mut reassembler, Time::ZERO, &pieces[0]),
+            Ok(None),
+            "the same once more"
+        );
         let mut other = pieces[0].clone();
         if let Some(last) = other.last_mut() {
             *last ^= 1;
         }
-        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &other), Err("overlap"));
+        assert_eq!(reassemble_fragments(&mut reassembler, Time::ZERO, &other), Err("overlap"));
         assert!(reassembler.from_other_sources.0.is_empty());
         for identification in 0..10_000 {
             let pieces = cut_into_fragments(&packet(3000), 1280, identification);
-            let _ = feed_fragments(&mut reassembler, Time::ZERO, &pieces[0]);
+            let _ = reassemble_fragments(&mut reassembler, Time::ZERO, &pieces[0]);
         }
         assert_eq!(reassembler.from_other_sources.0.len(), MAX_INCOMPLETE_FROM_OTHER_SOURCES);
         let atomic = cut_into_fragments(&packet(1000), 9000, 5);
-        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &atomic[0]), Ok(Some(packet(1000))));
+        assert_eq!(reassemble_fragments(&mut reassembler, Time::ZERO, &atomic[0]), Ok(Some(packet(1000))));
         let late = Time::ZERO + REASSEMBLY_TIMEOUT;
-        assert_eq!(feed_fragments(&mut reassembler, late, &pieces[1]), Ok(None));
+        assert_eq!(reassemble_fragments(&mut reassembler, late, &pieces[1]), Ok(None));
         assert_eq!(reassembler.from_other_sources.0.len(), 1);
     }
 }

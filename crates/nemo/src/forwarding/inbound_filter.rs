@@ -14,13 +14,14 @@ use carnet_wire::{icmpv6, ipv4};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::desired::{ForwardingEntry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_UNREACHABLE, priority};
-use super::entries::LOOPBACK_INTERFACE;
 use super::lan::{
     AllowedPackets, InboundPackets, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes,
 };
 use super::packet_rules::{
-    Chain, ConnectionState, HostIdentity, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, Verdict,
+    ConnectionState, HostIdentity, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, RuleChain,
+    RuleVerdict,
 };
+use super::route_entries::LOOPBACK_INTERFACE;
 
 /// Type of an Echo Request of IPv4 (RFC 792).
 const IPV4_ECHO_REQUEST: u8 = 8;
@@ -63,7 +64,9 @@ pub(crate) fn packet_filter_entries(
             source: Some(*network),
             ..PacketMatch::default()
         });
-        packets.map(|packets| rule(rule_order::ISOLATED_INTERFACES, packets, Verdict::Drop)).collect()
+        packets
+            .map(|packets| inbound_rule(rule_order::ISOLATED_INTERFACES, packets, RuleVerdict::Drop))
+            .collect()
     };
     let between = |from: &str, to: &str| PacketMatch {
         input_interface: Some(from.to_owned()),
@@ -77,8 +80,16 @@ pub(crate) fn packet_filter_entries(
         );
         let others = || lan.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
         for other in others().filter(|_| settings.inbound_filter.is_isolated) {
-            rules.push(rule(rule_order::ISOLATED_INTERFACES, between(name, &other.interface), Verdict::Drop));
-            rules.push(rule(rule_order::ISOLATED_INTERFACES, between(&other.interface, name), Verdict::Drop));
+            rules.push(inbound_rule(
+                rule_order::ISOLATED_INTERFACES,
+                between(name, &other.interface),
+                RuleVerdict::Drop,
+            ));
+            rules.push(inbound_rule(
+                rule_order::ISOLATED_INTERFACES,
+                between(&other.interface, name),
+                RuleVerdict::Drop,
+            ));
         }
         for other in others().filter(|_| needs_rules) {
             rules.extend(with_addresses_of(name, &other.interface));
@@ -87,27 +98,27 @@ pub(crate) fn packet_filter_entries(
             continue;
         }
         let inside = std::iter::once(name).chain(others().map(|other| other.interface.as_str()));
-        rules.extend(
-            inside.map(|from| rule(rule_order::FROM_HOSTS_ON_BOARD, between(from, name), Verdict::Accept)),
-        );
+        rules.extend(inside.map(|from| {
+            inbound_rule(rule_order::FROM_HOSTS_ON_BOARD, between(from, name), RuleVerdict::Accept)
+        }));
         let to_lan = PacketMatch { output_interface: Some(name.to_owned()), ..PacketMatch::default() };
         let states = vec![ConnectionState::Established, ConnectionState::Related];
-        rules.push(rule(
+        rules.push(inbound_rule(
             rule_order::FROM_HOSTS_ON_BOARD,
             PacketMatch { states, ..to_lan.clone() },
-            Verdict::Accept,
+            RuleVerdict::Accept,
         ));
         for allowed in &settings.inbound_filter.allowed_exceptions {
             rules.extend(exception_rules(&to_lan, allowed));
         }
-        let rest = rule(rule_order::REMAINING_PACKETS, to_lan, Verdict::Drop);
+        let rest = inbound_rule(rule_order::REMAINING_PACKETS, to_lan, RuleVerdict::Drop);
         rules.push(PacketRule { counts: true, ..rest });
     }
     rules.into_iter().map(|rule| ForwardingEntry::PacketRule(Box::new(rule))).collect()
 }
 
-fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
-    PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
+fn inbound_rule(order: u32, packets: PacketMatch, verdict: RuleVerdict) -> PacketRule {
+    PacketRule { chain: RuleChain::Forward, order, packets, counts: false, total: None, verdict }
 }
 
 /// Returns the rules that drop packets of hosts over their rate, from and to the hosts of an interface.
@@ -132,7 +143,7 @@ fn host_rate_rules(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
         ];
         rules.extend(hosts.map(|(order, hosts)| {
             let over_rate = Some(HostRate { octets_per_s, hosts, by });
-            let over = rule(order, PacketMatch { over_rate, ..packets.clone() }, Verdict::Drop);
+            let over = inbound_rule(order, PacketMatch { over_rate, ..packets.clone() }, RuleVerdict::Drop);
             PacketRule { counts: true, ..over }
         }));
     }
@@ -164,7 +175,7 @@ fn exception_rules(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<Packet
     all.map(|(destination, ports)| {
         let protocol = Some(allowed.protocol);
         let packets = PacketMatch { protocol, icmp_type, destination, ports, ..to_lan.clone() };
-        rule(rule_order::ALLOWED_EXCEPTIONS, packets, Verdict::Accept)
+        inbound_rule(rule_order::ALLOWED_EXCEPTIONS, packets, RuleVerdict::Accept)
     })
     .collect()
 }
@@ -301,7 +312,7 @@ mod tests {
         assert!(
             rules
                 .iter()
-                .all(|rule| rule.order < rule_order::ISOLATED_INTERFACES && rule.verdict == Verdict::Drop)
+                .all(|rule| rule.order < rule_order::ISOLATED_INTERFACES && rule.verdict == RuleVerdict::Drop)
         );
         let of_hosts = |hosts| {
             rules.iter().filter(move |rule| {

@@ -65,7 +65,7 @@ pub(crate) fn is_routable(header: &Header, packet: &[u8]) -> bool {
 }
 
 /// Returns an address of a header, in the family of the packet.
-pub(crate) fn address(address: Ipv6Addr, packet: &[u8]) -> IpAddr {
+pub(crate) fn address_in_packet_family(address: Ipv6Addr, packet: &[u8]) -> IpAddr {
     match address.to_ipv4_mapped().filter(|_| is_ipv4(packet)) {
         Some(address) => address.into(),
         None => address.into(),
@@ -75,8 +75,8 @@ pub(crate) fn address(address: Ipv6Addr, packet: &[u8]) -> IpAddr {
 /// Returns whether the addresses of a packet are the two ends of a tunnel.
 #[inline]
 pub(crate) fn is_between(ends: (Endpoint, Endpoint), header: &Header, packet: &[u8]) -> bool {
-    ends.0.address() == address(header.source, packet)
-        && ends.1.address() == address(header.destination, packet)
+    ends.0.address() == address_in_packet_family(header.source, packet)
+        && ends.1.address() == address_in_packet_family(header.destination, packet)
 }
 
 /// Sets DS field and ECN bits of a packet. `header` is the packet's header before this change.

@@ -5,8 +5,8 @@ use carnet_mobility::router_advertiser::HostConfiguration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::desired::{ForwardingEntry, RouteAction, TABLE_MAIN};
-use super::entries::{ROUTE_METRIC, route};
 use super::packet_rules::PortRange;
+use super::route_entries::{ROUTE_METRIC, route_entry};
 use crate::input::DelegatedPrefix;
 
 /// Packets from outside that reach an interface on board.
@@ -104,7 +104,7 @@ impl From<&str> for LanSettings {
 /// the first interface gets the first prefix, the second interface the second one, and so on. The last
 /// interface gets all prefixes that are left.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+    let PrefixAssignment { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
     let all = shared.into_iter().chain(named);
     all.filter_map(|(lan, prefix)| {
@@ -118,7 +118,7 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
 /// its settings. The interfaces without such prefixes share the prefixes that no interface names. The first
 /// interface gets the first prefix and so on, and the last interface gets all prefixes that are left.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+    let PrefixAssignment { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         assign_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
     let all = named.into_iter().chain(shared).filter(|(lan, _)| lan.send_router_advertisements);
     all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(prefix))).collect()
@@ -149,14 +149,14 @@ pub(crate) fn delegation_entries(delegated: &[DelegatedPrefix], lan: &[String]) 
     let on_board = delegated.iter().filter(|delegated| lan.contains(&delegated.interface));
     let entries = on_board.map(|DelegatedPrefix { prefix, interface, router }| {
         let action = RouteAction::Forward { interface: interface.clone(), gateway: Some(*router) };
-        route(TABLE_MAIN, *prefix, ROUTE_METRIC, action)
+        route_entry(TABLE_MAIN, *prefix, ROUTE_METRIC, action)
     });
     entries.collect()
 }
 
 /// Prefixes of one IP version, each with the interface of the mobile network that has it.
 #[derive(Debug, Clone)]
-pub struct PrefixShares<L, P> {
+pub struct PrefixAssignment<L, P> {
     /// Prefixes that the settings of an interface name.
     pub prefixes_of_named_interfaces: Vec<(L, P)>,
     /// Prefixes that no interface names.
@@ -170,7 +170,7 @@ pub struct PrefixShares<L, P> {
 pub fn assign_prefixes<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
     prefixes: &[P],
     interfaces: impl Iterator<Item = (L, &'a [P])>,
-) -> PrefixShares<L, P> {
+) -> PrefixAssignment<L, P> {
     let interfaces: Vec<(L, &[P])> = interfaces.collect();
     let others: Vec<L> =
         interfaces.iter().filter(|(_, own)| own.is_empty()).map(|(interface, _)| *interface).collect();
@@ -180,7 +180,7 @@ pub fn assign_prefixes<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
         |prefix: P| interfaces.iter().any(|(_, own)| own.iter().any(|part| contains(prefix, *part)));
     let free = prefixes.iter().filter(|prefix| !is_named(**prefix)).enumerate();
     let shared = free.filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, *prefix)));
-    PrefixShares {
+    PrefixAssignment {
         prefixes_of_named_interfaces: named.collect(),
         prefixes_without_interface: shared.collect(),
     }

@@ -91,7 +91,7 @@ fn clamp_mss_in_segment(segment: &mut [u8], limit: u16) -> bool {
             break;
         }
         if kind == TCP_OPTION_MSS && length == 4 {
-            lowered |= limit_field(header, at + 2, limit);
+            lowered |= limit_mss_field(header, at + 2, limit);
         }
         at += length;
     }
@@ -99,7 +99,7 @@ fn clamp_mss_in_segment(segment: &mut [u8], limit: u16) -> bool {
 }
 
 /// Lowers the 16-bit field at `at` to `limit`, and updates the checksum.
-fn limit_field(header: &mut [u8], at: usize, limit: u16) -> bool {
+fn limit_mss_field(header: &mut [u8], at: usize, limit: u16) -> bool {
     let field = |header: &[u8], at: usize| {
         header.get(at..at + 2).and_then(|octets| octets.try_into().ok()).map(u16::from_be_bytes)
     };
@@ -135,7 +135,12 @@ mod tests {
 
     /// Returns an IPv6 packet with a TCP segment and its checksum. `extensions` are the extension headers in
     /// front: the Next Header of the first one, and their octets.
-    fn packet(flags: u8, options: &[u8], data: &[u8], extensions: Option<(u8, &[u8])>) -> Vec<u8> {
+    fn tcp_packet_with_extensions(
+        flags: u8,
+        options: &[u8],
+        data: &[u8],
+        extensions: Option<(u8, &[u8])>,
+    ) -> Vec<u8> {
         let (source, destination) =
             ("2001:db8:a::5".parse().expect("address"), "2001:db8:c::1".parse().expect("address"));
         let mut options = options.to_vec();
@@ -160,7 +165,7 @@ mod tests {
         [&header.emit()[..], before, &segment].concat()
     }
 
-    fn is_valid(packet: &[u8]) -> bool {
+    fn has_valid_checksum(packet: &[u8]) -> bool {
         let header = Header::parse(packet).expect("a header");
         let (_, at, _) = extension::find_upper_layer(packet).expect("TCP");
         checksum::upper_layer_checksum(header.source, header.destination, protocol::TCP, &packet[at..]) == 0
@@ -177,8 +182,8 @@ mod tests {
         for nops in 0..4 {
             for flags in [TCP_FLAG_SYN, FLAGS_SYN_ACK] {
                 let options = [&[1; 4][..nops], &[2, 4, 0x05, 0xa0, 1, 3, 3, 7, 4, 2][..]].concat();
-                let mut clamped = packet(flags, &options, b"data", None);
-                assert!(clamp_mss(&mut clamped, 1360) && is_valid(&clamped));
+                let mut clamped = tcp_packet_with_extensions(flags, &options, b"data", None);
+                assert!(clamp_mss(&mut clamped, 1360) && has_valid_checksum(&clamped));
                 assert_eq!(mss_options_of(&clamped), [1300]);
                 assert!(!clamp_mss(&mut clamped, 1360), "once is enough");
                 assert!(!clamp_mss(&mut clamped, 1460));
@@ -193,13 +198,13 @@ mod tests {
         for (flags, options) in
             [(0x10, &mss[..]), (TCP_FLAG_SYN, &[]), (TCP_FLAG_SYN, &[1, 1, 1, 0, 2, 4, 5, 0xa0])]
         {
-            let before = packet(flags, options, b"", None);
+            let before = tcp_packet_with_extensions(flags, options, b"", None);
             let mut after = before.clone();
             assert!(!clamp_mss(&mut after, 1280));
             assert_eq!(after, before);
         }
         // A UDP datagram with the same octets must stay unchanged.
-        let mut udp = packet(TCP_FLAG_SYN, &mss, b"", None);
+        let mut udp = tcp_packet_with_extensions(TCP_FLAG_SYN, &mss, b"", None);
         udp[6] = protocol::UDP;
         assert!(!clamp_mss(&mut udp, 1280));
     }
@@ -209,8 +214,8 @@ mod tests {
         let mss = [2, 4, 0x05, 0xa0];
         let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
         for kind in [protocol::HOP_BY_HOP, protocol::DESTINATION_OPTIONS] {
-            let mut clamped = packet(TCP_FLAG_SYN, &mss, b"", Some((kind, &options)));
-            assert!(clamp_mss(&mut clamped, 1360) && is_valid(&clamped));
+            let mut clamped = tcp_packet_with_extensions(TCP_FLAG_SYN, &mss, b"", Some((kind, &options)));
+            assert!(clamp_mss(&mut clamped, 1360) && has_valid_checksum(&clamped));
         }
         for (offset, expected) in [(0, true), (8, false)] {
             let header = FragmentHeader {
@@ -219,7 +224,12 @@ mod tests {
                 more_fragments: true,
                 identification: 7,
             };
-            let before = packet(TCP_FLAG_SYN, &mss, b"", Some((protocol::FRAGMENT, &header.emit())));
+            let before = tcp_packet_with_extensions(
+                TCP_FLAG_SYN,
+                &mss,
+                b"",
+                Some((protocol::FRAGMENT, &header.emit())),
+            );
             let mut after = before.clone();
             assert_eq!(clamp_mss(&mut after, 1360), expected);
             assert_eq!(after != before, expected);
@@ -238,13 +248,13 @@ mod tests {
             let mut options = vec![1; nops];
             options.extend_from_slice(&[2, 4]);
             options.extend_from_slice(&value.to_be_bytes());
-            let mut packet = packet(TCP_FLAG_SYN, &options, &data, None);
+            let mut packet = tcp_packet_with_extensions(TCP_FLAG_SYN, &options, &data, None);
             let wrong = error & 0xff == 0 && error != 0;
             if wrong {
                 packet[42] ^= (error >> 8) as u8;
             }
             prop_assert_eq!(clamp_mss(&mut packet, mtu), usize::from(value) > mtu - 60);
-            prop_assert_eq!(is_valid(&packet), !wrong);
+            prop_assert_eq!(has_valid_checksum(&packet), !wrong);
             let at = 62 + nops;
             let now = u16::from_be_bytes([packet[at], packet[at + 1]]);
             prop_assert_eq!(usize::from(now), usize::from(value).min(mtu - 60));

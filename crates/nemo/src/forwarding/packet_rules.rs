@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Point of the kernel's path at which a rule sees packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Chain {
+pub enum RuleChain {
     /// All arriving packets, before connection tracking sees them: for marks and zones that depend on the
     /// packet alone.
     Early,
@@ -34,16 +34,16 @@ pub enum Chain {
     DestinationNat,
 }
 
-impl Chain {
+impl RuleChain {
     /// All chains.
-    pub const ALL_CHAINS: [Chain; 7] = [
-        Chain::Early,
-        Chain::Prerouting,
-        Chain::Output,
-        Chain::Input,
-        Chain::Forward,
-        Chain::SourceNat,
-        Chain::DestinationNat,
+    pub const ALL_CHAINS: [RuleChain; 7] = [
+        RuleChain::Early,
+        RuleChain::Prerouting,
+        RuleChain::Output,
+        RuleChain::Input,
+        RuleChain::Forward,
+        RuleChain::SourceNat,
+        RuleChain::DestinationNat,
     ];
 }
 
@@ -131,8 +131,8 @@ pub struct PacketMatch {
     /// Prefix of the destination address; `None` for any address. In IPv4-mapped form it selects packets of
     /// IPv4.
     pub destination: Option<Ipv6Net>,
-    /// Link-layer address of the sender; `None` for any sender. Only for [`Chain::Early`],
-    /// [`Chain::Prerouting`], [`Chain::Input`] and [`Chain::Forward`] on an Ethernet interface.
+    /// Link-layer address of the sender; `None` for any sender. Only for [`RuleChain::Early`],
+    /// [`RuleChain::Prerouting`], [`RuleChain::Input`] and [`RuleChain::Forward`] on an Ethernet interface.
     pub link_source: Option<[u8; 6]>,
     /// Upper-layer protocol; `None` for any protocol.
     pub protocol: Option<u8>,
@@ -162,7 +162,7 @@ pub struct PacketMatch {
 /// Action of a rule on the packets that it selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RuleVerdict {
     /// Continues with the next rule. This verdict is for rules that only count packets.
     Continue,
     /// Ends the evaluation of this chain. Rules of other programs may still drop the packet.
@@ -175,17 +175,17 @@ pub enum Verdict {
     /// Connection tracking reverts it for answers, so the checksum-neutral change of RFC 6296 is not needed.
     SourcePrefix(Ipv6Net),
     /// Replaces the destination prefix by this one, of the same length, and keeps the other bits of the
-    /// address. Only in [`Chain::DestinationNat`].
+    /// address. Only in [`RuleChain::DestinationNat`].
     DestinationPrefix(Ipv6Net),
     /// Gives the packet's connection this destination address. The rule must select packets of the address's
-    /// family. Only in [`Chain::DestinationNat`].
+    /// family. Only in [`RuleChain::DestinationNat`].
     DestinationAddress(IpAddr),
     /// Writes bits of the packet's mark, and continues with the next rule.
     SetMark(Mark),
     /// Writes bits of the mark of the packet's connection, and continues with the next rule.
     SetConnectionMark(Mark),
     /// Puts the packet's connection into a zone of connection tracking, and continues with the next rule.
-    /// Only in [`Chain::Early`]. Answers need no zone: their addresses are unique after a change of the
+    /// Only in [`RuleChain::Early`]. Answers need no zone: their addresses are unique after a change of the
     /// source address. Two connections inside and outside of the zone are different ones, even with equal
     /// addresses and ports.
     Zone(u16),
@@ -236,7 +236,7 @@ pub struct PacketCount {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PacketRule {
     /// Chain to which the rule belongs.
-    pub chain: Chain,
+    pub chain: RuleChain,
     /// Order among the rules of the chain: the kernel evaluates the lowest first. Rules with equal order are
     /// in the order of their other fields.
     pub order: u32,
@@ -248,5 +248,5 @@ pub struct PacketRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Box<CountedTraffic>>,
     /// Action on these packets.
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
 }

@@ -37,17 +37,18 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use super::desired::{
     ForwardingEntry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, TABLE_UNREACHABLE, priority,
 };
-use super::entries::{ROUTE_METRIC, host_prefix, route};
 use super::packet_rules::{
-    Chain, ConnectionState, CountedTraffic, Mark, PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
+    ConnectionState, CountedTraffic, Mark, PacketMatch, PacketRule, PortRange, RuleChain, RuleVerdict,
+    TrafficKind,
 };
+use super::route_entries::{ROUTE_METRIC, host_prefix, route_entry};
 
 /// Bits of a packet's mark that carnet uses.
 const MARK_MASK: u32 = 0x7f00_0000;
 /// Bit of the mark that only packets have which leave without the tunnel.
 const MARK_OUTSIDE_TUNNEL: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
 /// Mark of packets about which no policy has decided.
-const MARK_UNDECIDED: Mark = Mark { mask: MARK_MASK, value: 0 };
+const MARK_OF_UNDECIDED_PACKETS: Mark = Mark { mask: MARK_MASK, value: 0 };
 /// Mark of packets that take the tunnel, because a policy has decided so.
 const MARK_INSIDE_TUNNEL: Mark = Mark { mask: MARK_MASK, value: 0x3f00_0000 };
 /// Zone of connection tracking for packets that leave without the tunnel.
@@ -68,7 +69,7 @@ mod rule_order {
 }
 /// Order of the rules that count packets, in the chain of forwarded packets. They come after the rules that
 /// refuse packets. They come before the rules of the inbound filters (doors), which end the chain.
-const COUNTING_RULES: u32 = 5;
+const ORDER_OF_COUNTING_RULES: u32 = 5;
 /// Destinations that no uplink forwards.
 const NEVER_FORWARDED_DESTINATIONS: [&str; 4] =
     ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
@@ -135,7 +136,7 @@ pub(crate) fn breakout_entries(
 ) -> Vec<ForwardingEntry> {
     let config = router.config();
     let has_breakouts = policies.iter().any(|policy| policy.breaks_out);
-    if router.is_home() || !(has_breakouts || portal.is_some()) {
+    if router.is_at_home() || !(has_breakouts || portal.is_some()) {
         return Vec::new();
     }
     let networks: Vec<Ipv6Net> = config
@@ -233,7 +234,7 @@ fn uplink_default_routes(router: &MobileRouter, index: usize) -> Vec<ForwardingE
     let ipv6 = uplink.ipv6_gateway().map(|gateway| {
         let gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
         let interface = interface.clone();
-        route(table, Ipv6Net::default(), ROUTE_METRIC, RouteAction::Forward { interface, gateway })
+        route_entry(table, Ipv6Net::default(), ROUTE_METRIC, RouteAction::Forward { interface, gateway })
     });
     let ipv4 = uplink.ipv4_gateway().map(|gateway| {
         let gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
@@ -266,7 +267,7 @@ fn marking_rules(
             rules.push(early_marking_rule(
                 rule_order::NEAR_DESTINATIONS,
                 packets,
-                Verdict::SetMark(MARK_INSIDE_TUNNEL),
+                RuleVerdict::SetMark(MARK_INSIDE_TUNNEL),
             ));
         }
         for (index, policy) in policies.iter().enumerate().take(MAX_BREAKOUT_POLICIES) {
@@ -276,11 +277,12 @@ fn marking_rules(
             let mark = if policy.breaks_out { mark_of_policy(index) } else { MARK_INSIDE_TUNNEL };
             for packets in policy.flow_selectors.iter().flat_map(packet_matches_of) {
                 let input_interface = Some(input.clone());
-                let packets = PacketMatch { input_interface, mark: Some(MARK_UNDECIDED), ..packets };
+                let packets =
+                    PacketMatch { input_interface, mark: Some(MARK_OF_UNDECIDED_PACKETS), ..packets };
                 rules.push(early_marking_rule(
                     rule_order::BREAKOUT_POLICIES + index,
                     packets,
-                    Verdict::SetMark(mark),
+                    RuleVerdict::SetMark(mark),
                 ));
             }
         }
@@ -288,26 +290,26 @@ fn marking_rules(
         rules.push(early_marking_rule(
             rule_order::CONNTRACK_ZONE,
             marked.clone(),
-            Verdict::Zone(CONNTRACK_ZONE),
+            RuleVerdict::Zone(CONNTRACK_ZONE),
         ));
         let answers = PacketMatch { is_answer: true, ..marked.clone() };
         let saved = marks.iter().map(|mark| {
             let packets = PacketMatch { mark: Some(*mark), ..marked.clone() };
-            (1, packets, Verdict::SetConnectionMark(*mark))
+            (1, packets, RuleVerdict::SetConnectionMark(*mark))
         });
         for (order, packets, verdict) in
-            std::iter::once((0, answers, Verdict::SetMark(MARK_INSIDE_TUNNEL))).chain(saved)
+            std::iter::once((0, answers, RuleVerdict::SetMark(MARK_INSIDE_TUNNEL))).chain(saved)
         {
-            let chain = Chain::Prerouting;
+            let chain = RuleChain::Prerouting;
             rules.push(PacketRule { chain, order, packets, counts: false, total: None, verdict });
         }
     }
     rules
 }
 
-fn early_marking_rule(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
+fn early_marking_rule(order: usize, packets: PacketMatch, verdict: RuleVerdict) -> PacketRule {
     let order = u32::try_from(order).unwrap_or(u32::MAX);
-    PacketRule { chain: Chain::Early, order, packets, counts: false, total: None, verdict }
+    PacketRule { chain: RuleChain::Early, order, packets, counts: false, total: None, verdict }
 }
 
 /// Returns the entries that lead the packets of a host to a captive portal by the uplink with this index.
@@ -333,11 +335,11 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
             ..PacketMatch::default()
         };
         let of_host = PacketMatch { link_source: Some(portal.host_mac), ..from.clone() };
-        let other = PacketMatch { mark: Some(MARK_UNDECIDED), ..of_host.clone() };
+        let other = PacketMatch { mark: Some(MARK_OF_UNDECIDED_PACKETS), ..of_host.clone() };
         entries.push(packet_rule_entry(early_marking_rule(
             rule_order::CAPTIVE_PORTAL,
             other,
-            Verdict::SetMark(MARK_CAPTIVE_PORTAL),
+            RuleVerdict::SetMark(MARK_CAPTIVE_PORTAL),
         )));
         let is_ipv4 = mapped::to_ipv4(*network).is_some();
         let Some(server) = portal.dns_servers.iter().find(|server| server.is_ipv4() == is_ipv4) else {
@@ -350,7 +352,7 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
             entries.push(packet_rule_entry(early_marking_rule(
                 rule_order::CAPTIVE_PORTAL,
                 queries,
-                Verdict::SetMark(MARK_CAPTIVE_PORTAL),
+                RuleVerdict::SetMark(MARK_CAPTIVE_PORTAL),
             )));
             let marked = PacketMatch {
                 protocol: Some(protocol),
@@ -359,12 +361,12 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
                 ..from.clone()
             };
             entries.push(packet_rule_entry(PacketRule {
-                chain: Chain::DestinationNat,
+                chain: RuleChain::DestinationNat,
                 order: 0,
                 packets: marked,
                 counts: false,
                 total: None,
-                verdict: Verdict::DestinationAddress(*server),
+                verdict: RuleVerdict::DestinationAddress(*server),
             }));
         }
     }
@@ -408,26 +410,26 @@ fn nat_rules(
     // Connection tracking still knows the host's connections to the portal after the access has ended. So
     // drop the answers of these connections.
     let portal = PacketMatch { connection_mark: Some(MARK_CAPTIVE_PORTAL), ..answers.clone() };
-    let portal = (!leads_to_portal).then_some((Chain::Prerouting, 0, portal, Verdict::Drop));
+    let portal = (!leads_to_portal).then_some((RuleChain::Prerouting, 0, portal, RuleVerdict::Drop));
     // Restore only marks of policies that the config has now. A connection may still have the mark of a
     // former policy until its host sends the next packet.
     let restored = marks.iter().copied().map(|mark| {
         let packets = PacketMatch { connection_mark: Some(mark), ..answers.clone() };
-        (Chain::Prerouting, 1, packets, Verdict::SetMark(mark))
+        (RuleChain::Prerouting, 1, packets, RuleVerdict::SetMark(mark))
     });
     let restored: Vec<_> = restored.collect();
     let rules = [
-        (Chain::Prerouting, 0, answers, Verdict::SetMark(MARK_OUTSIDE_TUNNEL)),
-        (Chain::Forward, 0, foreign, Verdict::Drop),
-        (Chain::Forward, 0, unasked, Verdict::Drop),
-        (Chain::SourceNat, 0, outside, Verdict::Masquerade),
+        (RuleChain::Prerouting, 0, answers, RuleVerdict::SetMark(MARK_OUTSIDE_TUNNEL)),
+        (RuleChain::Forward, 0, foreign, RuleVerdict::Drop),
+        (RuleChain::Forward, 0, unasked, RuleVerdict::Drop),
+        (RuleChain::SourceNat, 0, outside, RuleVerdict::Masquerade),
     ];
     let all = rules.into_iter().chain(restored).chain(portal);
     all.map(|(chain, order, packets, verdict)| PacketRule {
         chain,
         order,
         packets,
-        counts: !matches!(verdict, Verdict::SetMark(_)),
+        counts: !matches!(verdict, RuleVerdict::SetMark(_)),
         total: None,
         verdict,
     })
@@ -451,12 +453,12 @@ fn counting_rules(uplink: &str, kind: &TrafficKind, mark: Mark) -> [PacketRule; 
 /// Returns the rule that counts forwarded packets as traffic of one kind.
 pub(super) fn counting_rule(packets: PacketMatch, traffic: CountedTraffic) -> PacketRule {
     PacketRule {
-        chain: Chain::Forward,
-        order: COUNTING_RULES,
+        chain: RuleChain::Forward,
+        order: ORDER_OF_COUNTING_RULES,
         packets,
         counts: true,
         total: Some(Box::new(traffic)),
-        verdict: Verdict::Continue,
+        verdict: RuleVerdict::Continue,
     }
 }
 
@@ -505,7 +507,7 @@ mod tests {
     use super::*;
     use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector};
 
-    fn prefix(text: &str) -> Option<Ipv6Net> {
+    fn prefix_of_range_text(text: &str) -> Option<Ipv6Net> {
         Some(text.parse().expect("a prefix"))
     }
 
@@ -526,7 +528,7 @@ mod tests {
         let found = packet_matches_of(&TrafficSelector::Ipv6(Ipv6Selector { source_port: ports, ..any }));
         let port = Some(PortRange { first: 5000, last: 5010 });
         let of = |source: &str, number| PacketMatch {
-            source: prefix(source),
+            source: prefix_of_range_text(source),
             protocol: Some(number),
             ports: port,
             ..PacketMatch::default()
@@ -537,7 +539,11 @@ mod tests {
         let icmpv6 = packet_matches_of(&TrafficSelector::Ipv6(Ipv6Selector { next_header, ..any }));
         assert_eq!(
             icmpv6,
-            [PacketMatch { source: prefix("::/0"), protocol: Some(58), ..PacketMatch::default() }]
+            [PacketMatch {
+                source: prefix_of_range_text("::/0"),
+                protocol: Some(58),
+                ..PacketMatch::default()
+            }]
         );
     }
 
@@ -553,8 +559,8 @@ mod tests {
             ..Ipv4Selector::default()
         };
         let expected = PacketMatch {
-            source: prefix("::ffff:10.42.7.0/120"),
-            destination: prefix("::ffff:192.0.2.0/120"),
+            source: prefix_of_range_text("::ffff:10.42.7.0/120"),
+            destination: prefix_of_range_text("::ffff:192.0.2.0/120"),
             protocol: Some(6),
             source_ports: Some(PortRange { first: 443, last: 443 }),
             dscp: Some(46),

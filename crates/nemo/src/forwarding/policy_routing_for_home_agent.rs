@@ -38,14 +38,14 @@ use super::desired::{
     ForwardingEntry, RouteAction, Rule, SysctlSetting, TABLE_CAPTURE, TABLE_MAIN, TABLE_PROTECTED_BY_IPSEC,
     TUNNEL_DEVICE, Tunnel, TunnelEnd, TunnelSocket, priority,
 };
-use super::entries::{
-    LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, into_tunnel_device, route, unreachable_route,
-};
 use super::packet_rules::{
-    Chain, ConnectionState, CountedTraffic, PacketMatch, PacketRule, TrafficKind, Verdict,
+    ConnectionState, CountedTraffic, PacketMatch, PacketRule, RuleChain, RuleVerdict, TrafficKind,
 };
 use super::path_mtu::{TunnelEnds, inner_mtu};
 use super::policy_routing_for_breakouts::counting_rule;
+use super::route_entries::{
+    LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, route_entry, route_into_tunnel_device, unreachable_route,
+};
 
 /// Metric of routes to nodes that are registered at another home agent. A routing daemon sees by it that it
 /// must not announce these routes from here.
@@ -80,7 +80,7 @@ pub(crate) fn home_agent_entries(agent: &HomeAgent) -> Vec<ForwardingEntry> {
     };
     let mut entries = vec![
         setting("all", "forwarding", "1"),
-        route(TABLE_MAIN, host_prefix(config.address), ROUTE_METRIC, into_tunnel_device()),
+        route_entry(TABLE_MAIN, host_prefix(config.address), ROUTE_METRIC, route_into_tunnel_device()),
     ];
     entries.extend(nat_entries(&config.nat).chain(prefix_translation_entries(&config.nat)));
     let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
@@ -104,9 +104,9 @@ pub(crate) fn home_agent_entries(agent: &HomeAgent) -> Vec<ForwardingEntry> {
         entries.extend(ipsec_entries(config.address));
     }
     let anycast = agent.anycast_addresses().iter();
-    entries.extend(
-        anycast.map(|anycast| route(TABLE_MAIN, host_prefix(*anycast), ROUTE_METRIC, into_tunnel_device())),
-    );
+    entries.extend(anycast.map(|anycast| {
+        route_entry(TABLE_MAIN, host_prefix(*anycast), ROUTE_METRIC, route_into_tunnel_device())
+    }));
     // RFC 4887 5.1: the aggregate prefix is routed to this machine, and packets to its unused parts would go
     // back by the default route. So make the aggregate unreachable, except for the addresses of other home
     // agents, if the home link is virtual and they are elsewhere.
@@ -156,12 +156,12 @@ fn nat_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
         };
         let count_outgoing = count(outgoing.clone(), true);
         let translate = PacketRule {
-            chain: Chain::SourceNat,
+            chain: RuleChain::SourceNat,
             order: ORDER_OF_NAT,
             packets: outgoing,
             counts: true,
             total: None,
-            verdict: Verdict::Masquerade,
+            verdict: RuleVerdict::Masquerade,
         };
         Some([translate, count_outgoing, count(answers, false)])
     });
@@ -186,8 +186,8 @@ fn prefix_translation_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry
             ..PacketMatch::default()
         };
         let rules = [
-            (Chain::SourceNat, out, Verdict::SourcePrefix(*outside)),
-            (Chain::DestinationNat, into, Verdict::DestinationPrefix(*inside)),
+            (RuleChain::SourceNat, out, RuleVerdict::SourcePrefix(*outside)),
+            (RuleChain::DestinationNat, into, RuleVerdict::DestinationPrefix(*inside)),
         ];
         rules.map(|(chain, packets, verdict)| {
             let (order, counts, total) = (ORDER_OF_PREFIXES, true, None);
@@ -220,8 +220,8 @@ fn ipsec_entries(address: Ipv6Addr) -> Vec<ForwardingEntry> {
         }))
     };
     vec![
-        route(TABLE_PROTECTED_BY_IPSEC, host_prefix(address), ROUTE_METRIC, RouteAction::Local),
-        route(TABLE_CAPTURE, Ipv6Net::default(), ROUTE_METRIC, into_tunnel_device()),
+        route_entry(TABLE_PROTECTED_BY_IPSEC, host_prefix(address), ROUTE_METRIC, RouteAction::Local),
+        route_entry(TABLE_CAPTURE, Ipv6Net::default(), ROUTE_METRIC, route_into_tunnel_device()),
         rule(TUNNEL_DEVICE, None, Some(host_prefix(address)), protocol::ESP, TABLE_PROTECTED_BY_IPSEC),
         rule(LOOPBACK_INTERFACE, Some(host_prefix(address)), None, protocol::MOBILITY, TABLE_CAPTURE),
     ]
@@ -237,7 +237,7 @@ pub(crate) fn mobile_router_entries(agent: &HomeAgent, node: &AuthorizedNode) ->
         .collect();
     let valid: Vec<Binding> = bindings.bindings_of(home_address).collect();
     // The home agent sends packets only to care-of addresses that have passed the care-of test.
-    let tested = valid.iter().filter(|binding| binding.care_of_tested);
+    let tested = valid.iter().filter(|binding| binding.is_care_of_tested);
     let living: Vec<_> = tested.map(|binding| (binding.bid, binding.tunnel_ends())).collect();
     let bound = !valid.is_empty();
     let flows = bindings.flows(home_address);
@@ -261,10 +261,10 @@ pub(crate) fn mobile_router_entries(agent: &HomeAgent, node: &AuthorizedNode) ->
     // The tunnel of a binding that has just ended still accepts packets. Without another tunnel the node is
     // de-registered: new packets use other routes, but packets in transit still reach the node. If no care-of
     // address has passed its test, packets keep their former route.
-    let relay = agent.relay(home_address).filter(|_| !bound);
+    let relay = agent.relay_of_node(home_address).filter(|_| !bound);
     let former = bindings.former_paths(home_address);
     let serves = living.is_empty() && relay.is_none();
-    let last = former.iter().rposition(|path| path.care_of_tested).filter(|_| serves);
+    let last = former.iter().rposition(|path| path.is_care_of_tested).filter(|_| serves);
     for (place, path) in former.iter().enumerate() {
         entries.push(tunnel(None, (path.agent, path.care_of_address), Some(place) == last));
     }
@@ -274,7 +274,9 @@ pub(crate) fn mobile_router_entries(agent: &HomeAgent, node: &AuthorizedNode) ->
             std::iter::once(host_prefix(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);
         entries.extend(
-            inner.iter().map(|it| route(TABLE_MAIN, *it, RELAYED_ROUTE_METRIC, into_tunnel_device())),
+            inner
+                .iter()
+                .map(|it| route_entry(TABLE_MAIN, *it, RELAYED_ROUTE_METRIC, route_into_tunnel_device())),
         );
         entries.push(ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
@@ -297,7 +299,7 @@ pub(crate) fn mobile_router_entries(agent: &HomeAgent, node: &AuthorizedNode) ->
         .extend(ways.distribution.map(|distribution| ForwardingEntry::Distribution(Box::new(distribution))));
     if bound {
         for destination in inner.iter().copied() {
-            entries.push(route(TABLE_MAIN, destination, ROUTE_METRIC, into_tunnel_device()));
+            entries.push(route_entry(TABLE_MAIN, destination, ROUTE_METRIC, route_into_tunnel_device()));
         }
     }
     for prefix in node.prefixes.iter() {
@@ -309,7 +311,7 @@ pub(crate) fn mobile_router_entries(agent: &HomeAgent, node: &AuthorizedNode) ->
                     && config.home_prefix.contains(&home_address)
                     && mapped::to_ipv4(*prefix).is_none() =>
             {
-                entries.push(route(
+                entries.push(route_entry(
                     TABLE_MAIN,
                     *prefix,
                     ROUTE_METRIC,

@@ -38,13 +38,13 @@ use super::desired::{
     TABLE_NEXT_HOP, TABLE_TUNNEL, TABLE_UNREACHABLE, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd,
     TunnelSocket, priority,
 };
-use super::entries::{
-    LOOPBACK_INTERFACE, ROUTE_METRIC, first_host_address, host_prefix, into_tunnel_device, route,
-    unreachable_route,
-};
 use super::path_mtu::inner_mtu;
 use super::policy_routing_for_breakouts::BreakoutPolicy;
 use super::policy_routing_for_ipv4_tunnels;
+use super::route_entries::{
+    LOOPBACK_INTERFACE, ROUTE_METRIC, first_host_address, host_prefix, route_entry, route_into_tunnel_device,
+    unreachable_route,
+};
 
 /// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
 /// fragments of either.
@@ -117,10 +117,10 @@ pub(crate) fn router_entries<'a>(
     let config = router.config();
     let mut entries = Vec::new();
     let default = Ipv6Net::default();
-    entries.push(route(TABLE_CAPTURE, default, ROUTE_METRIC, into_tunnel_device()));
+    entries.push(route_entry(TABLE_CAPTURE, default, ROUTE_METRIC, route_into_tunnel_device()));
     entries.push(entry_for_home_address(
         config,
-        route(TABLE_TUNNEL, default, ROUTE_METRIC, into_tunnel_device()),
+        route_entry(TABLE_TUNNEL, default, ROUTE_METRIC, route_into_tunnel_device()),
     ));
     // If the tunnel device disappears, packets must not leave by another route.
     entries.push(unreachable_route(TABLE_TUNNEL, default));
@@ -155,29 +155,41 @@ pub(crate) fn router_entries<'a>(
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
     for (index, uplink) in config.uplinks.iter().enumerate() {
         if home_index != Some(index) {
-            entries.push(rule(priority::FROM_UPLINK, Some(&uplink.interface), None, None, TABLE_UNREACHABLE));
+            entries.push(rule_entry(
+                priority::FROM_UPLINK,
+                Some(&uplink.interface),
+                None,
+                None,
+                TABLE_UNREACHABLE,
+            ));
         }
     }
     let home_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
-    let mobile_table = if router.is_home() { home_table } else { TABLE_TUNNEL };
+    let mobile_table = if router.is_at_home() { home_table } else { TABLE_TUNNEL };
     let inside = lan_input_interfaces(lan);
     for prefix in &config.prefixes {
-        entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(*prefix), TABLE_MAIN));
+        entries.push(rule_entry(priority::TO_MOBILE_NETWORK, None, None, Some(*prefix), TABLE_MAIN));
         for input in &inside {
-            entries.push(rule(priority::FROM_MOBILE_NETWORK, *input, Some(*prefix), None, mobile_table));
+            entries.push(rule_entry(
+                priority::FROM_MOBILE_NETWORK,
+                *input,
+                Some(*prefix),
+                None,
+                mobile_table,
+            ));
         }
         // Without this route a packet to an unused part of the mobile network would loop.
         entries.push(unreachable_route(TABLE_MAIN, *prefix));
     }
     entries.extend(ipv4_entries(router, lan, home_index));
     for interface in stations {
-        entries.push(rule(priority::FROM_STATIONS, Some(interface), None, None, TABLE_UNREACHABLE));
+        entries.push(rule_entry(priority::FROM_STATIONS, Some(interface), None, None, TABLE_UNREACHABLE));
     }
     for interface in lan {
-        entries.push(rule(priority::FROM_LAN, Some(interface), None, None, TABLE_UNREACHABLE));
+        entries.push(rule_entry(priority::FROM_LAN, Some(interface), None, None, TABLE_UNREACHABLE));
     }
     let home_address = Some(host_prefix(config.home_address));
-    entries.push(rule(
+    entries.push(rule_entry(
         priority::FROM_MOBILE_NETWORK,
         Some(LOOPBACK_INTERFACE),
         home_address,
@@ -185,17 +197,23 @@ pub(crate) fn router_entries<'a>(
         mobile_table,
     ));
     if !config.is_router() {
-        entries.push(rule(priority::FROM_HOME_ADDRESS, Some(LOOPBACK_INTERFACE), None, None, mobile_table));
+        entries.push(rule_entry(
+            priority::FROM_HOME_ADDRESS,
+            Some(LOOPBACK_INTERFACE),
+            None,
+            None,
+            mobile_table,
+        ));
         // Routes name the home address as the source of their packets, so the address must always exist.
-        entries.push(address(TUNNEL_DEVICE, config.home_address));
+        entries.push(address_entry(TUNNEL_DEVICE, config.home_address));
     }
     if home.is_some() {
         // carnet sends the de-registration from the home address; its packet comes from the tunnel device.
         let input = Some(TUNNEL_DEVICE);
-        entries.push(rule(priority::FROM_MOBILE_NETWORK, input, home_address, None, home_table));
+        entries.push(rule_entry(priority::FROM_MOBILE_NETWORK, input, home_address, None, home_table));
     }
     let at = home.map_or(TUNNEL_DEVICE, |home| home.config.interface.as_str());
-    entries.push(address(at, config.home_address));
+    entries.push(address_entry(at, config.home_address));
 
     for (index, uplink) in router.uplinks().iter().enumerate() {
         let table = uplink_table(index);
@@ -210,22 +228,23 @@ pub(crate) fn router_entries<'a>(
                     IpAddr::V6(address) => Some(address),
                     IpAddr::V4(_) => None,
                 });
-                entries.extend(from_care_of_addresses(index, uplink, ipv6));
+                entries.extend(entries_for_care_of_addresses(index, uplink, ipv6));
             }
             Attachment::Home { router: gateway } if home_index == Some(index) => {
                 // A host on a foreign link may have forged the advertisement of the home prefix. So until the
                 // home agent has acknowledged the return, packets of the tunnel go to their own router.
-                if !router.is_home() {
+                if !router.is_at_home() {
                     let paths = router.paths().into_iter().filter(|path| path.uplink == index);
                     let ipv6 = paths.filter_map(|path| path.local.ipv6());
                     let ipv6 = ipv6.filter(|address| uplink.has_own_next_hop(*address));
-                    entries.extend(from_care_of_addresses(index, uplink, ipv6));
+                    entries.extend(entries_for_care_of_addresses(index, uplink, ipv6));
                 }
-                let link = route(table, config.home_prefix, ROUTE_METRIC, forward(None));
+                let link = route_entry(table, config.home_prefix, ROUTE_METRIC, forward(None));
                 // If the operator has configured no default router, the home agent is the default router.
                 let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
                 let gateway = gateway.or(agent);
-                let out = gateway.map(|gateway| route(table, default, ROUTE_METRIC, forward(Some(gateway))));
+                let out =
+                    gateway.map(|gateway| route_entry(table, default, ROUTE_METRIC, forward(Some(gateway))));
                 entries
                     .extend(out.into_iter().chain([link]).map(|entry| entry_for_home_address(config, entry)));
             }
@@ -252,21 +271,21 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
         return Vec::new();
     }
     let mut entries = vec![
-        route(TABLE_TUNNEL, ALL_IPV4_PREFIX, ROUTE_METRIC, into_tunnel_device()),
+        route_entry(TABLE_TUNNEL, ALL_IPV4_PREFIX, ROUTE_METRIC, route_into_tunnel_device()),
         unreachable_route(TABLE_TUNNEL, ALL_IPV4_PREFIX),
         unreachable_route(TABLE_UNREACHABLE, ALL_IPV4_PREFIX),
     ];
-    let table = if router.is_home() { TABLE_UNREACHABLE } else { TABLE_TUNNEL };
+    let table = if router.is_at_home() { TABLE_UNREACHABLE } else { TABLE_TUNNEL };
     for prefix in config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4) {
         for (index, uplink) in config.uplinks.iter().enumerate() {
             if home_index != Some(index) {
                 let input = Some(uplink.interface.as_str());
-                entries.push(rule(priority::FROM_UPLINK, input, None, Some(prefix), TABLE_UNREACHABLE));
+                entries.push(rule_entry(priority::FROM_UPLINK, input, None, Some(prefix), TABLE_UNREACHABLE));
             }
         }
         if !config.is_router() {
-            entries.push(address(TUNNEL_DEVICE, prefix.network()));
-            entries.push(rule(
+            entries.push(address_entry(TUNNEL_DEVICE, prefix.network()));
+            entries.push(rule_entry(
                 priority::FROM_MOBILE_NETWORK,
                 Some(LOOPBACK_INTERFACE),
                 Some(prefix),
@@ -275,14 +294,14 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
             ));
             continue;
         }
-        entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(prefix), TABLE_MAIN));
+        entries.push(rule_entry(priority::TO_MOBILE_NETWORK, None, None, Some(prefix), TABLE_MAIN));
         for input in lan_input_interfaces(lan) {
-            entries.push(rule(priority::FROM_MOBILE_NETWORK, input, Some(prefix), None, table));
+            entries.push(rule_entry(priority::FROM_MOBILE_NETWORK, input, Some(prefix), None, table));
         }
         entries.push(unreachable_route(TABLE_MAIN, prefix));
     }
     for interface in lan {
-        entries.push(rule(
+        entries.push(rule_entry(
             priority::FROM_LAN,
             Some(interface),
             Some(ALL_IPV4_PREFIX),
@@ -296,7 +315,7 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
 /// Returns the routes to the routers of an uplink, and the rules that lead packets from these care-of
 /// addresses to them. RFC 8028 3: a packet from a care-of address goes to the router that advertised its
 /// prefix.
-fn from_care_of_addresses(
+fn entries_for_care_of_addresses(
     index: usize,
     uplink: &Uplink,
     care_of_addresses: impl Iterator<Item = Ipv6Addr>,
@@ -307,14 +326,14 @@ fn from_care_of_addresses(
         let table = next_hop_table(index, number);
         let interface = uplink.config.interface.clone();
         let gateway = Some(router).filter(|router| !router.is_unspecified());
-        entries.push(route(table, default, ROUTE_METRIC, RouteAction::Forward { interface, gateway }));
+        entries.push(route_entry(table, default, ROUTE_METRIC, RouteAction::Forward { interface, gateway }));
         entries.push(unreachable_route(table, default));
     }
     for care_of_address in care_of_addresses {
         let table = next_hop_table(index, uplink.table_of_address(care_of_address.into()));
         for input in [TUNNEL_DEVICE, LOOPBACK_INTERFACE] {
             let from = Some(host_prefix(care_of_address));
-            entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
+            entries.push(rule_entry(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
         }
     }
     entries
@@ -331,7 +350,7 @@ fn entry_for_home_address(config: &MobileRouterConfig, entry: ForwardingEntry) -
     }
 }
 
-fn rule(
+fn rule_entry(
     priority: u32,
     input: Option<&str>,
     from: Option<Ipv6Net>,
@@ -342,7 +361,7 @@ fn rule(
     ForwardingEntry::Rule(Box::new(Rule { priority, input_interface, from, to, table, ..Rule::default() }))
 }
 
-fn address(interface: &str, address: Ipv6Addr) -> ForwardingEntry {
+fn address_entry(interface: &str, address: Ipv6Addr) -> ForwardingEntry {
     ForwardingEntry::Address(InterfaceAddress {
         interface: interface.into(),
         address,

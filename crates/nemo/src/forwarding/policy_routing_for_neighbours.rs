@@ -11,8 +11,8 @@ use carnet_mobility::mobile_router::MobileRouterConfig;
 use ipnet::Ipv6Net;
 
 use super::desired::{ForwardingEntry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, priority};
-use super::entries::{LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, route};
 use super::policy_routing_for_mobile_router::lan_input_interfaces;
+use super::route_entries::{LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, route_entry};
 
 /// Returns the rules and routes. `interface` is the interface of IPv6 over GeoNetworking, which may be an
 /// uplink as well.
@@ -55,7 +55,7 @@ pub(crate) fn neighbour_entries(
     ));
     entries.extend(routes.iter().map(|(prefix, gateway)| {
         let action = RouteAction::Forward { interface: interface.to_owned(), gateway: Some(*gateway) };
-        route(TABLE_NEIGHBOURS, *prefix, ROUTE_METRIC, action)
+        route_entry(TABLE_NEIGHBOURS, *prefix, ROUTE_METRIC, action)
     }));
     entries
 }

@@ -23,8 +23,10 @@ use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 use super::desired::{ForwardingEntry, Route, Rule, TABLE_MAIN, TABLE_OWN_TRAFFIC, priority};
-use super::entries::{LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, into_tunnel_device, unreachable_route};
 use super::packet_rules::Mark;
+use super::route_entries::{
+    LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, route_into_tunnel_device, unreachable_route,
+};
 
 /// Where traffic of this machine's own programs goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +51,7 @@ pub(crate) fn own_traffic_entries<'a>(
     lan: &[String],
     interfaces: &BTreeMap<String, Interface>,
 ) -> Vec<ForwardingEntry> {
-    if router.is_home() {
+    if router.is_at_home() {
         return Vec::new();
     }
     let ipv4_source = ipv4_source_address(router, lan, interfaces);
@@ -59,7 +61,7 @@ pub(crate) fn own_traffic_entries<'a>(
     let mut entries = Vec::new();
     for (all, source) in served {
         let source = Some(Box::new(source));
-        let action = into_tunnel_device();
+        let action = route_into_tunnel_device();
         let into_tunnel =
             Route { table: TABLE_OWN_TRAFFIC, destination: all, metric: ROUTE_METRIC, action, source };
         // If the tunnel device disappears, packets must not leave by another route.

@@ -12,12 +12,12 @@ const MAX_NAMED_ENTRIES: usize = 64;
 
 /// Names of the differing entries of one kind.
 #[derive(Debug, Default)]
-struct ChangedNames {
+struct ListedNames {
     listed_names: Vec<String>,
     unlisted_count: usize,
 }
 
-impl ChangedNames {
+impl ListedNames {
     fn add_name(&mut self, name: String) {
         if self.listed_names.len() < MAX_NAMED_ENTRIES {
             self.listed_names.push(name);
@@ -37,14 +37,14 @@ impl ChangedNames {
 /// The differences between two configs.
 #[derive(Debug, Default)]
 pub(super) struct ConfigChanges {
-    added_entries: ChangedNames,
-    removed_entries: ChangedNames,
-    changed_entries: ChangedNames,
+    added_entries: ListedNames,
+    removed_entries: ListedNames,
+    changed_entries: ListedNames,
 }
 
 impl ConfigChanges {
     /// Returns the event with the differences; `None` if the configs do not differ.
-    pub fn event(self) -> Option<Event> {
+    pub fn into_event(self) -> Option<Event> {
         let (added, removed, changed) = (
             self.added_entries.into_listed_names(),
             self.removed_entries.into_listed_names(),

@@ -18,7 +18,7 @@ use crate::output::Output;
 
 /// The data path that the plane's roles share.
 #[derive(Debug)]
-pub(crate) struct DataPath {
+pub(crate) struct SlowDataPath {
     pub(crate) desired_state: DesiredState<StateOwner>,
     pub(crate) forwarder: Forwarder,
     pub(crate) path_mtus: PathMtus,
@@ -29,10 +29,10 @@ pub(crate) struct DataPath {
     pub(super) outputs: VecDeque<Output>,
 }
 
-impl DataPath {
+impl SlowDataPath {
     /// Creates a data path without tunnels.
-    pub(super) fn new(rng: &mut Rng) -> DataPath {
-        DataPath {
+    pub(super) fn new(rng: &mut Rng) -> SlowDataPath {
+        SlowDataPath {
             desired_state: DesiredState::new(),
             forwarder: Forwarder::new(rng),
             path_mtus: PathMtus::new(Rng::new(rng.random_u64())),
@@ -61,7 +61,7 @@ impl DataPath {
     }
 
     /// Queues the changes of the desired state as outputs; the slow path applies them at once.
-    pub(super) fn apply_desired_changes(&mut self) {
+    pub(super) fn apply_changed_entries(&mut self) {
         while let Some(change) = self.desired_state.poll_change() {
             match &change {
                 EntryChange::Set(entry) => match &**entry {

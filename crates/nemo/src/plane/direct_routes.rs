@@ -10,8 +10,8 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
 
-use super::data_path::DataPath;
-use super::{Roles, RouterRole, StateOwner};
+use super::data_path::SlowDataPath;
+use super::{RouterRole, StateOwner, StationRoles};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::direct_entries;
 use crate::forwarding::forwarder::{Forwarder, ForwardingVerdict};
@@ -41,8 +41,8 @@ impl DirectRoutes {
         &mut self,
         now: Time,
         settings: DirectSettings,
-        roles: &Roles,
-        data_path: &mut DataPath,
+        roles: &StationRoles,
+        data_path: &mut SlowDataPath,
         rng: &mut Rng,
     ) {
         let router = roles.router_role.as_ref().map(|router| router.state_machine.config());
@@ -91,7 +91,7 @@ impl DirectRoutes {
         &self,
         now: Time,
         router: Option<&RouterRole>,
-        data_path: &mut DataPath,
+        data_path: &mut SlowDataPath,
     ) {
         if let (Some(direct), Some(router)) = (&self.state_machine, router) {
             // Leave out tunnels to a home agent, whose address is never a care-of address.
@@ -99,16 +99,16 @@ impl DirectRoutes {
             let entries = direct_entries(&router.state_machine, direct.config().requires_sessions, tunnels);
             data_path.set_scope_entries(now, StateOwner::Direct, entries);
         }
-        data_path.apply_desired_changes();
+        data_path.apply_changed_entries();
     }
 
     /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs of the
     /// direct routes.
-    pub(super) fn follow_care_of_addresses(
+    pub(super) fn update_care_of_addresses(
         &mut self,
         now: Time,
         router: Option<&RouterRole>,
-        data_path: &mut DataPath,
+        data_path: &mut SlowDataPath,
     ) {
         let (Some(direct), Some(router)) = (&mut self.state_machine, router) else { return };
         let machine = &router.state_machine;
@@ -125,7 +125,7 @@ impl DirectRoutes {
             }
         }
         let has_tunnel = machine.may_advertise() && paths.iter().any(|path| path.may_transmit);
-        if machine.is_home() || !machine.may_advertise() {
+        if machine.is_at_home() || !machine.may_advertise() {
             addresses.clear();
         }
         direct.handle_care_of_addresses(now, addresses, has_tunnel);
@@ -160,7 +160,7 @@ impl DirectRoutes {
         if let (Some(direct), (Some(local), Some(remote))) =
             (&mut self.state_machine, (ends.0.ipv6(), ends.1.ipv6()))
         {
-            direct.handle_unreachable(now, local, remote);
+            direct.handle_unreachable_peer(now, local, remote);
         }
     }
 
@@ -191,12 +191,12 @@ impl DirectRoutes {
         packet: &[u8],
     ) -> ForwardingVerdict {
         let Some(direct) = &mut self.state_machine else { return ForwardingVerdict::Consumed };
-        let result = match parse(packet) {
+        let result = match parse_direct_route_packet(packet) {
             Some((header, Some(message))) => {
                 direct.handle_direct_message(now, session, header.source, header.destination, &message)
             }
             _ => {
-                direct.handle_malformed();
+                direct.handle_malformed_message();
                 return ForwardingVerdict::Dropped("malformed");
             }
         };
@@ -208,7 +208,7 @@ impl DirectRoutes {
 
     /// Handles a packet from the tunnel to the home agent if it is a test of a direct route. Returns whether
     /// it was one.
-    pub(super) fn handle_test(
+    pub(super) fn handle_prefix_test(
         &mut self,
         now: Time,
         ends: TunnelEnds,
@@ -223,7 +223,7 @@ impl DirectRoutes {
         if forwarder.tunnel_end_of(ends) != Some(TunnelEnd::MobileRouter) {
             return false;
         }
-        let Some((header, Some(message))) = parse(inner) else { return false };
+        let Some((header, Some(message))) = parse_direct_route_packet(inner) else { return false };
         // Ignore the result: the direct routes count the message, and hosts on board do not need it.
         let _counted = direct.handle_tunnelled_message(now, header.source, header.destination, &message);
         true
@@ -253,7 +253,7 @@ fn to_output(wish: Wish) -> Option<Output> {
 
 /// Returns a packet's IPv6 header, and its message if it is about direct routes; `None` if the Mobility
 /// Header is invalid.
-fn parse(packet: &[u8]) -> Option<(Header, Option<DirectRoute>)> {
+fn parse_direct_route_packet(packet: &[u8]) -> Option<(Header, Option<DirectRoute>)> {
     let header = Header::parse(packet).ok()?;
     let octets = packet.get(HEADER_LEN..)?;
     let mobility = MobilityHeader::parse_verified(octets, header.source, header.destination).ok()?;

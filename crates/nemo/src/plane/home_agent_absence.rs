@@ -2,7 +2,7 @@
 //!
 //! The home agent gives no service if no tunnel carries packets, or if no answer comes over the tunnel's
 //! uplink. A connection does not survive the change of its address. So the home agent counts as away only
-//! after [`TIME_BEFORE_AWAY`] without service. It counts as back as soon as it answers.
+//! after [`TIME_UNTIL_ABSENCE`] without service. It counts as back as soon as it answers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::RouterRole;
 use crate::forwarding::BreakoutPolicy;
 
 /// Time without service after which the home agent counts as away.
-const TIME_BEFORE_AWAY: Duration = Duration::from_secs(10);
+const TIME_UNTIL_ABSENCE: Duration = Duration::from_secs(10);
 /// Name of the policy in the status.
 const ABSENCE_POLICY_NAME: &str = "when_home_agent_is_away";
 
@@ -25,18 +25,18 @@ pub(crate) struct HomeAgentAbsence {
     is_enabled: bool,
     /// Time since which the home agent gives no service; `None` while it does.
     unserved_since: Option<Time>,
-    is_away: bool,
+    is_home_agent_away: bool,
 }
 
 impl HomeAgentAbsence {
     pub(super) fn new(is_watched: bool) -> HomeAgentAbsence {
-        HomeAgentAbsence { is_enabled: is_watched, unserved_since: None, is_away: false }
+        HomeAgentAbsence { is_enabled: is_watched, unserved_since: None, is_home_agent_away: false }
     }
 
     /// Takes over the state before a change of the config.
     pub(super) fn take_over_state(&mut self, old: HomeAgentAbsence) {
         if self.is_enabled {
-            (self.unserved_since, self.is_away) = (old.unserved_since, old.is_away);
+            (self.unserved_since, self.is_home_agent_away) = (old.unserved_since, old.is_home_agent_away);
         }
     }
 
@@ -48,16 +48,16 @@ impl HomeAgentAbsence {
         }
         let since = if is_served { None } else { Some(self.unserved_since.unwrap_or(now)) };
         self.unserved_since = since;
-        let is_away = since.is_some_and(|since| now.saturating_since(since) >= TIME_BEFORE_AWAY);
-        let changed = is_away != self.is_away;
-        self.is_away = is_away;
-        changed.then_some(is_away)
+        let is_home_agent_away = since.is_some_and(|since| now.saturating_since(since) >= TIME_UNTIL_ABSENCE);
+        let changed = is_home_agent_away != self.is_home_agent_away;
+        self.is_home_agent_away = is_home_agent_away;
+        changed.then_some(is_home_agent_away)
     }
 
     /// Returns when the home agent will count as away; `None` while it gives service, and when it already
     /// counts as away.
     pub(super) fn poll_timeout(self) -> Option<Time> {
-        self.unserved_since.filter(|_| !self.is_away).map(|since| since + TIME_BEFORE_AWAY)
+        self.unserved_since.filter(|_| !self.is_home_agent_away).map(|since| since + TIME_UNTIL_ABSENCE)
     }
 }
 
@@ -68,27 +68,29 @@ impl RouterRole {
         if !self.home_agent_absence.is_enabled {
             return None;
         }
-        let is_served = self.state_machine.is_served();
-        self.home_agent_absence.update_service(now, is_served).map(|is_away| match is_away {
-            true => "the home agent is away: packets of hosts on board leave by the uplinks",
-            false => "the home agent is back: packets of hosts on board take the tunnel",
+        let is_served = self.state_machine.is_served_by_home_agent();
+        self.home_agent_absence.update_service(now, is_served).map(|is_home_agent_away| {
+            match is_home_agent_away {
+                true => "the home agent is away: packets of hosts on board leave by the uplinks",
+                false => "the home agent is back: packets of hosts on board take the tunnel",
+            }
         })
     }
 
     /// Returns whether packets leave without the tunnel now because the home agent is away.
-    pub(crate) fn breaks_out_now(&self) -> bool {
-        self.home_agent_absence.is_away && !self.state_machine.is_home()
+    pub(crate) fn is_sending_outside_tunnel(&self) -> bool {
+        self.home_agent_absence.is_home_agent_away && !self.state_machine.is_at_home()
     }
 
     /// Returns whether packets may ever leave without the tunnel.
-    pub(super) fn may_break_out(&self) -> bool {
+    pub(super) fn may_ever_send_outside_tunnel(&self) -> bool {
         self.home_agent_absence.is_enabled || self.configured_breakouts.iter().any(|policy| policy.breaks_out)
     }
 
     /// Returns the policies about packets that leave without the tunnel now.
     pub(crate) fn breakout_policies(&self) -> Vec<BreakoutPolicy> {
         let mut policies = self.configured_breakouts.clone();
-        if self.home_agent_absence.is_away {
+        if self.home_agent_absence.is_home_agent_away {
             policies.push(BreakoutPolicy {
                 name: ABSENCE_POLICY_NAME.to_owned(),
                 breaks_out: true,

@@ -15,12 +15,12 @@ use super::{Nemo, PortalAccess, StateOwner, neighbours};
 use crate::forwarding::delegation_entries;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::TunnelEnds;
-use crate::input::{DelegatedPrefix, OptionalStations, PortalOrder, Stations, TunnelTraffic};
+use crate::input::{DelegatedPrefix, OptionalStations, PortalAccessRequest, Stations, TunnelTraffic};
 use crate::output::Output;
 
 /// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
 const DISCOVERY_REPLY_NAME: &str = "home_agent_discovery_reply";
-const NO_MOBILE_ROUTER: &str = "this station is no mobile router";
+const NO_MOBILE_ROUTER_ERROR: &str = "this station is no mobile router";
 
 impl Nemo {
     /// Runs the timers that are due, except for timers that need the stations in radio range.
@@ -171,7 +171,7 @@ impl Nemo {
     }
 
     /// Handles destinations of packets that a fast path has sent into the tunnel to the home agent.
-    pub fn handle_destinations(&mut self, now: Time, destinations: Vec<Ipv6Addr>) {
+    pub fn handle_used_destinations(&mut self, now: Time, destinations: Vec<Ipv6Addr>) {
         if let Some(direct) = &mut self.direct_routes.state_machine {
             destinations.into_iter().for_each(|destination| direct.handle_used_destination(now, destination));
         }
@@ -180,10 +180,10 @@ impl Nemo {
     /// Handles the result of installing the rules of the packet filter; `None` if they are in force. After an
     /// error the router does not forward to the interfaces on board whose inbound filters (doors) need the
     /// rules.
-    pub fn handle_packet_rules(&mut self, error: Option<String>) {
+    pub fn handle_packet_rule_result(&mut self, error: Option<String>) {
         self.packet_rule_error = error;
         self.update_packet_filter_entries();
-        self.data_path.apply_desired_changes();
+        self.data_path.apply_changed_entries();
     }
 
     /// Handles an ICMP message from the path (RFC 1191), which proves nothing.
@@ -199,7 +199,7 @@ impl Nemo {
             if icmpv6::verify_checksum(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
-                self.handle_error(now, wall, message.source, message.destination, error, invoking);
+                self.handle_icmp_error(now, wall, message.source, message.destination, error, invoking);
             }
             return;
         }
@@ -327,8 +327,12 @@ impl Nemo {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_portal(&mut self, now: Time, order: PortalOrder) -> Result<(), String> {
-        let router = self.roles.router_role.as_ref().ok_or(NO_MOBILE_ROUTER)?;
+    pub fn handle_portal_access_request(
+        &mut self,
+        now: Time,
+        order: PortalAccessRequest,
+    ) -> Result<(), String> {
+        let router = self.roles.router_role.as_ref().ok_or(NO_MOBILE_ROUTER_ERROR)?;
         let filter_error = self.packet_rule_error.as_deref();
         let portal = PortalAccess::new(now, order, router, self.portal_access.as_ref(), filter_error)?;
         let event = portal.begin_event(now);
@@ -337,7 +341,7 @@ impl Nemo {
         // forwards packets.
         self.update_router_entries(now);
         self.update_sysctl_entries();
-        self.data_path.apply_desired_changes();
+        self.data_path.apply_changed_entries();
         self.data_path.outputs.push_back(Output::Event(event));
         Ok(())
     }
@@ -346,16 +350,16 @@ impl Nemo {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_delegations(&mut self, delegated: &[DelegatedPrefix]) -> Result<(), String> {
+    pub fn handle_delegated_prefixes(&mut self, delegated: &[DelegatedPrefix]) -> Result<(), String> {
         let router = self.roles.router_role.as_ref();
         if router.is_none() && !delegated.is_empty() {
-            return Err(NO_MOBILE_ROUTER.into());
+            return Err(NO_MOBILE_ROUTER_ERROR.into());
         }
         let lan = router.map(|router| router.lan_interfaces.as_slice()).unwrap_or_default();
         self.data_path
             .desired_state
             .replace_scope(StateOwner::Delegations, delegation_entries(delegated, lan));
-        self.data_path.apply_desired_changes();
+        self.data_path.apply_changed_entries();
         Ok(())
     }
 
@@ -363,15 +367,15 @@ impl Nemo {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_portal_end(&mut self, now: Time, uplink: &str) -> Result<(), String> {
-        let router = self.roles.router_role.as_ref().ok_or(NO_MOBILE_ROUTER)?;
+    pub fn handle_portal_access_end(&mut self, now: Time, uplink: &str) -> Result<(), String> {
+        let router = self.roles.router_role.as_ref().ok_or(NO_MOBILE_ROUTER_ERROR)?;
         router.state_machine.uplink_by_name(uplink)?;
         let Some(portal) = self.portal_access.take_if(|portal| portal.uplink == uplink) else {
             return Err(format!(
                 "cannot end the access to the captive portal of {uplink}: no host has access to it"
             ));
         };
-        self.end_portal(now, portal, "an operator has ended it".to_owned());
+        self.end_portal_access(now, portal, "an operator has ended it".to_owned());
         Ok(())
     }
 
@@ -394,9 +398,9 @@ impl Nemo {
     }
 
     /// Stores this station's addresses on the GeoNetworking link.
-    pub fn handle_own_station(&mut self, now: Time, station: [u8; 6], link_local: Ipv6Addr) {
+    pub fn handle_own_station_addresses(&mut self, now: Time, station: [u8; 6], link_local: Ipv6Addr) {
         if let Some(neighbours) = &mut self.neighbour_routes {
-            neighbours.state_machine.handle_station(station, link_local);
+            neighbours.state_machine.handle_own_addresses(station, link_local);
             let valid =
                 self.roles.router_role.as_ref().is_some_and(|router| router.state_machine.may_advertise());
             neighbours.state_machine.set_may_announce(now, valid);
@@ -414,7 +418,7 @@ impl Nemo {
         link_local: Ipv6Addr,
     ) -> Option<Vec<u8>> {
         if let Some(neighbours) = &mut self.neighbour_routes {
-            neighbours.state_machine.handle_neighbour(now);
+            neighbours.state_machine.handle_new_neighbour(now);
         }
         let access = self.roadside_units.as_mut().filter(|_| roadside);
         access.and_then(|access| access.router_solicitation(now, own, link_local))
@@ -478,7 +482,7 @@ impl Nemo {
     /// neighbouring mobile networks.
     pub fn handle_unreachable_station(&mut self, now: Time, station: [u8; 6]) -> bool {
         let Some(neighbours) = &mut self.neighbour_routes else { return false };
-        neighbours.state_machine.handle_unreachable(now, station);
+        neighbours.state_machine.handle_unreachable_station(now, station);
         true
     }
 }

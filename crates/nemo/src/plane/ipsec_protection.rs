@@ -34,9 +34,9 @@ use carnet_wire::extension::{
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{ControlPacket, message_type};
 
-use super::data_path::DataPath;
+use super::data_path::SlowDataPath;
 use super::packets::MessageCounters;
-use super::{HomeAgentRole, Roles, RouterRole};
+use super::{HomeAgentRole, RouterRole, StationRoles};
 use crate::drop_reason::TunnelDropReason;
 use crate::forwarding::forwarder::{Forwarder, ForwardingVerdict};
 use crate::forwarding::packet::PacketBuffer;
@@ -86,7 +86,7 @@ impl IpsecProtection {
     /// `old` stays, because its messages are in the kernel.
     pub(super) fn configured_protection(
         old: Option<Box<IpsecProtection>>,
-        roles: &Roles,
+        roles: &StationRoles,
     ) -> Option<Box<IpsecProtection>> {
         let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
         let agent = roles.agent_role.as_ref().map(|agent| agent.state_machine.config());
@@ -96,7 +96,7 @@ impl IpsecProtection {
     }
 
     /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
-    pub(super) fn output_for_packet(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
+    pub(super) fn output_for_packet(&mut self, roles: &StationRoles, packet: Vec<u8>) -> Output {
         let (Ok(header), Ok(extensions)) = (Header::parse(&packet), ExtensionHeaders::parse(&packet)) else {
             return Output::Packet(packet);
         };
@@ -107,7 +107,7 @@ impl IpsecProtection {
         let destination = extensions.routing_home_address.unwrap_or(header.destination);
         if extensions.protocol != protocol::MOBILITY
             || in_the_clear
-            || !roles.protects_between(source, destination)
+            || !roles.protects_packets_between(source, destination)
         {
             return Output::Packet(packet);
         }
@@ -122,14 +122,14 @@ impl IpsecProtection {
     pub(super) fn process_tunnel_device_packet(
         &mut self,
         now: Time,
-        roles: &Roles,
-        data_path: &mut DataPath,
+        roles: &StationRoles,
+        data_path: &mut SlowDataPath,
         messages: &mut MessageCounters,
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> Option<ForwardingVerdict> {
         if matches!(header.next_header, protocol::ESP | protocol::MOBILITY)
-            && roles.protects_between(header.source, header.destination)
+            && roles.protects_packets_between(header.source, header.destination)
         {
             return Some(match header.next_header {
                 protocol::ESP => self.send_protected_packet(roles, &mut data_path.forwarder, header, buffer),
@@ -155,7 +155,7 @@ impl IpsecProtection {
         }
         let remote = extensions.home_address.unwrap_or(header.source);
         let local = extensions.routing_home_address.unwrap_or(header.destination);
-        roles.protects_between(local, remote).then(|| {
+        roles.protects_packets_between(local, remote).then(|| {
             let forwarder = &mut data_path.forwarder;
             self.pass_to_kernel(roles, forwarder, header, &extensions, (local, remote), buffer)
         })
@@ -164,7 +164,7 @@ impl IpsecProtection {
     /// Sends a packet that the kernel has protected to the message's destination.
     fn send_protected_packet(
         &mut self,
-        roles: &Roles,
+        roles: &StationRoles,
         forwarder: &mut Forwarder,
         header: &Header,
         buffer: &mut PacketBuffer,
@@ -196,7 +196,7 @@ impl IpsecProtection {
     /// Passes an ESP packet to the kernel, between the addresses of its security association.
     fn pass_to_kernel(
         &mut self,
-        roles: &Roles,
+        roles: &StationRoles,
         forwarder: &mut Forwarder,
         header: &Header,
         extensions: &ExtensionHeaders,
@@ -244,13 +244,14 @@ impl IpsecProtection {
     /// `None` if the sender needs no protection, or if the station does not remember the message.
     pub(super) fn restore_packet_on_wire(
         &mut self,
-        roles: &Roles,
+        roles: &StationRoles,
         (source, destination): (Ipv6Addr, Ipv6Addr),
         label: u32,
         mut message: Vec<u8>,
     ) -> Option<Vec<u8>> {
-        let away =
-            self.recall_care_of_address(label).filter(|_| roles.protects_between(destination, source))?;
+        let away = self
+            .recall_care_of_address(label)
+            .filter(|_| roles.protects_packets_between(destination, source))?;
         let to_agent = roles
             .agent_role
             .as_ref()
@@ -271,10 +272,10 @@ impl IpsecProtection {
     }
 }
 
-impl Roles {
+impl StationRoles {
     /// Returns whether `local` is an address of this station, and messages between `local` and `remote` need
     /// protection.
-    fn protects_between(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
+    fn protects_packets_between(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
         let as_agent = self.agent_role.as_ref().is_some_and(|agent| {
             let node = || agent.state_machine.node(remote);
             agent.state_machine.config().address == local

@@ -11,7 +11,7 @@ use carnet_wire::mobility::{MobilityHeader, PrefixTest};
 use carnet_wire::nd::RouterAdvertisement;
 use ipnet::Ipv6Net;
 
-use super::data_path::DataPath;
+use super::data_path::SlowDataPath;
 use super::roadside_units::RoadsideUnits;
 use super::{RouterRole, StateOwner};
 use crate::config::MnppSettings;
@@ -29,7 +29,7 @@ pub(crate) struct NeighbourRoutes {
 
 /// An order to GeoNetworking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GeonetOrder {
+pub enum GeonetCommand {
     /// Send an IPv6 packet to all stations within this number of hops.
     Announce {
         /// Hop limit of the packet.
@@ -118,7 +118,7 @@ impl NeighbourRoutes {
 pub(super) fn update_desired_routes(
     neighbours: Option<&NeighbourRoutes>,
     router: Option<&RouterRole>,
-    data_path: &mut DataPath,
+    data_path: &mut SlowDataPath,
 ) {
     let entries = match (neighbours, router) {
         (Some(neighbours), Some(router)) => {

@@ -11,7 +11,7 @@ use super::RouterRole;
 impl RouterRole {
     /// Passes the state of the mobile router to nesting, and the resulting addresses back to the mobile
     /// router. Returns the outputs of nesting.
-    pub(super) fn follow_nesting(
+    pub(super) fn update_nesting(
         &mut self,
         now: Time,
         wall: WallTime,

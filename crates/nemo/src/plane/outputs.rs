@@ -7,12 +7,12 @@ use carnet_mobility::Event;
 use carnet_mobility::mnpp::Output as NeighbourWish;
 use carnet_mobility::nesting::Output as Wish;
 
-use super::neighbours::GeonetOrder;
+use super::neighbours::GeonetCommand;
 use super::{Nemo, PortalAccess, RouterRole, StateOwner, neighbours};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::forwarder::ForwardingVerdict;
 use crate::forwarding::packet::PacketBuffer;
-use crate::forwarding::path_mtu::PathMtuOrder;
+use crate::forwarding::path_mtu::PathMtuOutput;
 use crate::forwarding::{
     OwnTraffic, breakout_entries, closed_lan_entries, closed_uplink_entries, nesting_entries,
     own_traffic_entries, packet_filter_entries, router_entries, sysctl_entries,
@@ -23,11 +23,11 @@ use crate::persistent_state::StoredStatePart;
 impl Nemo {
     /// Collects the outputs of all parts, in their order. `geonet_mtu` is the MTU of IPv6 over GeoNetworking.
     pub fn collect_outputs(&mut self, now: Time, wall: WallTime, geonet_mtu: Option<u32>) {
-        self.data_path.apply_desired_changes();
+        self.data_path.apply_changed_entries();
         for (output, from_router) in self.take_mobility_outputs(now, wall) {
             self.translate_output(now, output, from_router);
         }
-        self.follow_nesting(now, wall);
+        self.update_nesting(now, wall);
         let router = self.roles.router_role.as_mut();
         if let Some(message) = router.and_then(|router| router.apply_absence_policy(now)) {
             let event = Event::Warning { message: message.to_owned() };
@@ -39,9 +39,9 @@ impl Nemo {
             self.portal_access.as_ref().and_then(|portal| portal.reason_to_end(now, router, filter_error))
             && let Some(portal) = self.portal_access.take()
         {
-            self.end_portal(now, portal, reason);
+            self.end_portal_access(now, portal, reason);
         }
-        self.direct_routes.follow_care_of_addresses(
+        self.direct_routes.update_care_of_addresses(
             now,
             self.roles.router_role.as_ref(),
             &mut self.data_path,
@@ -179,15 +179,15 @@ impl Nemo {
             }
             if let Some(neighbours) = &mut self.neighbour_routes {
                 let is_there = router.state_machine.paths().iter().any(|path| path.may_transmit);
-                neighbours.state_machine.handle_tunnel(now, is_there);
+                neighbours.state_machine.handle_tunnel_presence(now, is_there);
             }
             self.data_path.set_scope_entries(now, StateOwner::MobileRouter, entries);
         }
-        self.data_path.apply_desired_changes();
+        self.data_path.apply_changed_entries();
     }
 
     /// Removes the entries of an access to a captive portal, which has just ended.
-    pub(super) fn end_portal(&mut self, now: Time, portal: PortalAccess, reason: String) {
+    pub(super) fn end_portal_access(&mut self, now: Time, portal: PortalAccess, reason: String) {
         // First restore the setting by which the kernel forwards, then remove the rules that refuse packets
         // from uplinks.
         self.update_sysctl_entries();
@@ -197,14 +197,14 @@ impl Nemo {
 
     /// Returns whether the config may let packets leave without the tunnel, or packets leave without the
     /// tunnel now.
-    fn may_break_out(&self) -> bool {
-        let by_config = self.roles.router_role.as_ref().is_some_and(RouterRole::may_break_out);
+    fn may_ever_send_outside_tunnel(&self) -> bool {
+        let by_config = self.roles.router_role.as_ref().is_some_and(RouterRole::may_ever_send_outside_tunnel);
         by_config || self.portal_access.is_some()
     }
 
     /// Recomputes the settings of the mobile router's interfaces.
     pub(super) fn update_sysctl_entries(&mut self) {
-        let may_break_out = self.may_break_out();
+        let may_break_out = self.may_ever_send_outside_tunnel();
         let Some(router) = &self.roles.router_role else { return };
         let groups = sysctl_entries(&router.state_machine, &router.lan_interfaces, may_break_out);
         for (order, entries) in groups.into_iter().enumerate() {
@@ -223,7 +223,7 @@ impl Nemo {
             let config = router.state_machine.config();
             let mut closed =
                 closed_lan_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings);
-            if self.may_break_out() {
+            if self.may_ever_send_outside_tunnel() {
                 closed.extend(closed_uplink_entries(&router.state_machine));
             }
             closed
@@ -237,7 +237,7 @@ impl Nemo {
         if let Some(agent) = &self.roles.agent_role {
             self.data_path.set_binding_entries(now, &agent.state_machine, home_address);
         }
-        self.data_path.apply_desired_changes();
+        self.data_path.apply_changed_entries();
     }
 
     /// Executes the outputs of path MTU discovery.
@@ -246,9 +246,9 @@ impl Nemo {
             self.data_path.path_mtus.handle_traffic(now, ends);
         }
         self.data_path.path_mtus.send_due_probes(now);
-        while let Some(order) = self.data_path.path_mtus.poll_order() {
+        while let Some(order) = self.data_path.path_mtus.poll_output() {
             match order {
-                PathMtuOrder::Changed(ends) => match self.data_path.path_mtus.users_of_path(ends) {
+                PathMtuOutput::Changed(ends) => match self.data_path.path_mtus.users_of_path(ends) {
                     Some((TunnelEnd::MobileRouter, _)) => self.update_router_entries(now),
                     Some((TunnelEnd::Direct, _)) => {
                         self.direct_routes.update_desired_routes(
@@ -264,17 +264,17 @@ impl Nemo {
                     }
                     None => {}
                 },
-                PathMtuOrder::Probe(ends, packet) => self.data_path.forwarder.send_own_packet(ends, &packet),
-                PathMtuOrder::Watch(ends) => self.data_path.forwarder.watch_for_next_packet(ends),
+                PathMtuOutput::Probe(ends, packet) => self.data_path.forwarder.send_own_packet(ends, &packet),
+                PathMtuOutput::Watch(ends) => self.data_path.forwarder.watch_for_next_packet(ends),
             }
             self.data_path.path_mtus.send_due_probes(now);
         }
     }
 
     /// Executes the outputs of nesting, and the outputs of the mobile router that follow from them.
-    fn follow_nesting(&mut self, now: Time, wall: WallTime) {
+    fn update_nesting(&mut self, now: Time, wall: WallTime) {
         let Some(router) = &mut self.roles.router_role else { return };
-        for wish in router.follow_nesting(now, wall, &self.virtual_interfaces) {
+        for wish in router.update_nesting(now, wall, &self.virtual_interfaces) {
             match wish {
                 Wish::Forwarding => self.update_router_entries(now),
                 Wish::Link(message) => self.data_path.outputs.push_back(Output::Icmpv6(message)),
@@ -290,16 +290,16 @@ impl Nemo {
 
     /// Executes the outputs of the routes to neighbouring mobile networks, up to the next one that concerns
     /// GeoNetworking. The caller carries out that order and calls again, until the result is `None`.
-    pub fn poll_geonet_order(&mut self) -> Option<GeonetOrder> {
+    pub fn poll_geonet_command(&mut self) -> Option<GeonetCommand> {
         loop {
             let neighbours = self.neighbour_routes.as_mut()?;
             let hops = neighbours.state_machine.config().announcement_hop_limit;
             match neighbours.state_machine.poll_output()? {
-                NeighbourWish::Announce(packet) => return Some(GeonetOrder::Announce { hops, packet }),
+                NeighbourWish::Announce(packet) => return Some(GeonetCommand::Announce { hops, packet }),
                 NeighbourWish::Straight(station, packet) => {
-                    return Some(GeonetOrder::Send { hops, station, packet });
+                    return Some(GeonetCommand::Send { hops, station, packet });
                 }
-                NeighbourWish::Withdrawn(station) => return Some(GeonetOrder::TakeBack(station)),
+                NeighbourWish::Withdrawn(station) => return Some(GeonetCommand::TakeBack(station)),
                 NeighbourWish::ThroughTunnel(packet) => {
                     let paths = self.roles.router_role.as_ref().map(|router| router.state_machine.paths());
                     let path = paths.into_iter().flatten().find(|path| path.may_transmit);
@@ -315,7 +315,7 @@ impl Nemo {
                         router,
                         &mut self.data_path,
                     );
-                    self.data_path.apply_desired_changes();
+                    self.data_path.apply_changed_entries();
                 }
                 NeighbourWish::Event(event) => self.data_path.outputs.push_back(Output::Event(event)),
             }

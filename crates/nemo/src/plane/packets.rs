@@ -14,7 +14,7 @@ use carnet_wire::mobility::message_type;
 use super::path_mtus::is_probe_answer;
 use super::{HomeAgentRole, Nemo};
 use crate::drop_reason::TunnelDropReason;
-use crate::forwarding::forwarder::{ErrorOutcome, ForwardingVerdict};
+use crate::forwarding::forwarder::{ForwardingVerdict, IcmpErrorOutcome};
 use crate::forwarding::inner_packet;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::TunnelEnds;
@@ -268,11 +268,11 @@ impl Nemo {
         let PacketArrival { now, stations_in_range: in_range, session_peer: session, .. } = at;
         let ReceivedOuterHeader { ends, traffic_class } = outer;
         if let Some(agent) = &self.roles.agent_role
-            && agent.state_machine.is_peer(ends.1)
+            && agent.state_machine.is_peer_home_agent(ends.1)
             && ends.0 == agent.state_machine.config().address
             && session.is_none()
         {
-            let peer = |remote| agent.state_machine.is_peer(remote);
+            let peer = |remote| agent.state_machine.is_peer_home_agent(remote);
             return self.data_path.forwarder.relay_packet(now, ends, traffic_class, offset, buffer, peer);
         }
         let forwarder = &mut self.data_path.forwarder;
@@ -313,7 +313,7 @@ impl Nemo {
         self.neighbour_routes
             .as_mut()
             .is_some_and(|neighbours| neighbours.answer_prefix_test(now, in_range, inner))
-            || self.direct_routes.handle_test(now, ends, inner, &self.data_path.forwarder)
+            || self.direct_routes.handle_prefix_test(now, ends, inner, &self.data_path.forwarder)
             || self.answers_care_of_test(ends, inner)
             || is_probe_answer(&mut self.roles, &mut self.data_path.path_mtus, now, ends, inner)
     }
@@ -383,7 +383,8 @@ impl Nemo {
             return self.data_path.forwarder.count_drop(TunnelDropReason::UpperLayer);
         }
         *self.message_counters.received_by_name.entry("home_agent_discovery_request").or_default() += 1;
-        let result = agent.state_machine.handle_discovery(now, header.source, header.destination, message);
+        let result =
+            agent.state_machine.handle_discovery_request(now, header.source, header.destination, message);
         self.message_counters.verdict_on_message(result)
     }
 
@@ -532,7 +533,7 @@ impl Nemo {
         }
         if extensions.protocol == protocol::ICMPV6 {
             if let Some(reply) = icmpv6::answer_echo_request(packet) {
-                if self.data_path.answer_in_fragments(&reply) {
+                if self.data_path.send_echo_reply_in_fragments(&reply) {
                     return ForwardingVerdict::Consumed;
                 }
                 buffer.copy_from(&reply);
@@ -541,7 +542,7 @@ impl Nemo {
             let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
             if icmpv6::verify_checksum(header.source, header.destination, message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(message)
-                && self.handle_error(now, wall, header.source, header.destination, error, invoking)
+                && self.handle_icmp_error(now, wall, header.source, header.destination, error, invoking)
             {
                 return ForwardingVerdict::Consumed;
             }
@@ -554,7 +555,7 @@ impl Nemo {
 
     /// Handles an ICMPv6 error about a packet that `local` sent. Returns whether the error was about a
     /// tunnel.
-    pub(super) fn handle_error(
+    pub(super) fn handle_icmp_error(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -563,12 +564,12 @@ impl Nemo {
         error: Icmpv6ErrorMessage,
         invoking: &[u8],
     ) -> bool {
-        match self.data_path.forwarder.handle_error(now, source, local, error, invoking) {
-            ErrorOutcome::Foreign => return false,
-            ErrorOutcome::Handled => {}
-            ErrorOutcome::PathMtu(ends, mtu) => self.data_path.path_mtus.handle_too_big(now, ends, mtu),
-            ErrorOutcome::Broken(ends) => self.direct_routes.handle_broken_route(now, ends),
-            ErrorOutcome::Refused(_) => {
+        match self.data_path.forwarder.handle_icmp_error(now, source, local, error, invoking) {
+            IcmpErrorOutcome::Foreign => return false,
+            IcmpErrorOutcome::Handled => {}
+            IcmpErrorOutcome::PathMtu(ends, mtu) => self.data_path.path_mtus.handle_too_big(now, ends, mtu),
+            IcmpErrorOutcome::Broken(ends) => self.direct_routes.handle_broken_route(now, ends),
+            IcmpErrorOutcome::Refused(_) => {
                 if let Some(router) = &mut self.roles.router_role
                     && let Err(reason) = router.state_machine.handle_tunnel_error(now, wall, source)
                 {

@@ -8,14 +8,14 @@ use carnet_mobility::HomeAgent;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 
-use super::data_path::DataPath;
-use super::{HomeAgentRole, Roles, StateOwner};
+use super::data_path::SlowDataPath;
+use super::{HomeAgentRole, StateOwner, StationRoles};
 use crate::drop_reason::TunnelDropReason;
 use crate::forwarding::desired::ForwardingEntry;
 use crate::forwarding::mobile_router_entries;
 use crate::forwarding::path_mtu::{PathMtus, TunnelEnds};
 
-impl DataPath {
+impl SlowDataPath {
     /// Replaces the desired entries of one node of the home agent.
     pub(super) fn set_binding_entries(&mut self, now: Time, agent: &HomeAgent, home_address: Ipv6Addr) {
         let Some(node) = agent.node(home_address) else { return };
@@ -51,7 +51,7 @@ impl DataPath {
 
     /// Sends an answer of the home agent in fragments if it exceeds the MTU of its tunnel. Returns `false`
     /// otherwise; the caller then sends it as usual.
-    pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
+    pub(super) fn send_echo_reply_in_fragments(&mut self, reply: &[u8]) -> bool {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };
         // A packet of up to 1280 octets needs no fragments here, because the forwarder fragments its outer
@@ -68,7 +68,7 @@ impl DataPath {
 /// Returns whether an inner packet out of the tunnel between `ends` answers a probe of the tunnel's MTU.
 /// The same answer may complete the test of a care-of address.
 pub(super) fn is_probe_answer(
-    roles: &mut Roles,
+    roles: &mut StationRoles,
     path_mtus: &mut PathMtus,
     now: Time,
     ends: TunnelEnds,
@@ -90,7 +90,7 @@ pub(super) fn is_probe_answer(
         return false;
     }
     let test = roles.agent_role.as_mut().filter(|agent| own(agent) == header.destination);
-    test.is_some_and(|agent| agent.state_machine.handle_care_of_answer(inner))
+    test.is_some_and(|agent| agent.state_machine.handle_care_of_test_answer(inner))
         || path_mtus.handle_inner_packet(now, ends, inner)
 }
 
@@ -98,7 +98,12 @@ pub(super) fn is_probe_answer(
 /// correspondent node with a binding. The answer then has a type 2 routing header (RFC 6275 9.3.2) and
 /// comes outside the tunnel. RFC 8899 requires only that the answer identifies the probe; its token also
 /// identifies the path.
-pub(super) fn handle_echo_reply(roles: &mut Roles, data_path: &mut DataPath, now: Time, reply: &LinkMessage) {
+pub(super) fn handle_echo_reply(
+    roles: &mut StationRoles,
+    data_path: &mut SlowDataPath,
+    now: Time,
+    reply: &LinkMessage,
+) {
     let LinkMessage { source, destination, message, .. } = reply;
     if icmpv6::verify_checksum(*source, *destination, message).is_ok() {
         let packet = icmpv6::emit_packet(*source, *destination, reply.hop_limit, message.clone());

@@ -6,14 +6,14 @@ use carnet_base::{Time, WallTime};
 use carnet_mobility::HomeAgent;
 use carnet_mobility::home_agent::StoredBinding;
 
-use super::{Roles, RouterRole};
+use super::{RouterRole, StationRoles};
 use crate::persistent_state::PersistentState;
 
-impl Roles {
+impl StationRoles {
     /// Returns the part of the present state that survives a restart.
     pub(super) fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         let home_agent = match self.home_agent() {
-            Some(agent) => agent.stored(now, wall),
+            Some(agent) => agent.stored_bindings(now, wall),
             None => self.inactive_role_state.home_agent.clone(),
         };
         PersistentState { home_agent, ..self.current_persistent_state() }

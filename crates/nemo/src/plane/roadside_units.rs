@@ -44,7 +44,7 @@ const MAX_ROADSIDE_ROUTERS: usize = 32;
 const MAX_PREFIXES_PER_ROUTER: usize = 4;
 /// The station prefers another router if its distance is below this share of the distance of the router in
 /// use.
-const NEARER_DISTANCE_RATIO: f64 = 2.0 / 3.0;
+const NEARER_ROUTER_DISTANCE_RATIO: f64 = 2.0 / 3.0;
 
 #[derive(Debug)]
 struct AccessRouter {
@@ -65,7 +65,7 @@ impl AccessRouter {
     }
 }
 
-fn is_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
+fn is_station_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
     stations.observation(now, station).is_some_and(|sight| sight.is_neighbour)
 }
 
@@ -121,7 +121,7 @@ impl RoadsideUnits {
         advertisement: &RouterAdvertisement<'_>,
         stations: &dyn Stations,
     ) {
-        if !is_near(now, station, stations) {
+        if !is_station_near(now, station, stations) {
             return;
         }
         let prefixes = advertisement.options().filter_map(|option| match option {
@@ -158,7 +158,7 @@ impl RoadsideUnits {
             self.known_routers.iter().enumerate().filter(|(_, it)| Some(&it.link_local_address) != current);
         let least = others.max_by_key(|(at, router)| {
             let usable = self.interface_state.as_ref().is_some_and(|known| router.is_usable(known));
-            (!is_near(now, router.station_mac, stations), !usable, *at)
+            (!is_station_near(now, router.station_mac, stations), !usable, *at)
         });
         if let Some(at) = least.map(|(at, _)| at) {
             self.known_routers.remove(at);
@@ -223,7 +223,7 @@ impl RoadsideUnits {
                 if away && (others || !heard) {
                     return None;
                 }
-                let handicap = if is_current { NEARER_DISTANCE_RATIO } else { 1.0 };
+                let handicap = if is_current { NEARER_ROUTER_DISTANCE_RATIO } else { 1.0 };
                 Some((
                     away,
                     stations.predicted_distance_of(now, router.station_mac) * handicap,

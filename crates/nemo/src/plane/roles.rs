@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use carnet_base::{Rng, Time, WallTime, mapped};
-use carnet_mobility::agents::{Agents, AgentsConfig};
+use carnet_mobility::agents::{HomeAgentSelection, HomeAgentSelectionConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents};
 use carnet_mobility::mobile_router::{Attachment, StoredSequence};
 use carnet_mobility::nesting::NestingConfig;
@@ -31,14 +31,14 @@ use crate::persistent_state::{PersistentState, take_inactive_state};
 
 /// The roles of the plane, and the stored state of the inactive ones.
 #[derive(Debug, Default)]
-pub(crate) struct Roles {
+pub(crate) struct StationRoles {
     pub(crate) agent_role: Option<HomeAgentRole>,
     pub(crate) router_role: Option<RouterRole>,
     /// Stored state of a role that is inactive now, for a later config with that role.
     pub(super) inactive_role_state: PersistentState,
 }
 
-impl Roles {
+impl StationRoles {
     /// Returns the home agent, if the station has this role.
     pub(super) fn home_agent(&self) -> Option<&HomeAgent> {
         self.agent_role.as_ref().map(|agent| &agent.state_machine)
@@ -58,7 +58,7 @@ impl Roles {
         let routers = [old_router, self.router_role.as_ref()];
         let routers = routers.map(|router| router.map(|it| (it.state_machine.config(), &*it.lan_settings)));
         changes.compare_mobile_routers(routers[0], routers[1]);
-        changes.event()
+        changes.into_event()
     }
 
     /// Returns an event for each binding that the new config no longer permits.
@@ -109,7 +109,7 @@ impl Nemo {
             agent.state_machine.adopt_state(now, old.state_machine);
         }
         if let (Some(router), Some(old)) = (&mut self.roles.router_role, &mut old_router) {
-            router.state_machine.adopt(now, wall, &old.state_machine);
+            router.state_machine.adopt_state_of(now, wall, &old.state_machine);
             router.home_agent_absence.take_over_state(old.home_agent_absence);
             if router.nesting.config() == old.nesting.config() {
                 std::mem::swap(&mut router.nesting, &mut old.nesting);
@@ -261,7 +261,7 @@ impl HomeAgentRole {
         // A home agent that knows no other home agents sends no random numbers to other nodes, so it needs no
         // secret.
         if config.other_agents == OtherAgents::default() {
-            let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
+            let machine = HomeAgent::new(config).with_hash_secret(secret).with_token_rng(tokens);
             return HomeAgentRole { state_machine: machine, home_link_advertiser: None };
         }
         let interface = config.home_link.clone().filter(|_| config.other_agents.answers_dhaad);
@@ -272,7 +272,7 @@ impl HomeAgentRole {
             RouterAdvertiser::new(config, Rng::new(rng.random_u64()))
         });
         let machine = HomeAgent::new(config).with_rng(Rng::new(rng.random_u64()));
-        let machine = machine.with_secret(secret).with_tokens(tokens);
+        let machine = machine.with_hash_secret(secret).with_token_rng(tokens);
         HomeAgentRole { state_machine: machine, home_link_advertiser: advertiser }
     }
 
@@ -340,7 +340,8 @@ impl RouterRole {
         } else if settings.agents.discovers_agents {
             settings.router.home_agent = Ipv6Addr::UNSPECIFIED;
         }
-        let chance = if settings.agents == AgentsConfig::default() { 0 } else { rng.random_u64() };
+        let chance =
+            if settings.agents == HomeAgentSelectionConfig::default() { 0 } else { rng.random_u64() };
         let mut prefixes: BTreeMap<String, Vec<ipnet::Ipv6Net>> = BTreeMap::new();
         for (interface, prefix) in lan_prefixes(&settings.router.prefixes, &settings.lan) {
             prefixes.entry(interface).or_default().push(prefix);
@@ -370,7 +371,7 @@ impl RouterRole {
         let machine = MobileRouter::new(settings.router, rng);
         RouterRole {
             state_machine: machine,
-            home_agent_selection: Agents::new(settings.agents, Rng::new(chance)),
+            home_agent_selection: HomeAgentSelection::new(settings.agents, Rng::new(chance)),
             lan_interfaces: lan,
             lan_settings: settings.lan,
             own_traffic: settings.own_traffic,

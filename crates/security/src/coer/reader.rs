@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     ///
     /// [`Error::Truncated`] if the octets end early; [`Error::NotCanonical`] if a shorter encoding of the
     /// length exists; [`Error::OutOfRange`] for a length that no frame can have.
-    pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
+    pub fn read_length(&mut self, what: &'static str) -> Result<usize, Error> {
         let at = self.read_octets;
         let first = self.read_u8(what)?;
         if first < 0x80 {
@@ -124,10 +124,15 @@ impl<'a> Reader<'a> {
     /// Reads OCTET STRING of `least` to `most` octets, or another value that begins with its length.
     ///
     /// # Errors
-    /// The errors of [`Self::length`], and [`Error::OutOfRange`].
-    pub fn octets(&mut self, least: usize, most: usize, what: &'static str) -> Result<&'a [u8], Error> {
+    /// The errors of [`Self::read_length`], and [`Error::OutOfRange`].
+    pub fn read_octets_with_length(
+        &mut self,
+        least: usize,
+        most: usize,
+        what: &'static str,
+    ) -> Result<&'a [u8], Error> {
         let at = self.read_octets;
-        let length = self.length(what)?;
+        let length = self.read_length(what)?;
         if !(least..=most).contains(&length) {
             let [least, most, found] = [least, most, length].map(|number| number as u64);
             return Err(Error::OutOfRange { what, at, least, most, found });
@@ -138,10 +143,10 @@ impl<'a> Reader<'a> {
     /// Reads INTEGER (0..MAX) of at most 64 bits (X.696 10.3).
     ///
     /// # Errors
-    /// The errors of [`Self::octets`]; [`Error::NotCanonical`] for leading zeros.
+    /// The errors of [`Self::read_octets_with_length`]; [`Error::NotCanonical`] for leading zeros.
     pub fn read_unsigned(&mut self, what: &'static str) -> Result<u64, Error> {
         let at = self.read_octets;
-        let octets = self.octets(1, 8, what)?;
+        let octets = self.read_octets_with_length(1, 8, what)?;
         if octets.len() > 1 && octets.first() == Some(&0) {
             return Err(Error::NotCanonical { what, at });
         }
@@ -151,10 +156,10 @@ impl<'a> Reader<'a> {
     /// Reads INTEGER without bounds (X.696 10.4); accepts only `least..=most`, both from 0 to 127.
     ///
     /// # Errors
-    /// The errors of [`Self::octets`].
-    pub fn small_integer(&mut self, least: u8, most: u8, what: &'static str) -> Result<u8, Error> {
+    /// The errors of [`Self::read_octets_with_length`].
+    pub fn read_small_integer(&mut self, least: u8, most: u8, what: &'static str) -> Result<u8, Error> {
         let at = self.read_octets;
-        let octets = self.octets(1, 8, what)?;
+        let octets = self.read_octets_with_length(1, 8, what)?;
         match *octets {
             [number] if (least..=most).contains(&number) && number < 0x80 => Ok(number),
             _ => {
@@ -222,9 +227,9 @@ impl<'a> Reader<'a> {
     /// Reads an open type (X.696 30); returns a reader for its octets.
     ///
     /// # Errors
-    /// The errors of [`Self::octets`].
-    pub fn open_type(&mut self, what: &'static str) -> Result<Reader<'a>, Error> {
-        self.octets(0, usize::from(u16::MAX), what).map(Reader::new)
+    /// The errors of [`Self::read_octets_with_length`].
+    pub fn read_open_type(&mut self, what: &'static str) -> Result<Reader<'a>, Error> {
+        self.read_octets_with_length(0, usize::from(u16::MAX), what).map(Reader::new)
     }
 
     /// Reads the extension additions of a SEQUENCE (X.696 16.4). Calls `addition` with the number and the
@@ -242,7 +247,7 @@ impl<'a> Reader<'a> {
         let at = self.read_octets;
         // The bitmap's first octet is the number of unused bits in the last octet. Accept at most 32
         // additions; no known type has more.
-        let bitmap = self.octets(2, 5, what)?;
+        let bitmap = self.read_octets_with_length(2, 5, what)?;
         let Some((&unused, bits)) = bitmap.split_first() else {
             return Err(Error::NotCanonical { what, at });
         };
@@ -253,7 +258,7 @@ impl<'a> Reader<'a> {
         for (number, octet) in bits.iter().enumerate() {
             for bit in 0..8 {
                 if octet & (0x80 >> bit) != 0 {
-                    let content = self.open_type(what)?;
+                    let content = self.read_open_type(what)?;
                     addition(number * 8 + bit, content)?;
                 }
             }

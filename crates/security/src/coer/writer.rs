@@ -65,7 +65,7 @@ impl Writer {
 
     /// Writes a length determinant (X.696 8.6). No frame carries a length above 65,535; the function writes
     /// it as 65,535.
-    pub fn length(&mut self, length: usize) {
+    pub fn write_length(&mut self, length: usize) {
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         match length {
             0..=0x7f => self.write_u8(length as u8),
@@ -78,8 +78,8 @@ impl Writer {
     }
 
     /// Writes OCTET STRING with its length.
-    pub fn octets(&mut self, octets: &[u8]) {
-        self.length(octets.len());
+    pub fn write_octets_with_length(&mut self, octets: &[u8]) {
+        self.write_length(octets.len());
         self.write_octets(octets);
     }
 
@@ -87,7 +87,7 @@ impl Writer {
     pub fn write_unsigned(&mut self, number: u64) {
         let octets = number.to_be_bytes();
         let zeros = (number.leading_zeros() / 8).min(7) as usize;
-        self.octets(octets.get(zeros..).unwrap_or_default());
+        self.write_octets_with_length(octets.get(zeros..).unwrap_or_default());
     }
 
     /// Writes SEQUENCE OF; `element` writes each element.
@@ -99,9 +99,9 @@ impl Writer {
     }
 
     /// Writes an open type: the octets that `content` writes, preceded by their length.
-    pub fn open_type(&mut self, content: impl FnOnce(&mut Writer)) {
+    pub fn write_open_type(&mut self, content: impl FnOnce(&mut Writer)) {
         let mut inside = Writer::default();
         content(&mut inside);
-        self.octets(&inside.octets);
+        self.write_octets_with_length(&inside.octets);
     }
 }

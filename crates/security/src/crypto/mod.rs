@@ -55,7 +55,7 @@ pub trait SigningKey: Debug + Send {
 }
 
 /// Back end that computes hashes and signatures.
-pub trait Backend: Debug + Send {
+pub trait CryptoBackend: Debug + Send {
     /// Returns a hash of 32 or 48 octets.
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8>;
 
@@ -63,18 +63,18 @@ pub trait Backend: Debug + Send {
     fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>>;
 
     /// Loads a private key from its big-endian scalar; `None` if the scalar is zero or too large.
-    fn signing_key(&self, curve: crate::keys::Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>;
+    fn signing_key(&self, curve: crate::keys::EllipticCurve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>;
 }
 
 /// Returns the name of a certificate (5.3.9.2).
-pub fn name_of_certificate(backend: &dyn Backend, certificate: &Certificate) -> HashedId8 {
+pub fn name_of_certificate(backend: &dyn CryptoBackend, certificate: &Certificate) -> HashedId8 {
     HashedId8::from_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
 }
 
 /// Returns the octets whose hash a signer signs (5.3.1.2.2): the hash of the data, then the hash of the
 /// signer's certificate. `certificate` is empty for a self-signed message.
 pub fn signature_input(
-    backend: &dyn Backend,
+    backend: &dyn CryptoBackend,
     hash: HashAlgorithm,
     data: &[u8],
     certificate: &[u8],

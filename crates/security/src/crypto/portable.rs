@@ -12,8 +12,8 @@ use ecdsa::signature::{Signer, Verifier};
 use ecdsa::{DigestAlgorithm, EcdsaCurve};
 use sha2::{Digest, Sha256, Sha384};
 
-use super::{Backend, SigningError, SigningKey, VerifyingKey};
-use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
+use super::{CryptoBackend, SigningError, SigningKey, VerifyingKey};
+use crate::keys::{EllipticCurve, HashAlgorithm, PublicKey, Signature};
 
 /// The portable back end, with every curve of the profile.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,46 +24,48 @@ pub struct PortableBackend;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PortableBackend256;
 
-impl Backend for PortableBackend {
+impl CryptoBackend for PortableBackend {
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
         hash(algorithm, octets)
     }
 
     fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>> {
         match key.curve() {
-            Curve::BrainpoolP384r1 => load_verifying_key::<bp384::BrainpoolP384r1>(key),
-            Curve::NistP384 => load_verifying_key::<p384::NistP384>(key),
-            Curve::NistP256 | Curve::BrainpoolP256r1 => PortableBackend256.verifying_key(key),
+            EllipticCurve::BrainpoolP384r1 => load_verifying_key::<bp384::BrainpoolP384r1>(key),
+            EllipticCurve::NistP384 => load_verifying_key::<p384::NistP384>(key),
+            EllipticCurve::NistP256 | EllipticCurve::BrainpoolP256r1 => PortableBackend256.verifying_key(key),
         }
     }
 
-    fn signing_key(&self, curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
+    fn signing_key(&self, curve: EllipticCurve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
         match curve {
-            Curve::BrainpoolP384r1 => load_signing_key::<bp384::BrainpoolP384r1>(curve, scalar),
-            Curve::NistP384 => load_signing_key::<p384::NistP384>(curve, scalar),
-            Curve::NistP256 | Curve::BrainpoolP256r1 => PortableBackend256.signing_key(curve, scalar),
+            EllipticCurve::BrainpoolP384r1 => load_signing_key::<bp384::BrainpoolP384r1>(curve, scalar),
+            EllipticCurve::NistP384 => load_signing_key::<p384::NistP384>(curve, scalar),
+            EllipticCurve::NistP256 | EllipticCurve::BrainpoolP256r1 => {
+                PortableBackend256.signing_key(curve, scalar)
+            }
         }
     }
 }
 
-impl Backend for PortableBackend256 {
+impl CryptoBackend for PortableBackend256 {
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
         hash(algorithm, octets)
     }
 
     fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>> {
         match key.curve() {
-            Curve::NistP256 => load_verifying_key::<p256::NistP256>(key),
-            Curve::BrainpoolP256r1 => load_verifying_key::<bp256::BrainpoolP256r1>(key),
-            Curve::BrainpoolP384r1 | Curve::NistP384 => None,
+            EllipticCurve::NistP256 => load_verifying_key::<p256::NistP256>(key),
+            EllipticCurve::BrainpoolP256r1 => load_verifying_key::<bp256::BrainpoolP256r1>(key),
+            EllipticCurve::BrainpoolP384r1 | EllipticCurve::NistP384 => None,
         }
     }
 
-    fn signing_key(&self, curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
+    fn signing_key(&self, curve: EllipticCurve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
         match curve {
-            Curve::NistP256 => load_signing_key::<p256::NistP256>(curve, scalar),
-            Curve::BrainpoolP256r1 => load_signing_key::<bp256::BrainpoolP256r1>(curve, scalar),
-            Curve::BrainpoolP384r1 | Curve::NistP384 => None,
+            EllipticCurve::NistP256 => load_signing_key::<p256::NistP256>(curve, scalar),
+            EllipticCurve::BrainpoolP256r1 => load_signing_key::<bp256::BrainpoolP256r1>(curve, scalar),
+            EllipticCurve::BrainpoolP384r1 | EllipticCurve::NistP384 => None,
         }
     }
 }
@@ -89,7 +91,7 @@ where
 /// A loaded public key on curve `C`.
 #[derive(Debug)]
 struct LoadedPublicKey<C: EcdsaCurve + CurveArithmetic> {
-    curve: Curve,
+    curve: EllipticCurve,
     inner: ecdsa::VerifyingKey<C>,
 }
 
@@ -107,7 +109,7 @@ where
 }
 
 /// Loads a private key on curve `C`; `None` if the scalar is zero or too large.
-fn load_signing_key<C>(curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>
+fn load_signing_key<C>(curve: EllipticCurve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>
 where
     C: EcdsaCurve + CurveArithmetic,
     AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,

@@ -54,7 +54,7 @@ impl SecurityStation {
         Some(StationIdentity::of_ticket(next))
     }
 
-    /// Locks or unlocks the pseudonym: see [`crate::pseudonym::Pseudonym::set_lock`].
+    /// Locks or unlocks the pseudonym: see [`crate::pseudonym::PseudonymChanger::set_lock`].
     pub fn lock_pseudonym(&mut self, now: Time, locked: bool) {
         if let Some(pseudonym) = &mut self.pseudonym_state {
             pseudonym.set_lock(now, locked);
@@ -83,12 +83,12 @@ impl SecurityStation {
         if choice.is_empty() && !self.own_tickets(now).iter().any(|name| Some(*name) == but) {
             choice = self.own_tickets(now);
         }
-        self.choose_random(&choice)
+        self.choose_random_ticket(&choice)
     }
 }
 
 /// Returns whether the ticket is valid now and stays valid for [`TICKET_CHANGE_MARGIN`].
 fn is_valid_with_margin(validity: &ValidityPeriod, now: SecurityTime) -> bool {
-    validity.contains_moment(now.certificate_time)
-        && validity.contains_moment(now.certificate_time.saturating_add(TICKET_CHANGE_MARGIN))
+    validity.contains_time(now.certificate_time)
+        && validity.contains_time(now.certificate_time.saturating_add(TICKET_CHANGE_MARGIN))
 }

@@ -45,10 +45,10 @@ use crate::SecurityDrop;
 use crate::certificate::Certificate;
 use crate::clock::ClockCheck;
 use crate::config::SecurityConfig;
-use crate::crypto::Backend;
+use crate::crypto::CryptoBackend;
 use crate::envelopes::EnvelopeTable;
 use crate::ids::HashedId8;
-use crate::pseudonym::Pseudonym;
+use crate::pseudonym::PseudonymChanger;
 use crate::queue::VerificationQueue;
 use crate::region::CountryFinder;
 use crate::replay::ReplayDetector;
@@ -127,12 +127,12 @@ impl Counters {
 #[derive(Debug)]
 pub struct SecurityStation {
     config: SecurityConfig,
-    crypto_backend: Box<dyn Backend>,
+    crypto_backend: Box<dyn CryptoBackend>,
     country_finder: Box<dyn DebugCountryFinder>,
     certificate_store: CertificateStore,
     own_identity: send::OwnIdentity,
     /// State of the changes of pseudonym; `None` if pseudonyms are off.
-    pseudonym_state: Option<Pseudonym>,
+    pseudonym_state: Option<PseudonymChanger>,
     own_position: Option<(Position, u16)>,
     verification_queue: VerificationQueue<receive::UnverifiedMessage>,
     /// Messages that wait for the certificate of a signer or an issuer.
@@ -153,14 +153,16 @@ impl SecurityStation {
     /// Creates an entity without trusted certificates and tickets.
     pub fn new(
         config: SecurityConfig,
-        backend: Box<dyn Backend>,
+        backend: Box<dyn CryptoBackend>,
         countries: Box<dyn DebugCountryFinder>,
         mut rng: Rng,
     ) -> SecurityStation {
         let rate = config.verifications_per_second.max(1);
         let interval = std::time::Duration::from_secs(1) / rate;
-        let pseudonym =
-            config.pseudonym_strategy.clone().map(|strategy| Pseudonym::new(strategy, rng.fork_generator()));
+        let pseudonym = config
+            .pseudonym_strategy
+            .clone()
+            .map(|strategy| PseudonymChanger::new(strategy, rng.fork_generator()));
         SecurityStation {
             pseudonym_state: pseudonym,
             certificate_store: CertificateStore::new(config.max_authorities, config.max_tickets.max(1)),
@@ -201,7 +203,7 @@ impl SecurityStation {
         now: SecurityTime,
         certificate: Certificate,
     ) -> Result<HashedId8, SecurityDrop> {
-        let date = certificate.content().validity.nearest_valid_moment(now.certificate_time);
+        let date = certificate.content().validity.nearest_valid_time(now.certificate_time);
         self.certificate_store.add_authority(
             self.crypto_backend.as_ref(),
             certificate,
@@ -234,7 +236,7 @@ impl SecurityStation {
     }
 
     /// Returns the cryptographic back end.
-    pub fn backend(&self) -> &dyn Backend {
+    pub fn backend(&self) -> &dyn CryptoBackend {
         self.crypto_backend.as_ref()
     }
 
@@ -255,8 +257,8 @@ impl SecurityStation {
 
     /// Returns the milliseconds by which this station's clock is ahead of the clocks of all signed neighbours
     /// (negative: behind). Returns `None` if any neighbour's message is in time, or if no message arrives.
-    pub fn clock_ahead(&self, now: Time) -> Option<i64> {
-        self.clock_check.milliseconds_ahead(now)
+    pub fn clock_lead_ms(&self, now: Time) -> Option<i64> {
+        self.clock_check.clock_lead_ms(now)
     }
 
     /// Returns the number of messages that wait for verification, and for certificates.

@@ -37,7 +37,7 @@ pub struct VerifiedPacket {
 
 impl VerifiedPacket {
     /// Returns the frame that the caller passes to the router.
-    pub fn to_frame(&self) -> ReceivedFrame<'_> {
+    pub fn to_received_frame(&self) -> ReceivedFrame<'_> {
         ReceivedFrame { source: self.source, destination: self.destination, packet: &self.packet }
     }
 }
@@ -74,7 +74,7 @@ pub(crate) struct MessageWithoutCertificate {
     unverified_message: UnverifiedMessage,
 }
 
-fn fingerprint_of(hash: &[u8]) -> MessageFingerprint {
+fn fingerprint_of_hash(hash: &[u8]) -> MessageFingerprint {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
@@ -142,7 +142,7 @@ impl SecurityStation {
         let Ok(Envelope::Signed(message)) = envelope else { return };
         if let Some(made) = message.header.generation_time {
             let milliseconds = |time: Time64| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
-            self.clock_check.note_message_out_of_time(
+            self.clock_check.record_message_out_of_time(
                 now.time,
                 milliseconds(now.certificate_time).saturating_sub(milliseconds(made)),
             );
@@ -168,7 +168,7 @@ impl SecurityStation {
         if signer.is_some_and(|name| self.is_own_former_ticket(name)) {
             return Err(SecurityDrop::FormerPseudonym);
         }
-        let known_signer = signer.filter(|name| self.certificate_store.knows_ticket(*name));
+        let known_signer = signer.filter(|name| self.certificate_store.has_ticket(*name));
         if self.was_already_accepted(now.time, &inspected, &hash)? {
             let Some(signer) = known_signer else { return Err(SecurityDrop::Replayed) };
             let verified = remove_envelope(&inspected, frame.source, frame.destination, signer);
@@ -204,7 +204,7 @@ impl SecurityStation {
     ) -> Result<bool, SecurityDrop> {
         let single = is_single_hop(&inspected.packet);
         let seen = if single { &self.single_hop_replay_detector } else { &self.multi_hop_replay_detector };
-        match seen.accepted_at(&fingerprint_of(hash)) {
+        match seen.accepted_at(&fingerprint_of_hash(hash)) {
             // A single-hop packet is never repeated, because the source signs each one anew. So a copy is a
             // replay.
             Some(_) if single => Err(SecurityDrop::Replayed),
@@ -230,7 +230,7 @@ impl SecurityStation {
             match self.verify_message(now, &pending) {
                 Ok(verified) => {
                     self.counters.verified_packets += 1;
-                    self.clock_check.note_verified_message();
+                    self.clock_check.record_verified_message();
                     return Some(verified);
                 }
                 Err(VerificationOutcome::Drop(reason)) => {
@@ -255,7 +255,7 @@ impl SecurityStation {
         // While this copy waited, the entity may have accepted another copy.
         let copy = self.was_already_accepted(now.time, &inspected, &pending.hash)?;
         let name = match &message.signer {
-            Signer::Digest(name) if self.certificate_store.knows_ticket(*name) => *name,
+            Signer::Digest(name) if self.certificate_store.has_ticket(*name) => *name,
             Signer::Digest(name) => {
                 return Err(VerificationOutcome::Lacks(*name, SecurityDrop::UnknownSigner));
             }
@@ -270,7 +270,7 @@ impl SecurityStation {
         self.verification_limiter.try_take_token(now.time);
         self.counters.verified_signatures += 1;
         let ticket = self.certificate_store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
-        if !ticket.has_signed(&pending.hash, &message.signature) {
+        if !ticket.verifies_signature(&pending.hash, &message.signature) {
             return Err(SecurityDrop::BadSignature.into());
         }
         if is_single_hop(&inspected.packet) {
@@ -288,7 +288,7 @@ impl SecurityStation {
         certificate: &Certificate,
     ) -> Result<HashedId8, VerificationOutcome> {
         let name = name_of_certificate(self.crypto_backend.as_ref(), certificate);
-        if self.certificate_store.knows_ticket(name) {
+        if self.certificate_store.has_ticket(name) {
             return Ok(name);
         }
         if certificate.certificate_role() != CertificateRole::Ticket {
@@ -356,13 +356,13 @@ impl SecurityStation {
     ) {
         let single = is_single_hop(&inspected.packet);
         let (seen, age) = if single {
-            (&mut self.single_hop_replay_detector, self.config.single_hop_age)
+            (&mut self.single_hop_replay_detector, self.config.max_single_hop_age)
         } else {
             (&mut self.multi_hop_replay_detector, self.config.max_age)
         };
         seen.insert(
             now.time,
-            fingerprint_of(&pending.hash),
+            fingerprint_of_hash(&pending.hash),
             inspected.generation_time,
             now.certificate_time.saturating_sub(age),
         );
@@ -376,7 +376,7 @@ impl SecurityStation {
         }
         let header = &inspected.message.header;
         for wanted in header.inline_requests.iter() {
-            self.own_identity.note_certificate_request(wanted, &self.certificate_store);
+            self.own_identity.record_certificate_request(wanted, &self.certificate_store);
         }
         if let Some(certificate) = &header.requested_certificate {
             self.learn_authority(now, certificate);
@@ -386,7 +386,7 @@ impl SecurityStation {
     /// Stores the certificate of an authority that another station sent on request.
     fn learn_authority(&mut self, now: SecurityTime, certificate: &Certificate) {
         let name = name_of_certificate(self.crypto_backend.as_ref(), certificate);
-        self.own_identity.note_certificate_sent_by_other(name);
+        self.own_identity.record_certificate_sent_by_other(name);
         if certificate.certificate_role() != CertificateRole::Authority
             || self.certificate_store.issuer(name).is_some()
         {

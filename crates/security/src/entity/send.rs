@@ -20,7 +20,7 @@ use crate::certificate::Certificate;
 use crate::config::SecurityPolicy;
 use crate::crypto::{SigningKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
-use crate::inspection::{application_of, application_of_payload, facilities_message};
+use crate::inspection::{application_of_packet, application_of_payload, facilities_message};
 use crate::message::{
     HeaderInfo, MAX_REQUESTED_CERTIFICATES, Signer, ThreeDLocation, emit_signed_message, to_be_signed,
 };
@@ -100,7 +100,7 @@ impl OwnIdentity {
     }
 
     /// Notes a request of another station for a certificate.
-    pub fn note_certificate_request(&mut self, wanted: HashedId3, store: &CertificateStore) {
+    pub fn record_certificate_request(&mut self, wanted: HashedId3, store: &CertificateStore) {
         let current = self.tickets.get(self.current_index);
         if current.is_some_and(|own| own.name().last_three_octets() == wanted) {
             self.is_certificate_due = true;
@@ -110,7 +110,7 @@ impl OwnIdentity {
     }
 
     /// Handles a requested certificate that another station has sent: this station need not send it any more.
-    pub fn note_certificate_sent_by_other(&mut self, name: HashedId8) {
+    pub fn record_certificate_sent_by_other(&mut self, name: HashedId8) {
         if self.requested_authority == Some(name) {
             self.requested_authority = None;
         }
@@ -156,7 +156,7 @@ impl SecurityStation {
         let (backend, countries) = (self.crypto_backend.as_ref(), self.country_finder.as_ref());
         // Authorities issue pseudonyms weeks in advance, so check the ticket for the beginning of its
         // validity.
-        let date = ticket.certificate.content().validity.nearest_valid_moment(now.certificate_time);
+        let date = ticket.certificate.content().validity.nearest_valid_time(now.certificate_time);
         let trusted =
             self.certificate_store.verify_certificate(backend, ticket.certificate, date, countries)?;
         let name = trusted.name();
@@ -186,7 +186,7 @@ impl SecurityStation {
 
     /// Returns the names of the valid own tickets.
     pub fn own_tickets(&self, now: SecurityTime) -> Vec<HashedId8> {
-        let holds = |own: &&OwnTicket| own.validity().contains_moment(now.certificate_time);
+        let holds = |own: &&OwnTicket| own.validity().contains_time(now.certificate_time);
         self.own_identity.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
@@ -195,7 +195,7 @@ impl SecurityStation {
     /// could link the station's pseudonyms.
     pub fn own_ticket_validities(&self, now: SecurityTime) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own_identity.tickets;
-        let holds = |own: &&OwnTicket| own.validity().contains_moment(now.certificate_time);
+        let holds = |own: &&OwnTicket| own.validity().contains_time(now.certificate_time);
         let current = tickets.get(self.own_identity.current_index).filter(holds);
         let signs = current.or_else(|| tickets.iter().find(holds)).map(OwnTicket::name);
         let (first, others): (Vec<_>, Vec<_>) = tickets.iter().partition(|own| Some(own.name()) == signs);
@@ -238,7 +238,7 @@ impl SecurityStation {
     }
 
     /// Returns a random element; `None` for an empty list.
-    pub(super) fn choose_random(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
+    pub(super) fn choose_random_ticket(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
         let number = if choice.is_empty() {
             0
         } else {
@@ -250,7 +250,7 @@ impl SecurityStation {
     /// Changes to a valid ticket if the current one is not valid. Returns false if no own ticket is valid.
     pub fn replace_invalid_ticket(&mut self, now: SecurityTime) -> bool {
         self.restore_valid_tickets(now);
-        let holds = |own: &OwnTicket| own.validity().contains_moment(now.certificate_time);
+        let holds = |own: &OwnTicket| own.validity().contains_time(now.certificate_time);
         if self.own_identity.tickets.get(self.own_identity.current_index).is_some_and(holds) {
             return true;
         }
@@ -313,7 +313,7 @@ impl SecurityStation {
                 }
             })?;
             let inside = frame.get(BasicHeader::LEN..packet.len()).unwrap_or_default();
-            self.sign_payload(now, application_of(&packet), inside)?
+            self.sign_payload(now, application_of_packet(&packet), inside)?
         } else {
             let identity = packet.extended.sequence().map(|sequence| (source, sequence));
             match identity.and_then(|identity| self.envelopes_to_forward.get(&identity)) {

@@ -6,10 +6,10 @@
 //! `vanetza-socktap-security-dummy.pcap`. It is from vanetza v26.02 with default security: the signer is
 //! `self` and the signature is zero.
 
-use carnet_security::crypto::{Backend, PortableBackend, name_of_certificate};
+use carnet_security::crypto::{CryptoBackend, PortableBackend, name_of_certificate};
 use carnet_security::ids::HashedId8;
 use carnet_security::inspection::check_frame;
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::message::{Envelope, Payload, SignedMessage, Signer};
 use carnet_security::permissions::{Psid, Ssp};
 use carnet_security::time::Time64;
@@ -112,7 +112,7 @@ fn recorded_denm_on_a_brainpool_curve_verifies() {
     let frame = octets_of_hex(DENM_ON_BRAINPOOL_CURVE);
     let message = signed_message_of(&frame);
     let Signer::Certificate(certificate) = &message.signer else { panic!("no certificate") };
-    assert_eq!(certificate.content().verification_key.curve(), Curve::BrainpoolP256r1);
+    assert_eq!(certificate.content().verification_key.curve(), EllipticCurve::BrainpoolP256r1);
     assert!(is_signed_by(&message, certificate));
     assert_eq!(message.header.psid, Psid::DENM);
     assert!(message.header.generation_location.is_some());

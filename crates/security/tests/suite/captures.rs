@@ -12,7 +12,7 @@ use carnet_geonet::ReceivedFrame;
 use carnet_its::ca;
 use carnet_its::cdd::StationId;
 use carnet_security::inspection::facilities_message;
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::message::{Envelope, Payload, Signer};
 use carnet_security::permissions::Psid;
 use carnet_security::time::Time64;
@@ -104,7 +104,7 @@ fn config_that_accepts_unsigned() -> SecurityConfig {
 #[test]
 fn unsigned_packets_are_accepted_only_by_policy_that_permits_them() {
     let frames = captured_frames(UNSIGNED_CAPTURE);
-    let pki = TestPki::new(Curve::NistP256);
+    let pki = TestPki::new(EllipticCurve::NistP256);
     let (mut believing, mut strict) =
         (pki.receiver_with(config_that_accepts_unsigned()), pki.receiver_with(strict_config()));
     let mut ports = Vec::new();
@@ -126,7 +126,7 @@ fn unsigned_packets_are_accepted_only_by_policy_that_permits_them() {
 #[test]
 fn self_signed_messages_are_parsed_and_rejected() {
     let frames = captured_frames(SELF_SIGNED_CAPTURE);
-    let pki = TestPki::new(Curve::NistP256);
+    let pki = TestPki::new(EllipticCurve::NistP256);
     let mut ports = Vec::new();
     let (mut believing, mut strict) =
         (pki.receiver_with(config_that_accepts_unsigned()), pki.receiver_with(strict_config()));

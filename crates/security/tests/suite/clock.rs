@@ -5,16 +5,16 @@ use std::time::Duration;
 use carnet_base::Rng;
 use carnet_security::credentials::Credentials;
 use carnet_security::crypto::PortableBackend;
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::{SecurityDrop, SecurityStation, SecurityTime};
 
 use crate::support::*;
 
-const YEAR: Duration = Duration::from_secs(365 * 86_400);
+const ONE_YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns the date `count` years after the day of the tests.
 fn now_after_years(count: i32) -> SecurityTime {
-    let span = YEAR * count.unsigned_abs();
+    let span = ONE_YEAR * count.unsigned_abs();
     let today = now_at_milliseconds(0);
     let date = if count < 0 {
         today.certificate_time.saturating_sub(span)
@@ -49,8 +49,8 @@ fn accepts_frame(security: &mut SecurityStation, now: SecurityTime, frame: &[u8]
 #[test]
 fn authority_added_with_wrong_clock_is_accepted_after_correction() {
     for given in [-10, 0, 10] {
-        let mut pki = TestPki::new(Curve::NistP256);
-        let mut car = pki.new_car();
+        let mut pki = TestPki::new(EllipticCurve::NistP256);
+        let mut car = pki.new_car_station();
         let frame = car.signed_beacon(now_at_milliseconds(0));
         let mut receiver = receiver_started_at(&pki, now_after_years(given));
         assert!(!accepts_frame(&mut receiver, now_after_years(10), &frame), "it holds no more");
@@ -61,9 +61,9 @@ fn authority_added_with_wrong_clock_is_accepted_after_correction() {
 
 #[test]
 fn ticket_added_with_clock_ahead_signs_after_correction() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     // `car` only gives the link-layer address and the packets: the test replaces its security entity below.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let mut late = receiver_started_at(&pki, now_after_years(10));
     let ticket = pki.new_ticket();
     assert_eq!(late.add_own_ticket(now_after_years(10), ticket), Err(SecurityDrop::CertificateExpired));
@@ -86,8 +86,8 @@ fn ticket_added_with_clock_ahead_signs_after_correction() {
 #[test]
 fn invalid_ticket_does_not_sign_after_clock_correction() {
     let (mut pki, mut others) = (
-        TestPki::new(Curve::NistP256),
-        TestPki::with_authority(Curve::NistP256, |mut content| {
+        TestPki::new(EllipticCurve::NistP256),
+        TestPki::with_authority(EllipticCurve::NistP256, |mut content| {
             content.assurance_level = Some(0x60);
             content
         }),

@@ -4,7 +4,7 @@ use carnet_geonet::geodesy::Position;
 use carnet_security::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use carnet_security::coer::{Error, Reader, Writer};
 use carnet_security::ids::{HashedId3, HashedId8};
-use carnet_security::keys::{Curve, EncryptionKey, HashAlgorithm, PublicKey, Signature};
+use carnet_security::keys::{EllipticCurve, EncryptionKey, HashAlgorithm, PublicKey, Signature};
 use carnet_security::message::{
     Envelope, HeaderInfo, Payload, Signer, ThreeDLocation, emit_signed_message, to_be_signed,
 };
@@ -14,11 +14,11 @@ use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, Vali
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn any_curve() -> impl Strategy<Value = Curve> {
-    (0_usize..4).prop_map(|number| Curve::ALL[number])
+fn any_curve() -> impl Strategy<Value = EllipticCurve> {
+    (0_usize..4).prop_map(|number| EllipticCurve::ALL[number])
 }
 
-fn any_public_key(curve: Curve) -> impl Strategy<Value = PublicKey> {
+fn any_public_key(curve: EllipticCurve) -> impl Strategy<Value = PublicKey> {
     (any::<bool>(), vec(any::<u8>(), curve.octets())).prop_map(move |(odd, x)| {
         PublicKey::from_sec1(curve, &[&[2 + u8::from(odd)], x.as_slice()].concat()).unwrap()
     })
@@ -88,11 +88,11 @@ fn any_group_permissions() -> impl Strategy<Value = PsidGroupPermissions> {
         })
     ];
     (subject, 0_u8..=8, prop_oneof![0_u8..=8, Just(255)], any::<u8>()).prop_map(
-        |(subject, min_chain_length, chain_length_range, end_entity)| PsidGroupPermissions {
+        |(subject, min_chain_length, chain_length_range, end_entity_types)| PsidGroupPermissions {
             subject,
             min_chain_length,
             chain_length_range,
-            end_entity,
+            end_entity_types,
         },
     )
 }
@@ -108,7 +108,7 @@ prop_compose! {
         applications in vec(any_application(), 0..4),
         issuing in vec(any_group_permissions(), 0..3),
         encryption_key in
-            proptest::option::of(any_public_key(Curve::BrainpoolP256r1).prop_map(EncryptionKey)),
+            proptest::option::of(any_public_key(EllipticCurve::BrainpoolP256r1).prop_map(EncryptionKey)),
         verification_key in any_curve().prop_flat_map(any_public_key),
     ) -> ToBeSignedCertificate {
         let duration = ValidityDuration { unit: DurationUnit::ALL[unit], unit_count: count };
@@ -166,7 +166,8 @@ prop_compose! {
         expiry_time in proptest::option::of(any::<u64>().prop_map(Time64)),
         generation_location in proptest::option::of((any_position(), any::<u16>())
             .prop_map(|(position, elevation)| ThreeDLocation { position, elevation })),
-        encryption_key in proptest::option::of(any_public_key(Curve::NistP256).prop_map(EncryptionKey)),
+        encryption_key in proptest::option::of(
+            any_public_key(EllipticCurve::NistP256).prop_map(EncryptionKey)),
         requests in vec(any::<[u8; 3]>().prop_map(HashedId3), 0..4),
         requested_certificate in proptest::option::of(any_certificate()),
         signer in prop_oneof![
@@ -272,7 +273,7 @@ fn longer_than_necessary_length_is_rejected() {
         (vec![0x83, 1, 0, 0], Err(Error::OutOfRange { what: "x", at: 0, least: 1, most: 2, found: 3 })),
         (vec![0x82, 1], Err(Error::Truncated { what: "x", at: 1, expected: 2, found: 1 })),
     ] {
-        assert_eq!(Reader::new(&octets).length("x"), expected, "{octets:02x?}");
+        assert_eq!(Reader::new(&octets).read_length("x"), expected, "{octets:02x?}");
     }
 }
 

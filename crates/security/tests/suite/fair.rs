@@ -7,7 +7,7 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::{MacAddress, ReceivedFrame};
 use carnet_security::config::SecurityConfig;
 use carnet_security::ids::HashedId8;
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::queue::{MessageRank, Sender, VerificationQueue};
 use carnet_security::{HandledFrame, SecurityDrop};
 use carnet_wire::geonet::GeoArea;
@@ -248,9 +248,9 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
     const NEIGHBOUR_COUNT: usize = 8;
     /// Time within which a CAM must be verified, milliseconds.
     const VERIFICATION_DEADLINE: u64 = 100;
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let mut receiver = pki.receiver_with(SecurityConfig { verifications_per_second: 200, ..strict_config() });
-    let mut cars: Vec<_> = (0..NEIGHBOUR_COUNT).map(|_| pki.new_car()).collect();
+    let mut cars: Vec<_> = (0..NEIGHBOUR_COUNT).map(|_| pki.new_car_station()).collect();
     let mut rng = Rng::new(11);
     // The station knows each neighbour by the certificate in its first CAM. The flooding sender sends mutated
     // copies of these CAMs.
@@ -265,9 +265,9 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
         templates.push((car.mid, car.signed_cam(now_at_milliseconds(10))));
     }
     let warning = {
-        let mut car = pki.new_car();
+        let mut car = pki.new_car_station();
         let area = GeoArea { distance_a: 900, ..circle_around_home(500) };
-        let plain = car.plain_denm_packet(now_at_milliseconds(0), area, &ordinary_denm(91));
+        let plain = car.plain_denm_packet(now_at_milliseconds(0), area, &example_denm(91));
         car.security.secure_packet(now_at_milliseconds(0), &plain).unwrap()
     };
     let mut sent: BTreeMap<Vec<u8>, (usize, u64)> = BTreeMap::new();
@@ -354,9 +354,9 @@ fn station_under_100_000_forged_messages_a_second_verifies_its_neighbours_in_tim
 /// While some unknown senders flood, the station still verifies the messages of another unknown sender.
 #[test]
 fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let mut receiver = pki.receiver_with(SecurityConfig { verifications_per_second: 200, ..strict_config() });
-    let (mut loud, mut new) = (pki.new_car(), pki.new_car());
+    let (mut loud, mut new) = (pki.new_car_station(), pki.new_car_station());
     let loud_cam = loud.signed_cam(now_at_milliseconds(0));
     assert_eq!(receive_packet(&mut receiver, now_at_milliseconds(0), &loud_cam).map(|all| all.len()), Ok(1));
     let template = loud.signed_cam(now_at_milliseconds(0));
@@ -390,9 +390,9 @@ fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
 /// A source that invents names of certificates loses only its own waiting messages.
 #[test]
 fn forged_messages_do_not_replace_messages_that_wait_for_certificate() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let mut receiver = pki.receiver_with(strict_config());
-    let mut new = pki.new_car();
+    let mut new = pki.new_car_station();
     // The receiver misses the first CAM, which carries the certificate, so the second CAM waits for the
     // certificate.
     new.signed_cam(now_at_milliseconds(0));

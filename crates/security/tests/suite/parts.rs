@@ -4,7 +4,7 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
 use carnet_security::ids::HashedId8;
 use carnet_security::permissions::*;
-use carnet_security::pseudonym::{Pseudonym, PseudonymStrategy, StationIdentity};
+use carnet_security::pseudonym::{PseudonymChanger, PseudonymStrategy, StationIdentity};
 use carnet_security::region::{GeographicRegion, is_self_crossing};
 use carnet_security::replay::ReplayDetector;
 use carnet_security::time::Time64;
@@ -49,7 +49,7 @@ fn pseudonym_changes_after_distance_and_time() {
     let strategy = PseudonymStrategy::default();
     let mut changes = Vec::new();
     for seed in 0..20 {
-        let mut pseudonym = Pseudonym::new(strategy.clone(), Rng::new(seed));
+        let mut pseudonym = PseudonymChanger::new(strategy.clone(), Rng::new(seed));
         let mut since = (0.0, 0_u64);
         // The station drives at 20 m/s for half an hour.
         for second in 0..1_800_u64 {
@@ -74,7 +74,7 @@ fn pseudonym_changes_after_distance_and_time() {
 
 #[test]
 fn own_event_delays_pseudonym_change() {
-    let mut pseudonym = Pseudonym::new(PseudonymStrategy::default(), Rng::new(1));
+    let mut pseudonym = PseudonymChanger::new(PseudonymStrategy::default(), Rng::new(1));
     pseudonym.handle_position(Time::ZERO, HOME_POSITION);
     pseudonym.handle_position(Time::from_secs(60), position_at(2_000.0, 0.0));
     assert!(pseudonym.is_due(Time::from_secs(60)));
@@ -150,7 +150,7 @@ fn authority_may_issue_only_its_own_permissions() {
         subject: SubjectPermissions::Explicit(vec![PsidSspRange { application_psid: psid, range }]),
         min_chain_length: least,
         chain_length_range: 0,
-        end_entity: END_ENTITY_APP,
+        end_entity_types: END_ENTITY_APP,
     };
     let gives = |range: Option<SspRange>, ssp: Option<Ssp>| {
         permits_applications(&[group(Psid::CAM, range, 1)], &[PsidSsp { psid: Psid::CAM, ssp }])

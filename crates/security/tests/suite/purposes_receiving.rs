@@ -5,7 +5,7 @@
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
 use carnet_security::config::{SecurityConfig, SecurityPolicy};
 use carnet_security::crypto::{PortableBackend, SigningKey, signature_input};
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::message::{HeaderInfo, Signer, ThreeDLocation, emit_signed_message, to_be_signed};
 use carnet_security::permissions::{Psid, PsidSsp, Ssp};
 use carnet_security::region::{GeographicRegion, IdentifiedRegion};
@@ -29,7 +29,7 @@ impl<'a> FaultyMessage<'a> {
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.certificate_time);
         FaultyMessage {
-            plain_packet: station.plain_cam_packet(now, &ordinary_cam()),
+            plain_packet: station.plain_cam_packet(now, &example_cam()),
             header,
             signer: Signer::Certificate(Box::new(ticket.certificate.clone())),
             signing_key: ticket.key.as_ref(),
@@ -42,7 +42,7 @@ impl<'a> FaultyMessage<'a> {
         let mut odd = FaultyMessage::valid_cam(station, now, ticket);
         odd.header.psid = Psid::DENM;
         odd.header.generation_location = Some(ThreeDLocation { position: station.position, elevation: 4096 });
-        odd.plain_packet = station.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(91));
+        odd.plain_packet = station.plain_denm_packet(now, circle_around_home(500), &example_denm(91));
         odd
     }
 
@@ -51,11 +51,11 @@ impl<'a> FaultyMessage<'a> {
     }
 
     fn encode(&self) -> Vec<u8> {
-        self.envelope_of(&self.signed_data())
+        self.build_envelope_around(&self.signed_data())
     }
 
     /// Returns an envelope that contains the given ToBeSignedData.
-    fn envelope_of(&self, data: &[u8]) -> Vec<u8> {
+    fn build_envelope_around(&self, data: &[u8]) -> Vec<u8> {
         let algorithm = self.certificate.hash_algorithm();
         let input = signature_input(&PortableBackend, algorithm, data, self.certificate.octets());
         self.secured_frame(&emit_signed_message(data, &self.signer, &self.signing_key.sign(&input).unwrap()))
@@ -71,8 +71,8 @@ impl<'a> FaultyMessage<'a> {
 
 /// Returns a receiver, a sender, and a ticket of the sender.
 fn receiver_sender_and_ticket() -> (carnet_security::SecurityStation, TestStation, Ticket) {
-    let mut pki = TestPki::new(Curve::NistP256);
-    (pki.receiver_with(strict_config()), pki.new_car(), pki.new_ticket())
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
+    (pki.receiver_with(strict_config()), pki.new_car_station(), pki.new_ticket())
 }
 
 /// Returns the receiver's result for a CAM that `change` has changed before signing.
@@ -104,10 +104,10 @@ fn receive_with_changed_octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usiz
 /// The receiver accepts a CAM with the certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_01_01_bv() {
-    for curve in Curve::ALL {
+    for curve in EllipticCurve::ALL {
         let mut pki = TestPki::new(curve);
-        let (mut receiver, mut car) = (pki.receiver_with(strict_config()), pki.new_car());
-        let plain = car.plain_cam_packet(now_at_milliseconds(0), &ordinary_cam());
+        let (mut receiver, mut car) = (pki.receiver_with(strict_config()), pki.new_car_station());
+        let plain = car.plain_cam_packet(now_at_milliseconds(0), &example_cam());
         let all =
             receive_packet(&mut receiver, now_at_milliseconds(0), &car.signed_cam(now_at_milliseconds(0)))
                 .unwrap();
@@ -125,8 +125,8 @@ fn tc_sec_itss_rcv_cam_01_01_bv() {
 /// waits for the certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_01_02_bv() {
-    let mut pki = TestPki::new(Curve::NistP256);
-    let (mut receiver, mut car) = (pki.receiver_with(strict_config()), pki.new_car());
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
+    let (mut receiver, mut car) = (pki.receiver_with(strict_config()), pki.new_car_station());
     let (first, second, third) = (
         car.signed_cam(now_at_milliseconds(0)),
         car.signed_cam(now_at_milliseconds(100)),
@@ -139,7 +139,7 @@ fn tc_sec_itss_rcv_cam_01_02_bv() {
     assert_eq!(receive_packet(&mut receiver, now_at_milliseconds(200), &third).unwrap().len(), 1);
     // The receiver drops a message whose certificate does not arrive.
     let (_, lost) = {
-        let mut other = pki.new_car();
+        let mut other = pki.new_car_station();
         (other.signed_cam(now_at_milliseconds(300)), other.signed_cam(now_at_milliseconds(310)))
     };
     assert_eq!(receive_packet(&mut receiver, now_at_milliseconds(310), &lost), Ok(Vec::new()));
@@ -151,9 +151,9 @@ fn tc_sec_itss_rcv_cam_01_02_bv() {
 /// exactly one certificate, so the receiver rejects it.
 #[test]
 fn tc_sec_itss_rcv_cam_01_03_bv() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let (mut receiver, station, ticket) =
-        (pki.receiver_with(strict_config()), pki.new_car(), pki.new_ticket());
+        (pki.receiver_with(strict_config()), pki.new_car_station(), pki.new_ticket());
     let odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
     let octets = odd.encode();
     let signer = [&[0x81, 1, 1], ticket.certificate.octets()].concat();
@@ -211,7 +211,8 @@ fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
     data[header] |= 0x80;
     data.extend_from_slice(&[2, 4, 0x20, 1, 1]);
     assert_eq!(
-        receive_packet(&mut receiver, now_at_milliseconds(0), &odd.envelope_of(&data)).map(|all| all.len()),
+        receive_packet(&mut receiver, now_at_milliseconds(0), &odd.build_envelope_around(&data))
+            .map(|all| all.len()),
         Ok(1)
     );
 }
@@ -266,7 +267,7 @@ fn tc_sec_itss_rcv_cam_09_05_bo() {
     let header = &data[data.len() - (1 + 2 + 8)..];
     let external = [&[0x20, 0x80], [7; 32].as_slice(), header].concat();
     assert_eq!(
-        receive_packet(&mut receiver, now_at_milliseconds(0), &odd.envelope_of(&external)),
+        receive_packet(&mut receiver, now_at_milliseconds(0), &odd.build_envelope_around(&external)),
         Err(SecurityDrop::ExternalPayload)
     );
 }
@@ -303,7 +304,7 @@ fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
 /// The receiver rejects a signature whose key is not that of the certificate in the message.
 #[test]
 fn tc_sec_itss_rcv_cam_11_01_bo() {
-    let thief = numbered_key(Curve::NistP256, 0x33);
+    let thief = numbered_key(EllipticCurve::NistP256, 0x33);
     let (mut receiver, station, ticket) = receiver_sender_and_ticket();
     let odd = FaultyMessage {
         signing_key: thief.as_ref(),
@@ -337,9 +338,9 @@ fn tc_sec_itss_rcv_cam_11_02_bo() {
 fn receive_cam_with_certificate_content(
     content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate,
 ) -> Result<usize, SecurityDrop> {
-    let mut pki = TestPki::new(Curve::NistP256);
-    let (mut receiver, station) = (pki.receiver_with(strict_config()), pki.new_car());
-    let key = numbered_key(Curve::NistP256, 0x66);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
+    let (mut receiver, station) = (pki.receiver_with(strict_config()), pki.new_car_station());
+    let key = numbered_key(EllipticCurve::NistP256, 0x66);
     let content = content(key.as_ref());
     let certificate =
         pki::issue_certificate(&PortableBackend, pki.authority_key.as_ref(), Some(&pki.authority), content)
@@ -365,8 +366,9 @@ fn tc_sec_itss_rcv_cam_12_01_bo() {
 /// The receiver rejects an authority as signer.
 #[test]
 fn tc_sec_itss_rcv_cam_12_02_bo() {
-    let authority =
-        |key: &dyn SigningKey| pki::authority_content("aa", key.public_key(), validity_of_a_day(), None);
+    let authority = |key: &dyn SigningKey| {
+        pki::authority_certificate_content("aa", key.public_key(), validity_of_a_day(), None)
+    };
     assert_eq!(receive_cam_with_certificate_content(authority), Err(SecurityDrop::WrongRole));
 }
 
@@ -412,7 +414,7 @@ fn tc_sec_itss_rcv_denm_01_01_bv() {
 #[test]
 fn tc_sec_itss_rcv_denm_01_02_bv_to_01_05_bv() {
     for region in regions_of_purposes() {
-        let mut pki = TestPki::new(Curve::NistP256);
+        let mut pki = TestPki::new(EllipticCurve::NistP256);
         let ticket = pki.new_ticket_in_region(region.clone());
         let (mut receiver, mut car) = (pki.receiver_with(strict_config()), pki.station_with(ticket));
         assert_eq!(
@@ -451,7 +453,7 @@ fn tc_sec_itss_rcv_denm_07_01_bo() {
 #[test]
 fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
     for region in regions_of_purposes() {
-        let mut pki = TestPki::new(Curve::NistP256);
+        let mut pki = TestPki::new(EllipticCurve::NistP256);
         let region = match region {
             // The region is another country.
             GeographicRegion::Identified(_) => {
@@ -460,7 +462,7 @@ fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
             other => other,
         };
         let ticket = pki.new_ticket_in_region(region.clone());
-        let (mut receiver, mut station) = (pki.receiver_with(strict_config()), pki.new_car());
+        let (mut receiver, mut station) = (pki.receiver_with(strict_config()), pki.new_car_station());
         station.position = position_at(800.0, 0.0);
         let octets = FaultyMessage::valid_denm(&mut station, now_at_milliseconds(0), &ticket).encode();
         assert_eq!(
@@ -516,7 +518,7 @@ fn receiver_rejects_denm_with_impossible_time_or_position() {
     );
     station.position = HOME_POSITION;
     // The time of the packet's position is ten minutes later than the generation time in the signed header.
-    let plain = station.plain_cam_packet(now_at_milliseconds(600_000), &ordinary_cam());
+    let plain = station.plain_cam_packet(now_at_milliseconds(600_000), &example_cam());
     let odd = FaultyMessage {
         plain_packet: plain,
         ..FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket)
@@ -532,7 +534,7 @@ fn receiver_rejects_denm_with_impossible_time_or_position() {
 fn each_cause_code_needs_its_ssp_bit() {
     const CAUSE_CODES: [u8; 24] =
         [1, 2, 3, 6, 9, 10, 11, 12, 14, 15, 17, 18, 19, 26, 27, 91, 92, 93, 94, 95, 96, 97, 98, 99];
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let mut receiver = pki.receiver_with(strict_config());
     for (number, cause) in CAUSE_CODES.into_iter().enumerate() {
         let mut bits = [1, 0xff, 0xff, 0xff];
@@ -541,7 +543,7 @@ fn each_cause_code_needs_its_ssp_bit() {
         let ticket = pki.new_ticket_for_applications(all);
         let mut car = pki.station_with(ticket);
         let now = now_at_milliseconds(10 * number as u64);
-        let plain = car.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(cause));
+        let plain = car.plain_denm_packet(now, circle_around_home(500), &example_denm(cause));
         // The station refuses to sign content that its own ticket does not permit.
         assert_eq!(car.security.secure_packet(now, &plain), Err(SecurityDrop::NoTicket), "cause {cause}");
         let octets = car.sign_without_check(now, &plain);
@@ -551,7 +553,7 @@ fn each_cause_code_needs_its_ssp_bit() {
             "cause {cause}"
         );
         let other = CAUSE_CODES[(number + 1) % 24];
-        let plain = car.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(other));
+        let plain = car.plain_denm_packet(now, circle_around_home(500), &example_denm(other));
         let octets = car.security.secure_packet(now, &plain).unwrap();
         assert_eq!(receive_packet(&mut receiver, now, &octets).map(|all| all.len()), Ok(1), "cause {other}");
     }
@@ -560,10 +562,10 @@ fn each_cause_code_needs_its_ssp_bit() {
 /// The receiver rejects a message of an application that the ticket lacks.
 #[test]
 fn ticket_without_permission_for_an_application_signs_none_of_its_messages() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let denm_only = pki::test_applications(false)[1..2].to_vec();
     let ticket = pki.new_ticket_for_applications(denm_only);
-    let (mut receiver, station) = (pki.receiver_with(strict_config()), pki.new_car());
+    let (mut receiver, station) = (pki.receiver_with(strict_config()), pki.new_car_station());
     let odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
     assert_eq!(
         receive_packet(&mut receiver, now_at_milliseconds(0), &odd.encode()),
@@ -574,8 +576,8 @@ fn ticket_without_permission_for_an_application_signs_none_of_its_messages() {
 /// The station ignores octets that follow the envelope in a frame, and does not forward them.
 #[test]
 fn octets_after_the_envelope_are_ignored() {
-    let mut pki = TestPki::new(Curve::NistP256);
-    let (mut source, mut forwarder) = (pki.new_car(), pki.new_car());
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
+    let (mut source, mut forwarder) = (pki.new_car_station(), pki.new_car_station());
     for (number, behind) in [1, 4, 60].into_iter().enumerate() {
         let now = now_at_milliseconds(10 * number as u64);
         let denm = source.signed_denm(now);
@@ -590,9 +592,9 @@ fn octets_after_the_envelope_are_ignored() {
 /// A station that accepts unsigned packets still refuses packets with a wrong signature.
 #[test]
 fn each_policy_accepts_or_rejects_unsigned_packets() {
-    let mut pki = TestPki::new(Curve::NistP256);
-    let mut car = pki.new_car();
-    let plain = car.plain_cam_packet(now_at_milliseconds(0), &ordinary_cam());
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
+    let mut car = pki.new_car_station();
+    let plain = car.plain_cam_packet(now_at_milliseconds(0), &example_cam());
     let good = car.signed_cam(now_at_milliseconds(0));
     let mut bad = car.signed_cam(now_at_milliseconds(10));
     let last = bad.len() - 1;
@@ -622,9 +624,9 @@ fn each_policy_accepts_or_rejects_unsigned_packets() {
 /// copies cost no verification.
 #[test]
 fn forwarder_keeps_the_envelope_that_the_source_signed() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let (mut source, mut forwarder, mut receiver) =
-        (pki.new_car(), pki.new_car(), pki.receiver_with(strict_config()));
+        (pki.new_car_station(), pki.new_car_station(), pki.receiver_with(strict_config()));
     let denm = source.signed_denm(now_at_milliseconds(0));
     let mut opened =
         receive_packet(&mut forwarder.security, now_at_milliseconds(5), &denm).unwrap().remove(0).packet;
@@ -644,7 +646,7 @@ fn forwarder_keeps_the_envelope_that_the_source_signed() {
     );
     // The station does not forward an unsigned packet.
     let stranger =
-        source.plain_denm_packet(now_at_milliseconds(30), circle_around_home(500), &ordinary_denm(91));
+        source.plain_denm_packet(now_at_milliseconds(30), circle_around_home(500), &example_denm(91));
     assert_eq!(
         forwarder.security.secure_packet(now_at_milliseconds(30), &stranger),
         Err(SecurityDrop::EnvelopeForgotten)

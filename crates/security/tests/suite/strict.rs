@@ -6,7 +6,7 @@ use std::time::Duration;
 use carnet_base::Rng;
 use carnet_security::config::SecurityConfig;
 use carnet_security::crypto::{PortableBackend, signature_input};
-use carnet_security::keys::Curve;
+use carnet_security::keys::EllipticCurve;
 use carnet_security::message::{HeaderInfo, Signer, emit_signed_message, to_be_signed};
 use carnet_security::permissions::Psid;
 use carnet_security::region::GeographicRegion;
@@ -29,7 +29,7 @@ fn times_of_frames(kind: u64, each: u64) -> impl Iterator<Item = SecurityTime> {
 }
 
 fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let mut receiver =
         pki.receiver_with(SecurityConfig { verifications_per_second: 1_000_000, ..strict_config() });
     let mut rng = Rng::new(3);
@@ -37,12 +37,12 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let mut add = |name, reasons, frames| kinds.push(FrameKind { name, expected_reasons: reasons, frames });
 
     // Forged frames: an authority that the station does not know issued the certificate.
-    let mut others = TestPki::with_authority(Curve::NistP256, |content| {
+    let mut others = TestPki::with_authority(EllipticCurve::NistP256, |content| {
         let mut content = content;
         content.name = Some("other".to_owned());
         content
     });
-    let mut stranger = others.new_car();
+    let mut stranger = others.new_car_station();
     add(
         "another authority",
         &[SecurityDrop::UnknownIssuer],
@@ -51,18 +51,19 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
 
     // Forged frames: a message has the ticket of another station and a signature by the forger's key.
     let victim = pki.new_ticket();
-    let thief = numbered_key(Curve::NistP256, 0x55);
-    let station = pki.new_car();
+    let thief = numbered_key(EllipticCurve::NistP256, 0x55);
+    let station = pki.new_car_station();
     let forge = |now: SecurityTime| {
-        let plain = station.plain_cam_packet(now, &ordinary_cam());
+        let plain = station.plain_cam_packet(now, &example_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.certificate_time);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
         let certificate = &victim.certificate;
-        let input = signature_input(&PortableBackend, Curve::NistP256.hash(), &data, certificate.octets());
+        let input =
+            signature_input(&PortableBackend, EllipticCurve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
         let envelope = emit_signed_message(&data, &signer, &thief.sign(&input).unwrap());
-        (now, secured_packet(&plain, &envelope))
+        (now, build_secured_packet(&plain, &envelope))
     };
     add("a stolen certificate", &[SecurityDrop::BadSignature], times_of_frames(1, each).map(forge).collect());
 
@@ -72,13 +73,17 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let certificate =
         pki::issue_certificate(&PortableBackend, thief.as_ref(), Some(&pki.authority), content).unwrap();
     let forge = |now: SecurityTime| {
-        let plain = station.plain_cam_packet(now, &ordinary_cam());
+        let plain = station.plain_cam_packet(now, &example_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.certificate_time);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
-        let input = signature_input(&PortableBackend, Curve::NistP256.hash(), &data, certificate.octets());
+        let input =
+            signature_input(&PortableBackend, EllipticCurve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        (now, secured_packet(&plain, &emit_signed_message(&data, &signer, &thief.sign(&input).unwrap())))
+        (
+            now,
+            build_secured_packet(&plain, &emit_signed_message(&data, &signer, &thief.sign(&input).unwrap())),
+        )
     };
     add(
         "a ticket of one's own",
@@ -87,7 +92,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     );
 
     // Frames that were changed in transit: one bit of the CAM is flipped.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let changed = times_of_frames(3, each)
         .map(|now| {
             let mut octets = car.signed_cam(now);
@@ -101,7 +106,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     add("changed on the way", reasons, changed);
 
     // Replayed frames: messages that the station has already accepted.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let mut replayed = Vec::new();
     for now in times_of_frames(0, each) {
         let octets = car.signed_cam(now);
@@ -111,7 +116,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     add("replayed", &[SecurityDrop::Replayed], replayed);
 
     // Frames that are replayed three seconds later.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let old = times_of_frames(5, each).map(|now| {
         (
             SecurityTime {
@@ -124,7 +129,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     add("replayed later", &[SecurityDrop::TooOld], old.collect());
 
     // Frames of a sender whose clock is five seconds ahead.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let ahead = times_of_frames(6, each).map(|now| {
         (
             SecurityTime {
@@ -142,14 +147,15 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
         ..content
     });
     let sign = |now: SecurityTime, ticket: &carnet_security::Ticket| {
-        let plain = station.plain_cam_packet(now, &ordinary_cam());
+        let plain = station.plain_cam_packet(now, &example_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.certificate_time);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
         let certificate = &ticket.certificate;
-        let input = signature_input(&PortableBackend, Curve::NistP256.hash(), &data, certificate.octets());
+        let input =
+            signature_input(&PortableBackend, EllipticCurve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        secured_packet(&plain, &emit_signed_message(&data, &signer, &ticket.key.sign(&input).unwrap()))
+        build_secured_packet(&plain, &emit_signed_message(&data, &signer, &ticket.key.sign(&input).unwrap()))
     };
     add(
         "expired",
@@ -167,17 +173,17 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     );
 
     // The content exceeds the permissions of the ticket: an emergency vehicle.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let siren = times_of_frames(9, each)
         .map(|now| {
-            let plain = car.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(95));
+            let plain = car.plain_denm_packet(now, circle_around_home(500), &example_denm(95));
             (now, car.sign_without_check(now, &plain))
         })
         .collect();
     add("more than allowed", &[SecurityDrop::NoServicePermission], siren);
 
     // Frames that are truncated at any octet behind the Basic Header.
-    let mut car = pki.new_car();
+    let mut car = pki.new_car_station();
     let cut = times_of_frames(10, each)
         .map(|now| {
             let octets = car.signed_denm(now);
@@ -191,14 +197,14 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     add(
         "unsigned",
         &[SecurityDrop::Unsecured],
-        times_of_frames(11, each).map(|now| (now, station.plain_cam_packet(now, &ordinary_cam()))).collect(),
+        times_of_frames(11, each).map(|now| (now, station.plain_cam_packet(now, &example_cam()))).collect(),
     );
     // Sort the kinds by the time of their first frame.
     kinds.sort_by_key(|kind| kind.frames.first().map(|(now, _)| now.time));
     (receiver, kinds)
 }
 
-fn secured_packet(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
+fn build_secured_packet(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
     let mut octets = plain[..BasicHeader::LEN].to_vec();
     octets[0] = octets[0] & 0xf0 | 2;
     octets.extend_from_slice(envelope);
@@ -254,11 +260,11 @@ fn receiver_rejects_ten_thousand_mutated_messages() {
 /// the warning for this area first.
 #[test]
 fn flood_costs_at_most_the_permitted_verifications() {
-    let mut pki = TestPki::new(Curve::NistP256);
+    let mut pki = TestPki::new(EllipticCurve::NistP256);
     let config = SecurityConfig { verifications_per_second: 100, ..strict_config() };
     let mut receiver = pki.receiver_with(config);
-    let mut warner = pki.new_car();
-    let template = pki.new_car().signed_cam(now_at_milliseconds(0));
+    let mut warner = pki.new_car_station();
+    let template = pki.new_car_station().signed_cam(now_at_milliseconds(0));
     let mut rng = Rng::new(5);
     let mut believed = Vec::new();
     for millisecond in 0..1_000_u64 {

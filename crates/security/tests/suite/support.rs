@@ -10,10 +10,10 @@ use carnet_its::cdd::{ItsPduHeader, MessageId, StationId};
 use carnet_its::denm::{Denm, SituationContainer};
 use carnet_its::uper;
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
-use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
-use carnet_security::keys::Curve;
+use carnet_security::crypto::{CryptoBackend, PortableBackend, SigningKey};
+use carnet_security::keys::EllipticCurve;
 use carnet_security::permissions::PsidSsp;
-use carnet_security::region::{CountryPlace, GeographicRegion};
+use carnet_security::region::{CountryAndRegion, GeographicRegion};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{
     HandledFrame, SecurityConfig, SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime, Ticket,
@@ -28,7 +28,8 @@ use carnet_wire::geonet::{
 /// Position at which the tests' stations are.
 pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 /// The country of the tests: France.
-pub const COUNTRY_OF_HOME: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
+pub const COUNTRY_OF_HOME: CountryAndRegion =
+    CountryAndRegion { country: 250, region: None, subregion: None };
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
 pub fn now_at_milliseconds(milliseconds: u64) -> SecurityTime {
@@ -56,7 +57,7 @@ pub fn validity_of_a_day() -> ValidityPeriod {
 }
 
 /// Returns a private key that depends only on `number`.
-pub fn numbered_key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
+pub fn numbered_key(curve: EllipticCurve, number: u8) -> Box<dyn SigningKey> {
     let mut scalar = vec![number; curve.octets()];
     scalar[0] = 1;
     PortableBackend.signing_key(curve, &scalar).unwrap()
@@ -64,7 +65,7 @@ pub fn numbered_key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
 
 /// A root and an authority, with their keys.
 pub struct TestPki {
-    pub curve: Curve,
+    pub curve: EllipticCurve,
     pub root: Certificate,
     pub authority: Certificate,
     pub authority_key: Box<dyn SigningKey>,
@@ -72,17 +73,17 @@ pub struct TestPki {
 }
 
 impl TestPki {
-    pub fn new(curve: Curve) -> TestPki {
+    pub fn new(curve: EllipticCurve) -> TestPki {
         TestPki::with_authority(curve, |content| content)
     }
 
     /// Creates a root and an authority; `change` may change the content of the authority's certificate.
     pub fn with_authority(
-        curve: Curve,
+        curve: EllipticCurve,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
     ) -> TestPki {
         let (root_key, authority_key) = (numbered_key(curve, 0x71), numbered_key(curve, 0x72));
-        let content = pki::root_content(
+        let content = pki::root_certificate_content(
             "root",
             root_key.public_key(),
             validity_period(Duration::from_secs(7200), 1000),
@@ -90,7 +91,8 @@ impl TestPki {
         );
         let root = pki::issue_certificate(&PortableBackend, root_key.as_ref(), None, content).unwrap();
         let long = validity_period(Duration::from_secs(7000), 500);
-        let content = change(pki::authority_content("aa", authority_key.public_key(), long, None));
+        let content =
+            change(pki::authority_certificate_content("aa", authority_key.public_key(), long, None));
         let authority =
             pki::issue_certificate(&PortableBackend, root_key.as_ref(), Some(&root), content).unwrap();
         TestPki { curve, root, authority, authority_key, next_key_number: 1 }
@@ -139,7 +141,7 @@ impl TestPki {
 
     /// Returns a station without own tickets that has the certificates of root and authority.
     pub fn receiver_with(&self, config: SecurityConfig) -> SecurityStation {
-        let backend: Box<dyn Backend> = Box::new(PortableBackend);
+        let backend: Box<dyn CryptoBackend> = Box::new(PortableBackend);
         let mut security = SecurityStation::new(config, backend, Box::new(COUNTRY_OF_HOME), Rng::new(7));
         security.add_root(self.root.clone()).unwrap();
         security.add_authority(now_at_milliseconds(0), self.authority.clone()).unwrap();
@@ -153,7 +155,7 @@ impl TestPki {
     }
 
     /// Returns a station with a usual ticket.
-    pub fn new_car(&mut self) -> TestStation {
+    pub fn new_car_station(&mut self) -> TestStation {
         let ticket = self.new_ticket();
         self.station_with(ticket)
     }
@@ -237,20 +239,20 @@ impl TestStation {
 
     /// Returns a signed CAM.
     pub fn signed_cam(&mut self, now: SecurityTime) -> Vec<u8> {
-        let plain = self.plain_cam_packet(now, &ordinary_cam());
+        let plain = self.plain_cam_packet(now, &example_cam());
         self.security.secure_packet(now, &plain).unwrap()
     }
 
     /// Returns a signed DENM about a broken-down vehicle, for a circle around [`HOME_POSITION`].
     pub fn signed_denm(&mut self, now: SecurityTime) -> Vec<u8> {
-        let plain = self.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(91));
+        let plain = self.plain_denm_packet(now, circle_around_home(500), &example_denm(91));
         self.security.secure_packet(now, &plain).unwrap()
     }
 
     /// Signs a packet of this station without checking the SSP of the ticket.
     pub fn sign_without_check(&mut self, now: SecurityTime, plain: &[u8]) -> Vec<u8> {
         let packet = Packet::parse(plain).unwrap();
-        let psid = carnet_security::inspection::application_of(&packet);
+        let psid = carnet_security::inspection::application_of_packet(&packet);
         let envelope = self.security.sign_payload(now, psid, &plain[BasicHeader::LEN..]).unwrap();
         let basic = BasicHeader { next_header: BasicNextHeader::Secured, ..packet.basic };
         [&basic.to_octets()[..], &envelope].concat()
@@ -314,7 +316,7 @@ fn its_pdu_header(message_id: MessageId) -> ItsPduHeader {
     ItsPduHeader { message_id, station_id: StationId(77), ..ItsPduHeader::default() }
 }
 
-pub fn ordinary_cam() -> Cam {
+pub fn example_cam() -> Cam {
     let mut cam = Cam { header: its_pdu_header(MessageId::CAM), ..Cam::default() };
     cam.cam.cam_parameters.high_frequency_container =
         HighFrequencyContainer::BasicVehicleContainerHighFrequency(
@@ -324,7 +326,7 @@ pub fn ordinary_cam() -> Cam {
 }
 
 /// Returns a DENM with this cause code.
-pub fn ordinary_denm(cause: u8) -> Denm {
+pub fn example_denm(cause: u8) -> Denm {
     let mut denm = Denm { header: its_pdu_header(MessageId::DENM), ..Denm::default() };
     let mut situation = SituationContainer::default();
     situation.event_type.cause_code.0 = cause;

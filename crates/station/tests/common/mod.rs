@@ -11,7 +11,7 @@ use carnet_cits::facilities::FacilitiesSettings;
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, in_order};
 use carnet_its::cdd::{StationType, VehicleLengthValue, VehicleRole, VehicleWidth};
-use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::agents::HomeAgentSelectionConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
@@ -25,7 +25,7 @@ pub const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_
 pub const AGENT_ADDRESS: &str = "2001:db8:1::1";
 pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
 pub const HOST_ADDRESS: &str = "2001:db8:a::5";
-pub const CORRESPONDENT: &str = "2001:db8:99::1";
+pub const CORRESPONDENT_ADDRESS: &str = "2001:db8:99::1";
 pub const FIRST_CARE_OF_ADDRESS: &str = "2001:db8:f1::10";
 pub const SECOND_CARE_OF_ADDRESS: &str = "2001:db8:f2::10";
 
@@ -43,7 +43,7 @@ pub fn geonet_settings(address: impl Into<Option<GnAddress>>) -> GeonetSettings 
 }
 
 /// Returns IPv6 over GeoNetworking on interface `gn0`, with the default hop limit and without reordering.
-pub fn geonet_ipv6() -> Ipv6Config {
+pub fn geonet_ipv6_config() -> Ipv6Config {
     Ipv6Config {
         interface: "gn0".into(),
         dynamic_interface: None,
@@ -59,7 +59,7 @@ pub fn geonet_ipv6() -> Ipv6Config {
     }
 }
 
-pub fn passenger_car() -> FacilitiesSettings {
+pub fn facilities_of_passenger_car() -> FacilitiesSettings {
     FacilitiesSettings {
         parameters: Default::default(),
         station_id: None,
@@ -153,7 +153,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
                 uplinks: vec![uplink("w0", 10), uplink("w1", 20)],
             },
             lan: vec!["i0".into()],
-            agents: AgentsConfig::default(),
+            agents: HomeAgentSelectionConfig::default(),
             breakouts: Vec::new(),
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,

@@ -30,7 +30,7 @@ pub trait NetworkBehaviour: Sized {
 pub struct TestNetwork<N> {
     pub now: Time,
     pub stations: Vec<Station>,
-    pub kernels_and_links: N,
+    pub network_behaviour: N,
     /// Inputs in transit, each with the index of its station.
     inputs_in_transit: Timeline<(usize, Input)>,
 }
@@ -57,7 +57,7 @@ impl<N: NetworkBehaviour> TestNetwork<N> {
         let mut world = TestNetwork {
             now: Time::ZERO,
             stations: stations.into(),
-            kernels_and_links: net,
+            network_behaviour: net,
             inputs_in_transit: Timeline::default(),
         };
         world.run_until_quiet();
@@ -102,10 +102,10 @@ impl<N: NetworkBehaviour> TestNetwork<N> {
 
     /// Passes an input to a station. The world executes its outputs in the next step.
     pub fn pass_input(&mut self, to: usize, input: Input) {
-        self.kernels_and_links.record_input(self.now, to, &input);
+        self.network_behaviour.record_input(self.now, to, &input);
         let wall = self.wall_time();
         if let Err(reason) = self.stations[to].handle_input(self.now, wall, input) {
-            self.kernels_and_links.handle_refusal(&reason);
+            self.network_behaviour.handle_refusal(&reason);
         }
     }
 

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use std::net::Ipv6Addr;
 
 use crate::world::{
-    CORRESPONDENT, KNOWN_ROUTER_MAC, NestedNetwork, WALL_START, address, data, host_address_of, link_local,
-    net,
+    CORRESPONDENT_ADDRESS, KNOWN_ROUTER_MAC, NestedNetwork, WALL_START, address, data, host_address_of,
+    link_local, net,
 };
 
 fn nested_world() -> NestedNetwork {
@@ -26,7 +26,7 @@ fn nested_world() -> NestedNetwork {
     world
 }
 
-const UNKNOWN_NODE: &str = "fe80::bad";
+const UNKNOWN_NODE_ADDRESS: &str = "fe80::bad";
 const UNKNOWN_NODE_MAC: [u8; 6] = [2, 0, 0, 0, 0xba, 0xd0];
 
 fn neighbor_message(interface: &str, source: &str, hop_limit: u8, octets: Vec<u8>) -> Input {
@@ -103,7 +103,12 @@ fn router_cannot_register_address_of_another() {
         feed_router(
             &mut world,
             1,
-            neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(target, registration_request(9))),
+            neighbor_message(
+                "i0",
+                UNKNOWN_NODE_ADDRESS,
+                255,
+                registration_message(target, registration_request(9)),
+            ),
         );
         assert_eq!(counter_of(&world, 1, &name), count + 1, "{target}");
     }
@@ -112,9 +117,14 @@ fn router_cannot_register_address_of_another() {
     // message arrives on the uplink.
     let free = address("2001:db8:f1::99");
     for input in [
-        neighbor_message("i0", UNKNOWN_NODE, 64, registration_message(free, registration_request(9))),
+        neighbor_message("i0", UNKNOWN_NODE_ADDRESS, 64, registration_message(free, registration_request(9))),
         neighbor_message("i0", "2001:db8:1:a::9", 255, registration_message(free, registration_request(9))),
-        neighbor_message("w0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+        neighbor_message(
+            "w0",
+            UNKNOWN_NODE_ADDRESS,
+            255,
+            registration_message(free, registration_request(9)),
+        ),
     ] {
         feed_router(&mut world, 1, input);
     }
@@ -130,16 +140,22 @@ fn older_nested_registration_does_not_replace_newer() {
     feed_router(
         &mut world,
         1,
-        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+        neighbor_message(
+            "i0",
+            UNKNOWN_NODE_ADDRESS,
+            255,
+            registration_message(free, registration_request(9)),
+        ),
     );
     world.advance_seconds(2);
-    assert!(nested_routes(&world).contains(&(free, address(UNKNOWN_NODE))));
-    for (transaction, gateway) in [(240, UNKNOWN_NODE), (242, "fe80::2"), (241, UNKNOWN_NODE)] {
+    assert!(nested_routes(&world).contains(&(free, address(UNKNOWN_NODE_ADDRESS))));
+    for (transaction, gateway) in [(240, UNKNOWN_NODE_ADDRESS), (242, "fe80::2"), (241, UNKNOWN_NODE_ADDRESS)]
+    {
         let again = AddressRegistration { transaction_id: transaction, ..registration_request(9) };
-        let source = if transaction == 242 { "fe80::2" } else { UNKNOWN_NODE };
+        let source = if transaction == 242 { "fe80::2" } else { UNKNOWN_NODE_ADDRESS };
         feed_router(&mut world, 1, neighbor_message("i0", source, 255, registration_message(free, again)));
         world.advance_seconds(1);
-        let expected = if transaction == 240 { UNKNOWN_NODE } else { "fe80::2" };
+        let expected = if transaction == 240 { UNKNOWN_NODE_ADDRESS } else { "fe80::2" };
         assert!(nested_routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
     }
     assert_eq!(counter_of(&world, 1, "nesting.dropped.stale"), 2);
@@ -156,7 +172,12 @@ fn number_of_nested_registrations_is_bounded() {
         feed_router(
             &mut world,
             1,
-            neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(target, registration_request(n))),
+            neighbor_message(
+                "i0",
+                UNKNOWN_NODE_ADDRESS,
+                255,
+                registration_message(target, registration_request(n)),
+            ),
         );
         world.advance_seconds(0);
         world.now += std::time::Duration::from_millis(100);
@@ -193,9 +214,9 @@ fn number_of_nested_registrations_is_bounded() {
     assert_eq!(nested_routes(&world).len(), 8 + 16);
     // The routers that had registered before the attack still receive their packets.
     world.clear_records();
-    world.send_from_host(2, address(CORRESPONDENT), 100);
+    world.send_from_host(2, address(CORRESPONDENT_ADDRESS), 100);
     world.advance_seconds(1);
-    assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT)), 1);
+    assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT_ADDRESS)), 1);
 }
 
 /// A router that has registered stays registered during a flood of other requests.
@@ -214,7 +235,7 @@ fn flood_of_nested_requests_does_not_delay_other_senders() {
                 1,
                 neighbor_message(
                     "i0",
-                    UNKNOWN_NODE,
+                    UNKNOWN_NODE_ADDRESS,
                     255,
                     registration_message(target, registration_request(n)),
                 ),
@@ -245,7 +266,7 @@ fn nested_router_accepts_answers_only_from_parent() {
         octets
     };
     for status in [1, 3, 4] {
-        feed_router(&mut world, 2, neighbor_message("u0", UNKNOWN_NODE, 255, answer(status, 9)));
+        feed_router(&mut world, 2, neighbor_message("u0", UNKNOWN_NODE_ADDRESS, 255, answer(status, 9)));
     }
     world.advance_seconds(5);
     assert_eq!(world.care_of_address(2), Some(own));
@@ -281,13 +302,18 @@ fn hosts_on_board_cannot_bypass_the_tunnel() {
     feed_router(
         &mut world,
         1,
-        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+        neighbor_message(
+            "i0",
+            UNKNOWN_NODE_ADDRESS,
+            255,
+            registration_message(free, registration_request(9)),
+        ),
     );
     world.advance_seconds(2);
     world.clear_records();
     // The parent router must drop an ordinary packet from a registered address, and a tunnelled packet from
     // an address that is not registered.
-    world.deliver_packet("mr1", "i0", data(free, address(CORRESPONDENT), 100));
+    world.deliver_packet("mr1", "i0", data(free, address(CORRESPONDENT_ADDRESS), 100));
     world.deliver_packet("mr1", "i0", tunnelled_packet(address("2001:db8:f1::98")));
     world.advance_seconds(1);
     assert_eq!(world.dropped_packets.get("mr1"), Some(&2));
@@ -295,7 +321,7 @@ fn hosts_on_board_cannot_bypass_the_tunnel() {
     world.deliver_packet("mr1", "i0", tunnelled_packet(free));
     world.advance_seconds(1);
     assert_eq!(world.dropped_packets.get("mr1"), Some(&2));
-    assert!(world.outer_header_counts.contains_key(&(host_address_of(2), address(CORRESPONDENT))));
+    assert!(world.outer_header_counts.contains_key(&(host_address_of(2), address(CORRESPONDENT_ADDRESS))));
 }
 
 #[test]
@@ -305,7 +331,12 @@ fn parent_passes_only_tunnel_packets_to_a_nested_address() {
     feed_router(
         &mut world,
         1,
-        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+        neighbor_message(
+            "i0",
+            UNKNOWN_NODE_ADDRESS,
+            255,
+            registration_message(free, registration_request(9)),
+        ),
     );
     world.advance_seconds(2);
     world.clear_records();
@@ -315,7 +346,7 @@ fn parent_passes_only_tunnel_packets_to_a_nested_address() {
     };
     // Next headers of UDP, TCP and an unknown protocol.
     for next_header in [17, 6, 253] {
-        let mut packet = to_nested(data(address(CORRESPONDENT), free, 100));
+        let mut packet = to_nested(data(address(CORRESPONDENT_ADDRESS), free, 100));
         packet[6] = next_header;
         world.deliver_packet("mr1", "w0", packet);
     }
@@ -335,11 +366,16 @@ fn parent_passes_encrypted_sessions_and_no_other_datagrams() {
     feed_router(
         &mut world,
         1,
-        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+        neighbor_message(
+            "i0",
+            UNKNOWN_NODE_ADDRESS,
+            255,
+            registration_message(free, registration_request(9)),
+        ),
     );
     world.advance_seconds(2);
     world.clear_records();
-    let correspondent = address(CORRESPONDENT);
+    let correspondent = address(CORRESPONDENT_ADDRESS);
     let datagram = |from, to, ports: [u16; 2]| {
         let mut packet = data(from, to, 100);
         packet[6] = 17;
@@ -376,7 +412,7 @@ fn parent_passes_encrypted_sessions_and_no_other_datagrams() {
 }
 
 fn tunnelled_packet(from: Ipv6Addr) -> Vec<u8> {
-    let inner = data(host_address_of(2), address(CORRESPONDENT), 60);
+    let inner = data(host_address_of(2), address(CORRESPONDENT_ADDRESS), 60);
     let mut outer = data(from, address("2001:db8:2::1"), 40 + inner.len());
     outer[6] = 41;
     outer[40..].copy_from_slice(&inner);
@@ -430,14 +466,14 @@ proptest! {
             .emit_into(&mut octets);
             octets.extend(tail);
             let interface = if lan { "i0" } else { "w0" };
-            feed_router(&mut world, 1, neighbor_message(interface, UNKNOWN_NODE, 255, octets));
+            feed_router(&mut world, 1, neighbor_message(interface, UNKNOWN_NODE_ADDRESS, 255, octets));
         }
         prop_assert!(nested_routes(&world).len() <= 1 + 16);
         world.advance_seconds(60);
         world.clear_records();
-        world.send_from_host(2, address(CORRESPONDENT), 100);
+        world.send_from_host(2, address(CORRESPONDENT_ADDRESS), 100);
         world.advance_seconds(2);
-        prop_assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT)), 1);
+        prop_assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT_ADDRESS)), 1);
         prop_assert!(world.now > Time::ZERO);
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRepr, nd_option::option_type};
 
-use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of};
+use crate::world::{CORRESPONDENT_ADDRESS, NestedNetwork, address, host_address_of};
 
 /// Returns two routers, each with an uplink to a visited link and an uplink into the other router's network.
-fn two_routers(nesting: bool) -> NestedNetwork {
+fn network_with_two_routers(nesting: bool) -> NestedNetwork {
     let mut world = NestedNetwork::new(3);
     world.add_router(1, &[("w0", "v1"), ("u0", "n2")], nesting);
     world.add_router(2, &[("w0", "v2"), ("u0", "n1")], nesting);
@@ -17,16 +17,16 @@ fn two_routers(nesting: bool) -> NestedNetwork {
 }
 
 fn assert_no_packet_storm(world: &mut NestedNetwork) {
-    let (carried, said) = (world.link_passages, world.sent_neighbor_messages);
+    let (carried, said) = (world.link_transmission_count, world.sent_neighbor_messages);
     world.advance_seconds(60);
-    let (carried, said) = (world.link_passages - carried, world.sent_neighbor_messages - said);
+    let (carried, said) = (world.link_transmission_count - carried, world.sent_neighbor_messages - said);
     assert!(carried < 500 && said < 100, "{carried} packets, {said} messages in a minute");
 }
 
 #[test]
 fn router_does_not_select_its_own_nested_router_as_parent() {
     for nesting in [true, false] {
-        let mut world = two_routers(nesting);
+        let mut world = network_with_two_routers(nesting);
         assert_eq!(world.uplink_state(1, "w0"), "active");
         // Router 1 loses its own link and moves behind router 2. From then on, router 2 must not move behind
         // router 1.
@@ -42,9 +42,9 @@ fn router_does_not_select_its_own_nested_router_as_parent() {
             );
         }
         world.clear_records();
-        world.send_from_host(1, address(CORRESPONDENT), 100);
+        world.send_from_host(1, address(CORRESPONDENT_ADDRESS), 100);
         world.advance_seconds(1);
-        assert_eq!(world.count_arrived(host_address_of(1), address(CORRESPONDENT)), 1);
+        assert_eq!(world.count_arrived(host_address_of(1), address(CORRESPONDENT_ADDRESS)), 1);
         assert_no_packet_storm(&mut world);
     }
 }
@@ -52,13 +52,13 @@ fn router_does_not_select_its_own_nested_router_as_parent() {
 #[test]
 fn two_routers_without_uplinks_do_not_attach_to_each_other() {
     for nesting in [true, false] {
-        let mut world = two_routers(nesting);
+        let mut world = network_with_two_routers(nesting);
         // Both routers lose their links at once, and neither knows that the other has lost its link, too.
         world.set_carrier(1, "w0", false);
         world.set_carrier(2, "w0", false);
-        let carried = world.link_passages;
+        let carried = world.link_transmission_count;
         world.advance_with(Duration::from_secs(10), |world| {
-            world.send_from_host(1, address(CORRESPONDENT), 1280);
+            world.send_from_host(1, address(CORRESPONDENT_ADDRESS), 1280);
             world.send_from_host(2, host_address_of(1), 1280);
         });
         for n in (1..=2).filter(|_| nesting) {
@@ -70,7 +70,7 @@ fn two_routers_without_uplinks_do_not_attach_to_each_other() {
         }
         // In the ring, each packet of the test may cause at most one error. Without nesting the routers do
         // not see the ring, and the Tunnel Encapsulation Limit of 4 (RFC 2473 4.1.1) ends the loop.
-        let carried = world.link_passages - carried;
+        let carried = world.link_transmission_count - carried;
         let limit = if nesting { 2100 } else { 2000 * 5 };
         assert!(carried <= limit, "{carried} packets for 2000, expected at most {limit}");
         assert_no_packet_storm(&mut world);

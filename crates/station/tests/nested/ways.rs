@@ -6,11 +6,11 @@ use std::time::Duration;
 use carnet_wire::ipv6::Header;
 use ipnet::Ipv6Net;
 
-use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of, innermost_header, net};
+use crate::world::{CORRESPONDENT_ADDRESS, NestedNetwork, address, host_address_of, innermost_header, net};
 
 /// Returns a tree of nested routers. Router 1 is on both visited links. Router 2 is behind router 1 and on
 /// the second link. Router 3 is behind routers 2 and 1.
-fn tree_of_routers(nesting: [bool; 3]) -> NestedNetwork {
+fn network_with_tree_of_routers(nesting: [bool; 3]) -> NestedNetwork {
     let mut world = NestedNetwork::new(3);
     world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);
     world.advance_seconds(2);
@@ -26,7 +26,7 @@ fn tree_of_routers(nesting: [bool; 3]) -> NestedNetwork {
 /// and the largest number of home agents on the path, for each level.
 fn measure_paths(world: &mut NestedNetwork) -> Vec<(usize, usize)> {
     world.clear_records();
-    let correspondent = address(CORRESPONDENT);
+    let correspondent = address(CORRESPONDENT_ADDRESS);
     for n in 1..=3 {
         world.send_from_host(n, correspondent, 100);
         world.send_to_host(host_address_of(n), 100);
@@ -50,7 +50,7 @@ fn visited_prefix(n: usize) -> Ipv6Net {
 
 #[test]
 fn nesting_needs_one_header_and_one_home_agent_at_each_level() {
-    let mut world = tree_of_routers([true; 3]);
+    let mut world = network_with_tree_of_routers([true; 3]);
     assert_eq!(measure_paths(&mut world), [(1, 1), (1, 1), (1, 1)]);
     for n in 1..=3 {
         let care_of_address = world.care_of_address(n).expect("registered");
@@ -64,18 +64,18 @@ fn nesting_needs_one_header_and_one_home_agent_at_each_level() {
 
 #[test]
 fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
-    let mut world = tree_of_routers([false; 3]);
+    let mut world = network_with_tree_of_routers([false; 3]);
     assert_eq!(measure_paths(&mut world), [(1, 1), (2, 2), (3, 3)]);
 }
 
 #[test]
 fn router_without_nesting_support_adds_one_encapsulation_level() {
     // Router 2 has nesting switched off. So router 3 sends as a plain nested router behind router 2.
-    let mut world = tree_of_routers([true, false, true]);
+    let mut world = network_with_tree_of_routers([true, false, true]);
     assert_eq!(measure_paths(&mut world), [(1, 1), (2, 2), (3, 3)]);
     // Router 1 has nesting switched off, so the routers behind it treat its mobile network as an ordinary
     // visited link.
-    let mut world = tree_of_routers([false, true, true]);
+    let mut world = network_with_tree_of_routers([false, true, true]);
     assert_eq!(measure_paths(&mut world), [(1, 1), (2, 2), (2, 2)]);
 }
 
@@ -83,7 +83,7 @@ fn router_without_nesting_support_adds_one_encapsulation_level() {
 /// packets of each level.
 fn count_lost_while(world: &mut NestedNetwork, happens: impl FnOnce(&mut NestedNetwork)) -> [usize; 3] {
     world.clear_records();
-    let correspondent = address(CORRESPONDENT);
+    let correspondent = address(CORRESPONDENT_ADDRESS);
     let mut happens = Some(happens);
     let mut sent = 0;
     world.advance_with(Duration::from_secs(12), |world| {
@@ -108,7 +108,7 @@ fn count_lost_while(world: &mut NestedNetwork, happens: impl FnOnce(&mut NestedN
 
 #[test]
 fn handover_at_any_nesting_level_loses_no_packet() {
-    let mut world = tree_of_routers([true; 3]);
+    let mut world = network_with_tree_of_routers([true; 3]);
     for (n, uplink, network) in
         [(1, Some("w1"), 2), (1, None, 1), (2, Some("w1"), 2), (2, None, 1), (3, Some("u1"), 1), (3, None, 1)]
     {
@@ -122,7 +122,7 @@ fn handover_at_any_nesting_level_loses_no_packet() {
 
 #[test]
 fn plain_nemo_handover_at_each_level_loses_no_packet() {
-    let mut world = tree_of_routers([false; 3]);
+    let mut world = network_with_tree_of_routers([false; 3]);
     for (n, uplink) in [(1, Some("w1")), (1, None), (2, Some("w1")), (2, None), (3, Some("u1")), (3, None)] {
         let lost = count_lost_while(&mut world, |world| world.command_handover(n, uplink));
         assert_eq!(lost, [0, 0, 0], "router {n} to {uplink:?}");
@@ -131,7 +131,7 @@ fn plain_nemo_handover_at_each_level_loses_no_packet() {
 
 #[test]
 fn nested_routers_lose_few_packets_when_the_link_of_the_root_is_cut() {
-    let mut world = tree_of_routers([true; 3]);
+    let mut world = network_with_tree_of_routers([true; 3]);
     let lost = count_lost_while(&mut world, |world| world.set_carrier(1, "w0", false));
     // Each level sends two packets every 10 ms. Packets in transit at the event are lost, and packets that
     // are sent before the Binding Update has arrived.
@@ -181,8 +181,8 @@ fn address_in_use_on_visited_link_is_not_registered() {
 
 #[test]
 fn advertised_mtu_fits_into_all_tunnels() {
-    let mut world = tree_of_routers([false; 3]);
-    let correspondent = address(CORRESPONDENT);
+    let mut world = network_with_tree_of_routers([false; 3]);
+    let correspondent = address(CORRESPONDENT_ADDRESS);
     for (n, mtu) in [(1, 1460), (2, 1420), (3, 1380)] {
         let mut tunnels = world.router_station(n).nemo().slow_path_forwarder().tunnels();
         let (_, tunnel_mtu) = tunnels.find(|(tunnel, _)| tunnel.transmit).expect("a tunnel");

@@ -12,12 +12,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, LinkMessage, Rng, Time, WallTime};
-use carnet_mobility::agents::AgentsConfig;
+use carnet_mobility::agents::HomeAgentSelectionConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_nemo::forwarding::desired::{
-    EntryByKey, EntryChange, ForwardingEntry, Ports, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
+    EntryByKey, EntryChange, ForwardingEntry, PortMatch, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE,
+    priority,
 };
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
@@ -34,9 +35,9 @@ use ipnet::Ipv6Net;
 
 pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 /// Link-local address of the access router on every visited link.
-const ACCESS_ROUTER: &str = "fe80::ffff";
-const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
-pub const CORRESPONDENT: &str = "2001:db8:99::1";
+const ACCESS_ROUTER_ADDRESS: &str = "fe80::ffff";
+const ACCESS_ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
+pub const CORRESPONDENT_ADDRESS: &str = "2001:db8:99::1";
 /// One-way delay of a link.
 const LINK_DELAY: Duration = Duration::from_millis(1);
 /// One-way delay of the Internet.
@@ -94,7 +95,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
     };
     StationConfig {
         mobile_router: Some(MobileRouterSettings {
-            agents: AgentsConfig::default(),
+            agents: HomeAgentSelectionConfig::default(),
             router: MobileRouterConfig {
                 home_address: address(&format!("2001:db8:{n}::1234")),
                 home_prefix: net(&format!("2001:db8:{n}::/64")),
@@ -179,7 +180,7 @@ pub struct NestedNetwork {
     /// Number of packets that each node's kernel dropped.
     pub dropped_packets: BTreeMap<String, usize>,
     /// Number of packets that have passed all links.
-    pub link_passages: usize,
+    pub link_transmission_count: usize,
     /// Number of Neighbor Discovery messages that stations have sent.
     pub sent_neighbor_messages: usize,
     /// Address registrations and their answers, each with its sender.
@@ -202,12 +203,12 @@ pub fn innermost_header(packet: &[u8]) -> (Header, usize) {
 }
 
 /// Returns whether the UDP ports of a packet are in a range. A fragment has no ports.
-fn has_ports(packet: &[u8], wanted: Ports) -> bool {
+fn matches_ports(packet: &[u8], wanted: PortMatch) -> bool {
     let port = |at: usize| u16::from_be_bytes([packet[40 + at], packet[41 + at]]);
     packet[6] == protocol::UDP
         && match wanted {
-            Ports::Source(first, last) => (first..=last).contains(&port(0)),
-            Ports::Destination(first, last) => (first..=last).contains(&port(2)),
+            PortMatch::Source(first, last) => (first..=last).contains(&port(0)),
+            PortMatch::Destination(first, last) => (first..=last).contains(&port(2)),
         }
 }
 
@@ -461,7 +462,7 @@ impl NestedNetwork {
             source,
             destination: nd::ALL_NODES,
             hop_limit: 255,
-            peer: Some(ACCESS_ROUTER_LINK),
+            peer: Some(ACCESS_ROUTER_MAC),
             message,
         };
         self.schedule_message(LINK_DELAY, MessageUnderway::Said(name.into(), said));
@@ -471,7 +472,7 @@ impl NestedNetwork {
     fn send_access_advertisement(&mut self, link: &str) {
         let Some(visited) = self.visited_links.get(link) else { return };
         let options = [
-            NdOption::SourceLinkAddress(ACCESS_ROUTER_LINK),
+            NdOption::SourceLinkAddress(ACCESS_ROUTER_MAC),
             NdOption::PrefixInformation(nd::PrefixInformation {
                 prefix: visited.prefix.network(),
                 prefix_length: 64,
@@ -489,7 +490,7 @@ impl NestedNetwork {
         };
         let message = nd::emit_router_advertisement(&repr);
         for (name, interface) in self.other_nodes_on(link, ("", "")) {
-            self.send_to_all_nodes(&name, &interface, address(ACCESS_ROUTER), message.clone());
+            self.send_to_all_nodes(&name, &interface, address(ACCESS_ROUTER_ADDRESS), message.clone());
         }
     }
 
@@ -542,7 +543,7 @@ impl NestedNetwork {
                 && rule.from.is_none_or(|from| from.contains(&header.source))
                 && rule.to.is_none_or(|to| to.contains(&header.destination))
                 && rule.protocol.is_none_or(|wanted| wanted == proto)
-                && rule.ports.is_none_or(|wanted| has_ports(&packet, wanted))
+                && rule.ports.is_none_or(|wanted| matches_ports(&packet, wanted))
         };
         let is_local =
             node.interfaces.values().any(|i| i.addresses.iter().any(|a| a.address == header.destination));
@@ -604,7 +605,7 @@ impl NestedNetwork {
         if packet[7] == 0 {
             return;
         }
-        self.link_passages += 1;
+        self.link_transmission_count += 1;
         if interface == "far" {
             return self.schedule_message(INTERNET_DELAY, MessageUnderway::Far(packet));
         }
@@ -613,7 +614,7 @@ impl NestedNetwork {
             return;
         }
         let link = node.link_by_interface[interface].clone();
-        if next_hop == address(ACCESS_ROUTER) {
+        if next_hop == address(ACCESS_ROUTER_ADDRESS) {
             return self.schedule_message(LINK_DELAY, MessageUnderway::Leave(link, packet));
         }
         let others = self.other_nodes_on(&link, (name, interface));
@@ -652,11 +653,11 @@ impl NestedNetwork {
                 }
                 let solicitation = NeighborSolicitation {
                     target: header.destination,
-                    source_link_address: Some(ACCESS_ROUTER_LINK),
+                    source_link_address: Some(ACCESS_ROUTER_MAC),
                 };
                 let mut message = solicitation.emit();
                 let (source, group) =
-                    (address(ACCESS_ROUTER), nd::solicited_node_address(header.destination));
+                    (address(ACCESS_ROUTER_ADDRESS), nd::solicited_node_address(header.destination));
                 icmpv6::set_checksum(&mut message, source, group);
                 for (name, interface) in self.other_nodes_on(link, ("", "")) {
                     let said = LinkMessage {
@@ -664,7 +665,7 @@ impl NestedNetwork {
                         source,
                         destination: group,
                         hop_limit: 255,
-                        peer: Some(ACCESS_ROUTER_LINK),
+                        peer: Some(ACCESS_ROUTER_MAC),
                         message: message.clone(),
                     };
                     self.schedule_message(LINK_DELAY, MessageUnderway::Said(name, said));
@@ -748,7 +749,7 @@ impl NestedNetwork {
     pub fn send_to_host(&mut self, destination: Ipv6Addr, length: usize) {
         self.schedule_message(
             INTERNET_DELAY,
-            MessageUnderway::Far(data(address(CORRESPONDENT), destination, length)),
+            MessageUnderway::Far(data(address(CORRESPONDENT_ADDRESS), destination, length)),
         );
     }
 

@@ -41,7 +41,7 @@ impl Link {
             last_signal_dbm: None,
         };
         while let Some((0, change)) =
-            link.trace.nth_step(link.next_trace_step).map(|(at, change)| (at, change.clone()))
+            link.trace.nth_change(link.next_trace_step).map(|(at, change)| (at, change.clone()))
         {
             link.next_trace_step += 1;
             link.apply_change(0, &change);
@@ -87,13 +87,13 @@ impl Link {
 
     fn next_step_at(&self) -> Option<u64> {
         let (begin, factor) = self.trace_start?;
-        Some(begin + (self.trace.nth_step(self.next_trace_step)?.0 as f64 * factor) as u64)
+        Some(begin + (self.trace.nth_change(self.next_trace_step)?.0 as f64 * factor) as u64)
     }
 
     /// Executes the steps of the trace up to now.
     pub fn handle_timeout(&mut self, now: u64) {
         while let Some(at) = self.next_step_at().filter(|at| *at <= now) {
-            let change = self.trace.nth_step(self.next_trace_step).map(|(_, change)| change.clone());
+            let change = self.trace.nth_change(self.next_trace_step).map(|(_, change)| change.clone());
             self.next_trace_step += 1;
             self.apply_change(at, &change.unwrap_or_default());
         }

@@ -4,7 +4,7 @@
 //! burst-noise channels", 1963). The link is in a good or a bad state, and changes between them at random
 //! between two frames. Each state has its own probability of loss.
 
-use crate::medium::chance::{DecisionKind, uniform_draw};
+use crate::medium::chance::{RandomDecisionKind, draw_uniform};
 
 /// Parameters of bursts of loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ impl BurstState {
         self.is_in_burst = match &loss.burst {
             None => false,
             Some(burst) => {
-                let change = uniform_draw(seed, DecisionKind::Burst, &[number]);
+                let change = draw_uniform(seed, RandomDecisionKind::Burst, &[number]);
                 if self.is_in_burst {
                     change >= burst.leave_probability
                 } else {
@@ -50,7 +50,7 @@ impl BurstState {
             Some(burst) if self.is_in_burst => burst.loss_in_burst,
             _ => loss.random_loss,
         };
-        uniform_draw(seed, DecisionKind::Loss, &[number]) < probability
+        draw_uniform(seed, RandomDecisionKind::Loss, &[number]) < probability
     }
 }
 

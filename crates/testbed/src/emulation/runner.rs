@@ -40,8 +40,8 @@ use super::trace::Trace;
 use super::way::Counters;
 use crate::clock::{self, MILLISECOND};
 use crate::isolate;
+use crate::scenario_values::LinkEnd;
 use crate::tools;
-use crate::values::End;
 
 /// Namespace of the ports. No node can have this name, because names of nodes have no at sign.
 pub const EMULATION_NAMESPACE: &str = "@links";
@@ -52,7 +52,7 @@ const MAX_FRAME_LENGTH: usize = 9216;
 /// Size of the socket's buffer in octets, for each direction.
 const SOCKET_BUFFER_SIZE: usize = 16 << 20;
 /// Longest wait of the thread in nanoseconds. After each wait the thread checks whether it has to end.
-const LONGEST_WAIT: u64 = 50 * MILLISECOND;
+const MAX_WAIT_FOR_FRAMES: u64 = 50 * MILLISECOND;
 /// Delays in microseconds up to this value have a counter each. All longer delays share one further counter.
 const MAX_COUNTED_DELAY_MICROSECONDS: usize = 20_000;
 
@@ -132,7 +132,7 @@ pub struct EmulatedLink {
     /// Index among all links of the scenario.
     pub index: usize,
     /// The two ends of the link.
-    pub ends: [End; 2],
+    pub ends: [LinkEnd; 2],
     /// Properties of the link until its trace or an action changes them.
     pub properties: LinkProperties,
     /// Changes of the properties over time, from a trace file.
@@ -150,7 +150,7 @@ pub struct Emulator {
     wake_sender: UnixStream,
     /// The emulated links. Each has its index among all links of the scenario, both ends, and the properties
     /// that the scenario sets.
-    emulated_links: Vec<(usize, [End; 2], LinkProperties)>,
+    emulated_links: Vec<(usize, [LinkEnd; 2], LinkProperties)>,
 }
 
 impl Emulator {
@@ -208,7 +208,7 @@ impl Emulator {
     /// from those of the scenario.
     pub fn change_link(
         &self,
-        end: &End,
+        end: &LinkEnd,
         new: impl FnOnce(&LinkProperties, &LinkProperties) -> LinkProperties,
     ) -> anyhow::Result<()> {
         let found = self.emulated_links.iter().position(|(_, ends, _)| ends.contains(end));
@@ -222,7 +222,7 @@ impl Emulator {
     }
 
     /// Returns counters of the frames that each end sent.
-    pub fn counters(&self) -> Vec<(&End, Counters)> {
+    pub fn counters(&self) -> Vec<(&LinkEnd, Counters)> {
         let counters: Vec<[Counters; 2]> =
             lock_ignoring_poison(&self.shared.links).iter().map(Link::counters).collect();
         let pairs = self.emulated_links.iter().zip(counters);
@@ -243,8 +243,8 @@ impl Emulator {
             return Ok(());
         }
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Err(error))) => Err(error.context("the emulation of links ended")),
-            _ => Err(anyhow!("the emulation of links ended")),
+            Some(Ok(Err(error))) => Err(error.context("the thread that emulates the links has ended")),
+            _ => Err(anyhow!("the thread that emulates the links has ended")),
         }
     }
 }
@@ -269,11 +269,11 @@ fn request_realtime_priority() {
 /// Starts the thread that writes signal strengths to files. Returns a channel that takes the index of an
 /// emulated link and its signal strength in dBm. When the function returns, the files exist and are empty.
 fn start_signal_writer(
-    links: &[(usize, [End; 2], LinkProperties)],
+    links: &[(usize, [LinkEnd; 2], LinkProperties)],
 ) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
     let mut files: Vec<[File; 2]> = Vec::new();
     for (_, ends, _) in links {
-        let make = |end: &End| -> anyhow::Result<File> {
+        let make = |end: &LinkEnd| -> anyhow::Result<File> {
             let folder = signal_folder(&end.node);
             std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let path = folder.join(&end.interface);
@@ -462,8 +462,9 @@ impl FrameIo {
 
     /// Waits until a frame arrives, a link has work due, or another thread wakes this one.
     fn wait_for_frames(&mut self, due: Option<u64>) -> anyhow::Result<()> {
-        let span =
-            due.map_or(LONGEST_WAIT, |due| due.saturating_sub(clock::monotonic_now()).min(LONGEST_WAIT));
+        let span = due.map_or(MAX_WAIT_FOR_FRAMES, |due| {
+            due.saturating_sub(clock::monotonic_now()).min(MAX_WAIT_FOR_FRAMES)
+        });
         let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
         let mut fds = [
             PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),

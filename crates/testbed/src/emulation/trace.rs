@@ -12,7 +12,7 @@ use serde::de::value::Error as ValueError;
 
 use super::way::DirectionProperties;
 use crate::clock::SECOND;
-use crate::values::{Duration, LinkRate};
+use crate::scenario_values::{Duration, LinkRate};
 
 /// New values of a link; `None` leaves a value unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -102,7 +102,8 @@ impl Trace {
         if trace.timed_changes.is_empty() {
             return Err(TraceError {
                 line: 1,
-                message: "a trace has a line with columns, and lines with values".into(),
+                message: "expected a line with column names and lines with values, found no line with values"
+                    .into(),
             });
         }
         Ok(trace)
@@ -110,7 +111,7 @@ impl Trace {
 
     /// Returns step number `n` of the trace, counted over all repetitions: the time from the begin, and the
     /// new values. `None` if the trace has ended.
-    pub fn nth_step(&self, n: usize) -> Option<(u64, &LinkChange)> {
+    pub fn nth_change(&self, n: usize) -> Option<(u64, &LinkChange)> {
         let count = self.timed_changes.len();
         let (at, change) = self.timed_changes.get(n.checked_rem(count)?)?;
         match (n / count, self.repeat_period) {
@@ -169,21 +170,21 @@ mod tests {
             signal: Some(-40.0),
             ..LinkChange::default()
         };
-        assert_eq!(trace.nth_step(0), Some((0, &first)));
-        let (at, far) = trace.nth_step(1).expect("is there");
+        assert_eq!(trace.nth_change(0), Some((0, &first)));
+        let (at, far) = trace.nth_change(1).expect("is there");
         assert_eq!(
             (at, far.delay, far.rate, far.signal),
             (500 * MILLISECOND, None, Some(5_000_000), Some(-60.5))
         );
-        assert_eq!(trace.nth_step(4).map(|s| s.0), Some(4 * SECOND));
-        assert_eq!(trace.nth_step(5).map(|s| s.0), Some(4 * SECOND + 500 * MILLISECOND));
+        assert_eq!(trace.nth_change(4).map(|s| s.0), Some(4 * SECOND));
+        assert_eq!(trace.nth_change(5).map(|s| s.0), Some(4 * SECOND + 500 * MILLISECOND));
     }
 
     #[test]
     fn link_trace_without_repeat_ends() {
         let trace = Trace::parse("time loss\n1 0.5\n").expect("is good");
-        assert_eq!(trace.nth_step(0).map(|s| (s.0, s.1.loss)), Some((SECOND, Some(0.5))));
-        assert_eq!(trace.nth_step(1), None);
+        assert_eq!(trace.nth_change(0).map(|s| (s.0, s.1.loss)), Some((SECOND, Some(0.5))));
+        assert_eq!(trace.nth_change(1), None);
     }
 
     #[test]

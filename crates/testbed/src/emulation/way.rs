@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::loss::{BurstState, Loss};
-use crate::medium::chance::{DecisionKind, uniform_draw};
+use crate::medium::chance::{RandomDecisionKind, draw_uniform};
 
 /// Default capacity of a queue in octets: 170 frames of 1500 octets.
 pub const DEFAULT_QUEUE_OCTETS: usize = 256_000;
@@ -212,7 +212,7 @@ impl LinkDirection {
         }
         let jitter = match p.jitter {
             0 => 0,
-            jitter => (uniform_draw(self.seed, DecisionKind::Jitter, &[number]) * jitter as f64) as u64,
+            jitter => (draw_uniform(self.seed, RandomDecisionKind::Jitter, &[number]) * jitter as f64) as u64,
         };
         let mut at = at + p.delay + jitter;
         if !p.may_reorder {

@@ -5,7 +5,7 @@
 
 /// Kind of decision. Two decisions about one frame are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DecisionKind {
+pub enum RandomDecisionKind {
     /// Slots of a back-off.
     Backoff,
     /// Loss of a frame that could have been received.
@@ -21,19 +21,19 @@ pub enum DecisionKind {
 }
 
 /// Returns 64 random bits that the seed, the kind of decision and its subject `about` determine.
-pub fn random_bits(seed: u64, matter: DecisionKind, about: &[u64]) -> u64 {
+pub fn random_bits(seed: u64, matter: RandomDecisionKind, about: &[u64]) -> u64 {
     let start = mix_bits(seed ^ mix_bits(matter as u64 + 1));
     about.iter().fold(start, |state, word| mix_bits(state ^ mix_bits(*word)))
 }
 
 /// Returns a random number from 0 to below 1, determined as by [`random_bits`].
-pub fn uniform_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
+pub fn draw_uniform(seed: u64, matter: RandomDecisionKind, about: &[u64]) -> f64 {
     (random_bits(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Returns a random number of the normal distribution with mean 0 and deviation 1 (Box and Muller),
 /// determined as by [`random_bits`].
-pub fn normal_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
+pub fn draw_normal(seed: u64, matter: RandomDecisionKind, about: &[u64]) -> f64 {
     let bits = random_bits(seed, matter, about);
     // The radius is never 0, because 0 has no logarithm.
     let radius = ((bits >> 32) as f64 + 1.0) / 4_294_967_296.0;
@@ -55,19 +55,27 @@ mod tests {
 
     #[test]
     fn random_draw_depends_only_on_its_key() {
-        assert_eq!(random_bits(7, DecisionKind::Loss, &[1, 2]), random_bits(7, DecisionKind::Loss, &[1, 2]));
-        let others =
-            [random_bits(8, DecisionKind::Loss, &[1, 2]), random_bits(7, DecisionKind::Backoff, &[1, 2])];
-        assert!(others.iter().all(|d| *d != random_bits(7, DecisionKind::Loss, &[1, 2])));
-        assert_ne!(random_bits(7, DecisionKind::Loss, &[1, 2]), random_bits(7, DecisionKind::Loss, &[2, 1]));
+        assert_eq!(
+            random_bits(7, RandomDecisionKind::Loss, &[1, 2]),
+            random_bits(7, RandomDecisionKind::Loss, &[1, 2])
+        );
+        let others = [
+            random_bits(8, RandomDecisionKind::Loss, &[1, 2]),
+            random_bits(7, RandomDecisionKind::Backoff, &[1, 2]),
+        ];
+        assert!(others.iter().all(|d| *d != random_bits(7, RandomDecisionKind::Loss, &[1, 2])));
+        assert_ne!(
+            random_bits(7, RandomDecisionKind::Loss, &[1, 2]),
+            random_bits(7, RandomDecisionKind::Loss, &[2, 1])
+        );
     }
 
     #[test]
     fn random_draws_are_uniform() {
         let n = 10_000_u64;
-        let below: usize = (0..n).filter(|i| uniform_draw(3, DecisionKind::Loss, &[*i]) < 0.3).count();
+        let below: usize = (0..n).filter(|i| draw_uniform(3, RandomDecisionKind::Loss, &[*i]) < 0.3).count();
         assert!((2800..3200).contains(&below), "{below} of {n} below 0.3");
-        let values: Vec<f64> = (0..n).map(|i| normal_draw(3, DecisionKind::Shadowing, &[i])).collect();
+        let values: Vec<f64> = (0..n).map(|i| draw_normal(3, RandomDecisionKind::Shadowing, &[i])).collect();
         let mean = values.iter().sum::<f64>() / n as f64;
         let square = values.iter().map(|v| v * v).sum::<f64>() / n as f64;
         assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.06, "mean {mean}, square {square}");

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use super::chance::{DecisionKind, random_bits, uniform_draw};
+use super::chance::{RandomDecisionKind, draw_uniform, random_bits};
 use super::mobility::Track;
 use super::propagation::Propagation;
 use super::stats::Counters;
@@ -100,7 +100,7 @@ struct Transmission {
     sender: usize,
     content: TransmissionContent,
     /// Radios that sense the frame.
-    sensing_radios: Vec<usize>,
+    radios_sensing_transmission: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ enum TransmissionContent {
 struct ArrivingFrame {
     transmission: u64,
     /// Margin above the receiver's sensitivity, in dB.
-    margin_db: f64,
+    link_margin_db: f64,
     loss_cause: Option<LossCause>,
 }
 
@@ -149,13 +149,13 @@ struct RadioState {
     is_sending: bool,
     /// Whether the radio is behind a wall: no frame reaches it or leaves it, and the radio does not know
     /// that.
-    is_walled: bool,
+    is_enclosed: bool,
     /// Whether the radio waits for an acknowledgement.
     awaits_acknowledgement: bool,
     /// Number of the present attempt or wait. Scheduled events with an older number have no effect.
-    attempt_token: u64,
+    attempt_number: u64,
     enqueued_frames: u64,
-    random_draws: u64,
+    random_draw_count: u64,
     arriving_frames: Vec<ArrivingFrame>,
     /// For each other radio, the number of its last frame that arrived here, to drop a second copy.
     last_frame_numbers: BTreeMap<usize, u64>,
@@ -201,12 +201,12 @@ impl Channel {
             channel_state_since: 0,
             is_sending: false,
             awaits_acknowledgement: false,
-            attempt_token: 0,
+            attempt_number: 0,
             enqueued_frames: 0,
-            random_draws: 0,
+            random_draw_count: 0,
             arriving_frames: Vec::new(),
             last_frame_numbers: BTreeMap::new(),
-            is_walled: false,
+            is_enclosed: false,
             counters: Counters::default(),
         };
         Channel {
@@ -285,8 +285,12 @@ impl Channel {
     /// Draws a random number of slots for a radio's back-off.
     fn draw_backoff(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
-        r.random_draws += 1;
-        let bits = random_bits(self.parameters.seed, DecisionKind::Backoff, &[radio as u64, r.random_draws]);
+        r.random_draw_count += 1;
+        let bits = random_bits(
+            self.parameters.seed,
+            RandomDecisionKind::Backoff,
+            &[radio as u64, r.random_draw_count],
+        );
         r.backoff_slots = Some((bits % u64::from(r.contention_window + 1)) as u32);
     }
 
@@ -312,17 +316,17 @@ impl Channel {
     /// attempt that was scheduled before.
     fn schedule_attempt(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
-        r.attempt_token += 1;
+        r.attempt_number += 1;
         if r.frame_to_send.is_none() || r.awaits_acknowledgement || r.busy_transmissions > 0 {
             return;
         }
-        let (at, token) = (r.may_send_at().max(self.now), r.attempt_token);
+        let (at, token) = (r.may_send_at().max(self.now), r.attempt_number);
         self.schedule_event(at, ChannelEvent::Attempt { radio, token });
     }
 
     fn attempt_transmission(&mut self, radio: usize, token: u64) {
         let r = &mut self.radios[radio];
-        if r.attempt_token != token || r.is_sending {
+        if r.attempt_number != token || r.is_sending {
             return;
         }
         let Some(current) = &mut r.frame_to_send else { return };
@@ -345,9 +349,9 @@ impl Channel {
     }
 
     /// Puts a radio behind a wall or removes the wall. Frames that are already on the air still arrive.
-    pub fn set_walled(&mut self, radio: usize, walled: bool) {
+    pub fn set_enclosed(&mut self, radio: usize, walled: bool) {
         if let Some(radio) = self.radios.get_mut(radio) {
-            radio.is_walled = walled;
+            radio.is_enclosed = walled;
         }
     }
 
@@ -371,10 +375,10 @@ impl Channel {
         let transmission = self.transmission_count;
         let propagation = &self.parameters.propagation;
         let mut hearers = Vec::new();
-        let walled = self.radios[radio].is_walled;
+        let walled = self.radios[radio].is_enclosed;
         if let Some(place) = self.radios[radio].track.position_at(seconds).filter(|_| !walled) {
             let others = self.radios.iter_mut().enumerate();
-            for (n, other) in others.filter(|(n, other)| *n != radio && !other.is_walled) {
+            for (n, other) in others.filter(|(n, other)| *n != radio && !other.is_enclosed) {
                 let Some(there) = other.track.position_at(seconds) else { continue };
                 let margin = propagation.link_margin_db((radio, place), (n, there));
                 if margin < propagation.min_noticed_margin_db() {
@@ -384,7 +388,7 @@ impl Channel {
                 let spoiled = other.is_sending.then_some(LossCause::HalfDuplex);
                 other.arriving_frames.push(ArrivingFrame {
                     transmission,
-                    margin_db: margin,
+                    link_margin_db: margin,
                     loss_cause: spoiled,
                 });
                 mark_collisions(&mut other.arriving_frames, self.parameters.capture_threshold_db);
@@ -396,15 +400,18 @@ impl Channel {
         for arriving in &mut r.arriving_frames {
             arriving.loss_cause.get_or_insert(LossCause::HalfDuplex);
         }
-        self.transmissions_on_air
-            .insert(transmission, Transmission { sender: radio, content: what, sensing_radios: hearers });
+        self.transmissions_on_air.insert(
+            transmission,
+            Transmission { sender: radio, content: what, radios_sensing_transmission: hearers },
+        );
         self.handle_channel_busy(radio);
         self.schedule_event(self.now + CLEAR_CHANNEL_ASSESSMENT_TIME, ChannelEvent::Noticed(transmission));
         self.schedule_event(self.now + airtime, ChannelEvent::End(transmission));
     }
 
     fn start_sensing_transmission(&mut self, transmission: u64) {
-        let Some(hearers) = self.transmissions_on_air.get(&transmission).map(|t| t.sensing_radios.clone())
+        let Some(hearers) =
+            self.transmissions_on_air.get(&transmission).map(|t| t.radios_sensing_transmission.clone())
         else {
             return;
         };
@@ -428,7 +435,7 @@ impl Channel {
             None => None,
         };
         r.channel_state_since = now;
-        r.attempt_token += u64::from(!r.awaits_acknowledgement);
+        r.attempt_number += u64::from(!r.awaits_acknowledgement);
         if contends && r.backoff_slots.is_none() {
             self.draw_backoff(radio);
         }
@@ -450,7 +457,7 @@ impl Channel {
 
     /// Handles the end of a frame on the air.
     fn end_transmission(&mut self, transmission: u64) {
-        let Some(Transmission { sender: radio, content: what, sensing_radios: hearers }) =
+        let Some(Transmission { sender: radio, content: what, radios_sensing_transmission: hearers }) =
             self.transmissions_on_air.remove(&transmission)
         else {
             return;
@@ -462,7 +469,7 @@ impl Channel {
             let arrived = found.map(|at| arriving.swap_remove(at));
             self.handle_channel_idle(hearer);
             if let Some(arrived) =
-                arrived.filter(|a| a.margin_db >= self.parameters.propagation.min_readable_margin_db())
+                arrived.filter(|a| a.link_margin_db >= self.parameters.propagation.min_readable_margin_db())
             {
                 self.handle_readable_frame(hearer, radio, transmission, &what, arrived.loss_cause);
             }
@@ -476,8 +483,8 @@ impl Channel {
             }
             TransmissionContent::Data { .. } => {
                 r.awaits_acknowledgement = true;
-                r.attempt_token += 1;
-                let token = r.attempt_token;
+                r.attempt_number += 1;
+                let token = r.attempt_number;
                 let at = self.now + self.parameters.airtime.acknowledgement_timeout();
                 self.schedule_event(at, ChannelEvent::NoAcknowledgement { radio, token });
                 self.handle_channel_idle(radio);
@@ -500,7 +507,7 @@ impl Channel {
         let lost = || {
             let about = [transmission, from as u64, radio as u64];
             self.parameters.loss_probability > 0.0
-                && uniform_draw(self.parameters.seed, DecisionKind::Loss, &about)
+                && draw_uniform(self.parameters.seed, RandomDecisionKind::Loss, &about)
                     < self.parameters.loss_probability
         };
         match (what, spoiled) {
@@ -538,7 +545,7 @@ impl Channel {
     /// Handles a missing acknowledgement.
     fn retry_after_timeout(&mut self, radio: usize, token: u64) {
         let r = &mut self.radios[radio];
-        if r.attempt_token != token || !r.awaits_acknowledgement {
+        if r.attempt_number != token || !r.awaits_acknowledgement {
             return;
         }
         r.awaits_acknowledgement = false;
@@ -582,9 +589,9 @@ fn mark_collisions(arriving: &mut [ArrivingFrame], capture: Option<f64>) {
         return;
     }
     let power = |margin: f64| 10_f64.powf(margin / 10.0);
-    let all: f64 = arriving.iter().map(|a| power(a.margin_db)).sum();
+    let all: f64 = arriving.iter().map(|a| power(a.link_margin_db)).sum();
     for one in arriving {
-        let own = power(one.margin_db);
+        let own = power(one.link_margin_db);
         let stronger = 10.0 * (own / (all - own).max(f64::MIN_POSITIVE)).log10();
         if capture.is_none_or(|needed| stronger < needed) {
             one.loss_cause.get_or_insert(LossCause::Collision);

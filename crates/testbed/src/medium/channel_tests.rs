@@ -21,7 +21,7 @@ fn numbered_mac(n: usize) -> MacAddress {
     [2, 0, 0, 0, 0, n as u8]
 }
 
-fn marked_frame(to: MacAddress, octets: usize, mark: u8) -> Frame {
+fn frame_with_mark(to: MacAddress, octets: usize, mark: u8) -> Frame {
     let mut frame = vec![mark; octets.max(14)];
     frame[..6].copy_from_slice(&to);
     Arc::from(frame)
@@ -80,7 +80,7 @@ fn sent_frames(outputs: &[ChannelOutput]) -> Vec<(u64, usize)> {
 #[test]
 fn radios_in_range_receive_a_broadcast() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 400.0, 401.0, -30.0]);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 7));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 7));
     let outputs = run_to_the_end(&mut c);
     let end = SECOND + default_parameters().airtime.frame_airtime(114);
     assert_eq!(sent_frames(&outputs), [(SECOND, 0)]);
@@ -102,16 +102,16 @@ fn radios_in_range_receive_a_broadcast() {
 #[test]
 fn radio_behind_wall_is_isolated() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0, 200.0]);
-    c.set_walled(1, true);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 1));
-    c.enqueue(2 * SECOND, 1, marked_frame(BROADCAST, 114, 2));
-    c.enqueue(3 * SECOND, 0, marked_frame(numbered_mac(1), 114, 3));
+    c.set_enclosed(1, true);
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 1));
+    c.enqueue(2 * SECOND, 1, frame_with_mark(BROADCAST, 114, 2));
+    c.enqueue(3 * SECOND, 0, frame_with_mark(numbered_mac(1), 114, 3));
     let outputs = run_to_the_end(&mut c);
     let heard: Vec<(usize, u8)> =
         received_frames(&outputs).iter().map(|(_, radio, mark)| (*radio, *mark)).collect();
     assert_eq!(heard, [(2, 1)]);
-    c.set_walled(1, false);
-    c.enqueue(5 * SECOND, 1, marked_frame(BROADCAST, 114, 4));
+    c.set_enclosed(1, false);
+    c.enqueue(5 * SECOND, 1, frame_with_mark(BROADCAST, 114, 4));
     let heard: Vec<u8> = received_frames(&run_to_the_end(&mut c)).iter().map(|(_, _, mark)| *mark).collect();
     assert_eq!(heard, [4, 4]);
 }
@@ -119,8 +119,8 @@ fn radio_behind_wall_is_isolated() {
 #[test]
 fn radio_waits_for_free_channel() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0]);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 500, 1));
-    c.enqueue(SECOND + 50_000, 1, marked_frame(BROADCAST, 500, 2));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 500, 1));
+    c.enqueue(SECOND + 50_000, 1, frame_with_mark(BROADCAST, 500, 2));
     let outputs = run_to_the_end(&mut c);
     let end = SECOND + default_parameters().airtime.frame_airtime(500);
     let (second, _) = sent_frames(&outputs)[1];
@@ -135,8 +135,8 @@ fn radio_waits_for_free_channel() {
 #[test]
 fn simultaneous_frames_collide() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0, 200.0]);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 1));
-    c.enqueue(SECOND + CLEAR_CHANNEL_ASSESSMENT_TIME / 2, 2, marked_frame(BROADCAST, 114, 2));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 1));
+    c.enqueue(SECOND + CLEAR_CHANNEL_ASSESSMENT_TIME / 2, 2, frame_with_mark(BROADCAST, 114, 2));
     assert_eq!(received_frames(&run_to_the_end(&mut c)), []);
     let counters = c.counters();
     assert_eq!(counters.iter().map(|c| c.collided_frames).collect::<Vec<_>>(), [0, 2, 0]);
@@ -146,16 +146,16 @@ fn simultaneous_frames_collide() {
 #[test]
 fn hidden_stations_collide_at_receiver_between_them() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 300.0, 600.0]);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 1000, 1));
-    c.enqueue(SECOND + 500_000, 2, marked_frame(BROADCAST, 1000, 2));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 1000, 1));
+    c.enqueue(SECOND + 500_000, 2, frame_with_mark(BROADCAST, 1000, 2));
     assert_eq!(received_frames(&run_to_the_end(&mut c)), []);
     assert_eq!(c.counters()[1].collided_frames, 2);
     // A radio waits while another radio within its sense range sends.
     let mut senses = default_parameters();
     senses.propagation.sense_range_metres = 700.0;
     let mut c = channel_with_radios_at(senses, &[0.0, 300.0, 600.0]);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 1000, 1));
-    c.enqueue(SECOND + 500_000, 2, marked_frame(BROADCAST, 1000, 2));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 1000, 1));
+    c.enqueue(SECOND + 500_000, 2, frame_with_mark(BROADCAST, 1000, 2));
     assert_eq!(received_frames(&run_to_the_end(&mut c)).len(), 2);
 }
 
@@ -166,26 +166,26 @@ fn stronger_frame_survives_with_capture_effect() {
     // one, even if it began later.
     for first in [0, 2] {
         let mut c = channel_with_radios_at(captures.clone(), &[0.0, 20.0, 400.0]);
-        c.enqueue(SECOND, first, marked_frame(BROADCAST, 1000, first as u8));
+        c.enqueue(SECOND, first, frame_with_mark(BROADCAST, 1000, first as u8));
         c.enqueue(
             SECOND + CLEAR_CHANNEL_ASSESSMENT_TIME / 2,
             2 - first,
-            marked_frame(BROADCAST, 1000, 2 - first as u8),
+            frame_with_mark(BROADCAST, 1000, 2 - first as u8),
         );
         let heard: Vec<_> = received_frames(&run_to_the_end(&mut c)).iter().map(|r| (r.1, r.2)).collect();
         assert_eq!(heard, [(1, 0)]);
     }
     // Both senders are 200 m away, so the receiver gets neither frame.
     let mut c = channel_with_radios_at(captures, &[0.0, 200.0, 400.0]);
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 1000, 0));
-    c.enqueue(SECOND, 2, marked_frame(BROADCAST, 1000, 2));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 1000, 0));
+    c.enqueue(SECOND, 2, frame_with_mark(BROADCAST, 1000, 2));
     assert_eq!(received_frames(&run_to_the_end(&mut c)), []);
 }
 
 #[test]
 fn unicast_frame_is_acknowledged_by_its_receiver() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0, 200.0]);
-    c.enqueue(SECOND, 0, marked_frame(numbered_mac(1), 114, 5));
+    c.enqueue(SECOND, 0, frame_with_mark(numbered_mac(1), 114, 5));
     let airtime = default_parameters().airtime;
     let outputs = run_to_the_end(&mut c);
     assert_eq!(received_frames(&outputs), [(SECOND + airtime.frame_airtime(114), 1, 5)]);
@@ -193,8 +193,8 @@ fn unicast_frame_is_acknowledged_by_its_receiver() {
     assert_eq!((counters[0].sent_frames, counters[0].retries, counters[0].unacknowledged_frames), (1, 0, 0));
     assert_eq!(counters[1].airtime_nanoseconds, airtime.acknowledgement_airtime());
     // The sender's second frame waits for the acknowledgement of its first frame.
-    c.enqueue(2 * SECOND, 0, marked_frame(numbered_mac(1), 114, 6));
-    c.enqueue(2 * SECOND, 0, marked_frame(numbered_mac(1), 114, 7));
+    c.enqueue(2 * SECOND, 0, frame_with_mark(numbered_mac(1), 114, 6));
+    c.enqueue(2 * SECOND, 0, frame_with_mark(numbered_mac(1), 114, 7));
     let sent = sent_frames(&run_to_the_end(&mut c));
     let turn = airtime.frame_airtime(114)
         + SHORT_INTERFRAME_SPACE
@@ -208,8 +208,8 @@ fn radio_accepts_frames_to_present_address_only() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0]);
     c.set_address(1, numbered_mac(8));
     assert_eq!(c.address(1), Some(numbered_mac(8)));
-    c.enqueue(SECOND, 0, marked_frame(numbered_mac(8), 114, 5));
-    c.enqueue(2 * SECOND, 0, marked_frame(numbered_mac(1), 114, 6));
+    c.enqueue(SECOND, 0, frame_with_mark(numbered_mac(8), 114, 5));
+    c.enqueue(2 * SECOND, 0, frame_with_mark(numbered_mac(1), 114, 6));
     let marks: Vec<u8> = received_frames(&run_to_the_end(&mut c)).iter().map(|r| r.2).collect();
     assert_eq!(marks, [5]);
     assert_eq!(c.counters()[0].unacknowledged_frames, 1);
@@ -218,8 +218,8 @@ fn radio_accepts_frames_to_present_address_only() {
 #[test]
 fn unanswered_unicast_is_sent_seven_times() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0]);
-    c.enqueue(SECOND, 0, marked_frame(numbered_mac(9), 114, 5));
-    c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 6));
+    c.enqueue(SECOND, 0, frame_with_mark(numbered_mac(9), 114, 5));
+    c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 6));
     let outputs = run_to_the_end(&mut c);
     assert_eq!(sent_frames(&outputs).len(), MAX_TRANSMISSION_ATTEMPTS as usize + 1);
     assert_eq!(received_frames(&outputs).len(), 1);
@@ -240,7 +240,7 @@ fn back_off_separates_two_frames() {
     let mut c =
         channel_with_radios_at(ChannelParameters { queue_length: 1000, ..default_parameters() }, &[0.0]);
     for _ in 0..1000 {
-        c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 0));
+        c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 0));
     }
     let gaps = gaps_between_sendings(
         &sent_frames(&run_to_the_end(&mut c)),
@@ -258,8 +258,8 @@ fn radio_completes_back_off_after_frame() {
     let end = SECOND + default_parameters().airtime.frame_airtime(114);
     let late = (0..100).filter(|seed| {
         let mut c = channel_with_radios_at(ChannelParameters { seed: *seed, ..default_parameters() }, &[0.0]);
-        c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 0));
-        c.enqueue(end + DISTRIBUTED_INTERFRAME_SPACE + 3 * SLOT_TIME, 0, marked_frame(BROADCAST, 114, 0));
+        c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 0));
+        c.enqueue(end + DISTRIBUTED_INTERFRAME_SPACE + 3 * SLOT_TIME, 0, frame_with_mark(BROADCAST, 114, 0));
         sent_frames(&run_to_the_end(&mut c))[1].0 > end + DISTRIBUTED_INTERFRAME_SPACE + 3 * SLOT_TIME
     });
     let late = late.count();
@@ -275,7 +275,7 @@ fn contention_window_grows_with_each_retry() {
     let mut slots = [0; MAX_TRANSMISSION_ATTEMPTS as usize - 1];
     for seed in 0..200 {
         let mut c = channel_with_radios_at(ChannelParameters { seed, ..default_parameters() }, &[0.0]);
-        c.enqueue(SECOND, 0, marked_frame(numbered_mac(9), 114, 0));
+        c.enqueue(SECOND, 0, frame_with_mark(numbered_mac(9), 114, 0));
         // While the sender waits for the acknowledgement, the medium is already idle for DIFS. So two
         // attempts differ by the timeout and the slots of the back-off.
         let sent = sent_frames(&run_to_the_end(&mut c));
@@ -293,7 +293,7 @@ fn lost_acknowledgement_does_not_duplicate_frame() {
     let lossy = ChannelParameters { loss_probability: 0.5, ..default_parameters() };
     let mut c = channel_with_radios_at(lossy, &[0.0, 100.0]);
     for n in 0..200 {
-        c.enqueue(SECOND + n * SECOND / 10, 0, marked_frame(numbered_mac(1), 114, n as u8));
+        c.enqueue(SECOND + n * SECOND / 10, 0, frame_with_mark(numbered_mac(1), 114, n as u8));
     }
     let outputs = run_to_the_end(&mut c);
     let mut marks: Vec<u8> = received_frames(&outputs).iter().map(|r| r.2).collect();
@@ -310,7 +310,7 @@ fn uniform_loss_has_configured_share() {
     let lossy = ChannelParameters { loss_probability: 0.2, ..default_parameters() };
     let mut c = channel_with_radios_at(lossy, &[0.0, 100.0]);
     for n in 0..1000 {
-        c.enqueue(SECOND + n * 1_000_000, 0, marked_frame(BROADCAST, 114, 0));
+        c.enqueue(SECOND + n * 1_000_000, 0, frame_with_mark(BROADCAST, 114, 0));
     }
     let count = received_frames(&run_to_the_end(&mut c)).len();
     assert!((760..840).contains(&count), "{count} of 1000");
@@ -320,7 +320,7 @@ fn uniform_loss_has_configured_share() {
 fn radio_queue_is_bounded() {
     let mut c = channel_with_radios_at(default_parameters(), &[0.0, 100.0]);
     for _ in 0..20 {
-        c.enqueue(SECOND, 0, marked_frame(BROADCAST, 114, 0));
+        c.enqueue(SECOND, 0, frame_with_mark(BROADCAST, 114, 0));
     }
     assert_eq!(received_frames(&run_to_the_end(&mut c)).len(), 9);
     assert_eq!(c.counters()[0].queue_overflows, 11);
@@ -336,7 +336,7 @@ fn node_out_of_range_is_not_received() {
     // The tracks begin at 5 s.
     let mut c = Channel::new(default_parameters(), 5 * SECOND, radios);
     for n in [4, 6, 8, 10] {
-        c.enqueue(n * SECOND, 0, marked_frame(BROADCAST, 114, n as u8));
+        c.enqueue(n * SECOND, 0, frame_with_mark(BROADCAST, 114, n as u8));
     }
     let heard: Vec<_> = received_frames(&run_to_the_end(&mut c)).iter().map(|r| (r.1, r.2)).collect();
     assert_eq!(heard, [(1, 4), (1, 6), (2, 6), (1, 8), (2, 8)]);
@@ -406,7 +406,7 @@ impl RandomChannel {
         let mut outputs = Vec::new();
         for (n, (at, radio, to, octets)) in self.offered_frames.iter().enumerate() {
             let at = SECOND + at;
-            let mut frame = marked_frame(to.map_or(BROADCAST, numbered_mac), *octets, 0).to_vec();
+            let mut frame = frame_with_mark(to.map_or(BROADCAST, numbered_mac), *octets, 0).to_vec();
             frame[6..14].copy_from_slice(&(n as u64).to_be_bytes());
             if let Some(step) = step {
                 c.handle_timeout(at / step * step);

@@ -6,7 +6,7 @@
 //! both directions. It changes whenever an end has moved by the decorrelation distance (Gudmundson 1991, in
 //! steps). Without shadowing the range is a circle (unit disc model).
 
-use super::chance::{DecisionKind, normal_draw};
+use super::chance::{RandomDecisionKind, draw_normal};
 use super::geometry::Point;
 
 /// Smallest distance in the formula, in metres: a nearer frame is not stronger.
@@ -43,7 +43,7 @@ impl Propagation {
         let cell = |metres: f64| (metres / self.decorrelation_metres).floor() as i64 as u64;
         let about =
             [low.0 as u64, high.0 as u64, cell(low.1.x), cell(low.1.y), cell(high.1.x), cell(high.1.y)];
-        loss + self.shadowing_db * normal_draw(self.seed, DecisionKind::Shadowing, &about)
+        loss + self.shadowing_db * draw_normal(self.seed, RandomDecisionKind::Shadowing, &about)
     }
 
     /// Returns the lowest margin in dB at which a frame is readable.

@@ -27,7 +27,7 @@ use super::netlink::{
     CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY, GENL_ID_CTRL, NLMSG_ERROR,
     ReceivedMessage, RequestMessage, TX_STATUS_ACKNOWLEDGED, attribute, command, ethernet_frame_of_80211,
 };
-use super::{FRAMES_PER_BATCH, FrameMover, RECEIVE_BUFFER, nodes_with_radio, radio_mac};
+use super::{FRAMES_PER_BATCH, FrameTransport, RECEIVE_BUFFER_SIZE, nodes_with_radio, radio_mac};
 use crate::clock;
 use crate::medium::channel::{Channel, ChannelOutput, Frame};
 use crate::process::{command_in_node, run_for_output};
@@ -81,8 +81,8 @@ impl Hwsim {
         )
         .context("cannot open a socket of generic netlink")?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
+        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_SIZE).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER_SIZE);
         }
         // Limit the wait: the kernel answers every request below within this time.
         setsockopt(&socket, ReceiveTimeout, &TimeVal::new(10, 0))?;
@@ -107,7 +107,7 @@ impl Hwsim {
         let names = nodes_with_radio(scenario);
         for number in 0..names.len() {
             let message = RequestMessage::new(family, command::NEW_RADIO, true)
-                .with_attribute(attribute::RADIO_NAME, phy_name(run, number).as_bytes())
+                .with_attribute(attribute::RADIO_NAME, radio_name_of_run(run, number).as_bytes())
                 .with_attribute(attribute::PERM_ADDR, &radio_mac(number))
                 .with_attribute(attribute::REG_CUSTOM_REG, &CUSTOM_REGULATORY_DOMAIN.to_ne_bytes())
                 .with_attribute(attribute::NO_VIF, &[])
@@ -124,8 +124,8 @@ impl Hwsim {
         for (number, node) in names.iter().enumerate() {
             let Some(interface) = scenario.radio_of(node) else { continue };
             let index = indices
-                .get(&phy_name(run, number))
-                .with_context(|| format!("iw phy does not show {}", phy_name(run, number)))?;
+                .get(&radio_name_of_run(run, number))
+                .with_context(|| format!("iw phy does not show {}", radio_name_of_run(run, number)))?;
             let phy = format!("phy#{index}");
             run_for_output(
                 std::process::Command::new(tools::path_of_program("iw"))
@@ -225,7 +225,7 @@ fn accept_success_status(error: anyhow::Error) -> anyhow::Result<()> {
     if error.downcast_ref::<KernelStatus>().is_some_and(|status| status.0 >= 0) { Ok(()) } else { Err(error) }
 }
 
-fn phy_name(run: u32, number: usize) -> String {
+fn radio_name_of_run(run: u32, number: usize) -> String {
     format!("carnet-{run:x}-{number}")
 }
 
@@ -249,7 +249,7 @@ fn frame_key(frame: &Frame) -> usize {
     frame.as_ptr() as usize
 }
 
-impl FrameMover for Hwsim {
+impl FrameTransport for Hwsim {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
         let mut buffer = vec![0; MAX_MESSAGE_LENGTH];
         let mut refused = 0;

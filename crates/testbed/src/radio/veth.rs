@@ -16,7 +16,9 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::{FRAMES_PER_BATCH, FrameMover, MAX_FRAME_LENGTH, MEDIUM_NAMESPACE, RECEIVE_BUFFER, port_name};
+use super::{
+    FRAMES_PER_BATCH, FrameTransport, MAX_FRAME_LENGTH, MEDIUM_NAMESPACE, RECEIVE_BUFFER_SIZE, port_name,
+};
 use crate::clock;
 use crate::medium::channel::{Channel, ChannelOutput};
 
@@ -55,14 +57,14 @@ impl VethRadios {
         setsockopt(&socket, ReceiveTimestampns, &true)?;
         // In a user namespace the kernel refuses to exceed its limit for socket buffers (`SO_RCVBUFFORCE`).
         // Then ask for the size within the limit.
-        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
+        if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER_SIZE).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER_SIZE);
         }
         Ok(VethRadios { socket, port_addresses: ports, radios_by_index: radios })
     }
 }
 
-impl FrameMover for VethRadios {
+impl FrameTransport for VethRadios {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
         let mut buffer = [0_u8; MAX_FRAME_LENGTH];
         let mut control = nix::cmsg_space!(TimeSpec);

@@ -12,7 +12,7 @@ pub type PointWithRange = (f64, f64, f64, f64);
 
 /// A curve of a picture.
 #[derive(Debug, Clone)]
-pub struct Curve {
+pub struct ChartCurve {
     /// Label for the legend.
     pub label: String,
     /// Whether the curve is only for comparison; the picture draws it with dashes.
@@ -55,7 +55,7 @@ pub struct Chart {
     /// Whether the vertical axis is logarithmic, whatever the values are.
     pub is_logarithmic: bool,
     /// Measured curves.
-    pub curves: Vec<Curve>,
+    pub curves: Vec<ChartCurve>,
     /// Numbers of other sources.
     pub marks: Vec<MarkedValue>,
     /// Events to mark on the time axis.
@@ -91,7 +91,7 @@ struct AxisScale {
     lowest: f64,
     highest: f64,
     logarithmic: bool,
-    ticks: Vec<f64>,
+    axis_ticks: Vec<f64>,
 }
 
 /// Returns a round step that gives about five ticks.
@@ -113,28 +113,34 @@ impl AxisScale {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let positive = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
         if high <= 0.0 {
-            return AxisScale { lowest: 0.0, highest: 1.0, logarithmic: false, ticks: vec![0.0, 1.0] };
+            return AxisScale { lowest: 0.0, highest: 1.0, logarithmic: false, axis_ticks: vec![0.0, 1.0] };
         }
         if log || (low > 0.0 && high / low > LOGARITHMIC_RATIO) {
             let (low, high) = (positive * 0.8, high * 1.25);
             let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
             let every = if high / low > 300.0 { &[1.0][..] } else { &[1.0, 2.0, 5.0][..] };
-            let ticks = decades.flat_map(|decade| every.iter().map(move |digit| digit * 10f64.powi(decade)));
-            let ticks = ticks.filter(|tick| *tick >= low && *tick <= high).collect();
-            return AxisScale { lowest: low, highest: high, logarithmic: true, ticks };
+            let axis_ticks =
+                decades.flat_map(|decade| every.iter().map(move |digit| digit * 10f64.powi(decade)));
+            let axis_ticks = axis_ticks.filter(|tick| *tick >= low && *tick <= high).collect();
+            return AxisScale { lowest: low, highest: high, logarithmic: true, axis_ticks };
         }
         let flat = low > (1.0 - FLAT_RANGE_SHARE) * high;
         let base = if flat { low - (high - low).max(high * 0.01) * 0.3 } else { 0.0 };
         let step = tick_step(high - base);
         let (low, high) = ((base / step).floor() * step, (high / step * 1.02).ceil() * step);
-        AxisScale { lowest: low, highest: high, logarithmic: false, ticks: ticks_between(low, high, step) }
+        AxisScale {
+            lowest: low,
+            highest: high,
+            logarithmic: false,
+            axis_ticks: ticks_between(low, high, step),
+        }
     }
 
     /// If the axis shows a share in per cent, ends the axis at 100 %.
     fn limited_to_100_percent(mut self, axis: &str, values: &[f64]) -> AxisScale {
         if axis.ends_with('%') && self.highest > 100.0 && values.iter().all(|value| *value <= 100.0) {
             self.highest = 100.0;
-            self.ticks.retain(|tick| *tick <= 100.0);
+            self.axis_ticks.retain(|tick| *tick <= 100.0);
         }
         self
     }
@@ -209,7 +215,7 @@ fn draw_line_chart(chart: &Chart, width: f64) -> String {
             escape_html(&shorten_text(label, characters_that_fit(width - LEFT_MARGIN - 40.0)))
         );
     }
-    for tick in &scale.ticks {
+    for tick in &scale.axis_ticks {
         let at = y(*tick);
         put!(
             out,
@@ -295,17 +301,17 @@ fn draw_event_markers(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64
             escape_html(label)
         );
     }
-    let ticks: String =
+    let axis_ticks: String =
         chart.lost_at.iter().map(|lost| format!("M{:.1} {:.0}v-11", x(*lost), top + PLOT_HEIGHT)).collect();
-    if !ticks.is_empty() {
-        put!(out, "<path d=\"{ticks}\" {LOSS_MARKER_STYLE}><title>lost</title></path>");
+    if !axis_ticks.is_empty() {
+        put!(out, "<path d=\"{axis_ticks}\" {LOSS_MARKER_STYLE}><title>lost</title></path>");
     }
 }
 
 /// Draws the medians as a line with dots, and a shade from the lowest to the highest value.
 fn draw_curve(
     out: &mut String,
-    curve: &Curve,
+    curve: &ChartCurve,
     color: &str,
     x: &impl Fn(f64) -> f64,
     y: &impl Fn(f64) -> f64,
@@ -406,7 +412,7 @@ fn shorten_text(text: &str, most: usize) -> String {
 /// Draws a bar for each curve's first point, and an outlined bar for each mark.
 fn draw_bar_chart(chart: &Chart, width: f64) -> String {
     let own = chart.curves.iter().filter_map(|curve| Some((curve, curve.points.first()?)));
-    let own: Vec<(&Curve, &PointWithRange)> = own.collect();
+    let own: Vec<(&ChartCurve, &PointWithRange)> = own.collect();
     let values = own.iter().map(|(_, point)| point.3).chain(chart.marks.iter().map(|mark| mark.y));
     let highest = values.fold(0.0, f64::max).max(1e-12);
     let rows = own.len() + chart.marks.len();
@@ -476,8 +482,8 @@ mod tests {
             y: "Mbit/s".into(),
             is_logarithmic: false,
             curves: vec![
-                Curve { label: "plain & simple".into(), is_dashed: true, points: points.clone() },
-                Curve { label: "carnet".into(), is_dashed: false, points },
+                ChartCurve { label: "plain & simple".into(), is_dashed: true, points: points.clone() },
+                ChartCurve { label: "carnet".into(), is_dashed: false, points },
             ],
             marks: vec![MarkedValue { label: "router".into(), x: None, y: 92.8 }],
             ..Chart::default()
@@ -488,19 +494,19 @@ mod tests {
     fn chart_scale_covers_its_values() {
         let scale = AxisScale::for_values(&[80.0, 92.8], false);
         assert_eq!((scale.lowest, scale.highest, scale.logarithmic), (75.0, 95.0, false));
-        assert_eq!(scale.ticks, [75.0, 80.0, 85.0, 90.0, 95.0]);
+        assert_eq!(scale.axis_ticks, [75.0, 80.0, 85.0, 90.0, 95.0]);
         let scale = AxisScale::for_values(&[0.05, 0.6], false);
         assert!(!scale.logarithmic && scale.lowest == 0.0, "{scale:?}");
         let scale = AxisScale::for_values(&[0.05, 10.0], false);
         assert!(
-            scale.logarithmic && scale.ticks.contains(&0.1) && scale.fraction_of_axis(0.05) > 0.0,
+            scale.logarithmic && scale.axis_ticks.contains(&0.1) && scale.fraction_of_axis(0.05) > 0.0,
             "{scale:?}"
         );
-        assert_eq!(AxisScale::for_values(&[], false).ticks, [0.0, 1.0]);
+        assert_eq!(AxisScale::for_values(&[], false).axis_ticks, [0.0, 1.0]);
         assert!(AxisScale::for_values(&[0.0, 5.0], true).lowest > 0.0);
         let scale =
             AxisScale::for_values(&[0.0, 100.0], false).limited_to_100_percent("lost, %", &[0.0, 100.0]);
-        assert_eq!((scale.highest, scale.ticks.last().copied()), (100.0, Some(100.0)));
+        assert_eq!((scale.highest, scale.axis_ticks.last().copied()), (100.0, Some(100.0)));
         let scale =
             AxisScale::for_values(&[0.0, 130.0], false).limited_to_100_percent("more, %", &[0.0, 130.0]);
         assert!(scale.highest > 130.0, "{scale:?}");

@@ -59,7 +59,7 @@ pub fn draw_topology(topology: &Topology, turned: bool) -> String {
         };
         for (n, (end, interface)) in ends.iter().enumerate() {
             let other = hub.unwrap_or_else(|| ends[1 - n.min(1)].0);
-            let (x, y) = label_position(*end, other, box_w, box_h);
+            let (x, y) = position_of_link_label(*end, other, box_w, box_h);
             put!(
                 texts,
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
@@ -92,7 +92,7 @@ pub fn draw_topology(topology: &Topology, turned: bool) -> String {
 }
 
 /// Returns the place of an interface's name: just outside the node's box, beside the line.
-fn label_position(end: (f64, f64), other: (f64, f64), box_w: f64, box_h: f64) -> (f64, f64) {
+fn position_of_link_label(end: (f64, f64), other: (f64, f64), box_w: f64, box_h: f64) -> (f64, f64) {
     let (dx, dy) = (other.0 - end.0, other.1 - end.1);
     let length = dx.hypot(dy).max(1.0);
     let out = |half: f64, d: f64| if d.abs() < 1e-9 { f64::INFINITY } else { half / d.abs() };

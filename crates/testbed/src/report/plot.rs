@@ -12,12 +12,12 @@ const LEFT_MARGIN: f64 = 46.0;
 const RIGHT_MARGIN: f64 = 14.0;
 const PANEL_HEIGHT: f64 = 116.0;
 /// Height in pixels above a panel, for its title and legend.
-const TITLE_HEIGHT: f64 = 34.0;
+const PANEL_TITLE_HEIGHT: f64 = 34.0;
 /// Height in pixels above a panel whose legend is below the title.
-const TITLE_HEIGHT_NARROW: f64 = 50.0;
+const PANEL_TITLE_HEIGHT_NARROW: f64 = 50.0;
 
 fn title_height(wide: bool) -> f64 {
-    if wide { TITLE_HEIGHT } else { TITLE_HEIGHT_NARROW }
+    if wide { PANEL_TITLE_HEIGHT } else { PANEL_TITLE_HEIGHT_NARROW }
 }
 
 /// Time, median and highest value of each step of 100 ms.
@@ -60,7 +60,7 @@ impl AxisScale {
         PANEL_HEIGHT * (1.0 - part.clamp(0.0, 1.0))
     }
 
-    fn ticks(&self) -> Vec<f64> {
+    fn axis_ticks(&self) -> Vec<f64> {
         if !self.logarithmic {
             return [0.0, 0.5, 1.0].map(|part| self.highest * part).into();
         }
@@ -70,7 +70,7 @@ impl AxisScale {
 }
 
 /// One line of a panel.
-struct Curve {
+struct TimelineCurve {
     label: String,
     color: &'static str,
     steps: TimeSteps,
@@ -79,7 +79,7 @@ struct Curve {
 struct PlotPanel {
     title: &'static str,
     scale: AxisScale,
-    curves: Vec<Curve>,
+    curves: Vec<TimelineCurve>,
     lost_at: Vec<f64>,
 }
 
@@ -141,11 +141,15 @@ pub fn draw_timeline(r: &Results, width: f64) -> String {
 
 fn panels_of_run(r: &Results) -> Vec<PlotPanel> {
     let mut panels = Vec::new();
-    let curves = |lines: Vec<(String, TimeSteps)>| -> Vec<Curve> {
+    let curves = |lines: Vec<(String, TimeSteps)>| -> Vec<TimelineCurve> {
         let colors = CURVE_COLORS.into_iter().cycle();
-        lines.into_iter().zip(colors).map(|((label, steps), color)| Curve { label, color, steps }).collect()
+        lines
+            .into_iter()
+            .zip(colors)
+            .map(|((label, steps), color)| TimelineCurve { label, color, steps })
+            .collect()
     };
-    let all = |curves: &[Curve]| -> Vec<f64> {
+    let all = |curves: &[TimelineCurve]| -> Vec<f64> {
         curves.iter().flat_map(|c| &c.steps).flat_map(|s| [s.1, s.2]).collect()
     };
     if !r.series.rtt.is_empty() {
@@ -258,7 +262,7 @@ fn draw_panel(out: &mut String, panel: &PlotPanel, y: f64, width: f64, wide: boo
         at -= 22.0;
     }
     let top = y + title_height(wide);
-    for tick in panel.scale.ticks() {
+    for tick in panel.scale.axis_ticks() {
         let h = top + panel.scale.y(tick);
         put!(
             out,
@@ -288,7 +292,7 @@ fn draw_panel(out: &mut String, panel: &PlotPanel, y: f64, width: f64, wide: boo
 }
 
 /// Draws the median as a line and a shade up to the highest value. A missing step breaks the line.
-fn draw_curve(out: &mut String, curve: &Curve, scale: &AxisScale, top: f64, x: &impl Fn(f64) -> f64) {
+fn draw_curve(out: &mut String, curve: &TimelineCurve, scale: &AxisScale, top: f64, x: &impl Fn(f64) -> f64) {
     let mut runs: Vec<&[(f64, f64, f64)]> = Vec::new();
     let mut from = 0;
     let usual = curve.steps.windows(2).map(|w| w[1].0 - w[0].0).fold(f64::INFINITY, f64::min);
@@ -344,11 +348,11 @@ mod tests {
     fn plot_scale_covers_all_values() {
         let log = AxisScale::logarithmic_for([0.04, 0.3, 70.0].into_iter());
         assert_eq!((log.y(0.001), log.y(1e6)), (PANEL_HEIGHT, 0.0));
-        assert_eq!(log.ticks().len(), 5);
+        assert_eq!(log.axis_ticks().len(), 5);
         assert!(log.y(0.04) > log.y(0.3));
         let linear = AxisScale::linear_for([0.0, 19.9].into_iter());
         assert_eq!((linear.highest, linear.y(0.0)), (30.0, PANEL_HEIGHT));
-        assert_eq!(AxisScale::logarithmic_for(std::iter::empty()).ticks(), [0.1, 1.0]);
+        assert_eq!(AxisScale::logarithmic_for(std::iter::empty()).axis_ticks(), [0.1, 1.0]);
     }
 
     #[test]

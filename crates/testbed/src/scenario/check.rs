@@ -5,8 +5,8 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::wrong::{ErrorAtPlace, quoted_names};
-use super::{Duration, End, Node, Scenario};
+use super::scenario_error::{ErrorAtPlace, join_quoted_names};
+use super::{Duration, LinkEnd, Node, Scenario};
 use super::{emulation, radio};
 
 /// Name of the TUN device that carnet creates.
@@ -16,11 +16,11 @@ const TUNNEL_DEVICE: &str = "carnet0";
 pub(super) fn check_scenario(scenario: &Scenario, folder: Option<&Path>) -> Result<(), ErrorAtPlace> {
     let node = |name: &Spanned<String>| -> Result<&Node, ErrorAtPlace> {
         scenario.nodes.get(name.get_ref()).ok_or_else(|| {
-            let known = quoted_names(scenario.nodes.keys().map(String::as_str).collect());
+            let known = join_quoted_names(scenario.nodes.keys().map(String::as_str).collect());
             (name.span(), format!("there is no node {:?}; the nodes are: {known}", name.get_ref()))
         })
     };
-    let mut ends: Vec<End> = Vec::new();
+    let mut ends: Vec<LinkEnd> = Vec::new();
     for link in &scenario.links {
         let at = link.ends.first().map_or(0..0, Spanned::span);
         match (&link.bridge, link.ends.len()) {
@@ -54,7 +54,10 @@ pub(super) fn check_scenario(scenario: &Scenario, folder: Option<&Path>) -> Resu
             return Ok(());
         }
         let known = ends.iter().filter(|e| e.node == node).map(|e| e.interface.as_str()).collect();
-        Err((span, format!("node {node:?} has no interface {interface:?}; it has: {}", quoted_names(known))))
+        Err((
+            span,
+            format!("node {node:?} has no interface {interface:?}; it has: {}", join_quoted_names(known)),
+        ))
     };
     for (name, n) in &scenario.nodes {
         for i in n.addresses.keys() {
@@ -174,7 +177,7 @@ pub(super) fn check_scenario(scenario: &Scenario, folder: Option<&Path>) -> Resu
         if scenario.actions.iter().any(|a| a.name.get_ref() == name.get_ref()) {
             return Ok(());
         }
-        let known = quoted_names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
+        let known = join_quoted_names(scenario.actions.iter().map(|a| a.name.get_ref().as_str()).collect());
         Err((name.span(), format!("there is no action {:?}; the actions are: {known}", name.get_ref())))
     };
     for d in &scenario.derived {

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::wrong::ErrorAtPlace;
-use super::{Duration, End, LinkRate, Octets, Scenario, ScenarioError};
+use super::scenario_error::ErrorAtPlace;
+use super::{Duration, LinkEnd, LinkRate, Octets, Scenario, ScenarioError};
 use crate::emulation::link::LinkProperties;
 use crate::emulation::loss;
 use crate::emulation::runner::EmulatedLink;
@@ -59,20 +59,20 @@ pub struct Burst {
     /// Probability, for each frame, that a burst ends.
     pub leave: f64,
     /// Probability of loss in a burst.
-    #[serde(default = "certain_loss")]
+    #[serde(default = "default_burst_loss")]
     pub loss: f64,
 }
 
-fn certain_loss() -> f64 {
+fn default_burst_loss() -> f64 {
     1.0
 }
 
 /// New properties of a link.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Degrade {
+pub struct LinkDegradation {
     /// An end of the link.
-    pub link: Spanned<End>,
+    pub link: Spanned<LinkEnd>,
     /// New properties; absent properties stay unchanged.
     pub to: Spanned<Emulation>,
 }
@@ -112,7 +112,7 @@ impl Emulation {
     /// Returns an error message about the emulation; `None` if it is valid. `trace` says whether a trace is
     /// allowed here: only a link as a whole has one. `back` says that this is the direction back, which has
     /// no signal strength of its own.
-    fn mistake(&self, trace: bool, back: bool) -> Option<String> {
+    fn find_mistake(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;
             Some(format!("{name} is {value}, expected a probability from 0 to 1"))
@@ -131,7 +131,7 @@ impl Emulation {
             .or_else(|| probability("burst.enter", burst.map(|b| b.enter)))
             .or_else(|| probability("burst.leave", burst.map(|b| b.leave)))
             .or_else(|| probability("burst.loss", burst.map(|b| b.loss)))
-            .or_else(|| self.back.as_ref()?.mistake(false, true))
+            .or_else(|| self.back.as_ref()?.find_mistake(false, true))
     }
 }
 
@@ -165,23 +165,23 @@ pub(super) fn check_emulation(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
         if link.bridge.is_some() {
             return Err((emulation.span(), "a link with a bridge cannot be emulated".into()));
         }
-        if let Some(fault) = emulation.get_ref().mistake(true, false) {
+        if let Some(fault) = emulation.get_ref().find_mistake(true, false) {
             return Err((emulation.span(), fault));
         }
     }
-    let emulated = |end: &Spanned<End>| {
+    let emulated = |end: &Spanned<LinkEnd>| {
         let ends = scenario.links.iter().filter(|l| l.emulation.is_some()).flat_map(|l| &l.ends);
         if ends.clone().any(|e| e.get_ref() == end.get_ref()) {
             return Ok(());
         }
         let known: Vec<String> = ends.map(|e| e.get_ref().to_string()).collect();
-        let known = super::wrong::quoted_names(known.iter().map(String::as_str).collect());
+        let known = super::scenario_error::join_quoted_names(known.iter().map(String::as_str).collect());
         Err((end.span(), format!("{} belongs to no emulated link; on one are: {known}", end.get_ref())))
     };
     for action in &scenario.actions {
         if let Some(degrade) = &action.degrade {
             emulated(&degrade.link)?;
-            if let Some(fault) = degrade.to.get_ref().mistake(false, false) {
+            if let Some(fault) = degrade.to.get_ref().find_mistake(false, false) {
                 return Err((degrade.to.span(), fault));
             }
         }

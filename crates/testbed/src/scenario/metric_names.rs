@@ -3,7 +3,7 @@
 //! If the scenario measures no metric of a name, the lab refuses the name before the run. Another check at
 //! the end finds metrics without a value ([`crate::expect`]).
 
-use super::wrong::quoted_names;
+use super::scenario_error::join_quoted_names;
 use super::{Scenario, WHOLE_RUN_SECTION};
 use crate::emulation::way;
 use crate::medium::stats::Counters;
@@ -97,7 +97,7 @@ fn explain_unknown_metric(scenario: &Scenario, name: &str) -> Option<String> {
     Some(match fitting.first() {
         Some((owner, _)) => {
             let all: Vec<&str> = owner.metric_names.iter().map(String::as_str).collect();
-            format!("there is no metric {name:?}; {} has: {}", owner.description, quoted_names(all))
+            format!("there is no metric {name:?}; {} has: {}", owner.description, join_quoted_names(all))
         }
         None => {
             format!("there is no metric {name:?}: it begins with the name of no traffic and of no node")

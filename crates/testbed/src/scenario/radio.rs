@@ -7,14 +7,14 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::wrong::{ErrorAtPlace, quoted_names};
-use super::{Action, BitRate, Duration, End, Metres, Scenario, ScenarioError};
-use crate::mark::MARK_LENGTH;
+use super::scenario_error::{ErrorAtPlace, join_quoted_names};
+use super::{Action, BitRate, Duration, LinkEnd, Metres, Scenario, ScenarioError};
 use crate::medium::channel::ChannelParameters;
 use crate::medium::geometry::{MapOrigin, Point, check_degrees};
 use crate::medium::mobility::{Track, TrackFileError, fcd, ns2};
 use crate::medium::propagation::Propagation;
 use crate::medium::timing::Airtime;
+use crate::packet_mark::MARK_LENGTH;
 
 /// The radio medium.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Medium {
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// Latitude and longitude of the origin of the map.
-    #[serde(default = "versailles")]
+    #[serde(default = "default_map_origin")]
     pub origin: Spanned<(f64, f64)>,
     /// Distance up to which a frame is readable, without shadowing.
     pub range: Metres,
@@ -32,23 +32,23 @@ pub struct Medium {
     #[serde(default)]
     pub sense_range: Option<Spanned<Metres>>,
     /// Path loss exponent.
-    #[serde(default = "free_space_exponent")]
+    #[serde(default = "default_path_loss_exponent")]
     pub exponent: Spanned<f64>,
     /// Standard deviation of the shadowing in dB; 0 for none.
-    #[serde(default = "no_loss")]
+    #[serde(default = "default_loss_probability")]
     pub shadowing_db: Spanned<f64>,
     /// Distance after which a moving node gets another value of the shadowing.
-    #[serde(default = "city_block_length")]
+    #[serde(default = "default_decorrelation_distance")]
     pub decorrelation: Metres,
     /// Margin in dB by which a frame must be stronger than all others to survive a collision. With `None`
     /// every overlapping frame is lost.
     #[serde(default)]
     pub capture_db: Option<f64>,
     /// Share of the receivable frames that are lost at random.
-    #[serde(default = "no_loss")]
+    #[serde(default = "default_loss_probability")]
     pub loss: Spanned<f64>,
     /// Bit rate.
-    #[serde(default = "its_g5_bit_rate")]
+    #[serde(default = "default_bit_rate")]
     pub bit_rate: BitRate,
     /// Maximum number of frames that wait in a radio.
     #[serde(default = "default_queue_length")]
@@ -62,23 +62,23 @@ fn default_seed() -> u64 {
     1
 }
 
-fn versailles() -> Spanned<(f64, f64)> {
+fn default_map_origin() -> Spanned<(f64, f64)> {
     Spanned::new(0..0, (48.8375, 2.1008))
 }
 
-fn free_space_exponent() -> Spanned<f64> {
+fn default_path_loss_exponent() -> Spanned<f64> {
     Spanned::new(0..0, 2.0)
 }
 
-fn no_loss() -> Spanned<f64> {
+fn default_loss_probability() -> Spanned<f64> {
     Spanned::new(0..0, 0.0)
 }
 
-fn city_block_length() -> Metres {
+fn default_decorrelation_distance() -> Metres {
     Metres(25.0)
 }
 
-fn its_g5_bit_rate() -> BitRate {
+fn default_bit_rate() -> BitRate {
     BitRate(6_000_000)
 }
 
@@ -93,7 +93,7 @@ fn default_settling_time() -> Duration {
 /// The radio of a node, with its movement: exactly one of `place`, `waypoints`, `ns2`, `fcd`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Radio {
+pub struct NodeRadio {
     /// Name of the interface.
     pub interface: String,
     /// Fixed place: metres to the east and north of the origin.
@@ -104,10 +104,10 @@ pub struct Radio {
     pub waypoints: Option<Vec<(f64, f64, f64)>>,
     /// A movement file of ns-2.
     #[serde(default)]
-    pub ns2: Option<Ns2>,
+    pub ns2: Option<Ns2Movement>,
     /// Floating car data of SUMO.
     #[serde(default)]
-    pub fcd: Option<Fcd>,
+    pub fcd: Option<FcdMovement>,
     /// In a series, offset in metres of each node from the previous node.
     #[serde(default)]
     pub step: (f64, f64),
@@ -119,7 +119,7 @@ pub struct Radio {
 /// A node of a movement file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ns2 {
+pub struct Ns2Movement {
     /// Path of the file.
     pub file: Spanned<String>,
     /// The number N in `$node_(N)`; for a series, the number of its first node.
@@ -129,7 +129,7 @@ pub struct Ns2 {
 /// A vehicle in floating car data.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fcd {
+pub struct FcdMovement {
     /// Path of the file.
     pub file: Spanned<String>,
     /// Id of the vehicle.
@@ -171,7 +171,7 @@ impl Medium {
 }
 
 /// Checks the medium, the radios and the traffic over them. Adds the radios' interfaces to `ends`.
-pub(super) fn check_radios(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), ErrorAtPlace> {
+pub(super) fn check_radios(scenario: &Scenario, ends: &mut Vec<LinkEnd>) -> Result<(), ErrorAtPlace> {
     if let Some(medium) = &scenario.medium {
         check_medium(medium)?;
     }
@@ -185,7 +185,7 @@ pub(super) fn check_radios(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(
         if !(1..=15).contains(&radio.interface.len()) {
             return wrong(format!("interface name {:?} must have 1 to 15 characters", radio.interface));
         }
-        let end = End { node: name.clone(), interface: radio.interface.clone() };
+        let end = LinkEnd { node: name.clone(), interface: radio.interface.clone() };
         if ends.contains(&end) {
             return wrong(format!("{end} is on a link already"));
         }
@@ -238,8 +238,11 @@ fn check_traffic(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
         }
         let stations = scenario.nodes.iter().filter(|(_, n)| is_one(n)).map(|(name, _)| name.as_str());
         let known: Vec<&str> = stations.collect();
-        let known =
-            if known.len() > 12 { format!("{} ...", known[..12].join(", ")) } else { quoted_names(known) };
+        let known = if known.len() > 12 {
+            format!("{} ...", known[..12].join(", "))
+        } else {
+            join_quoted_names(known)
+        };
         let message = format!("no node {:?} has a radio and carnet; those that do: {known}", name.get_ref());
         Err((name.span(), message))
     };
@@ -374,7 +377,7 @@ pub(super) fn read_tracks(
 }
 impl Scenario {
     /// Returns whether an end is the radio of a node.
-    pub(super) fn is_radio(&self, end: &End) -> bool {
+    pub(super) fn is_radio(&self, end: &LinkEnd) -> bool {
         let radio = self.nodes.get(&end.node).and_then(|node| node.radio.as_ref());
         radio.is_some_and(|radio| radio.get_ref().interface == end.interface)
     }
@@ -386,7 +389,7 @@ impl Scenario {
 
     /// Returns the node whose radio an action puts behind a wall (true), or whose wall it removes (false).
     /// `None` if the action changes no radio's wall.
-    pub fn wall_change<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
+    pub fn enclosure_change_of_action<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
         let ends = [(&action.blackhole, true), (&action.restore, false)];
         let (end, walled) =
             ends.into_iter().find_map(|(end, walled)| Some((end.as_ref()?.get_ref(), walled)))?;

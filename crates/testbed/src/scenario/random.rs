@@ -6,10 +6,10 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::emulation::{Degrade, Emulation};
-use super::wrong::ErrorAtPlace;
-use super::{Action, Duration, End, Scenario};
-use crate::medium::chance::{DecisionKind, random_bits, uniform_draw};
+use super::emulation::{Emulation, LinkDegradation};
+use super::scenario_error::ErrorAtPlace;
+use super::{Action, Duration, LinkEnd, Scenario};
+use crate::medium::chance::{RandomDecisionKind, draw_uniform, random_bits};
 
 /// Random events.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,7 +24,7 @@ pub struct RandomLinkEvents {
     /// Time at which the last event is over.
     pub to: Duration,
     /// For each emulated link that events may impair, the end that loses its carrier.
-    pub links: Vec<Spanned<End>>,
+    pub links: Vec<Spanned<LinkEnd>>,
     /// Kinds of possible events.
     pub kinds: Vec<LinkEventKind>,
     /// Minimum number of links that are unimpaired at any time.
@@ -48,7 +48,7 @@ pub enum LinkEventKind {
     /// The link accepts all frames and delivers none.
     Blackhole,
     /// The link gets the properties of `degrade`.
-    Degrade,
+    LinkDegradation,
 }
 
 /// Converts the random events of a scenario to actions of its timetable.
@@ -78,14 +78,14 @@ fn draw_actions(random: &RandomLinkEvents, seed: u64) -> Vec<Action> {
             let mut dice = 0;
             let mut pick = |of: usize| {
                 dice += 1;
-                (random_bits(seed, DecisionKind::Event, &[n, dice]) % of as u64) as usize
+                (random_bits(seed, RandomDecisionKind::Event, &[n, dice]) % of as u64) as usize
             };
             let alive = hit.iter().filter(|h| !**h).count();
             // If only `alive` links are unimpaired, choose an impaired link, which the event restores.
             let may: Vec<usize> = (0..hit.len()).filter(|l| hit[*l] || alive > random.alive).collect();
             let link = may[pick(may.len())];
             let end = &random.links[link];
-            let moment = (uniform_draw(seed, DecisionKind::Event, &[n, 0]) * slot as f64) as u64;
+            let moment = (draw_uniform(seed, RandomDecisionKind::Event, &[n, 0]) * slot as f64) as u64;
             let number = n + 1;
             let mut action = Action {
                 name: Spanned::new(0..0, format!("{}-{number}", random.name)),
@@ -108,10 +108,10 @@ fn draw_actions(random: &RandomLinkEvents, seed: u64) -> Vec<Action> {
                     action.label = format!("{name} is a black hole");
                     action.blackhole = Some(end.clone());
                 }
-                LinkEventKind::Degrade => {
+                LinkEventKind::LinkDegradation => {
                     action.label = format!("{name} gets bad");
                     let to = Spanned::new(0..0, random.degrade.clone());
-                    action.degrade = Some(Degrade { link: end.clone(), to });
+                    action.degrade = Some(LinkDegradation { link: end.clone(), to });
                 }
             }
             action
@@ -125,14 +125,14 @@ mod tests {
     use crate::clock::SECOND;
 
     fn test_events() -> RandomLinkEvents {
-        let end = |n: usize| Spanned::new(0..0, End { node: "mr".into(), interface: format!("w{n}") });
+        let end = |n: usize| Spanned::new(0..0, LinkEnd { node: "mr".into(), interface: format!("w{n}") });
         RandomLinkEvents {
             name: "e".into(),
             count: 50,
             from: Duration(2 * SECOND),
             to: Duration(52 * SECOND),
             links: (0..3).map(end).collect(),
-            kinds: vec![LinkEventKind::Carrier, LinkEventKind::Blackhole, LinkEventKind::Degrade],
+            kinds: vec![LinkEventKind::Carrier, LinkEventKind::Blackhole, LinkEventKind::LinkDegradation],
             alive: 1,
             degrade: Emulation::default(),
         }

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::wrong::{ErrorAtPlace, quoted_names};
-use super::{End, Link, Node, Probe, Scenario};
+use super::scenario_error::{ErrorAtPlace, join_quoted_names};
+use super::{Link, LinkEnd, Node, Probe, Scenario};
 
 /// Maximum number of nodes of a series.
 const MAX_SERIES_SIZE: u32 = 1000;
@@ -18,7 +18,7 @@ const MAX_SERIES_SIZE: u32 = 1000;
 /// Placeholder for a node's number.
 const NUMBER_PLACEHOLDER: &str = "{n}";
 
-fn replace_number(text: &str, number: u32) -> String {
+fn replace_number_placeholder(text: &str, number: u32) -> String {
     text.replace(NUMBER_PLACEHOLDER, &number.to_string())
 }
 
@@ -47,12 +47,14 @@ pub(super) fn expand_node_series(
         }
         let numbers: Vec<u32> = (node.first..node.first + size).collect();
         for &number in &numbers {
-            let taken =
-                scenario.nodes.insert(replace_number(&name, number), node_of_series(&node, number)).is_some();
+            let taken = scenario
+                .nodes
+                .insert(replace_number_placeholder(&name, number), node_of_series(&node, number))
+                .is_some();
             if taken {
                 return Err((
                     count.span(),
-                    format!("there is a node {:?} already", replace_number(&name, number)),
+                    format!("there is a node {:?} already", replace_number_placeholder(&name, number)),
                 ));
             }
         }
@@ -80,12 +82,12 @@ fn node_of_series(series: &Node, number: u32) -> Node {
     let mut node = series.clone();
     node.count = None;
     node.series = Some(number);
-    node.role = replace_number(&series.role, number);
+    node.role = replace_number_placeholder(&series.role, number);
     for addresses in node.addresses.values_mut() {
-        *addresses = addresses.iter().map(|a| replace_number(a, number)).collect();
+        *addresses = addresses.iter().map(|a| replace_number_placeholder(a, number)).collect();
     }
-    node.routes = node.routes.iter().map(|r| replace_number(r, number)).collect();
-    node.station_routes = node.station_routes.iter().map(|r| replace_number(r, number)).collect();
+    node.routes = node.routes.iter().map(|r| replace_number_placeholder(r, number)).collect();
+    node.station_routes = node.station_routes.iter().map(|r| replace_number_placeholder(r, number)).collect();
     if let Some(radio) = &mut node.radio {
         let span = radio.span();
         let mut unfolded = radio.get_ref().clone();
@@ -96,7 +98,7 @@ fn node_of_series(series: &Node, number: u32) -> Node {
             ns2.node += index;
         }
         if let Some(fcd) = &mut unfolded.fcd {
-            fcd.vehicle = replace_number(&fcd.vehicle, number);
+            fcd.vehicle = replace_number_placeholder(&fcd.vehicle, number);
         }
         *radio = Spanned::new(span, unfolded);
     }
@@ -111,7 +113,7 @@ fn numbers_of_series<'a>(
     let mut found: Option<&[u32]> = None;
     for (at, name) in nodes.filter(|(_, name)| name.contains(NUMBER_PLACEHOLDER)) {
         let Some(numbers) = series.get(name) else {
-            let known = quoted_names(series.keys().map(String::as_str).collect());
+            let known = join_quoted_names(series.keys().map(String::as_str).collect());
             return Err((at, format!("there is no series {name:?}; the series are: {known}")));
         };
         if found.is_some_and(|before| before != numbers.as_slice()) {
@@ -122,8 +124,9 @@ fn numbers_of_series<'a>(
     Ok(found)
 }
 
-fn numbered_end(end: &Spanned<End>, number: u32) -> Spanned<End> {
-    let filled = End { node: replace_number(&end.get_ref().node, number), ..end.get_ref().clone() };
+fn numbered_end(end: &Spanned<LinkEnd>, number: u32) -> Spanned<LinkEnd> {
+    let filled =
+        LinkEnd { node: replace_number_placeholder(&end.get_ref().node, number), ..end.get_ref().clone() };
     Spanned::new(end.span(), filled)
 }
 
@@ -131,8 +134,8 @@ fn expand_link(link: Link, series: &NumbersBySeries) -> Result<Vec<Link>, ErrorA
     let ends = link.ends.iter().map(|end| (end.span(), end.get_ref().node.as_str()));
     let Some(numbers) = numbers_of_series(ends, series)? else { return Ok(vec![link]) };
     if link.bridge.is_some() {
-        let all = |ends: &[Spanned<End>]| -> Vec<Spanned<End>> {
-            let of = |end: &Spanned<End>| match end.get_ref().node.contains(NUMBER_PLACEHOLDER) {
+        let all = |ends: &[Spanned<LinkEnd>]| -> Vec<Spanned<LinkEnd>> {
+            let of = |end: &Spanned<LinkEnd>| match end.get_ref().node.contains(NUMBER_PLACEHOLDER) {
                 true => numbers.iter().map(|number| numbered_end(end, *number)).collect(),
                 false => vec![end.clone()],
             };
@@ -142,7 +145,7 @@ fn expand_link(link: Link, series: &NumbersBySeries) -> Result<Vec<Link>, ErrorA
     }
     let one = |number: &u32| Link {
         ends: link.ends.iter().map(|end| numbered_end(end, *number)).collect(),
-        label: replace_number(&link.label, *number),
+        label: replace_number_placeholder(&link.label, *number),
         ..link.clone()
     };
     Ok(numbers.iter().map(one).collect())
@@ -159,10 +162,11 @@ fn expand_probe(probe: Probe, series: &NumbersBySeries) -> Result<Vec<Probe>, Er
         );
         return Err((one.span(), message));
     }
-    let filled =
-        |name: &Spanned<String>, number| Spanned::new(name.span(), replace_number(name.get_ref(), number));
+    let filled = |name: &Spanned<String>, number| {
+        Spanned::new(name.span(), replace_number_placeholder(name.get_ref(), number))
+    };
     let made = |number: &u32| Probe {
-        name: replace_number(&probe.name, *number),
+        name: replace_number_placeholder(&probe.name, *number),
         series: Some(probe.name.clone()),
         between: (filled(one, *number), filled(other, *number)),
         ..probe.clone()

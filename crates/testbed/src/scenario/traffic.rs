@@ -121,7 +121,7 @@ pub enum Family {
 
 impl Direction {
     /// Returns whether data flows from the end with the index `from` to the other end.
-    pub fn has_data_from(self, from: usize) -> bool {
+    pub fn sends_data_from(self, from: usize) -> bool {
         matches!((self, from), (Direction::Both, _) | (Direction::Up, 0) | (Direction::Down, 1))
     }
 }

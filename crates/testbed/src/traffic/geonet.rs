@@ -17,12 +17,12 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
-use super::LEAD_TIME_BEFORE_TIMETABLE;
+use super::TIME_FROM_TRAFFIC_START_TO_TIMETABLE;
 use crate::api::{self, RequestRefused};
 use crate::clock::{self, MILLISECOND, SECOND};
-use crate::mark::{PacketMark, find_mark, marked_payload};
 use crate::medium::geometry::{MapOrigin, Point};
 use crate::medium::mobility::Track;
+use crate::packet_mark::{PacketMark, find_packet_mark, marked_payload};
 use crate::process::last_log_lines;
 use crate::radio::{self, Medium, PacketTransmissions};
 use crate::scenario::{GnBroadcast, GnPing, Scenario};
@@ -82,8 +82,8 @@ pub struct RunningGeonetTraffic {
     broadcast_senders: Vec<(GnBroadcast, JoinHandle<Vec<SentBroadcast>>)>,
     received_broadcasts: Arc<Mutex<Vec<ReceivedBroadcast>>>,
     /// Road events that have appeared on the maps of nodes.
-    map_events: Arc<Mutex<Vec<ReceivedBroadcast>>>,
-    map_object_counts: Option<Arc<Mutex<MapCounts>>>,
+    events_of_local_dynamic_map: Arc<Mutex<Vec<ReceivedBroadcast>>>,
+    map_object_counts: Option<Arc<Mutex<MapObjectCounts>>>,
     /// Packets that stations refused to send: number by reason.
     refusals_by_reason: RefusalsByReason,
     /// Error because of which the lab could not send a broadcast, if any.
@@ -96,7 +96,7 @@ type RefusalsByReason = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Numbers of objects (nodes and events) on the maps of the stations, summed over all readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MapCounts {
+pub struct MapObjectCounts {
     /// Number of objects that stations have sent.
     pub objects_of_stations: u64,
     /// Number of objects that outsiders have sent.
@@ -187,12 +187,16 @@ pub fn start(
                 false => {
                     listen_for_broadcasts(number, &station.control_socket, flows.received_broadcasts.clone())?
                 }
-                true => watch_map(number, &station.control_socket, flows.map_events.clone())?,
+                true => watch_local_dynamic_map(
+                    number,
+                    &station.control_socket,
+                    flows.events_of_local_dynamic_map.clone(),
+                )?,
             }
         }
     }
     if stations.iter().any(|station| station.is_outsider) {
-        let maps = Arc::new(Mutex::new(MapCounts::default()));
+        let maps = Arc::new(Mutex::new(MapObjectCounts::default()));
         watch_for_outsiders(medium, stations, &maps, &flows.stop)?;
         flows.map_object_counts = Some(maps);
     }
@@ -225,7 +229,8 @@ pub fn start(
         };
         let milliseconds = |d: u64| format!("{}ms", d / MILLISECOND);
         let interval = ping.interval.get_ref().0;
-        let count = ((end - begin + LEAD_TIME_BEFORE_TIMETABLE) / interval + 10).min(65_535).to_string();
+        let count =
+            ((end - begin + TIME_FROM_TRAFFIC_START_TO_TIMETABLE) / interval + 10).min(65_535).to_string();
         let mut arguments = vec!["gnping".into(), target, "--json".into(), "--count".into(), count];
         arguments.extend(["--interval".into(), milliseconds(interval)]);
         arguments.extend(["--timeout".into(), milliseconds(ping.timeout.0)]);
@@ -350,7 +355,7 @@ fn listen_for_broadcasts(
         for event in events {
             let at = clock::monotonic_now();
             let payload = event["payload"].as_str().map(octets_of_hex).unwrap_or_default();
-            if let Some(mark) = find_mark(&payload) {
+            if let Some(mark) = find_packet_mark(&payload) {
                 let delivery = ReceivedBroadcast { node, mark, received_at: at };
                 deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery);
             }
@@ -360,7 +365,11 @@ fn listen_for_broadcasts(
 }
 
 /// Records the events that enter the map of a station, with their time, until the station ends.
-fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<ReceivedBroadcast>>>) -> anyhow::Result<()> {
+fn watch_local_dynamic_map(
+    node: usize,
+    socket: &Path,
+    events: Arc<Mutex<Vec<ReceivedBroadcast>>>,
+) -> anyhow::Result<()> {
     let messages = api::follow_events(socket, "/v1/messages?type=denm")?;
     let socket = socket.to_owned();
     std::thread::Builder::new().stack_size(THREAD_STACK_SIZE).spawn(move || {
@@ -390,7 +399,7 @@ fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<ReceivedBroadcast
 fn watch_for_outsiders(
     medium: Option<&Medium>,
     stations: &[Station],
-    maps: &Arc<Mutex<MapCounts>>,
+    maps: &Arc<Mutex<MapObjectCounts>>,
     stop: &Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     // If a config has no station ID, the station ID is the last four octets of the GN address.
@@ -561,7 +570,7 @@ impl RunningGeonetTraffic {
     }
 
     /// Returns how many objects the maps of the stations had so far; `None` if the scenario has no outsiders.
-    pub fn map_object_counts(&self) -> Option<MapCounts> {
+    pub fn map_object_counts(&self) -> Option<MapObjectCounts> {
         Some(*self.map_object_counts.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -585,7 +594,7 @@ impl RunningGeonetTraffic {
             pings.push(GnPings { name, label, requests: pinging.ping_requests() });
         }
         let deliveries = self.received_broadcasts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let events = self.map_events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let events = self.events_of_local_dynamic_map.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut broadcasts = Vec::new();
         let tracks: Vec<&Track> = scenario.tracks.values().collect();
         for (broadcast, thread) in std::mem::take(&mut self.broadcast_senders) {

@@ -20,7 +20,7 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 
 use crate::clock::{self, MILLISECOND, SECOND};
-use crate::process::{Daemon, command_in_node};
+use crate::process::{BackgroundProgram, command_in_node};
 use crate::radio::Medium;
 use crate::scenario::{Family, Ping, Probe, Scenario};
 use crate::station::Station;
@@ -30,7 +30,7 @@ use stats::PacketFlow;
 use tcp::TcpTransfer;
 
 /// Time from the start of the traffic to the begin of the timetable, in nanoseconds.
-pub const LEAD_TIME_BEFORE_TIMETABLE: u64 = 2 * SECOND;
+pub const TIME_FROM_TRAFFIC_START_TO_TIMETABLE: u64 = 2 * SECOND;
 /// Time from the end of the timetable to the end of the traffic, in nanoseconds.
 const TRAFFIC_TIME_AFTER_TIMETABLE: u64 = 300 * MILLISECOND;
 /// Time in nanoseconds after the end of the traffic within which answers count. Probes wait as long.
@@ -40,9 +40,9 @@ const ANSWER_TIMEOUT: u64 = SECOND;
 #[derive(Debug, Default)]
 pub struct RunningTraffic {
     /// Probes, each with the due time of its first packet.
-    probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2], u64)>,
+    probes: Vec<(Probe, [BackgroundProgram; 2], [PathBuf; 2], u64)>,
     /// Pings, each with the time of its start.
-    pings: Vec<(Ping, Daemon, u64)>,
+    pings: Vec<(Ping, BackgroundProgram, u64)>,
     transfers: Vec<TcpTransfer>,
     geonet_flows: RunningGeonetTraffic,
     multicasts: Vec<multicast::RunningMulticast>,
@@ -81,7 +81,7 @@ pub struct TrafficResults {
     /// Results of the replays: name, numbers of received and of replayed frames.
     pub replays: Vec<(String, replay::ReplayCounts)>,
     /// Objects on the maps of the stations, if the scenario has outsiders.
-    pub map_object_counts: Option<geonet::MapCounts>,
+    pub map_object_counts: Option<geonet::MapObjectCounts>,
     /// Texts about packets that stations refused to send, with the reasons.
     pub refusals: Vec<String>,
     /// Longest delay of a probe packet's departure, in nanoseconds.
@@ -136,11 +136,12 @@ pub fn start(
     let own = std::env::current_exe()?;
     for (p, probe) in scenario.traffic.probe.iter().enumerate() {
         let nodes = [probe.between.0.get_ref(), probe.between.1.get_ref()];
-        let first =
-            probe.begin.map_or(begin - LEAD_TIME_BEFORE_TIMETABLE + SECOND, |at| begin + scaled(at.0));
+        let first = probe
+            .begin
+            .map_or(begin - TIME_FROM_TRAFFIC_START_TO_TIMETABLE + SECOND, |at| begin + scaled(at.0));
         let count = (end + TRAFFIC_TIME_AFTER_TIMETABLE - first) * u64::from(probe.rate) / SECOND;
         let files = nodes.map(|n| folder.join(format!("probe-{}-{n}.json", probe.name)));
-        let run = |own_end: usize| -> anyhow::Result<Daemon> {
+        let run = |own_end: usize| -> anyhow::Result<BackgroundProgram> {
             // The probe has one socket for both IP versions, which takes an IPv4 address in its mapped form.
             let peer = match address(nodes[1 - own_end], probe.family)? {
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -155,11 +156,11 @@ pub fn start(
                 .args(["--size", &probe.size.get_ref().to_string()])
                 .args(["--count", &count.to_string()])
                 .args(["--start", &first.to_string()])
-                .args((!probe.direction.has_data_from(own_end)).then_some("--mute"))
+                .args((!probe.direction.sends_data_from(own_end)).then_some("--mute"))
                 .arg("--output")
                 .arg(&files[own_end]);
             let log = folder.join(format!("probe-{}-{}.log", probe.name, nodes[own_end]));
-            Daemon::start(&format!("probe in node {}", nodes[own_end]), &log, &mut command)
+            BackgroundProgram::start(&format!("probe in node {}", nodes[own_end]), &log, &mut command)
         };
         let ends = [run(0)?, run(1)?];
         flows.probes.push((probe.clone(), ends, files, first));
@@ -178,7 +179,7 @@ pub fn start(
         command.arg(address(to, Family::Ipv6)?.to_string());
         let log = folder.join(format!("ping-{}.log", ping.name));
         let started = clock::monotonic_now();
-        let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
+        let daemon = BackgroundProgram::start(&format!("ping in node {from}"), &log, &mut command)?;
         flows.pings.push((ping.clone(), daemon, started));
     }
     for (t, tcp) in scenario.traffic.tcp.iter().enumerate() {
@@ -212,7 +213,7 @@ impl RunningTraffic {
     pub fn start_due_and_check(&mut self) -> anyhow::Result<()> {
         self.start_due_transfers()?;
         for (_, ends, ..) in &mut self.probes {
-            ends.iter_mut().try_for_each(Daemon::check_not_failed)?;
+            ends.iter_mut().try_for_each(BackgroundProgram::check_not_failed)?;
         }
         self.pings.iter_mut().try_for_each(|(_, daemon, _)| daemon.check_running())?;
         self.multicasts.iter_mut().try_for_each(multicast::RunningMulticast::check_running)?;
@@ -230,7 +231,7 @@ impl RunningTraffic {
         clock::sleep_until(end + TRAFFIC_TIME_AFTER_TIMETABLE);
         let mut seen = TrafficResults::default();
         for (ping, daemon, started) in &mut self.pings {
-            let read = |daemon: &Daemon| -> anyhow::Result<ping::PingSeries> {
+            let read = |daemon: &BackgroundProgram| -> anyhow::Result<ping::PingSeries> {
                 let transcript =
                     ping::parse_transcript(&String::from_utf8_lossy(&std::fs::read(&daemon.log_file)?));
                 let interval = ping.interval.0;
@@ -245,13 +246,14 @@ impl RunningTraffic {
             seen.pings.push((ping.name.clone(), ping.label.clone(), read(daemon)?));
         }
         for (probe, ends, files, first) in &mut self.probes {
-            let limit = probe::longest_run_time(u64::from(probe.rate), probe.rate) + 30 * SECOND;
+            let limit = probe::longest_probe_run_time(u64::from(probe.rate), probe.rate) + 30 * SECOND;
             for daemon in ends.iter_mut() {
                 daemon.wait_at_most(limit);
             }
             let flows = probe::read_results(&files[0], &files[1])?;
-            let late =
-                flows.each_ref().map(|flow| probe::longest_delay(&flow.send_times, *first, probe.rate));
+            let late = flows
+                .each_ref()
+                .map(|flow| probe::longest_sending_delay(&flow.send_times, *first, probe.rate));
             // Use the smaller delay of both directions. If an interface has no carrier, the sender's kernel
             // holds its packets back, which delays one direction. A machine that is too slow delays both.
             seen.longest_probe_delay = seen.longest_probe_delay.max(late[0].min(late[1]));

@@ -21,7 +21,7 @@ use super::probe::{ProbeEndResult, decode_probe, encode_probe};
 use crate::clock::{self, SECOND};
 use crate::medium::geometry::Point;
 use crate::medium::mobility::Track;
-use crate::process::{Daemon, command_in_node};
+use crate::process::{BackgroundProgram, command_in_node};
 use crate::scenario::{Multicast, Scenario};
 
 /// UDP port of the first multicast flow of a scenario.
@@ -133,13 +133,13 @@ fn receive_packets(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyh
 }
 
 /// A listener: the node that serves its host, its program, and its results file.
-type ListenerProgram = (String, Daemon, PathBuf);
+type ListenerProgram = (String, BackgroundProgram, PathBuf);
 
 /// Running traffic to a multicast group.
 #[derive(Debug)]
 pub struct RunningMulticast {
     traffic: Multicast,
-    sender: Daemon,
+    sender: BackgroundProgram,
     sender_output: PathBuf,
     members: Vec<ListenerProgram>,
     strangers: Vec<ListenerProgram>,
@@ -154,7 +154,7 @@ pub fn start(
     folder: &Path,
 ) -> anyhow::Result<RunningMulticast> {
     let own = std::env::current_exe()?;
-    let run = |node: &str, role: &str| -> anyhow::Result<(Daemon, PathBuf)> {
+    let run = |node: &str, role: &str| -> anyhow::Result<(BackgroundProgram, PathBuf)> {
         let base = format!("multicast-{}-{node}", traffic.name);
         let output = folder.join(format!("{base}.json"));
         let mut command = command_in_node(node, &own);
@@ -169,7 +169,7 @@ pub fn start(
             .arg("--output")
             .arg(&output);
         let log = folder.join(format!("{base}.log"));
-        Ok((Daemon::start(&format!("{role} in node {node}"), &log, &mut command)?, output))
+        Ok((BackgroundProgram::start(&format!("{role} in node {node}"), &log, &mut command)?, output))
     };
     let listeners = |role: &str| -> anyhow::Result<Vec<ListenerProgram>> {
         let hosts = if role == "member" { &traffic.members } else { &traffic.strangers };

@@ -123,7 +123,7 @@ fn planned_send_time(seq: u64, rate: u32) -> u64 {
 }
 
 /// Returns the longest delay of a packet's departure in nanoseconds, among the packets due from `start` on.
-pub fn longest_delay(sent: &[u64], start: u64, rate: u32) -> u64 {
+pub fn longest_sending_delay(sent: &[u64], start: u64, rate: u32) -> u64 {
     let late = |(seq, at): (u64, &u64)| at.saturating_sub(start + planned_send_time(seq, rate));
     (0..).zip(sent).map(late).max().unwrap_or(0)
 }
@@ -181,7 +181,7 @@ pub fn read_results(first: &Path, second: &Path) -> anyhow::Result<[PacketFlow; 
 }
 
 /// Returns the longest time that an end runs after its first packet, in nanoseconds.
-pub fn longest_run_time(count: u64, rate: u32) -> u64 {
+pub fn longest_probe_run_time(count: u64, rate: u32) -> u64 {
     count * SECOND / u64::from(rate) + LATE_PACKET_WAIT + 200 * MILLISECOND
 }
 
@@ -213,7 +213,11 @@ mod tests {
         let sent: Vec<u64> =
             (0..100).map(|seq| 7 + planned_send_time(seq, 1000) + u64::from(seq == 50) * SECOND).collect();
         assert_eq!(
-            (longest_delay(&sent, 7, 1000), longest_delay(&sent[..50], 7, 1000), longest_delay(&[], 7, 1000)),
+            (
+                longest_sending_delay(&sent, 7, 1000),
+                longest_sending_delay(&sent[..50], 7, 1000),
+                longest_sending_delay(&[], 7, 1000)
+            ),
             (SECOND, 0, 0)
         );
     }

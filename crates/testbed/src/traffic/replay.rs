@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{self, SECOND};
 use crate::frame_socket::{ETHER_TYPE_GEONETWORKING, FrameSocket, message_headers};
-use crate::process::{Daemon, command_in_node};
+use crate::process::{BackgroundProgram, command_in_node};
 use crate::scenario::{Replay, Scenario};
 
 /// Maximum length of a frame in octets.
@@ -90,7 +90,7 @@ pub fn run_replay(args: &ReplayArgs) -> anyhow::Result<()> {
 pub struct RunningReplay {
     /// Prefix of the replay's metrics.
     pub name: String,
-    daemon: Daemon,
+    daemon: BackgroundProgram,
     output_file: PathBuf,
 }
 
@@ -110,7 +110,7 @@ pub fn start(scenario: &Scenario, replay: &Replay, end: u64, folder: &Path) -> a
         command.args(["--after", &after.0.to_string()]);
     }
     let log = folder.join(format!("replay-{}.log", replay.name));
-    let daemon = Daemon::start(&format!("replay in node {node}"), &log, &mut command)?;
+    let daemon = BackgroundProgram::start(&format!("replay in node {node}"), &log, &mut command)?;
     Ok(RunningReplay { name: replay.name.clone(), daemon, output_file: output })
 }
 

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::clock::SECOND;
-use crate::process::{Daemon, command_in_node};
+use crate::process::{BackgroundProgram, command_in_node};
 use crate::scenario::{Direction, Tcp};
 use crate::tools;
 
@@ -23,9 +23,9 @@ pub struct TcpTransfer {
     /// Begin and end of the data on the monotonic clock.
     planned_time: Range<u64>,
     log_file: PathBuf,
-    iperf3_server: Daemon,
+    iperf3_server: BackgroundProgram,
     /// The client and the time of its start; `None` until it runs.
-    iperf3_client: Option<(Daemon, u64)>,
+    iperf3_client: Option<(BackgroundProgram, u64)>,
 }
 
 impl TcpTransfer {
@@ -41,7 +41,8 @@ impl TcpTransfer {
         let log = |end: &str| folder.join(format!("iperf3-{}-{end}.log", tcp.name));
         let mut command = command_in_node(node, tools::path_of_program("iperf3"));
         command.args([ip_version_option(server), "-s", "-1", "-p", &port.to_string()]);
-        let listener = Daemon::start(&format!("iperf3 in node {node}"), &log("server"), &mut command)?;
+        let listener =
+            BackgroundProgram::start(&format!("iperf3 in node {node}"), &log("server"), &mut command)?;
         Ok(Self {
             settings: tcp.clone(),
             port,
@@ -78,7 +79,8 @@ impl TcpTransfer {
         ]);
         command.args(["-p", &self.port.to_string()]).args(direction);
         command.args(["-b", &tcp.rate, "-t", &seconds, "-c", &self.server_address.to_string()]);
-        let sender = Daemon::start(&format!("iperf3 in node {node}"), &self.log_file, &mut command)?;
+        let sender =
+            BackgroundProgram::start(&format!("iperf3 in node {node}"), &self.log_file, &mut command)?;
         self.iperf3_client = Some((sender, now));
         Ok(())
     }
@@ -86,7 +88,7 @@ impl TcpTransfer {
     /// Waits for the end of the transfer. Returns its results and the time of its start.
     pub fn finish(&mut self) -> anyhow::Result<(TransferResult, u64)> {
         let Some((sender, started)) = &mut self.iperf3_client else {
-            bail!("the transfer {:?} never began", self.settings.name);
+            bail!("the TCP transfer {:?} has not begun", self.settings.name);
         };
         let status = sender.wait_at_most(15 * SECOND);
         self.iperf3_server.stop(Signal::SIGTERM);
@@ -139,9 +141,10 @@ pub fn parse_iperf3_result(text: &str, direction: Direction) -> anyhow::Result<T
         Direction::Up => ("", "_none"),
         Direction::Down => ("_none", ""),
     };
-    let intervals = v["intervals"].as_array().context("iperf3 told no intervals")?;
+    let intervals =
+        v["intervals"].as_array().context("expected intervals in the report of iperf3, found none")?;
     if intervals.is_empty() && told.error.is_none() {
-        bail!("iperf3 told no intervals");
+        bail!("expected intervals in the report of iperf3, found none");
     }
     let real = |v: &Value| v.as_f64().unwrap_or(0.0);
     for i in intervals {
@@ -188,7 +191,7 @@ impl TransferResult {
     }
 
     /// Returns true if the transfer lasted to its planned end and carried data in each direction.
-    pub fn is_unbroken(&self) -> bool {
+    pub fn has_no_interruption(&self) -> bool {
         let (up, down) = (
             self.octets_up > 0 || self.direction == Direction::Down,
             self.octets_down > 0 || self.direction == Direction::Up,
@@ -235,7 +238,7 @@ mod tests {
         let rates = t.mean_rates(10 * SECOND, &(10_200_000_000..11 * SECOND)).expect("there are some");
         assert_eq!(rates, (0.008, 0.5e-6));
         assert_eq!(t.mean_rates(10 * SECOND, &(0..10_200_000_000)), None);
-        assert!(t.is_unbroken());
+        assert!(t.has_no_interruption());
     }
 
     #[test]
@@ -243,9 +246,15 @@ mod tests {
         let text = r#"{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":8}}],
             "end":{"sum_received":{"bytes":1}}}"#;
         let t = parse_iperf3_result(text, Direction::Down).expect("is good");
-        assert_eq!((t.octets_up, t.octets_down, t.longest_stall(), t.is_unbroken()), (0, 1, Some(0.0), true));
+        assert_eq!(
+            (t.octets_up, t.octets_down, t.longest_stall(), t.has_no_interruption()),
+            (0, 1, Some(0.0), true)
+        );
         let t = parse_iperf3_result(text, Direction::Up).expect("is good");
-        assert_eq!((t.octets_up, t.octets_down, t.longest_stall(), t.is_unbroken()), (1, 0, Some(0.0), true));
+        assert_eq!(
+            (t.octets_up, t.octets_down, t.longest_stall(), t.has_no_interruption()),
+            (1, 0, Some(0.0), true)
+        );
     }
 
     #[test]

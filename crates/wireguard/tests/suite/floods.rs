@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use carnet_wireguard::{DatagramRoute, Output, ReceivedDatagram, WireguardDropReason};
 
-use crate::network::{TODAY_UNIX_SECONDS, TestNetwork, home_agent_key, new_engine, path, uplink_address};
+use crate::network::{
+    TODAY_UNIX_SECONDS, TestNetwork, home_agent_private_key, new_engine, session_path, uplink_address,
+};
 
 fn random_source(number: u32) -> SocketAddr {
     SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 1024))
@@ -30,24 +32,24 @@ fn forged_handshakes_draw_no_answer_and_delay_no_data_or_router() {
         ));
         if number % 1000 == 0 {
             network.send_to_home_agent(1, b"data").expect("session");
-            network.deliver_all();
-            network.home_agent_engine.handle_handshakes(network.now, 16);
+            network.deliver_all_datagrams();
+            network.home_agent_engine.handle_waiting_handshakes(network.now, 16);
         }
         if number == 50_000 {
             network.open_session(2);
         }
     }
     assert_eq!(network.received_at_home_agent.len(), 100);
-    while network.home_agent_engine.has_handshakes() {
-        network.home_agent_engine.handle_handshakes(network.now, 16);
+    while network.home_agent_engine.has_waiting_handshakes() {
+        network.home_agent_engine.handle_waiting_handshakes(network.now, 16);
     }
     assert!(network.home_agent_engine.poll_output().is_none(), "no answer to a stranger");
     let full = network.home_agent_engine.drop_count(WireguardDropReason::QueueFull);
     assert!(full > 50_000, "{full}");
     assert!(full + network.home_agent_engine.drop_count(WireguardDropReason::Mac) >= 100_000);
     network.run_due_timers(network.now + Duration::from_millis(250));
-    network.deliver_all();
-    assert!(network.home_agent_engine.is_established(path(2)));
+    network.deliver_all_datagrams();
+    assert!(network.home_agent_engine.is_established(session_path(2)));
 }
 
 /// The attacker knows the public key, but sends from forged addresses. Above 1000 handshakes a second it gets
@@ -60,11 +62,11 @@ fn routers_open_sessions_at_once_during_a_handshake_flood_with_cookies() {
         6,
         network.now,
         TODAY_UNIX_SECONDS,
-        home_agent_key().public_key(),
+        home_agent_private_key().public_key(),
     );
     attacker.open_session(
         network.now,
-        path(0),
+        session_path(0),
         DatagramRoute { socket: 0, remote: crate::network::home_address() },
     );
     let Some(Output::Send { datagram, .. }) = attacker.poll_output() else { panic!("no initiation") };
@@ -73,7 +75,7 @@ fn routers_open_sessions_at_once_during_a_handshake_flood_with_cookies() {
     for number in 0..1500 {
         let route = DatagramRoute { socket: 0, remote: random_source(number) };
         network.home_agent_engine.receive_datagram(network.now, route, &datagram, &mut buffer);
-        network.home_agent_engine.handle_handshakes(network.now, 16);
+        network.home_agent_engine.handle_waiting_handshakes(network.now, 16);
         while let Some(output) = network.home_agent_engine.poll_output() {
             if let Output::UnknownKey { .. } = output {
                 reports += 1;
@@ -90,9 +92,10 @@ fn routers_open_sessions_at_once_during_a_handshake_flood_with_cookies() {
 
     network.open_session(1);
     let before = network.now;
-    network.deliver_all();
+    network.deliver_all_datagrams();
     assert!(
-        network.router_engine.is_established(path(1)) && network.home_agent_engine.is_established(path(1))
+        network.router_engine.is_established(session_path(1))
+            && network.home_agent_engine.is_established(session_path(1))
     );
     assert_eq!(network.now, before, "no time has passed");
     assert_eq!(network.home_agent_engine.drop_count(WireguardDropReason::Cookie), 501);
@@ -110,16 +113,16 @@ fn forged_cookies_cause_one_initiation_for_each_retransmission_interval() {
         // The attacker's cookies look like those of a home agent that has just started and is under load.
         let Some(initiation) = network.datagrams_on_wire.pop_front() else { break };
         network.home_agent_engine = new_engine(
-            home_agent_key(),
+            home_agent_private_key(),
             100 + seed,
             network.now,
             TODAY_UNIX_SECONDS,
-            crate::network::router_key().public_key(),
+            crate::network::router_private_key().public_key(),
         );
         let route = DatagramRoute { socket: 0, remote: uplink_address(1) };
         for _ in 0..1001 {
             network.home_agent_engine.receive_datagram(network.now, route, &initiation.octets, &mut buffer);
-            network.home_agent_engine.handle_handshakes(network.now, 1);
+            network.home_agent_engine.handle_waiting_handshakes(network.now, 1);
         }
         while let Some(output) = network.home_agent_engine.poll_output() {
             if let Output::Send { datagram, .. } = output
@@ -145,11 +148,11 @@ fn home_agent_limits_authentic_handshakes_of_each_path() {
     let mut accepted = 0;
     for number in 0..100u8 {
         network.router_engine = new_engine(
-            crate::network::router_key(),
+            crate::network::router_private_key(),
             number,
             network.now,
             TODAY_UNIX_SECONDS + 100 + u64::from(number),
-            home_agent_key().public_key(),
+            home_agent_private_key().public_key(),
         );
         network.open_session(1);
         let initiation = network.datagrams_on_wire.pop_front().expect("initiation");
@@ -174,7 +177,7 @@ fn session_renewal_succeeds_although_a_flood_fills_the_queue() {
     }
     assert!(network.home_agent_engine.drop_count(WireguardDropReason::QueueFull) > 5000);
     network.now += Duration::from_secs(1);
-    network.router_engine.renew_handshake(network.now, path(1));
+    network.router_engine.renew_handshake(network.now, session_path(1));
     network.collect_datagrams();
     network.home_agent_outputs.clear();
     let initiation = network.datagrams_on_wire.pop_front().expect("initiation");
@@ -183,7 +186,7 @@ fn session_renewal_succeeds_although_a_flood_fills_the_queue() {
         network.home_agent_engine.receive_datagram(network.now, route, &initiation.octets, &mut buffer),
         ReceivedDatagram::Queued
     );
-    network.home_agent_engine.handle_handshakes(network.now, 1);
+    network.home_agent_engine.handle_waiting_handshakes(network.now, 1);
     network.collect_datagrams();
     assert!(
         matches!(network.home_agent_outputs[..], [Output::Accepted { .. }]),

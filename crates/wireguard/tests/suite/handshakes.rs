@@ -6,8 +6,8 @@ use carnet_base::Time;
 use carnet_wireguard::{Output, WireguardDropReason};
 
 use crate::network::{
-    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key,
-    uplink_address,
+    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_private_key, new_engine, router_private_key,
+    session_path, uplink_address,
 };
 
 #[test]
@@ -17,7 +17,7 @@ fn session_carries_payload_that_is_no_ip_packet_in_both_directions() {
         network.send_to_home_agent(1, text.as_bytes()).expect("session");
         assert_eq!(network.datagrams_on_wire[0].octets.len(), text.len().next_multiple_of(16) + 32);
         network.send_to_router(1, text.as_bytes()).expect("session");
-        network.deliver_all();
+        network.deliver_all_datagrams();
         let (_, down) = network.received_at_router.pop().expect("payload");
         assert_eq!(&down[..text.len()], text.as_bytes());
         assert!(down[text.len()..].iter().all(|&octet| octet == 0), "padding");
@@ -41,10 +41,11 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
     }
     let millis: Vec<u128> = sent.iter().map(Duration::as_millis).collect();
     assert_eq!(millis, [0, 250, 750, 1750, 3750, 7750, 11750, 15750, 19750]);
-    assert_eq!(network.router_outputs, [Output::NoAnswer { path: path(1) }]);
-    network.deliver_all();
+    assert_eq!(network.router_outputs, [Output::NoAnswer { path: session_path(1) }]);
+    network.deliver_all_datagrams();
     assert!(
-        network.router_engine.is_established(path(1)) && network.home_agent_engine.is_established(path(1))
+        network.router_engine.is_established(session_path(1))
+            && network.home_agent_engine.is_established(session_path(1))
     );
 }
 
@@ -69,7 +70,7 @@ fn handshake_over_a_path_with_a_long_round_trip_completes() {
         for datagram in network.datagrams_on_wire.drain(..) {
             flying.push((network.now + delay, datagram));
         }
-        if network.home_agent_engine.is_established(path(1)) {
+        if network.home_agent_engine.is_established(session_path(1)) {
             assert!(step < 600, "established after {step} steps of 10 ms");
             return;
         }
@@ -86,7 +87,7 @@ fn session_with_traffic_is_renewed_without_loss() {
         network.run_until_time(start + Duration::from_millis(tenth * 100));
         network.send_to_home_agent(1, b"up").expect("session");
         network.send_to_router(1, b"down").expect("session");
-        network.deliver_all();
+        network.deliver_all_datagrams();
     }
     assert_eq!((network.received_at_home_agent.len(), network.received_at_router.len()), (5999, 5999));
     let accepted =
@@ -101,28 +102,33 @@ fn idle_session_of_a_connected_path_is_opened_again() {
     let start = network.now;
     network.run_until_time(start + Duration::from_secs(1200));
     network.send_to_home_agent(1, b"after the pause").ok();
-    network.deliver_all();
+    network.deliver_all_datagrams();
     network.run_until_time(start + Duration::from_secs(1201));
     network.send_to_home_agent(1, b"after the handshake").expect("session");
-    network.deliver_all();
+    network.deliver_all_datagrams();
     assert_eq!(network.texts_received_at_home_agent().pop(), Some((1, "after the handshake".to_string())));
 }
 
 #[test]
 fn home_agent_that_has_restarted_gets_a_new_session_by_renewal() {
     let mut network = TestNetwork::with_established_paths(&[1]);
-    network.home_agent_engine =
-        new_engine(home_agent_key(), 9, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
+    network.home_agent_engine = new_engine(
+        home_agent_private_key(),
+        9,
+        network.now,
+        TODAY_UNIX_SECONDS,
+        router_private_key().public_key(),
+    );
     network.send_to_home_agent(1, b"lost").expect("session");
     let datagram = network.datagrams_on_wire.pop_front().expect("datagram");
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::NoSession));
     assert!(network.datagrams_on_wire.is_empty(), "a home agent without the session is silent");
     network.now += Duration::from_millis(1);
-    network.router_engine.renew_handshake(network.now, path(1));
+    network.router_engine.renew_handshake(network.now, session_path(1));
     network.collect_datagrams();
-    network.deliver_all();
+    network.deliver_all_datagrams();
     network.send_to_home_agent(1, b"there").expect("session");
-    network.deliver_all();
+    network.deliver_all_datagrams();
     assert_eq!(network.texts_received_at_home_agent(), [(1, "there".to_string())]);
 }
 
@@ -139,34 +145,41 @@ fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
     network.home_agent_outputs.clear();
 
     let now = network.now;
-    network.router_engine = new_engine(router_key(), 10, now, 0, home_agent_key().public_key());
+    network.router_engine =
+        new_engine(router_private_key(), 10, now, 0, home_agent_private_key().public_key());
     network.open_session(1);
     let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::OldTimestamp));
     assert!(network.datagrams_on_wire.is_empty());
-    assert_eq!(network.home_agent_outputs, [Output::OldTimestamp { path: path(1) }]);
+    assert_eq!(network.home_agent_outputs, [Output::OldTimestamp { path: session_path(1) }]);
 
-    let date = carnet_wireguard::start_date(Duration::ZERO, Some(newest));
-    network.router_engine = new_engine(router_key(), 11, now, date.as_secs(), home_agent_key().public_key());
+    let date = carnet_wireguard::engine_start_date(Duration::ZERO, Some(newest));
+    network.router_engine =
+        new_engine(router_private_key(), 11, now, date.as_secs(), home_agent_private_key().public_key());
     network.open_session(1);
-    network.deliver_all();
-    assert!(network.router_engine.is_established(path(1)));
+    network.deliver_all_datagrams();
+    assert!(network.router_engine.is_established(session_path(1)));
 }
 
 #[test]
 fn handshake_clock_starts_at_the_later_of_clock_and_stored_time() {
     let day = Duration::from_secs(86_400);
-    assert_eq!(carnet_wireguard::start_date(day, None), day);
-    assert_eq!(carnet_wireguard::start_date(day, Some(day / 2)), day);
-    assert_eq!(carnet_wireguard::start_date(day, Some(day)), day + Duration::from_secs(60));
-    assert_eq!(carnet_wireguard::start_date(Duration::ZERO, Some(Duration::MAX)), Duration::MAX);
+    assert_eq!(carnet_wireguard::engine_start_date(day, None), day);
+    assert_eq!(carnet_wireguard::engine_start_date(day, Some(day / 2)), day);
+    assert_eq!(carnet_wireguard::engine_start_date(day, Some(day)), day + Duration::from_secs(60));
+    assert_eq!(carnet_wireguard::engine_start_date(Duration::ZERO, Some(Duration::MAX)), Duration::MAX);
 }
 
 #[test]
 fn wrong_public_key_gets_no_answer() {
     let mut network = TestNetwork::new();
-    network.router_engine =
-        new_engine(router_key(), 3, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
+    network.router_engine = new_engine(
+        router_private_key(),
+        3,
+        network.now,
+        TODAY_UNIX_SECONDS,
+        router_private_key().public_key(),
+    );
     network.open_session(1);
     let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::Mac));
@@ -179,7 +192,7 @@ fn wrong_public_key_gets_no_answer() {
     let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::UnknownKey));
     assert!(network.datagrams_on_wire.is_empty());
-    let remote = router_key().public_key();
+    let remote = router_private_key().public_key();
     assert!(
         matches!(&network.home_agent_outputs[..], [Output::UnknownKey { remote: key, .. }] if *key == remote),
         "{:?}",
@@ -193,28 +206,30 @@ fn wrong_preshared_key_opens_no_session() {
     let preshared_key = Some(carnet_wireguard::PresharedKey::from_random([5; 32]));
     let peer = carnet_wireguard::RemotePeer {
         peer_id: crate::network::HOME_AGENT_PEER,
-        public_keys: vec![router_key().public_key()],
+        public_keys: vec![router_private_key().public_key()],
         preshared_key: preshared_key.clone(),
     };
     assert!(network.home_agent_engine.set_peer(network.now, peer));
     network.open_session(1);
-    network.deliver_all();
+    network.deliver_all_datagrams();
     assert!(
-        !network.router_engine.is_established(path(1)) && !network.home_agent_engine.is_established(path(1))
+        !network.router_engine.is_established(session_path(1))
+            && !network.home_agent_engine.is_established(session_path(1))
     );
     assert_eq!(network.router_engine.drop_count(WireguardDropReason::Authentication), 1);
 
     let peer = carnet_wireguard::RemotePeer {
         peer_id: crate::network::HOME_AGENT_PEER,
-        public_keys: vec![home_agent_key().public_key()],
+        public_keys: vec![home_agent_private_key().public_key()],
         preshared_key,
     };
     assert!(network.router_engine.set_peer(network.now, peer));
     network.now += Duration::from_millis(100);
     network.open_session(1);
-    network.deliver_all();
+    network.deliver_all_datagrams();
     assert!(
-        network.router_engine.is_established(path(1)) && network.home_agent_engine.is_established(path(1))
+        network.router_engine.is_established(session_path(1))
+            && network.home_agent_engine.is_established(session_path(1))
     );
 }
 
@@ -223,7 +238,7 @@ fn two_peers_with_one_public_key_are_refused() {
     let mut network = TestNetwork::new();
     let peer = carnet_wireguard::RemotePeer {
         peer_id: carnet_wireguard::PeerId(8),
-        public_keys: vec![router_key().public_key()],
+        public_keys: vec![router_private_key().public_key()],
         preshared_key: None,
     };
     assert!(!network.home_agent_engine.set_peer(network.now, peer));

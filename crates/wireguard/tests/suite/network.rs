@@ -15,15 +15,15 @@ pub const TODAY_UNIX_SECONDS: u64 = 1_795_737_600;
 /// Peer number of the home agent in the router's engine, and of the router in the home agent's engine.
 pub const HOME_AGENT_PEER: PeerId = PeerId(7);
 
-pub fn router_key() -> PrivateKey {
+pub fn router_private_key() -> PrivateKey {
     PrivateKey::from_random([1; 32])
 }
 
-pub fn home_agent_key() -> PrivateKey {
+pub fn home_agent_private_key() -> PrivateKey {
     PrivateKey::from_random([2; 32])
 }
 
-pub fn path(number: u8) -> SessionPath {
+pub fn session_path(number: u8) -> SessionPath {
     SessionPath { peer_id: HOME_AGENT_PEER, path_number: PathNumber::new(number).expect("number") }
 }
 
@@ -88,18 +88,18 @@ impl TestNetwork {
         TestNetwork {
             now,
             router_engine: new_engine(
-                router_key(),
+                router_private_key(),
                 3,
                 now,
                 TODAY_UNIX_SECONDS,
-                home_agent_key().public_key(),
+                home_agent_private_key().public_key(),
             ),
             home_agent_engine: new_engine(
-                home_agent_key(),
+                home_agent_private_key(),
                 4,
                 now,
                 TODAY_UNIX_SECONDS,
-                router_key().public_key(),
+                router_private_key().public_key(),
             ),
             datagrams_on_wire: VecDeque::new(),
             router_outputs: Vec::new(),
@@ -115,17 +115,20 @@ impl TestNetwork {
         for &number in numbers {
             network.open_session(number);
         }
-        network.deliver_all();
+        network.deliver_all_datagrams();
         for &number in numbers {
-            assert!(network.router_engine.is_established(path(number)), "router, path {number}");
-            assert!(network.home_agent_engine.is_established(path(number)), "home agent, path {number}");
+            assert!(network.router_engine.is_established(session_path(number)), "router, path {number}");
+            assert!(
+                network.home_agent_engine.is_established(session_path(number)),
+                "home agent, path {number}"
+            );
         }
         network
     }
 
     pub fn open_session(&mut self, number: u8) {
         let route = DatagramRoute { socket: u32::from(number), remote: home_address() };
-        assert!(self.router_engine.open_session(self.now, path(number), route));
+        assert!(self.router_engine.open_session(self.now, session_path(number), route));
         self.collect_datagrams();
     }
 
@@ -176,7 +179,7 @@ impl TestNetwork {
                     WireguardDropReason::ALL.iter().map(|&r| engine.drop_count(r)).collect::<Vec<_>>()
                 };
                 let before = drops(engine);
-                engine.handle_handshakes(self.now, 16);
+                engine.handle_waiting_handshakes(self.now, 16);
                 let after = drops(engine);
                 let at = before.iter().zip(&after).position(|(before, after)| before != after);
                 reason = at.map(|at| WireguardDropReason::ALL[at]);
@@ -190,7 +193,7 @@ impl TestNetwork {
     }
 
     /// Delivers the datagrams on the wire, and the datagrams that the receivers send because of them.
-    pub fn deliver_all(&mut self) {
+    pub fn deliver_all_datagrams(&mut self) {
         while let Some(datagram) = self.datagrams_on_wire.pop_front() {
             self.deliver_datagram(&datagram);
         }
@@ -205,7 +208,7 @@ impl TestNetwork {
                 .min();
             let Some(next) = next.filter(|&next| next <= until) else { break };
             self.run_due_timers(next);
-            self.deliver_all();
+            self.deliver_all_datagrams();
         }
         self.now = until;
     }
@@ -222,7 +225,7 @@ impl TestNetwork {
     pub fn send_to_home_agent(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDropReason> {
         let mut octets = vec![0; carnet_wireguard::datagram_length(payload.len())];
         let (route, length) =
-            self.router_engine.send_payload(self.now, path(number), payload, &mut octets)?;
+            self.router_engine.send_payload(self.now, session_path(number), payload, &mut octets)?;
         octets.truncate(length);
         let source = uplink_address(route.socket as u8);
         self.datagrams_on_wire.push_back(DatagramOnWire { source, destination: route.remote, octets });
@@ -233,7 +236,7 @@ impl TestNetwork {
     pub fn send_to_router(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDropReason> {
         let mut octets = vec![0; carnet_wireguard::datagram_length(payload.len())];
         let (route, length) =
-            self.home_agent_engine.send_payload(self.now, path(number), payload, &mut octets)?;
+            self.home_agent_engine.send_payload(self.now, session_path(number), payload, &mut octets)?;
         octets.truncate(length);
         self.datagrams_on_wire.push_back(DatagramOnWire {
             source: home_address(),

@@ -6,8 +6,8 @@ use carnet_wireguard::{DatagramRoute, Output, PrivateKey, PublicKey, ReceivedDat
 use snow::{Builder, HandshakeState};
 
 use crate::network::{
-    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key,
-    uplink_address,
+    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_private_key, new_engine, router_private_key,
+    session_path, uplink_address,
 };
 
 const NOISE_PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
@@ -51,7 +51,7 @@ fn data_message(index: u32, counter: u64, ciphertext: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a TAI64N timestamp of 2026 without a path number, as WireGuard in Linux writes it.
-fn timestamp() -> [u8; 12] {
+fn encoded_timestamp() -> [u8; 12] {
     let mut octets = [0; 12];
     octets[..8].copy_from_slice(&((1u64 << 62) + 37 + TODAY_UNIX_SECONDS).to_be_bytes());
     octets[8..].copy_from_slice(&0x0300_0000u32.to_be_bytes());
@@ -61,12 +61,13 @@ fn timestamp() -> [u8; 12] {
 #[test]
 fn another_implementation_opens_a_session_without_a_path_number() {
     let mut network = TestNetwork::new();
-    let mut state = noise_handshake(&router_key(), Some(&home_agent_key().public_key()), true);
+    let mut state =
+        noise_handshake(&router_private_key(), Some(&home_agent_private_key().public_key()), true);
     let mut initiation = vec![0; 148];
     initiation[0] = 1;
     initiation[4..8].copy_from_slice(&0x1234_5678u32.to_le_bytes());
-    assert_eq!(state.write_message(&timestamp(), &mut initiation[8..116]).expect("initiation"), 108);
-    write_mac1(&mut initiation, home_agent_key().public_key());
+    assert_eq!(state.write_message(&encoded_timestamp(), &mut initiation[8..116]).expect("initiation"), 108);
+    write_mac1(&mut initiation, home_agent_private_key().public_key());
 
     let route = DatagramRoute { socket: 0, remote: uplink_address(9) };
     let mut buffer = [0; 256];
@@ -74,7 +75,7 @@ fn another_implementation_opens_a_session_without_a_path_number() {
         network.home_agent_engine.receive_datagram(network.now, route, &initiation, &mut buffer),
         ReceivedDatagram::Queued
     );
-    network.home_agent_engine.handle_handshakes(network.now, 1);
+    network.home_agent_engine.handle_waiting_handshakes(network.now, 1);
     let response = loop {
         match network.home_agent_engine.poll_output().expect("response") {
             Output::Send { datagram, .. } => break datagram,
@@ -84,7 +85,7 @@ fn another_implementation_opens_a_session_without_a_path_number() {
     assert_eq!((response[0], response.len()), (2, 92));
     assert_eq!(response[8..12], 0x1234_5678u32.to_le_bytes());
     let mut checked = response.to_vec();
-    write_mac1(&mut checked, router_key().public_key());
+    write_mac1(&mut checked, router_private_key().public_key());
     assert_eq!(checked[..], response[..], "the first MAC of the response");
     assert_eq!(state.read_message(&response[12..60], &mut [0; 16]).expect("response"), 0);
 
@@ -99,12 +100,12 @@ fn another_implementation_opens_a_session_without_a_path_number() {
         &mut buffer,
     );
     let ReceivedDatagram::Payload { path: from, payload, .. } = received else { panic!("{received:?}") };
-    assert_eq!((from, &payload[..]), (path(0), &b"sixteen octets !"[..]));
+    assert_eq!((from, &payload[..]), (session_path(0), &b"sixteen octets !"[..]));
 
     let mut datagram = [0; 128];
     let (to, length) = network
         .home_agent_engine
-        .send_payload(network.now, path(0), b"an answer", &mut datagram)
+        .send_payload(network.now, session_path(0), b"an answer", &mut datagram)
         .expect("session");
     assert_eq!(to, route);
     assert_eq!(datagram[4..8], 0x1234_5678u32.to_le_bytes());
@@ -116,20 +117,21 @@ fn another_implementation_opens_a_session_without_a_path_number() {
 #[test]
 fn another_implementation_reads_the_path_number_and_answers() {
     let now = carnet_base::Time::from_secs(100);
-    let mut router = new_engine(router_key(), 3, now, TODAY_UNIX_SECONDS, home_agent_key().public_key());
+    let mut router =
+        new_engine(router_private_key(), 3, now, TODAY_UNIX_SECONDS, home_agent_private_key().public_key());
     let route = DatagramRoute { socket: 5, remote: home_address() };
-    assert!(router.open_session(now, path(5), route));
+    assert!(router.open_session(now, session_path(5), route));
     let Some(Output::Send { datagram: initiation, .. }) = router.poll_output() else {
         panic!("no initiation")
     };
     let mut checked = initiation.to_vec();
-    write_mac1(&mut checked, home_agent_key().public_key());
+    write_mac1(&mut checked, home_agent_private_key().public_key());
     assert_eq!(checked[..], initiation[..], "the first MAC of the initiation");
 
-    let mut state = noise_handshake(&home_agent_key(), None, false);
+    let mut state = noise_handshake(&home_agent_private_key(), None, false);
     let mut timestamp = [0; 12];
     assert_eq!(state.read_message(&initiation[8..116], &mut timestamp).expect("initiation"), 12);
-    assert_eq!(state.get_remote_static(), Some(&router_key().public_key().octets()[..]));
+    assert_eq!(state.get_remote_static(), Some(&router_private_key().public_key().octets()[..]));
     let seconds = u64::from_be_bytes(timestamp[..8].try_into().expect("seconds"));
     assert_eq!(seconds, (1 << 62) + 37 + TODAY_UNIX_SECONDS);
     assert_eq!(timestamp[9..], [0x43, 0x41, 5], "the mark and the path number");
@@ -139,14 +141,14 @@ fn another_implementation_reads_the_path_number_and_answers() {
     response[4..8].copy_from_slice(&77u32.to_le_bytes());
     response[8..12].copy_from_slice(&initiation[4..8]);
     assert_eq!(state.write_message(&[], &mut response[12..60]).expect("response"), 48);
-    write_mac1(&mut response, router_key().public_key());
+    write_mac1(&mut response, router_private_key().public_key());
     let mut buffer = [0; 256];
     assert_eq!(router.receive_datagram(now, route, &response, &mut buffer), ReceivedDatagram::Queued);
-    router.handle_handshakes(now, 1);
+    router.handle_waiting_handshakes(now, 1);
     let Some(Output::Send { datagram: keepalive, .. }) = router.poll_output() else { panic!("no keepalive") };
     assert_eq!(keepalive.len(), 32);
     assert_eq!(keepalive[..8], [4, 0, 0, 0, 77, 0, 0, 0]);
     let transport = state.into_stateless_transport_mode().expect("session");
     assert_eq!(transport.read_message(0, &keepalive[16..], &mut [0; 16]).expect("keepalive"), 0);
-    assert!(router.is_established(path(5)));
+    assert!(router.is_established(session_path(5)));
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use carnet_wireguard::{DatagramRoute, Output, WireguardDropReason};
 
 use crate::network::{
-    DatagramOnWire, TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path,
-    router_key, uplink_address,
+    DatagramOnWire, TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_private_key, new_engine,
+    router_private_key, session_path, uplink_address,
 };
 
 #[test]
@@ -21,21 +21,21 @@ fn handshakes_of_two_paths_that_overtake_each_other_are_both_answered() {
     for initiation in initiations.iter().rev() {
         assert_eq!(network.deliver_datagram(initiation), None);
     }
-    network.deliver_all();
+    network.deliver_all_datagrams();
     for number in [1, 2, 3] {
         assert!(
-            network.router_engine.is_established(path(number))
-                && network.home_agent_engine.is_established(path(number))
+            network.router_engine.is_established(session_path(number))
+                && network.home_agent_engine.is_established(session_path(number))
         );
         assert_eq!(
-            network.home_agent_engine.route(path(number)).expect("route").remote,
+            network.home_agent_engine.route(session_path(number)).expect("route").remote,
             uplink_address(number)
         );
     }
     for number in [1, 2, 3] {
         network.send_to_home_agent(number, format!("over {number}").as_bytes()).expect("session");
     }
-    network.deliver_all();
+    network.deliver_all_datagrams();
     let expected: Vec<(u8, String)> = [1, 2, 3].map(|number| (number, format!("over {number}"))).into();
     assert_eq!(network.texts_received_at_home_agent(), expected);
 }
@@ -48,20 +48,23 @@ fn home_agent_drops_replayed_handshake_on_every_path() {
     network.now += Duration::from_secs(1);
     network.open_session(1);
     let recording = network.datagrams_on_wire[0].clone();
-    network.deliver_all();
+    network.deliver_all_datagrams();
     network.home_agent_outputs.clear();
     let stranger = "203.0.113.9:9".parse().expect("address");
     for index in [None, Some(0u32), Some(2), Some(0x0200_0000)] {
         let mut copy = DatagramOnWire { source: stranger, ..recording.clone() };
         if let Some(index) = index {
             copy.octets[4..8].copy_from_slice(&index.to_le_bytes());
-            crate::noise::write_mac1(&mut copy.octets, home_agent_key().public_key());
+            crate::noise::write_mac1(&mut copy.octets, home_agent_private_key().public_key());
         }
         assert_eq!(network.deliver_datagram(&copy), Some(WireguardDropReason::OldTimestamp), "{index:?}");
         assert!(network.datagrams_on_wire.is_empty(), "no answer to a recording");
     }
     assert!(
-        network.home_agent_outputs.iter().all(|output| *output == Output::OldTimestamp { path: path(1) })
+        network
+            .home_agent_outputs
+            .iter()
+            .all(|output| *output == Output::OldTimestamp { path: session_path(1) })
     );
     for number in [1, 2] {
         network.send_to_router(number, b"still here").expect("session");
@@ -77,21 +80,26 @@ fn restarted_home_agent_drops_handshake_recorded_before_the_restart() {
     let mut network = TestNetwork::new();
     network.open_session(1);
     let recording = network.datagrams_on_wire[0].clone();
-    network.deliver_all();
+    network.deliver_all_datagrams();
     let restart = |network: &mut TestNetwork| {
-        network.home_agent_engine =
-            new_engine(home_agent_key(), 12, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
+        network.home_agent_engine = new_engine(
+            home_agent_private_key(),
+            12,
+            network.now,
+            TODAY_UNIX_SECONDS,
+            router_private_key().public_key(),
+        );
     };
     let accepted = network.home_agent_outputs.iter().find_map(|output| match output {
         Output::Accepted { path, timestamp, .. } => Some((*path, *timestamp)),
         _ => None,
     });
     let (accepted_path, timestamp) = accepted.expect("an accepted handshake");
-    assert_eq!((accepted_path, timestamp.path_number()), (path(1), 1));
+    assert_eq!((accepted_path, timestamp.path_number()), (session_path(1), 1));
 
     restart(&mut network);
     network.home_agent_engine.restore_timestamp(
-        router_key().public_key(),
+        router_private_key().public_key(),
         accepted_path.path_number,
         timestamp,
     );
@@ -102,8 +110,8 @@ fn restarted_home_agent_drops_handshake_recorded_before_the_restart() {
     restart(&mut network);
     assert_eq!(network.deliver_datagram(&recording), None);
     assert_eq!(network.datagrams_on_wire.len(), 1);
-    assert!(!network.home_agent_engine.is_established(path(1)));
-    assert!(network.home_agent_engine.route(path(1)).is_none());
+    assert!(!network.home_agent_engine.is_established(session_path(1)));
+    assert!(network.home_agent_engine.route(session_path(1)).is_none());
 }
 
 /// An attacker on the path withholds an initiation of the router and sends it from its own address. The home
@@ -112,7 +120,7 @@ fn restarted_home_agent_drops_handshake_recorded_before_the_restart() {
 fn unconfirmed_initiation_from_another_address_moves_no_session() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     network.now += Duration::from_secs(1);
-    network.router_engine.renew_handshake(network.now, path(1));
+    network.router_engine.renew_handshake(network.now, session_path(1));
     network.collect_datagrams();
     let mut initiation = network.datagrams_on_wire.pop_front().expect("initiation");
     initiation.source = "203.0.113.9:9".parse().expect("address");
@@ -138,21 +146,21 @@ fn data_from_another_address_move_no_session_before_a_test() {
     }
     assert_eq!(network.deliver_datagram(&delayed), None);
     let route = DatagramRoute { socket: 0, remote: "198.51.100.77:1024".parse().expect("address") };
-    assert_eq!(network.home_agent_outputs, [Output::Elsewhere { path: path(1), route }]);
+    assert_eq!(network.home_agent_outputs, [Output::Elsewhere { path: session_path(1), route }]);
     assert_eq!(network.received_at_home_agent.len(), 3, "the payloads count all the same");
-    assert_eq!(network.home_agent_engine.route(path(1)).expect("route").remote, uplink_address(1));
+    assert_eq!(network.home_agent_engine.route(session_path(1)).expect("route").remote, uplink_address(1));
 
     let mut test = [0; 64];
     assert_eq!(
         network.home_agent_engine.encrypt_for_other_route(
             network.now,
-            path(1),
+            session_path(1),
             b"sixteen octets !",
             &mut test
         ),
         Ok(48)
     );
-    network.home_agent_engine.set_path_route(path(1), route);
+    network.home_agent_engine.set_path_route(session_path(1), route);
     network.send_to_router(1, b"down").expect("session");
     assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, route.remote);
 }
@@ -164,7 +172,7 @@ fn session_moves_to_a_new_address_when_its_handshake_is_confirmed() {
     let mut network = TestNetwork::with_established_paths(&[1]);
     network.home_agent_outputs.clear();
     network.now += Duration::from_secs(1);
-    network.router_engine.renew_handshake(network.now, path(1));
+    network.router_engine.renew_handshake(network.now, session_path(1));
     network.collect_datagrams();
     let elsewhere = "198.51.100.77:1024".parse().expect("address");
     let mut initiation = network.datagrams_on_wire.pop_front().expect("initiation");
@@ -179,11 +187,11 @@ fn session_moves_to_a_new_address_when_its_handshake_is_confirmed() {
     network.deliver_datagram(&keepalive);
     let route = DatagramRoute { socket: 0, remote: elsewhere };
     assert!(
-        network.home_agent_outputs.contains(&Output::Moved { path: path(1), route }),
+        network.home_agent_outputs.contains(&Output::Moved { path: session_path(1), route }),
         "{:?}",
         network.home_agent_outputs
     );
-    assert_eq!(network.home_agent_engine.route(path(1)), Some(route));
+    assert_eq!(network.home_agent_engine.route(session_path(1)), Some(route));
 }
 
 #[test]
@@ -193,7 +201,7 @@ fn router_does_not_follow_the_home_agent_to_another_address() {
     let mut down = network.datagrams_on_wire.pop_front().expect("datagram");
     down.source = "203.0.113.9:9".parse().expect("address");
     assert_eq!(network.deliver_datagram(&down), None);
-    assert_eq!(network.router_engine.route(path(1)).expect("route").remote, home_address());
+    assert_eq!(network.router_engine.route(session_path(1)).expect("route").remote, home_address());
 }
 
 #[test]
@@ -209,7 +217,7 @@ fn removed_peer_loses_its_sessions_and_keeps_its_timestamps() {
     let mut network = TestNetwork::new();
     network.open_session(1);
     let recording = network.datagrams_on_wire[0].clone();
-    network.deliver_all();
+    network.deliver_all_datagrams();
     network.home_agent_engine.remove_peer(crate::network::HOME_AGENT_PEER);
     assert_eq!(network.home_agent_engine.session_count(), 0);
     network.send_to_home_agent(1, b"late").expect("session");
@@ -217,7 +225,7 @@ fn removed_peer_loses_its_sessions_and_keeps_its_timestamps() {
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::NoSession));
     let peer = carnet_wireguard::RemotePeer {
         peer_id: crate::network::HOME_AGENT_PEER,
-        public_keys: vec![router_key().public_key()],
+        public_keys: vec![router_private_key().public_key()],
         preshared_key: None,
     };
     assert!(network.home_agent_engine.set_peer(network.now, peer));

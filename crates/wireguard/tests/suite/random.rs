@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::network::{TestNetwork, path};
+use crate::network::{TestNetwork, session_path};
 
 /// Action of the network on the next datagram.
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ proptest! {
                     network.collect_datagrams();
                 }
                 DatagramFate::Renew { number } => {
-                    network.router_engine.renew_handshake(network.now, path(number));
+                    network.router_engine.renew_handshake(network.now, session_path(number));
                     network.collect_datagrams();
                 }
                 DatagramFate::Wait { millis } => {
@@ -122,7 +122,7 @@ proptest! {
         network.datagrams_on_wire.clear();
         network.received_at_home_agent.clear();
         for number in [1, 2, 3] {
-            network.router_engine.renew_handshake(network.now, path(number));
+            network.router_engine.renew_handshake(network.now, session_path(number));
         }
         network.collect_datagrams();
         let later = network.now + Duration::from_secs(6);
@@ -130,7 +130,7 @@ proptest! {
         for number in [1, 2, 3] {
             network.send_to_home_agent(number, b"again").expect("session");
         }
-        network.deliver_all();
+        network.deliver_all_datagrams();
         prop_assert_eq!(network.received_at_home_agent.len(), 3);
     }
 }

@@ -6,7 +6,7 @@ mod door;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_nemo::forwarding::{PrefixShares, assign_prefixes};
+use carnet_nemo::forwarding::{PrefixAssignment, assign_prefixes};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::conflicts::check_disjoint;
@@ -101,7 +101,7 @@ pub(super) fn first_prefix_of_each_lan<'a, P: Copy + Into<IpNet> + 'a>(
     named: impl Iterator<Item = &'a [P]> + Clone,
 ) -> Vec<Option<P>> {
     let mut first = vec![None; named.clone().count()];
-    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+    let PrefixAssignment { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         assign_prefixes(of_router, named.enumerate());
     for (index, prefix) in named.into_iter().chain(shared) {
         if let Some(first @ None) = first.get_mut(index) {
@@ -449,7 +449,7 @@ pub(super) fn check_delegation(
         |list: &List<Ipv6Net>| -> Vec<Ipv6Net> { list.valid_items.iter().map(|it| it.value).collect() };
     let named: Vec<Vec<Ipv6Net>> = lists().map(values).collect();
     let interfaces = named.iter().enumerate().map(|(index, own)| (index, own.as_slice()));
-    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+    let PrefixAssignment { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
         assign_prefixes(&values(prefixes), interfaces);
     for (index, lan) in lans.iter().map(|lan| &lan.value).enumerate() {
         // Prefixes that another interface's table has are not delegated on this interface.

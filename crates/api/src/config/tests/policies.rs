@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::{
-    FlowAction, Liveness, OwnTraffic, PolicyAction, PolicyProtocol, Roaming, VolumeAction, VolumePeriod,
+    FlowAction, HeartbeatIntervals, OwnTraffic, PolicyAction, PolicyProtocol, Roaming, VolumeAction,
+    VolumePeriod,
 };
 use super::{Config, SMALL_ROUTER_CONFIG, parse};
 
@@ -25,7 +26,7 @@ fn errors(text: &str) -> String {
 fn heartbeats_are_on_by_default_with_bids() {
     let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat_intervals;
     let every = |busy, idle| {
-        Some(Liveness {
+        Some(HeartbeatIntervals {
             busy_interval: Duration::from_millis(busy),
             idle_interval: Duration::from_millis(idle),
         })

@@ -5,7 +5,7 @@ use carnet_api::model::{
     GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
     GnTarget, GnTransport, Group, Ldm, Location, Triggered, Vehicle,
 };
-use carnet_station::io::DenmWish;
+use carnet_station::io::DenmAction;
 use carnet_wire::address::{MacAddress, Octets};
 use carnet_wire::geonet::GnAddress;
 use serde_json::json;
@@ -72,11 +72,13 @@ pub(super) fn answer_request(request: StationRequest) {
             _ => Ok(()),
         })),
         StationRequest::Denm { wish, denm, reply, .. } => drop(reply.send(match (wish, denm.cause.0) {
-            (DenmWish::Trigger, 94) => {
+            (DenmAction::Trigger, 94) => {
                 let action_id = ActionId { originating_station_id: 7, sequence_number: 1 };
                 Ok(Some(Triggered { action_id }))
             }
-            (DenmWish::Trigger, _) => Err("this station already has the largest number of events".to_owned()),
+            (DenmAction::Trigger, _) => {
+                Err("this station already has the largest number of events".to_owned())
+            }
             _ => Ok(None),
         })),
         StationRequest::Ldm { filter, reply } => drop(reply.send(match filter.area {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use carnet_base::Time;
-use carnet_wireguard::{DatagramRoute, PairId, PeerId, PublicKey, SessionPath};
+use carnet_wireguard::{DatagramRoute, KeyPairId, PeerId, PublicKey, SessionPath};
 
 use super::{HANDSHAKES_PER_TURN, HOME_AGENT_IPV4_SOCKET, HOME_AGENT_IPV6_SOCKET, ReadyDatagram, Sessions};
 use crate::state::RecordChange;
@@ -87,7 +87,7 @@ impl Sessions {
     /// Begins handshakes for the next stored paths, unless received handshakes wait.
     pub(super) fn open_stored_routes(&mut self, now: Time) {
         for _ in 0..HANDSHAKES_PER_TURN {
-            if self.session_engine.has_handshakes() {
+            if self.session_engine.has_waiting_handshakes() {
                 return;
             }
             let Some((path, remote)) = self.stored_routes.pop_front() else { return };
@@ -105,7 +105,7 @@ impl Sessions {
         &mut self,
         now: Time,
         path: SessionPath,
-        pair: PairId,
+        pair: KeyPairId,
         route: DatagramRoute,
     ) {
         self.session_engine.release_session(path);

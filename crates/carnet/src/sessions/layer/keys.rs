@@ -13,7 +13,7 @@ use carnet_api::config::PrivateKey as ConfigKey;
 use carnet_api::model::Keys;
 use carnet_base::Time;
 use carnet_wireguard::{
-    DatagramRoute, PairId, PathNumber, PeerId, PrivateKey, PublicKey, RemotePeer, SessionPath,
+    DatagramRoute, KeyPairId, PathNumber, PeerId, PrivateKey, PublicKey, RemotePeer, SessionPath,
 };
 
 use super::super::state::Stored;
@@ -282,7 +282,7 @@ impl Sessions {
         &mut self,
         now: Time,
         path: SessionPath,
-        pair: PairId,
+        pair: KeyPairId,
         route: DatagramRoute,
     ) {
         let payload = self.payload.get(..self.payload_length).unwrap_or_default();
@@ -308,7 +308,7 @@ impl Sessions {
         now: Time,
         path: SessionPath,
         route: DatagramRoute,
-        pair: PairId,
+        pair: KeyPairId,
         key: PublicKey,
     ) -> bool {
         let id = path.peer_id;
@@ -398,7 +398,7 @@ impl Sessions {
         &mut self,
         now: Time,
         path: SessionPath,
-        pair: PairId,
+        pair: KeyPairId,
         route: DatagramRoute,
     ) {
         let Some(pair) = self.session_engine.key_pair(pair) else { return };
@@ -842,9 +842,9 @@ mod tests {
         let id = *stations.agent.remote_peers.keys().next().expect("a router");
         let pair = |stations: &TestStations, remote: PublicKey| {
             let pairs = (0..100)
-                .filter_map(|pair| Some((pair, stations.agent.session_engine.key_pair(PairId(pair))?)));
+                .filter_map(|pair| Some((pair, stations.agent.session_engine.key_pair(KeyPairId(pair))?)));
             let found = pairs.into_iter().find(|(_, keys)| keys.remote == remote).expect("a pair");
-            PairId(found.0)
+            KeyPairId(found.0)
         };
         let third = PrivateKey::from_random([9; 32]).public_key();
         stations.now += MIN_KEY_CHANGE_INTERVAL;

@@ -64,7 +64,7 @@ pub struct HeldPacket {
 
 /// Congestion control of a station.
 #[derive(Debug)]
-pub(super) struct Congestion {
+pub(super) struct CongestionControl {
     gate: DccGate<HeldPacket>,
     /// GN address of the station's own packets in the gate.
     address: GnAddress,
@@ -74,9 +74,9 @@ pub(super) struct Congestion {
     reported_stale_count: u64,
 }
 
-impl Congestion {
-    pub(super) fn new(config: GateConfig, address: GnAddress) -> Congestion {
-        Congestion {
+impl CongestionControl {
+    pub(super) fn new(config: GateConfig, address: GnAddress) -> CongestionControl {
+        CongestionControl {
             gate: DccGate::new(config),
             address,
             cam_interval: Duration::ZERO,
@@ -90,11 +90,11 @@ impl Congestion {
 
     /// Drops all packets that wait at the gate.
     pub(super) fn drop_held_packets(&mut self) {
-        self.gate.discard_waiting(DccDrop::Reset, |_| true);
+        self.gate.discard_waiting_packets(DccDrop::Reset, |_| true);
     }
 
     /// Returns the congestion gate in front of the radio.
-    pub(super) fn gate(&self) -> &DccGate<HeldPacket> {
+    pub(super) fn dcc_gate(&self) -> &DccGate<HeldPacket> {
         &self.gate
     }
 
@@ -115,18 +115,19 @@ impl Congestion {
 
     /// Drops this station's copy of a packet that waits under contention-based forwarding, because another
     /// station has sent the packet.
-    pub(super) fn drop_overheard(&mut self, packet: &[u8]) {
+    pub(super) fn drop_overheard_packet(&mut self, packet: &[u8]) {
         if self.gate.queue_lengths() != [0; 4]
-            && let Some(copy) = identity_of(packet)
+            && let Some(copy) = packet_identity_of(packet)
         {
-            self.gate.discard_waiting(DccDrop::Overheard, |held| held.contending_identity == Some(copy));
+            self.gate
+                .discard_waiting_packets(DccDrop::Overheard, |held| held.contending_identity == Some(copy));
         }
     }
 
     /// Drops waiting own packets if the station's address has changed to another `address`.
     pub(super) fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address {
-            self.gate.discard_waiting(DccDrop::AddressChanged, |held| held.is_own);
+            self.gate.discard_waiting_packets(DccDrop::AddressChanged, |held| held.is_own);
         }
     }
 
@@ -140,11 +141,11 @@ impl Congestion {
         if !self.gate.handle_timeout(now) {
             return None;
         }
-        let interval = self.gate.interval_after(DccProfile::Dp2);
+        let interval = self.gate.min_interval_after(DccProfile::Dp2);
         if std::mem::replace(&mut self.cam_interval, interval) != interval
             && let Some(facilities) = facilities
         {
-            facilities.handle_interval_of_dcc(now, interval);
+            facilities.handle_dcc_interval(now, interval);
         }
         let stale = self.gate.counters().stale_reports;
         (std::mem::replace(&mut self.reported_stale_count, stale) == 0 && stale > 0).then(|| {
@@ -178,10 +179,10 @@ fn build_gate_packet(
     // Add one nanosecond, because the gate drops a packet at the exact end of its wait.
     let wait = lifetime.duration().saturating_sub(MIN_PACKET_LIFETIME) + Duration::from_nanos(1);
     GatePacket {
-        profile: DccProfile::profile_of(traffic_class, profile, own),
+        profile: DccProfile::dcc_profile_of(traffic_class, profile, own),
         lifetime: if one_hop { wait.min(MAX_SINGLE_HOP_WAIT) } else { wait },
         octets: frame.len() + overhead,
-        replaces_waiting: own && is_cam,
+        replaces_waiting_packet: own && is_cam,
         packet_content: HeldPacket {
             destination,
             packet: frame,
@@ -193,14 +194,14 @@ fn build_gate_packet(
     }
 }
 
-fn identity_of(packet: &[u8]) -> Option<PacketIdentity> {
+fn packet_identity_of(packet: &[u8]) -> Option<PacketIdentity> {
     let packet = Routed::parse(packet).ok()?;
     Some((packet.extended.source().address, packet.extended.sequence()?))
 }
 
 /// The parts of the plane that pass packets to the link.
 pub(super) struct LinkSender<'a> {
-    pub(super) congestion: Option<&'a mut Congestion>,
+    pub(super) congestion: Option<&'a mut CongestionControl>,
     pub(super) secured: Option<&'a mut SecurityPlane>,
     pub(super) router: &'a mut Router,
     pub(super) outputs: &'a mut VecDeque<Output>,
@@ -212,7 +213,8 @@ impl LinkSender<'_> {
         if self.congestion.is_none() {
             return self.output_packet(now, transmission.destination, transmission.frame, true, None);
         }
-        let contended = transmission.is_after_contention.then(|| identity_of(&transmission.frame)).flatten();
+        let contended =
+            transmission.is_after_contention.then(|| packet_identity_of(&transmission.frame)).flatten();
         let mut overhead = 0;
         if let Some(secured) = &self.secured {
             if transmission.is_own {
@@ -224,7 +226,10 @@ impl LinkSender<'_> {
         }
         let packet = build_gate_packet(transmission, now, overhead, contended);
         let profile = packet.profile;
-        let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.accept_packet(now, packet));
+        let goes = self
+            .congestion
+            .as_mut()
+            .and_then(|congestion| congestion.gate.transmit_or_hold_packet(now, packet));
         if let Some(held) = goes {
             self.transmit_held_packet(now, profile, held);
         }

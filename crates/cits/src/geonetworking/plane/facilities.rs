@@ -44,7 +44,7 @@ impl Geonet {
     ///
     /// Returns an error if the octets are not a CAM, or if the station has no facilities.
     pub fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
-        self.check_message(now, port::CAM, octets)?;
+        self.check_permission_for_message(now, port::CAM, octets)?;
         self.facilities.as_mut().ok_or(NO_FACILITIES_ERROR)?.handle_vehicle(now, octets)?;
         self.collect_outputs(now);
         Ok(())
@@ -54,9 +54,9 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if no ticket permits the message.
-    fn check_service(&mut self, now: Time, request: Request<'_>) -> Result<(), String> {
+    fn check_permission_for_service(&mut self, now: Time, request: Request<'_>) -> Result<(), String> {
         let Some(secured) = &mut self.security_plane else { return Ok(()) };
-        let result = secured.check_service(now, request.next_header, request.payload);
+        let result = secured.check_permission_for_service(now, request.next_header, request.payload);
         self.outputs.extend(secured.poll_warning().map(Output::Warning));
         result
     }
@@ -65,8 +65,15 @@ impl Geonet {
     ///
     /// # Errors
     /// Returns an error if the ticket does not permit the message.
-    pub(crate) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
-        self.security_plane.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
+    pub(crate) fn check_permission_for_message(
+        &mut self,
+        now: Time,
+        port: u16,
+        message: &[u8],
+    ) -> Result<(), String> {
+        self.security_plane
+            .as_mut()
+            .map_or(Ok(()), |secured| secured.check_permission_for_message(now, port, message))
     }
 
     /// Passes a payload that the router has delivered to its service.
@@ -89,7 +96,7 @@ impl Geonet {
                     let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM_INDEX);
                     // If the message is refused, the security entity has queued a warning, or the router has
                     // counted the reason.
-                    let sent = self.check_service(now, transmission.to_request()).is_ok()
+                    let sent = self.check_permission_for_service(now, transmission.to_request()).is_ok()
                         && self.router.handle_request(now, transmission.to_request()).is_ok();
                     if let Some(facilities) = &mut self.facilities {
                         facilities.count_sent(kind, sent);

@@ -36,7 +36,7 @@ impl Geonet {
     fn send_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         if frame.payload.len() > ipv6.mtu() as usize
-            && self.router.location_table().find_station(now, mac_key(frame.destination)).is_none()
+            && self.router.location_table().find_slot_of_station(now, mac_key(frame.destination)).is_none()
         {
             ipv6.handle_unknown_position(frame.destination);
         }
@@ -92,7 +92,7 @@ impl Geonet {
         self.update_groups_if_due(now);
         let (Some(proxy), Some(ipv6)) = (&mut self.multicast_proxy, &mut self.ipv6) else { return };
         // If the proxy or the sublayer drops the packet, it counts the drop itself.
-        let onward = proxy.handle_lan_packet(now, packet, ipv6.mtu(), |group| ipv6.is_mapped(group));
+        let onward = proxy.handle_lan_packet(now, packet, ipv6.mtu(), |group| ipv6.has_area_mapping(group));
         if let Ok(Some(packet)) = onward
             && let Ok(request) = ipv6.handle_forwarded(&packet)
         {
@@ -111,7 +111,7 @@ impl Geonet {
     }
 
     /// Returns the multicast proxy, if the station has one.
-    pub fn multicast(&self) -> Option<&MulticastProxy> {
+    pub fn multicast_proxy(&self) -> Option<&MulticastProxy> {
         self.multicast_proxy.as_ref()
     }
 
@@ -133,7 +133,7 @@ impl Geonet {
                 if let Some(proxy) = self.multicast_proxy.as_mut().filter(|_| placed.destination[0] & 1 != 0)
                 {
                     // The proxy counts the packets that it drops.
-                    let _counted = proxy.handle_upstream(now, &delivery.payload);
+                    let _counted = proxy.handle_upstream_packet(now, &delivery.payload);
                     multicast::collect_multicast_outputs(self.multicast_proxy.as_mut(), &mut self.outputs);
                 }
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);

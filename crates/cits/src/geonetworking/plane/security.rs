@@ -46,7 +46,7 @@ impl Geonet {
         // The entity counts the frames that it drops.
         match secured.handle_frame(now, frame) {
             Ok(HandledFrame::Plain) => self.route_frame(now, frame),
-            Ok(HandledFrame::Ready(copy)) => self.route_frame(now, copy.to_frame()),
+            Ok(HandledFrame::Ready(copy)) => self.route_frame(now, copy.to_received_frame()),
             Ok(HandledFrame::Queued) | Err(_) => {}
         }
         self.route_verified_packets(now);
@@ -61,7 +61,7 @@ impl Geonet {
         while let Some(secured) = &mut self.security_plane
             && let Some(verified) = secured.poll_verified(now)
         {
-            self.route_frame(now, verified.to_frame());
+            self.route_frame(now, verified.to_received_frame());
         }
     }
 }

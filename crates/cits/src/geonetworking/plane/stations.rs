@@ -85,14 +85,14 @@ impl StationMessages {
 }
 
 /// Returns the request that sends an IPv6 packet to all stations within `hops` hops.
-pub(super) fn announcement_request(hops: u8, packet: &[u8]) -> Request<'_> {
+pub(super) fn build_announcement_request(hops: u8, packet: &[u8]) -> Request<'_> {
     let transport = if hops > 1 { Transport::TopologicallyScoped } else { Transport::SingleHop([0; 4]) };
     let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
     Request { maximum_hop_limit: Some(hops), ..request }
 }
 
 /// Returns the request that sends an IPv6 packet to one station.
-pub(super) fn unicast_request(hops: u8, station: MacAddress, packet: &[u8]) -> Request<'_> {
+pub(super) fn build_unicast_request(hops: u8, station: MacAddress, packet: &[u8]) -> Request<'_> {
     let to = GnAddress::new(false, StationType::Unknown, station);
     let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
     // The packet has a short lifetime: an answer is useless if it arrives after the asking station has

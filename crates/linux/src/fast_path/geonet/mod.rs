@@ -23,7 +23,7 @@ use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::Time;
 use carnet_cits::geonetworking::acceleration::{
-    Accelerate, FastPathReport, ForwardingPath, GeneralState, OwnPacketPath, SequenceNumbers, SourceSummary,
+    Accelerate, FastPathReport, ForwardingPath, GeneralState, OwnPacketPath, SequenceNumbers, SourceReport,
 };
 use carnet_wire::geonet::LongPositionVector;
 use tokio::sync::oneshot;
@@ -497,7 +497,7 @@ impl GeonetBpfPath {
         }
     }
 
-    fn source_summaries(&mut self) -> Vec<SourceSummary> {
+    fn source_summaries(&mut self) -> Vec<SourceReport> {
         let mut sources = std::mem::take(&mut self.last_source_counters);
         let mut samples = Vec::new();
         if let Some(map) = self.map_mut::<u64, SourceValue>("SOURCES") {
@@ -507,7 +507,7 @@ impl GeonetBpfPath {
                 if value.packet_count == packets {
                     continue;
                 }
-                samples.push(SourceSummary {
+                samples.push(SourceReport {
                     vector: LongPositionVector::from_octets(&value.position_vector),
                     direct: value.direct_packet_count != direct,
                     octets: value.octet_count.wrapping_sub(octets) as usize,

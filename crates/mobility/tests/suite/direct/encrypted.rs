@@ -9,7 +9,7 @@ use carnet_mobility::direct::{DirectDrop, MAX_SESSION_KEYS};
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
 use super::SECOND;
-use super::world::{
+use super::direct_route_network::{
     DirectRouteNetwork, PacketPath, PacketUnderway, SessionKeys, address, care_of_address_of, config,
     encrypted_config, home_address_of, host_address_of, key_of, network_of, parse_message,
 };

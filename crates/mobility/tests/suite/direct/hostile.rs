@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_mobility::DirectRouteState;
-use carnet_mobility::direct::{DirectDrop, MAX_CANDIDATES, MAX_PEERS};
+use carnet_mobility::direct::{DirectDrop, MAX_CANDIDATE_NETWORKS, MAX_PEERS};
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
-use super::world::{
+use super::direct_route_network::{
     DirectRouteNetwork, PacketPath, PacketUnderway, address, care_of_address_of, config, home_address_of,
     host_address_of, network_of, parse_message, prefix,
 };
@@ -75,20 +75,24 @@ fn an_update_without_every_token_is_ignored() {
         (DirectRoute { authenticator: [0; 12], ..update.clone() }, DirectDrop::Authenticator),
     ] {
         let source = care_of_address_of(0, 0);
-        let result =
-            world.routers[1].handle_clear_message(world.now, source, care_of_address_of(1, 0), &changed);
+        let result = world.routers[1].handle_unencrypted_message(
+            world.now,
+            source,
+            care_of_address_of(1, 0),
+            &changed,
+        );
         assert_eq!(result, Err(reason), "{changed:?}");
         world.take_router_outputs(1);
         assert!(world.routers[1].tunnels().is_empty());
     }
-    let elsewhere = world.routers[1].handle_clear_message(
+    let elsewhere = world.routers[1].handle_unencrypted_message(
         world.now,
         care_of_address_of(0, 1),
         care_of_address_of(1, 0),
         &update,
     );
     assert_eq!(elsewhere, Err(DirectDrop::CareOfAddress), "from an address that was not tested");
-    let result = world.routers[1].handle_clear_message(
+    let result = world.routers[1].handle_unencrypted_message(
         world.now,
         care_of_address_of(0, 0),
         care_of_address_of(1, 0),
@@ -151,7 +155,7 @@ fn answers_without_a_request_are_ignored() {
             ..DirectRoute::new(kind)
         };
         let now = world.now;
-        let straight = world.routers[0].handle_clear_message(
+        let straight = world.routers[0].handle_unencrypted_message(
             now,
             care_of_address_of(1, 0),
             care_of_address_of(0, 0),
@@ -194,7 +198,7 @@ fn answer_without_cookie_of_request_is_ignored() {
             let (now, from, to) = (world.now, header.source, header.destination);
             let result = match packet.packet_path {
                 PacketPath::Home => world.routers[0].handle_tunnelled_message(now, from, to, &message),
-                PacketPath::Straight => world.routers[0].handle_clear_message(now, from, to, &message),
+                PacketPath::Straight => world.routers[0].handle_unencrypted_message(now, from, to, &message),
             };
             assert_eq!(result, expected, "{kind:?}");
         }
@@ -219,9 +223,12 @@ fn direct_route_message_by_wrong_path_is_ignored() {
         let router = &mut world.routers[1 - packet.from];
         let result = match other {
             PacketPath::Home => router.handle_tunnelled_message(world.now, from, to, &message),
-            PacketPath::Straight => {
-                router.handle_clear_message(world.now, from, care_of_address_of(1 - packet.from, 0), &message)
-            }
+            PacketPath::Straight => router.handle_unencrypted_message(
+                world.now,
+                from,
+                care_of_address_of(1 - packet.from, 0),
+                &message,
+            ),
         };
         assert_eq!(result, Err(DirectDrop::NotForUs), "{:?}", message.kind);
     }
@@ -428,7 +435,7 @@ fn used_direct_route_update_is_never_accepted_again() {
     {
         world.routers[1].handle_timeout(at);
         world.take_router_outputs(1);
-        let result = world.routers[1].handle_clear_message(
+        let result = world.routers[1].handle_unencrypted_message(
             at,
             care_of_address_of(0, 0),
             care_of_address_of(1, 0),
@@ -463,10 +470,10 @@ fn refusal_needs_valid_key() {
         (138, answer.sequence.wrapping_sub(9), DirectDrop::Sequence),
     ] {
         let forged = DirectRoute { status, sequence, authenticator: [0; 12], ..answer.clone() };
-        let result = world.routers[0].handle_clear_message(now, from, to, &forged);
+        let result = world.routers[0].handle_unencrypted_message(now, from, to, &forged);
         assert_eq!(result, Err(reason), "{status}");
     }
-    assert_eq!(world.routers[0].handle_clear_message(now, from, to, &answer), Ok(()));
+    assert_eq!(world.routers[0].handle_unencrypted_message(now, from, to, &answer), Ok(()));
 }
 
 /// Requests and destinations take bounded memory, and a flood of them does not disturb existing routes.
@@ -490,7 +497,7 @@ fn flood_of_direct_route_messages_keeps_routes() {
                 if round % 3 == 0 { DirectRouteKind::CareOfTestInit } else { DirectRouteKind::Heartbeat };
             let message =
                 DirectRoute { home_address: source, care_of_address: source, ..DirectRoute::new(kind) };
-            let _ = world.routers[0].handle_clear_message(now, source, at, &message);
+            let _ = world.routers[0].handle_unencrypted_message(now, source, at, &message);
         }
         world.routers[0]
             .handle_used_destination(now, address(&format!("2001:db8:a8:{:x}::1", round % 60_000)));
@@ -512,5 +519,5 @@ fn flood_of_direct_route_messages_keeps_routes() {
         "{seen:?}"
     );
     assert!(world.routers[0].routes().count() <= MAX_PEERS);
-    const { assert!(MAX_CANDIDATES <= 128) }
+    const { assert!(MAX_CANDIDATE_NETWORKS <= 128) }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_mobility::direct::{DirectDrop, MAX_CANDIDATES, MAX_PEERS};
+use carnet_mobility::direct::{DirectDrop, MAX_CANDIDATE_NETWORKS, MAX_PEERS};
 use carnet_wire::ipv6::Header;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use hmac::{Hmac, KeyInit, Mac};
 use ipnet::Ipv6Net;
 use sha1::{Digest, Sha1};
 
-use super::world::{
+use super::direct_route_network::{
     DirectRouteNetwork, address, care_of_address_of, home_address_of, host_address_of, network_of,
     parse_message, prefix,
 };
@@ -48,7 +48,7 @@ impl AttackingParty {
             ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
         };
         let ends = (self.care_of_address, care_of_address_of(router, 0));
-        world.routers[router].handle_clear_message(world.now, ends.0, ends.1, &question).ok()?;
+        world.routers[router].handle_unencrypted_message(world.now, ends.0, ends.1, &question).ok()?;
         world.take_router_outputs(router);
         let tests: BTreeMap<u8, DirectRoute> = world.sent_packets_log[from..]
             .iter()
@@ -81,7 +81,7 @@ impl AttackingParty {
         let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(&hash.finalize()).expect("a key");
         mac.update(&update.octets());
         update.authenticator.copy_from_slice(&mac.finalize().into_bytes()[..12]);
-        let result = world.routers[router].handle_clear_message(world.now, ends.0, ends.1, &update);
+        let result = world.routers[router].handle_unencrypted_message(world.now, ends.0, ends.1, &update);
         world.take_router_outputs(router);
         Some(result)
     }
@@ -104,9 +104,9 @@ fn forged_requests_do_not_limit_registered_peer() {
         for source in [elsewhere, from] {
             let (now, router) = (world.now, &mut world.routers[0]);
             let tests = init(DirectRouteKind::CareOfTestInit, source);
-            let _ = router.handle_clear_message(now, source, care_of_address_of(0, 0), &tests);
+            let _ = router.handle_unencrypted_message(now, source, care_of_address_of(0, 0), &tests);
             let heartbeat = init(DirectRouteKind::Heartbeat, source);
-            let _ = router.handle_clear_message(now, source, care_of_address_of(0, 0), &heartbeat);
+            let _ = router.handle_unencrypted_message(now, source, care_of_address_of(0, 0), &heartbeat);
         }
         let question = DirectRoute {
             prefixes: vec![network_of(1)],
@@ -163,15 +163,15 @@ fn heartbeats_of_direct_route_are_authenticated() {
     let (now, ends) = (world.now, (care_of_address_of(0, 0), care_of_address_of(1, 0)));
     let forged = DirectRoute { cookie: 5, ..beat };
     assert_eq!(
-        world.routers[1].handle_clear_message(now, ends.0, ends.1, &forged),
+        world.routers[1].handle_unencrypted_message(now, ends.0, ends.1, &forged),
         Err(DirectDrop::Authenticator)
     );
     let forged = DirectRoute { authenticator: [0; 12], ..answer.clone() };
     assert_eq!(
-        world.routers[0].handle_clear_message(now, ends.1, ends.0, &forged),
+        world.routers[0].handle_unencrypted_message(now, ends.1, ends.0, &forged),
         Err(DirectDrop::Authenticator)
     );
-    assert_eq!(world.routers[0].handle_clear_message(now, ends.1, ends.0, &answer), Ok(()));
+    assert_eq!(world.routers[0].handle_unencrypted_message(now, ends.1, ends.0, &answer), Ok(()));
 }
 
 /// Unauthenticated sources can make a router compute keys of Binding Updates. The router limits these
@@ -190,11 +190,15 @@ fn failed_verifications_of_direct_updates_are_limited() {
     for (source, most) in [(elsewhere, 100), (care_of_address_of(1, 0), 16)] {
         let forged = DirectRoute { care_of_address: source, authenticator: [1; 12], ..update.clone() };
         let result = |world: &mut DirectRouteNetwork| {
-            world.routers[0].handle_clear_message(world.now, source, care_of_address_of(0, 0), &forged)
+            world.routers[0].handle_unencrypted_message(world.now, source, care_of_address_of(0, 0), &forged)
         };
         if source != elsewhere {
-            let again =
-                world.routers[0].handle_clear_message(world.now, source, care_of_address_of(0, 0), &update);
+            let again = world.routers[0].handle_unencrypted_message(
+                world.now,
+                source,
+                care_of_address_of(0, 0),
+                &update,
+            );
             assert_eq!(again, Err(DirectDrop::Sequence), "it was looked at, with the key that it has");
         }
         let results: Vec<_> = (0..5000).map(|_| result(&mut world)).collect();
@@ -235,7 +239,7 @@ fn one_network_does_not_fill_the_peer_table() {
 fn requests_are_shared_between_destination_networks() {
     let mut world = DirectRouteNetwork::new(2);
     world.sends_data = false;
-    for number in 0..4 * MAX_CANDIDATES {
+    for number in 0..4 * MAX_CANDIDATE_NETWORKS {
         world.now += Duration::from_millis(10);
         world.routers[0].handle_used_destination(world.now, address(&format!("2001:db8:a4:{number:x}::1")));
     }

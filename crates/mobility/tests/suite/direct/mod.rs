@@ -1,17 +1,17 @@
 //! Direct routes between mobile routers: their begin, moves and end in virtual time (RFC 6275 5.2, 9.5,
 //! 11.7.2).
 
+mod direct_route_network;
 mod encrypted;
 mod hostile;
 mod limits;
 mod moves;
-mod world;
 
 use std::time::Duration;
 
 use carnet_mobility::direct::MAX_RR_BINDING_LIFETIME;
 use carnet_wire::mobility::DirectRouteKind;
-use world::{DirectRouteNetwork, PacketPath, care_of_address_of, home_address_of, network_of};
+use direct_route_network::{DirectRouteNetwork, PacketPath, care_of_address_of, home_address_of, network_of};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -50,8 +50,8 @@ fn no_lookup_is_sent_without_traffic_or_for_other_networks() {
     let mut world = DirectRouteNetwork::new(2);
     world.sends_data = false;
     world.advance_time(SECOND * 60);
-    world.routers[0].handle_used_destination(world.now, world::address("2001:db8:77::1"));
-    world.routers[0].handle_used_destination(world.now, world::host_address_of(0));
+    world.routers[0].handle_used_destination(world.now, direct_route_network::address("2001:db8:77::1"));
+    world.routers[0].handle_used_destination(world.now, direct_route_network::host_address_of(0));
     world.advance_time(SECOND * 10);
     assert!(world.sent_packets_log.is_empty());
 }
@@ -94,7 +94,7 @@ fn direct_route_used_in_one_direction_stays() {
     world.sends_data = false;
     world.step_duration = SECOND;
     for _ in 0..900 {
-        world.routers[0].handle_used_destination(world.now, world::host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, direct_route_network::host_address_of(1));
         world.advance_time(SECOND);
     }
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
@@ -190,9 +190,9 @@ fn icmp_error_ends_direct_route_at_once() {
     let mut world = world_with_direct_route();
     world.is_direct_path_cut = true;
     let (now, local, remote) = (world.now, care_of_address_of(0, 0), care_of_address_of(1, 0));
-    world.routers[0].handle_unreachable(now, local, world::address("2001:db8:f9::1"));
+    world.routers[0].handle_unreachable_peer(now, local, direct_route_network::address("2001:db8:f9::1"));
     assert!(world.is_direct(0, 1), "about somebody else");
-    world.routers[0].handle_unreachable(now, local, remote);
+    world.routers[0].handle_unreachable_peer(now, local, remote);
     assert!(!world.is_direct(0, 1));
     world.take_router_outputs(0);
     world.advance_time(SECOND);
@@ -203,7 +203,8 @@ fn icmp_error_ends_direct_route_at_once() {
 #[test]
 fn a_router_reports_the_loss_of_its_bindings() {
     let mut world = world_with_direct_route();
-    world.routers[1] = carnet_mobility::DirectRouteState::new(world::config(1), carnet_base::Rng::new(99));
+    world.routers[1] =
+        carnet_mobility::DirectRouteState::new(direct_route_network::config(1), carnet_base::Rng::new(99));
     world.set_care_of(1, &[care_of_address_of(1, 0)]);
     world.advance_time(SECOND * 5);
     let seen = world.take_packet_counts(0, 1);
@@ -305,7 +306,7 @@ fn direct_route_events_name_the_prefixes() {
     world.sends_data = false;
     // Only router 0 sends Home Test Inits, so router 1 knows the prefixes from the binding alone.
     for _ in 0..100 {
-        world.routers[0].handle_used_destination(world.now, world::host_address_of(1));
+        world.routers[0].handle_used_destination(world.now, direct_route_network::host_address_of(1));
         world.advance_time(Duration::from_millis(100));
     }
     assert!(world.is_direct(1, 0));

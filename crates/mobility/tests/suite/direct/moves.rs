@@ -7,7 +7,7 @@ use std::time::Duration;
 use carnet_mobility::direct::Output;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
-use super::world::{DirectRouteNetwork, address, care_of_address_of, parse_message, prefix};
+use super::direct_route_network::{DirectRouteNetwork, address, care_of_address_of, parse_message, prefix};
 use super::world_with_direct_route;
 
 /// Returns an address in an unrelated network, from which an unauthenticated source asks.
@@ -31,7 +31,7 @@ fn direct_request_without_proof_reveals_no_care_of_address() {
         let mut world = DirectRouteNetwork::new(1);
         world.sends_data = false;
         let now = world.now;
-        let _ = world.routers[0].handle_clear_message(
+        let _ = world.routers[0].handle_unencrypted_message(
             now,
             unrelated_address(),
             care_of_address_of(0, 0),
@@ -106,7 +106,7 @@ fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
     let mut world = world_with_direct_route();
     let now = world.now;
     world.routers[1]
-        .handle_clear_message(now, unrelated_address(), care_of_address_of(1, 0), &care_of_test_init())
+        .handle_unencrypted_message(now, unrelated_address(), care_of_address_of(1, 0), &care_of_test_init())
         .expect("an answer");
     let answers = std::iter::from_fn(|| world.routers[1].poll_output());
     let straight = answers.filter_map(|output| match output {
@@ -132,7 +132,7 @@ fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
         }
         for _ in 0..if millisecond == 0 { 200 } else { 1 } {
             let now = world.now;
-            let _ = world.routers[1].handle_clear_message(
+            let _ = world.routers[1].handle_unencrypted_message(
                 now,
                 unrelated_address(),
                 care_of_address_of(1, 0),

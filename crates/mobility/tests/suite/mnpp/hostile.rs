@@ -1,6 +1,6 @@
 //! Attackers in radio range, or anywhere, who want to cut off others or to get their packets.
 
-use carnet_mobility::mnpp::{MAX_CLAIMS, MAX_PEERS};
+use carnet_mobility::mnpp::{MAX_CLAIMED_PREFIXES, MAX_PEERS};
 
 use super::*;
 
@@ -11,25 +11,30 @@ const OBSERVATION_IN_RANGE: StationObservation = StationObservation {
     leaves_range: false,
 };
 
-fn forged_station(number: u16) -> Mac {
+fn mac_of_forged_station(number: u16) -> MacAddress {
     let [high, low] = number.to_be_bytes();
     [2, 0xff, 0, 0, high, low]
 }
 
 /// Makes the forged station `station` announce `nets` prefixes to A, from within A's radio range.
 fn claim_prefixes(world: &mut RadioNetwork, station: u16, nets: usize) {
-    world.observations.get_mut(&A).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
+    world
+        .observations
+        .get_mut(&A)
+        .expect("a view")
+        .0
+        .insert(mac_of_forged_station(station), OBSERVATION_IN_RANGE);
     for net in 0..nets {
         announce_prefix(
             world,
-            forged_station(station),
+            mac_of_forged_station(station),
             &format!("2001:db8:{:x}:{net:x}::/64", 0x1000 + station),
             60,
         );
     }
 }
 
-fn prefix_test(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
+fn prefix_test(kind: PrefixTestKind, asker: MacAddress, responder: MacAddress) -> PrefixTest {
     let prefix =
         if kind == PrefixTestKind::Init { own_prefix(responder).network() } else { Ipv6Addr::UNSPECIFIED };
     let prefix_length = if kind == PrefixTestKind::Init { 64 } else { 0 };
@@ -37,7 +42,7 @@ fn prefix_test(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
 }
 
 /// Returns the Prefix Test Inits that A has sent to the home agents since entry `from` of the log.
-fn asked_by_a(world: &RadioNetwork, from: usize) -> Vec<(Header, PrefixTest)> {
+fn tests_sent_by_a(world: &RadioNetwork, from: usize) -> Vec<(Header, PrefixTest)> {
     let asked = world.log[from..].iter().filter_map(|(_, mac, output)| match output {
         Output::ThroughTunnel(packet) if *mac == A => Some(prefix_test_in(packet)),
         _ => None,
@@ -50,7 +55,7 @@ fn answer_prefix_test(world: &mut RadioNetwork, asked: &PrefixTest) -> Result<()
     let test = PrefixTest { kind: PrefixTestKind::Test, ..*asked };
     let (now, view) = (world.now, world.observations[&A].clone());
     let from = asked.responder;
-    let result = world.machine_mut(A).handle_message_of_station(now, from, link_local(from), &test, &view);
+    let result = world.router_mut(A).handle_message_of_station(now, from, link_local(from), &test, &view);
     world.deliver_all_outputs();
     result
 }
@@ -66,16 +71,16 @@ fn prefix_tests_of_one_station_limit_no_other() {
             .get_mut(&B)
             .expect("a view")
             .0
-            .insert(forged_station(station), OBSERVATION_IN_RANGE);
+            .insert(mac_of_forged_station(station), OBSERVATION_IN_RANGE);
     }
     for round in 0..500u16 {
         let (now, view) = (world.now, world.observations[&B].clone());
         for _ in 0..20 {
-            let from = forged_station(round % 4);
+            let from = mac_of_forged_station(round % 4);
             let probe = prefix_test(PrefixTestKind::Probe, from, B);
             let _counted =
-                world.machine_mut(B).handle_message_of_station(now, from, link_local(from), &probe, &view);
-            world.machine_mut(B).handle_test_init(
+                world.router_mut(B).handle_message_of_station(now, from, link_local(from), &probe, &view);
+            world.router_mut(B).handle_test_init(
                 now,
                 ADDRESS_OUTSIDE,
                 &prefix_test(PrefixTestKind::Init, from, B),
@@ -86,7 +91,7 @@ fn prefix_tests_of_one_station_limit_no_other() {
             // Probes do not hinder tests, and tests that use up their limit do not hinder probes.
             world.bring_into_range(B, C);
         }
-        world.machine_mut(A).handle_used_station(now, B);
+        world.router_mut(A).handle_used_station(now, B);
         world.advance_time(milliseconds(10));
         assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))], "{round}");
     }
@@ -98,11 +103,11 @@ fn prefix_tests_of_one_station_limit_no_other() {
 /// An attacker anywhere asks B a thousand times a second in A's name.
 #[test]
 fn forged_test_requests_do_not_limit_named_station() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     let flood = |world: &mut RadioNetwork| {
         let (now, view) = (world.now, world.observations[&B].clone());
         for _ in 0..10 {
-            world.machine_mut(B).handle_test_init(
+            world.router_mut(B).handle_test_init(
                 now,
                 ADDRESS_OUTSIDE,
                 &prefix_test(PrefixTestKind::Init, A, B),
@@ -120,7 +125,7 @@ fn forged_test_requests_do_not_limit_named_station() {
 
 #[test]
 fn forged_addresses_do_not_limit_known_stations() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(2));
     for station in 0..500u16 {
@@ -129,14 +134,14 @@ fn forged_addresses_do_not_limit_known_stations() {
             .get_mut(&B)
             .expect("a view")
             .0
-            .insert(forged_station(station), OBSERVATION_IN_RANGE);
-        let (now, view, from) = (world.now, world.observations[&B].clone(), forged_station(station));
+            .insert(mac_of_forged_station(station), OBSERVATION_IN_RANGE);
+        let (now, view, from) = (world.now, world.observations[&B].clone(), mac_of_forged_station(station));
         for _ in 0..20 {
             let probe = prefix_test(PrefixTestKind::Probe, from, B);
             let _counted =
-                world.machine_mut(B).handle_message_of_station(now, from, link_local(from), &probe, &view);
+                world.router_mut(B).handle_message_of_station(now, from, link_local(from), &probe, &view);
         }
-        world.machine_mut(A).handle_used_station(now, B);
+        world.router_mut(A).handle_used_station(now, B);
         world.advance_time(milliseconds(10));
         assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))], "{station}");
     }
@@ -170,17 +175,19 @@ fn flood_of_stations_replaces_only_its_own_entries() {
 #[test]
 fn new_station_replaces_stations_that_failed_their_prefix_test() {
     // Z comes last in the order of addresses.
-    const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
+    const Z: MacAddress = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = RadioNetwork::new([A, Z].map(|mac| (mac, config(mac))));
     for station in 0..MAX_PEERS as u16 {
-        claim_prefixes(&mut world, station, MAX_CLAIMS);
+        claim_prefixes(&mut world, station, MAX_CLAIMED_PREFIXES);
     }
     let keep = |world: &mut RadioNetwork| {
         for station in 0..MAX_PEERS as u16 {
-            let is_there =
-                world.routers[&A].prefix_routes().iter().any(|way| way.station == forged_station(station));
+            let is_there = world.routers[&A]
+                .prefix_routes()
+                .iter()
+                .any(|way| way.station == mac_of_forged_station(station));
             if is_there {
-                claim_prefixes(world, station, MAX_CLAIMS);
+                claim_prefixes(world, station, MAX_CLAIMED_PREFIXES);
             }
         }
     };
@@ -203,7 +210,7 @@ fn new_station_replaces_stations_that_failed_their_prefix_test() {
 /// answer arrives.
 #[test]
 fn flood_does_not_prevent_proof_of_real_neighbour() {
-    const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
+    const Z: MacAddress = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = RadioNetwork::new([A, Z].map(|mac| (mac, config(mac))));
     // Delay the answer, which comes through the home agents.
     world.are_tunnels_working = false;
@@ -216,7 +223,7 @@ fn flood_does_not_prevent_proof_of_real_neighbour() {
     (0..MAX_PEERS).for_each(|_| flood(&mut world));
     world.bring_into_range(A, Z);
     let last_test = |world: &RadioNetwork| {
-        asked_by_a(world, 0).into_iter().map(|(_, test)| test).rfind(|test| test.responder == Z)
+        tests_sent_by_a(world, 0).into_iter().map(|(_, test)| test).rfind(|test| test.responder == Z)
     };
     let mut answered = None;
     // 20 forged stations a second appear, at irregular times.
@@ -235,11 +242,11 @@ fn flood_does_not_prevent_proof_of_real_neighbour() {
 #[test]
 fn router_accepts_answer_to_last_or_previous_prefix_test() {
     for (late, accepted) in [(0, false), (1, true), (2, true)] {
-        let mut world = RadioNetwork::two_vehicles();
+        let mut world = RadioNetwork::with_two_vehicles();
         world.are_tunnels_working = false;
         world.bring_into_range(A, B);
         world.advance_time(Duration::from_secs(4));
-        let asked = asked_by_a(&world, 0);
+        let asked = tests_sent_by_a(&world, 0);
         assert_eq!(asked.len(), 3, "at once, after 1 s, after 2 s more");
         let result = answer_prefix_test(&mut world, &asked[late].1);
         assert_eq!(result, if accepted { Ok(()) } else { Err(MnppDrop::Unasked) });
@@ -252,14 +259,14 @@ fn router_accepts_answer_to_last_or_previous_prefix_test() {
 
 #[test]
 fn router_without_tunnel_sends_no_prefix_test() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     let now = world.now;
-    world.machine_mut(A).handle_tunnel(now, false);
+    world.router_mut(A).handle_tunnel_presence(now, false);
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(100));
     assert_eq!(world.routers[&A].counters().tests, 0);
     let now = world.now;
-    world.machine_mut(A).handle_tunnel(now, true);
+    world.router_mut(A).handle_tunnel_presence(now, true);
     world.advance_time(milliseconds(100));
     assert_eq!((world.routes_of(A).len(), world.routers[&A].counters().tests), (1, 1));
 }
@@ -268,23 +275,23 @@ fn router_without_tunnel_sends_no_prefix_test() {
 /// the address.
 #[test]
 fn proof_of_part_of_prefix_is_not_enough() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.are_tunnels_working = false;
     world.observations.get_mut(&A).expect("a view").0.insert(C, OBSERVATION_IN_RANGE);
-    let owned = prefix("2001:db8:c::/50");
+    let owned = parse_prefix("2001:db8:c::/50");
     let mut destinations = BTreeSet::new();
     for round in 0..600 {
         let log = world.log.len();
         announce_prefix(&mut world, C, "2001:db8:c::/48", 60);
         world.advance_time(milliseconds(if round == 0 { 0 } else { 1000 }));
-        let mut next = asked_by_a(&world, log);
+        let mut next = tests_sent_by_a(&world, log);
         while let Some((header, test)) = next.pop() {
-            assert!(prefix("2001:db8:c::/48").contains(&header.destination));
+            assert!(parse_prefix("2001:db8:c::/48").contains(&header.destination));
             destinations.insert(header.destination);
             if owned.contains(&header.destination) {
                 let log = world.log.len();
                 answer_prefix_test(&mut world, &test).expect("the cookie");
-                next.extend(asked_by_a(&world, log));
+                next.extend(tests_sent_by_a(&world, log));
             }
         }
         assert!(world.route_reasons(A).contains(&"not authorized by its home agent"), "{round}");
@@ -296,7 +303,7 @@ fn proof_of_part_of_prefix_is_not_enough() {
 
 #[test]
 fn proof_of_whole_short_prefix_is_accepted() {
-    let short = prefix("2001:db8:b::/48");
+    let short = parse_prefix("2001:db8:b::/48");
     let mut world =
         RadioNetwork::new([(A, config(A)), (B, MnppConfig { prefixes: vec![short], ..config(B) })]);
     world.bring_into_range(A, B);
@@ -304,7 +311,7 @@ fn proof_of_whole_short_prefix_is_accepted() {
     assert_eq!(world.routes_of(A), [(short, link_local(B))]);
     assert_eq!(world.routers[&A].counters().tests, 8);
     // The prefix of a single host is tested too.
-    let host = prefix("2001:db8:b::5/128");
+    let host = parse_prefix("2001:db8:b::5/128");
     let mut world =
         RadioNetwork::new([(A, config(A)), (B, MnppConfig { prefixes: vec![host], ..config(B) })]);
     world.bring_into_range(A, B);
@@ -316,19 +323,19 @@ fn proof_of_whole_short_prefix_is_accepted() {
 /// network.
 #[test]
 fn tests_of_own_prefix_are_not_forwarded() {
-    let mut world = RadioNetwork::two_vehicles();
+    let mut world = RadioNetwork::with_two_vehicles();
     world.bring_into_range(A, B);
     world.advance_time(Duration::from_secs(1));
     let (now, view) = (world.now, world.observations[&A].clone());
-    let ask = |world: &mut RadioNetwork, text: &str, responder: Mac| {
-        let asked = prefix(text);
+    let ask = |world: &mut RadioNetwork, text: &str, responder: MacAddress| {
+        let asked = parse_prefix(text);
         let test = PrefixTest {
             prefix: asked.network(),
             prefix_length: asked.prefix_len(),
             ..prefix_test(PrefixTestKind::Init, B, responder)
         };
         let log = world.log.len();
-        let taken = world.machine_mut(A).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view);
+        let taken = world.router_mut(A).handle_test_init(now, ADDRESS_OUTSIDE, &test, &view);
         world.deliver_all_outputs();
         let answered = world.log[log..].iter().any(|(_, _, output)| matches!(output, Output::Straight(..)));
         (taken, answered)
@@ -343,5 +350,5 @@ fn tests_of_own_prefix_are_not_forwarded() {
     assert_eq!(world.dropped_messages(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
     // The caller forwards a Prefix Test Init for a foreign prefix to its destination.
     assert_eq!(ask(&mut world, "2001:db8:a:1::/64", A), (false, false));
-    assert_eq!(world.routers[&A].counters().tests_answered, 2);
+    assert_eq!(world.routers[&A].counters().answered_tests, 2);
 }

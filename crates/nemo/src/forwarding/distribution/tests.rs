@@ -14,7 +14,11 @@ fn tunnel_ends_for_bid(bid: u16) -> TunnelEnds {
     ("udp:198.51.100.1:4191".parse().expect("endpoint"), remote)
 }
 
-fn rule(selector: Option<TrafficSelector>, action: FlowAction, members: &[(u16, u16)]) -> DistributionRule {
+fn distribution_rule(
+    selector: Option<TrafficSelector>,
+    action: FlowAction,
+    members: &[(u16, u16)],
+) -> DistributionRule {
     let member = |(bid, weight): &(u16, u16)| {
         let (local, remote) = tunnel_ends_for_bid(*bid);
         DistributionMember { bid: Some(*bid), local, remote, weight: *weight }
@@ -65,7 +69,7 @@ fn chosen_member_of_each_flow(distributor: &mut FlowDistributor, living: &[u16])
 }
 
 fn balancing_distributor(members: &[(u16, u16)], before: Option<FlowDistributor>) -> FlowDistributor {
-    new_distributor(vec![rule(None, FlowAction::Balance, members)], before)
+    new_distributor(vec![distribution_rule(None, FlowAction::Balance, members)], before)
 }
 
 fn count_flows_of(shares: &[u16], bid: u16) -> usize {
@@ -103,7 +107,7 @@ fn small_change_of_weights_moves_no_flow() {
 fn new_address_of_a_member_moves_no_flow() {
     let mut one = balancing_distributor(&[(1, 50), (2, 20)], None);
     let before = chosen_member_of_each_flow(&mut one, &[1, 2]);
-    let mut elsewhere = rule(None, FlowAction::Balance, &[(1, 50), (2, 20)]);
+    let mut elsewhere = distribution_rule(None, FlowAction::Balance, &[(1, 50), (2, 20)]);
     let rebound = "udp:203.0.113.9:60000".parse().expect("endpoint");
     elsewhere.members[1].remote = rebound;
     let mut one = new_distributor(vec![elsewhere], Some(one));
@@ -132,9 +136,9 @@ fn failover_rule_uses_first_working_tunnel_then_next_rule() {
     };
     let mut one = new_distributor(
         vec![
-            rule(port(9), FlowAction::Failover, &[(3, 1)]),
-            rule(port(10), FlowAction::Duplicate, &[(1, 1), (2, 1)]),
-            rule(None, FlowAction::Failover, &[(2, 1), (1, 1)]),
+            distribution_rule(port(9), FlowAction::Failover, &[(3, 1)]),
+            distribution_rule(port(10), FlowAction::Duplicate, &[(1, 1), (2, 1)]),
+            distribution_rule(None, FlowAction::Failover, &[(2, 1), (1, 1)]),
         ],
         None,
     );

@@ -22,7 +22,7 @@ pub(super) const MAX_NESTED_TUNNELS: usize = 6;
 
 /// Returns whether a packet has reached the largest number of nested IP headers.
 #[inline(always)]
-pub(super) fn is_too_deep(packet: &[u8]) -> bool {
+pub(super) fn is_nested_too_deep(packet: &[u8]) -> bool {
     // The first Next Header (or Protocol) field is enough for most packets: if it has none of these values,
     // there is no inner IP header.
     const ENCAPSULATION_LIMIT_OPTION: [u8; 4] =
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(tunnel_depth(&hidden.concat()), 1);
         let endless = extension_header(protocol::IPV6).repeat(20);
         assert_eq!(tunnel_depth(&endless), MAX_NESTED_TUNNELS);
-        assert!(is_too_deep(&endless) && !is_too_deep(&deep.concat()));
+        assert!(is_nested_too_deep(&endless) && !is_nested_too_deep(&deep.concat()));
         let whole = deep.concat();
         assert!((0..whole.len()).all(|length| tunnel_depth(&whole[..length]) <= 4));
     }

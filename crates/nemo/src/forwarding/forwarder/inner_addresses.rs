@@ -8,8 +8,8 @@
 
 use carnet_wire::ipv6::Header;
 
-use super::table::TunnelPath;
-use super::{BindingName, ErrorSource, SortedPrefixes, TunnelDropReason, TunnelEnd};
+use super::tunnel_table::TunnelPath;
+use super::{BindingKey, ErrorSource, SortedPrefixes, TunnelDropReason, TunnelEnd};
 
 /// Returns the binding to which a tunnelled packet belongs: the role of this end, and the home address.
 /// `served` are the mobile networks of this station.
@@ -22,7 +22,7 @@ pub(super) fn binding_of(
     path: &TunnelPath,
     served: &SortedPrefixes<ErrorSource>,
     inner: &Header,
-) -> Result<BindingName, TunnelDropReason> {
+) -> Result<BindingKey, TunnelDropReason> {
     let sender = path.binding_of(inner.source);
     match path.tunnels_of_bindings.as_slice().first().map(|tunnel| tunnel.end) {
         Some(end @ (TunnelEnd::HomeAgent | TunnelEnd::Direct)) => match sender {

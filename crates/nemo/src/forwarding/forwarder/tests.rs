@@ -10,14 +10,14 @@ mod several_tunnels;
 /// Address of a router on the path between the ends of the tunnel.
 const ROUTER_ON_PATH: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf7, 0, 0, 0, 0, 1);
 
-fn address(text: &str) -> Ipv6Addr {
+fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("address")
 }
 
 fn new_tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
     Tunnel {
         end,
-        home_address: address("2001:db8:1::1234"),
+        home_address: parse_address("2001:db8:1::1234"),
         bid: None,
         local: local.parse().expect("endpoint"),
         remote: remote.parse().expect("endpoint"),
@@ -28,15 +28,15 @@ fn new_tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunn
     }
 }
 
-fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
+fn ipv6_packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
     let header = Header {
         traffic_class: 0,
         flow_label: 5,
         payload_length: u16::try_from(length - HEADER_LEN).expect("fits"),
         next_header: protocol::NO_NEXT_HEADER,
         hop_limit: 63,
-        source: address(source),
-        destination: address(destination),
+        source: parse_address(source),
+        destination: parse_address(destination),
     };
     let mut buffer = PacketBuffer::new();
     let mut octets = header.emit().to_vec();
@@ -83,10 +83,10 @@ fn both_tunnel_ends_drop_packets_with_reserved_inner_addresses() {
     // One packet with a reserved source enters the vehicle, another with a reserved destination leaves it.
     let into_vehicle = |source: &str| {
         let (mut router, _) = forwarder_pair();
-        let mut buffer = packet(source, "2001:db8:a::5", 100);
+        let mut buffer = ipv6_packet(source, "2001:db8:a::5", 100);
         let outer = Header {
-            source: address("2001:db8:1::1"),
-            destination: address("2001:db8:f1::10"),
+            source: parse_address("2001:db8:1::1"),
+            destination: parse_address("2001:db8:f1::10"),
             payload_length: 100,
             ..Header::parse(buffer.as_slice()).expect("header")
         };
@@ -95,7 +95,7 @@ fn both_tunnel_ends_drop_packets_with_reserved_inner_addresses() {
     };
     let out_of_vehicle = |destination: &str| {
         let (mut router, _) = forwarder_pair();
-        encapsulate(&mut router, &mut packet("2001:db8:a::5", destination, 100))
+        encapsulate(&mut router, &mut ipv6_packet("2001:db8:a::5", destination, 100))
     };
     for text in reserved {
         assert_eq!(into_vehicle(text), Err(TunnelDropReason::Scope), "{text}");
@@ -113,27 +113,29 @@ fn both_tunnel_ends_drop_packets_with_reserved_inner_addresses() {
 #[test]
 fn direct_route_carries_only_packets_between_its_two_mobile_networks() {
     let (mut router, _) = forwarder_pair();
-    router
-        .add_own_mobile_networks([("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"))]);
+    router.add_own_mobile_networks([(
+        "2001:db8:a::/64".parse().expect("prefix"),
+        parse_address("2001:db8:1::1234"),
+    )]);
     let direct = |transmit| Tunnel {
-        home_address: address("2001:db8:2::5678"),
+        home_address: parse_address("2001:db8:2::5678"),
         inner: vec!["2001:db8:b::/64".parse().expect("prefix")],
         ..new_tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", transmit)
     };
     let mut outer = |transmit| {
         router.set_tunnel(direct(transmit));
-        let mut buffer = packet("2001:db8:a::5", "2001:db8:b::7", 100);
+        let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:b::7", 100);
         assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
         Header::parse(buffer.as_slice()).expect("header").destination
     };
-    assert_eq!(outer(true), address("2001:db8:f2::20"));
-    assert_eq!(outer(false), address("2001:db8:1::1"));
+    assert_eq!(outer(true), parse_address("2001:db8:f2::20"));
+    assert_eq!(outer(false), parse_address("2001:db8:1::1"));
     let mut came = |remote: &str, source: &str, destination: &str| {
         let mut other = Forwarder::new(&mut Rng::new(1));
         let mut out = new_tunnel(TunnelEnd::HomeAgent, remote, "2001:db8:f1::10", true);
         out.inner = vec![Ipv6Net::default()];
         other.set_tunnel(out);
-        let mut buffer = packet(source, destination, 100);
+        let mut buffer = ipv6_packet(source, destination, 100);
         assert_eq!(encapsulate(&mut other, &mut buffer), ForwardingVerdict::Forward);
         decapsulate(&mut router, &mut buffer)
     };
@@ -156,34 +158,38 @@ fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
     let (mut router, _) = forwarder_pair();
     let direct = new_tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", true);
     let inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
-    router.set_tunnel(Tunnel { home_address: address("2001:db8:2::5678"), inner, ..direct });
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:b::7", 100);
+    router.set_tunnel(Tunnel { home_address: parse_address("2001:db8:2::5678"), inner, ..direct });
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:b::7", 100);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
-    let local = address("2001:db8:f1::10");
-    let broken = ErrorOutcome::Broken(tunnel_ends("2001:db8:f1::10", "2001:db8:f2::20"));
+    let local = parse_address("2001:db8:f1::10");
+    let broken = IcmpErrorOutcome::Broken(tunnel_ends("2001:db8:f1::10", "2001:db8:f2::20"));
     for error in [
         Icmpv6ErrorMessage::DestinationUnreachable { code: 0 },
         Icmpv6ErrorMessage::TimeExceeded { code: 0 },
         Icmpv6ErrorMessage::ParameterProblem { code: 1, pointer: 6 },
     ] {
-        assert_eq!(router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice()), broken);
+        assert_eq!(
+            router.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice()),
+            broken
+        );
         assert_eq!(next_caused_packet(&mut router), None);
     }
     // The error quotes a packet with another flow label, which this router has not sent.
     buffer.as_mut_slice()[3] ^= 1;
     let unreachable = Icmpv6ErrorMessage::DestinationUnreachable { code: 0 };
     assert_eq!(
-        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice()),
-        ErrorOutcome::Handled
+        router.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice()),
+        IcmpErrorOutcome::Handled
     );
     // After 1000 errors without proof, the router ignores even an error that quotes the right label.
     for _ in 0..1000 {
-        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice());
+        router.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice());
     }
     buffer.as_mut_slice()[3] ^= 1;
-    let mut told =
-        |at| router.handle_error(Time::from_secs(at), ROUTER_ON_PATH, local, unreachable, buffer.as_slice());
-    assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
+    let mut told = |at| {
+        router.handle_icmp_error(Time::from_secs(at), ROUTER_ON_PATH, local, unreachable, buffer.as_slice())
+    };
+    assert_eq!((told(0), told(60)), (IcmpErrorOutcome::Handled, broken));
 }
 
 /// An error from the home agent's own address shows that the home agent accepts no tunnelled packets, because
@@ -192,26 +198,26 @@ fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
 #[test]
 fn icmp_error_from_home_agent_about_own_packet_is_a_refusal() {
     let (mut router, _) = forwarder_pair();
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 100);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
-    let (local, agent) = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
-    let refused = ErrorOutcome::Refused(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"));
+    let (local, agent) = (parse_address("2001:db8:f1::10"), parse_address("2001:db8:1::1"));
+    let refused = IcmpErrorOutcome::Refused(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"));
     let no_tunnel = Icmpv6ErrorMessage::DestinationUnreachable { code: 4 };
     let no_protocol = Icmpv6ErrorMessage::ParameterProblem { code: 1, pointer: 6 };
     for error in [no_tunnel, no_protocol] {
-        assert_eq!(router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice()), refused);
-        let elsewhere = router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice());
-        assert_eq!(elsewhere, ErrorOutcome::Handled);
+        assert_eq!(router.handle_icmp_error(Time::ZERO, agent, local, error, buffer.as_slice()), refused);
+        let elsewhere = router.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice());
+        assert_eq!(elsewhere, IcmpErrorOutcome::Handled);
     }
     for error in
         [Icmpv6ErrorMessage::DestinationUnreachable { code: 1 }, Icmpv6ErrorMessage::TimeExceeded { code: 0 }]
     {
-        let other = router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice());
-        assert_eq!(other, ErrorOutcome::Handled);
+        let other = router.handle_icmp_error(Time::ZERO, agent, local, error, buffer.as_slice());
+        assert_eq!(other, IcmpErrorOutcome::Handled);
     }
     buffer.as_mut_slice()[3] ^= 1;
-    let forged = router.handle_error(Time::ZERO, agent, local, no_tunnel, buffer.as_slice());
-    assert_eq!(forged, ErrorOutcome::Handled);
+    let forged = router.handle_icmp_error(Time::ZERO, agent, local, no_tunnel, buffer.as_slice());
+    assert_eq!(forged, IcmpErrorOutcome::Handled);
 }
 
 #[test]
@@ -221,7 +227,7 @@ fn packet_through_tunnel_comes_out_unchanged_in_both_directions() {
         [(0, 1, "2001:db8:a::5", "2001:db8:99::1"), (1, 0, "2001:db8:99::1", "2001:db8:a::5")]
     {
         let ends = [&mut router, &mut agent];
-        let mut buffer = packet(source, destination, 100);
+        let mut buffer = ipv6_packet(source, destination, 100);
         let before = buffer.as_slice().to_vec();
         assert_eq!(encapsulate(ends[from], &mut buffer), ForwardingVerdict::Forward);
         let outer = Header::parse(buffer.as_slice()).expect("outer");
@@ -241,7 +247,7 @@ fn forwarder_checks_inner_source_of_reverse_tunnel() {
         let mut forged = new_tunnel(TunnelEnd::MobileRouter, outer_source, "2001:db8:1::1", true);
         forged.inner = vec!["::/0".parse().expect("prefix")];
         other.set_tunnel(forged);
-        let mut buffer = packet(inner_source, "2001:db8:99::1", 100);
+        let mut buffer = ipv6_packet(inner_source, "2001:db8:99::1", 100);
         assert_eq!(encapsulate(&mut other, &mut buffer), ForwardingVerdict::Forward);
         decapsulate(&mut agent, &mut buffer)
     };
@@ -255,19 +261,19 @@ fn handover_replaces_tunnel_in_one_step_and_accepts_old_path() {
     let (_, mut agent) = forwarder_pair();
     agent.set_tunnel(new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f2::10", true));
     agent.set_tunnel(new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
-    let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
+    let mut buffer = ipv6_packet("2001:db8:99::1", "2001:db8:a::5", 100);
     assert_eq!(encapsulate(&mut agent, &mut buffer), ForwardingVerdict::Forward);
     let outer = Header::parse(buffer.as_slice()).expect("outer");
-    assert_eq!(outer.destination, address("2001:db8:f2::10"));
+    assert_eq!(outer.destination, parse_address("2001:db8:f2::10"));
 
     let mut late = Forwarder::new(&mut Rng::new(1));
     late.set_tunnel(new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 100);
     encapsulate(&mut late, &mut buffer);
     assert_eq!(decapsulate(&mut agent, &mut buffer), Ok(()));
 
     agent.remove_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
-    let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
+    let mut buffer = ipv6_packet("2001:db8:99::1", "2001:db8:a::5", 100);
     assert_eq!(encapsulate(&mut agent, &mut buffer), ForwardingVerdict::Forward, "the new path stays");
 }
 
@@ -275,19 +281,21 @@ fn handover_replaces_tunnel_in_one_step_and_accepts_old_path() {
 fn unregistered_router_answers_hosts_with_icmp_errors() {
     let (mut router, _) = forwarder_pair();
     router.remove_tunnel(&new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
-    router
-        .add_own_mobile_networks([("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"))]);
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    router.add_own_mobile_networks([(
+        "2001:db8:a::/64".parse().expect("prefix"),
+        parse_address("2001:db8:1::1234"),
+    )]);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 100);
     assert_eq!(
         encapsulate(&mut router, &mut buffer),
         ForwardingVerdict::from(TunnelDropReason::NotRegistered)
     );
     let answer = next_caused_packet(&mut router).expect("an answer");
     let (header, message) = Header::parse_packet(&answer).expect("packet");
-    assert_eq!(header.destination, address("2001:db8:a::5"));
+    assert_eq!(header.destination, parse_address("2001:db8:a::5"));
     let (error, _) = icmpv6::parse_error(message).expect("error");
     assert_eq!(error, Icmpv6ErrorMessage::DestinationUnreachable { code: 3 });
-    let mut stranger = packet("2001:db8:77::5", "2001:db8:99::1", 100);
+    let mut stranger = ipv6_packet("2001:db8:77::5", "2001:db8:99::1", 100);
     assert_eq!(encapsulate(&mut router, &mut stranger), ForwardingVerdict::from(TunnelDropReason::NoTunnel));
     assert_eq!(router.poll_output(), None);
 }
@@ -303,36 +311,36 @@ fn forwarder_answers_large_packets_with_packet_too_big() {
             _ => None,
         }
     };
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 1460);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let outer = buffer.as_slice().to_vec();
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1461);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 1461);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
     assert_eq!(too_big(&mut router), Some(1460));
 
     // A router on the path forwards at most 1300 octets. The inner source receives an MTU of 1280, because
     // 1260 would be below the minimum. When the tunnel has that MTU, packets up to 1280 pass in fragments.
-    let local = address("2001:db8:f1::10");
+    let local = parse_address("2001:db8:f1::10");
     let ends = tunnel_ends("2001:db8:f1::10", "2001:db8:1::1");
-    let outcome = router.handle_error(
+    let outcome = router.handle_icmp_error(
         Time::ZERO,
         ROUTER_ON_PATH,
         local,
         Icmpv6ErrorMessage::PacketTooBig { mtu: 1300 },
         &outer,
     );
-    assert_eq!(outcome, ErrorOutcome::PathMtu(ends, 1260));
+    assert_eq!(outcome, IcmpErrorOutcome::PathMtu(ends, 1260));
     assert_eq!(too_big(&mut router), Some(1280));
     router.set_tunnel(Tunnel {
         mtu: 1260,
         ..new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true)
     });
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1280);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 1280);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Consumed);
     let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| next_caused_packet(&mut router)).collect();
     assert_eq!(pieces.len(), 2);
     assert!(pieces.iter().all(|p| p.len() <= 1300));
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1281);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 1281);
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
 }
 
@@ -340,11 +348,11 @@ fn forwarder_answers_large_packets_with_packet_too_big() {
 fn shared_care_of_address_serves_remaining_bindings() {
     let (_, mut agent) = forwarder_pair();
     let mut second = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
-    second.home_address = address("2001:db8:1::5678");
+    second.home_address = parse_address("2001:db8:1::5678");
     second.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
     agent.set_tunnel(second.clone());
     let passes = |agent: &mut Forwarder, destination: &str| {
-        let mut buffer = packet("2001:db8:99::1", destination, 100);
+        let mut buffer = ipv6_packet("2001:db8:99::1", destination, 100);
         encapsulate(agent, &mut buffer) == ForwardingVerdict::Forward
     };
     assert!(passes(&mut agent, "2001:db8:a::5") && passes(&mut agent, "2001:db8:b::5"));
@@ -356,9 +364,10 @@ fn shared_care_of_address_serves_remaining_bindings() {
 fn prefix_that_changes_its_home_address_stays_reachable_in_the_tunnel() {
     let (_, mut agent) = forwarder_pair();
     let old = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
-    let new = Tunnel { home_address: address("2001:db8:1::5678"), ..old.clone() };
+    let new = Tunnel { home_address: parse_address("2001:db8:1::5678"), ..old.clone() };
     let reach = |agent: &mut Forwarder| {
-        encapsulate(agent, &mut packet("2001:db8:99::1", "2001:db8:a::5", 100)) == ForwardingVerdict::Forward
+        encapsulate(agent, &mut ipv6_packet("2001:db8:99::1", "2001:db8:a::5", 100))
+            == ForwardingVerdict::Forward
     };
     // The station sets the new tunnel first; then it replaces or removes the old tunnel.
     agent.set_tunnel(new.clone());
@@ -374,12 +383,12 @@ fn prefix_that_changes_its_home_address_stays_reachable_in_the_tunnel() {
 #[test]
 fn packet_too_big_is_accepted_only_about_own_packets() {
     let (mut router, _) = forwarder_pair();
-    let local = address("2001:db8:f1::10");
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
+    let local = parse_address("2001:db8:f1::10");
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 1460);
     encapsulate(&mut router, &mut buffer);
     let outer = buffer.as_slice().to_vec();
     let mut tell = |invoking: &[u8], mtu| {
-        router.handle_error(
+        router.handle_icmp_error(
             Time::ZERO,
             ROUTER_ON_PATH,
             local,
@@ -387,15 +396,15 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
             invoking,
         )
     };
-    let learnt = ErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
+    let learnt = IcmpErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
     // RFC 8201 4: the forwarder ignores an MTU below the minimum.
-    assert_eq!(tell(&outer, 1279), ErrorOutcome::Handled);
+    assert_eq!(tell(&outer, 1279), IcmpErrorOutcome::Handled);
     let mut label = outer.clone();
     label[3] ^= 1;
-    assert_eq!(tell(&label, 1300), ErrorOutcome::Handled);
+    assert_eq!(tell(&label, 1300), IcmpErrorOutcome::Handled);
     let mut inner = outer.clone();
-    inner[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
-    assert_eq!(tell(&inner, 1300), ErrorOutcome::Handled);
+    inner[48..64].copy_from_slice(&parse_address("2001:db8:bad::1").octets());
+    assert_eq!(tell(&inner, 1300), IcmpErrorOutcome::Handled);
     let fragment_header = FragmentHeader {
         next_header: protocol::IPV6,
         offset: 1232,
@@ -405,25 +414,25 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
     let mut fragment = outer[..HEADER_LEN].to_vec();
     fragment[6] = protocol::FRAGMENT;
     fragment.extend_from_slice(&fragment_header.emit());
-    assert_eq!(tell(&fragment, 1300), ErrorOutcome::Handled, "nothing was cut under this number");
+    assert_eq!(tell(&fragment, 1300), IcmpErrorOutcome::Handled, "nothing was cut under this number");
     assert_eq!(tell(&outer, 1300), learnt);
     for guess in 0..10_000_u32 {
         label[1..4].copy_from_slice(&guess.to_be_bytes()[1..]);
         tell(&label, 1300);
     }
-    assert_eq!(tell(&outer, 1300), ErrorOutcome::Handled, "somebody is guessing");
+    assert_eq!(tell(&outer, 1300), IcmpErrorOutcome::Handled, "somebody is guessing");
     let later = Time::ZERO + FORGERY_ERROR_INTERVAL;
     let message = Icmpv6ErrorMessage::PacketTooBig { mtu: 1300 };
-    assert_eq!(router.handle_error(later, ROUTER_ON_PATH, local, message, &outer), learnt);
+    assert_eq!(router.handle_icmp_error(later, ROUTER_ON_PATH, local, message, &outer), learnt);
 }
 
 #[test]
 fn forwarder_ignores_packet_too_big_that_quotes_only_a_fragment_number() {
     let (_, mut agent) = forwarder_pair();
-    let local = address("2001:db8:1::1");
+    let local = parse_address("2001:db8:1::1");
     // The home agent's own answer is fragmented inside the tunnel, so the host sees the fragment
     // identification.
-    let answer = packet("2001:db8:1::1", "2001:db8:a::5", 2000);
+    let answer = ipv6_packet("2001:db8:1::1", "2001:db8:a::5", 2000);
     agent.send_in_fragments(tunnel_ends("2001:db8:1::1", "2001:db8:f1::10"), 1460, answer.as_slice());
     let seen = next_caused_packet(&mut agent).expect("a fragment");
     let number = FragmentHeader::parse(&seen[2 * HEADER_LEN..]).expect("a fragment").identification;
@@ -438,8 +447,8 @@ fn forwarder_ignores_packet_too_big_that_quotes_only_a_fragment_number() {
         quoted[6] = protocol::FRAGMENT;
         quoted.extend_from_slice(&forged.emit());
         let message = Icmpv6ErrorMessage::PacketTooBig { mtu: 1280 };
-        let outcome = agent.handle_error(Time::ZERO, ROUTER_ON_PATH, local, message, &quoted);
-        assert_eq!(outcome, ErrorOutcome::Handled, "{identification}");
+        let outcome = agent.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, message, &quoted);
+        assert_eq!(outcome, IcmpErrorOutcome::Handled, "{identification}");
     }
 }
 
@@ -455,9 +464,9 @@ fn both_tunnel_ends_lower_mss_in_both_directions() {
             router.set_tunnel(Tunnel { mtu: router_mtu, ..near });
             agent.set_tunnel(Tunnel { mtu: agent_mtu, ..far });
             let (from, to, mut syn) = if outwards {
-                (&mut router, &mut agent, packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 64))
+                (&mut router, &mut agent, ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 64))
             } else {
-                (&mut agent, &mut router, packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 64))
+                (&mut agent, &mut router, ipv6_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 64))
             };
             let octets = syn.as_mut_slice();
             octets[6] = protocol::TCP;
@@ -477,7 +486,7 @@ fn forwarder_reports_first_packet_of_a_watched_tunnel() {
     let (mut router, _) = forwarder_pair();
     let ends = tunnel_ends("2001:db8:f1::10", "2001:db8:1::1");
     let send = |router: &mut Forwarder| {
-        encapsulate(router, &mut packet("2001:db8:a::5", "2001:db8:99::1", 100));
+        encapsulate(router, &mut ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 100));
         router.poll_used_tunnel()
     };
     assert_eq!(send(&mut router), None);
@@ -492,9 +501,9 @@ fn own_outer_fragment_is_not_encapsulated_again() {
     let tunnel = path.tunnels_of_bindings.as_slice()[0].clone();
     router.tunnel_by_source_prefix.insert(
         "2001:db8:f1::/64".parse().expect("prefix"),
-        table::PrefixTunnel { tunnel, is_distributed: false },
+        tunnel_table::PrefixTunnel { tunnel, has_flow_distribution: false },
     );
-    let mut buffer = packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
+    let mut buffer = ipv6_packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
     buffer.as_mut_slice()[6] = protocol::FRAGMENT;
     assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::Nesting));
 }
@@ -503,15 +512,15 @@ fn own_outer_fragment_is_not_encapsulated_again() {
 fn encapsulation_loop_ends_by_hop_limit_or_nesting() {
     let (mut router, _) = forwarder_pair();
     let mut nested = new_tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
-    nested.home_address = address("2001:db8:1::1235");
+    nested.home_address = parse_address("2001:db8:1::1235");
     nested.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
     router.set_tunnel(nested);
-    let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
+    let mut buffer = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", 100);
     let mut rounds = 0;
     loop {
         let header = Header::parse(buffer.as_slice()).expect("header");
         // The kernel routes the outer packet back into the tunnel device, so each round nests it deeper.
-        let header = Header { source: address("2001:db8:a::5"), ..header };
+        let header = Header { source: parse_address("2001:db8:a::5"), ..header };
         if router.encapsulate(Time::ZERO, &header, &mut buffer) != ForwardingVerdict::Forward {
             break;
         }
@@ -528,7 +537,7 @@ fn encapsulation_loop_ends_by_hop_limit_or_nesting() {
 fn forwarder_obeys_tunnel_encapsulation_limit() {
     let (mut router, mut agent) = forwarder_pair();
     let limited = |limit: u8, length: usize| {
-        let mut octets = packet("2001:db8:a::5", "2001:db8:99::1", length).as_slice().to_vec();
+        let mut octets = ipv6_packet("2001:db8:a::5", "2001:db8:99::1", length).as_slice().to_vec();
         octets[6] = protocol::DESTINATION_OPTIONS;
         octets[40..48]
             .copy_from_slice(&emit_encapsulation_limit_options_header(protocol::NO_NEXT_HEADER, limit));

@@ -66,15 +66,15 @@ pub(super) use search::inner_mtu;
 use search::{PathMtuSearch, RoundTrip, SearchResult, SizeLimits};
 
 /// Time for which the station uses a path MTU from Packet Too Big (RFC 8201 4).
-const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
+const LEARNT_MTU_LIFETIME: Duration = Duration::from_secs(600);
 /// `PMTU_RAISE_TIMER` (RFC 8899 5.1.1): time after which the station tries a larger size.
-const RAISE_INTERVAL: Duration = Duration::from_secs(600);
+const MTU_RAISE_INTERVAL: Duration = Duration::from_secs(600);
 /// `CONFIRMATION_TIMER` (RFC 8899 5.1.1). The actual interval varies by up to a quarter, so that the probes
 /// of many paths do not coincide.
-const CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
+const MTU_CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
 /// Pause after a search in which no probe was answered. Each further pause is twice as long, up to
-/// [`RAISE_INTERVAL`].
-const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// [`MTU_RAISE_INTERVAL`].
+const SEARCH_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Rate limit of all paths together: after a burst, one probe for each interval.
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
@@ -82,8 +82,8 @@ const PROBE_BURST: u32 = 64;
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_PER_HOME_ADDRESS: Duration = Duration::from_millis(100);
 const PROBE_BURST_PER_HOME_ADDRESS: u32 = 64;
-/// Number of home addresses in `full_burst_at_by_home_address` at which the station removes those that may
-/// send a full burst of probes again.
+/// Number of home addresses in `probe_bucket_full_at_by_home_address` at which the station removes those that
+/// may send a full burst of probes again.
 const MAX_SEARCHES_AT_ONCE: usize = 1024;
 
 /// Local and remote end of a tunnel.
@@ -91,7 +91,7 @@ pub type TunnelEnds = (Endpoint, Endpoint);
 
 /// Action that path MTU discovery demands of the station.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathMtuOrder {
+pub enum PathMtuOutput {
     /// The effective MTU of this path has changed. The station installs the tunnel's entries again.
     Changed(TunnelEnds),
     /// The station sends this inner packet through the tunnel, unfragmented.
@@ -194,11 +194,11 @@ pub struct PathMtus {
     /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.
     due_paths: VecDeque<TunnelEnds>,
     /// Time at which all paths together may send a full burst of probes again.
-    probes_paid_at: Time,
+    probe_bucket_full_at: Time,
     /// Time at which the paths of each home address may send a full burst of probes again.
-    full_burst_at_by_home_address: HashMap<Ipv6Addr, Time>,
+    probe_bucket_full_at_by_home_address: HashMap<Ipv6Addr, Time>,
     rng: Rng,
-    pending_orders: VecDeque<PathMtuOrder>,
+    pending_outputs: VecDeque<PathMtuOutput>,
     counters: ProbeCounters,
 }
 
@@ -210,10 +210,10 @@ impl PathMtus {
             home_agents: BTreeMap::new(),
             timers: TimerTable::new(),
             due_paths: VecDeque::new(),
-            probes_paid_at: Time::ZERO,
-            full_burst_at_by_home_address: HashMap::new(),
+            probe_bucket_full_at: Time::ZERO,
+            probe_bucket_full_at_by_home_address: HashMap::new(),
             rng,
-            pending_orders: VecDeque::new(),
+            pending_outputs: VecDeque::new(),
             counters: ProbeCounters::default(),
         }
     }
@@ -230,13 +230,14 @@ impl PathMtus {
     }
 
     /// Returns the next action that the station must carry out; `None` if no action is left.
-    pub fn poll_order(&mut self) -> Option<PathMtuOrder> {
-        pop_and_shrink(&mut self.pending_orders)
+    pub fn poll_output(&mut self) -> Option<PathMtuOutput> {
+        pop_and_shrink(&mut self.pending_outputs)
     }
 
     /// Returns when [`Self::handle_timeout`] is due next; `None` if no timer runs.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let queue = (!self.due_paths.is_empty()).then(|| self.probes_paid_at - PROBE_INTERVAL * PROBE_BURST);
+        let queue =
+            (!self.due_paths.is_empty()).then(|| self.probe_bucket_full_at - PROBE_INTERVAL * PROBE_BURST);
         self.timers.next_deadline().into_iter().chain(queue).min()
     }
 
@@ -281,7 +282,7 @@ impl PathMtus {
         if another_link {
             path.raise_mtu_at = now;
             if path.transmitting_by_home_address.len() > 1 {
-                self.pending_orders.push_back(PathMtuOrder::Changed(ends));
+                self.pending_outputs.push_back(PathMtuOutput::Changed(ends));
             }
         }
         match (transmitted, path.is_transmitting()) {
@@ -320,14 +321,14 @@ impl PathMtus {
             return;
         }
         // RFC 8201 4: each Packet Too Big starts the lifetime of the path MTU anew.
-        self.timers.set_deadline((ends, PathTimer::Expiry), now + LEARNT_LIFETIME);
+        self.timers.set_deadline((ends, PathTimer::Expiry), now + LEARNT_MTU_LIFETIME);
         if path.too_big_mtu == NonZeroU32::new(mtu) {
             return;
         }
         let before = path.effective_mtu();
         path.too_big_mtu = NonZeroU32::new(mtu);
         if path.effective_mtu() != before {
-            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_outputs.push_back(PathMtuOutput::Changed(ends));
         }
         // RFC 8899 4.6.2: the search continues below the reported size.
         if path.phase == SearchPhase::Searching || path.effective_mtu() != before {
@@ -369,7 +370,7 @@ impl PathMtus {
             // The answer arrived after the end of its search, but it still proves that the size passes.
             path.probed_mtu =
                 NonZeroU32::new(answer.size).filter(|size| size.get() < path.largest_size_to_try());
-            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_outputs.push_back(PathMtuOutput::Changed(ends));
         }
         true
     }
@@ -406,7 +407,7 @@ impl PathMtus {
 
     /// Sends the rounds of probes that are due, within the rate limits.
     pub fn send_due_probes(&mut self, now: Time) {
-        while self.probes_paid_at <= now + PROBE_INTERVAL * PROBE_BURST
+        while self.probe_bucket_full_at <= now + PROBE_INTERVAL * PROBE_BURST
             && let Some(ends) = pop_and_shrink(&mut self.due_paths)
         {
             let Some(path) = self.paths.get_mut(&ends) else { continue };
@@ -418,7 +419,7 @@ impl PathMtus {
                 continue;
             };
             let turn = self
-                .full_burst_at_by_home_address
+                .probe_bucket_full_at_by_home_address
                 .get(&home_address)
                 .map(|paid| *paid - PROBE_INTERVAL_PER_HOME_ADDRESS * PROBE_BURST_PER_HOME_ADDRESS);
             if let Some(turn) = turn.filter(|turn| *turn > now) {
@@ -440,10 +441,10 @@ impl PathMtus {
             self.timers.set_deadline((ends, PathTimer::Step), now + search.round_timeout(path.round_trip));
             let Some(home_agent) = self.home_agents.get(&path.end_role).copied() else { continue };
             let of_one = PROBE_INTERVAL_PER_HOME_ADDRESS * u32::try_from(sizes.len()).unwrap_or(u32::MAX);
-            if self.full_burst_at_by_home_address.len() >= MAX_SEARCHES_AT_ONCE {
-                self.full_burst_at_by_home_address.retain(|_, paid| *paid > now);
+            if self.probe_bucket_full_at_by_home_address.len() >= MAX_SEARCHES_AT_ONCE {
+                self.probe_bucket_full_at_by_home_address.retain(|_, paid| *paid > now);
             }
-            let paid = self.full_burst_at_by_home_address.entry(home_address).or_insert(now);
+            let paid = self.probe_bucket_full_at_by_home_address.entry(home_address).or_insert(now);
             *paid = (*paid).max(now) + of_one;
             let (source, destination) = match path.end_role {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => (home_agent, home_address),
@@ -451,10 +452,10 @@ impl PathMtus {
             };
             for size in sizes {
                 let probe = probe::ProbeAnswer { token, round, size };
-                self.pending_orders
-                    .push_back(PathMtuOrder::Probe(ends, probe::emit(source, destination, probe)));
+                self.pending_outputs
+                    .push_back(PathMtuOutput::Probe(ends, probe::emit_probe(source, destination, probe)));
                 self.counters.sent_probes += 1;
-                self.probes_paid_at = self.probes_paid_at.max(now) + PROBE_INTERVAL;
+                self.probe_bucket_full_at = self.probe_bucket_full_at.max(now) + PROBE_INTERVAL;
             }
         }
     }
@@ -467,7 +468,7 @@ impl PathMtus {
             return self.stop_probing_until_used(ends);
         }
         if path.target_size(now) <= base {
-            return self.end_search(now, ends, CONFIRMATION_INTERVAL);
+            return self.end_search(now, ends, MTU_CONFIRMATION_INTERVAL);
         }
         path.search = None;
         path.phase = SearchPhase::Searching;
@@ -511,11 +512,11 @@ impl PathMtus {
                     SearchResult::Carries(size) => self.conclude_search(now, ends, size),
                     SearchResult::Silent => {
                         path.unanswered_search_count = path.unanswered_search_count.saturating_add(1);
-                        let doubled = RETRY_INTERVAL
+                        let doubled = SEARCH_RETRY_INTERVAL
                             * 2_u32.saturating_pow(u32::from(path.unanswered_search_count.min(8)) - 1);
-                        self.end_search(now, ends, doubled.min(RAISE_INTERVAL));
+                        self.end_search(now, ends, doubled.min(MTU_RAISE_INTERVAL));
                     }
-                    SearchResult::Unclear => self.end_search(now, ends, CONFIRMATION_INTERVAL),
+                    SearchResult::Unclear => self.end_search(now, ends, MTU_CONFIRMATION_INTERVAL),
                 }
             }
         }
@@ -530,16 +531,16 @@ impl PathMtus {
             path.search.as_ref().map_or(path.size_limits(ends).base_size, |search| search.target_size());
         if size < target {
             path.probed_mtu = NonZeroU32::new(size);
-            path.raise_mtu_at = now + RAISE_INTERVAL;
+            path.raise_mtu_at = now + MTU_RAISE_INTERVAL;
         } else if size >= path.largest_size_to_try() {
             path.probed_mtu = None;
-            path.raise_mtu_at = now + RAISE_INTERVAL;
+            path.raise_mtu_at = now + MTU_RAISE_INTERVAL;
         }
         path.unanswered_search_count = 0;
         if path.effective_mtu() != before {
-            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_outputs.push_back(PathMtuOutput::Changed(ends));
         }
-        self.end_search(now, ends, CONFIRMATION_INTERVAL);
+        self.end_search(now, ends, MTU_CONFIRMATION_INTERVAL);
     }
 
     fn end_search(&mut self, now: Time, ends: TunnelEnds, interval: Duration) {
@@ -548,7 +549,7 @@ impl PathMtus {
         path.used_since_last_search = false;
         let pause = self.rng.duration_between(interval * 3 / 4, interval * 5 / 4);
         self.timers.set_deadline((ends, PathTimer::Step), now + pause);
-        self.pending_orders.push_back(PathMtuOrder::Watch(ends));
+        self.pending_outputs.push_back(PathMtuOutput::Watch(ends));
     }
 
     /// Ends the effect of Packet Too Big. If the path answers probes, a probe must succeed before the traffic
@@ -562,7 +563,7 @@ impl PathMtus {
             path.probed_mtu = NonZeroU32::new(before).filter(|size| size.get() < path.largest_size_to_try());
         }
         if path.effective_mtu() != before {
-            self.pending_orders.push_back(PathMtuOrder::Changed(ends));
+            self.pending_outputs.push_back(PathMtuOutput::Changed(ends));
         }
         self.begin_search(now, ends);
     }

@@ -27,7 +27,7 @@ pub(super) struct ProbeAnswer {
 
 /// Returns the probe packet, `size` octets long (RFC 8899 4.1: padding fills a probe to the size that the
 /// search tries).
-pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: ProbeAnswer) -> Vec<u8> {
+pub(super) fn emit_probe(source: Ipv6Addr, destination: Ipv6Addr, probe: ProbeAnswer) -> Vec<u8> {
     let ProbeAnswer { token, round, size } = probe;
     let mut message = vec![message_type::ECHO_REQUEST, 0, 0, 0];
     // The Identifier has no meaning, because the token identifies the probe.
@@ -73,7 +73,7 @@ mod tests {
         let (here, there) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
         let probe = ProbeAnswer { token: 0x0123_4567_89ab_cdef, round: 3, size: 1460 };
-        let request = emit(here, there, probe);
+        let request = emit_probe(here, there, probe);
         assert_eq!(request.len(), 1460);
         assert_eq!(parse_answer(&request), None, "a request is no answer");
         let reply = icmpv6::answer_echo_request(&request).expect("a valid request");

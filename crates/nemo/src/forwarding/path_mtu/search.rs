@@ -14,7 +14,7 @@ use carnet_wire::ipv6::MIN_MTU;
 
 /// Size in octets that each IPv4 host accepts, possibly in fragments (RFC 1122 3.3.2). Smaller MTUs hardly
 /// exist.
-const IPV4_BASE: u32 = 576;
+const IPV4_BASE_SIZE: u32 = 576;
 /// Common MTUs (RFC 8899 5.3.2), with the outer header: jumbo frames, FDDI, Wi-Fi, Ethernet, PPPoE, tunnels
 /// of many kinds, IPv6's minimum.
 const COMMON_MTUS: [u32; 17] =
@@ -63,7 +63,7 @@ fn largest_padded_size(size: u32, is_encrypted: bool) -> u32 {
 impl SizeLimits {
     /// Returns the limits of a path to this end, in the clear or in encrypted sessions.
     pub(super) fn for_path(end: Endpoint, is_encrypted: bool) -> SizeLimits {
-        let outer = if end.ipv4().is_some() { IPV4_BASE } else { MIN_MTU as u32 };
+        let outer = if end.ipv4().is_some() { IPV4_BASE_SIZE } else { MIN_MTU as u32 };
         let overhead = tunnel_overhead(end, is_encrypted);
         SizeLimits { base_size: inner_mtu(outer, end, is_encrypted), overhead_octets: overhead, is_encrypted }
     }
@@ -77,7 +77,7 @@ impl SizeLimits {
 /// Number of lost probes of the target size that prove it too large (RFC 8899 5.1.2).
 const MAX_PROBES_PER_SIZE: u32 = 3;
 /// Number of lost probes of the target size that prove it too large if smaller probes were lost as well.
-const MAX_PROBES_LOSSY: u32 = 6;
+const MAX_PROBES_PER_SIZE_WITH_LOSS: u32 = 6;
 /// Number of rounds without an answer after which the search ends without a result.
 const SILENT_ROUNDS_BEFORE_FAILURE: u16 = 5;
 /// Largest number of rounds of a search.
@@ -256,7 +256,7 @@ impl PathMtuSearch {
             .candidate_sizes
             .iter()
             .any(|c| c.packet_size <= best && c.answered_in_rounds != c.sent_in_rounds);
-        let needed = if lossy { MAX_PROBES_LOSSY } else { MAX_PROBES_PER_SIZE };
+        let needed = if lossy { MAX_PROBES_PER_SIZE_WITH_LOSS } else { MAX_PROBES_PER_SIZE };
         let lost = |size: u32| {
             self.candidate_sizes
                 .iter()

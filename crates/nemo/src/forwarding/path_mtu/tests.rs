@@ -35,8 +35,8 @@ fn run_timers(mtus: &mut PathMtus, mut now: Time, end: Time) -> (usize, usize) {
     let (mut probes, mut paths) = (0, std::collections::BTreeSet::new());
     loop {
         mtus.handle_timeout(now);
-        while let Some(order) = mtus.poll_order() {
-            if let PathMtuOrder::Probe(ends, _) = order {
+        while let Some(order) = mtus.poll_output() {
+            if let PathMtuOutput::Probe(ends, _) = order {
                 probes += 1;
                 paths.insert(ends);
             }
@@ -107,8 +107,8 @@ fn bindings_that_share_a_path_share_its_mtu() {
     mtus.add_path(Time::ZERO, &first);
     mtus.handle_too_big(Time::ZERO, tunnel_ends(&first), 1300);
     assert!(
-        std::iter::from_fn(|| mtus.poll_order())
-            .any(|order| order == PathMtuOrder::Changed(tunnel_ends(&first)))
+        std::iter::from_fn(|| mtus.poll_output())
+            .any(|order| order == PathMtuOutput::Changed(tunnel_ends(&first)))
     );
     assert_eq!(mtus.add_path(Time::ZERO, &second), 1300);
     assert_eq!(mtus.users_of_path(tunnel_ends(&first)).map(|(_, users)| users.len()), Some(2));
@@ -130,9 +130,9 @@ fn unproven_mtu_starts_search_and_lowers_nothing() {
     let path = tunnel_ends(&wide);
     mtus.add_path(Time::ZERO, &wide);
     let sizes = |mtus: &mut PathMtus| -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| mtus.poll_order())
+        std::iter::from_fn(|| mtus.poll_output())
             .filter_map(|order| match order {
-                PathMtuOrder::Probe(_, probe) => Some(probe),
+                PathMtuOutput::Probe(_, probe) => Some(probe),
                 _ => None,
             })
             .collect()

@@ -298,7 +298,7 @@ impl World {
             let router = &mut self.routers[*router];
             let received = router.engine.receive_datagram(self.now, route, octets, &mut buffer);
             router.received += usize::from(matches!(received, ReceivedDatagram::Payload { .. }));
-            router.engine.handle_handshakes(self.now, 16);
+            router.engine.handle_waiting_handshakes(self.now, 16);
         }
     }
 

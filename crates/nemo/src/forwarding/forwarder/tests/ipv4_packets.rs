@@ -37,10 +37,10 @@ fn forwarders_at_both_ends((local, remote): (&str, &str), mtu: u32) -> (Forwarde
     let with = |tunnel| Tunnel { inner: inner_prefixes(), mtu, ..tunnel };
     router.set_tunnel(with(new_tunnel(TunnelEnd::MobileRouter, local, remote, true)));
     agent.set_tunnel(with(new_tunnel(TunnelEnd::HomeAgent, remote, local, true)));
-    let home_address = address("2001:db8:1::1234");
+    let home_address = parse_address("2001:db8:1::1234");
     for prefix in inner_prefixes() {
         router.add_own_mobile_networks([(prefix, home_address)]);
-        agent.add_own_mobile_networks([(prefix, address("::ffff:10.42.7.1"))]);
+        agent.add_own_mobile_networks([(prefix, parse_address("::ffff:10.42.7.1"))]);
     }
     (router, agent)
 }
@@ -260,26 +260,26 @@ fn small_ipv4_packet_with_df_passes_a_tunnel_of_any_mtu() {
 }
 
 proptest! {
-    #[test]
-    fn ipv4_packet_without_df_is_cut_to_the_mtu_and_can_be_joined(
-        length in 1300usize..9000, mtu in 600u32..1500, kind in 0usize..3,
-    ) {
-        let (mut router, mut agent) = forwarders_at_both_ends(TUNNEL_ENDS[kind], mtu);
-        let whole = ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, length, MAY_FRAGMENT);
-        let mut payload = Vec::new();
-        for wire in send_packet(&mut router, &whole).expect("sent") {
-            let piece = receive_packet(&mut agent, &wire, None).expect("received");
-            prop_assert!(piece.len() <= mtu as usize && !wire.2);
-            let header = ipv4::Header::parse(&piece).expect("a header");
-            prop_assert_eq!(usize::from(header.fragment_offset), payload.len());
-            payload.extend_from_slice(&piece[20..]);
-            prop_assert_eq!(header.more_fragments, payload.len() < length - 20);
-            // Later fragments have no ports, and pass the same checks.
-            let back = ipv4_packet(SERVER_ADDRESS, HOST_ADDRESS, 100, [0x20, 0x10]);
-            prop_assert_eq!(send_packet(&mut agent, &back).expect("sent").len(), 1);
-        }
-        prop_assert_eq!(payload, &whole[20..]);
-    }
+#[test]
+fn ipv4_packet_without_df_is_cut_to_the_mtu_and_can_be_joined(
+length in 1300usize..9000, mtu in 600u32..1500, kind in 0usize..3,
+) {
+let (mut router, mut agent) = forwarders_at_both_ends(TUNNEL_ENDS[kind], mtu);
+let whole = ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, length, MAY_FRAGMENT);
+let mut payload = Vec::new();
+for wire in send_packet(&mut router, &whole).expect("sent") {
+let piece = receive_packet(&mut agent, &wire, None).expect("received");
+prop_assert!(piece.len() <= mtu as usize && !wire.2);
+let header = ipv4::Header::parse(&piece).expect("a header");
+prop_assert_eq!(usize::from(header.fragment_offset), payload.len());
+payload.extend_from_slice(&piece[20..]);
+prop_assert_eq!(header.more_fragments, payload.len() < length - 20);
+// Later fragments have no ports, and pass the same checks.
+let back = ipv4_packet(SERVER_ADDRESS, HOST_ADDRESS, 100, [0x20, 0x10]);
+prop_assert_eq!(send_packet(&mut agent, &back).expect("sent").len(), 1);
+}
+prop_assert_eq!(payload, &whole[20..]);
+}
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn tcp_segment_size_is_lowered_to_the_tunnel_in_ipv4() {
 #[test]
 fn router_answers_ipv4_host_without_tunnel_with_icmp_host_unreachable() {
     let mut router = Forwarder::new(&mut Rng::new(1));
-    router.add_own_mobile_networks([(inner_prefixes()[1], address("2001:db8:1::1234"))]);
+    router.add_own_mobile_networks([(inner_prefixes()[1], parse_address("2001:db8:1::1234"))]);
     let dropped = send_packet(&mut router, &ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, 100, DONT_FRAGMENT));
     assert_eq!(dropped, Err(ForwardingVerdict::from(TunnelDropReason::NotRegistered)));
     let answer = next_caused_packet(&mut router).expect("an ICMP error");
@@ -314,18 +314,18 @@ fn packet_too_big_is_translated_for_ipv4_host_as_fragmentation_needed() {
             .expect("sent"),
     )
     .1;
-    let local = address(TUNNEL_ENDS[0].0);
+    let local = parse_address(TUNNEL_ENDS[0].0);
     let too_big = Icmpv6ErrorMessage::PacketTooBig { mtu: 1400 };
     let quoted = &outer[..600];
-    let outcome = router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, too_big, quoted);
-    assert_eq!(outcome, ErrorOutcome::PathMtu(tunnel_ends(TUNNEL_ENDS[0].0, TUNNEL_ENDS[0].1), 1360));
+    let outcome = router.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, too_big, quoted);
+    assert_eq!(outcome, IcmpErrorOutcome::PathMtu(tunnel_ends(TUNNEL_ENDS[0].0, TUNNEL_ENDS[0].1), 1360));
     let answer = next_caused_packet(&mut router).expect("an ICMP error");
     assert_eq!((&answer[20..22], &answer[26..28]), (&[3, 4][..], &1360u16.to_be_bytes()[..]));
     let mut forged = quoted.to_vec();
     forged[3] ^= 1;
     assert_eq!(
-        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, too_big, &forged),
-        ErrorOutcome::Handled
+        router.handle_icmp_error(Time::ZERO, ROUTER_ON_PATH, local, too_big, &forged),
+        IcmpErrorOutcome::Handled
     );
     assert!(next_caused_packet(&mut router).is_none());
 }
@@ -364,12 +364,12 @@ fn nested_headers_of_both_families_are_counted() {
         outer[9] = protocol::IPV4;
         packet = [outer, packet].concat();
     }
-    assert!(!is_too_deep(&packet));
+    assert!(!is_nested_too_deep(&packet));
     for _ in 0..3 {
         let mut outer = ipv4_packet(HOST_ADDRESS, SERVER_ADDRESS, 20 + packet.len(), DONT_FRAGMENT);
         outer.truncate(20);
         outer[9] = protocol::IPV4;
         packet = [outer, packet].concat();
     }
-    assert!(is_too_deep(&packet));
+    assert!(is_nested_too_deep(&packet));
 }

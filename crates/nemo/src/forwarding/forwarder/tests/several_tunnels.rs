@@ -18,7 +18,7 @@ const TUNNEL_ENDS: [(&str, &str); 3] = [
     ("203.0.113.10", "198.51.100.1"),
 ];
 
-fn tunnel_at(end: TunnelEnd, way: usize, transmit: bool) -> Tunnel {
+fn tunnel_with_index(end: TunnelEnd, way: usize, transmit: bool) -> Tunnel {
     let (router, agent) = TUNNEL_ENDS[way];
     let (local, remote) = if end == TunnelEnd::MobileRouter { (router, agent) } else { (agent, router) };
     let made = new_tunnel(end, local, remote, transmit);
@@ -33,7 +33,7 @@ fn distribution_rules(
     ways: &[usize],
 ) -> FlowDistribution {
     let member = |at: &usize| {
-        let Tunnel { bid, local, remote, .. } = tunnel_at(end, *at, true);
+        let Tunnel { bid, local, remote, .. } = tunnel_with_index(end, *at, true);
         DistributionMember { bid, local, remote, weight: 1 }
     };
     let rule = |selector, action, ways: &[usize]| DistributionRule {
@@ -43,8 +43,8 @@ fn distribution_rules(
     };
     FlowDistribution {
         end,
-        home_address: address(HOME_ADDRESS),
-        home_agent: address(HOME_AGENT_ADDRESS),
+        home_address: parse_address(HOME_ADDRESS),
+        home_agent: parse_address(HOME_AGENT_ADDRESS),
         rules: vec![rule(selector, action, ways), rule(None, FlowAction::Failover, &[0, 1, 2])],
     }
 }
@@ -53,7 +53,7 @@ fn distribution_rules(
 fn both_forwarders() -> [Forwarder; 2] {
     [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent].map(|end| {
         let mut forwarder = Forwarder::new(&mut Rng::new(1));
-        (0..3).for_each(|at| forwarder.set_tunnel(tunnel_at(end, at, true)));
+        (0..3).for_each(|at| forwarder.set_tunnel(tunnel_with_index(end, at, true)));
         forwarder
     })
 }
@@ -94,7 +94,7 @@ fn receive_tunnelled_packet(
     end: TunnelEnd,
     (at, octets): &(usize, Vec<u8>),
 ) -> Result<Vec<u8>, TunnelDropReason> {
-    let tunnel = tunnel_at(end, *at, true);
+    let tunnel = tunnel_with_index(end, *at, true);
     let mut buffer = PacketBuffer::new();
     buffer.copy_from(octets);
     let header = Header::parse(octets).expect("header");
@@ -109,7 +109,7 @@ fn receive_tunnelled_packet(
 }
 
 fn udp_packet(source: &str, destination: &str, ports: (u16, u16), content: u32) -> PacketBuffer {
-    let mut buffer = packet(source, destination, 100);
+    let mut buffer = ipv6_packet(source, destination, 100);
     let octets = buffer.as_mut_slice();
     octets[6] = protocol::UDP;
     octets[40..42].copy_from_slice(&ports.0.to_be_bytes());
@@ -118,7 +118,7 @@ fn udp_packet(source: &str, destination: &str, ports: (u16, u16), content: u32) 
     buffer
 }
 
-fn ports(port: u16) -> Option<TrafficSelector> {
+fn selector_of_destination_port(port: u16) -> Option<TrafficSelector> {
     let range = Some(ValueRange::single(port));
     Some(TrafficSelector::Ipv6(Ipv6Selector { destination_port: range, ..Ipv6Selector::default() }))
 }
@@ -127,10 +127,10 @@ fn ports(port: u16) -> Option<TrafficSelector> {
 fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
     for (at, mtu) in [(1, 1472), (2, 1480)] {
         let mut forwarder = Forwarder::new(&mut Rng::new(1));
-        let made = tunnel_at(TunnelEnd::MobileRouter, at, true);
+        let made = tunnel_with_index(TunnelEnd::MobileRouter, at, true);
         forwarder.set_tunnel(made.clone());
         for (length, may_fragment) in [(100, false), (mtu, false)] {
-            let mut buffer = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, length);
+            let mut buffer = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, length);
             let before = buffer.as_slice().to_vec();
             let expected = ForwardingVerdict::Encapsulate {
                 local: made.local,
@@ -141,7 +141,7 @@ fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
             assert_eq!(encapsulate(&mut forwarder, &mut buffer), expected);
             assert_eq!(buffer.as_slice(), before);
         }
-        let mut large = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, mtu + 1);
+        let mut large = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, mtu + 1);
         assert_eq!(
             encapsulate(&mut forwarder, &mut large),
             ForwardingVerdict::from(TunnelDropReason::TooBig)
@@ -151,11 +151,11 @@ fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
         // octets.
         forwarder.set_tunnel(Tunnel { mtu: 1100, ..made });
         for (length, expected) in [(1100, false), (1101, true), (1280, true)] {
-            let mut buffer = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, length);
+            let mut buffer = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, length);
             let verdict = encapsulate(&mut forwarder, &mut buffer);
             assert!(
                 matches!(verdict, ForwardingVerdict::Encapsulate { may_fragment, .. }
-                    if may_fragment == expected),
+if may_fragment == expected),
                 "{length}: {verdict:?}"
             );
         }
@@ -165,10 +165,10 @@ fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
 #[test]
 fn ipv4_tunnel_makes_same_checks_and_copies_congestion_mark() {
     let [_, mut agent] = both_forwarders();
-    let tunnel = tunnel_at(TunnelEnd::HomeAgent, 1, true);
+    let tunnel = tunnel_with_index(TunnelEnd::HomeAgent, 1, true);
     let ends = (tunnel.local, tunnel.remote);
     let mut take = |ends, class, source: &str| {
-        let mut buffer = packet(source, CORRESPONDENT_ADDRESS, 100);
+        let mut buffer = ipv6_packet(source, CORRESPONDENT_ADDRESS, 100);
         buffer.as_mut_slice()[1] |= 0x20;
         let result = agent.decapsulate(ends, class, None, 0, &mut buffer).map_err(|(reason, _)| reason);
         result.map(|()| Header::parse(buffer.as_slice()).expect("header").traffic_class)
@@ -189,7 +189,12 @@ fn each_policy_uses_its_tunnel_in_both_directions() {
     let ends = [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent];
     let mut forwarders = both_forwarders();
     for (forwarder, end) in forwarders.iter_mut().zip(ends) {
-        forwarder.set_distribution(&distribution_rules(end, ports(5000), FlowAction::Failover, &[2]));
+        forwarder.set_distribution(&distribution_rules(
+            end,
+            selector_of_destination_port(5000),
+            FlowAction::Failover,
+            &[2],
+        ));
     }
     // The selector names a port of the host on board. The same port at the correspondent does not count.
     for (from, special, other) in [
@@ -217,7 +222,7 @@ fn each_policy_uses_its_tunnel_in_both_directions() {
     }
     // If the tunnel of this flow's own rule is missing, the flow uses the tunnel of the last rule, and no
     // packet is lost.
-    forwarders[0].remove_tunnel(&tunnel_at(TunnelEnd::MobileRouter, 2, true));
+    forwarders[0].remove_tunnel(&tunnel_with_index(TunnelEnd::MobileRouter, 2, true));
     let mut buffer = udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, (5000, 9), 0);
     let verdict = encapsulate(&mut forwarders[0], &mut buffer);
     assert_eq!(sent_packets(&mut forwarders[0], verdict, &buffer)[0].0, 0);
@@ -238,7 +243,7 @@ fn receiver_passes_only_the_first_copy_of_a_duplicated_packet() {
             assert_eq!(encapsulate(&mut forwarders[from], &mut buffer), ForwardingVerdict::Consumed);
             let sent = sent_packets(&mut forwarders[from], ForwardingVerdict::Consumed, &buffer);
             assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1, 2]);
-            let home = [address(HOME_ADDRESS), address(HOME_AGENT_ADDRESS)];
+            let home = [parse_address(HOME_ADDRESS), parse_address(HOME_AGENT_ADDRESS)];
             for (at, packet) in &sent {
                 let header = Header::parse(packet).expect("header");
                 if *at > 0 {
@@ -262,7 +267,7 @@ fn receiver_passes_only_the_first_copy_of_a_duplicated_packet() {
         // Each tunnel counts the copies that came through it, also those that arrived after another tunnel's
         // copy.
         for at in 0..3 {
-            let tunnel = tunnel_at(ends[1 - from], at, true);
+            let tunnel = tunnel_with_index(ends[1 - from], at, true);
             assert_eq!(
                 forwarders[1 - from].traffic_of_tunnel((tunnel.local, tunnel.remote)).packets_received,
                 5
@@ -293,7 +298,7 @@ fn forged_sequence_numbers_use_little_memory() {
         assert_eq!(forwarders[1].receive_window_count, before + 1);
         // When a binding is removed, its window is removed as well.
         forwarders[1].remove_distribution(&all(TunnelEnd::HomeAgent));
-        (0..3).for_each(|at| forwarders[1].remove_tunnel(&tunnel_at(TunnelEnd::HomeAgent, at, true)));
+        (0..3).for_each(|at| forwarders[1].remove_tunnel(&tunnel_with_index(TunnelEnd::HomeAgent, at, true)));
         assert_eq!(forwarders[1].receive_window_count, before);
     }
 }
@@ -309,13 +314,13 @@ fn number_reduces_mtu_of_duplicated_packets() {
     ));
     // Length of the largest inner packet. UDP has room for 1472 octets; the IPv6 header takes 40 and the
     // option with the sequence number 8.
-    let mut fits = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1424);
+    let mut fits = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1424);
     assert_eq!(encapsulate(&mut router, &mut fits), ForwardingVerdict::Consumed);
     for (at, packet) in sent_packets(&mut router, ForwardingVerdict::Consumed, &fits) {
         let outer = if at == 0 { 0 } else { 28 };
         assert!(packet.len() + outer <= 1500, "{at}: {}", packet.len());
     }
-    let mut large = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1425);
+    let mut large = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1425);
     assert_eq!(encapsulate(&mut router, &mut large), ForwardingVerdict::from(TunnelDropReason::TooBig));
     let answer = next_caused_packet(&mut router).expect("Packet Too Big");
     let (_, message) = Header::parse_packet(&answer).expect("packet");
@@ -323,9 +328,9 @@ fn number_reduces_mtu_of_duplicated_packets() {
     assert_eq!(error, Icmpv6ErrorMessage::PacketTooBig { mtu: 1424 });
     // A packet of 1280 octets passes every tunnel, in fragments if necessary.
     for at in 0..2 {
-        router.set_tunnel(Tunnel { mtu: 1240, ..tunnel_at(TunnelEnd::MobileRouter, at, true) });
+        router.set_tunnel(Tunnel { mtu: 1240, ..tunnel_with_index(TunnelEnd::MobileRouter, at, true) });
     }
-    let mut least = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1280);
+    let mut least = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1280);
     assert_eq!(encapsulate(&mut router, &mut least), ForwardingVerdict::Consumed);
     let outputs: Vec<CausedPacket> = std::iter::from_fn(|| router.poll_output()).collect();
     let pieces =
@@ -344,65 +349,65 @@ fn icmp_error_about_a_copy_is_accepted() {
         FlowAction::Duplicate,
         &[0, 1],
     ));
-    let mut buffer = packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1400);
+    let mut buffer = ipv6_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 1400);
     encapsulate(&mut router, &mut buffer);
     let (_, outer) = sent_packets(&mut router, ForwardingVerdict::Consumed, &buffer).remove(0);
-    let local = address("2001:db8:f1::10");
-    let outcome = router.handle_error(
+    let local = parse_address("2001:db8:f1::10");
+    let outcome = router.handle_icmp_error(
         Time::ZERO,
         ROUTER_ON_PATH,
         local,
         Icmpv6ErrorMessage::PacketTooBig { mtu: 1300 },
         &outer,
     );
-    assert_eq!(outcome, ErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", HOME_AGENT_ADDRESS), 1260));
+    assert_eq!(outcome, IcmpErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", HOME_AGENT_ADDRESS), 1260));
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+#![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Between packets, tunnels appear and vanish and rules change. Each packet into a working tunnel arrives
-    /// exactly once, and a packet without a duplicate rule is sent once.
-    #[test]
-    fn changing_tunnels_and_rules_lose_and_duplicate_no_packet(
-        steps in prop::collection::vec((0u8..6, 0usize..3, any::<u16>()), 1..200),
-    ) {
-        let (router, agent) = (TunnelEnd::MobileRouter, TunnelEnd::HomeAgent);
-        let mut forwarders = both_forwarders();
-        let [from, to] = &mut forwarders;
-        // The receiver always accepts packets from all tunnels; the sender adds and removes tunnels.
-        let mut there = [true; 3];
-        let mut content = 0;
-        for (step, at, port) in steps {
-            match step {
-                0 if there.iter().filter(|there| **there).count() > 1 => {
-                    from.remove_tunnel(&tunnel_at(router, at, true));
-                    there[at] = false;
-                }
-                1 => {
-                    from.set_tunnel(tunnel_at(router, at, true));
-                    there[at] = true;
-                }
-                2 => from.set_distribution(&distribution_rules(router, None, FlowAction::Duplicate, &[0, 1,
-                    2])),
-                3 => {
-                    let ports = ports(port);
-                    from.set_distribution(&distribution_rules(router, ports, FlowAction::Balance, &[0, 1,
-                        2]));
-                }
-                4 => from.remove_distribution(&distribution_rules(router, None, FlowAction::Balance, &[])),
-                _ => {}
-            }
-            content += 1;
-            let mut buffer = udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, (port, 80), content);
-            let before = buffer.as_slice().to_vec();
-            let verdict = encapsulate(from, &mut buffer);
-            let sent = sent_packets(from, verdict, &buffer);
-            prop_assert!(!sent.is_empty(), "{verdict:?}");
-            prop_assert!(sent.iter().all(|(at, _)| there[*at]), "into a tunnel that is gone");
-            let arrived: Vec<_> = sent.iter()
-                .filter_map(|sent| receive_tunnelled_packet(to, agent, sent).ok()).collect();
-            prop_assert_eq!(arrived, vec![before]);
-        }
-    }
+/// Between packets, tunnels appear and vanish and rules change. Each packet into a working tunnel arrives
+/// exactly once, and a packet without a duplicate rule is sent once.
+#[test]
+fn changing_tunnels_and_rules_lose_and_duplicate_no_packet(
+steps in prop::collection::vec((0u8..6, 0usize..3, any::<u16>()), 1..200),
+) {
+let (router, agent) = (TunnelEnd::MobileRouter, TunnelEnd::HomeAgent);
+let mut forwarders = both_forwarders();
+let [from, to] = &mut forwarders;
+// The receiver always accepts packets from all tunnels; the sender adds and removes tunnels.
+let mut there = [true; 3];
+let mut content = 0;
+for (step, at, port) in steps {
+match step {
+0 if there.iter().filter(|there| **there).count() > 1 => {
+from.remove_tunnel(&tunnel_with_index(router, at, true));
+there[at] = false;
+}
+1 => {
+from.set_tunnel(tunnel_with_index(router, at, true));
+there[at] = true;
+}
+2 => from.set_distribution(&distribution_rules(router, None, FlowAction::Duplicate, &[0, 1,
+2])),
+3 => {
+let ports = selector_of_destination_port(port);
+from.set_distribution(&distribution_rules(router, ports, FlowAction::Balance, &[0, 1,
+2]));
+}
+4 => from.remove_distribution(&distribution_rules(router, None, FlowAction::Balance, &[])),
+_ => {}
+}
+content += 1;
+let mut buffer = udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, (port, 80), content);
+let before = buffer.as_slice().to_vec();
+let verdict = encapsulate(from, &mut buffer);
+let sent = sent_packets(from, verdict, &buffer);
+prop_assert!(!sent.is_empty(), "{verdict:?}");
+prop_assert!(sent.iter().all(|(at, _)| there[*at]), "into a tunnel that is gone");
+let arrived: Vec<_> = sent.iter()
+.filter_map(|sent| receive_tunnelled_packet(to, agent, sent).ok()).collect();
+prop_assert_eq!(arrived, vec![before]);
+}
+}
 }
