@@ -112,7 +112,9 @@ impl SerdeAttributes {
                     "tag" => serde.tag = text,
                     "default" => serde.default = true,
                     "skip_serializing_if" => serde.may_be_absent = true,
-                    "deserialize_with" if text.as_deref() == Some("present") => serde.must_be_present = true,
+                    "deserialize_with" if text.as_deref() == Some("deserialize_present_option") => {
+                        serde.must_be_present = true
+                    }
                     "deny_unknown_fields" => serde.denies_unknown_keys = true,
                     other => panic!("serde({other}): say here what it does to the schema"),
                 }
