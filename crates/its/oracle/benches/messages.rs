@@ -37,13 +37,11 @@ fn median_rates<const N: usize>(steps: [&dyn Fn(); N]) -> [f64; N] {
 
 fn main() {
     println!("M/s on one core             carnet  c-its-parser  ratio");
-    for (name, cam) in
-        [
-            ("CAM", test_cam(None)),
-            ("CAM, 10 points", test_cam(Some(10))),
-            ("CAM, 23 points", test_cam(Some(23))),
-        ]
-    {
+    for (name, cam) in [
+        ("CAM", test_cam(None)),
+        ("CAM, 10 points", test_cam(Some(10))),
+        ("CAM, 23 points", test_cam(Some(23))),
+    ] {
         let octets = cam.to_octets().expect("a CAM");
         let theirs = CAM::decode_from_uper(&octets).expect("a CAM");
         let shown = |what: &str, [ours, other]: [f64; 2]| {

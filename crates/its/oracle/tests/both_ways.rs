@@ -9,7 +9,7 @@ use carnet_its::cam::Cam;
 use carnet_its::denm::Denm;
 use carnet_its::release2;
 use carnet_its::release2::cpm::CollectivePerceptionMessage as Cpm;
-use carnet_its_oracle::{test_cam, vectors_named};
+use carnet_its_oracle::{test_cam, vectors_with_name};
 
 /// Counts the messages of a list that c-its-parser decodes and encodes to the same values and octets as
 /// carnet.
@@ -31,22 +31,22 @@ macro_rules! agreeing {
 fn cams_are_exchanged_with_other_codec() {
     let points = [None, Some(0), Some(10), Some(23), Some(40)];
     let ours = points.map(|points| test_cam(points).to_octets().expect("a CAM"));
-    assert_eq!(agreeing!(vectors_named("cam1").chain(ours), Cam, CAM), 20);
+    assert_eq!(agreeing!(vectors_with_name("cam1").chain(ours), Cam, CAM), 20);
 }
 
 #[test]
 fn denms_are_exchanged_with_other_codec() {
-    assert_eq!(agreeing!(vectors_named("denm1"), Denm, DENM1), 15);
+    assert_eq!(agreeing!(vectors_with_name("denm1"), Denm, DENM1), 15);
 }
 
 #[test]
 fn release_2_denms_are_exchanged_with_other_codec() {
     // c-its-parser misreads the messages that this macro does not count. On these messages carnet and pycrate
     // agree.
-    assert!(agreeing!(vectors_named("denm"), release2::denm::Denm, DENM2) >= 6);
+    assert!(agreeing!(vectors_with_name("denm"), release2::denm::Denm, DENM2) >= 6);
 }
 
 #[test]
 fn cpms_are_exchanged_with_other_codec() {
-    assert_eq!(agreeing!(vectors_named("cpm"), Cpm, CPM), 15);
+    assert_eq!(agreeing!(vectors_with_name("cpm"), Cpm, CPM), 15);
 }
