@@ -28,6 +28,15 @@ const METRIC_FILTERS: [(&str, &str); 4] = [
     ("geonetworking", "gnw"),
     ("malformed", "_ws.malformed"),
 ];
+/// Metrics that count packets in the capture of one interface, as [`METRIC_FILTERS`]. Packets outside of
+/// sessions are all but messages of WireGuard, neighbour discovery and multicast listener discovery.
+const INTERFACE_METRIC_FILTERS: [(&str, &str); 2] = [
+    ("in_sessions", "wg"),
+    (
+        "outside_sessions",
+        "(ip || ipv6) && !wg && !(icmpv6.type >= 130 && icmpv6.type <= 137) && !(icmpv6.type == 143)",
+    ),
+];
 
 /// Returns the capture program and its Debian package. In a user namespace it is dumpcap: tcpdump fails
 /// there, because it wants to change its groups.
@@ -82,7 +91,8 @@ impl Captures {
     }
 
     /// Ends the captures and counts, for each station: Binding Updates, Binding Acknowledgements,
-    /// GeoNetworking packets and malformed packets. For each ping, also measures the headers around its
+    /// GeoNetworking packets and malformed packets. For each interface, counts the packets in encrypted
+    /// sessions and outside of them. For each ping, also measures the headers around its
     /// packets, and counts the home agents on their path. The metrics begin with `capture.NODE.`.
     pub fn finish_captures(
         mut self,
@@ -99,6 +109,10 @@ impl Captures {
             // Reading a capture takes long, so read it only if the scenario uses one of its metrics.
             let mut wanted =
                 METRIC_FILTERS.map(|(name, filter)| (format!("capture.{node}.{name}"), filter)).to_vec();
+            wanted.extend(
+                INTERFACE_METRIC_FILTERS
+                    .map(|(name, filter)| (format!("capture.{node}.{interface}.{name}"), filter)),
+            );
             wanted.retain(|(name, _)| needs_capture(scenario, name));
             if !wanted.is_empty() {
                 let megabytes = file.metadata().map_or(0, |file| file.len()) / 1_000_000;

@@ -3,7 +3,7 @@
 //!
 //! The lab replaces placeholders in a config: `{node}` by the name of the node, `{n}` by its number in a
 //! series, `{trace}` by the file with its track. `{signals}` becomes the folder with a signal file for each
-//! interface on an emulated link, and [`ScenarioPki`] replaces further placeholders. The lab repeats lines
+//! interface on an emulated link. [`ScenarioPki`] and [`ScenarioKeys`] replace further placeholders. The lab repeats lines
 //! between `# each NAME{n}` and `# end` for each node of that series, with its number. It uses a config
 //! without placeholders directly, without a copy.
 
@@ -15,6 +15,7 @@ use crate::clock;
 use crate::emulation::runner;
 use crate::scenario::Scenario;
 use crate::scenario_pki::ScenarioPki;
+use crate::session_keys::ScenarioKeys;
 
 /// Writes the traces of all moving nodes into `folder`.
 pub fn write_position_traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
@@ -42,6 +43,7 @@ pub fn prepare_config(
     config: &Path,
     path: Option<&str>,
     trust: &ScenarioPki,
+    keys: &ScenarioKeys,
     folder: &Path,
 ) -> anyhow::Result<PathBuf> {
     let original =
@@ -56,6 +58,7 @@ pub fn prepare_config(
         node,
         &replace_placeholders(&text, node, number.as_deref(), &trace_file(folder, node)),
     );
+    filled = keys.replace_placeholders(node, &filled).with_context(|| config.display().to_string())?;
     if let Some(path) = path.filter(|_| !text.contains("[dataplane]")) {
         filled += &format!("\n[dataplane]\npath = {path:?}\n");
     }

@@ -34,6 +34,7 @@ mod samples;
 pub mod scenario;
 mod scenario_pki;
 mod scenario_values;
+mod session_keys;
 pub mod station;
 pub mod tools;
 pub mod topology;

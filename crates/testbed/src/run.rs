@@ -32,6 +32,7 @@ use crate::results::{self, HeadlineValue, PerformedAction, RecordedEvent, Result
 use crate::samples::Samples;
 use crate::scenario::{Action, LinkEnd, Node, Prefix, Scenario, WHOLE_RUN_SECTION};
 use crate::scenario_pki::ScenarioPki;
+use crate::session_keys::ScenarioKeys;
 use crate::station::{SharedEvents, Station, StationEvent, StationSettings};
 use crate::tools;
 use crate::topology;
@@ -242,6 +243,8 @@ impl Testbed {
         }
         let trust =
             ScenarioPki::create_for_scenario(&self.scenario, &Path::new(isolate::RUN_DIRECTORY).join("pki"))?;
+        let key_folder = Path::new(isolate::RUN_DIRECTORY).join("keys");
+        let keys = ScenarioKeys::make_for_scenario(&self.scenario, &plan.folder, &plan.carnet, &key_folder)?;
         let mut configs = Vec::new();
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
@@ -252,6 +255,7 @@ impl Testbed {
                 &config,
                 plan.data_path.as_deref(),
                 &trust,
+                &keys,
                 &plan.out.join("stations"),
             )?;
             let settings = StationSettings::read_settings(&config)?;

@@ -205,6 +205,8 @@ fn metric_owners(scenario: &Scenario) -> Vec<MetricOwner> {
             "*.binding_acknowledgements",
             "*.geonetworking",
             "*.malformed",
+            "*.in_sessions",
+            "*.outside_sessions",
         ]),
     ));
     owners.push(owner("address", "group", words(&["*.unchanged"])));
