@@ -80,7 +80,10 @@ pub fn format_status(answer: Value, uplinks: Value) -> serde_json::Result<String
     line("up", format_duration(status.uptime_s));
     if let Some(path) = status.dataplane {
         let next = status.dataplane_loading.map(|next| format!(" while {next} is being loaded"));
-        line("dataplane", path + &next.unwrap_or_default());
+        // The paths of the kernel leave packets for sessions to the TUN device.
+        let has_sessions = status.encryption.as_ref().is_some_and(|state| state.starts_with("encrypted"));
+        let of_sessions = if has_sessions && path != "tun" { ", encrypted tunnels by tun" } else { "" };
+        line("dataplane", path + &next.unwrap_or_default() + of_sessions);
     }
     if let Some(encryption) = status.encryption {
         line("tunnels", encryption);

@@ -369,6 +369,24 @@ sandbox           seccomp
     );
 }
 
+/// Packets for encrypted sessions take the TUN device with each data path.
+#[test]
+fn status_names_the_data_path_of_encrypted_tunnels() {
+    let lines = |path: &str, encryption: Value| {
+        let answer = json!({
+            "name": "bus-42", "version": "0.1.0", "uptime_s": 1, "roles": [], "dataplane": path,
+            "encryption": encryption,
+        });
+        format_status(answer, json!([])).expect("a status").lines().skip(2).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        lines("bpf", json!("encrypted")),
+        "dataplane         bpf, encrypted tunnels by tun\ntunnels           encrypted"
+    );
+    assert_eq!(lines("tun", json!("encrypted")), "dataplane         tun\ntunnels           encrypted");
+    assert_eq!(lines("bpf", json!("in the clear")), "dataplane         bpf\ntunnels           in the clear");
+}
+
 /// A registration may still be valid when all uplinks are down. The printed state then says that the home
 /// agent is not reachable.
 #[test]
