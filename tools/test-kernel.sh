@@ -6,10 +6,11 @@
 #
 # runs the tests (those that concern the data path, or those whose names contain one of TEST) once for each data
 # path, and then scenarios of GeoNetworking over real 802.11 (mac80211_hwsim) for the path "radio". These are "kernel",
-# "bpf", "tun" and "radio" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. The path "eval" makes
+# "bpf", "tun", "radio" and "wireguard" unless others are named; CARNET_TEST_SCENARIOS names other scenarios. "eval" makes
 # the evaluation of a paper (CARNET_TEST_PAPERS) there: of carnet on path "kernel", of a tunnel of ip6_tunnel without
 # carnet, and of one of IPsec, each beside plain routing; results and reports are in out/evaluation-kernel
-# (CARNET_TEST_OUT), and say that they are of an emulated machine.
+# (CARNET_TEST_OUT), and say that they are of an emulated machine. The path "wireguard" makes encrypted sessions with
+# a device of the kernel's WireGuard, in both directions.
 #
 # The machine is emulated (it has no network, and sees this file system, whatever it writes there is gone with it), so
 # this is about function: limits of time are longer and rates of packets lower by CARNET_TEST_SLOW. Kernel and busybox
@@ -25,7 +26,7 @@ while [ $# -gt 0 ]; do
     *) paths="$paths $1"; shift ;;
   esac
 done
-: "${paths:=kernel bpf tun radio}"
+: "${paths:=kernel bpf tun radio wireguard}"
 slow=${CARNET_TEST_SLOW:-4}
 scenarios=${CARNET_TEST_SCENARIOS:-platoon turn-off}
 papers=${CARNET_TEST_PAPERS:-nemo-basic-support}
@@ -156,19 +157,26 @@ echo "test-kernel: building"
 cargo build --release --quiet --bin carnet --bin carnet-lab
 program=
 for path in $paths; do
-  case $path in radio | eval) continue ;; esac
+  case $path in radio | eval | wireguard) continue ;; esac
   program=$(cargo test --release --quiet --no-run --message-format=json --package carnet --test program |
     sed -n 's/.*"name":"program".*"executable":"\([^"]*\)".*/\1/p')
   [ -x "$program" ] || { echo "test-kernel: found no test binary" >&2; exit 1; }
   break
 done
+peer=
+case " $paths " in *' wireguard '*)
+  peer=$(cargo test --release --quiet --no-run --message-format=json --package carnet-wireguard --test stock_peer |
+    sed -n 's/.*"name":"stock_peer".*"executable":"\([^"]*\)".*/\1/p')
+  [ -x "$peer" ] || { echo "test-kernel: found no test binary of carnet-wireguard" >&2; exit 1; }
+  ;;
+esac
 
 {
   echo "export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp CARNET_REQUIRE_ROOT=1 CARNET_TEST_SLOW=$slow"
   # The module makes a device ip6tnl0 in each new namespace, which the tests would take for one of their own.
   echo "echo 1 >/proc/sys/net/core/fb_tunnels_only_for_init_net"
   # Copies of its own, which may be built anew meanwhile.
-  echo "for file in '$target/release/carnet' '$target/release/carnet-lab' $program; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
+  echo "for file in '$target/release/carnet' '$target/release/carnet-lab' $program $peer; do cp \"\$file\" /run/copy; cp /run/copy \"\$file\"; done"
   echo "cp -r '$cache/root/usr/lib/ipsec' /usr/lib/; cp '$cache/root/usr/sbin/swanctl' /usr/sbin/; cp '$cache/root/usr/bin/wg' /usr/bin/"
   echo "ip link set lo up; cd '$here/crates/carnet'; uname -sr"
   for path in $paths; do
@@ -194,6 +202,11 @@ done
         echo "cp /tmp/$evaluation/eval.json /run/share/$evaluation.json"
       done
       echo "cd '$here/crates/carnet'"
+      continue
+    fi
+    if [ "$path" = wireguard ]; then
+      echo "echo; echo '=== sessions with the kernel'"
+      echo "CARNET_TEST_WIREGUARD=kernel '$peer' --nocapture --test-threads=1 2>&1"
       continue
     fi
     echo "echo; echo '=== dataplane.path = $path'"

@@ -3,9 +3,9 @@
 //!
 //! The lab replaces placeholders in a config: `{node}` by the name of the node, `{n}` by its number in a
 //! series, `{trace}` by the file with its track. `{signals}` becomes the folder with a signal file for each
-//! interface on an emulated link. [`ScenarioPki`] and [`ScenarioKeys`] replace further placeholders. The lab repeats lines
-//! between `# each NAME{n}` and `# end` for each node of that series, with its number. It uses a config
-//! without placeholders directly, without a copy.
+//! interface on an emulated link. [`ScenarioPki`] and [`ScenarioKeys`] replace further placeholders. The lab
+//! repeats lines between `# each NAME{n}` and `# end` for each node of that series, with its number. The lab
+//! uses a config without placeholders directly, without a copy.
 
 use std::path::{Path, PathBuf};
 

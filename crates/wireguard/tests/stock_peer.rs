@@ -1,5 +1,6 @@
-//! Tests the engine with a WireGuard peer that is not carnet's (wireguard-go and `wg`), in both directions,
-//! over loopback.
+//! Tests the engine with a WireGuard peer that is not carnet's, in both directions, over loopback. The peer
+//! is wireguard-go, or with `CARNET_TEST_WIREGUARD=kernel` a `wireguard` device of the kernel. `wg`
+//! configures both. tools/test-kernel.sh runs the test with the kernel's device.
 //!
 //! The test starts itself again in a network namespace of its own, which needs root. Without root or without
 //! the two programs (tools/setup.sh unpacks them), the test prints a message and ends. With
@@ -27,7 +28,7 @@ fn tool_path(name: &str) -> PathBuf {
 
 #[test]
 fn stock_peer_and_engine_exchange_packets_in_both_directions() {
-    let ready = tool_path("wireguard-go").exists() && tool_path("wg").exists();
+    let ready = is_kernel_peer() || tool_path("wireguard-go").exists() && tool_path("wg").exists();
     let is_root =
         Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
     if !(ready && is_root) {
@@ -45,6 +46,37 @@ fn stock_peer_and_engine_exchange_packets_in_both_directions() {
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// Returns whether the other peer is a device of the kernel.
+fn is_kernel_peer() -> bool {
+    std::env::var("CARNET_TEST_WIREGUARD").is_ok_and(|peer| peer == "kernel")
+}
+
+/// Creates the device `wg0` of the other peer. Returns the process of wireguard-go; `None` for a device of
+/// the kernel.
+fn create_stock_device() -> Option<StockPeer> {
+    if is_kernel_peer() {
+        run_command(&["ip", "link", "add", "wg0", "type", "wireguard"]);
+        return None;
+    }
+    let mut program = Command::new(tool_path("wireguard-go"));
+    program.args(["--foreground", "wg0"]).env("LOG_LEVEL", "error").stdin(Stdio::null());
+    let stock = StockPeer(program.spawn().expect("wireguard-go"));
+    let begin = Instant::now();
+    while !PathBuf::from("/var/run/wireguard/wg0.sock").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "wireguard-go has no socket");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(stock)
+}
+
+/// Returns the program `wg`: the unpacked one, or the one of the system beside the kernel's device.
+fn wg_program() -> String {
+    match is_kernel_peer() {
+        true => "wg".to_owned(),
+        false => tool_path("wg").to_string_lossy().into_owned(),
+    }
 }
 
 /// A process of wireguard-go in this namespace; dropping the value ends the process.
@@ -152,14 +184,7 @@ fn namespace_part_of_stock_peer_test() {
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
     let port = socket.local_addr().expect("an address").port();
 
-    let mut program = Command::new(tool_path("wireguard-go"));
-    program.args(["--foreground", "wg0"]).env("LOG_LEVEL", "error").stdin(Stdio::null());
-    let _stock = StockPeer(program.spawn().expect("wireguard-go"));
-    let begin = Instant::now();
-    while !PathBuf::from("/var/run/wireguard/wg0.sock").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "wireguard-go has no socket");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let _stock = create_stock_device();
     let config = format!(
         "[Interface]\nPrivateKey = {}\nListenPort = {STOCK_PORT}\n[Peer]\nPublicKey = {}\nPresharedKey = {}\n\
          AllowedIPs = 10.9.0.2/32\nEndpoint = 127.0.0.1:{port}\n",
@@ -167,7 +192,7 @@ fn namespace_part_of_stock_peer_test() {
         ours.public_key(),
         *preshared_key.to_text(),
     );
-    let wg = tool_path("wg").to_string_lossy().into_owned();
+    let wg = wg_program();
     let mut setconf =
         Command::new(&wg).args(["setconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
     setconf.stdin.take().expect("a pipe").write_all(config.as_bytes()).expect("a config");
